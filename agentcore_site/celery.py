@@ -1,0 +1,11 @@
+"""The Celery application. Messages are doorbells: the job's row is the truth (DESIGN, invariant 1)."""
+
+import os
+
+from celery import Celery
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "agentcore_site.settings")
+
+app = Celery("agentcore")
+app.config_from_object("django.conf:settings", namespace="CELERY")
+app.autodiscover_tasks()

@@ -1,0 +1,193 @@
+"""``manage.py up``: everything that AgentCore needs, started in order, kept running, stopped in order."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from agentcore_site import env
+from agentcore_site.embedded.places import CannotStart
+from agentcore_site.embedded.ports import answers, free_port, is_free
+from agentcore_site.embedded.stack import Stack
+from agentcore_site.embedded.supervisor import Process
+
+DEFAULT_PORT = 8000
+
+
+class Command(BaseCommand):
+    help = "Start PostgreSQL and Valkey (unless DATABASE_URL and REDIS_URL are set), web, workers and beat."
+    requires_system_checks: list[str] = []
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("--port", type=int, help=f"port of the console (PORT, else {DEFAULT_PORT})")
+        parser.add_argument("--workers", type=int, help="processes that run jobs (default: one a core, at most 4)")
+        parser.add_argument("--demo", action="store_true", help="make the demo people and agent, train it, follow")
+        parser.add_argument("--once", action="store_true", help="with --demo: stop when job and evaluation are done")
+        parser.add_argument("--seed", type=int, help="seed of the demo's run (SEED)")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        stopping = threading.Event()
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, lambda *_: stopping.set())
+        started = time.monotonic()
+        try:
+            stack = Stack(env.data_dir(), self.say)
+            stack.lock()
+        except CannotStart as error:
+            raise CommandError(str(error)) from error
+        last_line, status = "", 0
+        try:
+            port = self._start(stack, options)
+            self.say(f"ready after {time.monotonic() - started:.1f} s")
+            self.say(f"console: http://127.0.0.1:{port}/", sys.stdout)
+            last_line, status = self._stay(stack, options, stopping)
+        except (CannotStart, env.BadEnvironment) as error:
+            raise CommandError(str(error)) from error
+        finally:
+            self.say("stopping")
+            stack.stop()
+            self.say("stopped; the data stay in " + str(stack.data_dir))
+        if last_line:
+            self.stdout.write(last_line)
+            self.stdout.flush()
+        if status:
+            sys.exit(status)
+
+    def say(self, message: str, stream: Any = None) -> None:
+        print(f"[up] {message}", file=stream or sys.stderr, flush=True)
+
+    # -- starting --------------------------------------------------------------------------------------------------
+
+    def _start(self, stack: Stack, options: dict[str, Any]) -> int:
+        port = self._web_port(options)
+        stack.start()
+        self._prepare()
+        for process in self._processes(stack, port, options["workers"]):
+            stack.supervisor.start(process)
+        return port
+
+    def _web_port(self, options: dict[str, Any]) -> int:
+        """A port that was asked for must be free; the default one may give way."""
+        asked = options["port"] or env.integer("PORT", 0, low=0, high=65535)
+        if asked:
+            if not is_free(asked):
+                raise CannotStart(f"Port {asked} is taken by another program. Stop it, or set PORT to another.")
+            return int(asked)
+        port = free_port(DEFAULT_PORT)
+        if port != DEFAULT_PORT:
+            self.say(f"port {DEFAULT_PORT} is busy; the console takes {port}")
+        return port
+
+    def _prepare(self) -> None:
+        """Migrations and static files, in processes of their own: ours was set up before there was a database."""
+        for name, command in {
+            "migrate": ["migrate", "--no-input", "--verbosity", "0"],
+            "collectstatic": ["collectstatic", "--no-input", "--verbosity", "0"],
+        }.items():
+            done = subprocess.run([*_manage(), *command], capture_output=True, text=True, env=_environment())
+            if done.returncode:
+                raise CannotStart(f"{name} failed:\n{done.stderr.strip() or done.stdout.strip()}")
+
+    def _processes(self, stack: Stack, port: int, workers: int | None) -> list[Process]:
+        python, cwd = sys.executable, str(env.ROOT)
+        count = workers or min(4, max(1, os.cpu_count() or 1))
+        celery = [python, "-m", "celery", "-A", "agentcore_site.celery"]
+        quiet = ["--loglevel", "WARNING", "--without-mingle", "--without-gossip"]
+        worker = [*celery, "worker", *quiet]
+        uvicorn = [python, "-m", "uvicorn", "agentcore_site.asgi:application", "--host", "127.0.0.1"]
+        metrics = {"PROMETHEUS_MULTIPROC_DIR": str(_metrics_folder(stack))}
+        # One thread each for linear algebra: two workers on two cores must not fight over them.
+        lean = metrics | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "C_FORCE_ROOT": "1"}
+        return [
+            Process(
+                "web",
+                [*uvicorn, "--port", str(port), "--lifespan", "off", "--log-level", "warning"],
+                ready=lambda: answers(port),
+                environment=metrics | {"DB_POOL": "12"},
+                cwd=cwd,
+            ),
+            Process(
+                "worker",
+                [*worker, "--queues", "compute", "--concurrency", str(count), "--hostname", "compute@%h"],
+                environment=lean,
+                cwd=cwd,
+            ),
+            Process(
+                "helper",
+                [*worker, "--queues", "default", "--pool", "threads", "--concurrency", "2", "--hostname", "default@%h"],
+                environment=lean,
+                cwd=cwd,
+            ),
+            Process(
+                "beat",
+                [*celery, "beat", "--loglevel", "WARNING", "--pidfile", "", "--schedule", str(stack.run_folder / "beat")],
+                environment=lean,
+                cwd=cwd,
+            ),
+        ]
+
+    # -- staying ---------------------------------------------------------------------------------------------------
+
+    def _stay(self, stack: Stack, options: dict[str, Any], stopping: threading.Event) -> tuple[str, int]:
+        demo = self._demo(options) if options["demo"] else None
+        while not stopping.wait(0.2):
+            stack.supervisor.watch()
+            if demo is not None and demo.process.poll() is not None:
+                demo.reader.join(timeout=5)
+                if options["once"]:
+                    return demo.last_line, demo.process.returncode
+                print(demo.last_line, flush=True)
+                self.say("the demo's job is done; the console stays up (Ctrl-C stops it)")
+                demo = None
+        if demo is not None:
+            demo.process.terminate()
+            demo.process.wait(10)
+        return "", 1 if options["once"] else 0
+
+    def _demo(self, options: dict[str, Any]) -> Demo:
+        seed = options["seed"] if options["seed"] is not None else env.integer("SEED", 0, low=0, high=2**31 - 1)
+        return Demo([*_manage(), "seed_demo", "--train", "--seed", str(seed)])
+
+
+class Demo:
+    """The demo's own process; its last line is held back, so that it can be the last of all."""
+
+    def __init__(self, command: list[str]) -> None:
+        self.last_line = ""
+        self.process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, text=True, env=_environment(), start_new_session=True
+        )
+        self.reader = threading.Thread(target=self._read, daemon=True)
+        self.reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            if self.last_line:
+                print(self.last_line, flush=True)
+            self.last_line = line.rstrip("\n")
+
+
+def _manage() -> list[str]:
+    return [sys.executable, str(env.ROOT / "manage.py")]
+
+
+def _environment() -> dict[str, str]:
+    return dict(os.environ)
+
+
+def _metrics_folder(stack: Stack) -> Any:
+    """Where web and workers leave their Prometheus figures for /metrics; emptied, since counters start anew."""
+    folder = stack.run_folder / "metrics"
+    folder.mkdir(exist_ok=True)
+    for path in folder.glob("*.db"):
+        path.unlink(missing_ok=True)
+    return folder

@@ -1,0 +1,111 @@
+"""Where embedded services keep their data and programs, and as whom they run.
+
+Started by root, they run as ``nobody``. That person must be able to walk to data and programs, and nobody's folders
+may be opened for it: where the way is closed (a home of mode 0700, say), data lie in a folder of their own under
+/var/lib and the programs are copied beside them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import pwd
+import shutil
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+
+MINIMUM_FREE = 256 * 1024 * 1024
+
+
+class CannotStart(Exception):
+    """Why the embedded services can't start, in words that say what to do."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """``user`` is who runs the services (None: whoever we are), ``folder`` is where their data stand."""
+
+    folder: Path
+    user: str | None
+
+    def make(self, name: str) -> Path:
+        """A folder for one service, for its user alone."""
+        folder = self.folder / name
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if self.user:
+            owner = pwd.getpwnam(self.user)
+            if folder.stat().st_uid != owner.pw_uid:
+                os.chown(folder, owner.pw_uid, owner.pw_gid)
+        return folder
+
+    def program(self, folder: Path, name: str) -> Path:
+        """``folder`` itself if the services' user can reach it, else a copy of it that they can."""
+        if self.user is None or walkable(folder):
+            return folder
+        copy = self.folder / "programs" / name
+        if not copy.exists():
+            temporary = copy.with_name(f".{name}.{os.getpid()}")
+            shutil.copytree(folder, temporary, symlinks=True)
+            for path in (temporary, *temporary.rglob("*")):
+                if not path.is_symlink():
+                    path.chmod(path.stat().st_mode | (0o055 if path.is_dir() or os.access(path, os.X_OK) else 0o044))
+            temporary.rename(copy)
+        return copy
+
+
+def walkable(path: Path) -> bool:
+    """Whether a stranger may walk to ``path``: every folder on the way lets others through."""
+    try:
+        return all(folder.stat().st_mode & stat.S_IXOTH for folder in (path, *path.parents) if folder.is_dir())
+    except PermissionError:
+        return False
+
+
+def place_for(data_dir: Path) -> Place:
+    """Decides the place for a data folder, makes it, and checks that the disk has room.
+
+    Raises:
+        CannotStart: the folder can't be written, or the disk is full.
+    """
+    try:
+        if os.geteuid() != 0:
+            place = Place(data_dir / "services", None)
+            place.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        else:
+            place = _place_for_root(data_dir)
+    except OSError as error:
+        raise CannotStart(f"{data_dir} can't be used: {error.strerror}. Set DATA_DIR to a folder of yours.") from error
+    free = shutil.disk_usage(place.folder).free
+    if free < MINIMUM_FREE:
+        raise CannotStart(
+            f"The disk of {place.folder} is full: {free // 2**20} MiB free, at least {MINIMUM_FREE // 2**20} are needed. "
+            "Free some room, or set DATA_DIR to another disk."
+        )
+    return place
+
+
+def _place_for_root(data_dir: Path) -> Place:
+    data_dir.mkdir(parents=True, exist_ok=True, mode=0o711)
+    folder = data_dir / "services"
+    if not walkable(data_dir):
+        name = hashlib.sha256(str(data_dir).encode()).hexdigest()[:12]
+        folder = Path("/var/lib/agentcore") / name
+    folder.mkdir(parents=True, exist_ok=True, mode=0o711)
+    (folder / "programs").mkdir(exist_ok=True, mode=0o711)
+    for mine in (folder, folder / "programs"):  # the mode of mkdir is cut by the umask
+        mine.chmod(0o711)
+    return Place(folder, "nobody")
+
+
+def wheel_folder(package: str) -> Path:
+    """Where an installed package lies, without importing it (importing has side effects in some).
+
+    Raises:
+        CannotStart: it is not installed.
+    """
+    spec = importlib.util.find_spec(package)
+    if spec is None or spec.origin is None:
+        raise CannotStart(f"The package {package} is not installed. Install the requirements, or set the service's URL.")
+    return Path(spec.origin).parent

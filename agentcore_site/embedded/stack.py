@@ -1,0 +1,90 @@
+"""The services of one data folder: PostgreSQL and Valkey where no address is given. Used by `up` and by the tests."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO
+
+from agentcore_site import env
+from agentcore_site.embedded import postgres, valkey
+from agentcore_site.embedded.places import CannotStart, place_for
+from agentcore_site.embedded.ports import free_port
+from agentcore_site.embedded.postgres import Postgres
+from agentcore_site.embedded.supervisor import Process, Supervisor
+from agentcore_site.embedded.valkey import Valkey
+
+
+class Stack:
+    """Starts the embedded services of ``data_dir`` and writes where they are to ``run/services.json``."""
+
+    def __init__(self, data_dir: Path, say: Callable[[str], None], tuning: dict[str, str] | None = None) -> None:
+        self.data_dir, self.say, self.tuning = data_dir, say, tuning
+        self.place = place_for(data_dir)
+        self.run_folder = data_dir / "run"
+        self.run_folder.mkdir(exist_ok=True, mode=0o700)
+        (self.run_folder / "log").mkdir(exist_ok=True)
+        self.secrets = data_dir / "secrets"
+        self.secrets.mkdir(exist_ok=True, mode=0o700)
+        self.supervisor = Supervisor(self.run_folder / "log", say)
+        self._lock: IO[str] | None = None
+
+    def lock(self) -> None:
+        """Takes the data folder for this process.
+
+        Raises:
+            CannotStart: another `up` has it.
+        """
+        self._lock = open(self.run_folder / "up.lock", "a+", encoding="utf-8")
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self._lock.seek(0)
+            pid = self._lock.read().strip() or "?"
+            raise CannotStart(
+                f"AgentCore is already up on {self.data_dir} (pid {pid}). Use that one, stop it, or set DATA_DIR."
+            ) from None
+        self._lock.seek(0)
+        self._lock.truncate()
+        self._lock.write(str(os.getpid()))
+        self._lock.flush()
+
+    def start(self) -> dict[str, str]:
+        """Starts what has no address yet. Returns both URLs."""
+        urls = {"database_url": env.text("DATABASE_URL"), "redis_url": env.text("REDIS_URL")}
+        taken: set[int] = set()
+        if not urls["database_url"]:
+            port = self._port("PostgreSQL", postgres.PREFERRED_PORT, taken)
+            server = Postgres(self.place, self.secrets, port, self.tuning)
+            server.prepare()
+            self._launch(server.name, server.command(), server.ready, signal.SIGINT)
+            server.create_database()
+            urls["database_url"] = server.url()
+        if not urls["redis_url"]:
+            port = self._port("Valkey", valkey.PREFERRED_PORT, taken)
+            store = Valkey(self.place, self.secrets, port)
+            store.prepare()
+            self._launch(store.name, store.command(), store.ready, signal.SIGTERM)
+            urls["redis_url"] = store.url()
+        env.private_file(self.run_folder / "services.json", json.dumps(urls))
+        return urls
+
+    def stop(self) -> None:
+        self.supervisor.stop()
+        (self.run_folder / "services.json").unlink(missing_ok=True)
+        if self._lock is not None:
+            self._lock.close()
+
+    def _port(self, name: str, preferred: int, taken: set[int]) -> int:
+        port = free_port(preferred, taken)
+        taken.add(port)
+        if port != preferred:
+            self.say(f"port {preferred} is busy; {name} takes {port}")
+        return port
+
+    def _launch(self, name: str, command: list[str], ready: Callable[[], bool], stop: signal.Signals) -> None:
+        self.supervisor.start(Process(name, command, ready, user=self.place.user, stop_signal=stop))

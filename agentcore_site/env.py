@@ -1,0 +1,152 @@
+"""The typed environment: the only reader of ``os.environ``.
+
+Each ``NAME`` may be given as ``NAME_FILE`` (a path whose content is the value), so that secrets can come from
+mounted files. With nothing set, everything is embedded: the addresses of the services that ``manage.py up``
+started are read from the data folder.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+class BadEnvironment(ValueError):
+    """A variable that cannot be used; the message names it and says what it should look like."""
+
+
+def text(name: str, default: str = "") -> str:
+    """``NAME``, else the content of the file ``NAME_FILE``, else ``default``."""
+    if name in os.environ:
+        return os.environ[name].strip()
+    path = os.environ.get(f"{name}_FILE")
+    if path:
+        try:
+            return Path(path).read_text(encoding="utf-8").strip()
+        except OSError as error:
+            raise BadEnvironment(f"{name}_FILE={path} cannot be read: {error.strerror}.") from error
+    return default
+
+
+def boolean(name: str, default: bool = False) -> bool:
+    value = text(name).lower()
+    if not value:
+        return default
+    if value in {"1", "true", "yes", "on"}:
+        return True
+    if value in {"0", "false", "no", "off"}:
+        return False
+    raise BadEnvironment(f"{name} must be 1 or 0; got {value!r}.")
+
+
+def integer(name: str, default: int, *, low: int, high: int) -> int:
+    value = text(name)
+    if not value:
+        return default
+    try:
+        number = int(value)
+    except ValueError:
+        raise BadEnvironment(f"{name} must be a whole number; got {value!r}.") from None
+    if not low <= number <= high:
+        raise BadEnvironment(f"{name} must be between {low} and {high}; got {number}.")
+    return number
+
+
+def listed(name: str, default: str = "") -> list[str]:
+    return [part.strip() for part in text(name, default).split(",") if part.strip()]
+
+
+def data_dir() -> Path:
+    return Path(text("DATA_DIR", str(ROOT / "var"))).expanduser().absolute()
+
+
+def data_folder() -> Path:
+    """The data folder, made for its owner alone where it did not exist."""
+    folder = data_dir()
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return folder
+
+
+def private_file(path: Path, content: str) -> None:
+    """Writes ``content`` so that only the owner can read it, and so that a reader never sees half of it."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
+        stream.write(content)
+    os.replace(temporary, path)
+
+
+def secret_key() -> str:
+    """``SECRET_KEY``, else one that is generated once and kept in the data folder."""
+    given = text("SECRET_KEY")
+    if given:
+        if len(given) < 32:
+            raise BadEnvironment("SECRET_KEY must have at least 32 characters.")
+        return given
+    path = data_folder() / "secret_key"
+    if not path.exists():
+        try:
+            with open(path, "x", encoding="utf-8", opener=lambda p, flags: os.open(p, flags, 0o600)) as stream:
+                stream.write(secrets.token_urlsafe(48))
+        except FileExistsError:
+            pass  # another process was first; read what it wrote
+    return path.read_text(encoding="utf-8").strip()
+
+
+@dataclass(frozen=True)
+class Services:
+    """Where PostgreSQL and the Redis protocol are: from the environment, else from what ``manage.py up`` wrote."""
+
+    database_url: str
+    redis_url: str
+    embedded: bool
+    extra: dict[str, Any] = field(default_factory=dict)
+
+
+def services_file() -> Path:
+    return data_dir() / "run" / "services.json"
+
+
+def services() -> Services:
+    database, redis = text("DATABASE_URL"), text("REDIS_URL")
+    written: dict[str, Any] = {}
+    if not (database and redis):
+        try:
+            written = json.loads(services_file().read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            written = {}
+    return Services(
+        database_url=database or written.get("database_url", ""),
+        redis_url=redis or written.get("redis_url", ""),
+        embedded=not (database and redis),
+        extra=written,
+    )
+
+
+def database_settings(url: str) -> dict[str, Any]:
+    """Django's ``DATABASES`` entry for a ``postgresql://user:password@host:port/name`` URL.
+
+    Raises:
+        BadEnvironment: another scheme than PostgreSQL's, or no database name.
+    """
+    parts = urlsplit(url)
+    if parts.scheme not in {"postgres", "postgresql"}:
+        raise BadEnvironment(f"DATABASE_URL must begin with postgresql://; got {parts.scheme or 'nothing'}://.")
+    name = unquote(parts.path.lstrip("/"))
+    if not name:
+        raise BadEnvironment("DATABASE_URL names no database: postgresql://user:password@host:port/NAME.")
+    return {
+        "ENGINE": "django.db.backends.postgresql",
+        "NAME": name,
+        "USER": unquote(parts.username or ""),
+        "PASSWORD": unquote(parts.password or ""),
+        "HOST": unquote(parts.hostname or ""),
+        "PORT": str(parts.port or 5432),
+    }

@@ -1,0 +1,99 @@
+"""A job's events: appended in the order of commits, then announced to whoever watches.
+
+``seq`` is taken by updating the job's row in the same transaction, so that its order is the order of commits and a
+reader of ``seq > n`` can't miss one (DESIGN, invariant 3).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import threading
+from concurrent.futures import Future
+from typing import Any, TypedDict
+
+from channels.layers import get_channel_layer
+from django.db import connection, transaction
+
+from agentcore_site.jobs.models import Job, JobEvent
+
+log = logging.getLogger(__name__)
+
+
+class LiveEvent(TypedDict):
+    """What a page receives for each event."""
+
+    seq: int
+    at: str
+    type: str
+    level: str
+    message: str
+    data: dict[str, Any]
+
+
+def event_add(
+    job: Job, type: str, *, level: str = "info", message: str = "", data: dict[str, Any] | None = None
+) -> JobEvent:
+    """Appends an event. Must run in the transaction of what it tells of."""
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE jobs_job SET seq = seq + 1 WHERE id = %s RETURNING seq", [job.id])
+        job.seq = int(cursor.fetchone()[0])
+    event = JobEvent.objects.create(
+        job_id=job.id, seq=job.seq, type=type, level=level, message=message[:300], data=data or {}
+    )
+    job_id, seq = str(job.id), job.seq
+    transaction.on_commit(lambda: announce(job_id, seq), robust=True)
+    return event
+
+
+def events_after(job: Job, seq: int, limit: int = 500) -> list[LiveEvent]:
+    return [as_live(event) for event in JobEvent.objects.filter(job=job, seq__gt=seq).order_by("seq")[:limit]]
+
+
+def as_live(event: JobEvent) -> LiveEvent:
+    return {
+        "seq": event.seq,
+        "at": event.at.isoformat(),
+        "type": event.type,
+        "level": event.level,
+        "message": event.message,
+        "data": event.data,
+    }
+
+
+def group_of(job_id: str) -> str:
+    return f"job.{job_id}"
+
+
+def announce(job_id: str, seq: int) -> None:
+    """Tells watchers that events up to ``seq`` stand in the database. A lost message costs seconds, no event."""
+    layer = get_channel_layer()
+    if layer is None:
+        return
+    sending = asyncio.run_coroutine_threadsafe(
+        layer.group_send(group_of(job_id), {"type": "job.moved", "seq": seq}), _announcer()
+    )
+    sending.add_done_callback(lambda done: _log_failure(job_id, seq, done))
+
+
+def _log_failure(job_id: str, seq: int, done: Future[None]) -> None:
+    # Redis may be away: watchers poll as well, and the rows are the truth.
+    if not done.cancelled() and (error := done.exception()):
+        log.warning("watchers of job %s were not told of event %s: %s", job_id, seq, error)
+
+
+_loops: dict[int, asyncio.AbstractEventLoop] = {}
+_guard = threading.Lock()
+
+
+def _announcer() -> asyncio.AbstractEventLoop:
+    """This process's loop for sending: one connection, off the path of the work. Made anew after a fork."""
+    with _guard:
+        loop = _loops.get(os.getpid())
+        if loop is None:
+            loop = asyncio.new_event_loop()
+            threading.Thread(target=loop.run_forever, name="announcer", daemon=True).start()
+            _loops.clear()
+            _loops[os.getpid()] = loop
+        return loop

@@ -1,0 +1,32 @@
+"""What a kind of job must offer to the engine. Training and evaluation register theirs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from agentcore_site.jobs.lease import Lease
+from agentcore_site.jobs.models import Job
+from agentcore_site.registry import Registry
+
+
+@dataclass(frozen=True)
+class Progressed:
+    """What a slice ends with. ``finished`` False: there is more to do; the job takes its next turn."""
+
+    finished: bool
+    reason: str = ""
+
+
+class JobKind(Protocol):
+    """Does one slice of a job. Called with a living lease; must call ``lease.check()`` often, write only through
+    fenced transactions (``lease.fenced()``), and leave everything so that another worker can go on from there."""
+
+    def advance(self, job: Job, lease: Lease) -> Progressed: ...
+
+    def stopped(self, job: Job) -> None:
+        """Called in the transaction that ends or pauses the job: last words to its own rows."""
+        ...
+
+
+kinds: Registry[JobKind] = Registry("job kind", entry_point_group="agentcore.job_kinds")

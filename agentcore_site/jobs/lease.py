@@ -1,0 +1,139 @@
+"""A worker's claim on a job: heartbeat, fence, and the ear for pause and cancel."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from django.conf import settings
+from django.db import connection, transaction
+from django.db.utils import InterfaceError, OperationalError
+
+from agentcore_site.jobs.models import Job, Status
+
+POLL_SECONDS = 0.25
+
+
+class LeaseLost(Exception):
+    """Another worker has the job, or it ended: this one must stop and may write nothing more."""
+
+
+class StopRequested(Exception):
+    """A person asked for ``action`` ("pause" or "cancel")."""
+
+    def __init__(self, action: str) -> None:
+        super().__init__(action)
+        self.action = action
+
+
+def worker_name() -> str:
+    return f"{socket.gethostname()}:{os.getpid()}"
+
+
+class Lease:
+    """Holds one job for one slice. Use as a context manager.
+
+    A thread renews the lease every third of it and polls what was requested, on its own connection and on the
+    database's clock. The work calls ``check()``, which costs no query.
+    """
+
+    def __init__(self, job: Job, *, slice_seconds: float | None = None) -> None:
+        self.job_id = job.id
+        self.attempt = job.attempt
+        self.slice_seconds = float(settings.JOB_SLICE_SECONDS if slice_seconds is None else slice_seconds)
+        self.lease_seconds = float(settings.JOB_LEASE_SECONDS)
+        self._began = time.monotonic()
+        self._renewed = self._began
+        self._requested = ""
+        self._lost = False
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._keep, name=f"lease-{job.id}", daemon=True)
+
+    def __enter__(self) -> Lease:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+        self._thread.join(timeout=5)
+
+    # -- asked by the work ---------------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Raises if the work has to stop now.
+
+        Raises:
+            LeaseLost: the lease was taken over, or could not be renewed in time.
+            StopRequested: somebody asked to pause or cancel.
+        """
+        if self._lost or time.monotonic() - self._renewed > self.lease_seconds:
+            raise LeaseLost(f"job {self.job_id}, attempt {self.attempt}")
+        if self._requested:
+            raise StopRequested(self._requested)
+
+    @property
+    def slice_over(self) -> bool:
+        return time.monotonic() - self._began >= self.slice_seconds
+
+    @property
+    def held_ms(self) -> int:
+        return int((time.monotonic() - self._began) * 1000)
+
+    @contextmanager
+    def fenced(self, **changes: Any) -> Iterator[None]:
+        """A transaction that only the holder of this attempt can commit. ``changes`` go to the job's row.
+
+        Raises:
+            LeaseLost: the fence has moved on; nothing was written.
+        """
+        with transaction.atomic():
+            # 1. The conditional update locks the row: a claim by another worker waits until we have committed.
+            # 2. Zero rows: somebody claimed it, or it ended. The transaction is rolled back by the exception.
+            rows = Job.objects.filter(id=self.job_id, attempt=self.attempt, status=Status.RUNNING)
+            if not rows.update(**(changes or {"attempt": self.attempt})):
+                raise LeaseLost(f"job {self.job_id}, attempt {self.attempt}")
+            yield
+
+    # -- the keeper's thread ---------------------------------------------------------------------------------------
+
+    def _keep(self) -> None:
+        try:
+            while not self._done.wait(POLL_SECONDS):
+                due = time.monotonic() - self._renewed >= self.lease_seconds / 3
+                try:
+                    alive = self._renew() if due else self._listen()
+                except (OperationalError, InterfaceError):
+                    connection.close()  # the database is away: `check` gives up once the lease has run out
+                    continue
+                if not alive:
+                    self._lost = True
+                    return
+        finally:
+            connection.close()
+
+    def _renew(self) -> bool:
+        asked = time.monotonic()
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "UPDATE jobs_job SET lease_until = clock_timestamp() + make_interval(secs => %s)"
+                " WHERE id = %s AND attempt = %s AND status = 'running' RETURNING requested",
+                [self.lease_seconds, self.job_id, self.attempt],
+            )
+            row = cursor.fetchone()
+        if row is None:
+            return False
+        self._renewed, self._requested = asked, row[0]
+        return True
+
+    def _listen(self) -> bool:
+        rows = Job.objects.filter(id=self.job_id, attempt=self.attempt, status=Status.RUNNING)
+        row = rows.values_list("requested", flat=True).first()
+        if row is None:
+            return False
+        self._requested = row
+        return True

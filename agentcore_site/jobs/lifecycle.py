@@ -1,0 +1,263 @@
+"""The only writer of a job's status. Every move is one conditional update; zero rows means somebody was first."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+from django.conf import settings
+from django.db import IntegrityError, connection, transaction
+from django.db.models import F, Q
+from django.db.models.functions import Now
+
+from agentcore_site.audit.services import record
+from agentcore_site.errors import Conflict, TooMany
+from agentcore_site.jobs import doorbell, metrics
+from agentcore_site.jobs.events import event_add
+from agentcore_site.jobs.kinds import kinds
+from agentcore_site.jobs.lease import Lease, worker_name
+from agentcore_site.jobs.models import ACTIVE, ENDED, TRANSITIONS, Job, Priority, Reason, Status
+from agentcore_site.tenancy.actors import Actor
+from agentcore_site.tenancy.models import Organization
+
+log = logging.getLogger(__name__)
+
+
+# -- a person's moves -------------------------------------------------------------------------------------------------
+
+
+def submit(
+    actor: Any,
+    *,
+    kind: str,
+    organization: Organization,
+    title: str,
+    exclusive_key: str = "",
+    priority: int = Priority.NORMAL,
+    not_before: datetime | None = None,
+    busy: str = "There is already an active job for this. Wait for it, or cancel it.",
+) -> Job:
+    """Adds a queued job with its first event. Must be called inside a transaction with the row of its kind.
+
+    Raises:
+        Conflict: another active job holds ``exclusive_key`` (the message is ``busy``).
+        TooMany: the organisation's or the person's limit of active jobs is reached.
+    """
+    user = Actor.of(actor).user if actor is not None else None
+    _check_limits(user, organization)
+    try:
+        with transaction.atomic():
+            job = Job.objects.create(
+                organization=organization,
+                kind=kind,
+                title=title[:200],
+                exclusive_key=exclusive_key,
+                priority=priority,
+                not_before=not_before,
+                created_by=user,
+            )
+    except IntegrityError as error:
+        if "one_active_job_per_key" in str(error):
+            raise Conflict(busy) from error
+        raise
+    event_add(job, "created", message="Job created and queued.", data={"status": job.status})
+    metrics.created.inc()
+    doorbell.ring_on_commit(job)
+    return job
+
+
+def pause(actor: Any, job: Job) -> Job:
+    """Pauses at once what nobody works on, else asks the worker to.
+
+    Raises:
+        Conflict: the job is not queued or running.
+    """
+    return _ask(actor, job, action="pause", target=Status.PAUSED)
+
+
+def cancel(actor: Any, job: Job) -> Job:
+    """Cancels at once what nobody works on, else asks the worker to.
+
+    Raises:
+        Conflict: the job has already ended.
+    """
+    return _ask(actor, job, action="cancel", target=Status.CANCELLED)
+
+
+def resume(actor: Any, job: Job) -> Job:
+    """Puts a paused or failed job back into the queue.
+
+    Raises:
+        Conflict: the job is not paused or failed, or another job took its place meanwhile.
+    """
+    with transaction.atomic():
+        before = Job.objects.filter(id=job.id).values_list("status", flat=True).first()
+        try:
+            with transaction.atomic():
+                moved = Job.objects.filter(id=job.id, status__in=(Status.PAUSED, Status.FAILED)).update(
+                    status=Status.QUEUED,
+                    status_reason="",
+                    error="",
+                    crashes=0,
+                    requested="",
+                    lease_until=None,
+                    nudged_at=None,
+                    finished_at=None,
+                )
+        except IntegrityError as error:
+            raise Conflict("Another job for the same agent is active. Wait for it, or cancel it.") from error
+        if not moved:
+            raise Conflict(f"Only a paused or failed job can be resumed; this one is {before}.")
+        job.refresh_from_db()
+        event_add(job, "resumed", message=f"Resumed by {Actor.of(actor).name}.", data={"status": job.status})
+        record(actor, "job.resumed", job, before={"status": before}, after={"status": job.status})
+        doorbell.ring_on_commit(job)
+    return job
+
+
+# -- a worker's moves -------------------------------------------------------------------------------------------------
+
+
+def claim(job_id: Any, *, attempt: int | None = None) -> Job | None:
+    """Takes a job for this worker: one conditional update on the database's clock. None: somebody has it.
+
+    ``attempt`` is what the doorbell saw: a message that is late or doubled finds another number and does nothing.
+    """
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE jobs_job SET"
+            "   crashes = crashes + CASE WHEN lease_until IS NULL THEN 0 ELSE 1 END,"
+            "   status = 'running', status_reason = '', attempt = attempt + 1, worker = %(worker)s,"
+            "   lease_until = clock_timestamp() + make_interval(secs => %(lease)s),"
+            "   started_at = COALESCE(started_at, clock_timestamp()), updated_at = clock_timestamp()"
+            " WHERE id = %(id)s AND status IN ('queued', 'running')"
+            "   AND (lease_until IS NULL OR lease_until < clock_timestamp())"
+            "   AND (not_before IS NULL OR not_before <= clock_timestamp())"
+            "   AND (%(attempt)s::int IS NULL OR attempt = %(attempt)s)"
+            " RETURNING attempt",
+            {"worker": worker_name(), "lease": settings.JOB_LEASE_SECONDS, "id": job_id, "attempt": attempt},
+        )
+        if cursor.fetchone() is None:
+            return None
+        job = Job.objects.select_related("organization", "created_by").get(id=job_id)
+        if job.attempt == 1:
+            event_add(job, "started", message="A worker has taken the job.", data={"status": job.status})
+    return job
+
+
+def give_back(job: Job, lease: Lease) -> None:
+    """Ends a slice: nobody works on the job now, and it queues for its next turn behind the others."""
+    with lease.fenced(lease_until=None, nudged_at=Now(), worked_ms=F("worked_ms") + lease.held_ms):
+        doorbell.ring_on_commit(job)
+
+
+def finish(job: Job, lease: Lease, *, status: str, reason: str, error: str = "") -> None:
+    """Moves a job that this worker holds to ``status``; the fence decides whether it may.
+
+    Raises:
+        LeaseLost: it may not; nothing was written.
+    """
+    _allowed(Status.RUNNING, status)
+    ended = {"finished_at": Now()} if status in ENDED else {}
+    with lease.fenced(
+        status=status,
+        status_reason=reason,
+        error=error[:4000],
+        lease_until=None,
+        requested="",
+        worked_ms=F("worked_ms") + lease.held_ms,
+        **ended,
+    ):
+        job.refresh_from_db()
+        _announce(job)
+        if job.status_reason == Reason.USER:
+            record(job.created_by, f"job.{job.status}", job, after={"status": job.status})
+
+
+def fail_abandoned(job: Job) -> None:
+    """Ends a job whose workers keep dying under it (a poison job), so that it can't loop for ever."""
+    with transaction.atomic():
+        moved = Job.objects.filter(id=job.id, attempt=job.attempt, status=Status.RUNNING).update(
+            status=Status.FAILED,
+            status_reason=Reason.CRASHED,
+            error=f"The worker died {job.crashes} times while it held this job.",
+            lease_until=None,
+            finished_at=Now(),
+        )
+        if moved:
+            job.refresh_from_db()
+            _announce(job)
+
+
+def due(now_nudged_before: datetime, limit: int = 500) -> Iterable[Job]:
+    """Active jobs that nobody holds and for whom no message was sent since ``now_nudged_before``."""
+    return Job.objects.filter(
+        Q(lease_until=None) | Q(lease_until__lt=Now()),
+        Q(not_before=None) | Q(not_before__lte=Now()),
+        Q(nudged_at=None) | Q(nudged_at__lt=now_nudged_before) | Q(lease_until__lt=Now()),
+        status__in=(Status.QUEUED, Status.RUNNING),
+    ).order_by("priority", "created_at")[:limit]
+
+
+# -- shared -----------------------------------------------------------------------------------------------------------
+
+
+def _ask(actor: Any, job: Job, *, action: str, target: str) -> Job:
+    with transaction.atomic():
+        # 1. Lock the row, so that the worker's own moves and ours come one after the other.
+        locked = Job.objects.select_for_update().get(id=job.id)
+        if target not in TRANSITIONS[locked.status]:
+            raise Conflict(f"A job that is {locked.status} can't be {target}.")
+        before = {"status": locked.status}
+        # 2. A worker holds it: leave a note, which it reads within a quarter of a second.
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT lease_until > clock_timestamp() FROM jobs_job WHERE id = %s", [job.id])
+            held = bool(cursor.fetchone()[0])
+        if held:
+            Job.objects.filter(id=job.id).update(requested=action)
+            message = f"{Actor.of(actor).name} asked to {action}."
+            event_add(locked, f"{action}_requested", message=message, data={"requested": action})
+        # 3. Nobody does: move it now. The raised attempt fences off a worker that comes back late.
+        else:
+            ended = {"finished_at": Now()} if target in ENDED else {}
+            Job.objects.filter(id=job.id).update(
+                status=target,
+                status_reason=Reason.USER,
+                requested="",
+                lease_until=None,
+                attempt=F("attempt") + 1,
+                **ended,
+            )
+            locked.refresh_from_db()
+            _announce(locked)
+        record(actor, f"job.{action}_requested", locked, before=before, after={"requested": action})
+    job.refresh_from_db()
+    return job
+
+
+def _announce(job: Job) -> None:
+    """Last words of a move: the kind's own rows, the event, the metrics. In the transaction of the move."""
+    kinds.get(job.kind).stopped(job)
+    level = "error" if job.status == Status.FAILED else "info"
+    why = f": {job.get_status_reason_display()}" if job.status_reason else ""
+    data = {"status": job.status, "reason": job.status_reason, "error": job.error[:500]}
+    event_add(job, job.status, level=level, message=f"{job.get_status_display()}{why}.", data=data)
+    if job.ended:
+        metrics.completed.labels(status=job.status).inc()
+
+
+def _allowed(source: str, target: str) -> None:
+    if target not in TRANSITIONS[source]:
+        raise Conflict(f"A job that is {source} can't become {target}.")
+
+
+def _check_limits(user: Any, organization: Organization) -> None:
+    # The organisation's row is the lock: two submissions at once can't both take the last place.
+    locked = Organization.objects.select_for_update().get(id=organization.id)
+    active = Job.objects.filter(organization=organization, status__in=ACTIVE)
+    if active.count() >= locked.max_active_jobs:
+        raise TooMany(f"Your organisation may have {locked.max_active_jobs} active jobs. Wait for one, or cancel one.")
+    if user is not None and active.filter(created_by=user).count() >= settings.JOBS_PER_USER:
+        raise TooMany(f"You may have {settings.JOBS_PER_USER} active jobs at once. Wait for one, or cancel one.")

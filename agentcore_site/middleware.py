@@ -1,0 +1,59 @@
+"""Small things for every request: an id that logs and error pages share, and a clear answer without a database."""
+
+from __future__ import annotations
+
+import contextvars
+import re
+import uuid
+from collections.abc import Callable
+
+from django.db.utils import InterfaceError, OperationalError
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import render
+
+request_id: contextvars.ContextVar[str] = contextvars.ContextVar("request_id", default="")
+GIVEN = re.compile(r"^[A-Za-z0-9._-]{1,64}$")
+
+Respond = Callable[[HttpRequest], HttpResponse]
+
+
+class RequestId:
+    """Takes the caller's ``X-Request-Id`` or makes one; it stands in the logs and in the response."""
+
+    def __init__(self, get_response: Respond) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        given = request.headers.get("X-Request-Id", "")
+        value = given if GIVEN.match(given) else uuid.uuid4().hex[:16]
+        token = request_id.set(value)
+        request.request_id = value  # type: ignore[attr-defined]
+        try:
+            response = self.get_response(request)
+        finally:
+            request_id.reset(token)
+        response["X-Request-Id"] = value
+        return response
+
+
+class DatabaseAway:
+    """PostgreSQL away: a clear 503, not a stack trace (SPEC O5)."""
+
+    MESSAGE = "The database can't be reached at the moment. Nothing was changed. Try again in a minute."
+
+    def __init__(self, get_response: Respond) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        return self.get_response(request)
+
+    def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
+        if not isinstance(exception, OperationalError | InterfaceError):
+            return None
+        if request.path.startswith(("/api/", "/health/", "/metrics")):
+            body = {"type": "about:blank", "title": "Database away", "status": 503, "detail": self.MESSAGE}
+            response: HttpResponse = JsonResponse(body, status=503, content_type="application/problem+json")
+        else:
+            response = render(request, "503.html", {"message": self.MESSAGE}, status=503)
+        response["Retry-After"] = "30"
+        return response

@@ -1,0 +1,255 @@
+"""One settings file, fed by the typed environment (``env.py``). With nothing set, everything is embedded."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from agentcore_site import env
+
+BASE_DIR = env.ROOT
+DATA_DIR = env.data_dir()
+DEBUG = env.boolean("DEBUG")
+SECRET_KEY = env.secret_key()
+ALLOWED_HOSTS = env.listed("ALLOWED_HOSTS", "localhost,127.0.0.1,[::1]")
+CSRF_TRUSTED_ORIGINS = env.listed("CSRF_TRUSTED_ORIGINS")
+# TLS ends at the proxy; on a developer's own machine there is none, and a secure cookie would lock everybody out.
+HTTPS = env.boolean("HTTPS", default=False)
+
+INSTALLED_APPS = [
+    "unfold",
+    "unfold.contrib.filters",
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "whitenoise.runserver_nostatic",
+    "django.contrib.staticfiles",
+    "django.contrib.postgres",
+    "django.contrib.humanize",
+    "channels",
+    "rest_framework",
+    "django_filters",
+    "drf_spectacular",
+    "django_prometheus",
+    "agentcore_site.tenancy",
+    "agentcore_site.audit",
+    "agentcore_site.jobs",
+    "agentcore_site.embedded",
+    "budgets",
+    "experiences",
+    "training",
+    "evaluation",
+    "agentcore_site",
+]
+
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "csp.middleware.CSPMiddleware",
+    "agentcore_site.middleware.RequestId",
+    "agentcore_site.middleware.DatabaseAway",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+]
+
+ROOT_URLCONF = "agentcore_site.urls"
+ASGI_APPLICATION = "agentcore_site.asgi.application"
+WSGI_APPLICATION = "agentcore_site.wsgi.application"
+TEMPLATES: list[dict[str, Any]] = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+                "agentcore_site.context.console",
+            ],
+            "builtins": ["agentcore_site.templatetags.console"],
+        },
+    }
+]
+
+# -- data ------------------------------------------------------------------------------------------------------------
+SERVICES = env.services()
+# Without a running database the commands that need none (up, check, makemigrations) must still work.
+DATABASES = {
+    "default": env.database_settings(SERVICES.database_url or "postgresql://agentcore@127.0.0.1:1/agentcore")
+}
+# A pool serves the web process; workers fork, and a pool must not cross a fork, so it is opt-in.
+if DB_POOL := env.integer("DB_POOL", 0, low=0, high=200):
+    DATABASES["default"]["OPTIONS"] = {"pool": {"min_size": 1, "max_size": DB_POOL, "timeout": 10}}
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+REDIS_URL = SERVICES.redis_url or "redis://127.0.0.1:1/0"
+CHANNEL_LAYERS = {
+    "default": {
+        "BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer",
+        "CONFIG": {"hosts": [REDIS_URL], "prefix": "agentcore"},
+    }
+}
+CACHES = {"default": {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": REDIS_URL}}
+
+BUCKET = env.text("AWS_STORAGE_BUCKET_NAME")
+STORAGES: dict[str, dict[str, Any]] = {
+    "default": {
+        "BACKEND": "storages.backends.s3.S3Storage",
+        "OPTIONS": {
+            "bucket_name": BUCKET,
+            "endpoint_url": env.text("AWS_S3_ENDPOINT_URL") or None,
+            "addressing_style": "path",
+            "file_overwrite": False,
+            "default_acl": None,
+        },
+    }
+    if BUCKET
+    else {
+        "BACKEND": "django.core.files.storage.FileSystemStorage",
+        "OPTIONS": {"location": str(DATA_DIR / "objects"), "file_permissions_mode": 0o600},
+    },
+    "staticfiles": {"BACKEND": "agentcore_site.static.ConsoleStaticFiles"},
+}
+STATIC_URL = "/static/"
+STATIC_ROOT = Path(env.text("STATIC_ROOT", str(DATA_DIR / "static")))
+STATICFILES_DIRS = [BASE_DIR / "static"]
+
+# -- who -------------------------------------------------------------------------------------------------------------
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": f"django.contrib.auth.password_validation.{name}"}
+    for name in ("UserAttributeSimilarityValidator", "MinimumLengthValidator", "CommonPasswordValidator")
+]
+LOGIN_URL = "/sign-in/"
+LOGIN_REDIRECT_URL = "/"
+LOGOUT_REDIRECT_URL = "/sign-in/"
+LANGUAGE_CODE = "en-us"
+TIME_ZONE = "UTC"
+USE_TZ = True
+USE_I18N = False
+
+SESSION_COOKIE_HTTPONLY = True
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = SECURE_SSL_REDIRECT = HTTPS
+SECURE_HSTS_SECONDS = 31_536_000 if HTTPS else 0
+SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = HTTPS
+SECURE_REDIRECT_EXEMPT = [r"^health/"]
+SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if HTTPS else None
+X_FRAME_OPTIONS = "DENY"
+SECURE_REFERRER_POLICY = "same-origin"
+CONTENT_SECURITY_POLICY = {
+    # The admin theme evaluates expressions of its own; the console has neither inline script nor inline style.
+    "EXCLUDE_URL_PREFIXES": ["/admin/"],
+    "DIRECTIVES": {
+        "default-src": ["'self'"],
+        "connect-src": ["'self'"],
+        "img-src": ["'self'", "data:"],
+        "style-src": ["'self'"],
+        "script-src": ["'self'"],
+        "object-src": ["'none'"],
+        "base-uri": ["'self'"],
+        "form-action": ["'self'"],
+        "frame-ancestors": ["'none'"],
+    },
+}
+DATA_UPLOAD_MAX_MEMORY_SIZE = 64 * 1024 * 1024  # 10,000 queries of a few kilobytes; larger bodies get a 413
+
+# -- doors -----------------------------------------------------------------------------------------------------------
+REST_FRAMEWORK = {
+    "DEFAULT_AUTHENTICATION_CLASSES": [
+        "agentcore_site.tenancy.authentication.ApiKeyAuthentication",
+        "agentcore_site.tenancy.authentication.JwtAuthentication",
+        "agentcore_site.tenancy.authentication.ConsoleSessionAuthentication",
+    ],
+    "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
+    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "DEFAULT_FILTER_BACKENDS": ["django_filters.rest_framework.DjangoFilterBackend"],
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_THROTTLE_CLASSES": ["agentcore_site.throttling.KeyThrottle"],
+    "DEFAULT_THROTTLE_RATES": {"key": env.text("API_RATE", "6000/min"), "token": "30/min"},
+    "EXCEPTION_HANDLER": "agentcore_site.problems.handler",
+    "TEST_REQUEST_DEFAULT_FORMAT": "json",
+}
+SIMPLE_JWT: dict[str, Any] = {
+    "ACCESS_TOKEN_LIFETIME": timedelta(minutes=30),
+    "REFRESH_TOKEN_LIFETIME": timedelta(days=1),
+    "ALGORITHM": "RS256" if env.text("JWT_PRIVATE_KEY") else "HS256",
+    "SIGNING_KEY": env.text("JWT_PRIVATE_KEY") or SECRET_KEY,
+    "VERIFYING_KEY": env.text("JWT_PUBLIC_KEY"),
+    "UPDATE_LAST_LOGIN": False,
+}
+SPECTACULAR_SETTINGS = {
+    "TITLE": "AgentCore",
+    "DESCRIPTION": "Train LLM agents from their own trajectories.",
+    "VERSION": "1",
+    "SERVE_INCLUDE_SCHEMA": False,
+    "SCHEMA_PATH_PREFIX": "/api/v1",
+    "COMPONENT_SPLIT_REQUEST": True,
+    "ENUM_NAME_OVERRIDES": {"JobStatus": "agentcore_site.jobs.models.Status"},
+}
+
+# -- jobs ------------------------------------------------------------------------------------------------------------
+JOB_LEASE_SECONDS = env.integer("JOB_LEASE_SECONDS", 30, low=3, high=3600)
+JOB_SLICE_SECONDS = env.integer("JOB_SLICE_SECONDS", 2, low=1, high=600)
+JOB_SWEEP_SECONDS = env.integer("JOB_SWEEP_SECONDS", 5, low=1, high=300)
+JOB_MAX_CRASHES = env.integer("JOB_MAX_CRASHES", 50, low=1, high=10_000)
+JOBS_PER_USER = env.integer("TRAINING_JOBS_PER_USER", 100, low=1, high=100_000)
+
+CELERY_BROKER_URL = REDIS_URL
+CELERY_TASK_IGNORE_RESULT = True
+CELERY_TASK_DEFAULT_QUEUE = "default"
+CELERY_WORKER_PREFETCH_MULTIPLIER = 1
+# Early acknowledgement on purpose: the row is the truth. A message lost with its worker is sent again by the sweep,
+# while a late one would be delivered twice to two healthy workers after the visibility timeout.
+CELERY_TASK_ACKS_LATE = False
+CELERY_BROKER_TRANSPORT_OPTIONS = {
+    "visibility_timeout": 3600,
+    "queue_order_strategy": "priority",
+    "priority_steps": [0, 3, 6],
+    "sep": ":",
+    "socket_timeout": 10,
+    "socket_connect_timeout": 2,
+}
+CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_TASK_PUBLISH_RETRY_POLICY = {"max_retries": 1, "interval_start": 0, "interval_max": 0.2}
+CELERY_WORKER_HIJACK_ROOT_LOGGER = False
+CELERY_TASK_ROUTES = {"jobs.advance": {"queue": "compute"}}
+CELERY_BEAT_SCHEDULE = {
+    "jobs.sweep": {"task": "jobs.sweep", "schedule": JOB_SWEEP_SECONDS},
+    "evaluation.sweep": {"task": "evaluation.sweep", "schedule": 60},
+    "training.retention": {"task": "training.retention", "schedule": timedelta(hours=6)},
+}
+CELERY_BEAT_SCHEDULE_FILENAME = str(DATA_DIR / "run" / "beat-schedule")
+
+# -- watching --------------------------------------------------------------------------------------------------------
+PROMETHEUS_METRIC_NAMESPACE = ""
+METRICS_TOKEN = env.text("METRICS_TOKEN")
+WORKER_METRICS_FOLDER = DATA_DIR / "run" / "metrics"
+LOGGING: dict[str, Any] = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"json": {"()": "agentcore_site.telemetry.JsonFormatter"}},
+    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "json"}},
+    "root": {"handlers": ["console"], "level": env.text("LOG_LEVEL", "INFO")},
+    "loggers": {"django.request": {"level": "ERROR"}, "uvicorn.access": {"level": "WARNING"}},
+}
+UNFOLD = {
+    "SITE_TITLE": "AgentCore admin",
+    "SITE_HEADER": "AgentCore",
+    "SITE_SUBHEADER": "Administration",
+    "SITE_URL": "/",
+    "SHOW_HISTORY": True,
+    "SHOW_VIEW_ON_SITE": False,
+}
+EMAIL_BACKEND = "django.core.mail.backends.console.EmailBackend"
+SILENCED_SYSTEM_CHECKS = (
+    []
+    if HTTPS
+    # Without TLS in front these would lock everybody out; `check --deploy` runs with HTTPS=1 in CI.
+    else ["security.W004", "security.W008", "security.W012", "security.W016"]
+)

@@ -1,0 +1,75 @@
+"""Who is asking: a person, perhaps narrowed by the scopes of the key that was used."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from agentcore_site.tenancy.roles import ROLE_MAY, SCOPES, VIEW
+
+if TYPE_CHECKING:
+    from agentcore_site.tenancy.models import Membership
+
+
+@dataclass(frozen=True)
+class Actor:
+    """A user seen through the door that they came by.
+
+    ``scopes`` is None for a person signed in to the console or holding a JWT, else the scopes of the API key;
+    ``organization_id`` narrows a key to the organisation that it was made for.
+    """
+
+    user: Any
+    scopes: frozenset[str] | None = None
+    organization_id: uuid.UUID | None = None
+    ip: str = ""
+    door: str = ""
+    extra: dict[str, Any] = field(default_factory=dict, compare=False)
+
+    @classmethod
+    def of(cls, who: Any) -> Actor:
+        """The actor itself, or the one that a bare user is."""
+        return who if isinstance(who, Actor) else cls(user=who)
+
+    @cached_property
+    def memberships(self) -> dict[uuid.UUID, Membership]:
+        """The person's memberships by organisation; empty for a stranger or a disabled account."""
+        from agentcore_site.tenancy.models import Membership
+
+        if not getattr(self.user, "is_authenticated", False) or not self.user.is_active:
+            return {}
+        rows = Membership.objects.filter(user=self.user).select_related("organization").order_by("created_at", "id")
+        if self.organization_id is not None:
+            rows = rows.filter(organization_id=self.organization_id)
+        return {row.organization_id: row for row in rows}
+
+    @property
+    def organization_ids(self) -> list[uuid.UUID]:
+        return list(self.memberships)
+
+    @cached_property
+    def allowed_by_scopes(self) -> frozenset[str] | None:
+        if self.scopes is None:
+            return None
+        return frozenset().union(*(SCOPES.get(scope, frozenset()) for scope in self.scopes))
+
+    @property
+    def may_read(self) -> bool:
+        return self.allowed_by_scopes is None or bool(self.allowed_by_scopes & VIEW)
+
+    def may(self, action: str, organization_id: uuid.UUID) -> bool:
+        """Whether the role in that organisation, and the key's scopes, allow ``action``."""
+        membership = self.memberships.get(organization_id)
+        if membership is None:
+            return False
+        if self.allowed_by_scopes is not None and action not in self.allowed_by_scopes:
+            return False
+        if action == "export" and membership.can_export:
+            return True
+        return action in ROLE_MAY.get(membership.role, frozenset())
+
+    @property
+    def name(self) -> str:
+        return str(getattr(self.user, "username", "") or "system")

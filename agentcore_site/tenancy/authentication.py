@@ -1,0 +1,77 @@
+"""How a request says who it is: API key, JWT or console session. Each gives ``request.user`` an ``actor``."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from django.http import HttpRequest
+from django.utils import timezone
+from rest_framework.authentication import BaseAuthentication, SessionAuthentication
+from rest_framework.exceptions import AuthenticationFailed
+from rest_framework.request import Request
+from rest_framework_simplejwt.authentication import JWTAuthentication
+
+from agentcore_site.tenancy.actors import Actor
+from agentcore_site.tenancy.models import ApiKey
+from agentcore_site.tenancy.services import KEY_PREFIX, key_digest
+
+USED_EVERY = timedelta(minutes=1)
+
+
+def client_ip(request: HttpRequest | Request) -> str:
+    return str(request.META.get("REMOTE_ADDR") or "")
+
+
+def bearer(header: str) -> str:
+    """The token of an ``Authorization: Bearer`` header, or nothing."""
+    scheme, _, token = header.partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else ""
+
+
+def actor_of_key(key: str, *, ip: str = "") -> Actor | None:
+    """The actor behind a living key of an active person; None for any other."""
+    row = ApiKey.objects.filter(digest=key_digest(key)).select_related("user").first()
+    if row is None or not row.alive or not row.user.is_active:
+        return None
+    now = timezone.now()
+    if row.last_used_at is None or now - row.last_used_at > USED_EVERY:
+        ApiKey.objects.filter(id=row.id).update(last_used_at=now)
+    scopes = frozenset(row.scopes)
+    return Actor(row.user, scopes=scopes, organization_id=row.organization_id, ip=ip, door=f"key {row.prefix}")
+
+
+def actor_of(request: HttpRequest | Request) -> Actor:
+    """The actor of a request that was authenticated by any door."""
+    actor = getattr(request, "auth", None)
+    if isinstance(actor, Actor):
+        return actor
+    return Actor(request.user, ip=client_ip(request), door="console")
+
+
+class ApiKeyAuthentication(BaseAuthentication):
+    def authenticate(self, request: Request) -> tuple[Any, Actor] | None:
+        token = bearer(request.headers.get("Authorization", ""))
+        if not token.startswith(KEY_PREFIX):
+            return None
+        actor = actor_of_key(token, ip=client_ip(request))
+        if actor is None:
+            raise AuthenticationFailed("This API key is unknown, expired or revoked. Make a new one.")
+        return actor.user, actor
+
+    def authenticate_header(self, request: Request) -> str:
+        return "Bearer"
+
+
+class JwtAuthentication(JWTAuthentication):
+    def authenticate(self, request: Request) -> tuple[Any, Any] | None:
+        found = super().authenticate(request)
+        if found is None:
+            return None
+        return found[0], Actor(found[0], ip=client_ip(request), door="jwt")
+
+
+class ConsoleSessionAuthentication(SessionAuthentication):
+    def authenticate(self, request: Request) -> tuple[Any, Any] | None:
+        found = super().authenticate(request)
+        return found and (found[0], Actor(found[0], ip=client_ip(request), door="console"))

@@ -1,0 +1,104 @@
+"""Organisations, who belongs to them in which role, and the keys that programs use."""
+
+from __future__ import annotations
+
+import uuid
+
+from django.contrib.auth.models import AbstractBaseUser
+from django.conf import settings
+from django.db import models
+from django.utils import timezone
+
+from agentcore_site.ids import uuid7
+from agentcore_site.tenancy.actors import Actor
+from agentcore_site.tenancy.roles import Role
+
+__all__ = ["ApiKey", "Membership", "Organization", "Scoped", "ScopedManager"]
+
+
+class Organization(models.Model):
+    """A tenant. Every row that belongs to somebody carries its key."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    name = models.CharField(max_length=120, unique=True)
+    slug = models.SlugField(max_length=60, unique=True)
+    max_active_jobs = models.PositiveIntegerField(
+        default=200, help_text="How many jobs may be queued, running or paused at once."
+    )
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
+
+    class Meta:
+        ordering = ["name"]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Membership(models.Model):
+    """One person's role in one organisation."""
+
+    organization = models.ForeignKey(Organization, on_delete=models.CASCADE, related_name="memberships")
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="memberships")
+    role = models.CharField(max_length=20, choices=Role.choices, default=Role.STAKEHOLDER)
+    can_export = models.BooleanField(
+        "may export data", default=False, help_text="The data permission: a developer needs it to export trajectories."
+    )
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["organization", "user"], name="one_membership_per_person")]
+
+    def __str__(self) -> str:
+        return f"{self.user} is {self.get_role_display().lower()} at {self.organization}"
+
+
+class ScopedManager(models.Manager):  # type: ignore[type-arg]
+    """Reads go through ``visible_to``: what the actor's organisations own, and nothing else."""
+
+    path = "organization"
+
+    def visible_to(self, actor: Actor | AbstractBaseUser) -> models.QuerySet:  # type: ignore[type-arg]
+        actor = Actor.of(actor)
+        if not actor.may_read:
+            return self.none()
+        return self.filter(**{f"{self.path}__in": actor.organization_ids})
+
+
+class Scoped(models.Model):
+    """A row that belongs to an organisation."""
+
+    organization = models.ForeignKey(Organization, on_delete=models.CASCADE, related_name="+")
+    objects = ScopedManager()
+
+    class Meta:
+        abstract = True
+
+
+class ApiKey(Scoped):
+    """A program's key. Only its SHA-256 is kept; the key itself is shown once, when it is made."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="api_keys")
+    name = models.CharField(max_length=80)
+    prefix = models.CharField(max_length=12, editable=False)
+    digest = models.CharField(max_length=64, unique=True, editable=False)
+    scopes = models.JSONField(default=list)
+    expires_at = models.DateTimeField()
+    revoked_at = models.DateTimeField(null=True, blank=True)
+    last_used_at = models.DateTimeField(null=True, blank=True, editable=False)
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
+
+    class Meta:
+        ordering = ["-created_at"]
+        verbose_name = "API key"
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.prefix}…)"
+
+    @property
+    def alive(self) -> bool:
+        return self.revoked_at is None and self.expires_at > timezone.now()
+
+
+def organization_id_of(value: Organization | uuid.UUID) -> uuid.UUID:
+    return value.id if isinstance(value, Organization) else value

@@ -1,0 +1,57 @@
+"""Guards for writes. Reads are scoped by ``Model.objects.visible_to`` (models.py)."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from agentcore_site.errors import Forbidden, Missing
+from agentcore_site.tenancy.actors import Actor
+from agentcore_site.tenancy.models import Organization, organization_id_of
+
+NAMES = {
+    "run.start": "start training",
+    "run.cancel": "cancel jobs",
+    "run.pause": "pause jobs",
+    "run.resume": "resume jobs",
+    "agent.edit": "edit agents",
+    "dataset.edit": "edit datasets",
+    "evaluate": "start evaluations",
+    "export": "export data",
+    "checkpoint.edit": "change checkpoints",
+    "checkpoint.download": "download checkpoints",
+    "share.edit": "share jobs",
+    "audit.view": "read the audit log",
+    "members.edit": "edit members",
+    "keys.edit": "edit API keys",
+    "view": "see this",
+}
+
+
+def require(who: Any, action: str, organization: Organization | uuid.UUID) -> None:
+    """Lets the actor pass or raises.
+
+    Raises:
+        Missing: the actor does not belong to the organisation (a stranger learns nothing).
+        Forbidden: the actor belongs to it, but role or scopes don't allow ``action``.
+    """
+    actor = Actor.of(who)
+    organization_id = organization_id_of(organization)
+    if organization_id not in actor.memberships or not actor.may_read and action == "view":
+        raise Missing("There is nothing here for you under this address.")
+    if not actor.may(action, organization_id):
+        role = actor.memberships[organization_id].get_role_display().lower()
+        limited = " with this key" if actor.scopes is not None else ""
+        raise Forbidden(f"You may not {NAMES.get(action, action)}{limited}: your role is {role}. Ask an admin.")
+
+
+def current_organization(who: Any) -> Organization:
+    """The organisation that a new row of this actor belongs to: the key's, else the first membership.
+
+    Raises:
+        Forbidden: the person belongs to no organisation yet.
+    """
+    actor = Actor.of(who)
+    for membership in actor.memberships.values():
+        return membership.organization
+    raise Forbidden("You belong to no organisation yet. Ask an admin to add you to one.")

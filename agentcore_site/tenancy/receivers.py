@@ -1,0 +1,39 @@
+"""Sign-ins are announced by Django's own signals, so this is where they reach the log."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib.auth.signals import user_logged_in, user_logged_out, user_login_failed
+from django.dispatch import receiver
+
+from agentcore_site.audit.services import record
+from agentcore_site.tenancy.actors import Actor
+
+
+def _actor(user: Any, request: Any) -> Actor:
+    ip = request.META.get("REMOTE_ADDR", "") if request is not None else ""
+    return Actor(user, ip=ip, door="console")
+
+
+def _home(actor: Actor) -> Any:
+    return next(iter(actor.memberships), None)
+
+
+@receiver(user_logged_in)
+def signed_in(sender: Any, request: Any, user: Any, **_: Any) -> None:
+    actor = _actor(user, request)
+    record(actor, "person.signed_in", organization=_home(actor))
+
+
+@receiver(user_logged_out)
+def signed_out(sender: Any, request: Any, user: Any, **_: Any) -> None:
+    if user is not None:
+        actor = _actor(user, request)
+        record(actor, "person.signed_out", organization=_home(actor))
+
+
+@receiver(user_login_failed)
+def refused(sender: Any, credentials: dict[str, Any], request: Any = None, **_: Any) -> None:
+    name = str(credentials.get("username", ""))[:150]
+    record(_actor(None, request), "person.sign_in_failed", after={"username": name})

@@ -1,0 +1,44 @@
+"""The four roles and what each may do (SPEC S2). One table, read by every door."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from django.db import models
+
+
+class Role(models.TextChoices):
+    OPERATOR = "operator", "Operator"
+    DEVELOPER = "developer", "Developer"
+    ADMIN = "admin", "Admin"
+    STAKEHOLDER = "stakeholder", "Stakeholder"
+
+
+VIEW: Final = frozenset({"view"})
+DEVELOP: Final = VIEW | {"agent.edit", "dataset.edit", "evaluate", "checkpoint.download"}
+OPERATE: Final = DEVELOP | {
+    "run.start",
+    "run.cancel",
+    "run.pause",
+    "run.resume",
+    "export",
+    "checkpoint.edit",
+    "share.edit",
+}
+
+ROLE_MAY: Final[dict[str, frozenset[str]]] = {
+    Role.STAKEHOLDER: VIEW,
+    Role.DEVELOPER: DEVELOP,
+    Role.OPERATOR: OPERATE,
+    Role.ADMIN: OPERATE | {"audit.view", "members.edit", "keys.edit"},
+}
+
+# What a key may be narrowed to. A scope never widens what its owner's role allows.
+SCOPES: Final[dict[str, frozenset[str]]] = {
+    "training:view": VIEW,
+    "training:start": frozenset({"run.start", "run.pause", "run.resume", "agent.edit", "dataset.edit"}),
+    "training:cancel": frozenset({"run.cancel"}),
+    "training:evaluate": frozenset({"evaluate"}),
+    "training:export": frozenset({"export", "checkpoint.download"}),
+    "training:manage": frozenset({"checkpoint.edit", "share.edit", "keys.edit", "members.edit", "audit.view"}),
+}

@@ -1,0 +1,8 @@
+from django.apps import AppConfig
+
+
+class EvaluationConfig(AppConfig):
+    name = "evaluation"
+
+    def ready(self) -> None:
+        from evaluation import kind, receivers  # noqa: F401  (registers the kind, listens for checkpoints)

@@ -1,0 +1,203 @@
+"""One slice of an evaluation: both arms meet the same queries with the same random numbers, part by part.
+
+A part is up to fifty queries of one line under one arm. Each part's trajectories and results are committed
+together; a part that was committed is never run again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.db.models import Sum
+
+from agentcore_site.jobs.events import event_add
+from agentcore_site.jobs.kinds import Progressed
+from agentcore_site.jobs.lease import Lease, LeaseLost, StopRequested
+from agentcore_site.jobs.models import Job
+from evaluation import reports
+from evaluation.models import EvaluationResult, EvaluationRun, HeldOutLook, Split
+from experiences.environments.base import Environment
+from experiences.environments.dataset import dataset_environment
+from experiences.rollout import Interrupted
+from experiences.storage import Owner, trajectories_write
+from experiences.types import Scenario, Trajectory, reindexed
+from training.pools import Pools
+from training.services.checkpoints import checkpoint_load
+from training.services.execution import setup_of
+from training.services.runs import run_pools, run_verdict_set
+from training.trainer import TrainerSetup, TrainerState, play
+
+PART = 50
+EVALUATION_STREAM = 2  # training draws from stream 0, selection from 1
+ARMS = ("baseline", "trained")
+
+
+@dataclass(frozen=True)
+class Part:
+    arm: str
+    line: str
+    number: int
+    environment: Environment
+    scenarios: Sequence[Scenario]
+
+    @property
+    def name(self) -> str:
+        return f"{self.arm}/{self.line}/{self.number}"
+
+
+class Slice:
+    """One worker's turn with one evaluation."""
+
+    def __init__(self, job: Job, lease: Lease) -> None:
+        self.job, self.lease = job, lease
+        self.evaluation = EvaluationRun.objects.select_related(
+            "run", "run__job", "run__agent", "run__dataset", "run__organization", "checkpoint", "organization", "job"
+        ).get(job=job)
+        self.setup: TrainerSetup = setup_of(self.evaluation.run)
+        self.pools: Pools = run_pools(self.evaluation.run)
+        self.began = time.monotonic()
+
+    def work(self) -> Progressed:
+        """Plays parts until the slice or the evaluation is over.
+
+        Raises:
+            StopRequested, LeaseLost: the evaluation has to stop; what was committed stays.
+        """
+        choosers = {"baseline": self._baseline, "trained": self._trained}
+        parts = list(self._parts())
+        done = set(self.evaluation.done)
+        for index, part in enumerate(parts):
+            if part.name in done:
+                continue
+            if self.lease.slice_over:
+                return Progressed(finished=False)
+            self._play(part, choosers[part.arm], progress=(index + 1) / len(parts))
+            done.add(part.name)
+        self._finish()
+        return Progressed(finished=True)
+
+    # -- parts -----------------------------------------------------------------------------------------------------
+
+    def _parts(self) -> Iterator[Part]:
+        for line in self.evaluation.lines:
+            environment, scenarios = self._scenarios(line)
+            for first in range(0, len(scenarios), PART):
+                for arm in ARMS:
+                    yield Part(arm, line, first // PART, environment, scenarios[first : first + PART])
+
+    def _scenarios(self, line: str) -> tuple[Environment, Sequence[Scenario]]:
+        return self._given() if line == Split.GIVEN else (self.pools.environment, self.pools.line(line))
+
+    def _given(self) -> tuple[Environment, Sequence[Scenario]]:
+        """The queries of the request: those of the run's own pools, or rows with an outcome of their own."""
+        rows: list[dict[str, Any]] = self.evaluation.queries or []
+        own = {"train": self.pools.train, "selection": self.pools.selection, "held_out": self.pools.held_out}
+        if all(row["pool"] in own for row in rows):
+            return self.pools.environment, reindexed([own[row["pool"]][row["index"]] for row in rows])
+        given = [row for row in rows if row["pool"] == "given"]
+        environment = dataset_environment(given, {})
+        return environment, environment.scenarios("all", len(given), self.evaluation.seed)
+
+    @property
+    def _trained(self) -> Any:
+        return TrainerState.from_bytes(self.setup, checkpoint_load(self.evaluation.checkpoint)).policy
+
+    @property
+    def _baseline(self) -> Any:
+        return TrainerState.fresh(self.setup).policy
+
+    # -- playing ---------------------------------------------------------------------------------------------------
+
+    def _play(self, part: Part, chooser: Any, *, progress: float) -> None:
+        evaluation = self.evaluation
+        played = asyncio.run(self._played(part, chooser))
+        month = self.job.created_at.date().replace(day=1)
+        owner = Owner(
+            self.job.id, evaluation.organization_id, evaluation.agent_id, month, "evaluation", part.arm, part.line
+        )
+        results = [_result(evaluation, part, s, ts) for s, ts in zip(part.scenarios, played, strict=True)]
+        with self.lease.fenced(progress=progress, crashes=0):
+            trajectories_write(owner, [one for of_query in played for one in of_query])
+            EvaluationResult.objects.bulk_create(results)
+            evaluation.done = [*evaluation.done, part.name]
+            evaluation.cost_micros += sum(result.cost_micros for result in results)
+            evaluation.tokens += sum(one.tokens for of_query in played for one in of_query)
+            evaluation.save(update_fields=["done", "cost_micros", "tokens"])
+            event_add(self.job, "part", message=f"{part.line}: {part.arm}", data={"part": part.name, "progress": progress})
+
+    async def _played(self, part: Part, chooser: Any) -> list[list[Trajectory]]:
+        try:
+            played = await play(
+                chooser,
+                part.scenarios,
+                self.evaluation.samples,
+                environment=part.environment,
+                reward=self.setup.reward(),
+                seed=self.evaluation.seed,
+                temperature=self.evaluation.temperature,
+                limits=self.setup.limits(),
+                stream=EVALUATION_STREAM,
+                check=self._check,
+            )
+        except Interrupted as interrupted:
+            raise interrupted.__cause__ or interrupted from None
+        return played.trajectories
+
+    def _check(self) -> None:
+        try:
+            self.lease.check()
+        except (StopRequested, LeaseLost) as error:
+            raise Interrupted(str(error)) from error
+
+    # -- the end ---------------------------------------------------------------------------------------------------
+
+    def _finish(self) -> None:
+        """The report, the look in the use ledger, and the verdict on the run: one fenced transaction."""
+        evaluation = self.evaluation
+        with self.lease.fenced(progress=1.0):
+            looks = 0
+            if evaluation.split == Split.HELD_OUT:
+                fingerprint = self.pools.fingerprint
+                HeldOutLook.objects.get_or_create(
+                    evaluation=evaluation,
+                    defaults={
+                        "organization_id": evaluation.organization_id,
+                        "agent_id": evaluation.agent_id,
+                        "fingerprint": fingerprint,
+                    },
+                )
+                looks = HeldOutLook.objects.filter(
+                    fingerprint=fingerprint, organization_id=evaluation.organization_id
+                ).count()
+            worked = EvaluationRun.objects.filter(job=self.job).aggregate(ms=Sum("job__worked_ms"))["ms"] or 0
+            seconds = worked / 1000 + self.lease.held_ms / 1000
+            evaluation.report = reports.build(evaluation, looks=looks, seconds=seconds)
+            evaluation.save(update_fields=["report"])
+            if evaluation.final:
+                run_verdict_set(evaluation.run, reports.verdict_of(evaluation))
+            event_add(self.job, "report", message=evaluation.report["verdict"], data={"verdict": evaluation.report["verdict"]})
+
+
+def _result(
+    evaluation: EvaluationRun, part: Part, scenario: Scenario, trajectories: Sequence[Trajectory]
+) -> EvaluationResult:
+    calls = [[step for step in one.steps if step.action.get("type") == "tool"] for one in trajectories]
+    return EvaluationResult(
+        evaluation=evaluation,
+        arm=part.arm,
+        line=part.line,
+        scenario=scenario.index,
+        query=scenario.query,
+        outcomes=[one.outcome for one in trajectories],
+        successes=[one.success for one in trajectories],
+        rewards=[one.reward for one in trajectories],
+        steps=[len(one.steps) for one in trajectories],
+        tool_calls=[len(of_one) for of_one in calls],
+        tool_errors=[sum(not step.result.get("success") for step in of_one) for of_one in calls],
+        cost_micros=sum(one.cost_micros for one in trajectories),
+        duration_ms=sum(one.duration_ms for one in trajectories),
+    )

@@ -1,0 +1,96 @@
+"""Is it better? One evaluation compares a checkpoint with the untrained baseline on the same queries and seeds."""
+
+from __future__ import annotations
+
+from django.contrib.postgres.fields import ArrayField
+from django.db import models
+from django.utils import timezone
+
+from agentcore_site.jobs.models import Job
+from agentcore_site.tenancy.models import Scoped, ScopedManager
+from experiences.models import Agent
+from training.models import PolicyCheckpoint, TrainingRun
+
+
+class Split(models.TextChoices):
+    HELD_OUT = "held_out", "Held-out queries"
+    SELECTION = "selection", "Selection queries"
+    GIVEN = "given", "Queries given with the request"
+
+
+class EvaluationRun(Scoped):
+    """A comparison of two arms: ``trained`` (the checkpoint) and ``baseline`` (the untrained policy)."""
+
+    job = models.OneToOneField(Job, on_delete=models.CASCADE, primary_key=True, related_name="evaluation_run")
+    agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="evaluations")
+    run = models.ForeignKey(TrainingRun, on_delete=models.CASCADE, related_name="evaluations")
+    checkpoint = models.ForeignKey(PolicyCheckpoint, on_delete=models.CASCADE, related_name="evaluations")
+    split = models.CharField(max_length=12, choices=Split.choices, default=Split.HELD_OUT)
+    lines = ArrayField(models.CharField(max_length=30), default=list, help_text="What is reported, the first decides.")
+    queries = models.JSONField(null=True, blank=True, help_text="Rows given with the request.")
+    samples = models.PositiveSmallIntegerField(help_text="Rollouts of each query and arm.")
+    temperature = models.FloatField(default=0.0)
+    seed = models.BigIntegerField()
+    final = models.BooleanField(default=False, help_text="Asked for at the end of its run: unique per checkpoint.")
+    done = models.JSONField(default=list, blank=True, help_text="The parts (arm, line) that are finished.")
+    report = models.JSONField(default=dict, blank=True)
+    cost_micros = models.BigIntegerField(default=0)
+    tokens = models.BigIntegerField(default=0)
+
+    class Meta:
+        ordering = ["-job__created_at"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["checkpoint", "split"], condition=models.Q(final=True), name="one_final_evaluation"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.get_split_display()} · {self.checkpoint}"
+
+
+class EvaluationResult(models.Model):
+    """One query in one line under one arm: what its k samples brought."""
+
+    evaluation = models.ForeignKey(EvaluationRun, on_delete=models.CASCADE, related_name="results")
+    arm = models.CharField(max_length=10)
+    line = models.CharField(max_length=30)
+    scenario = models.PositiveIntegerField()
+    query = models.TextField()
+    outcomes = ArrayField(models.FloatField())
+    successes = ArrayField(models.BooleanField())
+    rewards = ArrayField(models.FloatField())
+    steps = ArrayField(models.PositiveSmallIntegerField())
+    tool_calls = ArrayField(models.PositiveSmallIntegerField())
+    tool_errors = ArrayField(models.PositiveSmallIntegerField())
+    cost_micros = models.BigIntegerField(default=0)
+    duration_ms = models.FloatField(default=0.0)
+
+    objects = ScopedManager()
+
+    class Meta:
+        ordering = ["line", "scenario", "arm"]
+        constraints = [
+            models.UniqueConstraint(fields=["evaluation", "arm", "line", "scenario"], name="one_result_per_query")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.line} {self.scenario} {self.arm}"
+
+
+EvaluationResult.objects.path = "evaluation__organization"
+
+
+class HeldOutLook(Scoped):
+    """The use ledger: each look at a held-out set is counted (DESIGN, invariant 9)."""
+
+    fingerprint = models.CharField(max_length=64, db_index=True, help_text="SHA-256 of the held-out queries.")
+    evaluation = models.OneToOneField(EvaluationRun, on_delete=models.CASCADE, related_name="look")
+    agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="+")
+    at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        ordering = ["-at"]
+
+    def __str__(self) -> str:
+        return f"{self.at:%Y-%m-%d %H:%M} {self.evaluation}"

@@ -1,0 +1,19 @@
+"""Hears that a run has saved its last checkpoint. A sweep finds what this missed: the row is the truth."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.dispatch import receiver
+
+from training.signals import checkpoint_saved
+
+
+@receiver(checkpoint_saved)
+def on_checkpoint(sender: Any, *, run_id: UUID, final: bool, **_: Any) -> None:
+    # The run's job is still running at this moment; the sweep that ends it asks again, and asking twice is one row.
+    if final:
+        from evaluation.services import evaluation_of_finished_run
+
+        evaluation_of_finished_run(run_id)

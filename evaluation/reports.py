@@ -1,0 +1,189 @@
+"""From results to a report: per line and metric both arms with intervals, the paired difference, and words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from budgets.money import MICROS
+from evaluation import statistics
+from evaluation.models import EvaluationResult, EvaluationRun
+from training.algorithm.arrays import FloatArray
+from training.algorithm.inference import bca_interval, paired_difference, per_query, wilson_interval
+
+ALPHA: Final = 0.05
+LINE_NAMES: Final = {
+    "held_out": "new items",
+    "harder_numbers": "harder numbers",
+    "unseen_wording": "unseen wording",
+    "selection": "selection queries",
+    "given": "given queries",
+}
+METHOD: Final = (
+    "Both arms answered the same queries {samples} times each with the same random numbers; the samples of a query are "
+    "averaged first, and differences are tested by sign-flip permutation over queries with a BCa bootstrap interval. "
+    "Within a line the p-values of the six metrics are corrected by Holm's method; intervals of success rates are "
+    "Wilson's, with queries as the unit."
+)
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A figure of one line: values per query of both arms. ``better`` is +1 where more is better."""
+
+    name: str
+    baseline: FloatArray
+    trained: FloatArray
+    better: int
+    rate: bool = False
+
+
+def build(evaluation: EvaluationRun, *, looks: int, seconds: float) -> dict[str, Any]:
+    """The report of a finished evaluation, ready to be stored as JSON."""
+    lines = {line: _line(evaluation, line) for line in evaluation.lines}
+    primary = evaluation.lines[0]
+    return {
+        "verdict": lines[primary]["verdict"],
+        "primary": primary,
+        "seconds": round(seconds, 2),
+        "method": METHOD.format(samples=evaluation.samples),
+        "looks": looks,
+        "lines": lines,
+    }
+
+
+def verdict_of(evaluation: EvaluationRun) -> dict[str, Any]:
+    """What the run itself remembers of its final evaluation."""
+    primary = evaluation.report["lines"][evaluation.report["primary"]]
+    success = primary["metrics"]["success_rate"]
+    return {
+        "verdict": evaluation.report["verdict"],
+        "evaluation_id": str(evaluation.job_id),
+        "success_rate": success["trained"],
+        "success_low": success["trained_low"],
+        "success_high": success["trained_high"],
+        "baseline_success_rate": success["baseline"],
+        "improvement": success["improvement"],
+        "low": success["low"],
+        "high": success["high"],
+        "p_value": success["p_value"],
+        "lines": {
+            name: {
+                "baseline": line["metrics"]["success_rate"]["baseline"],
+                "trained": line["metrics"]["success_rate"]["trained"],
+            }
+            for name, line in evaluation.report["lines"].items()
+        },
+    }
+
+
+def _line(evaluation: EvaluationRun, line: str) -> dict[str, Any]:
+    arms = {
+        arm: list(EvaluationResult.objects.filter(evaluation=evaluation, line=line, arm=arm).order_by("scenario"))
+        for arm in ("baseline", "trained")
+    }
+    metrics = [_compared(metric) for metric in _metrics(arms["baseline"], arms["trained"])]
+    adjusted = statistics.holm([metric["p_value"] for _, metric in metrics])
+    for (_, metric), p_value in zip(metrics, adjusted, strict=True):
+        metric["p_adjusted"] = float(p_value)
+    found = dict(metrics)
+    n = len(arms["baseline"])
+    return {
+        "name": LINE_NAMES.get(line, line.replace("_", " ")),
+        "n_queries": n,
+        "samples": evaluation.samples,
+        "verdict": _words(found["success_rate"], LINE_NAMES.get(line, line), n),
+        "metrics": found,
+    }
+
+
+def _metrics(baseline: Sequence[EvaluationResult], trained: Sequence[EvaluationResult]) -> list[Metric]:
+    def both(read: Any) -> tuple[FloatArray, FloatArray]:
+        return _values(baseline, read), _values(trained, read)
+
+    return [
+        Metric("success_rate", *both(lambda row: [float(value) for value in row.successes]), better=1, rate=True),
+        Metric("reward", *both(lambda row: row.rewards), better=1),
+        Metric("steps", *both(lambda row: [float(value) for value in row.steps]), better=-1),
+        Metric("tool_accuracy", *both(_tool_accuracy), better=1),
+        Metric("cost_usd", *both(lambda row: [row.cost_micros / MICROS / len(row.steps)]), better=-1),
+        Metric("latency_ms", *both(lambda row: [row.duration_ms / len(row.steps)]), better=-1),
+    ]
+
+
+def _tool_accuracy(row: EvaluationResult) -> list[float]:
+    """Share of tool calls that worked, per rollout; NaN where none was made (it leaves the query's mean)."""
+    pairs = zip(row.tool_calls, row.tool_errors, strict=True)
+    return [(calls - errors) / calls if calls else math.nan for calls, errors in pairs]
+
+
+def _values(rows: Sequence[EvaluationResult], read: Any) -> FloatArray:
+    return per_query([read(row) for row in rows]) if rows else np.zeros(0)
+
+
+def _compared(metric: Metric) -> tuple[str, dict[str, Any]]:
+    """One metric of both arms. A metric that no query has in both arms is reported as not measured."""
+    known = np.isfinite(metric.baseline) & np.isfinite(metric.trained)
+    a, b = metric.baseline[known], metric.trained[known]
+    if not len(a):
+        empty = dict.fromkeys(("baseline", "trained", "improvement", "low", "high", "effect_size", "mde"))
+        sides = dict.fromkeys(("baseline_low", "baseline_high", "trained_low", "trained_high"))
+        return metric.name, empty | sides | {"p_value": 1.0, "test": "not measured", "enough_data": False, "n": 0}
+    difference = paired_difference(b, a)
+    mde = statistics.minimum_detectable_effect(difference.sd, difference.n)
+    low, high = _interval(metric, a), _interval(metric, b)
+    return metric.name, {
+        "baseline": float(a.mean()),
+        "baseline_low": low[0],
+        "baseline_high": low[1],
+        "trained": float(b.mean()),
+        "trained_low": high[0],
+        "trained_high": high[1],
+        "improvement": difference.mean,
+        "low": difference.low,
+        "high": difference.high,
+        "p_value": difference.p_value,
+        "effect_size": _effect(difference.mean, difference.sd),
+        "test": "sign-flip permutation over queries",
+        "better": metric.better,
+        "enough_data": difference.p_value < ALPHA or mde <= max(0.15 * abs(float(a.mean())), 0.05),
+        "mde": mde,
+        "n": difference.n,
+    }
+
+
+def _interval(metric: Metric, values: FloatArray) -> tuple[float, float]:
+    if metric.rate:
+        found = wilson_interval(float(values.sum()), len(values))
+        return found.low, found.high
+    interval = bca_interval(values, resamples=1_999)
+    return interval.low, interval.high
+
+
+def _effect(mean: float, sd: float) -> float | None:
+    """Cohen's d of paired differences; None where they are all equal."""
+    return mean / sd if sd > 0 else None
+
+
+def _words(success: dict[str, Any], name: str, n: int) -> str:
+    """The verdict: proven gain, proven loss, or not enough data to tell."""
+    if success["improvement"] is None:
+        return f"Nothing was measured on {name}."
+    gain, low, high = (100 * success[key] for key in ("improvement", "low", "high"))
+    rates = f"{success['baseline']:.1%} → {success['trained']:.1%}"
+    evidence = f"95 % interval {low:.1f} to {high:.1f}, p {_p(success['p_value'])}, {n} queries"
+    if success["p_value"] < ALPHA and gain > 0:
+        return f"Better than the untrained baseline by {gain:.1f} points on {name}: {rates} ({evidence})."
+    if success["p_value"] < ALPHA:
+        return f"Worse than the untrained baseline by {-gain:.1f} points on {name}: {rates} ({evidence})."
+    if not success["enough_data"]:
+        return f"Not enough data to tell on {name}: {rates} ({evidence}; gains below {success['mde'] * 100:.0f} points can't be seen)."
+    return f"No difference that matters on {name}: {rates} ({evidence})."
+
+
+def _p(value: float) -> str:
+    return "< .001" if value < 0.001 else f"= {value:.3f}".replace("0.", ".")

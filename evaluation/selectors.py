@@ -1,0 +1,90 @@
+"""Reads of evaluations, scoped to who asks."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.db.models import QuerySet
+
+from agentcore_site.errors import Missing
+from agentcore_site.jobs.selectors import as_uuid
+from evaluation.models import EvaluationResult, EvaluationRun
+from experiences.models import TrajectoryRecord
+
+
+def evaluations_visible(actor: Any) -> QuerySet[EvaluationRun]:
+    rows = EvaluationRun.objects.visible_to(actor)
+    return rows.select_related("job", "job__created_by", "agent", "run", "run__job", "checkpoint", "checkpoint__run").defer(
+        "checkpoint__data"
+    )
+
+
+def evaluation_get(actor: Any, job_id: Any) -> EvaluationRun:
+    """Raises:
+    Missing: there is no such evaluation, or it belongs to another organisation."""
+    found = evaluations_visible(actor).filter(job_id=as_uuid(job_id, "evaluation")).first()
+    if found is None:
+        raise Missing(f"There is no evaluation {str(job_id)[:60]}.")
+    return found
+
+
+def changed_queries(evaluation: EvaluationRun, line: str, *, only_changed: bool = True) -> list[dict[str, Any]]:
+    """Per query both arms' success rates, the largest changes first, with the trajectories behind them."""
+    rows: dict[int, dict[str, Any]] = {}
+    for result in EvaluationResult.objects.filter(evaluation=evaluation, line=line):
+        row = rows.setdefault(result.scenario, {"scenario": result.scenario, "query": result.query})
+        row[result.arm] = sum(result.successes) / len(result.successes)
+    whole = [row for row in rows.values() if "baseline" in row and "trained" in row]
+    for row in whole:
+        row["difference"] = row["trained"] - row["baseline"]
+    chosen = [row for row in whole if row["difference"] or not only_changed]
+    chosen.sort(key=lambda row: (-abs(row["difference"]), row["scenario"]))
+    ids = _trajectory_ids(evaluation, line)
+    for row in chosen:
+        for arm in ("baseline", "trained"):
+            row[f"{arm}_trajectories"] = ids.get((arm, row["scenario"]), [])
+    return chosen
+
+
+def _trajectory_ids(evaluation: EvaluationRun, line: str) -> dict[tuple[str, int], list[UUID]]:
+    rows = TrajectoryRecord.objects.filter(job_id=evaluation.job_id, purpose="evaluation", line=line)
+    found: dict[tuple[str, int], list[UUID]] = {}
+    for arm, scenario, trajectory in rows.order_by("scenario", "rollout").values_list("arm", "scenario", "id"):
+        found.setdefault((arm, scenario), []).append(trajectory)
+    return found
+
+
+def rpc_result(evaluation: EvaluationRun) -> dict[str, Any]:
+    """``training.evaluate`` as the source documents give it."""
+    report = evaluation.report
+    if not report:
+        return {
+            "evaluation_id": str(evaluation.job_id),
+            "status": evaluation.job.status,
+            "metrics": None,
+            "baseline_comparison": None,
+            "evaluation_time_seconds": None,
+        }
+    metrics = report["lines"][report["primary"]]["metrics"]
+    success = metrics["success_rate"]
+    baseline = success["baseline"]
+    return {
+        "evaluation_id": str(evaluation.job_id),
+        "status": evaluation.job.status,
+        "metrics": {
+            "success_rate": success["trained"],
+            "avg_reward": metrics["reward"]["trained"],
+            "avg_steps": metrics["steps"]["trained"],
+            "tool_usage_accuracy": metrics["tool_accuracy"]["trained"],
+        },
+        "baseline_comparison": {
+            "baseline_success_rate": baseline,
+            "improvement_percent": round(100 * success["improvement"] / baseline, 1) if baseline else None,
+            "improvement_points": round(100 * success["improvement"], 1),
+            "p_value": success["p_value"],
+            "statistically_significant": success["p_value"] < 0.05,
+        },
+        "evaluation_time_seconds": report["seconds"],
+        "verdict": report["verdict"],
+    }

@@ -1,0 +1,144 @@
+"""Writes of evaluation: asking for one."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+
+from agentcore_site.audit.services import record
+from agentcore_site.errors import Conflict, DomainError, Invalid, Missing
+from agentcore_site.jobs import lifecycle
+from agentcore_site.jobs.models import Priority
+from agentcore_site.tenancy.permissions import require
+from evaluation.models import EvaluationRun, Split
+from experiences.storage import partition_ensure
+from training.models import PolicyCheckpoint, TrainingRun
+from training.services import checkpoints
+from training.services.runs import run_pools
+from training.uploads import clean_rows
+
+log = logging.getLogger(__name__)
+
+EVALUATED = "evaluated"
+MAX_SAMPLES = 64
+
+
+def evaluation_start(
+    actor: Any,
+    *,
+    run: TrainingRun,
+    checkpoint: PolicyCheckpoint | None = None,
+    split: str = Split.HELD_OUT,
+    queries: Sequence[Any] | None = None,
+    samples: int | None = None,
+) -> EvaluationRun:
+    """Queues a comparison of a checkpoint (the best, if none is named) with the untrained baseline.
+
+    ``queries`` are texts that stand in the run's pools, or rows {"query", "expected_outcome"}.
+
+    Raises:
+        Missing, Forbidden: the actor may not, or the run has no checkpoint yet.
+        Invalid: queries or samples are wrong.
+    """
+    require(actor, "evaluate", run.organization_id)
+    samples = int(run.config["eval_samples"]) if samples is None else samples
+    if not 1 <= samples <= MAX_SAMPLES:
+        message = f"samples must be between 1 and {MAX_SAMPLES}; got {samples}."
+        raise Invalid(message, fields={"samples": message})
+    chosen = checkpoint or checkpoints.best(run)
+    if chosen is None:
+        raise Missing("This run has no checkpoint yet. Wait for its first one.")
+    if chosen.run_id != run.job_id:
+        raise Invalid("The checkpoint belongs to another run.", fields={"checkpoint_id": "Belongs to another run."})
+    rows = None if queries is None else _known_queries(run, queries)
+    if rows is None and split == Split.GIVEN:
+        raise Invalid("Give the queries to evaluate on.", fields={"queries": "Give at least one query."})
+    return _create(actor, run, chosen, split=Split.GIVEN if rows is not None else split, rows=rows, samples=samples)
+
+
+def evaluation_of_finished_run(run_id: UUID) -> EvaluationRun | None:
+    """The final evaluation on the held-out queries, asked for once per checkpoint. None if it was asked before."""
+    run = TrainingRun.objects.select_related("job", "agent", "organization", "dataset").get(job_id=run_id)
+    chosen = checkpoints.best(run)
+    if chosen is None or EvaluationRun.objects.filter(run=run, final=True).exists():
+        return None
+    try:
+        return _create(None, run, chosen, split=Split.HELD_OUT, samples=int(run.config["eval_samples"]), final=True)
+    except (Conflict, IntegrityError):
+        return None  # somebody was first
+    except DomainError as error:
+        log.warning("the final evaluation of run %s waits: %s", run_id, error.message)
+        return None
+
+
+def _create(
+    actor: Any,
+    run: TrainingRun,
+    checkpoint: PolicyCheckpoint,
+    *,
+    split: str,
+    samples: int,
+    rows: list[dict[str, Any]] | None = None,
+    final: bool = False,
+) -> EvaluationRun:
+    partition_ensure(timezone.now().date().replace(day=1))
+    lines = list(run_pools(run).lines) if split == Split.HELD_OUT else [str(split)]
+    with transaction.atomic():
+        # A checkpoint that was evaluated is evidence: its tag keeps it from being pruned.
+        tags = sorted({*checkpoint.tags, EVALUATED})
+        PolicyCheckpoint.objects.filter(id=checkpoint.id).update(tags=tags)
+        job = lifecycle.submit(
+            actor,
+            kind="evaluation",
+            organization=run.organization,
+            title=f"Evaluate {run.agent.name}",
+            exclusive_key=f"evaluation:{checkpoint.id}" if final else "",
+            priority=Priority.HIGH,
+        )
+        evaluation = EvaluationRun.objects.create(
+            job=job,
+            organization=run.organization,
+            agent=run.agent,
+            run=run,
+            checkpoint=checkpoint,
+            split=split,
+            lines=lines,
+            queries=rows,
+            samples=samples,
+            temperature=float(run.config["eval_temperature"]),
+            seed=run.seed,
+            final=final,
+        )
+        record(actor, "evaluation.started", evaluation, after={"split": split, "checkpoint": str(checkpoint)})
+    return evaluation
+
+
+def _known_queries(run: TrainingRun, queries: Sequence[Any]) -> list[dict[str, Any]]:
+    """Rows to evaluate on: a bare text is looked up in the run's own pools, where its right answer is known."""
+    if not queries:
+        raise Invalid("Give at least one query.", fields={"eval_queries": "Give at least one query."})
+    pools = run_pools(run)
+    known = {scenario.query.strip(): (split, scenario.index) for split, scenarios in (
+        ("train", pools.train), ("selection", pools.selection), ("held_out", pools.held_out)
+    ) for scenario in scenarios}
+    rows: list[dict[str, Any]] = []
+    given: list[Any] = []
+    for number, query in enumerate(queries, start=1):
+        text = query if isinstance(query, str) else ""
+        if text and text.strip() in known:
+            split, index = known[text.strip()]
+            rows.append({"query": text.strip(), "pool": split, "index": index})
+        elif text:
+            message = (
+                f"Query {number} is not among this agent's queries, so nothing says what a right answer is. "
+                'Give it as {"query": "...", "expected_outcome": {"answer": "..."}}.'
+            )
+            raise Invalid(message, fields={"eval_queries": message})
+        else:
+            given.append(query)
+    return rows + [{**row, "pool": "given"} for row in (clean_rows(given) if given else [])]

@@ -1,0 +1,17 @@
+"""The sweep that finds finished runs without their final evaluation."""
+
+from __future__ import annotations
+
+from celery import shared_task
+
+from agentcore_site.jobs.models import Status
+from evaluation.services import evaluation_of_finished_run
+from training.models import TrainingRun
+
+
+@shared_task(name="evaluation.sweep")
+def sweep() -> int:
+    """Asks for what the signal missed. Returns how many evaluations were requested."""
+    missed = TrainingRun.objects.filter(job__status=Status.COMPLETED).exclude(evaluations__final=True)
+    runs = missed.order_by("-job__finished_at").values_list("job_id", flat=True)[:100]
+    return sum(evaluation_of_finished_run(run_id) is not None for run_id in runs)

@@ -1,0 +1,275 @@
+"""Rollouts: one attempt at a scenario, many at once, failures as data.
+
+Every rollout has its own random numbers, drawn from (stream, seed, iteration, scenario, rollout): what it does
+depends neither on the order nor on how many run at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from experiences.environments.base import Environment, Episode
+from experiences.rewards.base import Reward, pay
+from experiences.runtimes.action import described
+from experiences.runtimes.base import EnvironmentFailure, RolloutFailure, Runtime
+from experiences.types import RolloutKey, Scenario, Step, Trajectory, TrajectoryGroup
+
+BREATH_SECONDS = 0.01  # how long rollouts that never wait may keep the event loop from its other tasks
+
+
+class Interrupted(Exception):
+    """Raised by ``check`` to end collecting (pause, cancel, lost lease). What had ended was kept already."""
+
+    def __init__(self, reason: str = "") -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class _Stopped(BaseException):
+    """Carries what ``check`` raised past everybody who catches exceptions on the way."""
+
+    def __init__(self, cause: Exception) -> None:
+        self.cause = cause
+
+
+class _StepLimit(BaseException):
+    """The rollout's limit of steps, for a runtime that does not keep to it by itself."""
+
+
+class _OutOfTime(BaseException):
+    """The rollout's time is over, found between two steps (work that never awaits cannot be timed out)."""
+
+
+@dataclass(frozen=True)
+class RolloutLimits:
+    """At most ``max_steps`` steps and ``timeout_seconds`` seconds for each rollout, ``concurrency`` at once."""
+
+    max_steps: int = 20
+    timeout_seconds: float = 300.0
+    concurrency: int = 8
+
+
+async def run_rollout(
+    scenario: Scenario,
+    key: RolloutKey,
+    *,
+    environment: Environment,
+    runtime: Runtime,
+    reward: Reward,
+    seed: int,
+    stream: int = 0,
+    limits: RolloutLimits,
+    check: Callable[[], None],
+    policy_version: str = "",
+    model: str = "",
+) -> Trajectory:
+    """Plays ``scenario`` once and scores it. A failure is a trajectory with its partial steps and an ``error``
+    that names the boundary ("timeout: ...", "environment: ...", "policy: ...", "runtime: ...", "reward: ...").
+
+    ``stream`` keeps the random numbers of training and evaluation apart.
+
+    Raises:
+        Interrupted: (or whatever else ``check`` raises) before a step.
+    """
+    trajectory = Trajectory(
+        key=key, query=scenario.query, steps=[], policy_version=policy_version, model=model, started_at=time.time()
+    )
+    started = time.perf_counter()
+    rng = np.random.default_rng((stream, seed, key.iteration, key.scenario, key.rollout))
+    guard = _guard(trajectory.steps, check, limits.max_steps, started + limits.timeout_seconds)
+    try:
+        async with asyncio.timeout(limits.timeout_seconds) as clock:
+            await _play(trajectory, scenario, environment, runtime, rng, guard)
+    except _Stopped as stopped:
+        raise stopped.cause from None
+    except _OutOfTime:
+        trajectory.error = f"timeout: over {limits.timeout_seconds:g} s"
+    except TimeoutError as error:
+        what = f"timeout: over {limits.timeout_seconds:g} s" if clock.expired() else f"runtime: {described(error)}"
+        trajectory.error = what
+    except RolloutFailure as failure:
+        trajectory.error = f"{failure.boundary}: {failure}"
+    except Exception as error:  # a failing rollout never stops the others (A7)
+        trajectory.error = f"runtime: {described(error)}"
+    pay(reward, trajectory)
+    trajectory.duration_ms = (time.perf_counter() - started) * 1e3
+    return trajectory
+
+
+async def _play(
+    trajectory: Trajectory,
+    scenario: Scenario,
+    environment: Environment,
+    runtime: Runtime,
+    rng: np.random.Generator,
+    guard: Callable[[], None],
+) -> None:
+    try:
+        episode = environment.start(scenario, rng)
+    except Exception as error:
+        raise EnvironmentFailure(described(error)) from error
+    try:
+        try:
+            ended = await runtime.play(scenario, episode, rng, record=trajectory.steps.append, check=guard)
+        except _StepLimit:
+            ended = False
+        trajectory.truncated = not ended
+        _score(trajectory, episode)
+    finally:
+        await _close(episode)
+
+
+def _score(trajectory: Trajectory, episode: Episode) -> None:
+    try:
+        outcome = episode.outcome()
+    except Exception as error:
+        raise EnvironmentFailure(described(error)) from error
+    trajectory.outcome = outcome.score
+    trajectory.success = outcome.success
+    trajectory.evidence = dict(outcome.evidence)
+
+
+async def _close(episode: Episode) -> None:
+    with contextlib.suppress(Exception):  # the record is complete: a failing clean-up adds nothing to it
+        await episode.close()
+
+
+def _guard(steps: list[Step], check: Callable[[], None], max_steps: int, deadline: float) -> Callable[[], None]:
+    """What runs before each step: the caller's check, the step limit, and the deadline."""
+
+    def guard() -> None:
+        try:
+            check()
+        except Exception as error:
+            raise _Stopped(error) from error
+        if len(steps) >= max_steps:
+            raise _StepLimit
+        if time.perf_counter() > deadline:
+            raise _OutOfTime
+
+    return guard
+
+
+async def collect(
+    work: Sequence[tuple[RolloutKey, Scenario]],
+    *,
+    environment: Environment,
+    runtime: Runtime,
+    reward: Reward,
+    seed: int,
+    stream: int = 0,
+    limits: RolloutLimits,
+    kept: Mapping[RolloutKey, Trajectory],
+    keep: Callable[[Trajectory], None],
+    check: Callable[[], None],
+    policy_version: str = "",
+    model: str = "",
+) -> list[Trajectory]:
+    """Runs the rollouts of ``work``, at most ``limits.concurrency`` at once, and returns them in its order.
+
+    Those in ``kept`` are reused and not run again; each new one is passed to ``keep`` as soon as it ends. The
+    pool has no barriers: as one rollout ends, the next begins.
+
+    Raises:
+        Interrupted: (or whatever ``check`` or ``keep`` raises); rollouts still under way are dropped.
+    """
+    results: list[Trajectory | None] = [kept.get(key) for key, _ in work]
+    waiting = iter([index for index, trajectory in enumerate(results) if trajectory is None])
+
+    async def run(index: int) -> None:
+        key, scenario = work[index]
+        trajectory = await run_rollout(
+            scenario,
+            key,
+            environment=environment,
+            runtime=runtime,
+            reward=reward,
+            seed=seed,
+            stream=stream,
+            limits=limits,
+            check=check,
+            policy_version=policy_version,
+            model=model,
+        )
+        keep(trajectory)
+        results[index] = trajectory
+
+    left = sum(trajectory is None for trajectory in results)
+    await _in_pool(waiting, run, min(limits.concurrency, left))
+    return [trajectory for trajectory in results if trajectory is not None]
+
+
+async def _in_pool(waiting: Iterator[int], run: Callable[[int], Coroutine[Any, Any, None]], size: int) -> None:
+    """Awaits ``run`` for every index, ``size`` at once; the first exception cancels the others and is raised."""
+    breathed = time.perf_counter()
+
+    async def worker() -> None:
+        nonlocal breathed
+        for index in waiting:
+            await run(index)
+            if time.perf_counter() - breathed > BREATH_SECONDS:
+                await asyncio.sleep(0)
+                breathed = time.perf_counter()
+
+    if size <= 1:
+        await worker()
+        return
+    workers = [asyncio.create_task(worker()) for _ in range(size)]
+    try:
+        await asyncio.gather(*workers)
+    finally:
+        for task in workers:
+            task.cancel()
+        await asyncio.gather(*workers, return_exceptions=True)
+
+
+async def collect_groups(
+    scenarios: Sequence[Scenario],
+    *,
+    iteration: int,
+    group_size: int,
+    environment: Environment,
+    runtime: Runtime,
+    reward: Reward,
+    seed: int,
+    stream: int = 0,
+    limits: RolloutLimits,
+    kept: Mapping[RolloutKey, Trajectory],
+    keep: Callable[[Trajectory], None],
+    check: Callable[[], None],
+    policy_version: str = "",
+    model: str = "",
+) -> list[TrajectoryGroup]:
+    """``group_size`` rollouts of each scenario, as groups in the order of ``scenarios``. A scenario that stands
+    in the list twice gets other rollouts, not the same again. Raises what ``collect`` raises."""
+    work: list[tuple[RolloutKey, Scenario]] = []
+    seen: dict[int, int] = {}
+    for scenario in scenarios:
+        first = seen.get(scenario.index, 0)
+        seen[scenario.index] = first + group_size
+        work += [(RolloutKey(iteration, scenario.index, first + i), scenario) for i in range(group_size)]
+    trajectories = await collect(
+        work,
+        environment=environment,
+        runtime=runtime,
+        reward=reward,
+        seed=seed,
+        stream=stream,
+        limits=limits,
+        kept=kept,
+        keep=keep,
+        check=check,
+        policy_version=policy_version,
+        model=model,
+    )
+    return [
+        TrajectoryGroup(scenario, trajectories[i * group_size : (i + 1) * group_size])
+        for i, scenario in enumerate(scenarios)
+    ]

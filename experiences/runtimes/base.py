@@ -1,0 +1,63 @@
+"""What a runtime is: it plays one episode with a policy and records every step as it happens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+import numpy as np
+
+from experiences.environments.base import Episode
+from experiences.types import Observation, Scenario, Step
+
+
+class RolloutFailure(Exception):
+    """A rollout that could not go on, and the boundary that failed. Never stops the other rollouts.
+
+    RolloutFailure
+      PolicyFailure        the policy (or the model behind it) raised
+      EnvironmentFailure   the environment raised, where it should have answered with a failed result
+    """
+
+    boundary = "rollout"
+
+
+class PolicyFailure(RolloutFailure):
+    boundary = "policy"
+
+
+class EnvironmentFailure(RolloutFailure):
+    boundary = "environment"
+
+
+class Chooser(Protocol):
+    """A policy as a runtime sees it: picks one of the allowed actions, and says how likely that pick was."""
+
+    @property
+    def version(self) -> str: ...
+
+    def choose(
+        self, observation: Observation, rng: np.random.Generator, *, temperature: float
+    ) -> tuple[int, float]:
+        """(index, log-probability of it). Temperature 0 takes the best, ties broken at random."""
+        ...
+
+
+class Runtime(Protocol):
+    """Plays ``episode`` until it ends or ``max_steps`` is reached, calling ``record`` after each step, so that
+    a rollout that is cut short keeps its partial steps. ``check`` is called before each step and raises to
+    stop the rollout (pause, cancel, lost lease). Tells whether the episode ended by itself.
+
+    Raises:
+        RolloutFailure: something at a boundary failed; the failure names it.
+    """
+
+    async def play(
+        self,
+        scenario: Scenario,
+        episode: Episode,
+        rng: np.random.Generator,
+        *,
+        record: Callable[[Step], None],
+        check: Callable[[], None],
+    ) -> bool: ...

@@ -1,0 +1,250 @@
+"""Trajectories in and out of PostgreSQL: one COPY a batch, and back into the values that the trainer knows.
+
+What is read back is bit-identical in every number that the algorithm uses (JSON keeps the shortest form that
+parses to the same double), so an update can be redone from stored trajectories (DESIGN, invariant 5).
+"""
+
+from __future__ import annotations
+
+import math
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from functools import lru_cache
+from typing import Any
+
+import orjson
+from django.db import connection
+
+from agentcore_site.ids import derived
+from experiences.models import GroupRecord, TrajectoryRecord
+from experiences.types import RolloutKey, Step, Trajectory, TrajectoryGroup
+
+COLUMNS = (
+    "id, month, organization_id, agent_id, job_id, purpose, arm, line, iteration, scenario, rollout, query, success,"
+    " outcome, reward, n_steps, truncated, error, tokens, cost_micros, duration_ms, policy_version, model, components,"
+    " evidence, steps, created_at"
+)
+GROUP_COLUMNS = (
+    "job_id, organization_id, iteration, scenario, query, has_signal, success, rewards, normalized_rewards,"
+    " advantages, step_advantages"
+)
+MONTHS_AHEAD = 1
+
+
+@dataclass(frozen=True)
+class Owner:
+    """Whose trajectories these are: everything in a row that is not of the rollout itself."""
+
+    job_id: uuid.UUID
+    organization_id: uuid.UUID
+    agent_id: uuid.UUID
+    month: date
+    purpose: str = "training"
+    arm: str = ""
+    line: str = ""
+
+    def id_of(self, key: RolloutKey) -> uuid.UUID:
+        """The one id that this rollout can have: keeping it twice is impossible."""
+        return derived(self.job_id, self.arm, self.line, *key)
+
+
+def trajectories_write(owner: Owner, trajectories: Sequence[Trajectory]) -> None:
+    """Appends trajectories by one COPY. Call it inside a fenced transaction."""
+    if not trajectories:
+        return
+    lines = b"".join(_lines(owner, trajectories))
+    with connection.cursor() as cursor, cursor.copy(f"COPY experiences_trajectory ({COLUMNS}) FROM STDIN") as copy:
+        copy.write(lines)
+
+
+def trajectories_kept(owner: Owner, *, iteration: int) -> dict[RolloutKey, Trajectory]:
+    """The rollouts of one iteration that were kept before a crash."""
+    rows = TrajectoryRecord.objects.filter(
+        month=owner.month,
+        job_id=owner.job_id,
+        purpose=owner.purpose,
+        arm=owner.arm,
+        line=owner.line,
+        iteration=iteration,
+    )
+    return {(value := as_trajectory(row)).key: value for row in rows}
+
+
+def last_kept_iteration(owner: Owner) -> int:
+    """The highest iteration of which a rollout is kept; -1 for none."""
+    rows = TrajectoryRecord.objects.filter(job_id=owner.job_id, month=owner.month, purpose=owner.purpose)
+    last = rows.order_by("-iteration").values_list("iteration", flat=True).first()
+    return -1 if last is None else int(last)
+
+
+def groups_write(owner: Owner, iteration: int, groups: Sequence[TrajectoryGroup]) -> None:
+    """Appends the narrow rows of an iteration's groups: rewards and advantages. One COPY."""
+    with connection.cursor() as cursor:
+        table = GroupRecord._meta.db_table
+        with cursor.copy(f"COPY {table} ({GROUP_COLUMNS}) FROM STDIN") as copy:
+            for group in groups:
+                copy.write_row(
+                    (
+                        owner.job_id,
+                        owner.organization_id,
+                        iteration,
+                        group.scenario.index,
+                        clean(group.scenario.query)[:200],
+                        group.has_signal,
+                        [trajectory.success for trajectory in group.trajectories],
+                        [_finite(trajectory.reward) for trajectory in group.trajectories],
+                        list(map(float, group.normalized_rewards)),
+                        list(map(float, group.advantages)),
+                        orjson.dumps([_rounded(steps) for steps in group.step_advantages]).decode(),
+                    )
+                )
+
+
+def partition_ensure(month: date) -> None:
+    """Makes the partition of a month if it is not there. Cheap when it is."""
+    if (month.year, month.month) in _known_partitions:
+        return
+    following = date(month.year + month.month // 12, month.month % 12 + 1, 1)
+    name = f"experiences_trajectory_{month:%Y_%m}"
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT to_regclass(%s)", [name])
+        if cursor.fetchone()[0] is None:
+            # Two workers may both find it missing; the advisory lock makes them take turns.
+            cursor.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", [name])
+            cursor.execute(
+                f"CREATE TABLE IF NOT EXISTS {name} PARTITION OF experiences_trajectory"
+                f" FOR VALUES FROM ('{month}') TO ('{following}')"
+            )
+    if not connection.in_atomic_block:
+        _known_partitions.add((month.year, month.month))
+
+
+_known_partitions: set[tuple[int, int]] = set()
+
+
+def as_trajectory(row: TrajectoryRecord) -> Trajectory:
+    """The value that was kept, ready to be used in an update again."""
+    return Trajectory(
+        key=RolloutKey(row.iteration, row.scenario, row.rollout),
+        query=row.query,
+        steps=[Step(**step) for step in row.steps],
+        success=row.success,
+        outcome=row.outcome,
+        reward=math.nan if row.reward is None else row.reward,
+        components=row.components,
+        evidence=row.evidence,
+        truncated=row.truncated,
+        error=row.error,
+        policy_version=row.policy_version,
+        model=row.model,
+        started_at=row.created_at.timestamp(),
+        duration_ms=row.duration_ms,
+    )
+
+
+# -- COPY's text format ------------------------------------------------------------------------------------------------
+
+
+def _lines(owner: Owner, trajectories: Iterable[Trajectory]) -> Iterator[bytes]:
+    head = f"{owner.month}\t{owner.organization_id}\t{owner.agent_id}\t{owner.job_id}\t{owner.purpose}"
+    head = f"{head}\t{owner.arm}\t{owner.line}"
+    for one in trajectories:
+        key = one.key
+        reward = _finite(one.reward)
+        fields = (
+            f"{owner.id_of(key)}\t{head}\t{key.iteration}\t{key.scenario}\t{key.rollout}\t{_text(one.query)}"
+            f"\t{'t' if one.success else 'f'}\t{one.outcome!r}\t{chr(92) + 'N' if reward is None else repr(reward)}"
+            f"\t{len(one.steps)}\t{'t' if one.truncated else 'f'}\t{_text(one.error)}\t{one.tokens}\t{one.cost_micros}"
+            f"\t{one.duration_ms:.3f}\t{_text(one.policy_version)}\t{_text(one.model)}\t"
+        )
+        steps = _json([step_json(step) for step in one.steps])
+        yield b"".join(
+            (
+                fields.encode("utf-8"),
+                _json(one.components),
+                b"\t",
+                _json(one.evidence),
+                b"\t",
+                steps,
+                b"\t",
+                _moment(one.started_at),
+                b"\n",
+            )
+        )
+
+
+def step_json(step: Step) -> dict[str, Any]:
+    """A step as it is stored and exported; what is at its default is left out."""
+    value: dict[str, Any] = {
+        "state": step.state,
+        "action": step.action,
+        "result": step.result,
+        "timestamp": round(step.timestamp, 3),
+        "duration_ms": round(step.duration_ms, 3),
+        "reward": float(step.reward),
+    }
+    if step.choice is not None:
+        value["choice"] = int(step.choice)
+    if step.logprob is not None:
+        value["logprob"] = float(step.logprob)
+    if step.tokens:
+        value["tokens"] = step.tokens
+    if step.cost_micros:
+        value["cost_micros"] = step.cost_micros
+    return value
+
+
+def clean(text: str) -> str:
+    """Text as PostgreSQL takes it: no NUL, no lone surrogates."""
+    return text.replace("\x00", "\ufffd").encode("utf-8", "replace").decode("utf-8")
+
+
+def _clean_value(value: Any) -> Any:
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, dict):
+        return {clean(str(key)): _clean_value(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_clean_value(item) for item in value]
+    if isinstance(value, float | int | bool) or value is None:
+        return value
+    return clean(str(value))
+
+
+def _json(value: Any) -> bytes:
+    try:
+        raw = orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS)
+    except (TypeError, orjson.JSONEncodeError):
+        raw = orjson.dumps(_clean_value(value))
+    if b"\\u0000" in raw:  # JSONB refuses NUL
+        raw = orjson.dumps(_clean_value(value))
+    return raw.replace(b"\\", b"\\\\")
+
+
+def _text(value: str) -> str:
+    if value.isalnum() or not value:
+        return value
+    value = clean(value) if "\x00" in value or not value.isascii() else value
+    if "\\" in value or "\n" in value or "\t" in value or "\r" in value:
+        value = value.replace("\\", "\\\\").replace("\n", "\\n").replace("\t", "\\t").replace("\r", "\\r")
+    return value
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None
+
+
+def _rounded(values: Iterable[float]) -> list[float]:
+    return [round(float(value), 6) for value in values]
+
+
+@lru_cache(maxsize=64)
+def _second(second: int) -> str:
+    return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _moment(seconds: float) -> bytes:
+    whole = int(seconds)
+    return f"{_second(whole)}.{int((seconds - whole) * 1e6):06d}+00".encode()

@@ -1,0 +1,65 @@
+"""What a tool is: a pure function of a text that answers with another text, or says why it cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from agentcore_site.registry import Registry
+
+
+class ToolError(Exception):
+    """The text holds nothing this tool can work on. The message becomes the step's error."""
+
+
+class ToolResult(NamedTuple):
+    """What one call brought: ``output`` when ``ok``, else ``error``. ``read_last`` tells that the tool worked
+    on the result before it and not on the question."""
+
+    ok: bool
+    output: str
+    error: str = ""
+    read_last: bool = False
+
+
+class Tool(Protocol):
+    """A tool of an agent. ``run`` is pure: equal arguments give equal results, and it never raises."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def description(self) -> str: ...
+
+    def run(self, text: str, last: str) -> ToolResult:
+        """Works on ``text`` (the question) or on ``last`` (the result so far, "" for none)."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionTool:
+    """A tool made of a function from text to text that raises ``ToolError`` where it finds nothing to do.
+
+    With ``reads_last`` it tries the last result first and the question second; that makes chains of two tools
+    possible.
+    """
+
+    name: str
+    description: str
+    function: Callable[[str], str]
+    reads_last: bool = False
+
+    def run(self, text: str, last: str) -> ToolResult:
+        if self.reads_last and last:
+            try:
+                return ToolResult(True, self.function(last), read_last=True)
+            except ToolError:
+                pass  # the last result is not its kind: it falls back on the question
+        try:
+            return ToolResult(True, self.function(text))
+        except ToolError as error:
+            return ToolResult(False, "", str(error))
+
+
+tools: Registry[Tool] = Registry("tool", entry_point_group="agentcore.tools")

@@ -1,0 +1,75 @@
+"""Linear equations in one unknown, solved exactly."""
+
+from __future__ import annotations
+
+import ast
+import re
+from fractions import Fraction
+from typing import NamedTuple
+
+from experiences.tools.base import FunctionTool, ToolError
+from experiences.tools.expression import parsed
+
+_SIDE = r"(?:\d{1,200}|(?<![A-Za-z])[a-z](?![A-Za-z])|[-+*/()\s])+"
+_EQUATION = re.compile(rf"({_SIDE})=({_SIDE})")
+
+
+class Linear(NamedTuple):
+    """slope * unknown + constant."""
+
+    slope: Fraction
+    constant: Fraction
+
+
+def solve_linear(text: str) -> str:
+    """The value of the unknown in the text's equation, as an integer or a/b."""
+    found = _EQUATION.search(text)
+    if found is None:
+        raise ToolError("no equation in the text")
+    left, right = (_side(found.group(i)) for i in (1, 2))
+    names = {node.id for side in (left, right) for node in ast.walk(side) if isinstance(node, ast.Name)}
+    if len(names) != 1:
+        raise ToolError("not an equation in one unknown")
+    a, b = _linear(left), _linear(right)
+    if a.slope == b.slope:
+        raise ToolError("the equation does not determine its unknown")
+    return str((b.constant - a.constant) / (a.slope - b.slope))
+
+
+def _side(written: str) -> ast.expr:
+    return parsed(" ".join(written.split()))
+
+
+def _linear(tree: ast.expr) -> Linear:
+    match tree:
+        case ast.Constant(value=int(value)):
+            return Linear(Fraction(0), Fraction(value))
+        case ast.Name():
+            return Linear(Fraction(1), Fraction(0))
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return _scaled(_linear(operand), Fraction(-1))
+        case ast.BinOp(left=left, op=operator, right=right):
+            return _combined(operator, _linear(left), _linear(right))
+    raise ToolError("not a linear equation")
+
+
+def _combined(operator: ast.operator, left: Linear, right: Linear) -> Linear:
+    match operator:
+        case ast.Add():
+            return Linear(left.slope + right.slope, left.constant + right.constant)
+        case ast.Sub():
+            return Linear(left.slope - right.slope, left.constant - right.constant)
+        case ast.Mult() if left.slope == 0:
+            return _scaled(right, left.constant)
+        case ast.Mult() if right.slope == 0:
+            return _scaled(left, right.constant)
+        case ast.Div() if right.slope == 0 and right.constant != 0:
+            return _scaled(left, 1 / right.constant)
+    raise ToolError("not a linear equation")
+
+
+def _scaled(term: Linear, factor: Fraction) -> Linear:
+    return Linear(term.slope * factor, term.constant * factor)
+
+
+SOLVE_LINEAR = FunctionTool("solve_linear", "Solves a linear equation in one unknown.", solve_linear)

@@ -1,0 +1,89 @@
+"""People and places that the tests share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.db import connection
+
+from agentcore_site.tenancy.actors import Actor
+from agentcore_site.tenancy.models import Organization
+from agentcore_site.tenancy.roles import Role
+from experiences.models import Agent
+from tests import factories
+from tests.support.workers import Fleet, LiveSite, live_site_running
+
+
+@pytest.fixture(scope="session")
+def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> None:
+    """Between transactional tests Django truncates every table, which the audit log refuses; only here it may."""
+    with django_db_blocker.unblock(), connection.cursor() as cursor:
+        cursor.execute("ALTER TABLE audit_auditevent DISABLE TRIGGER no_truncate")
+
+
+@pytest.fixture
+def acme(db: None) -> Organization:
+    return factories.OrganizationFactory(name="Acme Research", slug="acme")
+
+
+@pytest.fixture
+def elsewhere(db: None) -> Organization:
+    return factories.OrganizationFactory(name="Elsewhere Ltd", slug="elsewhere")
+
+
+def _person(name: str, organization: Organization, role: str, **extra: Any) -> Any:
+    user = factories.UserFactory(username=name, **extra)
+    factories.MembershipFactory(organization=organization, user=user, role=role, can_export=role == Role.DEVELOPER)
+    return user
+
+
+@pytest.fixture
+def olivia(acme: Organization) -> Any:
+    return _person("olivia", acme, Role.OPERATOR)
+
+
+@pytest.fixture
+def dan(acme: Organization) -> Any:
+    return _person("dan", acme, Role.DEVELOPER)
+
+
+@pytest.fixture
+def adam(acme: Organization) -> Any:
+    return _person("adam", acme, Role.ADMIN, is_staff=True, is_superuser=True)
+
+
+@pytest.fixture
+def stella(acme: Organization) -> Any:
+    return _person("stella", acme, Role.STAKEHOLDER)
+
+
+@pytest.fixture
+def charlie(elsewhere: Organization) -> Any:
+    return _person("charlie", elsewhere, Role.OPERATOR)
+
+
+@pytest.fixture
+def operator(olivia: Any) -> Actor:
+    return Actor(olivia, door="test")
+
+
+@pytest.fixture
+def agent(acme: Organization, olivia: Any) -> Agent:
+    return factories.AgentFactory(organization=acme, created_by=olivia)
+
+
+@pytest.fixture
+def fleet(transactional_db: None) -> Iterator[Fleet]:
+    """Real worker processes on the test's database and broker; started by the test, ended with it."""
+    running = Fleet()
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def live_site(transactional_db: None) -> Iterator[LiveSite]:
+    """The real server and a real worker on the test's database."""
+    with live_site_running() as site:
+        yield site

@@ -1,0 +1,34 @@
+"""A pytest plugin that starts real PostgreSQL and Valkey before Django's settings are read.
+
+Loaded with ``-p tests.services`` (pytest-django reads settings before any conftest.py). With DATABASE_URL and
+REDIS_URL set, those are used; workers of pytest-xdist inherit them from their parent.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+_folder = ""
+_stack = None
+
+if not (os.environ.get("DATABASE_URL") and os.environ.get("REDIS_URL")):
+    from agentcore_site.embedded.stack import Stack
+
+    _folder = tempfile.mkdtemp(prefix="agentcore-tests-")
+    os.chmod(_folder, 0o711)  # the services' user must be able to walk in when we are root
+    os.environ["DATA_DIR"] = _folder
+    # Nobody needs a test's data after a power cut.
+    _stack = Stack(Path(_folder), lambda message: None, {"fsync": "off", "synchronous_commit": "off", "max_connections": "300"})
+    os.environ.update({name.upper(): url for name, url in _stack.start().items()})
+    os.environ.setdefault("JOB_LEASE_SECONDS", "3")
+    os.environ.setdefault("JOB_SWEEP_SECONDS", "1")
+    os.environ.setdefault("LOG_LEVEL", "WARNING")
+
+
+def pytest_unconfigure() -> None:
+    if _stack is not None:
+        _stack.stop()
+        shutil.rmtree(_folder, ignore_errors=True)

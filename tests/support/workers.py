@@ -1,0 +1,115 @@
+"""Real processes for tests: Celery workers, beat and the web server, on the test's own database and broker."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+from django.db import connection
+
+from agentcore_site import env
+from agentcore_site.embedded.ports import answers, free_port, wait_until
+
+
+def environment() -> dict[str, str]:
+    """This process's environment, pointed at the test's database."""
+    parts = urlsplit(os.environ["DATABASE_URL"])
+    name = connection.settings_dict["NAME"]
+    return os.environ | {
+        "DATABASE_URL": urlunsplit(parts._replace(path=f"/{name}")),
+        "C_FORCE_ROOT": "1",
+        "OMP_NUM_THREADS": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+    }
+
+
+class Fleet:
+    """Worker processes. Each is its own process group, so that ``kill`` takes all of it."""
+
+    def __init__(self) -> None:
+        self.processes: list[subprocess.Popen[bytes]] = []
+        self.log = Path(tempfile.mkstemp(prefix="fleet-", suffix=".log")[1])
+
+    def worker(self, *, concurrency: int = 1, **extra: str) -> subprocess.Popen[bytes]:
+        queues = ["--queues", "compute,default", "--concurrency", str(concurrency)]
+        name = ["--hostname", f"w{len(self.processes)}-{os.getpid()}@%h"]
+        quiet = ["--loglevel", "WARNING", "--without-mingle", "--without-gossip"]
+        return self._spawn(["-m", "celery", "-A", "agentcore_site.celery", "worker", *queues, *name, *quiet], extra)
+
+    def beat(self) -> subprocess.Popen[bytes]:
+        schedule = tempfile.mktemp(prefix="beat-")
+        command = ["-m", "celery", "-A", "agentcore_site.celery", "beat", "--pidfile", "", "--schedule", schedule]
+        return self._spawn([*command, "--loglevel", "WARNING"], {})
+
+    def web(self) -> int:
+        port = free_port(0)
+        command = ["-m", "uvicorn", "agentcore_site.asgi:application", "--port", str(port), "--lifespan", "off"]
+        self._spawn([*command, "--log-level", "warning"], {"DB_POOL": "8"})
+        assert wait_until(lambda: answers(port), 30), self.log.read_text()[-3000:]
+        return port
+
+    def kill(self, process: subprocess.Popen[bytes]) -> None:
+        """kill -9 of the process and of every child."""
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait(10)
+        self.processes.remove(process)
+
+    def stop(self) -> None:
+        for process in self.processes:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait(10)
+        self.processes.clear()
+        self.log.unlink(missing_ok=True)
+
+    def _spawn(self, arguments: list[str], extra: dict[str, str]) -> subprocess.Popen[bytes]:
+        with open(self.log, "ab") as log:
+            process = subprocess.Popen(
+                [sys.executable, *arguments],
+                cwd=env.ROOT,
+                env=environment() | extra,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        self.processes.append(process)
+        return process
+
+
+@dataclass(frozen=True)
+class LiveSite:
+    url: str
+    fleet: Fleet
+
+
+@contextmanager
+def live_site_running() -> Iterator[LiveSite]:
+    fleet = Fleet()
+    try:
+        port = fleet.web()
+        fleet.worker()
+        fleet.beat()
+        yield LiveSite(f"http://127.0.0.1:{port}", fleet)
+    finally:
+        fleet.stop()
+
+
+def eventually(what: Callable[[], Any], *, seconds: float = 60, every: float = 0.1, why: str = "") -> Any:
+    """The first truthy answer of ``what``, or a failure that says what was waited for."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if value := what():
+            return value
+        time.sleep(every)
+    raise AssertionError(f"not within {seconds:.0f} s: {why or what}")

@@ -1,0 +1,151 @@
+"""Statistical inference that training itself needs: Wilson intervals and the paired comparison of two arms.
+
+The unit of a comparison is the *query*: the k samples of one query are collapsed to their mean first, since
+pooling them makes p-values wrong wherever effects differ between queries (ALGORITHMS 6.1; Miller,
+arXiv 2411.00640). Only NumPy and the standard library, so that workers stay small.
+"""
+
+from __future__ import annotations
+
+import math
+from statistics import NormalDist
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from training.algorithm.arrays import FloatArray
+
+NORMAL = NormalDist()
+_CHUNK = 2_000_000  # resampled numbers held at once: 16 MB
+_EXACT_QUERIES = 14  # 2^14 sign patterns are enumerated; more are sampled
+
+
+class Interval(NamedTuple):
+    low: float
+    high: float
+
+
+class PairedDifference(NamedTuple):
+    """Treatment minus control over ``n`` queries: mean, BCa interval, two-sided sign-flip p-value, the standard
+    deviation of the per-query differences."""
+
+    mean: float
+    low: float
+    high: float
+    p_value: float
+    sd: float
+    n: int
+
+
+def z_value(confidence: float) -> float:
+    """The two-sided normal quantile: 1.96 for 0.95."""
+    return NORMAL.inv_cdf(0.5 + confidence / 2)
+
+
+def wilson_interval(successes: float, n: int, confidence: float = 0.95) -> Interval:
+    """Wilson score interval of a proportion; (0, 1) where nothing was seen.
+
+    Raises:
+        ValueError: ``successes`` lies outside 0..n.
+    """
+    if not 0 <= successes <= n:
+        raise ValueError(f"successes must lie between 0 and n = {n}; got {successes}.")
+    if n == 0:
+        return Interval(0.0, 1.0)
+    z = z_value(confidence)
+    p = successes / n
+    centre = (p + z * z / (2 * n)) / (1 + z * z / n)
+    half = z / (1 + z * z / n) * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
+    low = 0.0 if successes == 0 else max(0.0, centre - half)
+    return Interval(low, 1.0 if successes == n else min(1.0, centre + half))
+
+
+def paired_difference(
+    treatment: ArrayLike,
+    control: ArrayLike,
+    *,
+    confidence: float = 0.95,
+    resamples: int = 9_999,
+    seed: int = 0,
+) -> PairedDifference:
+    """Compares two arms on the same queries; each is (n,) or (n, k) with k samples per query.
+
+    NaN samples are left out of a query's mean; a query without any in one arm is left out of the comparison.
+
+    Raises:
+        ValueError: the arms have different numbers of queries, or none in common.
+    """
+    a, b = per_query(treatment), per_query(control)
+    if len(a) != len(b):
+        raise ValueError(f"The arms must hold the same queries; got {len(a)} and {len(b)}.")
+    d = a - b
+    d = d[np.isfinite(d)]
+    if len(d) == 0:
+        raise ValueError("There is no query that both arms answered.")
+    interval = bca_interval(d, confidence=confidence, resamples=resamples, seed=seed)
+    sd = float(np.std(d, ddof=1)) if len(d) > 1 else 0.0
+    p = sign_flip_p_value(d, resamples=resamples, seed=seed)
+    return PairedDifference(float(d.mean()), interval.low, interval.high, p, sd, len(d))
+
+
+def per_query(values: ArrayLike) -> FloatArray:
+    """Mean over a query's samples: (n, k) or (n,) to (n,). NaN where a query has no sample."""
+    x = np.asarray(values, dtype=np.float64)
+    x = x.reshape(len(x), -1)
+    known = np.isfinite(x)
+    count = known.sum(axis=1)
+    total = np.where(known, x, 0.0).sum(axis=1)
+    return np.where(count > 0, total / np.maximum(count, 1), np.nan)
+
+
+def sign_flip_p_value(differences: FloatArray, *, resamples: int = 9_999, seed: int = 0) -> float:
+    """Two-sided p-value of a mean of 0 under random signs: exact up to 14 queries, else with
+    (hits + 1) / (resamples + 1), which is never 0 (Phipson & Smyth 2010)."""
+    d = np.asarray(differences, dtype=np.float64)
+    n = len(d)
+    goal = abs(float(d.sum())) - 1e-12 * float(np.abs(d).sum())
+    if n <= _EXACT_QUERIES:
+        patterns = (np.arange(2**n)[:, None] >> np.arange(n)) & 1
+        return float(np.mean(np.abs((2.0 * patterns - 1.0) @ d) >= goal))
+    rng = np.random.default_rng((seed, n))
+    hits, left = 0, resamples
+    while left > 0:
+        rows = min(left, max(_CHUNK // n, 1))
+        signs = rng.integers(0, 2, size=(rows, n), dtype=np.int8)
+        hits += int(np.sum(np.abs((2.0 * signs - 1.0) @ d) >= goal))
+        left -= rows
+    return (hits + 1) / (resamples + 1)
+
+
+def bca_interval(
+    values: FloatArray, *, confidence: float = 0.95, resamples: int = 9_999, seed: int = 0
+) -> Interval:
+    """Bias-corrected and accelerated bootstrap interval of the mean (Efron 1987)."""
+    x = np.asarray(values, dtype=np.float64)
+    mean = float(x.mean())
+    if len(x) < 2 or float(np.ptp(x)) == 0.0:
+        return Interval(mean, mean)
+    means = np.sort(_bootstrap_means(x, resamples, seed))
+    below = (np.sum(means < mean) + np.sum(means <= mean)) / (2 * len(means))
+    z0 = NORMAL.inv_cdf(min(max(float(below), 0.5 / len(means)), 1 - 0.5 / len(means)))
+    centred = mean - x  # jackknife deviations, up to the factor 1 / (n - 1)
+    acceleration = float(np.sum(-(centred**3)) / (6.0 * np.sum(centred**2) ** 1.5))
+    z = z_value(confidence)
+    low, high = (_bca_quantile(means, z0, acceleration, side) for side in (-z, z))
+    return Interval(low, high)
+
+
+def _bca_quantile(means: FloatArray, z0: float, acceleration: float, z: float) -> float:
+    shifted = z0 + (z0 + z) / (1 - acceleration * (z0 + z))
+    return float(np.quantile(means, NORMAL.cdf(shifted)))
+
+
+def _bootstrap_means(x: FloatArray, resamples: int, seed: int) -> FloatArray:
+    rng = np.random.default_rng((seed, len(x)))
+    parts, left = [], resamples
+    while left > 0:
+        rows = min(left, max(_CHUNK // len(x), 1))
+        parts.append(x[rng.integers(0, len(x), size=(rows, len(x)))].mean(axis=1))
+        left -= rows
+    return np.concatenate(parts)

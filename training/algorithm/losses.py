@@ -1,0 +1,161 @@
+"""Policy losses and their gradients with respect to the log-probabilities. They know nothing of the policy.
+
+Clipped surrogate: PPO (arXiv 1707.06347) with the aggregations of GRPO (2402.03300), DAPO (2503.14476), BNPO
+and Dr. GRPO (2503.20783); sequence-level ratios: GSPO (2507.18071); CISPO (2506.13585); dual clip: TRL's
+``delta`` (INTELLECT-2). ``reinforce`` is -log_prob * advantage, the source documents' rule. All are minimised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from training.algorithm.arrays import FloatArray, IntArray, Segments, bounded_exp, segment_sum
+from training.algorithm.kl import KLEstimator, bias_corrected, kl_term
+
+LossType = Literal["dapo", "grpo", "bnpo", "dr_grpo", "cispo", "reinforce"]
+ImportanceLevel = Literal["token", "sequence"]
+
+
+@dataclass(frozen=True, slots=True)
+class LossRule:
+    """Names and meanings are TRL's. ``max_steps`` is the constant length that ``dr_grpo`` divides by; with
+    ``cispo``, ``epsilon_high`` is the cap of the weight itself (verl: 1 + clip_ratio_high)."""
+
+    loss_type: LossType = "dapo"
+    epsilon: float = 0.2
+    epsilon_high: float = 0.28
+    delta: float | None = None
+    importance_sampling_level: ImportanceLevel = "token"
+    max_steps: int = 20
+    beta: float = 0.0
+    kl_estimator: KLEstimator = "k3"
+    use_bias_correction_kl: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyLoss:
+    """``d_logp`` (M,) is d loss / d log-probability. ``policy_gradient_loss`` = -mean(logp * A): the figure to
+    watch, since the surrogate's own value is 0 on-policy by construction (ALGORITHMS D6)."""
+
+    loss: float
+    d_logp: FloatArray
+    policy_gradient_loss: float
+    approx_kl: float
+    kl: float
+    clip_fraction: float
+    effective_sample_size: float
+
+
+class _Surrogate(NamedTuple):
+    """Each step's loss, its derivative by the (sequence or step) log-ratio, and whether it was clipped."""
+
+    value: FloatArray
+    slope: FloatArray
+    clipped: FloatArray
+
+
+def policy_loss(
+    logp: FloatArray,
+    logp_old: FloatArray,
+    advantages: FloatArray,
+    sequence: IntArray,
+    n_sequences: int,
+    rule: LossRule,
+    *,
+    logp_ref: FloatArray | None = None,
+) -> PolicyLoss:
+    """Loss of M steps. All arrays are (M,); ``sequence`` numbers each step's trajectory in 0..n_sequences-1.
+
+    Trajectories without steps are allowed and count only in ``dr_grpo``'s constant normaliser.
+
+    Raises:
+        ValueError: ``rule.beta`` > 0 without ``logp_ref``.
+    """
+    segments = Segments(sequence, n_sequences)
+    weight = step_weights(segments, rule.loss_type, rule.max_steps)
+    log_ratio = logp - logp_old
+    sequence_level = rule.importance_sampling_level == "sequence" and rule.loss_type != "reinforce"
+    lengths = np.maximum(np.bincount(sequence, minlength=n_sequences), 1)
+    level = (segment_sum(log_ratio, segments) / lengths)[sequence] if sequence_level else log_ratio
+    ratio = bounded_exp(level)
+    surrogate = _SURROGATES.get(rule.loss_type, _clipped)(ratio, logp, advantages, rule)
+    slope = weight * surrogate.slope
+    if sequence_level and rule.loss_type != "cispo":  # every step of a sequence moves the shared ratio
+        slope = (segment_sum(slope, segments) / lengths)[sequence]
+    loss, kl = float(np.sum(weight * surrogate.value)), 0.0
+    if rule.beta > 0:
+        if logp_ref is None:
+            raise ValueError("beta > 0 needs the reference policy's log-probabilities.")
+        if rule.kl_estimator != "k1":  # k1 is paid in the reward: as a loss its expected gradient is zero
+            term = kl_term(logp, logp_ref, rule.kl_estimator)
+            if rule.use_bias_correction_kl:
+                term = bias_corrected(term, level)
+            loss += float(rule.beta * np.sum(weight * term.value))
+            slope = slope + rule.beta * weight * term.slope
+    if logp_ref is not None and len(logp):
+        kl = float(np.mean(kl_term(logp, logp_ref, "k3").value))
+    return PolicyLoss(
+        loss=loss,
+        d_logp=slope,
+        policy_gradient_loss=float(-np.mean(logp * advantages)) if len(logp) else 0.0,
+        approx_kl=float(np.mean(kl_term(logp_old, logp, "k3").value)) if len(logp) else 0.0,
+        kl=kl,
+        clip_fraction=float(np.mean(surrogate.clipped)) if len(logp) else 0.0,
+        effective_sample_size=_effective_sample_size(ratio),
+    )
+
+
+def step_weights(sequences: Segments, loss_type: LossType, max_steps: int) -> FloatArray:
+    """The weight of each step in the total, (M,).
+
+    ``grpo``: mean over a trajectory's steps, then over trajectories (favours short successes: a length bias);
+    ``dr_grpo``: sum over a constant trajectories * max_steps; all others: mean over all steps.
+    """
+    steps = len(sequences.index)
+    lengths = np.bincount(sequences.index, minlength=sequences.count)
+    if loss_type == "grpo":
+        return 1.0 / (max(int((lengths > 0).sum()), 1) * lengths[sequences.index].astype(np.float64))
+    if loss_type == "dr_grpo":
+        return np.full(steps, 1.0 / (max(sequences.count, 1) * max_steps))
+    return np.full(steps, 1.0 / max(steps, 1))
+
+
+def _clipped(ratio: FloatArray, logp: FloatArray, advantages: FloatArray, rule: LossRule) -> _Surrogate:
+    """-min(r A, clip(r, 1 - eps, 1 + eps_high) A), the first r bounded by delta where one is given."""
+    low, high = 1 - rule.epsilon, 1 + rule.epsilon_high
+    bounded = ratio if rule.delta is None else np.minimum(ratio, rule.delta)
+    free, clipped = bounded * advantages, np.clip(ratio, low, high) * advantages
+    pull = ratio * advantages  # d(ratio * A) / d(log-ratio)
+    free_slope = pull if rule.delta is None else pull * (ratio < rule.delta)
+    clipped_slope = pull * ((ratio > low) & (ratio < high))
+    taken = free <= clipped
+    outside = ((ratio < low) & (advantages < 0)) | ((ratio > high) & (advantages > 0))
+    return _Surrogate(-np.minimum(free, clipped), -np.where(taken, free_slope, clipped_slope), outside.astype(float))
+
+
+def _cispo(ratio: FloatArray, logp: FloatArray, advantages: FloatArray, rule: LossRule) -> _Surrogate:
+    """-stop_gradient(min(r, cap)) A log pi: bounds the weight, and never kills a step's gradient."""
+    weight = np.minimum(ratio, rule.epsilon_high) * advantages
+    capped = (ratio > rule.epsilon_high) & (advantages > 0)
+    return _Surrogate(-weight * logp, -weight, capped.astype(float))
+
+
+def _reinforce(ratio: FloatArray, logp: FloatArray, advantages: FloatArray, rule: LossRule) -> _Surrogate:
+    return _Surrogate(-advantages * logp, -advantages, np.zeros_like(logp))
+
+
+_SURROGATES: dict[str, Callable[[FloatArray, FloatArray, FloatArray, LossRule], _Surrogate]] = {
+    "cispo": _cispo,
+    "reinforce": _reinforce,
+}
+
+
+def _effective_sample_size(ratio: FloatArray) -> float:
+    """(sum w)^2 / sum w^2 as a share of M: 1 on-policy, towards 0 as few steps carry all the weight."""
+    if len(ratio) == 0:
+        return 1.0
+    return float(ratio.sum() ** 2 / (len(ratio) * np.square(ratio).sum()))

@@ -1,0 +1,74 @@
+"""The demo's people and agent: what `make run` and `manage.py seed_demo` make."""
+
+from __future__ import annotations
+
+import secrets
+from pathlib import Path
+from typing import Any, Final
+
+from django.contrib.auth import get_user_model
+from django.db import transaction
+
+from agentcore_site import env
+from agentcore_site.tenancy.actors import Actor
+from agentcore_site.tenancy.models import Membership, Organization
+from agentcore_site.tenancy.roles import Role
+from experiences.models import Agent
+from experiences.services import agent_create
+
+PEOPLE: Final = {
+    "olivia": Role.OPERATOR,
+    "dan": Role.DEVELOPER,
+    "adam": Role.ADMIN,
+    "stella": Role.STAKEHOLDER,
+}
+ORGANIZATION, OTHER = ("Acme Research", "acme"), ("Elsewhere Ltd", "elsewhere")
+AGENT_SLUG: Final = "tool-router"
+
+
+def passwords_file() -> Path:
+    return env.data_dir() / "secrets" / "demo-users.txt"
+
+
+@transaction.atomic
+def seed() -> Agent:
+    """Makes (or finds) two organisations, the people of both, and the demo agent."""
+    home, _ = Organization.objects.get_or_create(slug=ORGANIZATION[1], defaults={"name": ORGANIZATION[0]})
+    other, _ = Organization.objects.get_or_create(slug=OTHER[1], defaults={"name": OTHER[0]})
+    made: dict[str, str] = {}
+    for name, role in PEOPLE.items():
+        user = _person(name, made, staff=role == Role.ADMIN)
+        Membership.objects.get_or_create(
+            organization=home, user=user, defaults={"role": role, "can_export": role == Role.DEVELOPER}
+        )
+    charlie = _person("charlie", made, staff=False)
+    Membership.objects.get_or_create(organization=other, user=charlie, defaults={"role": Role.OPERATOR})
+    if made:
+        _keep(made)
+    olivia = get_user_model().objects.get(username="olivia")
+    found = Agent.objects.filter(organization=home, slug=AGENT_SLUG).first()
+    return found or agent_create(
+        Actor(olivia, door="command"),
+        name="Tool router",
+        slug=AGENT_SLUG,
+        description="Learns from rewards alone which tool fits a question, and to check before it answers.",
+        environment="reasoning_gym",
+    )
+
+
+def _person(name: str, made: dict[str, str], *, staff: bool) -> Any:
+    model = get_user_model()
+    user = model.objects.filter(username=name).first()
+    if user is None:
+        made[name] = secrets.token_urlsafe(12)
+        user = model.objects.create_user(
+            name, f"{name}@example.com", made[name], is_staff=staff, is_superuser=staff, first_name=name.title()
+        )
+    return user
+
+
+def _keep(made: dict[str, str]) -> None:
+    path = passwords_file()
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    before = path.read_text(encoding="utf-8") if path.exists() else ""
+    env.private_file(path, before + "".join(f"{name}: {password}\n" for name, password in made.items()))

@@ -1,0 +1,63 @@
+"""What a run will cost and how long it will take, from what earlier runs measured (SPEC J6)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+# Before anything was measured here: what one rollout and its share of the update take on one core.
+FIRST_GUESS_MS: Final = 1.5
+# Other jobs, evaluations and storage on top of the work itself.
+OVERHEAD: Final = 1.4
+SPREAD: Final = (0.6, 2.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What earlier iterations showed, per training trajectory."""
+
+    ms_per_trajectory: float
+    micros_per_trajectory: float
+    n: int
+
+    @classmethod
+    def nothing(cls) -> Measured:
+        return cls(FIRST_GUESS_MS, 0.0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """An estimate: money in micro-dollars, times in seconds with a range."""
+
+    trajectories: int
+    cost_micros: int
+    seconds: float
+    seconds_low: float
+    seconds_high: float
+
+
+def plan(*, iterations: int, batch_size: int, group_size: int, n_train: int, measured: Measured) -> Plan:
+    """Expected cost and duration of a run. ``n_train`` caps how many distinct queries an iteration can draw."""
+    trajectories = iterations * min(batch_size, max(n_train, 1)) * group_size
+    seconds = trajectories * measured.ms_per_trajectory * OVERHEAD / 1000
+    low, high = SPREAD
+    return Plan(
+        trajectories=trajectories,
+        cost_micros=math.ceil(trajectories * measured.micros_per_trajectory),
+        seconds=seconds,
+        seconds_low=seconds * low,
+        seconds_high=seconds * high,
+    )
+
+
+def detectable_gain(n_queries: int, samples: int, base_rate: float = 0.5, query_sd: float = 0.25) -> float:
+    """The smallest gain in success rate that the held-out queries can tell at 80 % power, two-sided 5 %.
+
+    MDE = 2.8 · sd(d) / √n (ALGORITHMS 6.2), where d is a query's difference between two arms of ``samples``
+    rollouts each: sampling noise 2·p(1-p)/k plus the spread of the true effect between queries.
+    """
+    if n_queries < 1:
+        return 1.0
+    variance = 2 * base_rate * (1 - base_rate) / max(samples, 1) + query_sd**2
+    return min(1.0, 2.8 * math.sqrt(variance / n_queries))

@@ -1,0 +1,23 @@
+"""Training as the job engine sees it."""
+
+from __future__ import annotations
+
+from agentcore_site.jobs.kinds import Progressed, kinds
+from agentcore_site.jobs.lease import Lease
+from agentcore_site.jobs.models import Job
+
+
+@kinds.register("training")
+class TrainingKind:
+    """Slices of training runs."""
+
+    @staticmethod
+    def advance(job: Job, lease: Lease) -> Progressed:
+        # Imported here: web processes know the kind, but never load the trainer and what it needs.
+        from training.services.execution import Slice
+
+        return Slice(job, lease).work()
+
+    @staticmethod
+    def stopped(job: Job) -> None:
+        """Nothing to add: the slice has saved what there was."""

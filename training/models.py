@@ -1,0 +1,129 @@
+"""What a run learns: its configuration, its iterations, its checkpoints."""
+
+from __future__ import annotations
+
+import hashlib
+
+from django.contrib.postgres.fields import ArrayField
+from django.db import models
+from django.db.models import Q
+from django.utils import timezone
+
+from agentcore_site.ids import uuid7
+from agentcore_site.jobs.models import Job
+from agentcore_site.tenancy.models import Scoped, ScopedManager
+from experiences.models import Agent, Dataset
+
+
+class TrainingRun(Scoped):
+    """One training job's subject matter. ``job`` says how it is executed; this says what it learns.
+
+    ``config`` is a whole ``GRPOConfig``; the latest figures are copied here so that lists read one narrow row.
+    """
+
+    job = models.OneToOneField(Job, on_delete=models.CASCADE, primary_key=True, related_name="training_run")
+    agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="runs")
+    dataset = models.ForeignKey(Dataset, null=True, blank=True, on_delete=models.PROTECT, related_name="runs")
+    environment = models.CharField(max_length=60)
+    environment_options = models.JSONField(default=dict, blank=True)
+    policy_kind = models.CharField(max_length=20, default="action")
+    preset = models.CharField(max_length=30, blank=True)
+    config = models.JSONField()
+    seed = models.BigIntegerField()
+    n_train = models.PositiveIntegerField(default=0)
+    n_selection = models.PositiveIntegerField(default=0)
+    n_held_out = models.PositiveIntegerField(default=0)
+    estimate = models.JSONField(default=dict, blank=True)
+    warnings = models.JSONField(default=list, blank=True)
+
+    iteration = models.PositiveIntegerField(default=0)
+    total_iterations = models.PositiveIntegerField()
+    trajectories = models.PositiveIntegerField(default=0)
+    tokens = models.BigIntegerField(default=0)
+    cost_micros = models.BigIntegerField(default=0)
+    budget_micros = models.BigIntegerField()
+    metrics = models.JSONField(default=dict, blank=True)
+    selection = models.JSONField(default=dict, blank=True, help_text="The latest look at the selection queries.")
+    verdict = models.JSONField(default=dict, blank=True, help_text="The held-out evaluation, once it is done.")
+    best_checkpoint = models.ForeignKey(
+        "PolicyCheckpoint", null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
+    )
+
+    class Meta:
+        ordering = ["-job__created_at"]
+
+    def __str__(self) -> str:
+        return f"{self.agent} · {str(self.job_id)[-6:]}"
+
+
+class Iteration(models.Model):
+    """One applied policy update. Unique per run: applied exactly once."""
+
+    run = models.ForeignKey(TrainingRun, on_delete=models.CASCADE, related_name="iterations")
+    number = models.PositiveIntegerField()
+    trajectories = models.PositiveIntegerField()
+    cost_micros = models.BigIntegerField(default=0)
+    metrics = models.JSONField(default=dict)
+    selection = models.JSONField(null=True)
+    rollout_ms = models.FloatField()
+    update_ms = models.FloatField()
+    created_at = models.DateTimeField(default=timezone.now)
+
+    objects = ScopedManager()
+
+    class Meta:
+        ordering = ["number"]
+        constraints = [models.UniqueConstraint(fields=["run", "number"], name="iteration_applied_once")]
+
+    def __str__(self) -> str:
+        return f"iteration {self.number}"
+
+
+Iteration.objects.path = "run__organization"
+
+
+class PolicyCheckpoint(Scoped):
+    """A policy that can be loaded again: parameters, optimiser, random state. Checked by SHA-256 on load.
+
+    ``data`` holds up to 10 MB, ``path`` names an object in storage; exactly one of the two is set.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="checkpoints")
+    run = models.ForeignKey(TrainingRun, null=True, on_delete=models.CASCADE, related_name="checkpoints")
+    parent = models.ForeignKey("self", null=True, blank=True, on_delete=models.SET_NULL, related_name="children")
+    iteration = models.PositiveIntegerField()
+    sha256 = models.CharField(max_length=64, editable=False)
+    size = models.PositiveIntegerField(editable=False, help_text="Bytes.")
+    data = models.BinaryField(null=True, editable=False)
+    path = models.CharField(max_length=300, blank=True, editable=False)
+    metrics = models.JSONField(default=dict, blank=True)
+    validation_score = models.FloatField(null=True, blank=True)
+    validation_low = models.FloatField(null=True, blank=True, help_text="Lower bound: what the best are chosen by.")
+    tags = ArrayField(models.CharField(max_length=40), default=list, blank=True)
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
+
+    class Meta:
+        ordering = ["-created_at"]
+        indexes = [models.Index(fields=["run", "-iteration"], name="checkpoints_latest")]
+        constraints = [
+            models.UniqueConstraint(fields=["run", "iteration"], name="one_checkpoint_per_iteration"),
+            models.CheckConstraint(
+                condition=(Q(data__isnull=False) & Q(path="")) | (Q(data__isnull=True) & ~Q(path="")),
+                name="checkpoint_in_one_place",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.label
+
+    @property
+    def label(self) -> str:
+        """The name that the public API uses, e.g. ``checkpoint-3f9a1c-iter140``."""
+        return f"checkpoint-{str(self.run_id or self.id)[-6:]}-iter{self.iteration}"
+
+    @staticmethod
+    def digest(data: bytes) -> str:
+        return hashlib.sha256(data).hexdigest()
+
+

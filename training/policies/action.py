@@ -1,0 +1,229 @@
+"""The ``action`` policy: a softmax over actions from hashed text features, NumPy only (SPEC G7).
+
+logits = x W with W (features, A), zero at first, so that the untrained policy is uniform over what is allowed.
+Log-probabilities are exact and gradients analytic: d log pi(a) / d z_j = [j = a] - pi_j, and
+dH / d z_j = -pi_j (log pi_j + H). Features get a row of W when they are first trained on, so that the arrays,
+the optimiser and the checkpoint hold only what is in use.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+
+from experiences.types import ActionSpec, Observation
+from training.algorithm.arrays import BoolArray, FloatArray, IntArray
+from training.algorithm.optimizers import Arrays
+from training.policies.base import Decision
+from training.policies.features import Encoding, FeatureOptions, TextEncoder
+
+_UNSEEN = 0  # row 0 stays zero: it stands for every feature that was never trained on
+_CHOICES_LIMIT = 50_000
+_IMPOSSIBLE = -1e30  # logit of a masked action: exp() is exactly 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Choices:
+    """A state's distribution, ready to draw from."""
+
+    indices: list[int]
+    cumulative: list[float]
+    logp: list[float]
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedActions:
+    """M decisions in U distinct states. ``design`` (U, R) holds the features over the ``rows`` (R,) of W that
+    occur; ``state`` (M,) and ``action`` (M,) index states and actions; ``allowed`` (U, A) or None."""
+
+    design: FloatArray
+    rows: IntArray
+    state: IntArray
+    action: IntArray
+    allowed: BoolArray | None
+
+    @property
+    def features(self) -> FloatArray:
+        return self.design[self.state]
+
+    @property
+    def feature_ids(self) -> IntArray:
+        return self.rows
+
+
+class ActionEvaluation:
+    """Log-probabilities and entropies (M,) of encoded decisions, and their gradient by W."""
+
+    def __init__(self, encoded: EncodedActions, weights: FloatArray, temperature: float) -> None:
+        self._encoded, self._temperature, self._shape = encoded, temperature, weights.shape
+        logits = (encoded.design @ weights[encoded.rows]) / temperature
+        if encoded.allowed is not None:
+            logits = np.where(encoded.allowed, logits, _IMPOSSIBLE)
+        logits -= logits.max(axis=1, keepdims=True)
+        self._pi = np.exp(logits)
+        total = self._pi.sum(axis=1, keepdims=True)
+        self._pi /= total
+        self._log_pi = np.maximum(logits - np.log(total), _IMPOSSIBLE)
+        self._entropy = -np.einsum("ua,ua->u", self._pi, self._log_pi)
+        self.logp: FloatArray = self._log_pi[encoded.state, encoded.action]
+        self.entropy: FloatArray = self._entropy[encoded.state]
+
+    def backward(self, d_logp: FloatArray, d_entropy: FloatArray) -> Arrays:
+        """Gradient of sum(d_logp * logp + d_entropy * entropy): {"weights": (rows of W, A)}."""
+        encoded, (states, actions) = self._encoded, self._pi.shape
+        cell = encoded.state * actions + encoded.action
+        d_logits = np.bincount(cell, weights=d_logp, minlength=states * actions).reshape(states, actions)
+        d_logits -= np.bincount(encoded.state, weights=d_logp, minlength=states)[:, None] * self._pi
+        pull = np.bincount(encoded.state, weights=d_entropy, minlength=states)[:, None]
+        d_logits -= pull * self._pi * (self._log_pi + self._entropy[:, None])
+        gradient = np.zeros(self._shape)
+        gradient[encoded.rows] = encoded.design.T @ (d_logits / self._temperature)
+        return {"weights": gradient}
+
+
+class ActionPolicy:
+    """A linear softmax policy over a fixed list of actions."""
+
+    kind = "action"
+
+    def __init__(self, actions: Sequence[str], encoder: TextEncoder, *, version: str = "0") -> None:
+        self.actions = tuple(actions)
+        self.encoder = encoder
+        self.version = version
+        self.parameters: Arrays = {"weights": np.zeros((1, len(self.actions)))}
+        self.reference: FloatArray = np.zeros((1, len(self.actions)))
+        self._row_of = np.zeros(1 << encoder.options.bits, dtype=np.int64)
+        self._ids: list[int] = []  # hashed id of row 1, 2, ...
+        self._choices: dict[tuple[Any, ...], _Choices] = {}
+
+    @classmethod
+    def fresh(
+        cls, actions: Sequence[ActionSpec], options: FeatureOptions, queries: Sequence[str], *, version: str = "0"
+    ) -> ActionPolicy:
+        """The untrained policy; ``queries`` are the training questions, from which its vocabulary is taken."""
+        return cls([action.name for action in actions], TextEncoder.fitted(options, queries), version=version)
+
+    @property
+    def weights(self) -> FloatArray:
+        return self.parameters["weights"]
+
+    def choose(self, observation: Observation, rng: np.random.Generator, *, temperature: float) -> tuple[int, float]:
+        key = (observation.query, observation.last, observation.done, observation.mask, temperature)
+        choices = self._choices.get(key)
+        if choices is None:
+            if len(self._choices) >= _CHOICES_LIMIT:
+                self._choices.clear()
+            choices = self._choices[key] = self._distribution(observation, temperature)
+        drawn = bisect_right(choices.cumulative, rng.random() * choices.cumulative[-1])
+        at = min(drawn, len(choices.indices) - 1)  # rounding may reach the total itself
+        return choices.indices[at], choices.logp[at]
+
+    def probabilities(self, observation: Observation, *, temperature: float = 1.0) -> FloatArray:
+        """pi(a | observation) of every action, (A,); 0 where masked."""
+        choices = self._distribution(observation, temperature)
+        result = np.zeros(len(self.actions))
+        result[choices.indices] = np.exp(choices.logp)
+        return result
+
+    def encode(self, decisions: Sequence[Decision]) -> EncodedActions:
+        """Turns decisions into arrays. Features that are new to the policy get their (zero) row of W here."""
+        states: dict[tuple[Any, ...], int] = {}
+        observations: list[Observation] = []
+        state = np.empty(len(decisions), dtype=np.int64)
+        for i, decision in enumerate(decisions):
+            at = states.setdefault(decision.observation, len(states))
+            if at == len(observations):
+                observations.append(decision.observation)
+            state[i] = at
+        encodings = [self.encoder.encode(observation) for observation in observations]
+        design, rows = self._design(encodings)
+        action = np.fromiter((decision.choice for decision in decisions), dtype=np.int64, count=len(decisions))
+        return EncodedActions(design, rows, state, action, _allowed(observations, len(self.actions)))
+
+    def evaluate(self, encoded: EncodedActions, *, temperature: float) -> ActionEvaluation:
+        return ActionEvaluation(encoded, self.weights, temperature)
+
+    def make_reference(self) -> None:
+        """Takes the present parameters as the policy that the KL term pulls towards."""
+        self.reference = self.weights.copy()
+
+    def reference_logp(self, encoded: EncodedActions, *, temperature: float) -> FloatArray:
+        """Log-probability of each decision under the reference policy: (M,)."""
+        padded = np.zeros_like(self.weights)
+        padded[: len(self.reference)] = self.reference
+        return ActionEvaluation(encoded, padded, temperature).logp
+
+    def updated(self, version: str) -> None:
+        """Names the new parameters and forgets distributions that were computed from the old ones."""
+        self.version = version
+        self._choices.clear()
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "weights": self.weights[1:].copy(),
+            "reference": self.reference[1:].copy(),
+            "ids": np.array(self._ids, dtype=np.int32),
+            "version": self.version,
+            "actions": list(self.actions),
+            "vocabulary": sorted(self.encoder.vocabulary),
+            "options": asdict(self.encoder.options),
+        }
+
+    @classmethod
+    def from_state_dict(cls, state: Mapping[str, Any]) -> ActionPolicy:
+        encoder = TextEncoder(FeatureOptions(**state["options"]), state["vocabulary"])
+        policy = cls(state["actions"], encoder, version=str(state["version"]))
+        policy._ids = [int(i) for i in state["ids"]]
+        policy._row_of[state["ids"]] = np.arange(1, len(policy._ids) + 1)
+        policy.parameters["weights"] = np.vstack([policy.weights, state["weights"]])
+        policy.reference = np.vstack([policy.reference, state["reference"]])
+        return policy
+
+    def _distribution(self, observation: Observation, temperature: float) -> _Choices:
+        encoding = self.encoder.encode(observation)
+        logits = encoding.values @ self.weights[self._row_of[encoding.ids]]
+        indices = np.flatnonzero(observation.mask) if observation.mask else np.arange(len(self.actions))
+        z = logits[indices]
+        if temperature == 0.0:
+            indices = indices[z == z.max()]
+            return _uniform(indices)
+        z = (z - z.max()) / temperature
+        p = np.exp(z)
+        total = p.sum()
+        return _Choices(indices.tolist(), list(accumulate(p.tolist())), (z - np.log(total)).tolist())
+
+    def _design(self, encodings: Sequence[Encoding]) -> tuple[FloatArray, IntArray]:
+        counts = [len(encoding.ids) for encoding in encodings]
+        ids = np.concatenate([encoding.ids for encoding in encodings]) if encodings else np.zeros(0, dtype=np.int64)
+        self._allocate(ids)
+        rows, column = np.unique(self._row_of[ids], return_inverse=True)
+        design = np.zeros((len(encodings), len(rows)))
+        if len(ids):
+            values = np.concatenate([encoding.values for encoding in encodings])
+            design[np.repeat(np.arange(len(encodings)), counts), column.reshape(-1)] = values
+        return design, rows
+
+    def _allocate(self, ids: IntArray) -> None:
+        new = np.unique(ids[self._row_of[ids] == _UNSEEN])
+        if len(new) == 0:
+            return
+        start = len(self.weights)
+        self._row_of[new] = np.arange(start, start + len(new))
+        self._ids += new.tolist()
+        self.parameters["weights"] = np.vstack([self.weights, np.zeros((len(new), len(self.actions)))])
+
+
+def _uniform(indices: IntArray) -> _Choices:
+    n = len(indices)
+    return _Choices(indices.tolist(), [float(i + 1) for i in range(n)], [-float(np.log(n))] * n)
+
+
+def _allowed(observations: Sequence[Observation], actions: int) -> BoolArray | None:
+    if all(observation.mask is None for observation in observations):
+        return None
+    return np.array([observation.mask or (True,) * actions for observation in observations], dtype=np.bool_)

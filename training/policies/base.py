@@ -1,0 +1,74 @@
+"""What a trainable policy is: it acts (as a runtime's chooser), and it can be differentiated.
+
+The trainer sees a policy through ``encode`` and ``evaluate`` only; which features, which parameters and how
+gradients are computed is the policy's own matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from experiences.types import Observation
+from training.algorithm.arrays import FloatArray
+from training.algorithm.optimizers import Arrays
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """One choice that was made: what was seen, and the index of the action taken."""
+
+    observation: Observation
+    choice: int
+
+
+class Evaluation(Protocol):
+    """Exact log-probability and entropy of each of M decisions under the present parameters."""
+
+    logp: FloatArray
+    entropy: FloatArray
+
+    def backward(self, d_logp: FloatArray, d_entropy: FloatArray) -> Arrays:
+        """Gradient of sum(d_logp * logp + d_entropy * entropy) by the parameters, both arguments (M,)."""
+        ...
+
+
+class EncodedDecisions(Protocol):
+    """M decisions turned into arrays once, for as many evaluations as there are inner epochs.
+
+    ``features`` (M, R) is a dense design matrix for value baselines, ``feature_ids`` (R,) names its columns.
+    """
+
+    @property
+    def features(self) -> FloatArray: ...
+
+    @property
+    def feature_ids(self) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]: ...
+
+
+@runtime_checkable
+class TrainablePolicy(Protocol):
+    """A policy that the trainer can improve. ``parameters`` are moved in place by an optimiser, after which
+    ``updated`` must be called with the new version's name."""
+
+    kind: str
+    version: str
+    parameters: Arrays
+
+    def choose(self, observation: Observation, rng: np.random.Generator, *, temperature: float) -> tuple[int, float]:
+        """(index, exact log-probability of it); temperature 0 takes the best, ties broken at random."""
+        ...
+
+    def encode(self, decisions: Sequence[Decision]) -> EncodedDecisions: ...
+
+    def evaluate(self, encoded: EncodedDecisions, *, temperature: float) -> Evaluation: ...
+
+    def updated(self, version: str) -> None: ...
+
+    def state_dict(self) -> dict[str, Any]: ...
+
+
+PolicyState = Mapping[str, Any]

@@ -1,0 +1,100 @@
+"""The queries of a run, split for ever: what is trained on, what selects, what is held out.
+
+A dataset is split by content (SPEC J7). An environment that makes its own items is asked for three disjoint sets.
+Both are deterministic in (source, options, seed), so every slice, evaluation and resumption sees the same pools.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+
+from experiences.environments import environments
+from experiences.environments.base import Environment
+from experiences.environments.dataset import dataset_environment
+from experiences.types import Scenario, reindexed
+from training.splits import split_queries
+
+# How many items a generating environment is asked for; ``environment_options["pool"]`` may say otherwise.
+POOL_SIZES: Final = {"train": 200, "selection": 48, "held_out": 200}
+POOL_LIMIT: Final = 10_000
+
+
+@dataclass(frozen=True)
+class Pools:
+    """An environment with its three disjoint sets of scenarios."""
+
+    environment: Environment
+    train: Sequence[Scenario]
+    selection: Sequence[Scenario]
+    held_out: Sequence[Scenario]
+    seed: int
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """What an evaluation reports; the first line decides."""
+        return ("held_out", *self.environment.lines)
+
+    def line(self, name: str) -> Sequence[Scenario]:
+        """The scenarios of one line of the report ("held_out", "selection", or an extra line)."""
+        if name == "held_out":
+            return self.held_out
+        if name == "selection":
+            return self.selection
+        return self.environment.scenarios(name, len(self.held_out), self.seed)
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of the held-out texts: under it the looks at this set are counted."""
+        return hashlib.sha256("\n".join(scenario.query for scenario in self.held_out).encode()).hexdigest()
+
+
+def pool_sizes(options: Mapping[str, Any]) -> dict[str, int]:
+    """The sizes that the options ask for.
+
+    Raises:
+        ValueError: an unknown set, or a size out of range.
+    """
+    given = options.get("pool") or {}
+    if not isinstance(given, Mapping) or set(given) - set(POOL_SIZES):
+        raise ValueError(f"pool must be an object with some of: {', '.join(POOL_SIZES)}.")
+    sizes = POOL_SIZES | {name: int(size) for name, size in given.items()}
+    for name, size in sizes.items():
+        if not 1 <= size <= POOL_LIMIT:
+            raise ValueError(f"pool.{name} must be between 1 and {POOL_LIMIT:,}; got {size}.")
+    return sizes
+
+
+def environment_pools(name: str, options: Mapping[str, Any], seed: int) -> Pools:
+    """Pools of an environment that makes its own items. Cached: slices of one job ask again and again.
+
+    Raises:
+        UnknownName, ValueError: no such environment, or it refuses the options.
+    """
+    return _cached(name, json.dumps(options, sort_keys=True), seed)
+
+
+@lru_cache(maxsize=16)
+def _cached(name: str, options_json: str, seed: int) -> Pools:
+    options = json.loads(options_json)
+    sizes = pool_sizes(options)
+    environment = environments.get(name)({key: value for key, value in options.items() if key != "pool"})
+    sets = {split: environment.scenarios(split, size, seed) for split, size in sizes.items()}
+    return Pools(environment, sets["train"], sets["selection"], sets["held_out"], seed)
+
+
+def dataset_pools(rows: Sequence[Mapping[str, Any]], options: Mapping[str, Any], seed: int) -> Pools:
+    """Pools of an uploaded dataset: 20 % held out, 10 % of the rest selects.
+
+    Raises:
+        ValueError: a row has nothing to check an answer against (the message has its number).
+    """
+    environment = dataset_environment(rows, {key: value for key, value in options.items() if key != "pool"})
+    scenarios = environment.scenarios("all", len(rows), seed)
+    split = split_queries([scenario.query for scenario in scenarios], seed=seed)
+    chosen = [reindexed([scenarios[i] for i in part]) for part in (split.train, split.selection, split.held_out)]
+    return Pools(environment, *chosen, seed=seed)

@@ -1,0 +1,224 @@
+"""Reads of training: runs, their curves, groups and verdicts, scoped to who asks."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from django.db.models import QuerySet, Sum
+from django.utils import timezone
+
+from agentcore_site.errors import Missing
+from agentcore_site.jobs.models import Reason, Status
+from agentcore_site.jobs.selectors import as_uuid
+from budgets.money import dollars
+from experiences.models import Agent, GroupRecord
+from training.estimates import Measured
+from training.models import Iteration, PolicyCheckpoint, TrainingRun
+
+SERIES_METRICS: Final = (
+    "success_rate",
+    "reward_mean",
+    "reward_std",
+    "entropy",
+    "approx_kl",
+    "frac_reward_zero_std",
+    "steps_mean",
+    "clip_fraction",
+    "grad_norm",
+    "failed_rollouts",
+)
+SERIES_POINTS = 2000
+
+
+def runs_visible(actor: Any) -> QuerySet[TrainingRun]:
+    rows = TrainingRun.objects.visible_to(actor)
+    return rows.select_related("job", "job__created_by", "agent", "dataset", "best_checkpoint")
+
+
+def run_get(actor: Any, job_id: Any) -> TrainingRun:
+    """Raises:
+    Missing: there is no such run, or it belongs to another organisation."""
+    found = runs_visible(actor).filter(job_id=as_uuid(job_id)).first()
+    if found is None:
+        raise Missing(f"There is no training job {str(job_id)[:60]}.")
+    return found
+
+
+def checkpoints_visible(actor: Any) -> QuerySet[PolicyCheckpoint]:
+    return PolicyCheckpoint.objects.visible_to(actor).select_related("run", "agent").defer("data")
+
+
+def measured_speed(agent: Agent) -> Measured:
+    """What the agent's latest iterations took and cost per trajectory, else those of its organisation."""
+    for runs in (
+        TrainingRun.objects.filter(agent=agent),
+        TrainingRun.objects.filter(organization_id=agent.organization_id, environment=agent.environment),
+    ):
+        latest = runs.filter(iteration__gt=0).order_by("-job__created_at").first()
+        if latest is None:
+            continue
+        rows = Iteration.objects.filter(run=latest, number__gt=latest.iteration - 50)
+        total = rows.aggregate(n=Sum("trajectories"), rollout=Sum("rollout_ms"), update=Sum("update_ms"), cost=Sum("cost_micros"))
+        if total["n"]:
+            return Measured((total["rollout"] + total["update"]) / total["n"], total["cost"] / total["n"], total["n"])
+    return Measured.nothing()
+
+
+def run_series(run: TrainingRun, after: int = 0) -> dict[str, Any]:
+    """The curves of a run from iteration ``after`` + 1 on, with every x-axis. Long runs are thinned evenly.
+
+    Never the surrogate loss: it is zero by construction on policy, not progress (ALGORITHMS D6).
+    """
+    rows = Iteration.objects.filter(run=run, number__gt=after)
+    stride = max(1, -(-(run.iteration - after) // SERIES_POINTS))
+    if stride > 1:
+        rows = rows.extra(where=["number %% %s = 0 OR selection IS NOT NULL"], params=[stride])
+    before = Iteration.objects.filter(run=run, number__lte=after)
+    total = before.aggregate(n=Sum("trajectories"), cost=Sum("cost_micros"))
+    trajectories, cost = total["n"] or 0, total["cost"] or 0
+    per_iteration = run.trajectories / run.iteration if run.iteration else 0
+    began = run.job.started_at or run.job.created_at
+    iterations, selection = [], []
+    for row in rows.order_by("number"):
+        trajectories = trajectories + row.trajectories if stride == 1 else round(row.number * per_iteration)
+        cost += row.cost_micros
+        point = {
+            "n": row.number,
+            "trajectories": trajectories,
+            "cost_usd": dollars(cost),
+            "seconds": round((row.created_at - began).total_seconds(), 2),
+        }
+        iterations.append(point | {name: row.metrics.get(name) for name in SERIES_METRICS})
+        if row.selection:
+            found = row.selection
+            selection.append(
+                point
+                | {name: found[name] for name in ("success_rate", "low", "high")}
+                | {"baseline": found["baseline_success_rate"], "n": found.get("iteration", row.number)}
+            )
+    return {"iterations": iterations, "selection": selection, "iteration": run.iteration}
+
+
+def group_grid(run: TrainingRun, *, first: int, last: int) -> list[dict[str, Any]]:
+    """Rows are queries, cells are (iteration → group): the run's groups between two iterations."""
+    rows: dict[int, dict[str, Any]] = {}
+    groups = GroupRecord.objects.filter(job_id=run.job_id, iteration__gte=first, iteration__lte=last)
+    for group in groups.order_by("scenario", "iteration"):
+        row = rows.setdefault(group.scenario, {"scenario": group.scenario, "query": group.query, "cells": {}})
+        row["cells"][group.iteration] = group
+    return list(rows.values())
+
+
+def eta_seconds(run: TrainingRun) -> float | None:
+    """Seconds of work that are left at the speed measured so far; None before there is one."""
+    if run.job.status not in (Status.RUNNING, Status.QUEUED) or run.iteration == 0 or run.job.started_at is None:
+        return None
+    spent = (timezone.now() - run.job.started_at).total_seconds()
+    return spent / run.iteration * (run.total_iterations - run.iteration)
+
+
+def estimated_completion(run: TrainingRun) -> datetime | None:
+    left = eta_seconds(run)
+    return None if left is None else timezone.now() + timedelta(seconds=left)
+
+
+def run_verdict(run: TrainingRun) -> str:
+    """How it stands, in words: what is proven first, then what is seen so far."""
+    proven = run.verdict.get("verdict")
+    if proven:
+        return str(proven)
+    status = run.job.status
+    if status == Status.FAILED:
+        return f"Failed: {run.job.error or run.job.get_status_reason_display()}"
+    seen = run.selection
+    if not seen:
+        waiting = {Status.QUEUED: "Waiting for a worker.", Status.CANCELLED: "Cancelled before anything was learned."}
+        return waiting.get(Status(status), "Nothing is measured yet.")
+    gain = seen["improvement"] * 100
+    low, high = seen["improvement_low"] * 100, seen["improvement_high"] * 100
+    if low > 0:
+        head = f"Better than the untrained baseline by {gain:.1f} points"
+    elif high < 0:
+        head = f"Worse than the untrained baseline by {-gain:.1f} points"
+    else:
+        head = f"Not yet told apart from the untrained baseline ({gain:+.1f} points"
+        return f"{head}, 95 % interval {low:.1f} to {high:.1f}) on the selection queries."
+    return f"{head} (95 % interval {low:.1f} to {high:.1f}) on the selection queries."
+
+
+def best_label(run: TrainingRun) -> str | None:
+    return run.best_checkpoint.label if run.best_checkpoint else None
+
+
+def done_criteria(run: TrainingRun) -> list[dict[str, Any]]:
+    """Which criteria of the definition of done a run met (SPEC E7)."""
+    scores = [
+        row["success_rate"]
+        for row in Iteration.objects.filter(run=run, selection__isnull=False).order_by("number").values_list("selection", flat=True)
+    ]
+    rising = [b >= a for a, b in zip(scores, scores[1:], strict=False)]
+    gain, p_value = run.verdict.get("improvement"), run.verdict.get("p_value")
+    ended = run.job.status == Status.COMPLETED
+    return [
+        {
+            "name": "All iterations ran",
+            "met": ended,
+            "detail": f"{run.iteration:,} of {run.total_iterations:,}"
+            + (", stopped early: no further gain" if run.job.status_reason == Reason.EARLY_STOPPED else ""),
+        },
+        {
+            "name": "Validation rose",
+            "met": bool(rising) and sum(rising) / len(rising) >= 0.5,
+            "detail": f"in {sum(rising)} of {len(rising)} steps" if rising else "no two looks yet",
+        },
+        {"name": "Best checkpoint saved", "met": run.best_checkpoint_id is not None, "detail": best_label(run) or "none"},
+        {
+            "name": "Gain of at least 5 points",
+            "met": None if gain is None else gain >= 0.05 and p_value is not None and p_value < 0.05,
+            "detail": "not evaluated yet" if gain is None else f"{gain * 100:+.1f} points, p = {p_value:.4f}",
+        },
+        {
+            "name": "Cost within budget",
+            "met": run.cost_micros <= run.budget_micros,
+            "detail": f"${dollars(run.cost_micros):.2f} of ${dollars(run.budget_micros):.2f}",
+        },
+        {"name": "Trajectories stored", "met": run.trajectories > 0, "detail": f"{run.trajectories:,}"},
+    ]
+
+
+def status_payload(run: TrainingRun) -> dict[str, Any]:
+    """``training.get_status`` as the source documents give it, with what they leave out beside it."""
+    job = run.job
+    done = estimated_completion(run)
+    return {
+        "job_id": str(job.id),
+        "agent_id": str(run.agent_id),
+        "status": job.status,
+        "status_reason": job.status_reason,
+        "progress": {
+            "current_iteration": run.iteration,
+            "total_iterations": run.total_iterations,
+            "percent_complete": round(100 * (1.0 if job.status == Status.COMPLETED else job.progress), 2),
+        },
+        "metrics": {
+            "loss": run.metrics.get("loss"),
+            "avg_reward": run.metrics.get("reward_mean"),
+            "std_reward": run.metrics.get("reward_std"),
+            "eval_success_rate": run.verdict.get("success_rate", run.selection.get("success_rate")),
+            "success_rate": run.metrics.get("success_rate"),
+            "baseline_success_rate": run.verdict.get("baseline_success_rate", run.selection.get("baseline_success_rate")),
+            "frac_reward_zero_std": run.metrics.get("frac_reward_zero_std"),
+        },
+        "cost": {
+            "tokens_consumed": run.tokens,
+            "cost_usd": dollars(run.cost_micros),
+            "budget_remaining_usd": dollars(run.budget_micros - run.cost_micros),
+        },
+        "trajectories": run.trajectories,
+        "best_checkpoint": best_label(run),
+        "best_checkpoint_id": str(run.best_checkpoint_id) if run.best_checkpoint_id else None,
+        "verdict": run_verdict(run),
+        "estimated_completion_time": done.isoformat() if done else None,
+        "error": job.error or None,
+    }

@@ -1,0 +1,1 @@
+"""Writes of training, split by noun: runs, execution, checkpoints."""

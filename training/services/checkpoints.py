@@ -1,0 +1,191 @@
+"""Checkpoints: saved with a digest, checked on load, kept by how good they are (SPEC C1, C2)."""
+
+from __future__ import annotations
+
+import logging
+from datetime import timedelta
+from typing import Any
+
+from django.core.files.base import ContentFile
+from django.core.files.storage import default_storage
+from django.db import transaction
+from django.db.models import Q
+from django.utils import timezone
+
+from agentcore_site.audit.services import record
+from agentcore_site.errors import Conflict, Invalid, Missing
+from agentcore_site.ids import uuid7
+from agentcore_site.tenancy.permissions import require
+from training.models import PolicyCheckpoint, TrainingRun
+from training.signals import checkpoint_saved
+
+log = logging.getLogger(__name__)
+
+DATABASE_LIMIT = 10 * 1024 * 1024
+KEEP_BEST = 5
+KEEP_DAYS = 90
+
+
+class Damaged(Conflict):
+    """The bytes of a checkpoint are not those that were saved."""
+
+    title = "Damaged checkpoint"
+
+
+def checkpoint_save(
+    run: TrainingRun,
+    *,
+    iteration: int,
+    data: bytes,
+    metrics: dict[str, Any],
+    selection: dict[str, Any] | None = None,
+    final: bool = False,
+) -> PolicyCheckpoint:
+    """Saves the state after ``iteration``; saving it again replaces nothing. Call it inside a fenced transaction.
+
+    Bytes go to storage before the row is written: a crash between leaves an object without a row, never a row
+    without its object.
+    """
+    found = PolicyCheckpoint.objects.filter(run=run, iteration=iteration).first()
+    if found is None:
+        found = PolicyCheckpoint.objects.create(
+            organization_id=run.organization_id,
+            agent_id=run.agent_id,
+            run=run,
+            parent=PolicyCheckpoint.objects.filter(run=run, iteration__lt=iteration).order_by("-iteration").first(),
+            iteration=iteration,
+            sha256=PolicyCheckpoint.digest(data),
+            size=len(data),
+            metrics=metrics,
+            **_place(run, data),
+        )
+    if selection:
+        found.validation_score = selection["success_rate"]
+        found.validation_low = selection["low"]
+        found.save(update_fields=["validation_score", "validation_low"])
+        _note_best(run)
+    _prune(run)
+    checkpoint_id, run_id = found.id, run.job_id
+    transaction.on_commit(
+        lambda: checkpoint_saved.send(PolicyCheckpoint, checkpoint_id=checkpoint_id, run_id=run_id, final=final),
+        robust=True,
+    )
+    return found
+
+
+def checkpoint_load(checkpoint: PolicyCheckpoint) -> bytes:
+    """The bytes of a checkpoint.
+
+    Raises:
+        Damaged: they don't match the SHA-256 that was written beside them, or the object is gone.
+    """
+    if checkpoint.data is not None:
+        data = bytes(checkpoint.data)
+    else:
+        try:
+            with default_storage.open(checkpoint.path) as stored:
+                data = stored.read()
+        except OSError as error:
+            raise Damaged(f"{checkpoint.label} is gone from storage ({checkpoint.path}). Resume from another.") from error
+    if PolicyCheckpoint.digest(data) != checkpoint.sha256:
+        raise Damaged(f"{checkpoint.label} does not match its SHA-256 and was not loaded. Resume from another.")
+    return data
+
+
+def latest(run: TrainingRun) -> PolicyCheckpoint | None:
+    return PolicyCheckpoint.objects.filter(run=run).order_by("-iteration").first()
+
+
+def best(run: TrainingRun) -> PolicyCheckpoint | None:
+    """By the lower bound on the selection queries, ties to the earlier one; without scores, the latest."""
+    scored = PolicyCheckpoint.objects.filter(run=run, validation_low__isnull=False)
+    return scored.order_by("-validation_low", "iteration").first() or latest(run)
+
+
+@transaction.atomic
+def checkpoint_tag(actor: Any, checkpoint: PolicyCheckpoint, tags: list[str]) -> PolicyCheckpoint:
+    """Sets the tags. A tagged checkpoint is never pruned.
+
+    Raises:
+        Invalid: a tag is empty or longer than 40 characters.
+    """
+    require(actor, "checkpoint.edit", checkpoint.organization_id)
+    wanted = sorted({tag.strip() for tag in tags if tag.strip()})
+    if any(len(tag) > 40 for tag in wanted):
+        raise Invalid("A tag has at most 40 characters.", fields={"tags": "A tag has at most 40 characters."})
+    before = {"tags": checkpoint.tags}
+    checkpoint.tags = wanted
+    checkpoint.save(update_fields=["tags"])
+    record(actor, "checkpoint.tagged", checkpoint, before=before, after={"tags": wanted})
+    return checkpoint
+
+
+def checkpoint_download(actor: Any, checkpoint: PolicyCheckpoint) -> bytes:
+    """The bytes, for somebody who may have them; the download is logged."""
+    require(actor, "checkpoint.download", checkpoint.organization_id)
+    data = checkpoint_load(checkpoint)
+    record(actor, "checkpoint.downloaded", checkpoint, after={"sha256": checkpoint.sha256})
+    return data
+
+
+def checkpoint_of(actor: Any, checkpoint_id: Any) -> PolicyCheckpoint:
+    from agentcore_site.jobs.selectors import as_uuid
+
+    found = (
+        PolicyCheckpoint.objects.visible_to(actor)
+        .select_related("run", "run__job", "agent", "parent")
+        .filter(id=as_uuid(checkpoint_id, "checkpoint"))
+        .first()
+    )
+    if found is None:
+        raise Missing(f"There is no checkpoint {checkpoint_id}.")
+    return found
+
+
+def retention() -> int:
+    """Deletes untagged checkpoints older than ninety days, but never an agent's latest. Returns how many."""
+    old = timezone.now() - timedelta(days=KEEP_DAYS)
+    gone = 0
+    for checkpoint in PolicyCheckpoint.objects.filter(created_at__lt=old, tags=[]).defer("data"):
+        newer = PolicyCheckpoint.objects.filter(agent_id=checkpoint.agent_id, created_at__gt=checkpoint.created_at)
+        if newer.exists():
+            _delete(checkpoint)
+            gone += 1
+    return gone
+
+
+def _place(run: TrainingRun, data: bytes) -> dict[str, Any]:
+    if len(data) <= DATABASE_LIMIT:
+        return {"data": data}
+    name = f"checkpoints/{run.organization_id}/{run.job_id}/{uuid7()}.bin"
+    return {"path": default_storage.save(name, ContentFile(data))}
+
+
+def _note_best(run: TrainingRun) -> None:
+    if chosen := best(run):
+        TrainingRun.objects.filter(job_id=run.job_id).update(best_checkpoint=chosen)
+        run.best_checkpoint = chosen
+
+
+def _prune(run: TrainingRun) -> None:
+    """Keeps the agent's best five, this run's best and latest, and every tagged one."""
+    mine = PolicyCheckpoint.objects.filter(agent_id=run.agent_id)
+    scored = mine.filter(validation_low__isnull=False).order_by("-validation_low", "iteration")
+    keep = set(scored.values_list("id", flat=True)[:KEEP_BEST])
+    this = mine.filter(run=run)
+    keep |= set(this.order_by("-iteration").values_list("id", flat=True)[:1])
+    keep |= set(this.filter(validation_low__isnull=False).order_by("-validation_low", "iteration").values_list("id", flat=True)[:1])
+    # Other runs of the agent: what they resume from, and what was found best or is being evaluated, stays.
+    others = mine.filter(~Q(run=run)).order_by("run_id", "-iteration").distinct("run_id")
+    keep |= set(others.values_list("id", flat=True))
+    best_ids = TrainingRun.objects.filter(agent_id=run.agent_id).exclude(best_checkpoint=None)
+    keep |= set(best_ids.values_list("best_checkpoint_id", flat=True))
+    for checkpoint in mine.exclude(id__in=keep).filter(tags=[]).defer("data"):
+        _delete(checkpoint)
+
+
+def _delete(checkpoint: PolicyCheckpoint) -> None:
+    path = checkpoint.path
+    checkpoint.delete()
+    if path:
+        transaction.on_commit(lambda: default_storage.delete(path), robust=True)

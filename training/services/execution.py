@@ -1,0 +1,242 @@
+"""One slice of a training job: rows become pure objects, the trainer's generator yields, each yield is committed.
+
+The only upward motion is a value: ``trainer.steps`` knows nothing of rows, this module nothing of gradients.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from django.db.models import F
+
+from agentcore_site.jobs.events import event_add
+from agentcore_site.jobs.kinds import Progressed
+from agentcore_site.jobs.lease import Lease, LeaseLost, StopRequested
+from agentcore_site.jobs.models import Job, Reason
+from budgets.money import dollars
+from experiences.rollout import Interrupted
+from experiences.storage import Owner, groups_write, last_kept_iteration, trajectories_kept, trajectories_write
+from experiences.types import RolloutKey, Trajectory
+from training import metrics
+from training.config import GRPOConfig
+from training.models import Iteration, TrainingRun
+from training.services import checkpoints
+from training.services.runs import run_pools
+from training.trainer import IterationReport, TrainerSetup, TrainerState, steps
+
+EVENT_SECONDS = 0.5
+FLUSH_SECONDS = 0.5
+
+
+def setup_of(run: TrainingRun) -> TrainerSetup:
+    """The pure description of a run: what a trainer needs and nothing of rows."""
+    pools = run_pools(run)
+    return TrainerSetup(
+        config=GRPOConfig.model_validate(run.config),
+        seed=run.seed,
+        environment=pools.environment,
+        train=pools.train,
+        selection=pools.selection,
+        policy_version_prefix=str(run.job_id)[-6:],
+    )
+
+
+def owner_of(run: TrainingRun, **where: str) -> Owner:
+    created = run.job.created_at.date().replace(day=1)
+    return Owner(run.job_id, run.organization_id, run.agent_id, created, **where)
+
+
+class Slice:
+    """One worker's turn with one run."""
+
+    def __init__(self, job: Job, lease: Lease) -> None:
+        self.job, self.lease = job, lease
+        self.run = TrainingRun.objects.select_related("job", "agent", "dataset", "organization").get(job=job)
+        self.owner = owner_of(self.run)
+        self.setup = setup_of(self.run)
+        self.state = self._load()
+        self._pending: list[Trajectory] = []
+        self._flushed: set[RolloutKey] = set()
+        self._flushed_at = time.monotonic()
+        self._last_event = 0.0
+        self._last_kept = last_kept_iteration(self.owner)
+        self._saved = self.state.iteration
+
+    def work(self) -> Progressed:
+        """Runs iterations until the slice or the run is over.
+
+        Raises:
+            StopRequested: somebody asked to pause or cancel; a checkpoint of the last iteration was saved.
+            LeaseLost: another worker has the job; nothing more was written.
+        """
+        try:
+            for report in steps(self.setup, self.state, kept=self.kept, keep=self.keep, check=self.check):
+                self.apply(report)
+                if report.stop_reason:
+                    return self._finished(report.stop_reason)
+                if self.lease.slice_over:
+                    break
+                self.lease.check()
+        except Interrupted as interrupted:
+            self._save_on_stop()
+            raise interrupted.__cause__ or interrupted from None
+        except StopRequested:
+            self._save_on_stop()
+            raise
+        if self.state.iteration >= self.run.total_iterations:
+            return self._finished(Reason.ALL_ITERATIONS)
+        self._checkpoint()
+        return Progressed(finished=False)
+
+    # -- what the trainer calls ------------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Called before each step of a rollout; costs no query."""
+        try:
+            self.lease.check()
+        except (StopRequested, LeaseLost) as error:
+            raise Interrupted(str(error)) from error
+
+    def kept(self, iteration: int) -> Mapping[RolloutKey, Trajectory]:
+        """What an earlier attempt kept of this iteration: reused, never paid for or written again."""
+        if iteration > self._last_kept:
+            return {}
+        found = trajectories_kept(self.owner, iteration=iteration)
+        self._flushed.update(found)
+        return found
+
+    def keep(self, trajectory: Trajectory) -> None:
+        """Called as each rollout ends. Fast ones are written with their iteration, slow ones twice a second."""
+        metrics.rollout_seconds.observe(trajectory.duration_ms / 1000)
+        if trajectory.key in self._flushed:
+            return
+        self._pending.append(trajectory)
+        if time.monotonic() - self._flushed_at > FLUSH_SECONDS:
+            with self.lease.fenced():
+                self._flush()
+
+    # -- one iteration ---------------------------------------------------------------------------------------------
+
+    def apply(self, report: IterationReport) -> None:
+        """Commits an iteration: trajectories, groups, figures, event and checkpoint in one fenced transaction."""
+        metrics.update_seconds.observe(report.update_seconds)
+        if report.iteration <= self.run.iteration:
+            self._pending.clear()  # replayed after a crash: its effects were applied then, exactly once
+            return
+        selection = asdict(report.selection) if report.selection else None
+        figures = {name: _json_number(value) for name, value in report.metrics.items()}
+        trajectories = [one for group in report.groups for one in group.trajectories]
+        cost = sum(one.cost_micros for one in trajectories)
+        tokens = sum(one.tokens for one in trajectories)
+        with self.lease.fenced(progress=report.iteration / self.run.total_iterations, crashes=0):
+            self._flush()
+            groups_write(self.owner, report.iteration, report.groups)
+            Iteration.objects.create(
+                run=self.run,
+                number=report.iteration,
+                trajectories=len(trajectories),
+                cost_micros=cost,
+                metrics=figures,
+                selection=selection,
+                rollout_ms=report.rollout_seconds * 1000,
+                update_ms=report.update_seconds * 1000,
+            )
+            changes: dict[str, Any] = {"iteration": report.iteration, "metrics": figures}
+            if selection:
+                changes["selection"] = selection
+            TrainingRun.objects.filter(job_id=self.job.id).update(
+                trajectories=F("trajectories") + len(trajectories),
+                cost_micros=F("cost_micros") + cost,
+                tokens=F("tokens") + tokens,
+                **changes,
+            )
+            self._tell(report, len(trajectories), cost, selection)
+            if selection or report.iteration % self.setup.config.checkpoint_interval == 0:
+                self._write_checkpoint(figures, selection)
+        self.run.iteration = report.iteration
+        self._flushed.clear()
+
+    def _tell(self, report: IterationReport, n: int, cost: int, selection: dict[str, Any] | None) -> None:
+        """The run's figures for the page, at most twice a second; selection looks and warnings always."""
+        self.run.trajectories += n
+        self.run.cost_micros += cost
+        for warning in report.warnings:
+            event_add(self.job, "warning", level="warning", message=warning, data={"iteration": report.iteration})
+        due = time.monotonic() - self._last_event >= EVENT_SECONDS
+        if not (due or selection or report.stop_reason):
+            return
+        self._last_event = time.monotonic()
+        shown = ("success_rate", "reward_mean", "entropy", "approx_kl", "frac_reward_zero_std", "steps_mean")
+        event_add(
+            self.job,
+            "iteration",
+            message=f"Iteration {report.iteration:,} of {self.run.total_iterations:,}.",
+            data={
+                "iteration": report.iteration,
+                "total_iterations": self.run.total_iterations,
+                "trajectories": self.run.trajectories,
+                "cost_usd": dollars(self.run.cost_micros),
+                "metrics": {name: _json_number(report.metrics.get(name, math.nan)) for name in shown},
+                "selection": selection,
+            },
+        )
+
+    # -- state -----------------------------------------------------------------------------------------------------
+
+    def _load(self) -> TrainerState:
+        """The latest checkpoint that is whole; iterations after it are done again from their kept trajectories."""
+        for checkpoint in self.run.checkpoints.order_by("-iteration"):
+            try:
+                return TrainerState.from_bytes(self.setup, checkpoints.checkpoint_load(checkpoint))
+            except checkpoints.Damaged as error:
+                event_add(self.job, "checkpoint_damaged", level="error", message=error.message)
+        return TrainerState.fresh(self.setup)
+
+    def _checkpoint(self) -> None:
+        if self.state.iteration > self._saved:
+            with self.lease.fenced():
+                self._write_checkpoint(self.run.metrics, None)
+
+    def _write_checkpoint(
+        self, figures: dict[str, Any], selection: dict[str, Any] | None, *, final: bool = False
+    ) -> None:
+        checkpoints.checkpoint_save(
+            self.run,
+            iteration=self.state.iteration,
+            data=self.state.to_bytes(),
+            metrics=figures,
+            selection=selection,
+            final=final,
+        )
+        self._saved = self.state.iteration
+
+    def _save_on_stop(self) -> None:
+        """Pause, cancel or a lost lease: rollouts that ended are kept, and so is the policy (unless fenced off)."""
+        try:
+            with self.lease.fenced():
+                self._flush()
+                if self.state.iteration > 0:
+                    self._write_checkpoint(self.run.metrics, None)
+        except LeaseLost:
+            return
+
+    def _finished(self, reason: str) -> Progressed:
+        with self.lease.fenced(progress=1.0):
+            self._write_checkpoint(self.run.metrics, None, final=True)
+        return Progressed(finished=True, reason=reason)
+
+    def _flush(self) -> None:
+        fresh = [one for one in self._pending if one.key not in self._flushed]
+        trajectories_write(self.owner, fresh)
+        self._flushed.update(one.key for one in fresh)
+        self._pending.clear()
+        self._flushed_at = time.monotonic()
+
+
+def _json_number(value: float) -> float | None:
+    """JSON has no NaN: what could not be measured is null."""
+    return float(value) if math.isfinite(value) else None

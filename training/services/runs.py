@@ -1,0 +1,273 @@
+"""Runs as people move them: start, estimate, pause, resume, cancel."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.db import transaction
+from django.utils import timezone
+
+from agentcore_site.audit.services import record
+from agentcore_site.errors import Conflict, Insufficient, Invalid
+from agentcore_site.jobs import lifecycle
+from agentcore_site.jobs.events import event_add
+from agentcore_site.jobs.models import Priority
+from agentcore_site.registry import UnknownName
+from agentcore_site.tenancy.permissions import require
+from budgets.money import dollars, micros
+from experiences.models import Agent, Dataset
+from experiences.selectors import dataset_rows
+from experiences.services import dataset_create
+from experiences.storage import partition_ensure
+from training import estimates
+from training.config import GRPOConfig
+from training.models import TrainingRun
+from training.pools import Pools, dataset_pools, environment_pools, pool_sizes
+from training.selectors import measured_speed
+from training.splits import split_counts
+from training.uploads import clean_rows
+from training.validation import ConfigError, parse_config
+
+BUSY = "This agent already has an active training job. Wait until it ends, or cancel it."
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a door asked for, validated."""
+
+    agent: Agent
+    config: GRPOConfig
+    warnings: list[str]
+    dataset: Dataset | None
+    rows: list[dict[str, Any]] | None
+    environment: str
+    options: dict[str, Any]
+
+
+def run_start(
+    actor: Any,
+    *,
+    agent: Agent,
+    dataset: Dataset | None = None,
+    rows: Sequence[Any] | None = None,
+    environment: str | None = None,
+    environment_options: Mapping[str, Any] | None = None,
+    config: Mapping[str, Any] | None = None,
+    preset: str = "recommended",
+    priority: int = Priority.NORMAL,
+    not_before: datetime | None = None,
+    title: str = "",
+) -> TrainingRun:
+    """Queues a training job. Data are a dataset, rows, or the agent's (or a named) environment.
+
+    Raises:
+        Missing, Forbidden: the actor may not.
+        Invalid: configuration or data are wrong (``fields`` says where).
+        TooLarge: more than 10,000 queries.
+        Conflict: the agent already has an active job.
+        TooMany: a limit on active jobs is reached.
+        Insufficient: the estimate does not fit the budget.
+    """
+    require(actor, "run.start", agent.organization_id)
+    asked = _validated(agent, dataset, rows, environment, environment_options, config, preset)
+    if agent.archived_at is not None:
+        raise Conflict("This agent is archived. Choose another.")
+    seed = asked.config.seed if asked.config.seed is not None else secrets.randbelow(2**31)
+    pools = _pools(asked, seed)
+    estimate = _estimate(asked.config, agent, len(pools.train), len(pools.selection), len(pools.held_out))
+    budget = micros(asked.config.max_budget_usd)
+    if micros(estimate["cost_usd"]) > budget:
+        raise Insufficient(
+            f"The estimate is ${estimate['cost_usd']:.2f}, the budget ${asked.config.max_budget_usd:.2f}. "
+            "Raise the budget, or ask for fewer iterations.",
+            fields={"max_budget_usd": "The estimate does not fit this budget."},
+        )
+    partition_ensure(timezone.now().date().replace(day=1))
+    with transaction.atomic():
+        stored = asked.dataset
+        if stored is None and asked.rows is not None:
+            stored = dataset_create(actor, name=title or f"Queries for {agent.name}", rows=asked.rows)
+        job = lifecycle.submit(
+            actor,
+            kind="training",
+            organization=agent.organization,
+            title=title or f"Train {agent.name}",
+            exclusive_key=f"agent:{agent.id}",
+            priority=priority,
+            not_before=not_before,
+            busy=BUSY,
+        )
+        run = TrainingRun.objects.create(
+            job=job,
+            organization=agent.organization,
+            agent=agent,
+            dataset=stored,
+            environment=asked.environment,
+            environment_options=asked.options,
+            policy_kind=agent.runtime,
+            preset=asked.config.preset,
+            config=asked.config.model_dump(mode="json"),
+            seed=seed,
+            n_train=len(pools.train),
+            n_selection=len(pools.selection),
+            n_held_out=len(pools.held_out),
+            estimate=estimate,
+            warnings=asked.warnings,
+            total_iterations=asked.config.n_iterations,
+            budget_micros=budget,
+        )
+        record(actor, "run.started", run, organization=agent.organization_id, after={"config": run.config})
+    return run
+
+
+def run_estimate(
+    actor: Any,
+    *,
+    agent: Agent,
+    dataset: Dataset | None = None,
+    n_queries: int | None = None,
+    environment_options: Mapping[str, Any] | None = None,
+    config: Mapping[str, Any] | None = None,
+    preset: str = "recommended",
+) -> dict[str, Any]:
+    """What a run would cost, take and be able to tell; nothing is stored.
+
+    Raises:
+        Invalid: the configuration is wrong.
+    """
+    require(actor, "view", agent.organization_id)
+    parsed, warnings = _config(config, preset, agent)
+    n_queries = dataset.size if dataset is not None else n_queries
+    if n_queries is not None:
+        n_train, n_selection, n_held_out = split_counts(n_queries)
+    else:
+        try:
+            sizes = pool_sizes(environment_options or agent.environment_options)
+        except ValueError as error:
+            raise Invalid(str(error), fields={"environment_options": str(error)}) from error
+        n_train, n_selection, n_held_out = sizes["train"], sizes["selection"], sizes["held_out"]
+    estimate = _estimate(parsed, agent, n_train, n_selection, n_held_out)
+    return estimate | {"warnings": warnings + estimate["warnings"], "config": parsed.model_dump(mode="json")}
+
+
+def run_pause(actor: Any, run: TrainingRun) -> TrainingRun:
+    """Raises:
+    Conflict: the job is not queued or running."""
+    require(actor, "run.pause", run.organization_id)
+    lifecycle.pause(actor, run.job)
+    return run
+
+
+def run_resume(actor: Any, run: TrainingRun) -> TrainingRun:
+    """Raises:
+    Conflict: the job is not paused or failed, or the agent has another active job."""
+    require(actor, "run.resume", run.organization_id)
+    lifecycle.resume(actor, run.job)
+    return run
+
+
+def run_cancel(actor: Any, run: TrainingRun) -> TrainingRun:
+    """The owner of a job may cancel it, and so may whoever has the right to (SPEC S2).
+
+    Raises:
+        Conflict: the job has ended.
+    """
+    owner = getattr(actor, "user", actor)
+    if run.job.created_by_id is None or run.job.created_by_id != getattr(owner, "id", None):
+        require(actor, "run.cancel", run.organization_id)
+    else:
+        require(actor, "view", run.organization_id)
+    lifecycle.cancel(actor, run.job)
+    return run
+
+
+def run_verdict_set(run: TrainingRun, verdict: Mapping[str, Any]) -> None:
+    """Writes what the held-out evaluation found. Called by evaluation, in the transaction of its report."""
+    TrainingRun.objects.filter(job_id=run.job_id).update(verdict=dict(verdict))
+    event_add(run.job, "verdict", message=str(verdict.get("verdict", "")), data=dict(verdict))
+
+
+def run_pools(run: TrainingRun) -> Pools:
+    """The pools of a run, the same each time."""
+    if run.dataset is not None:
+        return dataset_pools(dataset_rows(run.dataset), run.environment_options, run.seed)
+    return environment_pools(run.environment, run.environment_options, run.seed)
+
+
+def _validated(
+    agent: Agent,
+    dataset: Dataset | None,
+    rows: Sequence[Any] | None,
+    environment: str | None,
+    options: Mapping[str, Any] | None,
+    config: Mapping[str, Any] | None,
+    preset: str,
+) -> Request:
+    if sum(source is not None for source in (dataset, rows, environment)) > 1:
+        message = "Give one source of data: a dataset, queries, or an environment."
+        raise Invalid(message, fields={"data": message})
+    parsed, warnings = _config(config, preset, agent)
+    cleaned = clean_rows(list(rows)) if rows is not None else None
+    from_rows = dataset is not None or cleaned is not None
+    n_queries = dataset.size if dataset is not None else len(cleaned or ())
+    if from_rows and n_queries < 100:
+        warnings = [*warnings, f"Only {n_queries} queries: fewer than 100 seldom teach or prove much."]
+    name = "dataset" if from_rows else (environment or agent.environment)
+    if name == "dataset" and not from_rows:
+        message = "This agent trains on datasets: give a dataset or queries."
+        raise Invalid(message, fields={"data": message})
+    default = agent.environment_options if name == agent.environment else {}
+    return Request(agent, parsed, warnings, dataset, cleaned, name, dict(default if options is None else options))
+
+
+def _config(config: Mapping[str, Any] | None, preset: str, agent: Agent) -> tuple[GRPOConfig, list[str]]:
+    raw = {"preset": preset, **(config or {})}
+    try:
+        return parse_config(raw, policy_kind=agent.runtime)
+    except ConfigError as error:
+        raise Invalid(str(error), fields={one.field: one.message for one in error.errors}) from error
+
+
+def _pools(asked: Request, seed: int) -> Pools:
+    try:
+        if asked.rows is not None:
+            return dataset_pools(asked.rows, asked.options, seed)
+        if asked.dataset is not None:
+            return dataset_pools(dataset_rows(asked.dataset), asked.options, seed)
+        return environment_pools(asked.environment, asked.options, seed)
+    except (ValueError, UnknownName) as error:
+        raise Invalid(str(error), fields={"data": str(error)}) from error
+
+
+def _estimate(config: GRPOConfig, agent: Agent, n_train: int, n_selection: int, n_held_out: int) -> dict[str, Any]:
+    speed = measured_speed(agent)
+    plan = estimates.plan(
+        iterations=config.n_iterations,
+        batch_size=config.batch_size,
+        group_size=config.n_trajectories_per_query,
+        n_train=n_train,
+        measured=speed,
+    )
+    gain = estimates.detectable_gain(n_held_out, config.eval_samples)
+    warnings = []
+    if gain > 0.15:
+        warnings.append(
+            f"{n_held_out} held-out queries can only tell gains of {gain * 100:.0f} points or more. Add queries."
+        )
+    return {
+        "cost_usd": dollars(plan.cost_micros),
+        "seconds": round(plan.seconds, 1),
+        "seconds_low": round(plan.seconds_low, 1),
+        "seconds_high": round(plan.seconds_high, 1),
+        "trajectories": plan.trajectories,
+        "n_train": n_train,
+        "n_selection": n_selection,
+        "n_held_out": n_held_out,
+        "detectable_gain": round(gain, 4),
+        "measured": speed.n > 0,
+        "warnings": warnings,
+    }

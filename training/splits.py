@@ -1,0 +1,68 @@
+"""Which queries train, which select checkpoints, and which are held out for the final test (SPEC J7).
+
+The side of a query hangs on its text and the seed only: not on the order of the rows, and equal texts always
+fall on one side, so that nothing that was trained on is ever tested on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+HELD_OUT_SHARE = 0.20
+SELECTION_SHARE = 0.10  # of what is not held out
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Positions in the list of queries that was split, each ascending; every position is in exactly one."""
+
+    train: list[int]
+    selection: list[int]
+    held_out: list[int]
+
+
+def split_queries(
+    queries: Sequence[str],
+    seed: int,
+    *,
+    held_out_share: float = HELD_OUT_SHARE,
+    selection_share: float = SELECTION_SHARE,
+) -> Split:
+    """Splits ``queries`` by distinct text (case and white space aside).
+
+    At least one text stays for training; from three distinct texts on, no side is empty (unless its share is 0).
+
+    Raises:
+        ValueError: there is no query, or a share lies outside [0, 1).
+    """
+    if not queries:
+        raise ValueError("There is no query to split.")
+    if not (0 <= held_out_share < 1 and 0 <= selection_share < 1):
+        raise ValueError("Shares must lie in [0, 1).")
+    texts = sorted({normalized(query) for query in queries}, key=lambda text: _rank(text, seed))
+    held_out = _share(len(texts), held_out_share, leave=2)
+    selection = _share(len(texts) - held_out, selection_share, leave=1)
+    side = dict.fromkeys(texts, "train")
+    side.update(dict.fromkeys(texts[:held_out], "held_out"))
+    side.update(dict.fromkeys(texts[held_out : held_out + selection], "selection"))
+    members: dict[str, list[int]] = {"train": [], "selection": [], "held_out": []}
+    for position, query in enumerate(queries):
+        members[side[normalized(query)]].append(position)
+    return Split(**members)
+
+
+def normalized(text: str) -> str:
+    """What makes two queries the same text: case and white space aside."""
+    return " ".join(text.split()).casefold()
+
+
+def _share(n: int, share: float, *, leave: int) -> int:
+    """round(n * share), at least 1 where the share is positive, but always leaving ``leave`` for the others."""
+    wanted = max(round(n * share), 1) if share > 0 else 0
+    return max(min(wanted, n - leave), 0)
+
+
+def _rank(text: str, seed: int) -> bytes:
+    return hashlib.sha256(f"{seed}\n{text}".encode()).digest()

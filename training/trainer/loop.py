@@ -1,0 +1,172 @@
+"""The training loop: a generator that yields one report per applied iteration (DESIGN 3)."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from experiences.rollout import collect_groups
+from experiences.runtimes.action import ActionRuntime
+from experiences.types import RolloutKey, Trajectory, TrajectoryGroup
+from training.algorithm.advantages import ZERO_SPREAD
+from training.algorithm.convergence import Vitals
+from training.trainer.sampling import draw_scenarios
+from training.trainer.selection import played_on_selection, selection_report, standard_error
+from training.trainer.setup import Check, IterationReport, Keep, Kept, SelectionReport, TrainerSetup
+from training.trainer.state import TrainerState
+from training.trainer.update import UpdateResult, update_policy
+
+EARLY_STOPPED, ALL_ITERATIONS = "early_stopped", "all_iterations"
+MAX_REFUSED = 3  # updates in a row that were not finite before the run is given up
+
+
+class TrainingDiverged(RuntimeError):
+    """Several updates in a row were not finite numbers: go back to an earlier checkpoint or change the settings."""
+
+
+def steps(
+    setup: TrainerSetup, state: TrainerState, *, kept: Kept, keep: Keep, check: Check
+) -> Iterator[IterationReport]:
+    """Trains from ``state.iteration`` + 1 on, changing ``state`` in place, until the last iteration or early stop.
+
+    ``kept(iteration)`` are rollouts that were stored before a crash: they are used and not run again, and give
+    the same update bit for bit. ``keep`` gets each new rollout as it ends; ``check`` may raise to interrupt, which
+    leaves ``state`` as it was after the last yielded iteration (apart from its baseline evaluation).
+
+    Raises:
+        TrainingDiverged: several updates in a row were not finite.
+        Interrupted: (or whatever ``check`` or ``keep`` raises).
+    """
+    loop = _Loop(setup, state, keep, check)
+    with asyncio.Runner() as runner:
+        while not state.stop_reason:
+            yield loop.iterate(runner, kept(state.iteration + 1))
+
+
+@dataclass
+class _Loop:
+    setup: TrainerSetup
+    state: TrainerState
+    keep: Keep
+    check: Check
+
+    def __post_init__(self) -> None:
+        self._reward = self.setup.reward()
+
+    def iterate(self, runner: asyncio.Runner, kept: Mapping[RolloutKey, Trajectory]) -> IterationReport:
+        setup, state = self.setup, self.state
+        baseline = self._baseline(runner)
+        iteration, drawn = state.iteration + 1, state.drawn
+        started = time.perf_counter()
+        groups, drawn = runner.run(self._rollouts(iteration, drawn, kept))
+        collected = time.perf_counter()
+        result = update_policy(groups, state.policy, state.optimizer, state.value, setup.config)
+        state.iteration, state.drawn = iteration, drawn
+        state.policy.updated(setup.version(iteration))
+        state.trajectories += int(result.metrics["trajectories"])
+        updated = time.perf_counter()
+        warnings = self._judge(result)
+        selection = self._select(runner)
+        return IterationReport(
+            iteration=iteration,
+            groups=groups,
+            metrics=result.metrics,
+            warnings=warnings,
+            selection=selection,
+            baseline=baseline,
+            stop_reason=state.stop_reason,
+            rollout_seconds=collected - started,
+            update_seconds=updated - collected,
+        )
+
+    async def _rollouts(
+        self, iteration: int, drawn: int, kept: Mapping[RolloutKey, Trajectory]
+    ) -> tuple[list[TrajectoryGroup], int]:
+        """The iteration's groups and the draws made by then. With dynamic sampling, groups without spread are
+        replaced by those of other queries, for a few rounds (DAPO, arXiv 2503.14476)."""
+        config, pool = self.setup.config, len(self.setup.train)
+        groups: list[TrajectoryGroup] = []
+        taken: set[int] = set()
+        rounds = config.max_num_gen_batches if config.dynamic_sampling else 1
+        for _ in range(rounds):
+            missing = config.batch_size - sum(_has_spread(group) for group in groups) if groups else config.batch_size
+            positions, drawn = draw_scenarios(pool, missing, drawn, self.setup.seed, taken)
+            if not positions:
+                break
+            taken.update(positions)
+            groups += await self._collect(iteration, positions, kept)
+        return (_spread_first(groups, config.batch_size) if config.dynamic_sampling else groups), drawn
+
+    async def _collect(
+        self, iteration: int, positions: Sequence[int], kept: Mapping[RolloutKey, Trajectory]
+    ) -> list[TrajectoryGroup]:
+        setup, config = self.setup, self.setup.config
+        return await collect_groups(
+            [setup.train[position] for position in positions],
+            iteration=iteration,
+            group_size=config.n_trajectories_per_query,
+            environment=setup.environment,
+            runtime=ActionRuntime(self.state.policy, config.max_steps, config.temperature),
+            reward=self._reward,
+            seed=setup.seed,
+            limits=setup.limits(),
+            kept=kept,
+            keep=self.keep,
+            check=self.check,
+            policy_version=self.state.policy.version,
+        )
+
+    def _baseline(self, runner: asyncio.Runner) -> SelectionReport | None:
+        """Measures the policy the run began with, once: before anything is learned."""
+        state = self.state
+        if state.baseline_success is not None or not self.setup.selection:
+            return None
+        played = runner.run(played_on_selection(self.setup, state.policy, self._reward, self.check))
+        state.baseline_success = played.success
+        return selection_report(state.iteration, played, played.success)
+
+    def _select(self, runner: asyncio.Runner) -> SelectionReport | None:
+        """Evaluates every ``eval_interval`` iterations and at the end, and decides whether to stop."""
+        setup, state = self.setup, self.state
+        config, last = setup.config, state.iteration >= setup.config.n_iterations
+        report = None
+        if state.baseline_success is not None and (last or state.iteration % config.eval_interval == 0):
+            played = runner.run(played_on_selection(setup, state.policy, self._reward, self.check))
+            report = selection_report(state.iteration, played, state.baseline_success)
+            plateau = state.stopper.update(report.success_rate, standard_error(played.success))
+            if plateau and config.early_stopping.enabled:
+                state.stop_reason = EARLY_STOPPED
+        if last:
+            state.stop_reason = ALL_ITERATIONS
+        return report
+
+    def _judge(self, result: UpdateResult) -> list[str]:
+        """Warnings of collapse or divergence; gives up after several updates that were not finite."""
+        state, metrics = self.state, result.metrics
+        state.refused = state.refused + 1 if result.not_finite else 0
+        if state.refused >= MAX_REFUSED:
+            raise TrainingDiverged(f"{state.refused} updates in a row were not finite; lower the learning rate.")
+        return state.guard.update(
+            Vitals(
+                success_rate=metrics["success_rate"],
+                reward_mean=metrics["reward_mean"],
+                steps_mean=metrics["steps_mean"],
+                entropy=metrics["entropy"],
+                approx_kl=metrics["approx_kl"],
+                loss=math.nan if result.not_finite else metrics["loss"],
+                grad_norm=metrics["grad_norm"],
+            )
+        )
+
+
+def _has_spread(group: TrajectoryGroup) -> bool:
+    known = [trajectory.reward for trajectory in group.trajectories if math.isfinite(trajectory.reward)]
+    return len(known) > 1 and max(known) - min(known) > ZERO_SPREAD
+
+
+def _spread_first(groups: list[TrajectoryGroup], size: int) -> list[TrajectoryGroup]:
+    """``size`` groups, those with spread before those without, each kind in its order."""
+    return sorted(groups, key=lambda group: not _has_spread(group))[:size]

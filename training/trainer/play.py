@@ -1,0 +1,97 @@
+"""Plays a policy on scenarios without learning from it: for selection, evaluation and comparisons."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from experiences.environments.base import Environment
+from experiences.rewards import Reward
+from experiences.rollout import RolloutLimits, collect
+from experiences.runtimes.action import ActionRuntime
+from experiences.runtimes.base import Chooser
+from experiences.types import RolloutKey, Scenario, Trajectory
+from training.algorithm.arrays import FloatArray
+
+SELECTION_STREAM = 1  # random numbers of training rollouts come from stream 0
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """Results of k samples on each of n scenarios, in the order of the scenarios. ``success``, ``steps`` and
+    ``reward`` are (n, k); a reward that could not be scored is NaN. ``trajectories`` has n lists of k."""
+
+    success: FloatArray
+    steps: FloatArray
+    reward: FloatArray
+    trajectories: list[list[Trajectory]]
+
+    @property
+    def success_rate(self) -> float:
+        return float(self.success.mean()) if self.success.size else 0.0
+
+    @property
+    def mean_steps(self) -> float:
+        return float(self.steps.mean()) if self.steps.size else 0.0
+
+    @property
+    def mean_reward(self) -> float:
+        known = self.reward[np.isfinite(self.reward)]
+        return float(known.mean()) if known.size else 0.0
+
+
+def _ignore(_: Trajectory) -> None:
+    """The default ``keep``: nothing is stored."""
+
+
+def _go_on() -> None:
+    """The default ``check``: nothing interrupts."""
+
+
+async def play(
+    chooser: Chooser,
+    scenarios: Sequence[Scenario],
+    samples: int,
+    *,
+    environment: Environment,
+    reward: Reward,
+    seed: int,
+    temperature: float,
+    limits: RolloutLimits,
+    stream: int = SELECTION_STREAM,
+    iteration: int = 0,
+    kept: Mapping[RolloutKey, Trajectory] | None = None,
+    keep: Callable[[Trajectory], None] = _ignore,
+    check: Callable[[], None] = _go_on,
+) -> Played:
+    """``samples`` rollouts of each scenario.
+
+    Two policies played with equal ``seed``, ``stream`` and ``iteration`` meet the same random numbers, which
+    pairs their results.
+
+    Raises:
+        Interrupted: (or whatever ``check`` or ``keep`` raises).
+    """
+    work = [(RolloutKey(iteration, s.index, sample), s) for s in scenarios for sample in range(samples)]
+    trajectories = await collect(
+        work,
+        environment=environment,
+        runtime=ActionRuntime(chooser, limits.max_steps, temperature),
+        reward=reward,
+        seed=seed,
+        stream=stream,
+        limits=limits,
+        kept=kept or {},
+        keep=keep,
+        check=check,
+        policy_version=chooser.version,
+    )
+    shape = (len(scenarios), samples)
+    return Played(
+        success=np.array([float(t.success) for t in trajectories]).reshape(shape),
+        steps=np.array([float(len(t.steps)) for t in trajectories]).reshape(shape),
+        reward=np.array([t.reward for t in trajectories]).reshape(shape),
+        trajectories=[trajectories[i * samples : (i + 1) * samples] for i in range(len(scenarios))],
+    )

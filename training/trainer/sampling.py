@@ -1,0 +1,29 @@
+"""Which queries the next iteration learns from."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import numpy as np
+
+SAMPLING_STREAM = 2
+
+
+def draw_scenarios(pool: int, wanted: int, drawn: int, seed: int, taken: Collection[int] = ()) -> tuple[list[int], int]:
+    """The next positions in a pool that is walked through in a new random order each round.
+
+    ``drawn`` is how many draws were made before; the answer is (distinct positions outside ``taken``, draws made
+    by now). Fewer than ``wanted`` come back only where the pool holds no more.
+    """
+    chosen: list[int] = []
+    wanted = min(wanted, pool - len(taken))
+    while len(chosen) < wanted:
+        position = int(_order(pool, seed, drawn // pool)[drawn % pool])
+        drawn += 1
+        if position not in taken and position not in chosen:
+            chosen.append(position)
+    return chosen, drawn
+
+
+def _order(pool: int, seed: int, round_number: int) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
+    return np.random.default_rng((SAMPLING_STREAM, seed, round_number)).permutation(pool)

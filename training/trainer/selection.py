@@ -1,0 +1,60 @@
+"""The evaluation that selects checkpoints: on the selection queries, paired with the policy the run began with."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from experiences.rewards import Reward
+from experiences.runtimes.base import Chooser
+from training.algorithm.arrays import FloatArray
+from training.algorithm.inference import paired_difference, per_query, wilson_interval
+from training.trainer.play import Played, play
+from training.trainer.setup import Check, SelectionReport, TrainerSetup
+
+RESAMPLES = 1_999  # for an interval that is looked at, not reported: 0.5 ms for 20 queries
+
+
+async def played_on_selection(setup: TrainerSetup, chooser: Chooser, reward: Reward, check: Check) -> Played:
+    """``eval_samples`` rollouts of each selection query, with the same random numbers for every policy."""
+    config = setup.config
+    return await play(
+        chooser,
+        setup.selection,
+        config.eval_samples,
+        environment=setup.environment,
+        reward=reward,
+        seed=setup.seed,
+        temperature=config.eval_temperature,
+        limits=setup.limits(),
+        check=check,
+    )
+
+
+def selection_report(iteration: int, played: Played, baseline_success: FloatArray) -> SelectionReport:
+    """Compares success (n, k) with the baseline's, query by query."""
+    n, samples = played.success.shape
+    interval = wilson_interval(float(played.success.sum()), played.success.size)
+    difference = paired_difference(played.success, baseline_success, resamples=RESAMPLES)
+    return SelectionReport(
+        iteration=iteration,
+        n_queries=n,
+        samples=samples,
+        success_rate=played.success_rate,
+        low=interval.low,
+        high=interval.high,
+        baseline_success_rate=float(baseline_success.mean()),
+        improvement=difference.mean,
+        improvement_low=difference.low,
+        improvement_high=difference.high,
+        p_value=difference.p_value,
+        mean_steps=played.mean_steps,
+        mean_reward=played.mean_reward,
+    )
+
+
+def standard_error(success: FloatArray) -> float:
+    """Standard error of the mean over queries; success is (n, k)."""
+    rates = per_query(success)
+    return float(np.std(rates, ddof=1) / math.sqrt(len(rates))) if len(rates) > 1 else 0.0

@@ -1,0 +1,118 @@
+"""Everything that changes during a run, as bytes and back: a resumed run ends where an uninterrupted one would."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from training.algorithm.arrays import FloatArray
+from training.algorithm.convergence import CollapseGuard, EarlyStopper
+from training.algorithm.optimizers import Optimizer, make_optimizer
+from training.algorithm.value import RidgeValue
+from training.config import GRPOConfig
+from training.policies.action import ActionPolicy
+from training.policies.archive import nested, pack, under, unpack
+from training.policies.features import FeatureOptions
+from training.trainer.setup import TrainerSetup
+
+
+@dataclass
+class TrainerState:
+    """Policy, optimiser, sampler, value function, early stopper, guard and counters after ``iteration``.
+
+    ``baseline_success`` (n, k) holds the selection results of the policy the run began with, once measured.
+    ``drawn`` counts draws from the pool of queries; ``refused`` counts updates in a row that were not finite.
+    """
+
+    iteration: int
+    policy: ActionPolicy
+    optimizer: Optimizer
+    value: RidgeValue | None
+    stopper: EarlyStopper
+    guard: CollapseGuard
+    baseline_success: FloatArray | None = None
+    drawn: int = 0
+    trajectories: int = 0
+    refused: int = 0
+    stop_reason: str = ""
+
+    @classmethod
+    def fresh(cls, setup: TrainerSetup, policy: ActionPolicy | None = None) -> TrainerState:
+        """The state before the first iteration: an untrained policy, or a *copy* of the one to go on from, which
+        then is the reference of the KL term and the baseline of the selection."""
+        config = setup.config
+        if policy is None:
+            options = FeatureOptions(**config.features.model_dump())
+            queries = [scenario.query for scenario in setup.train]
+            policy = ActionPolicy.fresh(setup.environment.actions, options, queries)
+        else:
+            policy = ActionPolicy.from_state_dict(policy.state_dict())
+        policy.make_reference()
+        policy.updated(setup.version(0))
+        return cls(
+            iteration=0,
+            policy=policy,
+            optimizer=_optimizer(config),
+            value=RidgeValue() if _wants_value(config) else None,
+            stopper=EarlyStopper(config.early_stopping.patience, config.early_stopping.min_delta),
+            guard=CollapseGuard(),
+        )
+
+    def to_bytes(self) -> bytes:
+        state: dict[str, Any] = {
+            "iteration": self.iteration,
+            "drawn": self.drawn,
+            "trajectories": self.trajectories,
+            "refused": self.refused,
+            "stop_reason": self.stop_reason,
+            "stopper": asdict(self.stopper),
+            "guard": asdict(self.guard),
+        }
+        if self.baseline_success is not None:
+            state["baseline_success"] = self.baseline_success.astype(np.float32)
+        if self.value is not None:
+            state["value"] = self.value.weights
+        state.update(nested("policy", self.policy.state_dict()))
+        state.update(nested("optimizer", self.optimizer.state_dict()))
+        return pack(state)
+
+    @classmethod
+    def from_bytes(cls, setup: TrainerSetup, data: bytes) -> TrainerState:
+        """The state that ``to_bytes`` wrote, bit for bit.
+
+        Raises:
+            CorruptState: the bytes are not such a state.
+        """
+        state = unpack(data)
+        config = setup.config
+        optimizer = _optimizer(config)
+        optimizer.load_state_dict(under("optimizer", state))
+        baseline = state.get("baseline_success")
+        return cls(
+            iteration=int(state["iteration"]),
+            policy=ActionPolicy.from_state_dict(under("policy", state)),
+            optimizer=optimizer,
+            value=RidgeValue(weights=state["value"]) if _wants_value(config) else None,
+            stopper=EarlyStopper(**state["stopper"]),
+            guard=CollapseGuard(**state["guard"]),
+            baseline_success=None if baseline is None else baseline.astype(np.float64),
+            drawn=int(state["drawn"]),
+            trajectories=int(state["trajectories"]),
+            refused=int(state["refused"]),
+            stop_reason=str(state["stop_reason"]),
+        )
+
+
+def policy_of(data: bytes) -> ActionPolicy:
+    """Only the policy of a stored trainer state: what evaluation and serving need."""
+    return ActionPolicy.from_state_dict(under("policy", unpack(data)))
+
+
+def _optimizer(config: GRPOConfig) -> Optimizer:
+    return make_optimizer(config.optimizer, learning_rate=config.learning_rate, weight_decay=config.weight_decay)
+
+
+def _wants_value(config: GRPOConfig) -> bool:
+    return config.baseline == "value" or config.credit == "value"
