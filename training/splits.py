@@ -42,8 +42,7 @@ def split_queries(
     if not (0 <= held_out_share < 1 and 0 <= selection_share < 1):
         raise ValueError("Shares must lie in [0, 1).")
     texts = sorted({normalized(query) for query in queries}, key=lambda text: _rank(text, seed))
-    held_out = _share(len(texts), held_out_share, leave=2)
-    selection = _share(len(texts) - held_out, selection_share, leave=1)
+    _, selection, held_out = split_counts(len(texts), held_out_share=held_out_share, selection_share=selection_share)
     side = dict.fromkeys(texts, "train")
     side.update(dict.fromkeys(texts[:held_out], "held_out"))
     side.update(dict.fromkeys(texts[held_out : held_out + selection], "selection"))
@@ -51,6 +50,15 @@ def split_queries(
     for position, query in enumerate(queries):
         members[side[normalized(query)]].append(position)
     return Split(**members)
+
+
+def split_counts(
+    n: int, *, held_out_share: float = HELD_OUT_SHARE, selection_share: float = SELECTION_SHARE
+) -> tuple[int, int, int]:
+    """How many of ``n`` distinct queries fall to (train, selection, held_out): what an estimate needs to know."""
+    held_out = _share(n, held_out_share, leave=2)
+    selection = _share(n - held_out, selection_share, leave=1)
+    return n - held_out - selection, selection, held_out
 
 
 def normalized(text: str) -> str:

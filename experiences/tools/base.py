@@ -37,6 +37,9 @@ class Tool(Protocol):
         ...
 
 
+MAX_TEXT = 20_000  # characters; longer texts are refused, so that no tool can be made to work for long
+
+
 @dataclass(frozen=True, slots=True)
 class FunctionTool:
     """A tool made of a function from text to text that raises ``ToolError`` where it finds nothing to do.
@@ -51,6 +54,8 @@ class FunctionTool:
     reads_last: bool = False
 
     def run(self, text: str, last: str) -> ToolResult:
+        if len(text) > MAX_TEXT:
+            return ToolResult(False, "", f"the text is longer than {MAX_TEXT} characters")
         if self.reads_last and last:
             try:
                 return ToolResult(True, self.function(last), read_last=True)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import ast
-import re
 from fractions import Fraction
 from typing import NamedTuple
 
 from experiences.tools.base import FunctionTool, ToolError
 from experiences.tools.expression import parsed
 
-_SIDE = r"(?:\d{1,200}|(?<![A-Za-z])[a-z](?![A-Za-z])|[-+*/()\s])+"
-_EQUATION = re.compile(rf"({_SIDE})=({_SIDE})")
+_SIGNS = frozenset("0123456789+-*/() \t")
 
 
 class Linear(NamedTuple):
@@ -23,10 +21,27 @@ class Linear(NamedTuple):
 
 def solve_linear(text: str) -> str:
     """The value of the unknown in the text's equation, as an integer or a/b."""
-    found = _EQUATION.search(text)
-    if found is None:
-        raise ToolError("no equation in the text")
-    left, right = (_side(found.group(i)) for i in (1, 2))
+    for place in (i for i, character in enumerate(text) if character == "="):
+        left, right = _side(text, place - 1, -1), _side(text, place + 1, 1)
+        if left and right:
+            return _solved(parsed(left), parsed(right))
+    raise ToolError("no equation in the text")
+
+
+def _side(text: str, start: int, direction: int) -> str:
+    """What stands beside an equals sign as far as it is arithmetic: digits, signs and letters that stand alone."""
+    end = start
+    while 0 <= end < len(text) and (text[end] in _SIGNS or _is_unknown(text, end)):
+        end += direction
+    return (text[start:end] if direction > 0 else text[end + 1 : start + 1]).strip()
+
+
+def _is_unknown(text: str, place: int) -> bool:
+    """A lower-case letter with no letter beside it."""
+    return "a" <= text[place] <= "z" and not (text[place - 1 : place].isalpha() or text[place + 1 : place + 2].isalpha())
+
+
+def _solved(left: ast.expr, right: ast.expr) -> str:
     names = {node.id for side in (left, right) for node in ast.walk(side) if isinstance(node, ast.Name)}
     if len(names) != 1:
         raise ToolError("not an equation in one unknown")
@@ -34,10 +49,6 @@ def solve_linear(text: str) -> str:
     if a.slope == b.slope:
         raise ToolError("the equation does not determine its unknown")
     return str((b.constant - a.constant) / (a.slope - b.slope))
-
-
-def _side(written: str) -> ast.expr:
-    return parsed(" ".join(written.split()))
 
 
 def _linear(tree: ast.expr) -> Linear:

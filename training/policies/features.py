@@ -13,6 +13,7 @@ import zlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -156,7 +157,7 @@ def query_terms(query: str, options: FeatureOptions) -> list[str]:
     tokens = tokenize(query, options.tokens)
     terms = list(tokens)
     if options.bigrams:
-        terms += [f"{a} {b}" for a, b in zip(tokens, tokens[1:], strict=False)]
+        terms += [f"{a} {b}" for a, b in pairwise(tokens)]
     return list(dict.fromkeys(terms))
 
 

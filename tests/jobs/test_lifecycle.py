@@ -1,0 +1,252 @@
+"""The lifecycle: one conditional update a move, and whoever is late changes nothing."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.db import connection, transaction
+
+from agentcore_site.audit.models import AuditEvent
+from agentcore_site.errors import Conflict, TooMany
+from agentcore_site.jobs import lifecycle, tasks
+from agentcore_site.jobs.events import event_add, events_after
+from agentcore_site.jobs.kinds import Progressed, kinds
+from agentcore_site.jobs.lease import Lease, LeaseLost
+from agentcore_site.jobs.models import TRANSITIONS, Job, JobEvent, Status
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+class Counting:
+    """A kind of job that finishes after some slices."""
+
+    slices = 2
+    work: Callable[[Job, Lease], None] | None = None
+
+    def __init__(self) -> None:
+        self.seen = 0
+
+    def advance(self, job: Job, lease: Lease) -> Progressed:
+        self.seen += 1
+        if self.work is not None:
+            self.work(job, lease)
+        return Progressed(finished=self.seen >= self.slices, reason="all_iterations")
+
+    def stopped(self, job: Job) -> None: ...
+
+
+@pytest.fixture
+def kind(monkeypatch: pytest.MonkeyPatch) -> Counting:
+    counting = Counting()
+    monkeypatch.setitem(kinds._items, "counting", counting)
+    return counting
+
+
+def submit(acme: Any, actor: Any = None, **extra: Any) -> Job:
+    with transaction.atomic():
+        return lifecycle.submit(actor, kind="counting", organization=acme, title="count", **extra)
+
+
+def test_it_runs_in_slices_and_completes(acme: Any, kind: Counting) -> None:
+    job = submit(acme)
+    assert tasks.advance(str(job.id), 0) == "given back"
+    job.refresh_from_db()
+    assert (job.status, job.lease_until) == (Status.RUNNING, None)
+    assert tasks.advance(str(job.id), 1) == "completed"
+    job.refresh_from_db()
+    assert (job.status, job.status_reason, job.attempt) == (Status.COMPLETED, "all_iterations", 2)
+    assert job.finished_at is not None
+
+
+def test_a_doubled_or_late_message_finds_nothing_to_claim(acme: Any, kind: Counting) -> None:
+    job = submit(acme)
+    assert tasks.advance(str(job.id), 0) == "given back"
+    assert tasks.advance(str(job.id), 0) == "taken"
+    assert kind.seen == 1
+
+
+def test_of_twenty_claims_at_once_one_wins(acme: Any, kind: Counting) -> None:
+    job = submit(acme)
+    won: list[Job] = []
+    gate = threading.Barrier(20)
+
+    def claim() -> None:
+        gate.wait()
+        found = lifecycle.claim(job.id)
+        if found is not None:
+            won.append(found)
+        connection.close()
+
+    threads = [threading.Thread(target=claim) for _ in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(won) == 1
+
+
+def test_a_worker_that_wakes_up_late_can_change_nothing(acme: Any, kind: Counting) -> None:
+    job = submit(acme)
+    late = lifecycle.claim(job.id)
+    assert late is not None
+    lease = Lease(late)
+    Job.objects.filter(id=job.id).update(lease_until="2000-01-01T00:00:00Z")
+    successor = lifecycle.claim(job.id)
+    assert successor is not None and successor.attempt == late.attempt + 1
+    with pytest.raises(LeaseLost), lease.fenced(progress=0.9):
+        pass
+    with pytest.raises(LeaseLost):
+        lifecycle.finish(late, lease, status=Status.COMPLETED, reason="")
+    job.refresh_from_db()
+    assert (job.status, job.progress, job.crashes) == (Status.RUNNING, 0.0, 1)
+
+
+def test_a_queued_job_pauses_resumes_and_cancels_at_once(acme: Any, operator: Any, kind: Counting) -> None:
+    job = submit(acme, operator)
+    lifecycle.pause(operator, job)
+    assert job.status == Status.PAUSED
+    assert tasks.advance(str(job.id), None) == "taken"
+    lifecycle.resume(operator, job)
+    assert job.status == Status.QUEUED
+    lifecycle.cancel(operator, job)
+    assert (job.status, job.status_reason) == (Status.CANCELLED, "user")
+    with pytest.raises(Conflict, match="cancelled"):
+        lifecycle.pause(operator, job)
+    assert list(AuditEvent.objects.order_by("at").values_list("action", flat=True)) == [
+        "job.pause_requested",
+        "job.resumed",
+        "job.cancel_requested",
+    ]
+
+
+def test_a_running_job_hears_of_a_pause_within_a_second(acme: Any, operator: Any, kind: Counting) -> None:
+    def work(job: Job, lease: Lease) -> None:
+        other = threading.Thread(target=lambda: (lifecycle.pause(operator, job), connection.close()))
+        other.start()
+        other.join()
+        stop = threading.Event()
+        for _ in range(100):
+            lease.check()
+            stop.wait(0.01)
+
+    kind.work = work
+    job = submit(acme, operator)
+    assert tasks.advance(str(job.id), 0) == "paused"
+    job.refresh_from_db()
+    assert (job.status, job.status_reason, job.requested) == (Status.PAUSED, "user", "")
+
+
+def test_a_failure_is_data_with_an_address(acme: Any, kind: Counting) -> None:
+    def work(job: Job, lease: Lease) -> None:
+        raise ZeroDivisionError("nothing to divide by")
+
+    kind.work = work
+    job = submit(acme)
+    assert tasks.advance(str(job.id), 0) == "failed"
+    job.refresh_from_db()
+    assert job.status == Status.FAILED
+    assert "ZeroDivisionError: nothing to divide by (work, line" in job.error
+    assert JobEvent.objects.filter(job=job, type="failed", level="error").exists()
+
+
+def test_only_one_active_job_may_hold_a_key(acme: Any, operator: Any, kind: Counting) -> None:
+    first = submit(acme, operator, exclusive_key="agent:1")
+    with pytest.raises(Conflict):
+        submit(acme, operator, exclusive_key="agent:1")
+    lifecycle.cancel(operator, first)
+    second = submit(acme, operator, exclusive_key="agent:1")
+    assert second.status == Status.QUEUED
+
+
+def test_limits_on_active_jobs_hold_under_concurrency(acme: Any, operator: Any, kind: Counting) -> None:
+    acme.max_active_jobs = 3
+    acme.save()
+    outcomes: list[str] = []
+    gate = threading.Barrier(8)
+
+    def start() -> None:
+        gate.wait()
+        try:
+            submit(acme, operator)
+            outcomes.append("in")
+        except TooMany:
+            outcomes.append("out")
+        connection.close()
+
+    threads = [threading.Thread(target=start) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(outcomes) == ["in"] * 3 + ["out"] * 5
+
+
+def test_events_have_no_gap_and_a_reader_misses_none(acme: Any, kind: Counting) -> None:
+    job = submit(acme)
+    seen: list[int] = []
+    done = threading.Event()
+
+    def write(n: int) -> None:
+        for _ in range(n):
+            with transaction.atomic():
+                event_add(Job.objects.get(id=job.id), "tick")
+        connection.close()
+
+    def read() -> None:
+        last = 0
+        while True:
+            ended = done.is_set()
+            for event in events_after(job, last):
+                seen.append(event["seq"])
+                last = event["seq"]
+            if ended:
+                break
+        connection.close()
+
+    reader = threading.Thread(target=read)
+    writers = [threading.Thread(target=write, args=(40,)) for _ in range(4)]
+    reader.start()
+    for thread in writers:
+        thread.start()
+    for thread in writers:
+        thread.join()
+    done.set()
+    reader.join()
+    assert seen == list(range(1, 162))
+
+
+def test_a_poison_job_ends_after_too_many_crashes(acme: Any, kind: Counting, settings: Any) -> None:
+    settings.JOB_MAX_CRASHES = 3
+    job = submit(acme)
+    for _ in range(4):
+        assert lifecycle.claim(job.id) is not None
+        Job.objects.filter(id=job.id).update(lease_until="2000-01-01T00:00:00Z")
+    tasks.sweep()
+    job.refresh_from_db()
+    assert (job.status, job.status_reason) == (Status.FAILED, "crashed")
+
+
+def test_a_scheduled_job_waits_for_its_time(acme: Any, kind: Counting) -> None:
+    job = submit(acme, not_before="2999-01-01T00:00:00Z")
+    assert lifecycle.claim(job.id) is None
+    Job.objects.filter(id=job.id).update(not_before="2000-01-01T00:00:00Z")
+    assert lifecycle.claim(job.id) is not None
+
+
+def test_the_state_machine_has_no_way_out_of_an_end() -> None:
+    assert TRANSITIONS[Status.COMPLETED] == TRANSITIONS[Status.CANCELLED] == frozenset()
+
+
+def test_jobs_are_accepted_while_the_broker_is_away(
+    acme: Any, kind: Counting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*args: Any, **kwargs: Any) -> None:
+        raise ConnectionError("no broker")
+
+    monkeypatch.setattr(tasks.advance, "apply_async", away)
+    job = submit(acme)
+    assert job.status == Status.QUEUED
+    assert [due.id for due in lifecycle.due("2999-01-01T00:00:00Z")] == [job.id]  # type: ignore[arg-type]
