@@ -68,9 +68,12 @@ def data_dir() -> Path:
 
 
 def data_folder() -> Path:
-    """The data folder, made for its owner alone where it did not exist."""
+    """The data folder, made where it did not exist.
+
+    It is its owner's alone. Root's lets others walk through (not list): the embedded services run unprivileged.
+    """
     folder = data_dir()
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    folder.mkdir(parents=True, exist_ok=True, mode=0o711 if os.geteuid() == 0 else 0o700)
     return folder
 
 

@@ -90,14 +90,14 @@ async def run_rollout(
     except _Stopped as stopped:
         raise stopped.cause from None
     except _OutOfTime:
-        trajectory.error = f"timeout: over {limits.timeout_seconds:g} s"
+        _fail(trajectory, f"timeout: over {limits.timeout_seconds:g} s")
     except TimeoutError as error:
-        what = f"timeout: over {limits.timeout_seconds:g} s" if clock.expired() else f"runtime: {described(error)}"
-        trajectory.error = what
+        over = f"timeout: over {limits.timeout_seconds:g} s"
+        _fail(trajectory, over if clock.expired() else f"runtime: {described(error)}")
     except RolloutFailure as failure:
-        trajectory.error = f"{failure.boundary}: {failure}"
+        _fail(trajectory, f"{failure.boundary}: {failure}")
     except Exception as error:  # a failing rollout never stops the others (A7)
-        trajectory.error = f"runtime: {described(error)}"
+        _fail(trajectory, f"runtime: {described(error)}")
     pay(reward, trajectory)
     trajectory.duration_ms = (time.perf_counter() - started) * 1e3
     return trajectory
@@ -124,6 +124,11 @@ async def _play(
         _score(trajectory, episode)
     finally:
         await _close(episode)
+
+
+def _fail(trajectory: Trajectory, error: str) -> None:
+    trajectory.error = error
+    trajectory.success, trajectory.outcome = False, 0.0
 
 
 def _score(trajectory: Trajectory, episode: Episode) -> None:

@@ -85,6 +85,11 @@ class FeatureConfig(_Frozen):
         description="The question's words count only until a plain result is in hand. A designer's prior that "
         "speeds up tool routing; turn it off where the step after a result depends on the question.",
     )  # fmt: skip
+    own_history: bool = Field(
+        True, title="Own history",
+        description="One learned weight per status, shared by all actions, for what this very action brought before: "
+        "whether to repeat what failed is learned once and not for each tool.",
+    )  # fmt: skip
 
 
 class EarlyStoppingConfig(_Frozen):

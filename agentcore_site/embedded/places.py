@@ -7,10 +7,10 @@ may be opened for it: where the way is closed (a home of mode 0700, say), data l
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 import os
 import pwd
+import secrets
 import shutil
 import stat
 from dataclasses import dataclass
@@ -90,8 +90,11 @@ def _place_for_root(data_dir: Path) -> Place:
     data_dir.mkdir(parents=True, exist_ok=True, mode=0o711)
     folder = data_dir / "services"
     if not walkable(data_dir):
-        name = hashlib.sha256(str(data_dir).encode()).hexdigest()[:12]
-        folder = Path("/var/lib/agentcore") / name
+        # The name stands in the data folder: whoever deletes that begins anew, and meets no old data.
+        pointer = data_dir / "services.place"
+        if not pointer.exists():
+            pointer.write_text(f"/var/lib/agentcore/{secrets.token_hex(6)}", encoding="utf-8")
+        folder = Path(pointer.read_text(encoding="utf-8").strip())
     folder.mkdir(parents=True, exist_ok=True, mode=0o711)
     (folder / "programs").mkdir(exist_ok=True, mode=0o711)
     for mine in (folder, folder / "programs"):  # the mode of mkdir is cut by the umask

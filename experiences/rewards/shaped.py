@@ -103,7 +103,9 @@ def _parameters(step: Step) -> bytes:
 
 @dataclass(frozen=True)
 class ShapedFactory:
-    description: ClassVar[str] = "The outcome, plus small payments for useful tool calls and verifying, minus a cost of each step."
+    description: ClassVar[str] = (
+        "The outcome, plus small payments for useful tool calls and verifying, minus a cost of each step."
+    )
     option_help: ClassVar[Mapping[str, str]] = {
         "rule": "How payments are made: strict (default), naive (farmed; for comparison), potential or gated.",
         "tool": "Paid for a successful tool call; usually 0 to 0.1.",

@@ -46,6 +46,8 @@ class ActionRuntime:
                 raise EnvironmentFailure(described(error)) from error
             try:
                 choice, logprob = choose(observation, rng, temperature=temperature)
+                if observation.mask is not None and not observation.mask[choice]:
+                    raise ValueError(f"it chose action {choice}, which is not allowed now")
             except Exception as error:
                 raise PolicyFailure(described(error)) from error
             state = self._state(observation)

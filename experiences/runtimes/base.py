@@ -36,9 +36,7 @@ class Chooser(Protocol):
     @property
     def version(self) -> str: ...
 
-    def choose(
-        self, observation: Observation, rng: np.random.Generator, *, temperature: float
-    ) -> tuple[int, float]:
+    def choose(self, observation: Observation, rng: np.random.Generator, *, temperature: float) -> tuple[int, float]:
         """(index, log-probability of it). Temperature 0 takes the best, ties broken at random."""
         ...
 

@@ -38,7 +38,9 @@ def _side(text: str, start: int, direction: int) -> str:
 
 def _is_unknown(text: str, place: int) -> bool:
     """A lower-case letter with no letter beside it."""
-    return "a" <= text[place] <= "z" and not (text[place - 1 : place].isalpha() or text[place + 1 : place + 2].isalpha())
+    return "a" <= text[place] <= "z" and not (
+        text[place - 1 : place].isalpha() or text[place + 1 : place + 2].isalpha()
+    )
 
 
 def _solved(left: ast.expr, right: ast.expr) -> str:

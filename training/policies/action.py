@@ -20,7 +20,7 @@ from experiences.types import ActionSpec, Observation
 from training.algorithm.arrays import BoolArray, FloatArray, IntArray
 from training.algorithm.optimizers import Arrays
 from training.policies.base import Decision
-from training.policies.features import Encoding, FeatureOptions, TextEncoder
+from training.policies.features import STATUSES, Encoding, FeatureOptions, TextEncoder, own_history
 
 _UNSEEN = 0  # row 0 stays zero: it stands for every feature that was never trained on
 _CHOICES_LIMIT = 50_000
@@ -39,13 +39,15 @@ class _Choices:
 @dataclass(frozen=True, slots=True)
 class EncodedActions:
     """M decisions in U distinct states. ``design`` (U, R) holds the features over the ``rows`` (R,) of W that
-    occur; ``state`` (M,) and ``action`` (M,) index states and actions; ``allowed`` (U, A) or None."""
+    occur; ``state`` (M,) and ``action`` (M,) index states and actions; ``allowed`` (U, A) or None; ``own``
+    (U, statuses, A) tells which actions were done before and how, or None."""
 
     design: FloatArray
     rows: IntArray
     state: IntArray
     action: IntArray
     allowed: BoolArray | None
+    own: FloatArray | None
 
     @property
     def features(self) -> FloatArray:
@@ -59,9 +61,12 @@ class EncodedActions:
 class ActionEvaluation:
     """Log-probabilities and entropies (M,) of encoded decisions, and their gradient by W."""
 
-    def __init__(self, encoded: EncodedActions, weights: FloatArray, temperature: float) -> None:
+    def __init__(self, encoded: EncodedActions, weights: FloatArray, own: FloatArray, temperature: float) -> None:
         self._encoded, self._temperature, self._shape = encoded, temperature, weights.shape
-        logits = (encoded.design @ weights[encoded.rows]) / temperature
+        logits = encoded.design @ weights[encoded.rows]
+        if encoded.own is not None:
+            logits += np.einsum("usa,s->ua", encoded.own, own)
+        logits /= temperature
         if encoded.allowed is not None:
             logits = np.where(encoded.allowed, logits, _IMPOSSIBLE)
         logits -= logits.max(axis=1, keepdims=True)
@@ -81,9 +86,13 @@ class ActionEvaluation:
         d_logits -= np.bincount(encoded.state, weights=d_logp, minlength=states)[:, None] * self._pi
         pull = np.bincount(encoded.state, weights=d_entropy, minlength=states)[:, None]
         d_logits -= pull * self._pi * (self._log_pi + self._entropy[:, None])
+        d_logits /= self._temperature
         gradient = np.zeros(self._shape)
-        gradient[encoded.rows] = encoded.design.T @ (d_logits / self._temperature)
-        return {"weights": gradient}
+        gradient[encoded.rows] = encoded.design.T @ d_logits
+        gradients = {"weights": gradient}
+        if encoded.own is not None:
+            gradients["own"] = np.einsum("usa,ua->s", encoded.own, d_logits)
+        return gradients
 
 
 class ActionPolicy:
@@ -95,8 +104,9 @@ class ActionPolicy:
         self.actions = tuple(actions)
         self.encoder = encoder
         self.version = version
-        self.parameters: Arrays = {"weights": np.zeros((1, len(self.actions)))}
-        self.reference: FloatArray = np.zeros((1, len(self.actions)))
+        self.parameters: Arrays = {"weights": np.zeros((1, len(self.actions))), "own": np.zeros(len(STATUSES))}
+        self.reference: Arrays = {name: value.copy() for name, value in self.parameters.items()}
+        self._index = {name: i for i, name in enumerate(self.actions)}
         self._row_of = np.zeros(1 << encoder.options.bits, dtype=np.int64)
         self._ids: list[int] = []  # hashed id of row 1, 2, ...
         self._choices: dict[tuple[Any, ...], _Choices] = {}
@@ -143,20 +153,26 @@ class ActionPolicy:
         encodings = [self.encoder.encode(observation) for observation in observations]
         design, rows = self._design(encodings)
         action = np.fromiter((decision.choice for decision in decisions), dtype=np.int64, count=len(decisions))
-        return EncodedActions(design, rows, state, action, _allowed(observations, len(self.actions)))
+        own = None
+        if self.encoder.options.own_history:
+            own = np.zeros((len(observations), len(STATUSES), len(self.actions)))
+            for at, observation in enumerate(observations):
+                if observation.done:
+                    own[at] = own_history(observation.done, self._index)
+        return EncodedActions(design, rows, state, action, _allowed(observations, len(self.actions)), own)
 
     def evaluate(self, encoded: EncodedActions, *, temperature: float) -> ActionEvaluation:
-        return ActionEvaluation(encoded, self.weights, temperature)
+        return ActionEvaluation(encoded, self.weights, self.parameters["own"], temperature)
 
     def make_reference(self) -> None:
         """Takes the present parameters as the policy that the KL term pulls towards."""
-        self.reference = self.weights.copy()
+        self.reference = {name: value.copy() for name, value in self.parameters.items()}
 
     def reference_logp(self, encoded: EncodedActions, *, temperature: float) -> FloatArray:
         """Log-probability of each decision under the reference policy: (M,)."""
         padded = np.zeros_like(self.weights)
-        padded[: len(self.reference)] = self.reference
-        return ActionEvaluation(encoded, padded, temperature).logp
+        padded[: len(self.reference["weights"])] = self.reference["weights"]
+        return ActionEvaluation(encoded, padded, self.reference["own"], temperature).logp
 
     def updated(self, version: str) -> None:
         """Names the new parameters and forgets distributions that were computed from the old ones."""
@@ -166,7 +182,9 @@ class ActionPolicy:
     def state_dict(self) -> dict[str, Any]:
         return {
             "weights": self.weights[1:].copy(),
-            "reference": self.reference[1:].copy(),
+            "own": self.parameters["own"].copy(),
+            "reference": self.reference["weights"][1:].copy(),
+            "reference_own": self.reference["own"].copy(),
             "ids": np.array(self._ids, dtype=np.int32),
             "version": self.version,
             "actions": list(self.actions),
@@ -181,12 +199,16 @@ class ActionPolicy:
         policy._ids = [int(i) for i in state["ids"]]
         policy._row_of[state["ids"]] = np.arange(1, len(policy._ids) + 1)
         policy.parameters["weights"] = np.vstack([policy.weights, state["weights"]])
-        policy.reference = np.vstack([policy.reference, state["reference"]])
+        policy.parameters["own"] = np.array(state["own"])
+        policy.reference["weights"] = np.vstack([policy.reference["weights"], state["reference"]])
+        policy.reference["own"] = np.array(state["reference_own"])
         return policy
 
     def _distribution(self, observation: Observation, temperature: float) -> _Choices:
         encoding = self.encoder.encode(observation)
         logits = encoding.values @ self.weights[self._row_of[encoding.ids]]
+        if observation.done and self.encoder.options.own_history:
+            logits += self.parameters["own"] @ own_history(observation.done, self._index)
         indices = np.flatnonzero(observation.mask) if observation.mask else np.arange(len(self.actions))
         z = logits[indices]
         if temperature == 0.0:

@@ -11,7 +11,7 @@ import math
 import re
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal, NamedTuple
@@ -23,6 +23,8 @@ from training.algorithm.arrays import FloatArray, IntArray
 
 OBSERVED_CHARACTERS = 80  # of the last observation; the rest seldom tells which tool comes next
 _CACHE_LIMIT = 50_000  # encodings; a full cache is emptied, which changes speed and nothing else
+
+STATUSES = ("ok", "err", "no", "other")  # what a history tag "<action>#<status>" may say; unknown ones are "other"
 
 _TOKEN = re.compile(r"0[xX][0-9a-fA-F]+|\d+\.\d+|\d+|[^\W\d_]+|[^\w\s]")
 _EXPRESSION = re.compile(r"\d\)*\s*(?:[*+^|%]|&|<<|>>)\s*[(~+-]*\s*\d|\d\)*\s+[-/]\s+[(~-]*\d")
@@ -39,6 +41,7 @@ class FeatureOptions:
     min_df: int = 3
     tokens: TokenStyle = "shape"
     phase_gate: bool = True
+    own_history: bool = True
 
 
 class Encoding(NamedTuple):
@@ -150,6 +153,16 @@ class TextEncoder:
             code = zlib.crc32(name.encode())
             found = self._slots[name] = (code & self._mask, -1.0 if code >> 31 else 1.0)
         return found
+
+
+def own_history(done: Sequence[str], actions: Mapping[str, int]) -> FloatArray:
+    """1 where the history says that this very action was done with that status: (len(STATUSES), A)."""
+    table = np.zeros((len(STATUSES), len(actions)))
+    for tag in done:
+        name, _, status = tag.rpartition("#")
+        if name in actions:
+            table[STATUSES.index(status) if status in STATUSES else -1, actions[name]] = 1.0
+    return table
 
 
 def query_terms(query: str, options: FeatureOptions) -> list[str]:

@@ -8,9 +8,11 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from typing import Any
 
+from django.db import connection
 from django.db.models import F
 
 from agentcore_site.jobs.events import event_add
@@ -59,6 +61,7 @@ class Slice:
         self.owner = owner_of(self.run)
         self.setup = setup_of(self.run)
         self.state = self._load()
+        self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="keep")
         self._pending: list[Trajectory] = []
         self._flushed: set[RolloutKey] = set()
         self._flushed_at = time.monotonic()
@@ -87,6 +90,8 @@ class Slice:
         except StopRequested:
             self._save_on_stop()
             raise
+        finally:
+            self._writer.shutdown()
         if self.state.iteration >= self.run.total_iterations:
             return self._finished(Reason.ALL_ITERATIONS)
         self._checkpoint()
@@ -116,8 +121,8 @@ class Slice:
             return
         self._pending.append(trajectory)
         if time.monotonic() - self._flushed_at > FLUSH_SECONDS:
-            with self.lease.fenced():
-                self._flush()
+            # Rollouts run on an event loop, where Django refuses to wait: a thread writes with its own connection.
+            self._writer.submit(self._flush_by_itself).result()
 
     # -- one iteration ---------------------------------------------------------------------------------------------
 
@@ -228,6 +233,13 @@ class Slice:
         with self.lease.fenced(progress=1.0):
             self._write_checkpoint(self.run.metrics, None, final=True)
         return Progressed(finished=True, reason=reason)
+
+    def _flush_by_itself(self) -> None:
+        try:
+            with self.lease.fenced():
+                self._flush()
+        finally:
+            connection.close()
 
     def _flush(self) -> None:
         fresh = [one for one in self._pending if one.key not in self._flushed]

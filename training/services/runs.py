@@ -30,7 +30,7 @@ from training.pools import Pools, dataset_pools, environment_pools, pool_sizes
 from training.selectors import measured_speed
 from training.splits import split_counts
 from training.uploads import clean_rows
-from training.validation import ConfigError, parse_config
+from training.validation import ConfigError, parse_config, query_warnings
 
 BUSY = "This agent already has an active training job. Wait until it ends, or cancel it."
 
@@ -213,9 +213,9 @@ def _validated(
     parsed, warnings = _config(config, preset, agent)
     cleaned = clean_rows(list(rows)) if rows is not None else None
     from_rows = dataset is not None or cleaned is not None
-    n_queries = dataset.size if dataset is not None else len(cleaned or ())
-    if from_rows and n_queries < 100:
-        warnings = [*warnings, f"Only {n_queries} queries: fewer than 100 seldom teach or prove much."]
+    if from_rows:
+        known = dataset_rows(dataset) if dataset is not None else cleaned or []
+        warnings = [*warnings, *query_warnings([row["query"] for row in known])]
     name = "dataset" if from_rows else (environment or agent.environment)
     if name == "dataset" and not from_rows:
         message = "This agent trains on datasets: give a dataset or queries."

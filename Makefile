@@ -1,0 +1,33 @@
+# Two commands matter: `make run` and `make test`. Both set up what they need.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.PHONY: help run test bench lint openapi lock setup
+
+help: ## What there is
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+run: ## Start everything, make the demo and train it (ONCE=1 ends when it is done; PORT=, DATA_DIR=, SEED=)
+	@.ci/setup run
+	@exec .venv/bin/python manage.py up --demo $(if $(ONCE),--once) $(if $(PORT),--port $(PORT)) $(if $(SEED),--seed $(SEED))
+
+test: ## All tests, on real services
+	@.ci/setup dev
+	@.ci/browser
+	@exec .venv/bin/python -m pytest -q -m "not bench" $(ARGS)
+
+bench: ## The table of measured figures
+	@.ci/setup dev
+	@exec .venv/bin/python -m tests.performance $(ARGS)
+
+lint: ## Format, lint, types, import contracts
+	@.ci/setup dev
+	.venv/bin/ruff format . && .venv/bin/ruff check --fix . && .venv/bin/mypy agentcore_site budgets experiences training evaluation && .venv/bin/lint-imports
+
+openapi: ## Write docs/openapi.yaml anew
+	@.ci/setup dev
+	.venv/bin/python manage.py spectacular --validate --fail-on-warn --file docs/openapi.yaml
+
+lock: ## Resolve the dependencies anew into docker/requirements*.txt
+	@.ci/setup dev
+	.venv/bin/uv pip compile pyproject.toml --python-version 3.11 --generate-hashes --no-emit-index-url --no-header -q -o docker/requirements.txt
+	.venv/bin/uv pip compile pyproject.toml --extra dev --python-version 3.11 --generate-hashes --no-emit-index-url --no-header -q -o docker/requirements-dev.txt

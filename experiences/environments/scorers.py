@@ -1,0 +1,160 @@
+"""Scorers of the dataset environment: is this answer what the row expects?
+
+Each is built from a row's ``expected_outcome`` once, which finds a faulty row before any rollout, and is then a
+function of the answer.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import unicodedata
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from experiences.types import Outcome
+
+Check = Callable[[str], Outcome]
+
+MAX_ANSWER = 100_000  # characters that are looked at
+MAX_PATTERN = 1_000
+MAX_MATCHED = 10_000  # characters a regular expression is tried on: a bad pattern must not hold up a worker
+_NUMBER = re.compile(r"[-+]?(?:\d[\d,]*(?:\.\d+)?|\.\d+)(?:[eE][-+]?\d+)?%?")
+
+
+def check_for(expected: Mapping[str, Any], scorer: str = "auto", *, case_sensitive: bool = False) -> Check:
+    """The check that a row asks for. ``scorer`` names one; "auto" goes by the keys of ``expected``:
+    "json_schema", "regex", "contains", else "answer" (numeric if it is a number, exact if it is text).
+
+    Raises:
+        ValueError: there is nothing to check against, or it is malformed. The message is for the row's author.
+    """
+    if expected.get("correct") is False:
+        raise ValueError("its answer is marked correct: false; give the right answer.")
+    chosen = _by_keys(expected) if scorer == "auto" else scorer
+    return SCORERS[chosen](expected, case_sensitive)
+
+
+def _by_keys(expected: Mapping[str, Any]) -> str:
+    for name in ("json_schema", "regex", "contains"):
+        if expected.get(name) is not None:
+            return name
+    return "numeric" if _is_number(expected.get("answer")) else "exact"
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _target(expected: Mapping[str, Any], *names: str) -> Any:
+    for name in names:
+        value = expected.get(name)
+        if value is not None and value != "" and value != []:
+            return value
+    raise ValueError(f"there is nothing to check against: expected_outcome needs {' or '.join(map(repr, names))}.")
+
+
+def _verdict(success: bool, scorer: str, answer: str, expected: Any) -> Outcome:
+    return Outcome(float(success), success, {"scorer": scorer, "answer": answer[:MAX_MATCHED], "expected": expected})
+
+
+def _plain(text: str, case_sensitive: bool) -> str:
+    plain = " ".join(unicodedata.normalize("NFKC", text[:MAX_ANSWER]).split())
+    return plain if case_sensitive else plain.casefold()
+
+
+def exact(expected: Mapping[str, Any], case_sensitive: bool) -> Check:
+    """The answer is the expected text (or one of several), white space aside."""
+    target = _target(expected, "answer")
+    texts = [str(one) for one in target] if isinstance(target, list) else [str(target)]
+    wanted = {_plain(text, case_sensitive) for text in texts}
+    return lambda answer: _verdict(_plain(answer, case_sensitive) in wanted, "exact", answer, target)
+
+
+def numeric(expected: Mapping[str, Any], case_sensitive: bool) -> Check:
+    """The answer's last number is the expected one within "tolerance" (absolute, by default a relative 1e-9)."""
+    target = number_in(str(_target(expected, "answer")))
+    tolerance = expected.get("tolerance", 0.0)
+    if target is None:
+        raise ValueError(f"its answer {expected['answer']!r} is not a number.")
+    if not _is_number(tolerance) or not tolerance >= 0:
+        raise ValueError(f"its tolerance {tolerance!r} is not a number from 0.")
+
+    def check(answer: str) -> Outcome:
+        number = number_in(answer)
+        close = number is not None and math.isclose(number, target, rel_tol=1e-9, abs_tol=tolerance)
+        return _verdict(close, "numeric", answer, target)
+
+    return check
+
+
+def number_in(text: str) -> float | None:
+    """The last number in a text, thousands separators and a percent sign aside; None if there is none."""
+    found = _NUMBER.findall(text[:MAX_ANSWER])
+    return float(found[-1].replace(",", "").removesuffix("%")) if found else None
+
+
+def contains(expected: Mapping[str, Any], case_sensitive: bool) -> Check:
+    """Every expected piece of text occurs in the answer."""
+    target = _target(expected, "contains", "answer")
+    pieces = [_plain(str(piece), case_sensitive) for piece in (target if isinstance(target, list) else [target])]
+
+    def check(answer: str) -> Outcome:
+        text = _plain(answer, case_sensitive)
+        return _verdict(all(piece in text for piece in pieces), "contains", answer, target)
+
+    return check
+
+
+def regex(expected: Mapping[str, Any], case_sensitive: bool) -> Check:
+    """The pattern is found in the answer's first 10,000 characters."""
+    target = str(_target(expected, "regex", "answer"))
+    if len(target) > MAX_PATTERN:
+        raise ValueError(f"its regular expression is longer than {MAX_PATTERN:,} characters.")
+    try:
+        pattern = re.compile(target, 0 if case_sensitive else re.IGNORECASE)
+    except (re.error, RecursionError, OverflowError) as error:
+        raise ValueError(f"its regular expression is faulty: {error}.") from None
+    return lambda answer: _verdict(pattern.search(answer[:MAX_MATCHED]) is not None, "regex", answer, target)
+
+
+def json_schema(expected: Mapping[str, Any], case_sensitive: bool) -> Check:
+    """The answer is JSON that the schema accepts. A schema may not refer to another document."""
+    import jsonschema  # type: ignore[import-untyped]  # here: most datasets, and most processes, never need it
+
+    target = _target(expected, "json_schema")
+    try:
+        jsonschema.Draft202012Validator.check_schema(target)
+    except jsonschema.SchemaError as error:
+        raise ValueError(f"its JSON schema is faulty: {error.message}.") from None
+    if any(not reference.startswith("#") for reference in _references(target)):
+        raise ValueError("its JSON schema refers to another document; only references within it (#/...) work.")
+    validator = jsonschema.Draft202012Validator(target)
+
+    def check(answer: str) -> Outcome:
+        try:
+            value = json.loads(answer[:MAX_ANSWER])
+        except (ValueError, RecursionError):
+            return _verdict(False, "json_schema", answer, target)
+        return _verdict(validator.is_valid(value), "json_schema", answer, target)
+
+    return check
+
+
+def _references(schema: Any) -> list[str]:
+    if isinstance(schema, Mapping):
+        own = [str(schema[key]) for key in ("$ref", "$dynamicRef") if isinstance(schema.get(key), str)]
+        return own + [found for value in schema.values() for found in _references(value)]
+    if isinstance(schema, list):
+        return [found for value in schema for found in _references(value)]
+    return []
+
+
+SCORERS: Mapping[str, Callable[[Mapping[str, Any], bool], Check]] = {
+    "exact": exact,
+    "numeric": numeric,
+    "contains": contains,
+    "regex": regex,
+    "json_schema": json_schema,
+}
