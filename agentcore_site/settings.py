@@ -194,7 +194,7 @@ SPECTACULAR_SETTINGS = {
 }
 
 # -- jobs ------------------------------------------------------------------------------------------------------------
-JOB_LEASE_SECONDS = env.integer("JOB_LEASE_SECONDS", 30, low=3, high=3600)
+JOB_LEASE_SECONDS = env.integer("JOB_LEASE_SECONDS", 30, low=2, high=3600)
 JOB_SLICE_SECONDS = env.integer("JOB_SLICE_SECONDS", 2, low=1, high=600)
 JOB_SWEEP_SECONDS = env.integer("JOB_SWEEP_SECONDS", 5, low=1, high=300)
 JOB_MAX_CRASHES = env.integer("JOB_MAX_CRASHES", 50, low=1, high=10_000)

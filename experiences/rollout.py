@@ -213,13 +213,13 @@ async def collect(
 
 async def _in_pool(waiting: Iterator[int], run: Callable[[int], Coroutine[Any, Any, None]], size: int) -> None:
     """Awaits ``run`` for every index, ``size`` at once; the first exception cancels the others and is raised."""
-    breathed = time.perf_counter()
+    turn = BREATH_SECONDS / max(size, 1)  # the loop gives every worker a turn before it looks after its timers
 
     async def worker() -> None:
-        nonlocal breathed
+        breathed = time.perf_counter()
         for index in waiting:
             await run(index)
-            if time.perf_counter() - breathed > BREATH_SECONDS:
+            if time.perf_counter() - breathed > turn:
                 await asyncio.sleep(0)
                 breathed = time.perf_counter()
 

@@ -15,7 +15,7 @@ MAX_BITS = 20_000  # of any intermediate integer
 MAX_SHIFT = 256
 
 INTEGER_SPAN = re.compile(r"[\d\s()+\-*/<>]+")
-DECIMAL_SPAN = re.compile(r"(?:\d+\.\d+|[\d\s()+\-*/])+")
+DECIMAL_SPAN = re.compile(r"[\d\s()+\-*/.]+")
 _LEADING_ZEROS = re.compile(r"(?<![\d.])0+(?=\d)")
 _EDGE = " \t\r\n+*/<>"
 
@@ -24,7 +24,8 @@ def candidates(text: str, span: re.Pattern[str]) -> list[str]:
     """Stretches of the text that look like expressions with an operator in them, longest first."""
     found = []
     for match in span.finditer(text):
-        piece = " ".join(match.group().split()).strip(_EDGE).rstrip("-").rstrip()
+        piece = " ".join(match.group().split()).removeprefix(". ").removesuffix(".")
+        piece = piece.strip(_EDGE).rstrip("-").rstrip()
         if any(sign in piece.lstrip("-") for sign in "+-*/<>") and any(c.isdigit() for c in piece):
             found.append(piece)
     return sorted(found, key=len, reverse=True)

@@ -1,0 +1,121 @@
+"""kill -9, twenty times: nothing is lost, nothing is doubled, and the policy ends where it would have."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+
+from agentcore_site.jobs.models import ENDED, Job, Status
+from agentcore_site.tenancy.actors import Actor
+from experiences.models import Agent, TrajectoryRecord
+from tests import factories
+from tests.support.running import SMALL_POOL, run_to_end
+from tests.support.workers import Fleet, eventually
+from training.models import Iteration, TrainingRun
+from training.services import checkpoints
+from training.services.execution import setup_of
+from training.services.runs import run_start
+from training.trainer import TrainerState
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+KILLS = 20
+CONFIG = {
+    "n_iterations": 240,
+    "eval_samples": 1,
+    "eval_interval": 50,
+    "checkpoint_interval": 10,
+    "early_stopping": {"enabled": False},
+    "seed": 11,
+}
+
+
+def final_weights(run: TrainingRun) -> Any:
+    latest = checkpoints.latest(run)
+    assert latest is not None and latest.iteration == CONFIG["n_iterations"]
+    return TrainerState.from_bytes(setup_of(run), checkpoints.checkpoint_load(latest)).policy.weights
+
+
+def kill_holder(job_id: Any) -> bool:
+    """kill -9 of the very process that holds the job. False if nobody did."""
+    job = Job.objects.get(id=job_id)
+    if job.lease_until is None or job.status != Status.RUNNING:
+        return False
+    try:
+        os.kill(int(job.worker.rsplit(":", 1)[1]), signal.SIGKILL)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_twenty_kills_change_nothing(operator: Actor, agent: Agent, acme: Any, fleet: Fleet) -> None:
+    undisturbed = run_start(operator, agent=agent, environment_options=SMALL_POOL, config=CONFIG)
+    run_to_end(undisturbed.job)
+
+    other = factories.AgentFactory(organization=acme, created_by=operator.user)
+    whole_worker = fleet.worker(concurrency=2)
+    fleet.beat()
+    run = run_start(operator, agent=other, environment_options=SMALL_POOL, config=CONFIG)
+    kills, seen, deadline = 0, 0, time.monotonic() + 400
+    while kills < KILLS and time.monotonic() < deadline:
+        job = Job.objects.get(id=run.job_id)
+        assert job.status != Status.FAILED, job.error
+        if job.status in ENDED:
+            break
+        iteration = TrainingRun.objects.values_list("iteration", flat=True).get(job_id=run.job_id)
+        if iteration <= seen:
+            time.sleep(0.02)
+            continue
+        if kills % 7 == 6:  # now and then the whole worker, parent and children
+            fleet.kill(whole_worker)
+            whole_worker = fleet.worker(concurrency=2)
+        elif not kill_holder(run.job_id):
+            continue
+        kills += 1
+        # Let it get somewhere each time: the last kills must still find it running.
+        seen = iteration + CONFIG["n_iterations"] // (KILLS + 4)  # type: ignore[operator]
+    assert kills == KILLS, f"only {kills} kills landed before the run ended"
+    eventually(lambda: Job.objects.get(id=run.job_id).ended, seconds=120, why="the job to end after the last kill")
+
+    job = Job.objects.get(id=run.job_id)
+    assert job.status == Status.COMPLETED, job.error
+    assert list(Iteration.objects.filter(run=run).order_by("number").values_list("number", flat=True)) == list(
+        range(1, CONFIG["n_iterations"] + 1)  # type: ignore[operator]
+    )
+    mine = TrajectoryRecord.objects.filter(job_id=run.job_id)
+    keys = list(mine.values_list("iteration", "scenario", "rollout"))
+    reference = TrajectoryRecord.objects.filter(job_id=undisturbed.job_id)
+    assert len(keys) == len(set(keys)) == reference.count()
+    assert set(keys) == set(reference.values_list("iteration", "scenario", "rollout"))
+    np.testing.assert_array_equal(final_weights(run), final_weights(undisturbed))
+
+
+def test_a_stopped_worker_that_wakes_up_after_its_lease_writes_nothing(
+    operator: Actor, agent: Agent, fleet: Fleet
+) -> None:
+    fleet.worker()
+    fleet.beat()
+    run = run_start(operator, agent=agent, environment_options=SMALL_POOL, config=CONFIG | {"n_iterations": 300})
+    eventually(lambda: Iteration.objects.filter(run=run, number__gte=5).exists(), why="the first iterations")
+    sleeper = int(eventually(lambda: _holder(run.job_id), why="a holder"))
+    os.kill(sleeper, signal.SIGSTOP)
+    try:
+        fleet.worker()  # a second worker takes over once the lease has run out
+        stopped_at = Job.objects.get(id=run.job_id).attempt
+        eventually(lambda: Job.objects.get(id=run.job_id).attempt > stopped_at, seconds=30, why="a new claim")
+    finally:
+        os.kill(sleeper, signal.SIGCONT)
+    eventually(lambda: Job.objects.get(id=run.job_id).ended, seconds=120, why="the job to end")
+    numbers = list(Iteration.objects.filter(run=run).order_by("number").values_list("number", flat=True))
+    assert numbers == list(range(1, 301))
+    assert TrajectoryRecord.objects.filter(job_id=run.job_id).count() == 300 * 16
+
+
+def _holder(job_id: Any) -> str:
+    job = Job.objects.get(id=job_id)
+    return job.worker.rsplit(":", 1)[1] if job.lease_until and job.status == Status.RUNNING else ""
