@@ -196,6 +196,8 @@ SPECTACULAR_SETTINGS = {
 # -- jobs ------------------------------------------------------------------------------------------------------------
 JOB_LEASE_SECONDS = env.integer("JOB_LEASE_SECONDS", 30, low=2, high=3600)
 JOB_SLICE_SECONDS = env.integer("JOB_SLICE_SECONDS", 2, low=1, high=600)
+# With many jobs a turn gets shorter, so that each worker's round through all of them takes about this long.
+JOB_ROUND_SECONDS = env.integer("JOB_ROUND_SECONDS", 40, low=1, high=3600)
 JOB_SWEEP_SECONDS = env.integer("JOB_SWEEP_SECONDS", 5, low=1, high=300)
 JOB_MAX_CRASHES = env.integer("JOB_MAX_CRASHES", 50, low=1, high=10_000)
 JOBS_PER_USER = env.integer("TRAINING_JOBS_PER_USER", 100, low=1, high=100_000)

@@ -75,16 +75,22 @@ def environment_pools(name: str, options: Mapping[str, Any], seed: int) -> Pools
     Raises:
         UnknownName, ValueError: no such environment, or it refuses the options.
     """
-    return _cached(name, json.dumps(options, sort_keys=True), seed)
-
-
-@lru_cache(maxsize=16)
-def _cached(name: str, options_json: str, seed: int) -> Pools:
-    options = json.loads(options_json)
     sizes = pool_sizes(options)
-    environment = environments.get(name)({key: value for key, value in options.items() if key != "pool"})
-    sets = {split: environment.scenarios(split, size, seed) for split, size in sizes.items()}
+    rest = {key: value for key, value in options.items() if key != "pool"}
+    return _cached(name, json.dumps(rest, sort_keys=True), tuple(sizes.items()), seed)
+
+
+@lru_cache(maxsize=64)
+def _cached(name: str, options_json: str, sizes: tuple[tuple[str, int], ...], seed: int) -> Pools:
+    environment = _environment(name, options_json)
+    sets = {split: environment.scenarios(split, size, seed) for split, size in sizes}
     return Pools(environment, sets["train"], sets["selection"], sets["held_out"], seed)
+
+
+@lru_cache(maxsize=4)
+def _environment(name: str, options_json: str) -> Environment:
+    """One environment for all jobs of a worker that ask for the same: it holds the caches of its items."""
+    return environments.get(name)(json.loads(options_json))
 
 
 def dataset_pools(rows: Sequence[Mapping[str, Any]], options: Mapping[str, Any], seed: int) -> Pools:

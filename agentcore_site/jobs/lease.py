@@ -17,6 +17,7 @@ from django.db.utils import InterfaceError, OperationalError
 from agentcore_site.jobs.models import Job, Status
 
 POLL_SECONDS = 0.25
+SHORTEST_SLICE = 0.2
 
 
 class LeaseLost(Exception):
@@ -35,6 +36,13 @@ def worker_name() -> str:
     return f"{socket.gethostname()}:{os.getpid()}"
 
 
+def fair_slice() -> float:
+    """How long a turn is, in seconds: the usual slice, shorter where many jobs wait, so that a round stays short."""
+    active = Job.objects.filter(status__in=(Status.QUEUED, Status.RUNNING)).count()
+    share = settings.JOB_ROUND_SECONDS / max(active, 1)
+    return float(min(settings.JOB_SLICE_SECONDS, max(share, SHORTEST_SLICE)))
+
+
 class Lease:
     """Holds one job for one slice. Use as a context manager.
 
@@ -45,7 +53,7 @@ class Lease:
     def __init__(self, job: Job, *, slice_seconds: float | None = None) -> None:
         self.job_id = job.id
         self.attempt = job.attempt
-        self.slice_seconds = float(settings.JOB_SLICE_SECONDS if slice_seconds is None else slice_seconds)
+        self.slice_seconds = fair_slice() if slice_seconds is None else slice_seconds
         self.lease_seconds = float(settings.JOB_LEASE_SECONDS)
         self._began = time.monotonic()
         self._renewed = self._began

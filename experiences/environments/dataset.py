@@ -13,7 +13,7 @@ from experiences.environments.faults import FaultRates
 from experiences.environments.scorers import SCORERS, Check, check_for
 from experiences.environments.tool_episode import ToolEpisode, ToolWorld
 from experiences.options import checked_options, choice_option, flag_option, number_option
-from experiences.tools import TRAPS, toolbox
+from experiences.tools import toolbox
 from experiences.types import ActionSpec, Outcome, Scenario
 
 NOUN = "environment dataset"
@@ -82,7 +82,7 @@ def dataset_environment(rows: Sequence[Mapping[str, Any]], options: Mapping[str,
     """
     checked_options(NOUN, options, OPTION_HELP)
     box = toolbox(
-        tuple(options.get("tools", ())), traps=choice_option(NOUN, options, "traps", ("none", *sorted(TRAPS)))
+        tuple(options.get("tools", ())), traps=choice_option(NOUN, options, "traps", ("none", "three", "all"))
     )
     rates = FaultRates(
         timeout=number_option(NOUN, options, "timeout_rate", 0.0, 0, 0.5),

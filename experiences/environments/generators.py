@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from experiences.types import Outcome, Scenario
 
 SUCCESS_SCORE = 0.99  # several verifiers pay part credit for a part of the answer; that is not a success
-MAX_REMEMBERED_ITEMS = 20_000
+MAX_REMEMBERED_ITEMS = 5_000
 
 HARDER: Mapping[str, Mapping[str, Any]] = {
     "chain_sum": {"min_digits": 5, "max_digits": 8},

@@ -18,7 +18,7 @@ from experiences.environments.generators import HARDER, Generators, Item
 from experiences.environments.tool_episode import ToolEpisode, ToolWorld
 from experiences.environments.wording import N_TRAINED, N_UNSEEN, TEMPLATES, reworded
 from experiences.options import checked_options, choice_option, number_option
-from experiences.tools import TRAPS, toolbox
+from experiences.tools import toolbox
 from experiences.types import ActionSpec, Scenario
 
 FAMILIES = tuple(HARDER)
@@ -163,7 +163,7 @@ class ReasoningGymFactory:
         checked_options(noun, options, self.option_help)
         generators = Generators()
         box = toolbox(
-            tuple(options.get("tools", ())), traps=choice_option(noun, options, "traps", ("all", *sorted(TRAPS)))
+            tuple(options.get("tools", ())), traps=choice_option(noun, options, "traps", ("all", "three", "none"))
         )
         rates = FaultRates(
             timeout=number_option(noun, options, "timeout_rate", 0.04, 0, 0.5),

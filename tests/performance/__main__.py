@@ -1,0 +1,47 @@
+"""``make bench``: runs every figure and prints the table. Arguments choose: science storage jobs learning."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+os.environ.setdefault("JOB_LEASE_SECONDS", "30")
+os.environ.setdefault("TRAINING_JOBS_PER_USER", "1000")
+from tests import services  # noqa: E402  (starts PostgreSQL and Valkey before settings are read)
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "agentcore_site.settings")
+
+import django  # noqa: E402
+
+
+def main() -> int:
+    django.setup()
+    from django.core.management import call_command
+
+    call_command("migrate", verbosity=0)
+    from tests.performance import jobs, learning, science, storage
+    from tests.performance.table import Figure, show
+
+    parts = {
+        "science": [science.rollouts, science.update],
+        "storage": [storage.writes],
+        "jobs": [jobs.one_worker, jobs.fairness],
+        "learning": [learning.seeds],
+    }
+    figures: list[Figure] = []
+    for name in sys.argv[1:] or list(parts):
+        for measure in parts[name]:
+            began = time.perf_counter()
+            figures += measure()
+            print(f"{name}.{measure.__name__}: {time.perf_counter() - began:.0f} s", file=sys.stderr)
+    show(figures)
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        status = main()
+    finally:
+        services.pytest_unconfigure()
+    sys.exit(status)

@@ -1,0 +1,138 @@
+"""P1, P3, P6 and the speed of training: real workers, a real server, a real broker."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from statistics import quantiles
+from typing import Any
+
+import httpx
+
+from agentcore_site.jobs.models import Job, Status
+from agentcore_site.tenancy.actors import Actor
+from agentcore_site.tenancy.roles import Role
+from agentcore_site.tenancy.services import api_key_create
+from tests import factories
+from tests.performance.table import Figure, at_least, at_most
+from tests.support.workers import Fleet, eventually
+from training.models import Iteration, TrainingRun
+from training.services.runs import run_start
+
+JOBS = 100
+NO_STOP = {"early_stopping": {"enabled": False}}
+
+
+def people() -> tuple[Actor, Any]:
+    home = factories.OrganizationFactory(slug="bench", name="Bench", max_active_jobs=1000)
+    user = factories.UserFactory(username="bench")
+    if not user.memberships.exists():
+        factories.MembershipFactory(organization=home, user=user, role=Role.OPERATOR)
+    return Actor(user), home
+
+
+def start(actor: Actor, home: Any, name: str, **config: Any) -> TrainingRun:
+    agent = factories.AgentFactory(organization=home, created_by=actor.user, name=name, slug=name)
+    return run_start(actor, agent=agent, config=NO_STOP | config)
+
+
+def family(pid: int) -> list[int]:
+    """A process and all that descend from it."""
+    found = [pid]
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        for child in (task / "children").read_text().split():
+            found += family(int(child))
+    return found
+
+
+def resident_mb(pid: int) -> float:
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS"):
+            return int(line.split()[1]) / 1024
+    return 0.0
+
+
+def one_worker() -> list[Figure]:
+    """A run of 3,200 trajectories alone on one worker: speed with everything stored, bookkeeping, memory."""
+    actor, home = people()
+    fleet = Fleet()
+    try:
+        worker = fleet.worker()
+        fleet.beat()
+        warm = start(actor, home, "warm", n_iterations=1, seed=1)
+        eventually(lambda: Job.objects.get(id=warm.job_id).ended, why="the first job")
+        run = start(actor, home, "speed", n_iterations=200, seed=2)
+        peak = 0.0
+        while not (job := Job.objects.get(id=run.job_id)).ended:
+            peak = max([peak, *map(resident_mb, family(worker.pid))])
+            time.sleep(0.05)
+        run.refresh_from_db()
+    finally:
+        fleet.stop()
+    assert job.status == Status.COMPLETED, job.error
+    rows = Iteration.objects.filter(run=run).order_by("number")
+    seconds = (rows.last().created_at - job.started_at).total_seconds()  # type: ignore[union-attr,operator]
+    work = sum(row.rollout_ms + row.update_ms for row in rows)
+    looks = len(rows.exclude(selection=None))
+    gaps = _gaps(list(rows.filter(selection=None)))
+    return [
+        at_least("P3", "training with everything stored, one worker", run.trajectories / seconds, 500, "trajectories/s", digits=0),
+        at_most("P3", "bookkeeping of an iteration (median)", gaps, 10, "ms", digits=1),
+        at_most("P6", "largest worker process while training", peak, 250, "MB", digits=0),
+        at_most("P3", f"share of the time beside rollouts and updates ({looks} selection looks in it)", 100 * (1 - work / 1000 / seconds), 60, "%", digits=0),
+    ]
+
+
+def _gaps(rows: list[Iteration]) -> float:
+    """Median milliseconds from one commit to the next that were neither rollouts nor update."""
+    found = []
+    for before, after in zip(rows, rows[1:], strict=False):
+        if after.number == before.number + 1:
+            between = (after.created_at - before.created_at).total_seconds() * 1000
+            found.append(between - after.rollout_ms - after.update_ms)
+    return sorted(found)[len(found) // 2]
+
+
+def fairness() -> list[Figure]:
+    """100 jobs queued at once on two workers: how even they are at half-time, and get_status meanwhile."""
+    actor, home = people()
+    _, key = api_key_create(actor, name="bench", scopes=["training:view"])
+    runs = [start(actor, home, f"fair-{n}", n_iterations=100, eval_interval=100, eval_samples=1, seed=n) for n in range(JOBS)]
+    ids = [run.job_id for run in runs]
+    fleet = Fleet()
+    latencies: list[float] = []
+    try:
+        port = fleet.web()
+        fleet.worker()
+        fleet.worker()
+        fleet.beat()
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", headers={"Authorization": f"Bearer {key}"}) as client:
+            eventually(lambda: _progress(ids)[1] > 0, why="the first progress")
+            while True:
+                _ask(client, ids[len(latencies) % JOBS], latencies)
+                progress = sorted(_progress(ids)[0])
+                if sum(progress) / JOBS >= 0.5:
+                    break
+                time.sleep(0.05)
+    finally:
+        fleet.stop()
+        Job.objects.filter(id__in=ids).update(status=Status.CANCELLED, lease_until=None)
+    p95 = quantiles(latencies, n=20)[-1]
+    return [
+        at_least("P3", f"{JOBS} jobs on two workers, slowest / fastest at half-time", progress[0] / progress[-1], 0.7, "x"),
+        at_most("P1", f"get_status with {JOBS} jobs running, p95 of {len(latencies)} (target)", p95, 200, "ms", digits=1),
+        at_most("P1", "the same, the goal", p95, 10, "ms", digits=1),
+    ]
+
+
+def _ask(client: httpx.Client, job_id: Any, latencies: list[float]) -> None:
+    body = {"jsonrpc": "2.0", "id": 1, "method": "training.get_status", "params": {"job_id": str(job_id)}}
+    began = time.perf_counter()
+    answer = client.post("/api/v1/jsonrpc", json=body)
+    latencies.append((time.perf_counter() - began) * 1000)
+    assert answer.json()["result"]["job_id"] == str(job_id), answer.text
+
+
+def _progress(ids: list[Any]) -> tuple[list[float], float]:
+    values = list(Job.objects.filter(id__in=ids).values_list("progress", flat=True))
+    return values, max(values)

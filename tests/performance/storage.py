@@ -1,0 +1,115 @@
+"""P2 and P7: trajectories written, and what they take on disk; ratios to a bare COPY of the same rows."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import replace
+from datetime import date
+from statistics import median
+
+from django.db import connection, transaction
+
+from agentcore_site.ids import uuid7
+from experiences import storage
+from experiences.rollout import RolloutLimits, collect
+from experiences.runtimes.action import ActionRuntime
+from experiences.types import RolloutKey, Trajectory
+from tests.performance.table import Figure, at_least, at_most
+from training.pools import environment_pools
+from training.trainer import TrainerSetup, TrainerState, steps
+from training.validation import parse_config
+
+ROWS = 10_000
+BATCH = 1_000
+TRAINED = 40  # iterations: success is about one half then
+MONTH = date(2020, 1, 1)
+
+
+def trajectories() -> list[Trajectory]:
+    """Real rollouts of a policy in the middle of its training: 2,000 of them, each five times."""
+    pools = environment_pools("reasoning_gym", {}, 1)
+    config, _ = parse_config({})
+    setup = TrainerSetup(config, 1, pools.environment, pools.train, pools.selection)
+    state = TrainerState.fresh(setup)
+    for report in steps(setup, state, kept=lambda iteration: {}, keep=lambda one: None, check=lambda: None):
+        if report.iteration == TRAINED:
+            break
+    played = asyncio.run(
+        collect(
+            [(RolloutKey(0, s.index, sample), s) for s in pools.train for sample in range(10)],
+            environment=pools.environment,
+            runtime=ActionRuntime(state.policy, 20, 1.0),
+            reward=setup.reward(),
+            seed=1,
+            limits=RolloutLimits(),
+            kept={},
+            keep=lambda one: None,
+            check=lambda: None,
+        )
+    )
+    return [
+        replace(one, key=RolloutKey(copy, one.key.scenario, one.key.rollout))
+        for copy in range(ROWS // len(played))
+        for one in played
+    ]
+
+
+def owner() -> storage.Owner:
+    return storage.Owner(uuid7(), uuid7(), uuid7(), MONTH)
+
+
+def ours(rows: list[Trajectory]) -> float:
+    """Seconds of the product's own path: objects to JSON to COPY, in transactions of 1,000."""
+    whose = owner()
+    began = time.perf_counter()
+    for first in range(0, len(rows), BATCH):
+        with transaction.atomic():
+            storage.trajectories_write(whose, rows[first : first + BATCH])
+    return time.perf_counter() - began
+
+
+def bare(rows: list[Trajectory]) -> float:
+    """Seconds of a bare COPY of the same rows, serialised before the clock starts, into the same table."""
+    lines = b"".join(storage._lines(owner(), rows))
+    began = time.perf_counter()
+    with transaction.atomic(), connection.cursor() as cursor:
+        with cursor.copy(f"COPY experiences_trajectory ({storage.COLUMNS}) FROM STDIN") as copy:
+            copy.write(lines)
+    return time.perf_counter() - began
+
+
+def size_of_partition() -> int:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_total_relation_size('experiences_trajectory_2020_01')")
+        return int(cursor.fetchone()[0])
+
+
+def emptied() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("TRUNCATE experiences_trajectory_2020_01")
+
+
+def writes() -> list[Figure]:
+    with transaction.atomic():
+        storage.partition_ensure(MONTH)
+    rows = trajectories()
+    measured: dict[str, list[float]] = {"ours": [], "bare": []}
+    size = 0
+    for _ in range(3):
+        emptied()
+        measured["ours"].append(ours(rows))
+        size = size_of_partition()
+        emptied()
+        measured["bare"].append(bare(rows))
+    emptied()
+    mine, raw = median(measured["ours"]), median(measured["bare"])
+    steps = sum(len(one.steps) for one in rows) / len(rows)
+    return [
+        at_least("P2", f"trajectory writes, share of bare COPY's speed ({steps:.1f} steps each)", 100 * raw / mine, 50, "%", digits=0),
+        at_least("P2", "trajectory writes", ROWS / mine, 100, "rows/s", digits=0),
+        at_most("P7", "10,000 trajectories on disk, indexes and all (target 100 MB)", size / 2**20, 100, "MB", digits=1),
+        at_most("P7", "10,000 trajectories on disk, the goal", size / 2**20, 20, "MB", digits=1),
+    ]
+
+
