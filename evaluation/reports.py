@@ -151,7 +151,7 @@ def _compared(metric: Metric) -> tuple[str, dict[str, Any]]:
         "test": "sign-flip permutation over queries",
         "better": metric.better,
         "enough_data": difference.p_value < ALPHA or mde <= max(0.15 * abs(float(a.mean())), 0.05),
-        "mde": mde,
+        "mde": mde if math.isfinite(mde) else None,
         "n": difference.n,
     }
 
@@ -181,7 +181,8 @@ def _words(success: dict[str, Any], name: str, n: int) -> str:
     if success["p_value"] < ALPHA:
         return f"Worse than the untrained baseline by {-gain:.1f} points on {name}: {rates} ({evidence})."
     if not success["enough_data"]:
-        return f"Not enough data to tell on {name}: {rates} ({evidence}; gains below {success['mde'] * 100:.0f} points can't be seen)."
+        unseen = "" if success["mde"] is None else f"; gains below {success['mde'] * 100:.0f} points can't be seen"
+        return f"Not enough data to tell on {name}: {rates} ({evidence}{unseen})."
     return f"No difference that matters on {name}: {rates} ({evidence})."
 
 

@@ -61,13 +61,6 @@ def split_counts(
     return n - held_out - selection, selection, held_out
 
 
-def split_counts(n: int) -> tuple[int, int, int]:
-    """(training, selection, held-out) sizes that ``split_queries`` gives ``n`` distinct queries."""
-    held_out = _share(n, HELD_OUT_SHARE, leave=2)
-    selection = _share(n - held_out, SELECTION_SHARE, leave=1)
-    return n - held_out - selection, selection, held_out
-
-
 def normalized(text: str) -> str:
     """What makes two queries the same text: case and white space aside."""
     return " ".join(text.split()).casefold()

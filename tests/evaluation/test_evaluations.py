@@ -1,0 +1,134 @@
+"""An evaluation over real rows: both arms on the same queries, a report, a verdict on the run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from agentcore_site.errors import Forbidden, Invalid, Missing
+from agentcore_site.jobs import lifecycle
+from agentcore_site.jobs.models import Job, Status
+from agentcore_site.jobs.tasks import run_slice
+from agentcore_site.tenancy.actors import Actor
+from evaluation.models import EvaluationResult, EvaluationRun, HeldOutLook
+from evaluation.selectors import changed_queries, evaluations_visible, rpc_result
+from evaluation.services import evaluation_start
+from evaluation.tasks import sweep
+from experiences.models import Agent, TrajectoryRecord
+from tests.support.running import SMALL, SMALL_POOL, run_to_end
+from training.models import PolicyCheckpoint, TrainingRun
+from training.selectors import done_criteria, run_verdict
+from training.services.runs import run_pools, run_start
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def run(operator: Actor, agent: Agent) -> TrainingRun:
+    config = SMALL | {"n_iterations": 40, "eval_samples": 2}
+    made = run_start(operator, agent=agent, environment_options=SMALL_POOL, config=config)
+    run_to_end(made.job)
+    return TrainingRun.objects.select_related("job", "agent", "organization", "dataset").get(job_id=made.job_id)
+
+
+def final(run: TrainingRun) -> EvaluationRun:
+    return EvaluationRun.objects.select_related("job").get(run=run, final=True)
+
+
+def test_a_finished_run_is_evaluated_on_held_out_queries(run: TrainingRun) -> None:
+    evaluation = final(run)
+    assert evaluation.lines == ["held_out", "harder_numbers", "unseen_wording"]
+    assert run_to_end(evaluation.job).status == Status.COMPLETED
+    evaluation.refresh_from_db()
+    run.refresh_from_db()
+    success = evaluation.report["lines"]["held_out"]["metrics"]["success_rate"]
+    assert success["baseline"] < success["trained"]
+    assert success["baseline_low"] <= success["baseline"] <= success["baseline_high"]
+    assert run.verdict["success_rate"] == success["trained"]
+    assert run_verdict(run) == evaluation.report["verdict"]
+    assert "on new items" in run_verdict(run) and "20 queries" in run_verdict(run)
+    assert {row["name"]: row["met"] for row in done_criteria(run)}["Best checkpoint saved"]
+    assert EvaluationResult.objects.filter(evaluation=evaluation, line="held_out").count() == 2 * 20
+    assert TrajectoryRecord.objects.filter(job_id=evaluation.job_id, line="held_out").count() == 2 * 20 * 2
+
+
+def test_held_out_queries_were_never_trained_on(run: TrainingRun) -> None:
+    pools = run_pools(run)
+    trained = {scenario.query for scenario in pools.train} | {scenario.query for scenario in pools.selection}
+    for line in ("held_out", "harder_numbers", "unseen_wording"):
+        assert not trained & {scenario.query for scenario in pools.line(line)}
+    seen = set(TrajectoryRecord.objects.filter(job_id=run.job_id).values_list("query", flat=True))
+    assert seen <= trained
+
+
+def test_each_look_at_the_held_out_set_is_counted(run: TrainingRun, operator: Actor) -> None:
+    run_to_end(final(run).job)
+    again = evaluation_start(operator, run=run, samples=1)
+    run_to_end(again.job)
+    again.refresh_from_db()
+    assert HeldOutLook.objects.count() == 2
+    assert again.report["looks"] == 2
+
+
+def test_the_final_evaluation_is_asked_for_once(run: TrainingRun) -> None:
+    assert EvaluationRun.objects.filter(run=run, final=True).count() == 1
+    assert sweep() == 0
+    EvaluationRun.objects.all().delete()
+    Job.objects.filter(kind="evaluation").delete()
+    assert sweep() == 1
+    assert sweep() == 0
+
+
+def test_an_evaluation_that_is_interrupted_goes_on_where_it_was(
+    run: TrainingRun, settings: Any
+) -> None:
+    settings.JOB_SLICE_SECONDS = 0
+    evaluation = final(run)
+    for _ in range(3):
+        claimed = lifecycle.claim(evaluation.job_id)
+        assert claimed is not None
+        run_slice(claimed)
+    settings.JOB_SLICE_SECONDS = 2
+    run_to_end(evaluation.job)
+    evaluation.refresh_from_db()
+    assert len(evaluation.done) == len(set(evaluation.done)) == 6
+    assert EvaluationResult.objects.filter(evaluation=evaluation).count() == 3 * 2 * 20
+
+
+def test_the_evaluated_checkpoint_is_kept(run: TrainingRun) -> None:
+    assert "evaluated" in PolicyCheckpoint.objects.get(id=final(run).checkpoint_id).tags
+
+
+def test_given_queries_are_looked_up_in_the_run_and_unknown_ones_refused(
+    run: TrainingRun, operator: Actor
+) -> None:
+    known = [scenario.query for scenario in run_pools(run).held_out[:3]]
+    evaluation = evaluation_start(operator, run=run, queries=known, samples=2)
+    assert run_to_end(evaluation.job).status == Status.COMPLETED
+    evaluation.refresh_from_db()
+    result = rpc_result(evaluation)
+    assert set(result["metrics"]) == {"success_rate", "avg_reward", "avg_steps", "tool_usage_accuracy"}
+    assert 0 <= result["baseline_comparison"]["p_value"] <= 1
+    with pytest.raises(Invalid, match="Query 1 is not among"):
+        evaluation_start(operator, run=run, queries=["What is love?"])
+    rows = [{"query": "What is 2 + 2?", "expected_outcome": {"answer": "4"}}]
+    given = evaluation_start(operator, run=run, queries=rows, samples=1)
+    assert run_to_end(given.job).status == Status.COMPLETED
+
+
+def test_changed_queries_lead_to_the_trajectories_of_both_arms(run: TrainingRun) -> None:
+    evaluation = final(run)
+    run_to_end(evaluation.job)
+    rows = changed_queries(evaluation, "held_out")
+    assert rows and abs(rows[0]["difference"]) >= abs(rows[-1]["difference"])
+    assert len(rows[0]["baseline_trajectories"]) == len(rows[0]["trained_trajectories"]) == 2
+
+
+def test_who_may_evaluate(run: TrainingRun, dan: Any, stella: Any, charlie: Any) -> None:
+    assert evaluation_start(Actor(dan), run=run, samples=1).job.status == Status.QUEUED
+    with pytest.raises(Forbidden):
+        evaluation_start(Actor(stella), run=run)
+    with pytest.raises(Missing):
+        evaluation_start(Actor(charlie), run=run)
+    assert not evaluations_visible(charlie).exists()
