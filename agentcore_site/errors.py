@@ -1,13 +1,13 @@
 """What a service says when it can't do what was asked. Each door turns these into its own kind of answer.
 
-    DomainError
-    ├── Invalid          400  the request can't be understood or breaks a rule; ``fields`` says where
-    ├── Forbidden        403  seen, but not allowed
-    ├── Missing          404  not there, or not yours
-    ├── Conflict         409  somebody was first, or the state does not allow it
-    ├── TooLarge         413  more than the limit
-    ├── TooMany          429  a limit on concurrent work is reached
-    └── Insufficient     507  it does not fit the budget or the resources
+DomainError
+├── Invalid          400  the request can't be understood or breaks a rule; ``fields`` says where
+├── Forbidden        403  seen, but not allowed
+├── Missing          404  not there, or not yours
+├── Conflict         409  somebody was first, or the state does not allow it
+├── TooLarge         413  more than the limit
+├── TooMany          429  a limit on concurrent work is reached
+└── Insufficient     507  it does not fit the budget or the resources
 """
 
 from __future__ import annotations

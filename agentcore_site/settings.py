@@ -82,9 +82,7 @@ TEMPLATES: list[dict[str, Any]] = [
 # -- data ------------------------------------------------------------------------------------------------------------
 SERVICES = env.services()
 # Without a running database the commands that need none (up, check, makemigrations) must still work.
-DATABASES = {
-    "default": env.database_settings(SERVICES.database_url or "postgresql://agentcore@127.0.0.1:1/agentcore")
-}
+DATABASES = {"default": env.database_settings(SERVICES.database_url or "postgresql://agentcore@127.0.0.1:1/agentcore")}
 # A pool serves the web process; workers fork, and a pool must not cross a fork, so it is opt-in.
 if DB_POOL := env.integer("DB_POOL", 0, low=0, high=200):
     DATABASES["default"]["OPTIONS"] = {"pool": {"min_size": 1, "max_size": DB_POOL, "timeout": 10}}

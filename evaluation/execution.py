@@ -127,7 +127,9 @@ class Slice:
             evaluation.cost_micros += sum(result.cost_micros for result in results)
             evaluation.tokens += sum(one.tokens for of_query in played for one in of_query)
             evaluation.save(update_fields=["done", "cost_micros", "tokens"])
-            event_add(self.job, "part", message=f"{part.line}: {part.arm}", data={"part": part.name, "progress": progress})
+            event_add(
+                self.job, "part", message=f"{part.line}: {part.arm}", data={"part": part.name, "progress": progress}
+            )
 
     async def _played(self, part: Part, chooser: Any) -> list[list[Trajectory]]:
         try:
@@ -179,7 +181,9 @@ class Slice:
             evaluation.save(update_fields=["report"])
             if evaluation.final:
                 run_verdict_set(evaluation.run, reports.verdict_of(evaluation))
-            event_add(self.job, "report", message=evaluation.report["verdict"], data={"verdict": evaluation.report["verdict"]})
+            event_add(
+                self.job, "report", message=evaluation.report["verdict"], data={"verdict": evaluation.report["verdict"]}
+            )
 
 
 def _result(

@@ -15,9 +15,9 @@ from experiences.models import TrajectoryRecord
 
 def evaluations_visible(actor: Any) -> QuerySet[EvaluationRun]:
     rows = EvaluationRun.objects.visible_to(actor)
-    return rows.select_related("job", "job__created_by", "agent", "run", "run__job", "checkpoint", "checkpoint__run").defer(
-        "checkpoint__data"
-    )
+    return rows.select_related(
+        "job", "job__created_by", "agent", "run", "run__job", "checkpoint", "checkpoint__run"
+    ).defer("checkpoint__data")
 
 
 def evaluation_get(actor: Any, job_id: Any) -> EvaluationRun:

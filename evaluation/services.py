@@ -123,9 +123,11 @@ def _known_queries(run: TrainingRun, queries: Sequence[Any]) -> list[dict[str, A
     if not queries:
         raise Invalid("Give at least one query.", fields={"eval_queries": "Give at least one query."})
     pools = run_pools(run)
-    known = {scenario.query.strip(): (split, scenario.index) for split, scenarios in (
-        ("train", pools.train), ("selection", pools.selection), ("held_out", pools.held_out)
-    ) for scenario in scenarios}
+    known = {
+        scenario.query.strip(): (split, scenario.index)
+        for split, scenarios in (("train", pools.train), ("selection", pools.selection), ("held_out", pools.held_out))
+        for scenario in scenarios
+    }
     rows: list[dict[str, Any]] = []
     given: list[Any] = []
     for number, query in enumerate(queries, start=1):

@@ -162,7 +162,9 @@ class GroupRecord(models.Model):
 
     class Meta:
         verbose_name = "trajectory group"
-        constraints = [models.UniqueConstraint(fields=["job_id", "iteration", "scenario"], name="one_group_per_scenario")]
+        constraints = [
+            models.UniqueConstraint(fields=["job_id", "iteration", "scenario"], name="one_group_per_scenario")
+        ]
 
     def __str__(self) -> str:
         return f"iteration {self.iteration}, query {self.scenario}"

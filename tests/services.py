@@ -26,7 +26,9 @@ if not (os.environ.get("DATABASE_URL") and os.environ.get("REDIS_URL")):
     os.chmod(_folder, 0o711)  # the services' user must be able to walk in when we are root
     os.environ["DATA_DIR"] = _folder
     # Nobody needs a test's data after a power cut.
-    _stack = Stack(Path(_folder), lambda message: None, {"fsync": "off", "synchronous_commit": "off", "max_connections": "300"})
+    _stack = Stack(
+        Path(_folder), lambda message: None, {"fsync": "off", "synchronous_commit": "off", "max_connections": "300"}
+    )
     os.environ.update({name.upper(): url for name, url in _stack.start().items()})
     os.environ.setdefault("JOB_LEASE_SECONDS", "2")
     os.environ.setdefault("JOB_SWEEP_SECONDS", "1")

@@ -63,7 +63,9 @@ def summary(run: TrainingRun, *, seconds: float) -> dict[str, Any]:
 def _note(run: TrainingRun) -> str:
     parts = [f"iteration {run.iteration:,}/{run.total_iterations:,}", f"{run.trajectories:,} trajectories"]
     if run.selection:
-        parts.append(f"success {run.selection['success_rate']:.0%} (untrained {run.selection['baseline_success_rate']:.0%})")
+        parts.append(
+            f"success {run.selection['success_rate']:.0%} (untrained {run.selection['baseline_success_rate']:.0%})"
+        )
     if run.job.status == Status.QUEUED:
         last = JobEvent.objects.filter(job_id=run.job_id).order_by("-seq").first()
         parts.append(last.message if last else "")

@@ -10,5 +10,7 @@ rollout_seconds = Histogram(
     buckets=(0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 5, 10, 30, 60, 120, 300),
 )
 update_seconds = Histogram(
-    "policy_update_seconds", "Time of one policy update, in seconds.", buckets=(0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1, 2, 5, 10)
+    "policy_update_seconds",
+    "Time of one policy update, in seconds.",
+    buckets=(0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1, 2, 5, 10),
 )

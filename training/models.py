@@ -125,5 +125,3 @@ class PolicyCheckpoint(Scoped):
     @staticmethod
     def digest(data: bytes) -> str:
         return hashlib.sha256(data).hexdigest()
-
-

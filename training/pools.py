@@ -102,5 +102,7 @@ def dataset_pools(rows: Sequence[Mapping[str, Any]], options: Mapping[str, Any],
     environment = dataset_environment(rows, {key: value for key, value in options.items() if key != "pool"})
     scenarios = environment.scenarios("all", len(rows), seed)
     split = split_queries([scenario.query for scenario in scenarios], seed=seed)
-    chosen = [reindexed([scenarios[i] for i in part]) for part in (split.train, split.selection, split.held_out)]
-    return Pools(environment, *chosen, seed=seed)
+    train, selection, held_out = (
+        reindexed([scenarios[i] for i in part]) for part in (split.train, split.selection, split.held_out)
+    )
+    return Pools(environment, train, selection, held_out, seed)

@@ -91,7 +91,8 @@ PRESETS: dict[str, Preset] = {
         _relative(
             "RLOO",
             "rloo",
-            "Take this for an unbiased gradient: each rollout is compared with the mean of the others (arXiv 2402.14740).",
+            "Take this for an unbiased gradient: each rollout is compared with the mean of the others "
+            "(arXiv 2402.14740).",
             loss_type="reinforce",
             baseline="loo",
             scale_rewards="none",

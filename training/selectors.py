@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from itertools import pairwise
 from typing import Any, Final
 
 from django.db.models import QuerySet, Sum
@@ -59,7 +60,9 @@ def measured_speed(agent: Agent) -> Measured:
         if latest is None:
             continue
         rows = Iteration.objects.filter(run=latest, number__gt=latest.iteration - 50)
-        total = rows.aggregate(n=Sum("trajectories"), rollout=Sum("rollout_ms"), update=Sum("update_ms"), cost=Sum("cost_micros"))
+        total = rows.aggregate(
+            n=Sum("trajectories"), rollout=Sum("rollout_ms"), update=Sum("update_ms"), cost=Sum("cost_micros")
+        )
         if total["n"]:
             return Measured((total["rollout"] + total["update"]) / total["n"], total["cost"] / total["n"], total["n"])
     return Measured.nothing()
@@ -155,9 +158,11 @@ def done_criteria(run: TrainingRun) -> list[dict[str, Any]]:
     """Which criteria of the definition of done a run met (SPEC E7)."""
     scores = [
         row["success_rate"]
-        for row in Iteration.objects.filter(run=run, selection__isnull=False).order_by("number").values_list("selection", flat=True)
+        for row in Iteration.objects.filter(run=run, selection__isnull=False)
+        .order_by("number")
+        .values_list("selection", flat=True)
     ]
-    rising = [b >= a for a, b in zip(scores, scores[1:], strict=False)]
+    rising = [b >= a for a, b in pairwise(scores)]
     gain, p_value = run.verdict.get("improvement"), run.verdict.get("p_value")
     ended = run.job.status == Status.COMPLETED
     return [
@@ -172,7 +177,11 @@ def done_criteria(run: TrainingRun) -> list[dict[str, Any]]:
             "met": bool(rising) and sum(rising) / len(rising) >= 0.5,
             "detail": f"in {sum(rising)} of {len(rising)} steps" if rising else "no two looks yet",
         },
-        {"name": "Best checkpoint saved", "met": run.best_checkpoint_id is not None, "detail": best_label(run) or "none"},
+        {
+            "name": "Best checkpoint saved",
+            "met": run.best_checkpoint_id is not None,
+            "detail": best_label(run) or "none",
+        },
         {
             "name": "Gain of at least 5 points",
             "met": None if gain is None else gain >= 0.05 and p_value is not None and p_value < 0.05,
@@ -207,7 +216,9 @@ def status_payload(run: TrainingRun) -> dict[str, Any]:
             "std_reward": run.metrics.get("reward_std"),
             "eval_success_rate": run.verdict.get("success_rate", run.selection.get("success_rate")),
             "success_rate": run.metrics.get("success_rate"),
-            "baseline_success_rate": run.verdict.get("baseline_success_rate", run.selection.get("baseline_success_rate")),
+            "baseline_success_rate": run.verdict.get(
+                "baseline_success_rate", run.selection.get("baseline_success_rate")
+            ),
             "frac_reward_zero_std": run.metrics.get("frac_reward_zero_std"),
         },
         "cost": {

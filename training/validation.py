@@ -134,7 +134,9 @@ def _contradictions(config: GRPOConfig) -> list[FieldError]:
         )
         return [FieldError("n_trajectories_per_query", message)]
     if config.loss_type == "cispo" and config.epsilon_high < 1:
-        message = f"epsilon_high is the cap of the ratio with loss cispo and must be at least 1; got {config.epsilon_high:g}."
+        message = (
+            f"epsilon_high is the cap of the ratio with loss cispo and must be at least 1; got {config.epsilon_high:g}."
+        )
         return [FieldError("epsilon_high", message)]
     return []
 
@@ -223,7 +225,8 @@ def _similar(name: str, known: Iterable[str]) -> str:
 
 
 def _number(value: Any) -> str:
-    return f"{value:,}" if isinstance(value, int) or float(value).is_integer() and abs(value) >= 1000 else f"{value:g}"
+    whole = isinstance(value, int) or (float(value).is_integer() and abs(value) >= 1000)
+    return f"{value:,}" if whole else f"{value:g}"
 
 
 def _shown(value: Any) -> str:

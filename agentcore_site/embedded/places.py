@@ -80,7 +80,7 @@ def place_for(data_dir: Path) -> Place:
     free = shutil.disk_usage(place.folder).free
     if free < MINIMUM_FREE:
         raise CannotStart(
-            f"The disk of {place.folder} is full: {free // 2**20} MiB free, at least {MINIMUM_FREE // 2**20} are needed. "
+            f"The disk of {place.folder} is full: {free // 2**20} MiB free, at least {MINIMUM_FREE // 2**20} needed. "
             "Free some room, or set DATA_DIR to another disk."
         )
     return place
@@ -110,5 +110,7 @@ def wheel_folder(package: str) -> Path:
     """
     spec = importlib.util.find_spec(package)
     if spec is None or spec.origin is None:
-        raise CannotStart(f"The package {package} is not installed. Install the requirements, or set the service's URL.")
+        raise CannotStart(
+            f"The package {package} is not installed. Install the requirements, or set the service's URL."
+        )
     return Path(spec.origin).parent

@@ -39,7 +39,7 @@ class Stack:
         Raises:
             CannotStart: another `up` has it.
         """
-        self._lock = open(self.run_folder / "up.lock", "a+", encoding="utf-8")
+        self._lock = open(self.run_folder / "up.lock", "a+", encoding="utf-8")  # noqa: SIM115  (held until we end)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

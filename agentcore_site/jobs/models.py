@@ -93,7 +93,9 @@ class Job(Scoped):
         ordering = ["-created_at", "-id"]
         indexes = [
             models.Index(fields=["organization", "-created_at"], name="jobs_by_organization"),
-            models.Index(fields=["lease_until"], name="jobs_active", condition=models.Q(status__in=["queued", "running"])),
+            models.Index(
+                fields=["lease_until"], name="jobs_active", condition=models.Q(status__in=["queued", "running"])
+            ),
         ]
         constraints = [
             models.UniqueConstraint(

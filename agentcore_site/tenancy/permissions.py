@@ -37,7 +37,7 @@ def require(who: Any, action: str, organization: Organization | uuid.UUID) -> No
     """
     actor = Actor.of(who)
     organization_id = organization_id_of(organization)
-    if organization_id not in actor.memberships or not actor.may_read and action == "view":
+    if organization_id not in actor.memberships or (not actor.may_read and action == "view"):
         raise Missing("There is nothing here for you under this address.")
     if not actor.may(action, organization_id):
         role = actor.memberships[organization_id].get_role_display().lower()

@@ -80,9 +80,7 @@ def test_the_final_evaluation_is_asked_for_once(run: TrainingRun) -> None:
     assert sweep() == 0
 
 
-def test_an_evaluation_that_is_interrupted_goes_on_where_it_was(
-    run: TrainingRun, settings: Any
-) -> None:
+def test_an_evaluation_that_is_interrupted_goes_on_where_it_was(run: TrainingRun, settings: Any) -> None:
     settings.JOB_SLICE_SECONDS = 0
     evaluation = final(run)
     for _ in range(3):
@@ -100,9 +98,7 @@ def test_the_evaluated_checkpoint_is_kept(run: TrainingRun) -> None:
     assert "evaluated" in PolicyCheckpoint.objects.get(id=final(run).checkpoint_id).tags
 
 
-def test_given_queries_are_looked_up_in_the_run_and_unknown_ones_refused(
-    run: TrainingRun, operator: Actor
-) -> None:
+def test_given_queries_are_looked_up_in_the_run_and_unknown_ones_refused(run: TrainingRun, operator: Actor) -> None:
     known = [scenario.query for scenario in run_pools(run).held_out[:3]]
     evaluation = evaluation_start(operator, run=run, queries=known, samples=2)
     assert run_to_end(evaluation.job).status == Status.COMPLETED

@@ -240,9 +240,7 @@ def test_the_state_machine_has_no_way_out_of_an_end() -> None:
     assert TRANSITIONS[Status.COMPLETED] == TRANSITIONS[Status.CANCELLED] == frozenset()
 
 
-def test_jobs_are_accepted_while_the_broker_is_away(
-    acme: Any, kind: Counting, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_jobs_are_accepted_while_the_broker_is_away(acme: Any, kind: Counting, monkeypatch: pytest.MonkeyPatch) -> None:
     def away(*args: Any, **kwargs: Any) -> None:
         raise ConnectionError("no broker")
 

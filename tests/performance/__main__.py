@@ -8,11 +8,11 @@ import time
 
 os.environ.setdefault("JOB_LEASE_SECONDS", "30")
 os.environ.setdefault("TRAINING_JOBS_PER_USER", "1000")
-from tests import services  # noqa: E402  (starts PostgreSQL and Valkey before settings are read)
+from tests import services
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "agentcore_site.settings")
 
-import django  # noqa: E402
+import django
 
 
 def main() -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from itertools import pairwise
 from pathlib import Path
 from statistics import quantiles
 from typing import Any
@@ -76,17 +77,31 @@ def one_worker() -> list[Figure]:
     looks = len(rows.exclude(selection=None))
     gaps = _gaps(list(rows.filter(selection=None)))
     return [
-        at_least("P3", "training with everything stored, one worker", run.trajectories / seconds, 500, "trajectories/s", digits=0),
+        at_least(
+            "P3",
+            "training with everything stored, one worker",
+            run.trajectories / seconds,
+            500,
+            "trajectories/s",
+            digits=0,
+        ),
         at_most("P3", "bookkeeping of an iteration (median)", gaps, 10, "ms", digits=1),
         at_most("P6", "largest worker process while training", peak, 250, "MB", digits=0),
-        at_most("P3", f"share of the time beside rollouts and updates ({looks} selection looks in it)", 100 * (1 - work / 1000 / seconds), 60, "%", digits=0),
+        at_most(
+            "P3",
+            f"share of the time beside rollouts and updates ({looks} selection looks in it)",
+            100 * (1 - work / 1000 / seconds),
+            60,
+            "%",
+            digits=0,
+        ),
     ]
 
 
 def _gaps(rows: list[Iteration]) -> float:
     """Median milliseconds from one commit to the next that were neither rollouts nor update."""
     found = []
-    for before, after in zip(rows, rows[1:], strict=False):
+    for before, after in pairwise(rows):
         if after.number == before.number + 1:
             between = (after.created_at - before.created_at).total_seconds() * 1000
             found.append(between - after.rollout_ms - after.update_ms)
@@ -97,7 +112,10 @@ def fairness() -> list[Figure]:
     """100 jobs queued at once on two workers: how even they are at half-time, and get_status meanwhile."""
     actor, home = people()
     _, key = api_key_create(actor, name="bench", scopes=["training:view"])
-    runs = [start(actor, home, f"fair-{n}", n_iterations=100, eval_interval=100, eval_samples=1, seed=n) for n in range(JOBS)]
+    runs = [
+        start(actor, home, f"fair-{n}", n_iterations=100, eval_interval=100, eval_samples=1, seed=n)
+        for n in range(JOBS)
+    ]
     ids = [run.job_id for run in runs]
     fleet = Fleet()
     latencies: list[float] = []
@@ -119,8 +137,12 @@ def fairness() -> list[Figure]:
         Job.objects.filter(id__in=ids).update(status=Status.CANCELLED, lease_until=None)
     p95 = quantiles(latencies, n=20)[-1]
     return [
-        at_least("P3", f"{JOBS} jobs on two workers, slowest / fastest at half-time", progress[0] / progress[-1], 0.7, "x"),
-        at_most("P1", f"get_status with {JOBS} jobs running, p95 of {len(latencies)} (target)", p95, 200, "ms", digits=1),
+        at_least(
+            "P3", f"{JOBS} jobs on two workers, slowest / fastest at half-time", progress[0] / progress[-1], 0.7, "x"
+        ),
+        at_most(
+            "P1", f"get_status with {JOBS} jobs running, p95 of {len(latencies)} (target)", p95, 200, "ms", digits=1
+        ),
         at_most("P1", "the same, the goal", p95, 10, "ms", digits=1),
     ]
 

@@ -73,9 +73,9 @@ def bare(rows: list[Trajectory]) -> float:
     """Seconds of a bare COPY of the same rows, serialised before the clock starts, into the same table."""
     lines = b"".join(storage._lines(owner(), rows))
     began = time.perf_counter()
-    with transaction.atomic(), connection.cursor() as cursor:
-        with cursor.copy(f"COPY experiences_trajectory ({storage.COLUMNS}) FROM STDIN") as copy:
-            copy.write(lines)
+    command = f"COPY experiences_trajectory ({storage.COLUMNS}) FROM STDIN"
+    with transaction.atomic(), connection.cursor() as cursor, cursor.copy(command) as copy:
+        copy.write(lines)
     return time.perf_counter() - began
 
 
@@ -106,10 +106,17 @@ def writes() -> list[Figure]:
     mine, raw = median(measured["ours"]), median(measured["bare"])
     steps = sum(len(one.steps) for one in rows) / len(rows)
     return [
-        at_least("P2", f"trajectory writes, share of bare COPY's speed ({steps:.1f} steps each)", 100 * raw / mine, 50, "%", digits=0),
+        at_least(
+            "P2",
+            f"trajectory writes, share of bare COPY's speed ({steps:.1f} steps each)",
+            100 * raw / mine,
+            50,
+            "%",
+            digits=0,
+        ),
         at_least("P2", "trajectory writes", ROWS / mine, 100, "rows/s", digits=0),
-        at_most("P7", "10,000 trajectories on disk, indexes and all (target 100 MB)", size / 2**20, 100, "MB", digits=1),
+        at_most(
+            "P7", "10,000 trajectories on disk, indexes and all (target 100 MB)", size / 2**20, 100, "MB", digits=1
+        ),
         at_most("P7", "10,000 trajectories on disk, the goal", size / 2**20, 20, "MB", digits=1),
     ]
-
-

@@ -183,7 +183,7 @@ def test_each_wrong_setting_has_its_own_message(
 ) -> None:
     with pytest.raises(Invalid) as refused:
         start(operator, agent, **config)
-    assert field in refused.value.fields and refused.value.fields[field]
+    assert refused.value.fields.get(field)
     assert not Job.objects.exists()
 
 
@@ -197,7 +197,10 @@ def test_bad_queries_are_refused_by_number(operator: Actor, agent: Agent) -> Non
 
 def test_a_small_dataset_trains_with_a_warning(operator: Actor, agent: Agent) -> None:
     rows = [
-        {"query": f"State the final answer to the following arithmetic problem: {n} + 7 =", "expected_outcome": {"answer": str(n + 7)}}
+        {
+            "query": f"State the final answer to the following arithmetic problem: {n} + 7 =",
+            "expected_outcome": {"answer": str(n + 7)},
+        }
         for n in range(30)
     ]
     run = run_start(operator, agent=agent, rows=rows, config=SMALL | {"n_iterations": 3})
@@ -206,9 +209,7 @@ def test_a_small_dataset_trains_with_a_warning(operator: Actor, agent: Agent) ->
     assert run_to_end(run.job).status == Status.COMPLETED
 
 
-def test_who_may_start_and_who_may_not(
-    dan: Any, stella: Any, charlie: Any, operator: Actor, agent: Agent
-) -> None:
+def test_who_may_start_and_who_may_not(dan: Any, stella: Any, charlie: Any, operator: Actor, agent: Agent) -> None:
     for person in (dan, stella):
         with pytest.raises(Forbidden):
             start(Actor(person), agent)

@@ -72,7 +72,7 @@ class ActionEvaluation:
         logits -= logits.max(axis=1, keepdims=True)
         self._pi = np.exp(logits)
         total = self._pi.sum(axis=1, keepdims=True)
-        self._pi /= total
+        self._pi = self._pi / total
         self._log_pi = np.maximum(logits - np.log(total), _IMPOSSIBLE)
         self._entropy = -np.einsum("ua,ua->u", self._pi, self._log_pi)
         self.logp: FloatArray = self._log_pi[encoded.state, encoded.action]

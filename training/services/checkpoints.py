@@ -86,7 +86,9 @@ def checkpoint_load(checkpoint: PolicyCheckpoint) -> bytes:
             with default_storage.open(checkpoint.path) as stored:
                 data = stored.read()
         except OSError as error:
-            raise Damaged(f"{checkpoint.label} is gone from storage ({checkpoint.path}). Resume from another.") from error
+            raise Damaged(
+                f"{checkpoint.label} is gone from storage ({checkpoint.path}). Resume from another."
+            ) from error
     if PolicyCheckpoint.digest(data) != checkpoint.sha256:
         raise Damaged(f"{checkpoint.label} does not match its SHA-256 and was not loaded. Resume from another.")
     return data
@@ -174,7 +176,11 @@ def _prune(run: TrainingRun) -> None:
     keep = set(scored.values_list("id", flat=True)[:KEEP_BEST])
     this = mine.filter(run=run)
     keep |= set(this.order_by("-iteration").values_list("id", flat=True)[:1])
-    keep |= set(this.filter(validation_low__isnull=False).order_by("-validation_low", "iteration").values_list("id", flat=True)[:1])
+    keep |= set(
+        this.filter(validation_low__isnull=False)
+        .order_by("-validation_low", "iteration")
+        .values_list("id", flat=True)[:1]
+    )
     # Other runs of the agent: what they resume from, and what was found best or is being evaluated, stays.
     others = mine.filter(~Q(run=run)).order_by("run_id", "-iteration").distinct("run_id")
     keep |= set(others.values_list("id", flat=True))

@@ -128,7 +128,16 @@ class Command(BaseCommand):
             ),
             Process(
                 "beat",
-                [*celery, "beat", "--loglevel", "WARNING", "--pidfile", "", "--schedule", str(stack.run_folder / "beat")],
+                [
+                    *celery,
+                    "beat",
+                    "--loglevel",
+                    "WARNING",
+                    "--pidfile",
+                    "",
+                    "--schedule",
+                    str(stack.run_folder / "beat"),
+                ],
                 environment=lean,
                 cwd=cwd,
             ),

@@ -19,7 +19,9 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("--user", required=True, help="username of the key's owner")
-        parser.add_argument("--scopes", required=True, nargs="+", help=f"scopes, by space or comma: {', '.join(SCOPES)}")
+        parser.add_argument(
+            "--scopes", required=True, nargs="+", help=f"scopes, by space or comma: {', '.join(SCOPES)}"
+        )
         parser.add_argument("--name", default="command line")
         parser.add_argument("--days", type=int, default=90, help="how long it lives")
 
