@@ -1,24 +1,30 @@
-"""What every page of the console knows."""
+"""What every page of the console knows. Read only when a template asks: an error page must not need the database."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from django.http import HttpRequest
+from django.utils.functional import SimpleLazyObject
 
 from agentcore_site.tenancy.actors import Actor
+from agentcore_site.tenancy.models import Membership
 
 
 def console(request: HttpRequest) -> dict[str, Any]:
-    """``actor``, the current ``membership``, and ``may``: the set of actions that its role allows."""
-    from agentcore_site.tenancy.roles import ROLE_MAY
+    """``membership``: the person's current one or nothing. ``may``: the actions that it allows."""
+    membership = SimpleLazyObject(lambda: _membership(request))
+    return {"membership": membership, "may": SimpleLazyObject(lambda: _may(request, membership))}
 
+
+def _membership(request: HttpRequest) -> Membership | None:
     user = getattr(request, "user", None)
-    if user is None or not user.is_authenticated:
-        return {"membership": None, "may": frozenset()}
-    actor = Actor(user, door="console")
-    membership = next(iter(actor.memberships.values()), None)
-    allowed = set(ROLE_MAY.get(membership.role, frozenset())) if membership else set()
-    if membership and membership.can_export:
-        allowed.add("export")
-    return {"membership": membership, "may": allowed}
+    return next(iter(Actor(user, door="console").memberships.values()), None)
+
+
+def _may(request: HttpRequest, membership: Any) -> frozenset[str]:
+    from agentcore_site.pages import allowed
+
+    if not membership:
+        return frozenset()
+    return allowed(Actor(request.user, door="console"), membership.organization_id)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import logging
+import math
 from typing import Any
 
-from django.core.exceptions import PermissionDenied
+from django.conf import settings
+from django.core.exceptions import PermissionDenied, RequestDataTooBig, SuspiciousOperation
+from django.db.utils import InterfaceError, OperationalError
 from django.http import Http404
 from rest_framework import exceptions
 from rest_framework.response import Response
@@ -12,9 +16,18 @@ from rest_framework.views import set_rollback
 
 from agentcore_site.errors import DomainError
 
+log = logging.getLogger(__name__)
+
+UNEXPECTED = "Something went wrong here, and it was logged. Tell your admin the request id."
+
 
 def handler(error: Exception, context: dict[str, Any]) -> Response | None:
-    """DRF's exception handler. What it does not know becomes Django's 500 (logged, with the request id)."""
+    """DRF's exception handler. What it does not know becomes a 500 that leaks nothing; the log has the rest.
+
+    A database that is away is left to the middleware, which answers 503 at every door.
+    """
+    if isinstance(error, OperationalError | InterfaceError):
+        return None
     headers: dict[str, str] = {}
     if isinstance(error, DomainError):
         status, title, detail, fields = error.code, error.title, error.message, error.fields
@@ -23,25 +36,46 @@ def handler(error: Exception, context: dict[str, Any]) -> Response | None:
         status, title = 400, "Invalid request"
         detail = " ".join(f"{name}: {message}" if name else message for name, message in fields.items())
     elif isinstance(error, exceptions.APIException):
-        status, title, detail, fields = error.status_code, error.default_code, str(error.detail), {}
+        status, title, detail, fields = error.status_code, error.default_code, _words(error.detail), {}
         title = str(title).replace("_", " ").capitalize()
         if wait := getattr(error, "wait", None):
-            headers["Retry-After"] = str(int(wait))
+            headers["Retry-After"] = str(math.ceil(wait))
         if challenge := getattr(error, "auth_header", None):
             headers["WWW-Authenticate"] = challenge
     elif isinstance(error, Http404):
         status, title, detail, fields = 404, "Not found", "There is nothing here for you under this address.", {}
     elif isinstance(error, PermissionDenied):
         status, title, detail, fields = 403, "Not allowed", "You may not do this.", {}
+    elif isinstance(error, RequestDataTooBig):
+        limit = (settings.DATA_UPLOAD_MAX_MEMORY_SIZE or 0) // 2**20
+        status, title, detail, fields = 413, "Too large", f"The body is too large; at most {limit} MB are taken.", {}
+    elif isinstance(error, SuspiciousOperation):
+        status, title, detail, fields = 400, "Invalid request", "The request can't be understood.", {}
     else:
-        return None
+        log.error("unexpected error", exc_info=error)
+        status, title, detail, fields = 500, "Internal error", UNEXPECTED, {}
     set_rollback()
+    return Response(
+        body_of(status, title, detail, fields, getattr(context.get("request"), "request_id", "")),
+        status=status,
+        headers=headers,
+        content_type="application/problem+json",
+    )
+
+
+def body_of(status: int, title: str, detail: str, fields: Any = None, request_id: str = "") -> dict[str, Any]:
+    """The problem details themselves."""
     body: dict[str, Any] = {"type": "about:blank", "title": title, "status": status, "detail": detail}
     if fields:
         body["errors"] = fields
-    if request_id := getattr(context.get("request"), "request_id", ""):
+    if request_id:
         body["request_id"] = request_id
-    return Response(body, status=status, headers=headers, content_type="application/problem+json")
+    return body
+
+
+def _words(detail: Any) -> str:
+    """A detail for people; token errors carry theirs inside a dictionary of internals."""
+    return str(detail.get("detail", "The request was refused.")) if isinstance(detail, dict) else str(detail)
 
 
 def flat(detail: Any, prefix: str = "") -> dict[str, str]:

@@ -72,7 +72,8 @@ class Supervisor:
                 self._delays[process.name] = min(delay * 2, LONGEST_DELAY)
                 self._restart_at[process.name] = now + delay
                 self.say(f"{process.name} ended with {handle.returncode}; starting it again in {delay:.1f} s")
-            elif now >= self._restart_at.pop(process.name):
+            elif now >= self._restart_at[process.name]:
+                del self._restart_at[process.name]
                 self.running[index] = (process, self._spawn(process))
 
     def stop(self) -> None:

@@ -1,7 +1,222 @@
-"""Filters of the console: numbers with units, money, times."""
+"""Filters and tags of the console: numbers with units, money, times, status, small pictures."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
 from django import template
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.html import format_html
+from django.utils.safestring import SafeString, mark_safe
+
+from agentcore_site import drawing
+from agentcore_site.icons import PATHS, STATUS
+from budgets.money import dollars
 
 register = template.Library()
+
+NOTHING = "–"
+MINUS = "−"
+
+
+def _number(value: Any) -> float | None:
+    """The value as a finite number, or None."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        return None
+    return number if math.isfinite(number) else None
+
+
+# -- numbers -----------------------------------------------------------------------------------------------------------
+
+
+@register.filter
+def count(value: Any) -> str:
+    """1234567 → 1,234,567."""
+    number = _number(value)
+    return NOTHING if number is None else f"{number:,.0f}"
+
+
+@register.filter
+def usd(value: Any) -> str:
+    """Dollars: $12.40; below a cent with the digits that matter."""
+    number = _number(value)
+    if number is None:
+        return NOTHING
+    if 0 < abs(number) < 0.01:
+        return f"${number:.2g}" if abs(number) >= 0.0001 else "under $0.0001"
+    return f"${number:,.2f}"
+
+
+@register.filter
+def money(value: Any) -> str:
+    """Micro-dollars as dollars."""
+    number = _number(value)
+    return NOTHING if number is None else usd(dollars(int(number)))
+
+
+@register.filter
+def percent(value: Any, digits: int = 1) -> str:
+    """0.842 → 84.2 %."""
+    number = _number(value)
+    return NOTHING if number is None else f"{100 * number:.{digits}f} %"
+
+
+@register.filter
+def points(value: Any) -> str:
+    """A difference of rates in points: 0.182 → +18.2."""
+    number = _number(value)
+    return NOTHING if number is None else f"{100 * number:+.1f}".replace("-", MINUS)
+
+
+@register.filter
+def figure(value: Any, digits: int = 3) -> str:
+    """A number with that many significant digits, never in scientific notation unless it is very small."""
+    number = _number(value)
+    if number is None:
+        return NOTHING
+    if number != 0 and abs(number) < 1e-4:
+        return f"{number:.1e}".replace("-", MINUS)
+    whole = len(str(int(abs(number)))) if abs(number) >= 1 else 0
+    text = f"{number:,.{max(digits - whole, 0)}f}"
+    return text.replace("-", MINUS)
+
+
+@register.filter
+def signed(value: Any, digits: int = 3) -> str:
+    number = _number(value)
+    if number is None:
+        return NOTHING
+    return figure(number, digits) if number < 0 else f"+{figure(number, digits)}"
+
+
+@register.filter
+def duration(seconds: Any) -> str:
+    """Seconds in words of at most two units: 75 → 1 min 15 s."""
+    number = _number(seconds)
+    if number is None:
+        return NOTHING
+    if number < 1:
+        return f"{number * 1000:.0f} ms"
+    if number < 10:
+        return f"{number:.1f} s"
+    units = [(86_400, "d"), (3600, "h"), (60, "min"), (1, "s")]
+    whole = round(number)
+    for i, (size, name) in enumerate(units):
+        if whole >= size:
+            head, rest = divmod(whole, size)
+            below = rest // units[i + 1][0] if i + 1 < len(units) else 0
+            return f"{head} {name}" + (f" {below} {units[i + 1][1]}" if below else "")
+    return "0 s"
+
+
+@register.filter
+def milliseconds(value: Any) -> str:
+    number = _number(value)
+    if number is None:
+        return NOTHING
+    return f"{number:.2g} ms" if number < 10 else duration(number / 1000)
+
+
+# -- times -------------------------------------------------------------------------------------------------------------
+
+
+@register.filter
+def ago(moment: datetime | None) -> str | SafeString:
+    """``3 min ago``, with the exact time on hover."""
+    if not isinstance(moment, datetime):
+        return NOTHING
+    passed = timezone.now() - moment
+    if passed < timedelta(0):
+        words = f"in {duration(-passed.total_seconds())}"
+    elif passed < timedelta(seconds=10):
+        words = "just now"
+    elif passed < timedelta(days=14):
+        words = f"{duration(passed.total_seconds()).rsplit(' ', 2)[0] if passed >= timedelta(hours=1) else _coarse(passed)} ago"
+    else:
+        words = f"{moment:%-d %b %Y}"
+    exact = f"{moment:%Y-%m-%d %H:%M:%S} UTC"
+    return format_html('<time datetime="{}" title="{}">{}</time>', moment.isoformat(), exact, words)
+
+
+def _coarse(passed: timedelta) -> str:
+    seconds = int(passed.total_seconds())
+    return f"{seconds // 60} min" if seconds >= 60 else f"{seconds} s"
+
+
+# -- words and lookups -------------------------------------------------------------------------------------------------
+
+
+@register.filter
+def short(value: Any) -> str:
+    """The last six characters of an identifier: what people tell rows apart by."""
+    return str(value)[-6:]
+
+
+@register.filter
+def at(mapping: Any, key: Any) -> Any:
+    """``mapping[key]``, or nothing."""
+    if isinstance(mapping, Mapping):
+        return mapping.get(key)
+    if isinstance(mapping, Sequence) and isinstance(key, int) and -len(mapping) <= key < len(mapping):
+        return mapping[key]
+    return None
+
+
+@register.filter
+def words(value: Any) -> str:
+    """``frac_reward_zero_std`` → ``frac reward zero std``."""
+    return str(value).replace("_", " ").replace(".", " · ")
+
+
+@register.filter
+def shown(value: Any) -> str:
+    """A setting's value as a person would write it."""
+    if value is True:
+        return "on"
+    if value is False:
+        return "off"
+    if value is None or value == "":
+        return "off"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+# -- marks and pictures ------------------------------------------------------------------------------------------------
+
+
+@register.simple_tag
+def icon(name: str) -> SafeString:
+    path = PATHS[name]
+    return mark_safe(  # noqa: S308  (paths of our own)
+        f'<svg class="icon" width="16" height="16" viewBox="0 0 16 16" aria-hidden="true"><path d="{path}"/></svg>'
+    )
+
+
+@register.simple_tag
+def status(job: Any) -> SafeString:
+    """A job's status as icon and word, with its reason where there is one."""
+    reason = job.get_status_reason_display() if job.status_reason else ""
+    return format_html(
+        '<span class="status {}" title="{}">{}{}</span>', job.status, reason, icon(STATUS[job.status]), job.get_status_display()
+    )
+
+
+@register.simple_tag
+def spark(values: Sequence[float | None] | None) -> SafeString:
+    return mark_safe(drawing.sparkline(values or ()))  # noqa: S308  (numbers and an escaped label)
+
+
+@register.simple_tag
+def bar(value: Any, scale: Any) -> SafeString:
+    return mark_safe(drawing.bar_around_zero(_number(value) or 0.0, _number(scale) or 0.0))  # noqa: S308  (numbers)
+
+
+@register.simple_tag
+def job_url(job: Any) -> str:
+    """The page of a job of any kind."""
+    return reverse("evaluation:report" if job.kind == "evaluation" else "training:job", args=[job.id])

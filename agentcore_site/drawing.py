@@ -1,0 +1,131 @@
+"""Small pictures drawn on the server as SVG: sparklines, dots of a group, bars around zero, forest plots.
+
+Shapes get their colours from classes (``console.css``), never from style attributes, which the content security
+policy forbids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Final
+
+LEVELS: Final = 5
+
+
+def sparkline(values: Sequence[float | None], *, width: int = 96, height: int = 24, label: str = "") -> str:
+    """A line of success rates (0 to 1) with a dot at its end; a flat baseline while there are fewer than two."""
+    known = [value for value in values if value is not None]
+    attributes = f'class="spark" width="{width}" height="{height}" viewBox="0 0 {width} {height}" role="img"'
+    name = escape(label or (f"success from {known[0]:.0%} to {known[-1]:.0%}" if known else "nothing measured yet"))
+    floor = f'<line class="spark-floor" x1="0" x2="{width}" y1="{height - 2}" y2="{height - 2}"/>'
+    if len(known) < 2:
+        return f'<svg {attributes} aria-label="{name}">{floor}</svg>'
+    step = (width - 6) / (len(known) - 1)
+    points = [(2 + i * step, 3 + (1 - min(max(value, 0.0), 1.0)) * (height - 6)) for i, value in enumerate(known)]
+    line = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+    x, y = points[-1]
+    return (
+        f'<svg {attributes} aria-label="{name}">{floor}<polyline class="spark-line" points="{line}"/>'
+        f'<circle class="spark-end" cx="{x:.1f}" cy="{y:.1f}" r="2"/></svg>'
+    )
+
+
+def level(reward: float | None, low: float, high: float) -> str:
+    """The class of a reward's colour: r0 (worst) to r4 (best) between ``low`` and ``high``; "none" without one."""
+    if reward is None:
+        return "none"
+    share = (reward - low) / (high - low) if high > low else 0.5
+    return f"r{min(LEVELS - 1, max(0, int(share * LEVELS)))}"
+
+
+def dots(
+    rewards: Sequence[float | None], success: Sequence[bool], *, low: float, high: float, signal: bool, per_row: int = 8
+) -> str:
+    """G dots of one group: filled for a success, a ring for a failure; grey where the group had no signal."""
+    size = 9
+    n = len(rewards)
+    columns = min(n, per_row) or 1
+    rows = -(-n // columns) or 1
+    marks = []
+    for i, (reward, won) in enumerate(zip(rewards, success, strict=True)):
+        x, y = (i % columns) * size + size / 2, (i // columns) * size + size / 2
+        kind = level(reward, low, high) if signal else "none"
+        marks.append(f'<circle class="dot {kind}{"" if won else " ring"}" cx="{x}" cy="{y}" r="3"/>')
+    width, height = columns * size, rows * size
+    return f'<svg class="dots" width="{width}" height="{height}" aria-hidden="true">{"".join(marks)}</svg>'
+
+
+def bar_around_zero(value: float, scale: float, *, width: int = 72, height: int = 8) -> str:
+    """A bar to the right of the middle for a positive value, to the left for a negative one; ``scale`` fills a half."""
+    half = width / 2
+    length = min(abs(value) / scale, 1.0) * (half - 1) if scale > 0 else 0.0
+    x = half if value >= 0 else half - length
+    side = "up" if value > 0 else "down"
+    return (
+        f'<svg class="bar" width="{width}" height="{height}" viewBox="0 0 {width} {height}" aria-hidden="true">'
+        f'<rect class="bar-{side}" x="{x:.1f}" y="1" width="{length:.1f}" height="{height - 2}"/>'
+        f'<line class="bar-zero" x1="{half}" x2="{half}" y1="0" y2="{height}"/></svg>'
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ForestRow:
+    """One metric of a forest plot, in standard deviations of the per-query difference, better to the right.
+
+    ``low`` and ``high`` are None where the difference has no spread; ``sure`` says that the interval leaves zero.
+    """
+
+    name: str
+    effect: float
+    low: float | None
+    high: float | None
+    sure: bool
+
+
+def forest(rows: Sequence[ForestRow], *, width: int = 560, label: str = "") -> str:
+    """A forest plot: a diamond and its interval for each metric, around the line of no difference."""
+    left, right, line, top = 140, 16, 28, 12
+    reach = max([0.5, *(abs(edge) for row in rows for edge in (row.effect, row.low, row.high) if edge is not None)])
+    reach = min(reach * 1.1, 6.0)
+    middle, unit = left + (width - left - right) / 2, (width - left - right) / 2 / reach
+    bottom = top + line * len(rows)
+    parts = [f'<line class="forest-zero" x1="{middle}" x2="{middle}" y1="{top}" y2="{bottom}"/>']
+    parts += _ticks(reach, middle, unit, bottom)
+    for i, row in enumerate(rows):
+        parts.append(_forest_row(row, top + line * i + line / 2, middle, unit, reach))
+    parts.append(f'<text class="forest-axis" x="{left}" y="{bottom + 34}">← worse</text>')
+    parts.append(f'<text class="forest-axis" x="{width - right}" y="{bottom + 34}" text-anchor="end">better →</text>')
+    height = bottom + 42
+    return (
+        f'<svg class="forest" viewBox="0 0 {width} {height}" role="img" aria-label="{escape(label)}">'
+        f"{''.join(parts)}</svg>"
+    )
+
+
+def _ticks(reach: float, middle: float, unit: float, y: float) -> list[str]:
+    step = next(size for size in (0.25, 0.5, 1.0, 2.0) if reach / size <= 4 or size == 2.0)
+    marks = []
+    for i in range(-int(reach / step), int(reach / step) + 1):
+        x = middle + i * step * unit
+        marks.append(f'<line class="forest-tick" x1="{x:.1f}" x2="{x:.1f}" y1="{y}" y2="{y + 4}"/>')
+        marks.append(f'<text class="forest-axis" x="{x:.1f}" y="{y + 16}" text-anchor="middle">{i * step:g}</text>')
+    return marks
+
+
+def _forest_row(row: ForestRow, y: float, middle: float, unit: float, reach: float) -> str:
+    def place(value: float) -> float:
+        return middle + max(-reach, min(reach, value)) * unit
+
+    kind = "unsure" if not row.sure else ("better" if row.effect > 0 else "worse")
+    x = place(row.effect)
+    parts = [f'<text class="forest-name" x="0" y="{y + 4}">{escape(row.name)}</text>']
+    if row.low is not None and row.high is not None:
+        a, b = place(row.low), place(row.high)
+        parts.append(f'<line class="forest-line {kind}" x1="{a:.1f}" x2="{b:.1f}" y1="{y}" y2="{y}"/>')
+        for edge in (a, b):
+            parts.append(f'<line class="forest-line {kind}" x1="{edge:.1f}" x2="{edge:.1f}" y1="{y - 4}" y2="{y + 4}"/>')
+    diamond = f"{x - 5:.1f},{y} {x:.1f},{y - 5} {x + 5:.1f},{y} {x:.1f},{y + 5}"
+    parts.append(f'<polygon class="forest-mark {kind}" points="{diamond}"/>')
+    return "".join(parts)

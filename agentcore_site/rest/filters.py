@@ -1,0 +1,58 @@
+"""Filters of lists, which refuse what they don't know instead of ignoring it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import forms
+from django_filters import rest_framework as filters
+
+from agentcore_site.rest.parsing import refuse_unknown
+
+PAGING = ("cursor", "limit", "ordering")
+INTEGER_MAX = 2**31 - 1
+WORDS = {"true": True, "1": True, "false": False, "0": False, "": None}
+
+
+class StrictFilters(filters.DjangoFilterBackend):
+    """The view's filters; any other query parameter is a 400 with a suggestion."""
+
+    def filter_queryset(self, request: Any, queryset: Any, view: Any) -> Any:
+        filterset = self.get_filterset_class(view, queryset)
+        known = [*PAGING, *(filterset.base_filters if filterset else ()), *getattr(view, "extra_query", ())]
+        refuse_unknown(request.query_params, known, "query parameter")
+        return super().filter_queryset(request, queryset, view)
+
+
+class _FlagField(forms.NullBooleanField):
+    widget = forms.TextInput
+
+    def to_python(self, value: Any) -> bool | None:
+        word = str(value if value is not None else "").strip().lower()
+        if word not in WORDS:
+            raise forms.ValidationError("Must be true or false.")
+        return WORDS[word]
+
+
+class Flag(filters.BooleanFilter):
+    """true or false; anything else is refused (the plain one takes it for nothing asked)."""
+
+    field_class = _FlagField
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, widget=forms.TextInput, **kwargs)
+
+
+class _WholeField(forms.IntegerField):
+    def __init__(self, **kwargs: Any) -> None:
+        kwargs.pop("decimal_places", None)
+        super().__init__(min_value=0, max_value=INTEGER_MAX, **kwargs)
+
+
+class Whole(filters.NumberFilter):
+    """A whole number that an integer column can hold."""
+
+    field_class = _WholeField
+
+    def get_max_validator(self) -> None:
+        return None

@@ -1,0 +1,80 @@
+"""What every REST door has: the actor, checks before anything is read, and idempotent POSTs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from django.core.files.uploadedfile import UploadedFile
+from rest_framework.renderers import JSONRenderer
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.viewsets import GenericViewSet
+
+from agentcore_site.rest.idempotency import once
+from agentcore_site.rest.paging import CursorPages
+from agentcore_site.rest.parsing import check_length, check_query, refuse_unknown
+from agentcore_site.tenancy.actors import Actor
+from agentcore_site.tenancy.authentication import actor_of
+
+IDEMPOTENCY_HEADER = "Idempotency-Key"
+
+
+class Door(GenericViewSet):  # type: ignore[type-arg]
+    """A set of REST addresses. A method parses, calls one service or selector, and answers."""
+
+    pagination_class = CursorPages
+    orderings: ClassVar[dict[str, str]] = {"-created_at": "created_at"}
+    tiebreak: ClassVar[str] = "pk"
+    known_query: ClassVar[dict[str, tuple[str, ...]]] = {}  # query parameters by action, for those that aren't lists
+    lookup_value_converter = "str"
+
+    @property
+    def actor(self) -> Actor:
+        return actor_of(self.request)
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        check_length(request)
+        check_query(request)
+        super().initial(request, *args, **kwargs)
+        if self.action != "list":
+            refuse_unknown(request.query_params, self.known_query.get(self.action or "", ()), "query parameter")
+
+    def page(self, rows: Any, serializer: Any) -> Response:
+        """One page of filtered rows."""
+        found = self.paginate_queryset(self.filter_queryset(rows))
+        return self.get_paginated_response(serializer(found, many=True).data)
+
+    def once(self, request: Request, work: Callable[[], Response]) -> Response:
+        """Runs ``work``, at most once for each ``Idempotency-Key`` of this person."""
+        key = request.headers.get(IDEMPOTENCY_HEADER)
+        if key is None:
+            return work()
+        headers: dict[str, str] = {}
+
+        def plain() -> tuple[int, Any]:
+            response = work()
+            headers.update(response.headers)
+            return response.status_code, json.loads(JSONRenderer().render(response.data) or b"null")
+
+        operation = f"{request.method} {request.path}"
+        answer = once(self.actor, key, operation=operation, payload=_comparable(request.data), work=plain)
+        if answer.replayed:
+            headers["Idempotent-Replayed"] = "true"
+        return Response(answer.body, status=answer.status, headers=headers)
+
+
+def _comparable(data: Any) -> Any:
+    """A body in a form that two equal requests share: a form's boundary differs each time, its files do not."""
+    if not hasattr(data, "lists"):
+        return data
+    return {name: [_content(value) for value in values] for name, values in data.lists()}
+
+
+def _content(value: Any) -> Any:
+    if not isinstance(value, UploadedFile):
+        return value
+    content = value.read()
+    value.seek(0)
+    return [value.name, content.decode("latin-1")]

@@ -1,0 +1,239 @@
+"""The embedded services: started as an unprivileged user, kept running, and clear when they can't be."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+import redis
+
+from agentcore_site import env
+from agentcore_site.embedded import places
+from agentcore_site.embedded.places import CannotStart, place_for, walkable
+from agentcore_site.embedded.ports import free_port, wait_until
+from agentcore_site.embedded.postgres import Postgres
+from agentcore_site.embedded.stack import Stack
+from agentcore_site.embedded.supervisor import Process, Supervisor
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    path = Path(tempfile.mkdtemp(prefix="agc-"))
+    path.chmod(0o711)
+    yield path
+    pointer = path / "services.place"
+    if pointer.exists():
+        shutil.rmtree(pointer.read_text().strip(), ignore_errors=True)
+    shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.fixture
+def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("DATABASE_URL", "REDIS_URL"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def quiet(message: str) -> None: ...
+
+
+def test_it_starts_both_services_and_keeps_their_data(folder: Path, fresh: None) -> None:
+    stack = Stack(folder, quiet)
+    stack.lock()
+    urls = stack.start()
+    try:
+        with psycopg.connect(urls["database_url"]) as connection:
+            connection.execute("CREATE TABLE kept (n int); INSERT INTO kept VALUES (42)")
+        with redis.Redis.from_url(urls["redis_url"]) as client:
+            client.set("kept", "42")
+        assert stat.S_IMODE((folder / "run" / "services.json").stat().st_mode) == 0o600
+    finally:
+        stack.stop()
+    again = Stack(folder, quiet)
+    again.lock()
+    urls = again.start()
+    try:
+        with psycopg.connect(urls["database_url"]) as connection:
+            assert connection.execute("SELECT n FROM kept").fetchone() == (42,)
+        with redis.Redis.from_url(urls["redis_url"]) as client:
+            assert client.get("kept") == b"42"
+    finally:
+        again.stop()
+
+
+def test_neither_service_lets_anybody_in_without_the_password(folder: Path, fresh: None) -> None:
+    stack = Stack(folder, quiet)
+    urls = stack.start()
+    try:
+        port = urls["database_url"].rsplit(":", 1)[1].split("/")[0]
+        for password in ("", "wrong"):
+            with pytest.raises(psycopg.OperationalError):
+                psycopg.connect(f"postgresql://agentcore:{password}@127.0.0.1:{port}/agentcore")
+        redis_port = urls["redis_url"].rsplit(":", 1)[1].split("/")[0]
+        with pytest.raises(redis.AuthenticationError):
+            redis.Redis(port=int(redis_port)).ping()
+    finally:
+        stack.stop()
+
+
+def test_a_second_up_on_the_same_data_says_so(folder: Path) -> None:
+    first = Stack(folder, quiet)
+    first.lock()
+    with pytest.raises(CannotStart, match=f"already up on .* \\(pid {os.getpid()}\\)"):
+        Stack(folder, quiet).lock()
+    first.stop()
+    Stack(folder, quiet).lock()
+
+
+def test_a_busy_default_port_gives_way_and_is_named(folder: Path, fresh: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    from agentcore_site.embedded import postgres
+
+    said: list[str] = []
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        busy = other.getsockname()[1]
+        monkeypatch.setattr(postgres, "PREFERRED_PORT", busy)
+        stack = Stack(folder, said.append)
+        stack.start()
+        stack.stop()
+    assert any(f"port {busy} is busy; PostgreSQL takes" in line for line in said)
+
+
+def test_data_of_another_major_version_are_left_alone(folder: Path) -> None:
+    server = Postgres(place_for(folder), folder, free_port(0))
+    server.data.mkdir(parents=True)
+    (server.data / "PG_VERSION").write_text("13\n")
+    with pytest.raises(CannotStart, match="written by PostgreSQL 13; this version brings PostgreSQL 18"):
+        server.prepare()
+
+
+def test_a_full_disk_is_a_clear_message(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    usage = shutil.disk_usage(folder)._replace(free=1000)
+    monkeypatch.setattr(places.shutil, "disk_usage", lambda path: usage)
+    with pytest.raises(CannotStart, match="is full"):
+        place_for(folder)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root has a closed folder to keep closed")
+def test_run_by_root_it_opens_nobodys_folders(folder: Path, fresh: None) -> None:
+    closed = folder / "home"
+    closed.mkdir(mode=0o700)
+    data = closed / "data"
+    stack = Stack(data, quiet)
+    urls = stack.start()
+    try:
+        assert stat.S_IMODE(closed.stat().st_mode) == 0o700
+        assert stack.place.user == "nobody" and walkable(stack.place.folder)
+        with psycopg.connect(urls["database_url"]) as connection:
+            pid = connection.execute("SELECT pg_backend_pid()").fetchone()[0]  # type: ignore[index]
+        assert Path(f"/proc/{stack.supervisor.running[0][1].pid}").stat().st_uid != 0, pid
+    finally:
+        stack.stop()
+        shutil.rmtree(stack.place.folder, ignore_errors=True)
+
+
+def test_what_dies_is_started_again_and_later_each_time(folder: Path) -> None:
+    said: list[str] = []
+    supervisor = Supervisor(folder, said.append)
+    supervisor.start(Process("dies", ["/bin/sh", "-c", "exit 3"]))
+    deadline = time.monotonic() + 2.2
+    while time.monotonic() < deadline:
+        supervisor.watch()
+        time.sleep(0.02)
+    supervisor.stop()
+    delays = [line.split(" in ")[1] for line in said if "ended with 3" in line]
+    assert delays[:3] == ["0.2 s", "0.4 s", "0.8 s"]
+
+
+def test_a_killed_valkey_is_back_with_its_data(folder: Path, fresh: None) -> None:
+    stack = Stack(folder, quiet)
+    urls = stack.start()
+    try:
+        client = redis.Redis.from_url(urls["redis_url"], socket_connect_timeout=1)
+        client.set("kept", "42")
+        time.sleep(1.2)  # appended to disk once a second
+        process, handle = stack.supervisor.running[1]
+        assert process.name == "valkey"
+        handle.kill()
+        handle.wait()
+
+        def back() -> bool:
+            stack.supervisor.watch()
+            try:
+                return bool(client.get("kept") == b"42")
+            except redis.RedisError:
+                return False
+
+        assert wait_until(back, 10), stack.supervisor.tail("valkey")
+    finally:
+        stack.stop()
+
+
+def test_nothing_is_left_behind_when_the_supervisor_is_killed(folder: Path, fresh: None) -> None:
+    script = (
+        "import sys, time; from pathlib import Path; from agentcore_site.embedded.stack import Stack\n"
+        "stack = Stack(Path(sys.argv[1]), print); stack.lock(); stack.start()\n"
+        "print(*[handle.pid for _, handle in stack.supervisor.running], flush=True); time.sleep(60)"
+    )
+    environment = {name: value for name, value in os.environ.items() if name not in ("DATABASE_URL", "REDIS_URL")}
+    parent = subprocess.Popen(
+        [sys.executable, "-c", script, str(folder)], cwd=env.ROOT, env=environment, stdout=subprocess.PIPE, text=True
+    )
+    assert parent.stdout is not None
+    pids: list[int] = []
+    for line in parent.stdout:
+        if line.strip().replace(" ", "").isdigit():
+            pids = [int(pid) for pid in line.split()]
+            break
+    assert len(pids) == 2
+    parent.send_signal(signal.SIGKILL)
+    parent.wait()
+    assert wait_until(lambda: not any(Path(f"/proc/{pid}/exe").exists() for pid in pids), 15)
+
+
+def test_settings_come_from_files_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("x" * 40 + "\n")
+    monkeypatch.delenv("SECRET_KEY", raising=False)
+    monkeypatch.setenv("SECRET_KEY_FILE", str(secret))
+    assert env.secret_key() == "x" * 40
+    monkeypatch.setenv("SECRET_KEY", "short")
+    with pytest.raises(env.BadEnvironment, match="at least 32"):
+        env.secret_key()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [("PORT", "eight", "whole number"), ("PORT", "70000", "between"), ("DEBUG", "maybe", "1 or 0")],
+)
+def test_a_bad_setting_names_itself(name: str, value: str, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(name, value)
+    with pytest.raises(env.BadEnvironment, match=f"{name} must be .*{message}"):
+        if name == "PORT":
+            env.integer(name, 0, low=0, high=65535)
+        else:
+            env.boolean(name)
+
+
+def test_a_database_url_keeps_escaped_characters() -> None:
+    found = env.database_settings("postgresql://u%40x:p%2Fw@db.example:6543/agent%20core")
+    assert (found["USER"], found["PASSWORD"], found["HOST"], found["PORT"], found["NAME"]) == (
+        "u@x",
+        "p/w",
+        "db.example",
+        "6543",
+        "agent core",
+    )
+    with pytest.raises(env.BadEnvironment, match="postgresql://"):
+        env.database_settings("mysql://x/y")
