@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from django.db.models import QuerySet
@@ -103,15 +103,3 @@ def advantages_for(rows: Sequence[TrajectoryRecord]) -> dict[uuid.UUID, dict[str
                 "step_advantages": here.step_advantages[row.rollout] if here.step_advantages else [],
             }
     return found
-
-
-def in_batches(rows: QuerySet[TrajectoryRecord], size: int = 500) -> Iterator[list[TrajectoryRecord]]:
-    """All rows in constant memory, by key and not by offset."""
-    rows = rows.order_by("id")
-    last: uuid.UUID | None = None
-    while True:
-        page = list(rows.filter(id__gt=last)[:size] if last else rows[:size])
-        if not page:
-            return
-        yield page
-        last = page[-1].id

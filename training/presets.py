@@ -37,6 +37,7 @@ _ACTION: Mapping[str, Any] = {
     "entropy_coef_failed_group": 0.2,
     "shaping": {"tool": 0.0, "wrong_answer": -0.2},
     "eval_temperature": 0.0,
+    "eval_samples": 2,
 }
 
 

@@ -8,6 +8,7 @@ import json
 from typing import Any
 
 from agentcore_site.errors import Invalid, TooLarge
+from agentcore_site.values import unstorable
 from training.validation import MAX_QUERIES, ConfigError, parse_queries
 
 MAX_BYTES = 64 * 1024 * 1024
@@ -41,6 +42,9 @@ def clean_rows(rows: list[Any]) -> list[dict[str, Any]]:
     """
     if len(rows) > MAX_QUERIES:
         raise TooLarge(f"{len(rows):,} queries; at most {MAX_QUERIES:,} are taken. Split the dataset.")
+    for number, row in enumerate(rows, start=1):
+        if reason := unstorable(row):
+            raise _wrong(f"Row {number} can't be stored: {reason}.")
     try:
         return parse_queries(rows)
     except ConfigError as error:
@@ -54,7 +58,7 @@ def _jsonl(text: str) -> list[Any]:
             continue
         try:
             rows.append(json.loads(line))
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise _wrong(f"Line {number} is not JSON: {error}.") from error
         if not isinstance(rows[-1], dict):
             raise _wrong(f'Line {number} must be an object like {{"query": "...", "expected_outcome": {{...}}}}.')
@@ -63,6 +67,13 @@ def _jsonl(text: str) -> list[Any]:
 
 def _csv(text: str) -> list[dict[str, Any]]:
     reader = csv.DictReader(io.StringIO(text))
+    try:
+        return _csv_rows(reader)
+    except csv.Error as error:  # a NUL, or a cell beyond the reader's limit
+        raise _wrong(f"Line {reader.line_num} is not CSV: {error}.") from error
+
+
+def _csv_rows(reader: csv.DictReader[str]) -> list[dict[str, Any]]:
     if not reader.fieldnames or not {"query", "expected_outcome"} <= set(reader.fieldnames):
         raise _wrong("Line 1 must name the columns query and expected_outcome.")
     rows = []
@@ -79,7 +90,7 @@ def _csv(text: str) -> list[dict[str, Any]]:
 def _expected(value: str) -> dict[str, Any]:
     try:
         parsed = json.loads(value)
-    except ValueError:
+    except (ValueError, RecursionError):
         parsed = None
     return parsed if isinstance(parsed, dict) else {"answer": value}
 

@@ -12,11 +12,13 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.viewsets import GenericViewSet
 
+from agentcore_site.errors import Forbidden, Missing
 from agentcore_site.rest.idempotency import once
 from agentcore_site.rest.paging import CursorPages
 from agentcore_site.rest.parsing import check_length, check_query, refuse_unknown
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.authentication import actor_of
+from agentcore_site.values import unstorable
 
 IDEMPOTENCY_HEADER = "Idempotency-Key"
 
@@ -37,7 +39,10 @@ class Door(GenericViewSet):  # type: ignore[type-arg]
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         check_length(request)
         check_query(request)
+        if unstorable(list(kwargs.values())):
+            raise Missing("There is nothing here for you under this address.")
         super().initial(request, *args, **kwargs)
+        check_sight(self.actor)
         if self.action != "list":
             refuse_unknown(request.query_params, self.known_query.get(self.action or "", ()), "query parameter")
 
@@ -63,6 +68,16 @@ class Door(GenericViewSet):  # type: ignore[type-arg]
         if answer.replayed:
             headers["Idempotent-Replayed"] = "true"
         return Response(answer.body, status=answer.status, headers=headers)
+
+
+def check_sight(actor: Actor) -> None:
+    """A key without sight finds nothing; it should hear why, and not that its agent does not exist.
+
+    Raises:
+        Forbidden: the key lacks the scope to see.
+    """
+    if not actor.may_read:
+        raise Forbidden("This key lacks the scope training:view, without which nothing can be found. Make another key.")
 
 
 def _comparable(data: Any) -> Any:

@@ -21,6 +21,7 @@ register = template.Library()
 
 NOTHING = "–"
 MINUS = "−"
+UNITS = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
 
 def _number(value: Any) -> float | None:
@@ -105,14 +106,12 @@ def duration(seconds: Any) -> str:
         return f"{number * 1000:.0f} ms"
     if number < 10:
         return f"{number:.1f} s"
-    units = [(86_400, "d"), (3600, "h"), (60, "min"), (1, "s")]
     whole = round(number)
-    for i, (size, name) in enumerate(units):
-        if whole >= size:
-            head, rest = divmod(whole, size)
-            below = rest // units[i + 1][0] if i + 1 < len(units) else 0
-            return f"{head} {name}" + (f" {below} {units[i + 1][1]}" if below else "")
-    return "0 s"
+    first = next(i for i, (size, _) in enumerate(UNITS) if whole >= size)
+    head, rest = divmod(whole, UNITS[first][0])
+    size, name = UNITS[min(first + 1, len(UNITS) - 1)]
+    below = f" {rest // size} {name}" if rest // size else ""
+    return f"{head} {UNITS[first][1]}{below}"
 
 
 @register.filter
@@ -137,7 +136,7 @@ def ago(moment: datetime | None) -> str | SafeString:
     elif passed < timedelta(seconds=10):
         words = "just now"
     elif passed < timedelta(days=14):
-        words = f"{duration(passed.total_seconds()).rsplit(' ', 2)[0] if passed >= timedelta(hours=1) else _coarse(passed)} ago"
+        words = f"{_coarse(passed)} ago"
     else:
         words = f"{moment:%-d %b %Y}"
     exact = f"{moment:%Y-%m-%d %H:%M:%S} UTC"
@@ -146,7 +145,8 @@ def ago(moment: datetime | None) -> str | SafeString:
 
 def _coarse(passed: timedelta) -> str:
     seconds = int(passed.total_seconds())
-    return f"{seconds // 60} min" if seconds >= 60 else f"{seconds} s"
+    size, name = next(unit for unit in UNITS if seconds >= unit[0])
+    return f"{seconds // size} {name}"
 
 
 # -- words and lookups -------------------------------------------------------------------------------------------------

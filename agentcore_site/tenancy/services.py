@@ -12,10 +12,10 @@ from django.db import transaction
 from django.utils import timezone
 
 from agentcore_site.audit.services import record
-from agentcore_site.errors import Invalid
+from agentcore_site.errors import Forbidden, Invalid
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import ApiKey, Organization
-from agentcore_site.tenancy.permissions import current_organization
+from agentcore_site.tenancy.permissions import current_organization, require
 from agentcore_site.tenancy.roles import SCOPES
 
 KEY_PREFIX = "ac_"
@@ -45,8 +45,15 @@ def api_key_create(
     days: int = 90,
     organization: Organization | None = None,
 ) -> tuple[ApiKey, str]:
-    """Makes a key for the actor. Returns the row and the key itself, which is never shown again."""
+    """Makes a key for the actor. Returns the row and the key itself, which is never shown again.
+
+    Raises:
+        Forbidden: the actor is a key itself, and may not manage keys or asks for more than it has.
+        Invalid: unknown scopes, or a life outside 1 to 366 days.
+    """
     actor = Actor.of(actor)
+    wanted = check_scopes(scopes)
+    _check_reach(actor, wanted)
     if not 1 <= days <= MAX_DAYS:
         message = f"A key lives between 1 and {MAX_DAYS} days; got {days}."
         raise Invalid(message, fields={"days": message})
@@ -54,17 +61,41 @@ def api_key_create(
     row = ApiKey.objects.create(
         organization=organization or current_organization(actor),
         user=actor.user,
-        name=name.strip() or "key",
+        name=name.strip()[:80] or "key",
         prefix=key[:10],
         digest=key_digest(key),
-        scopes=check_scopes(scopes),
+        scopes=wanted,
         expires_at=timezone.now() + timedelta(days=days),
     )
     record(actor, "api_key.created", row, organization=row.organization, after={"scopes": row.scopes, "name": row.name})
     return row, key
 
 
+def _check_reach(actor: Actor, wanted: list[str]) -> None:
+    """A key can't make a key that may do more than itself: a leaked one must not grow."""
+    _check_manages(actor)
+    if actor.scopes is None:
+        return
+    beyond = [scope for scope in wanted if scope not in actor.scopes]
+    if beyond:
+        raise Forbidden(f"This key can't give the scope {beyond[0]}, which it does not have.")
+
+
+def _check_manages(actor: Actor) -> None:
+    if actor.allowed_by_scopes is not None and "keys.edit" not in actor.allowed_by_scopes:
+        raise Forbidden("This key may not manage keys. Sign in, or use a key with the scope training:manage.")
+
+
 @transaction.atomic
 def api_key_revoke(actor: Any, row: ApiKey) -> None:
+    """Ends a key's life. Its owner may, and whoever manages the organisation's keys.
+
+    Raises:
+        Missing, Forbidden: the actor is neither.
+    """
+    actor = Actor.of(actor)
+    _check_manages(actor)
+    if row.user_id != getattr(actor.user, "pk", None):
+        require(actor, "keys.edit", row.organization_id)
     if ApiKey.objects.filter(id=row.id, revoked_at=None).update(revoked_at=timezone.now()):
         record(actor, "api_key.revoked", row, organization=row.organization)

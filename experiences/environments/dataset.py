@@ -112,7 +112,7 @@ OPTION_HELP: Mapping[str, str] = {
     "scorer": "How answers are judged: auto (default: by each row's keys), " + ", ".join(SCORERS) + ".",
     "case_sensitive": "Whether exact, contains and regex tell capital letters apart; false by default.",
     "tools": "Names of the tools that the agent gets; all built-in ones by default.",
-    "traps": "Which built-in tools answer almost any text: none (default), three or all.",
+    "traps": "How many built-in tools answer almost any text: none (default), three or all (five).",
     "timeout_rate": "The share of tool calls that time out; 0 by default.",
     "corruption_rate": "The share of tool calls that return a corrupted result; 0 by default.",
 }

@@ -149,11 +149,11 @@ def _answerable(entry: Mapping[str, Any]) -> bool:
 class ReasoningGymFactory:
     description: ClassVar[str] = "Tool use on reasoning-gym's items, scored by their own verifiers; needs no key."
     option_help: ClassVar[Mapping[str, str]] = {
-        "families": "Generators of reasoning-gym to draw from, in turn; all 16 with fitting tools by default.",
+        "families": "Generators of reasoning-gym to draw from, in turn; the 16 with fitting tools by default.",
         "wording": "original (default): reasoning-gym's own; mixed: also three of our wordings for each family.",
-        "traps": "Which tools answer almost any text: all (default, five), three or none.",
+        "traps": "How many tools answer almost any text: three (default), all (five) or none.",
         "difficulty": "default, or harder: larger numbers and longer lists.",
-        "tools": "Names of the tools that the agent gets; all 16 by default.",
+        "tools": "Names of the tools that the agent gets; all 20 built-in ones by default.",
         "timeout_rate": "The share of tool calls that time out; .04 by default.",
         "corruption_rate": "The share of tool calls that return a corrupted result; .06 by default.",
     }
@@ -163,7 +163,7 @@ class ReasoningGymFactory:
         checked_options(noun, options, self.option_help)
         generators = Generators()
         box = toolbox(
-            tuple(options.get("tools", ())), traps=choice_option(noun, options, "traps", ("all", "three", "none"))
+            tuple(options.get("tools", ())), traps=choice_option(noun, options, "traps", ("three", "all", "none"))
         )
         rates = FaultRates(
             timeout=number_option(noun, options, "timeout_rate", 0.04, 0, 0.5),

@@ -10,6 +10,7 @@ from experiences.tools import (
     cipher,
     dates,
     equations,
+    everyday,
     number_theory,
     numerals,
     words,
@@ -50,6 +51,10 @@ BUILT_IN: tuple[Tool, ...] = (
     dates.CALENDAR,
     equations.SOLVE_LINEAR,
     cipher.SHIFT_DECODER,
+    everyday.ROMAN_NUMERAL,
+    everyday.CONVERT_UNITS,
+    everyday.PERCENTAGE,
+    everyday.TIME_BETWEEN,
 )
 for _tool in BUILT_IN:
     tools.register(_tool.name)(_tool)
@@ -93,7 +98,7 @@ class Toolbox(Sequence[Tool]):
             return ToolResult(False, "", f"{type(error).__name__}: {error}")
 
 
-def toolbox(names: Sequence[str] = (), *, traps: str = "all") -> Toolbox:
+def toolbox(names: Sequence[str] = (), *, traps: str = "three") -> Toolbox:
     """The named tools, or all built-in ones in their fixed order.
 
     Raises:

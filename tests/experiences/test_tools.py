@@ -52,7 +52,7 @@ def score(family: str, difficulty: str, answer: str, entry: Mapping[str, Any]) -
     return float(dataset.score_answer(answer, entry))
 
 
-def test_it_has_sixteen_different_tools_with_descriptions() -> None:
+def test_it_has_at_least_sixteen_different_tools_with_descriptions() -> None:
     assert len(BUILT_IN) >= 16
     assert len({tool.name for tool in BUILT_IN}) == len(BUILT_IN)
     assert all(tool.description for tool in BUILT_IN)
@@ -66,6 +66,14 @@ def test_it_solves_its_family(family: str, difficulty: str, box: Any) -> None:
     items = entries(family, difficulty, 100)
     solved = sum(score(family, difficulty, chain_output(family, e["question"], box), e) >= 0.99 for e in items)
     assert solved >= (99 if family == "caesar_cipher" else 100)
+
+
+def test_it_has_tools_that_fit_no_family_and_nearly_always_say_so() -> None:
+    distractors = set(NAMES) - {tool for chain in CHAINS.values() for tool in chain}
+    assert distractors == {"roman_numeral", "convert_units", "percentage", "time_between"}
+    texts = [entry["question"] for family in CHAINS for entry in entries(family, "default", 40)]
+    for tool in distractors:
+        assert sum(run(tool, text).ok for text in texts) / len(texts) < 0.02
 
 
 @pytest.mark.parametrize("variant", range(N_TRAINED + N_UNSEEN))
@@ -150,6 +158,12 @@ def test_it_sets_traps_that_answer_almost_anything() -> None:
         ("calendar", "How many business days from Friday, July 1, 2022 to Monday, July 4, 2022?", "2"),
         ("solve_linear", "Solve for j: 33 - 38*j = -1107", "30"),
         ("solve_linear", "Solve: 3*(x + 1) = 2*x + 1/2", "-5/2"),
+        ("roman_numeral", "The year MCMXCIV, in figures", "1994"),
+        ("convert_units", "How much is 5 km in miles?", "3.10686 miles"),
+        ("convert_units", "Express 90 minutes in hours", "1.5 hours"),
+        ("percentage", "What is 15 % of 80?", "12"),
+        ("percentage", "2.5 percent of 1000", "25"),
+        ("time_between", "from 22:40 to 1:05", "2:25"),
         ("shift_decoder", "Read: WKLV LV D VHFUHW PHVVDJH IRU BRX", "THIS IS A SECRET MESSAGE FOR YOU"),
     ],
 )
@@ -191,6 +205,10 @@ def test_it_repairs_a_year_that_contradicts_its_weekday() -> None:
         ("solve_linear", "x*x = 9"),
         ("solve_linear", "x + 1 = x + 2"),
         ("shift_decoder", "GCD of some numbers"),
+        ("roman_numeral", "IIII and I are none of two signs"),
+        ("convert_units", "5 km in kg"),
+        ("percentage", "15 percent"),
+        ("time_between", "at 9:40"),
     ],
 )
 def test_it_refuses_what_is_not_its_kind_and_says_why(tool: str, text: str) -> None:

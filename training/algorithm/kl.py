@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from training.algorithm.arrays import MAX_LOG_RATIO, FloatArray, bounded_exp
+from training.algorithm.arrays import MAX_LOG_RATIO, FloatArray
 
 KLEstimator = Literal["k1", "k2", "k3"]
 
@@ -27,12 +27,6 @@ class KLTerm(NamedTuple):
 def kl_term(logp: FloatArray, logp_ref: FloatArray, estimator: KLEstimator) -> KLTerm:
     """The estimator named ``estimator``, all arguments (M,)."""
     return _ESTIMATORS[estimator](np.clip(logp - logp_ref, -MAX_LOG_RATIO, MAX_LOG_RATIO))
-
-
-def bias_corrected(term: KLTerm, log_ratio: FloatArray) -> KLTerm:
-    """ratio * k, whose gradient is that of the true reverse KL for k3 (ratio = pi / pi_old)."""
-    ratio = bounded_exp(log_ratio)
-    return KLTerm(ratio * term.value, ratio * (term.value + term.slope))
 
 
 def _k1(x: FloatArray) -> KLTerm:

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from training.algorithm.arrays import FloatArray, IntArray, Segments, bounded_exp, segment_sum
-from training.algorithm.kl import KLEstimator, bias_corrected, kl_term
+from training.algorithm.kl import KLEstimator, kl_term
 
 LossType = Literal["dapo", "grpo", "bnpo", "dr_grpo", "cispo", "reinforce"]
 ImportanceLevel = Literal["token", "sequence"]
@@ -50,11 +50,13 @@ class PolicyLoss:
     effective_sample_size: float
 
 
-class _Surrogate(NamedTuple):
-    """Each step's loss, its derivative by the (sequence or step) log-ratio, and whether it was clipped."""
+class _Term(NamedTuple):
+    """Each step's part of the loss, its derivatives by the importance log-ratio and directly by the
+    log-probability, and whether it was clipped."""
 
     value: FloatArray
-    slope: FloatArray
+    by_ratio: FloatArray
+    by_logp: FloatArray
     clipped: FloatArray
 
 
@@ -77,27 +79,16 @@ def policy_loss(
     """
     segments = Segments(sequence, n_sequences)
     weight = step_weights(segments, rule.loss_type, rule.max_steps)
-    log_ratio = logp - logp_old
-    sequence_level = rule.importance_sampling_level == "sequence" and rule.loss_type != "reinforce"
-    lengths = np.maximum(np.bincount(sequence, minlength=n_sequences), 1)
-    level = (segment_sum(log_ratio, segments) / lengths)[sequence] if sequence_level else log_ratio
-    ratio = bounded_exp(level)
+    log_ratio = _Level(logp - logp_old, segments, rule.importance_sampling_level)
+    ratio = bounded_exp(log_ratio.values)
     surrogate = _SURROGATES.get(rule.loss_type, _clipped)(ratio, logp, advantages, rule)
-    slope = weight * surrogate.slope
-    if sequence_level and rule.loss_type != "cispo":  # every step of a sequence moves the shared ratio
-        slope = (segment_sum(slope, segments) / lengths)[sequence]
-    loss, kl = float(np.sum(weight * surrogate.value)), 0.0
+    loss, by_ratio, by_logp = float(np.sum(weight * surrogate.value)), surrogate.by_ratio, surrogate.by_logp
     if rule.beta > 0:
-        if logp_ref is None:
-            raise ValueError("beta > 0 needs the reference policy's log-probabilities.")
-        if rule.kl_estimator != "k1":  # k1 is paid in the reward: as a loss its expected gradient is zero
-            term = kl_term(logp, logp_ref, rule.kl_estimator)
-            if rule.use_bias_correction_kl:
-                term = bias_corrected(term, level)
-            loss += float(rule.beta * np.sum(weight * term.value))
-            slope = slope + rule.beta * weight * term.slope
-    if logp_ref is not None and len(logp):
-        kl = float(np.mean(kl_term(logp, logp_ref, "k3").value))
+        penalty = _kl_penalty(logp, logp_ref, ratio, rule)
+        loss += float(np.sum(weight * penalty.value))
+        by_ratio, by_logp = by_ratio + penalty.by_ratio, by_logp + penalty.by_logp
+    slope = weight * by_logp + log_ratio.pulled_back(weight * by_ratio)
+    kl = float(np.mean(kl_term(logp, logp_ref, "k3").value)) if logp_ref is not None and len(logp) else 0.0
     return PolicyLoss(
         loss=loss,
         d_logp=slope,
@@ -107,6 +98,23 @@ def policy_loss(
         clip_fraction=float(np.mean(surrogate.clipped)) if len(logp) else 0.0,
         effective_sample_size=_effective_sample_size(ratio),
     )
+
+
+class _Level:
+    """The importance log-ratio of each step (M,): its own, or the mean over its sequence (GSPO)."""
+
+    def __init__(self, own: FloatArray, segments: Segments, level: ImportanceLevel) -> None:
+        self._segments, self._shared = segments, level == "sequence"
+        self._lengths = np.maximum(np.bincount(segments.index, minlength=segments.count), 1)
+        self.values = self._mean(own) if self._shared else own
+
+    def pulled_back(self, slope: FloatArray) -> FloatArray:
+        """From derivatives by these log-ratios to derivatives by the steps' log-probabilities."""
+        return self._mean(slope) if self._shared else slope
+
+    def _mean(self, values: FloatArray) -> FloatArray:
+        mean: FloatArray = (segment_sum(values, self._segments) / self._lengths)[self._segments.index]
+        return mean
 
 
 def step_weights(sequences: Segments, loss_type: LossType, max_steps: int) -> FloatArray:
@@ -124,7 +132,21 @@ def step_weights(sequences: Segments, loss_type: LossType, max_steps: int) -> Fl
     return np.full(steps, 1.0 / max(steps, 1))
 
 
-def _clipped(ratio: FloatArray, logp: FloatArray, advantages: FloatArray, rule: LossRule) -> _Surrogate:
+def _kl_penalty(logp: FloatArray, logp_ref: FloatArray | None, ratio: FloatArray, rule: LossRule) -> _Term:
+    """beta * KL to the reference. k1 is paid in the reward: as a loss its expected gradient is zero."""
+    nothing = np.zeros_like(logp)
+    if logp_ref is None:
+        raise ValueError("beta > 0 needs the reference policy's log-probabilities.")
+    if rule.kl_estimator == "k1":
+        return _Term(nothing, nothing, nothing, nothing)
+    term = kl_term(logp, logp_ref, rule.kl_estimator)
+    if not rule.use_bias_correction_kl:
+        return _Term(rule.beta * term.value, nothing, rule.beta * term.slope, nothing)
+    weighted = rule.beta * ratio
+    return _Term(weighted * term.value, weighted * term.value, weighted * term.slope, nothing)
+
+
+def _clipped(ratio: FloatArray, logp: FloatArray, advantages: FloatArray, rule: LossRule) -> _Term:
     """-min(r A, clip(r, 1 - eps, 1 + eps_high) A), the first r bounded by delta where one is given."""
     low, high = 1 - rule.epsilon, 1 + rule.epsilon_high
     bounded = ratio if rule.delta is None else np.minimum(ratio, rule.delta)
@@ -134,21 +156,22 @@ def _clipped(ratio: FloatArray, logp: FloatArray, advantages: FloatArray, rule: 
     clipped_slope = pull * ((ratio > low) & (ratio < high))
     taken = free <= clipped
     outside = ((ratio < low) & (advantages < 0)) | ((ratio > high) & (advantages > 0))
-    return _Surrogate(-np.minimum(free, clipped), -np.where(taken, free_slope, clipped_slope), outside.astype(float))
+    slope = -np.where(taken, free_slope, clipped_slope)
+    return _Term(-np.minimum(free, clipped), slope, np.zeros_like(slope), outside.astype(np.float64))
 
 
-def _cispo(ratio: FloatArray, logp: FloatArray, advantages: FloatArray, rule: LossRule) -> _Surrogate:
+def _cispo(ratio: FloatArray, logp: FloatArray, advantages: FloatArray, rule: LossRule) -> _Term:
     """-stop_gradient(min(r, cap)) A log pi: bounds the weight, and never kills a step's gradient."""
     weight = np.minimum(ratio, rule.epsilon_high) * advantages
     capped = (ratio > rule.epsilon_high) & (advantages > 0)
-    return _Surrogate(-weight * logp, -weight, capped.astype(float))
+    return _Term(-weight * logp, np.zeros_like(logp), -weight, capped.astype(np.float64))
 
 
-def _reinforce(ratio: FloatArray, logp: FloatArray, advantages: FloatArray, rule: LossRule) -> _Surrogate:
-    return _Surrogate(-advantages * logp, -advantages, np.zeros_like(logp))
+def _reinforce(ratio: FloatArray, logp: FloatArray, advantages: FloatArray, rule: LossRule) -> _Term:
+    return _Term(-advantages * logp, np.zeros_like(logp), -advantages, np.zeros_like(logp))
 
 
-_SURROGATES: dict[str, Callable[[FloatArray, FloatArray, FloatArray, LossRule], _Surrogate]] = {
+_SURROGATES: dict[str, Callable[[FloatArray, FloatArray, FloatArray, LossRule], _Term]] = {
     "cispo": _cispo,
     "reinforce": _reinforce,
 }

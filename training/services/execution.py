@@ -224,7 +224,9 @@ class Slice:
         try:
             with self.lease.fenced():
                 self._flush()
-                if self.state.iteration > 0:
+                # Interrupted while it looked at the selection queries, the state is one update ahead of the rows:
+                # that update is redone from the last checkpoint and the kept trajectories.
+                if 0 < self.state.iteration == self.run.iteration:
                     self._write_checkpoint(self.run.metrics, None)
         except LeaseLost:
             return

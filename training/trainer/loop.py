@@ -40,10 +40,11 @@ def steps(
         TrainingDiverged: several updates in a row were not finite.
         Interrupted: (or whatever ``check`` or ``keep`` raises).
     """
-    loop = _Loop(setup, state, keep, check)
+    training = _Loop(setup, state, keep, check)
+    # The runner's own ``run`` swaps the process's signal handler each time, which costs milliseconds an iteration.
     with asyncio.Runner() as runner:
         while not state.stop_reason:
-            yield loop.iterate(runner, kept(state.iteration + 1))
+            yield training.iterate(runner.get_loop(), kept(state.iteration + 1))
 
 
 @dataclass
@@ -56,12 +57,12 @@ class _Loop:
     def __post_init__(self) -> None:
         self._reward = self.setup.reward()
 
-    def iterate(self, runner: asyncio.Runner, kept: Mapping[RolloutKey, Trajectory]) -> IterationReport:
+    def iterate(self, loop: asyncio.AbstractEventLoop, kept: Mapping[RolloutKey, Trajectory]) -> IterationReport:
         setup, state = self.setup, self.state
-        baseline = self._baseline(runner)
+        baseline = self._baseline(loop)
         iteration, drawn = state.iteration + 1, state.drawn
         started = time.perf_counter()
-        groups, drawn = runner.run(self._rollouts(iteration, drawn, kept))
+        groups, drawn = loop.run_until_complete(self._rollouts(iteration, drawn, kept))
         collected = time.perf_counter()
         result = update_policy(groups, state.policy, state.optimizer, state.value, setup.config)
         state.iteration, state.drawn = iteration, drawn
@@ -69,7 +70,7 @@ class _Loop:
         state.trajectories += int(result.metrics["trajectories"])
         updated = time.perf_counter()
         warnings = self._judge(result)
-        selection = self._select(runner)
+        selection = self._select(loop)
         return IterationReport(
             iteration=iteration,
             groups=groups,
@@ -119,22 +120,22 @@ class _Loop:
             policy_version=self.state.policy.version,
         )
 
-    def _baseline(self, runner: asyncio.Runner) -> SelectionReport | None:
+    def _baseline(self, loop: asyncio.AbstractEventLoop) -> SelectionReport | None:
         """Measures the policy the run began with, once: before anything is learned."""
         state = self.state
         if state.baseline_success is not None or not self.setup.selection:
             return None
-        played = runner.run(played_on_selection(self.setup, state.policy, self._reward, self.check))
+        played = loop.run_until_complete(played_on_selection(self.setup, state.policy, self._reward, self.check))
         state.baseline_success = played.success
         return selection_report(state.iteration, played, played.success)
 
-    def _select(self, runner: asyncio.Runner) -> SelectionReport | None:
+    def _select(self, loop: asyncio.AbstractEventLoop) -> SelectionReport | None:
         """Evaluates every ``eval_interval`` iterations and at the end, and decides whether to stop."""
         setup, state = self.setup, self.state
         config, last = setup.config, state.iteration >= setup.config.n_iterations
         report = None
         if state.baseline_success is not None and (last or state.iteration % config.eval_interval == 0):
-            played = runner.run(played_on_selection(setup, state.policy, self._reward, self.check))
+            played = loop.run_until_complete(played_on_selection(setup, state.policy, self._reward, self.check))
             report = selection_report(state.iteration, played, state.baseline_success)
             plateau = state.stopper.update(report.success_rate, standard_error(played.success))
             if plateau and config.early_stopping.enabled:

@@ -1,0 +1,83 @@
+"""REST: what happened to a job, and its read-only link."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.decorators import action
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from agentcore_site.jobs.events import events_after
+from agentcore_site.jobs.selectors import job_get
+from agentcore_site.jobs.services import share_create, share_revoke_all
+from agentcore_site.rest.parsing import Strict, parsed
+from agentcore_site.rest.views import Door
+
+MAX_EVENTS = 500
+BIGGEST = 2**62
+
+
+class EventsQuery(Strict):
+    after = serializers.IntegerField(
+        min_value=0, max_value=BIGGEST, default=0, help_text="Events with a higher `seq` than this."
+    )
+    limit = serializers.IntegerField(min_value=1, max_value=MAX_EVENTS, default=100)
+
+
+class EventOut(serializers.Serializer[Any]):
+    seq = serializers.IntegerField(help_text="Rises without gaps, in the order of commits.")
+    at = serializers.DateTimeField()
+    type = serializers.CharField()
+    level = serializers.CharField()
+    message = serializers.CharField()
+    data = serializers.DictField()
+
+
+class EventPage(serializers.Serializer[Any]):
+    next = serializers.URLField(allow_null=True)
+    previous = serializers.URLField(allow_null=True)
+    results = EventOut(many=True)
+    last_seq = serializers.IntegerField(help_text="Ask with `after=` this for what comes later.")
+
+
+class ShareOut(serializers.Serializer[Any]):
+    url = serializers.URLField(help_text="Read-only, for people without an account. Shown this once.")
+
+
+class JobDoor(Door):
+    lookup_value_converter = "uuid"
+    known_query = {"events": ("after", "limit")}
+
+    @extend_schema(
+        summary="A job's events in order", tags=["jobs"], parameters=[EventsQuery], responses=EventPage, filters=False
+    )
+    @action(detail=True, pagination_class=None)
+    def events(self, request: Request, pk: UUID) -> Response:
+        asked = parsed(EventsQuery, request.query_params.dict())
+        job = job_get(self.actor, pk)
+        found = events_after(job, asked["after"], asked["limit"])
+        last = found[-1]["seq"] if found else asked["after"]
+        more = f"{request.build_absolute_uri(request.path)}?after={last}&limit={asked['limit']}"
+        return Response(
+            {
+                "next": more if len(found) == asked["limit"] else None,
+                "previous": None,
+                "results": found,
+                "last_seq": last,
+            }
+        )
+
+    @extend_schema(methods=["POST"], summary="Make a read-only link", tags=["jobs"], request=None, responses={201: ShareOut})
+    @extend_schema(methods=["DELETE"], summary="Revoke every link", tags=["jobs"], request=None, responses={204: None})
+    @action(detail=True, methods=["post", "delete"], pagination_class=None)
+    def share(self, request: Request, pk: UUID) -> Response:
+        job = job_get(self.actor, pk)
+        if request.method == "DELETE":
+            share_revoke_all(self.actor, job)
+            return Response(status=204)
+        token = share_create(self.actor, job)
+        return Response({"url": request.build_absolute_uri(f"/shared/{token}/")}, status=201)

@@ -1,0 +1,125 @@
+"""REST: who am I, tokens, and my API keys."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from drf_spectacular.utils import OpenApiExample, extend_schema, extend_schema_view
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework_simplejwt.views import TokenObtainPairView, TokenRefreshView
+
+from agentcore_site.errors import Missing
+from agentcore_site.rest.parsing import Strict, parsed
+from agentcore_site.rest.views import Door
+from agentcore_site.tenancy.models import ApiKey
+from agentcore_site.tenancy.roles import ROLE_MAY, SCOPES, Role
+from agentcore_site.tenancy.services import MAX_DAYS, api_key_create, api_key_revoke
+from agentcore_site.throttling import TokenThrottle
+
+TOKEN = OpenApiExample(
+    "Sign in", {"username": "olivia", "password": "correct horse battery staple"}, request_only=True
+)
+
+
+@extend_schema_view(post=extend_schema(summary="Get an access and a refresh token", tags=["me"], examples=[TOKEN]))
+class TokenView(TokenObtainPairView):  # type: ignore[misc]
+    throttle_classes = (TokenThrottle,)
+
+
+@extend_schema_view(post=extend_schema(summary="Get a new access token for a refresh token", tags=["me"]))
+class RefreshView(TokenRefreshView):  # type: ignore[misc]
+    throttle_classes = (TokenThrottle,)
+
+
+class MembershipOut(serializers.Serializer[Any]):
+    organization_id = serializers.UUIDField()
+    organization = serializers.CharField(source="organization.name")
+    role = serializers.ChoiceField(choices=Role.choices)
+    may = serializers.SerializerMethodField(help_text="What you may do there through this door.")
+
+    def get_may(self, row: Any) -> list[str]:
+        actions = {*ROLE_MAY[row.role], "export"}
+        return sorted(action for action in actions if self.context["actor"].may(action, row.organization_id))
+
+
+class MeOut(serializers.Serializer[Any]):
+    username = serializers.CharField()
+    email = serializers.CharField()
+    scopes = serializers.ListField(
+        child=serializers.CharField(), allow_null=True, help_text="The key's scopes; null for a session or a token."
+    )
+    organizations = MembershipOut(many=True)
+
+
+class MeDoor(Door):
+    @extend_schema(summary="Who am I, and what may I do", tags=["me"], responses=MeOut)
+    def retrieve(self, request: Request) -> Response:
+        actor = self.actor
+        me = {
+            "username": actor.user.username,
+            "email": actor.user.email,
+            "scopes": None if actor.scopes is None else sorted(actor.scopes),
+            "organizations": list(actor.memberships.values()),
+        }
+        return Response(MeOut(me, context={"actor": actor}).data)
+
+
+class ApiKeyOut(serializers.Serializer[Any]):
+    id = serializers.UUIDField()
+    name = serializers.CharField()
+    prefix = serializers.CharField(help_text="How the key begins; the rest is not kept.")
+    organization_id = serializers.UUIDField()
+    scopes = serializers.ListField(child=serializers.CharField())
+    created_at = serializers.DateTimeField()
+    expires_at = serializers.DateTimeField()
+    revoked_at = serializers.DateTimeField(allow_null=True)
+    last_used_at = serializers.DateTimeField(allow_null=True)
+
+
+class NewApiKeyOut(ApiKeyOut):
+    key = serializers.CharField(help_text="The key itself. It is shown this once.")
+
+
+class ApiKeyIn(Strict):
+    name = serializers.CharField(max_length=80)
+    scopes = serializers.ListField(
+        child=serializers.CharField(max_length=40), max_length=20, help_text=f"Of: {', '.join(SCOPES)}."
+    )
+    days = serializers.IntegerField(min_value=1, max_value=MAX_DAYS, default=90, help_text="How long it lives.")
+
+
+KEY = OpenApiExample(
+    "A key for CI", {"name": "ci", "scopes": ["training:view", "training:start"], "days": 30}, request_only=True
+)
+
+
+class ApiKeyDoor(Door):
+    """My own keys. No idempotency key here: a stored answer would keep the secret that only you should have."""
+
+    lookup_value_converter = "uuid"
+
+    @extend_schema(summary="My API keys", tags=["me"], responses=ApiKeyOut(many=True))
+    def list(self, request: Request) -> Response:
+        return self.page(ApiKey.objects.visible_to(self.actor).filter(user=self.actor.user), ApiKeyOut)
+
+    @extend_schema(
+        summary="Make an API key",
+        tags=["me"],
+        request=ApiKeyIn,
+        responses={201: NewApiKeyOut},
+        examples=[KEY],
+    )
+    def create(self, request: Request) -> Response:
+        row, key = api_key_create(self.actor, **parsed(ApiKeyIn, request.data))
+        return Response({**ApiKeyOut(row).data, "key": key}, status=201)
+
+    @extend_schema(summary="Revoke an API key", tags=["me"], responses={204: None})
+    def destroy(self, request: Request, pk: UUID) -> Response:
+        row = ApiKey.objects.visible_to(self.actor).filter(user=self.actor.user, id=pk).first()
+        if row is None:
+            raise Missing(f"You have no API key {pk}.")
+        api_key_revoke(self.actor, row)
+        return Response(status=204)

@@ -1,0 +1,55 @@
+"""Agents as people look at them: with the runs, evaluations and checkpoints that belong to them."""
+
+from __future__ import annotations
+
+from django.db.models import Q
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+
+from agentcore_site.pages import Sort, allowed, listing, page
+from agentcore_site.tenancy.actors import Actor
+from evaluation.selectors import evaluations_visible
+from experiences.selectors import agent_get, agents_visible
+from training.selectors import checkpoints_visible, run_verdict, runs_visible
+from training.summaries import agent_rows, success_sparks
+
+SORTS = (
+    Sort("name", "name", "name", descending=False),
+    Sort("newest", "newest first", "created_at"),
+    Sort("changed", "last changed", "updated_at"),
+)
+SHOWN = 10
+
+
+@page
+def agents(request: HttpRequest, actor: Actor) -> HttpResponse:
+    archived = request.GET.get("show") == "archived"
+    everything = agents_visible(actor, archived=True)
+    rows = everything.exclude(archived_at=None) if archived else everything.filter(archived_at=None)
+    query = request.GET.get("q", "").strip()
+    if query:
+        rows = rows.filter(Q(name__icontains=query) | Q(slug__icontains=query) | Q(description__icontains=query))
+    found = listing(request, rows, SORTS)
+    context = {"listing": found, "rows": agent_rows(found.rows), "q": query, "archived": archived}
+    context["any"] = bool(found.count) or everything.exists()
+    return render(request, "agentcore_site/agents.html", context)
+
+
+@page
+def agent(request: HttpRequest, actor: Actor, ref: str) -> HttpResponse:
+    found = agent_get(actor, ref)
+    runs = list(runs_visible(actor).filter(agent=found).order_by("-job__created_at")[:SHOWN])
+    sparks = success_sparks(runs)
+    proven = [run for run in runs if run.verdict.get("verdict")]
+    context = {
+        "agent": found,
+        "may": allowed(actor, found.organization_id),
+        "runs": [{"run": run, "verdict": run_verdict(run), "spark": sparks[run.pk]} for run in runs],
+        "n_runs": runs_visible(actor).filter(agent=found).count(),
+        "active": next((run for run in runs if run.job.active), None),
+        "proven": proven[0] if proven else None,
+        "evaluations": list(evaluations_visible(actor).filter(agent=found).order_by("-job__created_at")[:SHOWN]),
+        "checkpoints": list(checkpoints_visible(actor).filter(agent=found).order_by("-created_at")[:SHOWN]),
+        "n_checkpoints": checkpoints_visible(actor).filter(agent=found).count(),
+    }
+    return render(request, "agentcore_site/agent.html", context)

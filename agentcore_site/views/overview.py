@@ -1,0 +1,75 @@
+"""The first page: what needs me now, what runs, what was gained, and who does the work."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from django.db.models import Count, Q
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.utils import timezone
+
+from agentcore_site.celery import app as celery_app
+from agentcore_site.jobs.models import Job, Status
+from agentcore_site.jobs.selectors import jobs_visible
+from agentcore_site.pages import page
+from agentcore_site.tenancy.actors import Actor
+from experiences.selectors import agents_visible
+from training.selectors import run_verdict, runs_visible
+from training.summaries import gains_by_agent, success_sparks
+
+RECENT = timedelta(days=7)
+SHOWN = 8
+PING_SECONDS = 0.4
+
+
+@page
+def overview(request: HttpRequest, actor: Actor) -> HttpResponse:
+    stopped = jobs_visible(actor).filter(
+        Q(status=Status.PAUSED) | Q(status=Status.FAILED, finished_at__gt=timezone.now() - RECENT)
+    )
+    running = list(
+        runs_visible(actor).filter(job__status__in=(Status.RUNNING, Status.QUEUED)).order_by("job__created_at")[:SHOWN]
+    )
+    sparks = success_sparks(running)
+    agents = agents_visible(actor)
+    context = {
+        "stopped": list(stopped.order_by("-updated_at")[:SHOWN]),
+        "n_stopped": stopped.count(),
+        "running": [{"run": run, "verdict": run_verdict(run), "spark": sparks[run.pk]} for run in running],
+        "n_running": runs_visible(actor).filter(job__status__in=(Status.RUNNING, Status.QUEUED)).count(),
+        "gains": gains_by_agent(agents, limit=SHOWN),
+        "n_agents": agents.count(),
+        "n_runs": runs_visible(actor).count(),
+    }
+    return render(request, "agentcore_site/overview.html", context)
+
+
+@page
+def workers(request: HttpRequest, actor: Actor) -> HttpResponse:
+    """Workers that answer now, and the queue of the actor's organisations. Loaded after the page: asking takes time."""
+    jobs = jobs_visible(actor)
+    waiting = jobs.filter(status=Status.QUEUED).order_by("created_at")
+    context = {
+        "workers": _answering(),
+        "held": list(
+            Job.objects.visible_to(actor)
+            .filter(lease_until__gt=timezone.now())
+            .values("worker")
+            .annotate(n=Count("id"))
+            .order_by("worker")
+        ),
+        "n_queued": waiting.count(),
+        "n_running": jobs.filter(status=Status.RUNNING).count(),
+        "oldest": waiting.first(),
+    }
+    return render(request, "agentcore_site/_workers.html", context)
+
+
+def _answering() -> list[str] | None:
+    """Names of the workers that answer within a moment; None while the broker can't be asked."""
+    try:
+        replies = celery_app.control.ping(timeout=PING_SECONDS)
+    except Exception:  # kombu raises many kinds; the panel then says that it doesn't know
+        return None
+    return sorted(name for reply in replies for name in reply)

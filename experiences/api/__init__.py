@@ -1,0 +1,1 @@
+"""REST doors of agents, datasets, trajectories and environments."""

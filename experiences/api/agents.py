@@ -1,0 +1,106 @@
+"""REST: agents."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django_filters import rest_framework as filters
+from drf_spectacular.utils import OpenApiExample, extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from agentcore_site.rest.filters import Flag
+from agentcore_site.rest.parsing import Strict, parsed
+from agentcore_site.rest.schema import IDEMPOTENCY_KEY
+from agentcore_site.rest.views import Door
+from experiences.models import Agent, Philosophy, Runtime
+from experiences.selectors import agent_get, agents_visible
+from experiences.services import agent_archive, agent_create, agent_update
+
+
+class AgentOut(serializers.Serializer[Any]):
+    id = serializers.UUIDField()
+    name = serializers.CharField()
+    slug = serializers.CharField()
+    description = serializers.CharField()
+    philosophy = serializers.ChoiceField(choices=Philosophy.choices)
+    runtime = serializers.ChoiceField(choices=Runtime.choices)
+    environment = serializers.CharField()
+    environment_options = serializers.DictField()
+    archived_at = serializers.DateTimeField(allow_null=True)
+    created_at = serializers.DateTimeField()
+    updated_at = serializers.DateTimeField()
+
+
+class AgentIn(Strict):
+    name = serializers.CharField(max_length=120)
+    slug = serializers.CharField(max_length=60, required=False, help_text="Default: made from the name.")
+    description = serializers.CharField(max_length=10_000, required=False, allow_blank=True)
+    philosophy = serializers.ChoiceField(choices=Philosophy.choices, required=False)
+    runtime = serializers.ChoiceField(choices=Runtime.choices, required=False)
+    environment = serializers.CharField(max_length=60, required=False, help_text="See `/api/v1/environments`.")
+    environment_options = serializers.DictField(required=False)
+
+
+class AgentPatch(AgentIn):
+    name = serializers.CharField(max_length=120, required=False)
+
+
+class AgentFilters(filters.FilterSet):
+    search = filters.CharFilter(field_name="name", lookup_expr="icontains", help_text="Text in the name.")
+    environment = filters.CharFilter(field_name="environment")
+    archived = Flag(field_name="archived_at", lookup_expr="isnull", exclude=True, help_text="Only archived, or only living.")
+
+    class Meta:
+        model = Agent
+        fields: list[str] = []
+
+
+NEW = OpenApiExample(
+    "An agent on reasoning puzzles",
+    {"name": "Tool router", "environment": "reasoning_gym", "philosophy": "react"},
+    request_only=True,
+)
+
+
+class AgentDoor(Door):
+    queryset = Agent.objects.none()
+    filterset_class = AgentFilters
+    lookup_field = "agent"
+    orderings = {"-created_at": "created_at", "name": "name"}
+
+    @extend_schema(summary="List agents", tags=["agents"], responses=AgentOut(many=True))
+    def list(self, request: Request) -> Response:
+        return self.page(agents_visible(self.actor, archived=True), AgentOut)
+
+    @extend_schema(
+        summary="Make an agent",
+        tags=["agents"],
+        request=AgentIn,
+        responses={201: AgentOut},
+        parameters=[IDEMPOTENCY_KEY],
+        examples=[NEW],
+    )
+    def create(self, request: Request) -> Response:
+        values = parsed(AgentIn, request.data)
+        return self.once(request, lambda: Response(AgentOut(agent_create(self.actor, **values)).data, status=201))
+
+    @extend_schema(summary="One agent, by id or slug", tags=["agents"], responses=AgentOut)
+    def retrieve(self, request: Request, agent: str) -> Response:
+        return Response(AgentOut(agent_get(self.actor, agent)).data)
+
+    @extend_schema(summary="Change an agent", tags=["agents"], request=AgentPatch, responses=AgentOut)
+    def partial_update(self, request: Request, agent: str) -> Response:
+        values = parsed(AgentPatch, request.data)
+        return Response(AgentOut(agent_update(self.actor, agent_get(self.actor, agent), **values)).data)
+
+    @extend_schema(
+        summary="Archive an agent",
+        description="It is hidden and takes no new jobs; its runs, checkpoints and trajectories stay.",
+        tags=["agents"],
+        responses={204: None},
+    )
+    def destroy(self, request: Request, agent: str) -> Response:
+        agent_archive(self.actor, agent_get(self.actor, agent))
+        return Response(status=204)

@@ -1,0 +1,1 @@
+"""REST doors of datasets, training jobs, checkpoints and settings."""

@@ -1,0 +1,132 @@
+"""REST: datasets, from JSON rows or from a file. Here and not in experiences: training checks the rows."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django_filters import rest_framework as filters
+from drf_spectacular.utils import OpenApiExample, extend_schema, extend_schema_field
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from agentcore_site.errors import Invalid
+from agentcore_site.rest.parsing import FileParser, JsonParser, Strict, parsed
+from agentcore_site.rest.schema import IDEMPOTENCY_KEY
+from agentcore_site.rest.views import Door
+from experiences.models import Dataset, DatasetRow
+from experiences.selectors import dataset_get, datasets_visible
+from experiences.services import dataset_create
+from training.uploads import clean_rows, read_rows
+from training.validation import MAX_QUERIES
+
+
+class RowOut(serializers.Serializer[Any]):
+    query = serializers.CharField()
+    expected_outcome = serializers.DictField(help_text='What counts as success, e.g. {"answer": "4"}.')
+    metadata = serializers.DictField()
+
+
+class NumberedRowOut(RowOut):
+    index = serializers.IntegerField()
+
+
+class DatasetOut(serializers.Serializer[Any]):
+    id = serializers.UUIDField()
+    name = serializers.CharField()
+    size = serializers.IntegerField(help_text="Number of queries.")
+    sha256 = serializers.CharField(help_text="Of the cleaned rows: the same rows are one dataset.")
+    created_at = serializers.DateTimeField()
+
+
+@extend_schema_field(RowOut(many=True))
+class RowsField(serializers.ListField):
+    """Rows of queries. Their content is checked where every door checks it, with the number of the wrong row."""
+
+
+class DatasetIn(Strict):
+    name = serializers.CharField(max_length=120)
+    rows = RowsField(help_text=f"At most {MAX_QUERIES:,} rows.")
+
+
+class DatasetFile(Strict):
+    name = serializers.CharField(max_length=120, required=False, help_text="Default: the file's name.")
+    file = serializers.FileField(help_text="A .jsonl file, or a .csv file with the columns query and expected_outcome.")
+
+
+class DatasetFilters(filters.FilterSet):
+    search = filters.CharFilter(field_name="name", lookup_expr="icontains", help_text="Text in the name.")
+
+    class Meta:
+        model = Dataset
+        fields: list[str] = []
+
+
+ROWS = OpenApiExample(
+    "Two queries",
+    {
+        "name": "capitals",
+        "rows": [
+            {"query": "What is the capital of France?", "expected_outcome": {"answer": "Paris"}},
+            {"query": "What is the capital of Japan?", "expected_outcome": {"answer": "Tokyo"}},
+        ],
+    },
+    request_only=True,
+    media_type="application/json",
+)
+
+
+class DatasetDoor(Door):
+    queryset = Dataset.objects.none()
+    filterset_class = DatasetFilters
+    lookup_value_converter = "uuid"
+    parser_classes = (JsonParser, FileParser)
+
+    @extend_schema(summary="List datasets", tags=["datasets"], responses=DatasetOut(many=True))
+    def list(self, request: Request) -> Response:
+        return self.page(datasets_visible(self.actor), DatasetOut)
+
+    @extend_schema(
+        summary="Store a dataset",
+        description="As JSON, or as a file in `multipart/form-data`. The same rows twice are one dataset.",
+        tags=["datasets"],
+        request={"application/json": DatasetIn, "multipart/form-data": DatasetFile},
+        responses={201: DatasetOut},
+        parameters=[IDEMPOTENCY_KEY],
+        examples=[ROWS],
+    )
+    def create(self, request: Request) -> Response:
+        name, rows = read_request(request)
+        return self.once(
+            request, lambda: Response(DatasetOut(dataset_create(self.actor, name=name, rows=rows)).data, status=201)
+        )
+
+    @extend_schema(summary="One dataset", tags=["datasets"], responses=DatasetOut)
+    def retrieve(self, request: Request, pk: UUID) -> Response:
+        return Response(DatasetOut(dataset_get(self.actor, pk)).data)
+
+
+class RowDoor(Door):
+    queryset = DatasetRow.objects.none()
+    orderings = {"index": "index"}
+
+    @extend_schema(summary="A dataset's rows", tags=["datasets"], responses=NumberedRowOut(many=True))
+    def list(self, request: Request, dataset: UUID) -> Response:
+        return self.page(DatasetRow.objects.filter(dataset=dataset_get(self.actor, dataset)), NumberedRowOut)
+
+
+def read_request(request: Request) -> tuple[str, list[dict[str, Any]]]:
+    """(name, cleaned rows) of a JSON body or of an uploaded file.
+
+    Raises:
+        Invalid, TooLarge: as for ``training.uploads``.
+    """
+    if isinstance(request.data, list):
+        raise Invalid('The body must be an object: {"name": "...", "rows": [...]}.')
+    if "file" in request.FILES:
+        form = parsed(DatasetFile, request.data.dict())
+        upload = form["file"]
+        return form.get("name") or upload.name, read_rows(upload.name, upload.read())
+    values = parsed(DatasetIn, request.data if not hasattr(request.data, "dict") else request.data.dict())
+    return values["name"], clean_rows(values["rows"])

@@ -1,0 +1,77 @@
+"""What the head of a job's page shows: the strip of figures and the state of its buttons. Also for shared pages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from agentcore_site.jobs.models import Status
+from budgets.money import dollars
+from training.models import TrainingRun
+from training.selectors import done_criteria, eta_seconds, run_verdict
+
+
+@dataclass(frozen=True)
+class Success:
+    """Where the success rate stands: proven on held-out queries, else seen on the selection queries."""
+
+    source: str
+    baseline: float
+    now: float
+    low: float
+    high: float
+
+
+def head(run: TrainingRun) -> dict[str, Any]:
+    """Everything that moves while the job runs, as template context."""
+    job = run.job
+    return {
+        "run": run,
+        "job": job,
+        "verdict": run_verdict(run),
+        "tone": tone(run),
+        "success": success(run),
+        "signal": _signal(run),
+        "rate": run.trajectories / (job.worked_ms / 1000) if job.worked_ms else None,
+        "eta": eta_seconds(run),
+        "forecast": forecast_usd(run),
+        "spent_share": min(1.0, run.cost_micros / run.budget_micros) if run.budget_micros else 0.0,
+        "criteria": done_criteria(run) if job.status == Status.COMPLETED else [],
+        "asked": job.requested,
+        "proving": job.status == Status.COMPLETED and not run.verdict,
+    }
+
+
+def success(run: TrainingRun) -> Success | None:
+    if run.verdict.get("success_rate") is not None:
+        found, low, high, source = run.verdict, "success_low", "success_high", "held-out queries"
+    elif run.selection:
+        found, low, high, source = run.selection, "low", "high", "selection queries"
+    else:
+        return None
+    return Success(source, found["baseline_success_rate"], found["success_rate"], found[low], found[high])
+
+
+def tone(run: TrainingRun) -> str:
+    """good, bad or plain: how the verdict is coloured. Only what its interval can tell apart gets a colour."""
+    if run.job.status == Status.FAILED:
+        return "bad"
+    found = run.verdict if run.verdict.get("improvement") is not None else run.selection
+    low = found.get("low" if found is run.verdict else "improvement_low")
+    high = found.get("high" if found is run.verdict else "improvement_high")
+    if low is not None and low > 0:
+        return "good"
+    return "bad" if high is not None and high < 0 else "plain"
+
+
+def forecast_usd(run: TrainingRun) -> float | None:
+    """What the whole run will have cost at the price per iteration so far, in dollars."""
+    if not run.iteration or not run.job.active:
+        return None
+    return dollars(round(run.cost_micros / run.iteration * run.total_iterations))
+
+
+def _signal(run: TrainingRun) -> float | None:
+    """Share of the latest iteration's groups that had a learning signal."""
+    without = run.metrics.get("frac_reward_zero_std")
+    return None if without is None else 1.0 - float(without)

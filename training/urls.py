@@ -1,0 +1,29 @@
+"""Console pages of training."""
+
+from django.urls import path
+
+from training.views import checkpoints, jobs, launch, shared
+
+app_name = "training"
+urlpatterns = [
+    path("jobs/", jobs.jobs, name="jobs"),
+    path("jobs/<uuid:job_id>/", jobs.job, name="job"),
+    path("jobs/<uuid:job_id>/status/", jobs.status, name="status"),
+    path("jobs/<uuid:job_id>/series/", jobs.series, name="series"),
+    path("jobs/<uuid:job_id>/pause/", jobs.pause, name="pause"),
+    path("jobs/<uuid:job_id>/resume/", jobs.resume, name="resume"),
+    path("jobs/<uuid:job_id>/cancel/", jobs.cancel, name="cancel"),
+    path("jobs/<uuid:job_id>/share/", jobs.share, name="share"),
+    path("jobs/<uuid:job_id>/unshare/", jobs.unshare, name="unshare"),
+    path("launch/", launch.launch, name="launch"),
+    path("launch/plan/", launch.plan, name="plan"),
+    path("launch/settings/", launch.settings, name="settings"),
+    path("launch/upload/", launch.upload, name="upload"),
+    path("checkpoints/", checkpoints.checkpoints, name="checkpoints"),
+    path("checkpoints/compare/", checkpoints.compare, name="compare"),
+    path("checkpoints/<uuid:checkpoint_id>/tags/", checkpoints.tags, name="tags"),
+    path("checkpoints/<uuid:checkpoint_id>/download/", checkpoints.download, name="download"),
+    path("shared/<str:token>/", shared.job, name="shared"),
+    path("shared/<str:token>/status/", shared.status, name="shared_status"),
+    path("shared/<str:token>/series/", shared.series, name="shared_series"),
+]

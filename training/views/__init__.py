@@ -1,0 +1,1 @@
+"""Console pages of training: jobs, the launch form, checkpoints, and what is shared."""

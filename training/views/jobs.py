@@ -1,0 +1,184 @@
+"""The list of training jobs, and one job's page with its live parts and buttons."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from django.contrib import messages
+from django.db.models import CharField, F, FloatField, Q, QuerySet, Value
+from django.db.models.functions import Cast, Coalesce
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.views.decorators.http import require_POST
+
+from agentcore_site.errors import Invalid
+from agentcore_site.jobs.models import ShareLink, Status
+from agentcore_site.jobs.services import share_create, share_revoke_all
+from agentcore_site.pages import Sort, allowed, is_part, listing, page
+from agentcore_site.tenancy.actors import Actor
+from budgets.money import dollars
+from training import panel
+from training.models import TrainingRun
+from training.selectors import run_get, run_series, run_verdict, runs_visible
+from training.services import runs
+from training.summaries import success_sparks
+from training.tabs import TABS, tab_context
+
+STATUSES = ("running", "queued", "paused", "completed", "failed", "cancelled")
+SORTS = (
+    Sort("newest", "newest first", "job__created_at"),
+    Sort("oldest", "oldest first", "job__created_at", descending=False),
+    Sort("gain", "proven gain", "gain"),
+    Sort("cost", "cost", "cost_micros"),
+    Sort("trajectories", "trajectories", "trajectories"),
+)
+
+
+@page
+def jobs(request: HttpRequest, actor: Actor) -> HttpResponse:
+    everything = runs_visible(actor)
+    status, agent, query = (request.GET.get(name, "").strip() for name in ("status", "agent", "q"))
+    rows = _filtered(everything, status, agent, query)
+    found = listing(request, rows.annotate(gain=_gain()), SORTS)
+    sparks = success_sparks(found.rows)
+    context = {
+        "listing": found,
+        "rows": [{"run": run, "verdict": run_verdict(run), "spark": sparks[run.pk]} for run in found.rows],
+        "statuses": STATUSES,
+        "status": status,
+        "agent": agent,
+        "q": query,
+        "any": bool(found.count) or everything.exists(),
+    }
+    return render(request, "training/jobs.html", context)
+
+
+@page
+def job(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse:
+    run = run_get(actor, job_id)
+    may = allowed(actor, run.organization_id)
+    tab = request.GET.get("tab", TABS[0].key)
+    tab = tab if any(tab == one.key for one in TABS) else TABS[0].key
+    context = {
+        **panel.head(run),
+        **tab_context(request, actor, run, tab),
+        **_permissions(run, actor, may),
+        "tab": tab,
+        "tabs": TABS,
+        "series_url": reverse("training:series", args=[run.pk]),
+        "socket": f"/ws/jobs/{run.pk}/",
+        "watching": run.job.active or not run.verdict,
+        "budget_usd": dollars(run.budget_micros),
+        "links": ShareLink.objects.filter(job=run.job, revoked_at=None).count(),
+    }
+    return render(request, "training/job.html", context)
+
+
+@page
+def status(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse:
+    """The head of the page anew: what htmx puts in place when the socket says that the job moved."""
+    return _head(request, actor, run_get(actor, job_id))
+
+
+@page
+def series(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse:
+    return JsonResponse(run_series(run_get(actor, job_id), after_of(request)))
+
+
+@require_POST
+@page
+def pause(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse:
+    return _moved(request, actor, job_id, runs.run_pause)
+
+
+@require_POST
+@page
+def resume(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse:
+    return _moved(request, actor, job_id, runs.run_resume)
+
+
+@require_POST
+@page
+def cancel(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse:
+    """Cancelling can't be undone, so the form asks for the agent's name (its slug)."""
+    run = run_get(actor, job_id)
+    if request.POST.get("confirm", "").strip() != run.agent.slug:
+        raise Invalid(f"To cancel, type the agent's name: {run.agent.slug}.", fields={"confirm": "Not the name."})
+    return _moved(request, actor, job_id, runs.run_cancel)
+
+
+@require_POST
+@page
+def share(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse:
+    """Makes a link and shows it, once."""
+    run = run_get(actor, job_id)
+    token = share_create(actor, run.job)
+    link = request.build_absolute_uri(reverse("training:shared", args=[token]))
+    if not is_part(request):
+        messages.success(request, f"The link, shown only now: {link}")
+        return redirect("training:job", job_id=run.pk)
+    return render(request, "training/_shared_link.html", {"link": link, "run": run})
+
+
+@require_POST
+@page
+def unshare(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse:
+    run = run_get(actor, job_id)
+    revoked = share_revoke_all(actor, run.job)
+    messages.success(request, f"{revoked} link{'' if revoked == 1 else 's'} revoked. Whoever had one sees nothing more.")
+    return redirect("training:job", job_id=run.pk)
+
+
+def after_of(request: HttpRequest) -> int:
+    try:
+        return max(0, int(request.GET.get("after", "0")))
+    except ValueError:
+        return 0
+
+
+def _moved(
+    request: HttpRequest, actor: Actor, job_id: Any, move: Callable[[Any, TrainingRun], TrainingRun]
+) -> HttpResponse:
+    run = move(actor, run_get(actor, job_id))
+    return _head(request, actor, run) if is_part(request) else redirect("training:job", job_id=run.pk)
+
+
+def _head(request: HttpRequest, actor: Actor, run: TrainingRun) -> HttpResponse:
+    context = {**panel.head(run), **_permissions(run, actor, allowed(actor, run.organization_id))}
+    return render(request, "training/_head.html", context)
+
+
+def _permissions(run: TrainingRun, actor: Actor, may: frozenset[str]) -> dict[str, Any]:
+    """Which buttons are shown. The owner may cancel whatever their role (SPEC S2)."""
+    status = run.job.status
+    owner = run.job.created_by_id is not None and run.job.created_by_id == getattr(actor.user, "pk", None)
+    return {
+        "may": may,
+        "can_pause": "run.pause" in may and status in (Status.QUEUED, Status.RUNNING),
+        "can_resume": "run.resume" in may and status in (Status.PAUSED, Status.FAILED),
+        "can_cancel": ("run.cancel" in may or owner) and run.job.active,
+        "can_duplicate": "run.start" in may,
+        "can_share": "share.edit" in may,
+    }
+
+
+def _filtered(rows: QuerySet[TrainingRun], status: str, agent: str, query: str) -> QuerySet[TrainingRun]:
+    if status in STATUSES:
+        rows = rows.filter(job__status=status)
+    if agent:
+        rows = rows.filter(agent__slug=agent)
+    if query:
+        rows = rows.annotate(key=Cast("job_id", CharField())).filter(
+            Q(job__title__icontains=query)
+            | Q(agent__name__icontains=query)
+            | Q(agent__slug__icontains=query)
+            | Q(key__endswith=query.lower())
+        )
+    return rows
+
+
+def _gain() -> Coalesce:
+    """The proven gain as a number; runs without one come last."""
+    return Coalesce(Cast(F("verdict__improvement"), FloatField()), Value(-10.0))
