@@ -1,8 +1,29 @@
 """Every address of the site."""
 
 from django.contrib import admin
-from django.urls import path
+from django.urls import include, path
+
+from agentcore_site.views import agents, audit, overview, search, session
+
+handler403 = "agentcore_site.views.errors.forbidden"
+handler404 = "agentcore_site.views.errors.not_found"
+handler500 = "agentcore_site.views.errors.server_error"
+
+console = [
+    path("", overview.overview, name="overview"),
+    path("overview/workers/", overview.workers, name="workers"),
+    path("search/", search.search, name="search"),
+    path("sign-in/", session.SignIn.as_view(), name="sign_in"),
+    path("sign-out/", session.SignOut.as_view(), name="sign_out"),
+    path("audit/", audit.audit, name="audit"),
+    path("agents/", agents.agents, name="agents"),
+    path("", include("experiences.urls")),
+    path("", include("training.urls")),
+    path("", include("evaluation.urls")),
+    path("agents/<str:ref>/", agents.agent, name="agent"),
+]
 
 urlpatterns = [
+    *console,
     path("admin/", admin.site.urls),
 ]

@@ -136,17 +136,17 @@ def _kind(annotation: Any) -> tuple[str, tuple[Any, ...], bool]:
 
 
 def _range(info: FieldInfo) -> str:
-    """The field's bounds in a few signs: 1 – 10,000, (0, 0.1], from 0."""
+    """The field's bounds in a few signs: 1 to 10,000; > 0 to 0.1; from 0."""
     low = next((one for one in info.metadata if isinstance(one, Ge | Gt)), None)
     high = next((one for one in info.metadata if isinstance(one, Le | Lt)), None)
-    if low is None and high is None:
+    if low is None:
         return ""
-    below = _shown(low.ge if isinstance(low, Ge) else low.gt) if low is not None else ""
-    above = _shown(high.le if isinstance(high, Le) else high.lt) if high is not None else ""
-    if not above:
-        return f"{'from' if isinstance(low, Ge) else 'above'} {below}"
-    return f"{'above ' if isinstance(low, Gt) else ''}{below} – {'below ' if isinstance(high, Lt) else ''}{above}"
+    below = _shown(low.ge) if isinstance(low, Ge) else f"> {_shown(low.gt)}"
+    if high is None:
+        return f"from {below}"
+    return f"{below} to {_shown(high.le) if isinstance(high, Le) else f'< {_shown(high.lt)}'}"
 
 
 def _shown(value: Any) -> str:
-    return f"{value:,}" if isinstance(value, int) else f"{value:,g}" if abs(value) < 1e7 else f"{value:,.0f}"
+    text = f"{value:,}" if isinstance(value, int) else f"{value:,g}" if abs(value) < 1e6 else f"{value:,.0f}"
+    return text.replace("-", "−")

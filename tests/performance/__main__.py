@@ -1,4 +1,5 @@
-"""``make bench``: runs every figure and prints the table. Arguments choose: science storage jobs learning."""
+"""``make bench``: runs every figure and prints the table. Arguments choose: science storage jobs learning, or one of a
+part, as in ``jobs.fairness``."""
 
 from __future__ import annotations
 
@@ -30,8 +31,11 @@ def main() -> int:
         "learning": [learning.seeds],
     }
     figures: list[Figure] = []
-    for name in sys.argv[1:] or list(parts):
+    for chosen in sys.argv[1:] or list(parts):
+        name, _, only = chosen.partition(".")
         for measure in parts[name]:
+            if only and measure.__name__ != only:
+                continue
             began = time.perf_counter()
             figures += measure()
             print(f"{name}.{measure.__name__}: {time.perf_counter() - began:.0f} s", file=sys.stderr)

@@ -74,8 +74,8 @@ def one_worker() -> list[Figure]:
     rows = Iteration.objects.filter(run=run).order_by("number")
     seconds = (rows.last().created_at - job.started_at).total_seconds()  # type: ignore[union-attr,operator]
     work = sum(row.rollout_ms + row.update_ms for row in rows)
-    looks = len(rows.exclude(selection=None))
-    gaps = _gaps(list(rows.filter(selection=None)))
+    looks = len(rows.filter(selection__isnull=False))
+    gaps = _gaps(list(rows.filter(selection__isnull=True)))
     return [
         at_least(
             "P3",

@@ -28,6 +28,7 @@ def environment() -> dict[str, str]:
     return os.environ | {
         "DATABASE_URL": urlunsplit(parts._replace(path=f"/{name}")),
         "C_FORCE_ROOT": "1",
+        "MALLOC_ARENA_MAX": "2",
         "OMP_NUM_THREADS": "1",
         "OPENBLAS_NUM_THREADS": "1",
     }

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from training.algorithm.arrays import FloatArray
 
 NORMAL = NormalDist()
-_CHUNK = 2_000_000  # resampled numbers held at once: 16 MB
+_CHUNK = 200_000  # resampled numbers held at once, a few megabytes with all temporaries: workers stay small
 _EXACT_QUERIES = 14  # 2^14 sign patterns are enumerated; more are sampled
 
 

@@ -106,6 +106,7 @@ class Command(BaseCommand):
         metrics = {"PROMETHEUS_MULTIPROC_DIR": str(_metrics_folder(stack))}
         # One thread each for linear algebra: two workers on two cores must not fight over them.
         lean = metrics | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "C_FORCE_ROOT": "1"}
+        lean["MALLOC_ARENA_MAX"] = "2"  # freed memory goes back to the system instead of to a thread
         return [
             Process(
                 "web",

@@ -1,0 +1,172 @@
+"""REST: evaluations."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.db.models import QuerySet
+from django_filters import rest_framework as filters
+from drf_spectacular.utils import OpenApiExample, extend_schema
+from rest_framework import serializers
+from rest_framework.decorators import action
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from agentcore_site.errors import Invalid
+from agentcore_site.jobs.models import Status
+from agentcore_site.rest.parsing import Strict, parsed
+from agentcore_site.rest.schema import IDEMPOTENCY_KEY
+from agentcore_site.rest.views import Door
+from agentcore_site.tenancy.authentication import actor_of
+from budgets.money import dollars
+from evaluation.models import EvaluationRun, Split
+from evaluation.selectors import changed_queries, evaluation_get, evaluations_visible
+from evaluation.services import MAX_SAMPLES, evaluation_start
+from experiences.selectors import agent_get
+from training.selectors import run_get
+from training.services.checkpoints import checkpoint_of
+
+
+class EvaluationRow(serializers.Serializer[Any]):
+    evaluation_id = serializers.UUIDField(source="job_id")
+    agent_id = serializers.UUIDField()
+    training_job_id = serializers.UUIDField(source="run_id")
+    checkpoint_id = serializers.UUIDField()
+    checkpoint = serializers.CharField(source="checkpoint.label")
+    status = serializers.ChoiceField(choices=Status.choices, source="job.status")
+    progress_percent = serializers.SerializerMethodField()
+    split = serializers.ChoiceField(choices=Split.choices)
+    samples = serializers.IntegerField(help_text="Rollouts of each query and arm.")
+    final = serializers.BooleanField(help_text="Asked for at the end of its run.")
+    verdict = serializers.SerializerMethodField(help_text="The finding in words; empty until it is done.")
+    cost_usd = serializers.SerializerMethodField()
+    created_at = serializers.DateTimeField(source="job.created_at")
+    finished_at = serializers.DateTimeField(source="job.finished_at", allow_null=True)
+
+    def get_progress_percent(self, row: EvaluationRun) -> float:
+        return round(100 * (1.0 if row.job.status == Status.COMPLETED else row.job.progress), 2)
+
+    def get_verdict(self, row: EvaluationRun) -> str:
+        return str(row.report.get("verdict", ""))
+
+    def get_cost_usd(self, row: EvaluationRun) -> float:
+        return dollars(row.cost_micros)
+
+
+class EvaluationOut(EvaluationRow):
+    lines = serializers.ListField(child=serializers.CharField(), help_text="What is reported; the first decides.")
+    temperature = serializers.FloatField()
+    seed = serializers.IntegerField()
+    error = serializers.CharField(source="job.error", allow_blank=True)
+    report = serializers.DictField(help_text="By line and metric: both arms, intervals, p-values. Empty until it is done.")
+
+
+class EvaluationIn(Strict):
+    training_job_id = serializers.UUIDField(required=False, help_text="This or checkpoint_id.")
+    checkpoint_id = serializers.UUIDField(required=False, allow_null=True, help_text="Default: the job's best.")
+    split = serializers.ChoiceField(choices=Split.choices, default=Split.HELD_OUT)
+    queries = serializers.ListField(
+        required=False,
+        max_length=10_000,
+        child=serializers.JSONField(),
+        help_text='Texts from the job\'s own pools, or rows {"query", "expected_outcome"}.',
+    )
+    samples = serializers.IntegerField(required=False, min_value=1, max_value=MAX_SAMPLES)
+
+
+class QueriesQuery(Strict):
+    line = serializers.CharField(max_length=30, required=False, help_text="Default: the first line.")
+    only_changed = serializers.BooleanField(default=True)
+
+
+class ChangedQuery(serializers.Serializer[Any]):
+    scenario = serializers.IntegerField()
+    query = serializers.CharField()
+    baseline = serializers.FloatField(help_text="Success rate of the untrained policy.")
+    trained = serializers.FloatField()
+    difference = serializers.FloatField()
+    baseline_trajectories = serializers.ListField(child=serializers.UUIDField())
+    trained_trajectories = serializers.ListField(child=serializers.UUIDField())
+
+
+class QueriesOut(serializers.Serializer[Any]):
+    line = serializers.CharField()
+    queries = ChangedQuery(many=True, help_text="The largest changes first.")
+
+
+class EvaluationFilters(filters.FilterSet):
+    agent = filters.CharFilter(method="of_agent", help_text="Id or slug.")
+    training_job = filters.UUIDFilter(field_name="run_id")
+    checkpoint = filters.UUIDFilter(field_name="checkpoint_id")
+    status = filters.MultipleChoiceFilter(field_name="job__status", choices=Status.choices, help_text="Repeatable.")
+
+    class Meta:
+        model = EvaluationRun
+        fields: list[str] = []
+
+    def of_agent(self, rows: QuerySet[EvaluationRun], name: str, value: str) -> QuerySet[EvaluationRun]:
+        return rows.filter(agent=agent_get(actor_of(self.request), value))
+
+
+NEW = OpenApiExample(
+    "A job's best checkpoint on its held-out queries",
+    {"training_job_id": "0199f1f3-0c4e-7a51-8d7a-1b2c3d4e5f60", "samples": 8},
+    request_only=True,
+)
+
+
+class EvaluationDoor(Door):
+    queryset = EvaluationRun.objects.none()
+    filterset_class = EvaluationFilters
+    lookup_value_converter = "uuid"
+    orderings = {"-created_at": "job__created_at"}
+    known_query = {"queries": ("line", "only_changed")}
+
+    @extend_schema(summary="List evaluations", tags=["evaluations"], responses=EvaluationRow(many=True))
+    def list(self, request: Request) -> Response:
+        return self.page(evaluations_visible(self.actor), EvaluationRow)
+
+    @extend_schema(
+        summary="Evaluate a checkpoint against the untrained baseline",
+        tags=["evaluations"],
+        request=EvaluationIn,
+        responses={201: EvaluationOut},
+        parameters=[IDEMPOTENCY_KEY],
+        examples=[NEW],
+    )
+    def create(self, request: Request) -> Response:
+        values = parsed(EvaluationIn, request.data)
+        return self.once(request, lambda: self._started(values))
+
+    @extend_schema(summary="One evaluation with its report", tags=["evaluations"], responses=EvaluationOut)
+    def retrieve(self, request: Request, pk: UUID) -> Response:
+        return Response(EvaluationOut(evaluation_get(self.actor, pk)).data)
+
+    @extend_schema(
+        summary="Queries that changed, with the trajectories of both arms",
+        tags=["evaluations"],
+        parameters=[QueriesQuery],
+        responses=QueriesOut,
+        filters=False,
+    )
+    @action(detail=True, pagination_class=None)
+    def queries(self, request: Request, pk: UUID) -> Response:
+        asked = parsed(QueriesQuery, request.query_params.dict())
+        evaluation = evaluation_get(self.actor, pk)
+        line = asked.get("line") or evaluation.lines[0]
+        if line not in evaluation.lines:
+            message = f"This evaluation has no line {line!r}. Lines: {', '.join(evaluation.lines)}."
+            raise Invalid(message, fields={"line": message})
+        return Response({"line": line, "queries": changed_queries(evaluation, line, only_changed=asked["only_changed"])})
+
+    def _started(self, values: dict[str, Any]) -> Response:
+        checkpoint_id, job_id = values.pop("checkpoint_id", None), values.pop("training_job_id", None)
+        checkpoint = checkpoint_of(self.actor, checkpoint_id) if checkpoint_id else None
+        if checkpoint is None and job_id is None:
+            message = "Give training_job_id or checkpoint_id."
+            raise Invalid(message, fields={"training_job_id": message})
+        run = run_get(self.actor, job_id or (checkpoint.run_id if checkpoint else None))
+        made = evaluation_start(self.actor, run=run, checkpoint=checkpoint, **values)
+        found = EvaluationOut(evaluation_get(self.actor, made.job_id)).data
+        return Response(found, status=201, headers={"Location": f"/api/v1/evaluations/{made.job_id}"})

@@ -1,0 +1,158 @@
+"""Console pages of evaluation: the list, a report, and asking for one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import messages
+from django.db.models import CharField, F, FloatField, Q, Value
+from django.db.models.functions import Cast, Coalesce
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import redirect, render
+from django.utils.safestring import mark_safe
+from django.views.decorators.http import require_POST
+
+from agentcore_site.errors import Invalid
+from agentcore_site.jobs import lifecycle
+from agentcore_site.pages import Sort, allowed, listing, page
+from agentcore_site.tenancy.actors import Actor
+from agentcore_site.tenancy.permissions import require
+from evaluation.charts import line_forest, metric_rows
+from evaluation.models import EvaluationRun, Split
+from evaluation.reports import LINE_NAMES
+from evaluation.selectors import changed_queries, evaluation_get, evaluations_visible
+from evaluation.services import evaluation_start
+from training.selectors import run_get
+from training.services.checkpoints import checkpoint_of
+
+SORTS = (
+    Sort("newest", "newest first", "job__created_at"),
+    Sort("oldest", "oldest first", "job__created_at", descending=False),
+    Sort("gain", "largest gain", "gain"),
+)
+CHANGED = 50
+
+
+@page
+def evaluations(request: HttpRequest, actor: Actor) -> HttpResponse:
+    everything = evaluations_visible(actor)
+    rows = everything
+    query, split, status = (request.GET.get(name, "").strip() for name in ("q", "split", "status"))
+    if query:
+        rows = rows.annotate(key=Cast("job_id", CharField())).filter(
+            Q(agent__name__icontains=query) | Q(agent__slug__icontains=query) | Q(key__endswith=query.lower())
+        )
+    if split in Split.values:
+        rows = rows.filter(split=split)
+    if status in ("active", "done"):
+        rows = rows.exclude(report={}) if status == "done" else rows.filter(report={})
+    gain = Cast(F("report__lines__held_out__metrics__success_rate__improvement"), FloatField())
+    found = listing(request, rows.annotate(gain=Coalesce(gain, Value(-10.0))), SORTS)
+    context = {
+        "listing": found,
+        "rows": [_summary(one) for one in found.rows],
+        "splits": Split.choices,
+        "split": split,
+        "status": status,
+        "q": query,
+        "any": bool(found.count) or everything.exists(),
+    }
+    return render(request, "evaluation/evaluations.html", context)
+
+
+@page
+def report(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse:
+    evaluation = evaluation_get(actor, job_id)
+    context = {
+        "evaluation": evaluation,
+        "job": evaluation.job,
+        "may": allowed(actor, evaluation.organization_id),
+        "lines": _lines(evaluation),
+        "report": evaluation.report,
+    }
+    part = request.GET.get("part") == "progress"
+    return render(request, "evaluation/_progress.html" if part else "evaluation/report.html", context)
+
+
+@page
+def report_json(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse:
+    evaluation = evaluation_get(actor, job_id)
+    body = {
+        "evaluation_id": str(evaluation.job_id),
+        "status": evaluation.job.status,
+        "agent": evaluation.agent.slug,
+        "job_id": str(evaluation.run_id),
+        "checkpoint": evaluation.checkpoint.label,
+        "split": evaluation.split,
+        "samples": evaluation.samples,
+        "temperature": evaluation.temperature,
+        "seed": evaluation.seed,
+        "report": evaluation.report or None,
+    }
+    return JsonResponse(body, json_dumps_params={"indent": 2, "ensure_ascii": False})
+
+
+@page
+def of_run(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse:
+    """A run's evaluations: what the job page puts into its tab."""
+    run = run_get(actor, job_id)
+    rows = evaluations_visible(actor).filter(run=run).order_by("-job__created_at")[:50]
+    context = {
+        "run": run,
+        "rows": [_summary(one) for one in rows],
+        "may": allowed(actor, run.organization_id),
+        "has_checkpoint": run.checkpoints.exists(),
+    }
+    return render(request, "evaluation/_of_run.html", context)
+
+
+@require_POST
+@page
+def start(request: HttpRequest, actor: Actor) -> HttpResponse:
+    run = run_get(actor, request.POST.get("run", ""))
+    chosen = request.POST.get("checkpoint", "")
+    split = request.POST.get("split", Split.HELD_OUT)
+    if split not in (Split.HELD_OUT, Split.SELECTION):
+        raise Invalid("Evaluate on the held-out or on the selection queries.")
+    checkpoint = checkpoint_of(actor, chosen) if chosen else None
+    evaluation = evaluation_start(actor, run=run, checkpoint=checkpoint, split=split)
+    messages.success(request, "The evaluation is queued. Its report appears here.")
+    return redirect("evaluation:report", job_id=evaluation.pk)
+
+
+@require_POST
+@page
+def cancel(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse:
+    evaluation = evaluation_get(actor, job_id)
+    require(actor, "run.cancel", evaluation.organization_id)
+    lifecycle.cancel(actor, evaluation.job)
+    return redirect("evaluation:report", job_id=evaluation.pk)
+
+
+def _summary(evaluation: EvaluationRun) -> dict[str, Any]:
+    """One row of a list: the evaluation and the success rate of its first line, once there is a report."""
+    report: dict[str, Any] = evaluation.report
+    primary = report["lines"][report["primary"]] if report else None
+    success = primary["metrics"]["success_rate"] if primary else None
+    return {"evaluation": evaluation, "success": success, "n": primary["n_queries"] if primary else None}
+
+
+def _lines(evaluation: EvaluationRun) -> list[dict[str, Any]]:
+    """Every line of the report with its rows, its plot and the queries that changed most."""
+    shown = []
+    for key, line in (evaluation.report.get("lines") or {}).items():
+        changed = changed_queries(evaluation, key)
+        shown.append(
+            {
+                "key": key,
+                "name": LINE_NAMES.get(key, key.replace("_", " ")),
+                "verdict": line["verdict"],
+                "n_queries": line["n_queries"],
+                "samples": line["samples"],
+                "rows": metric_rows(line),
+                "forest": mark_safe(line_forest(key, line)),  # noqa: S308  (numbers and titles of our own)
+                "changed": changed[:CHANGED],
+                "n_changed": len(changed),
+            }
+        )
+    return shown

@@ -1,0 +1,19 @@
+"""Console pages of experiences."""
+
+from django.urls import path
+
+from experiences.views import agents, trajectories
+
+app_name = "experiences"
+urlpatterns = [
+    path("agents/new/", agents.new, name="agent_new"),
+    path("agents/<uuid:agent_id>/edit/", agents.edit, name="agent_edit"),
+    path("agents/<uuid:agent_id>/archive/", agents.archive, name="agent_archive"),
+    path("agents/options/", agents.options, name="agent_options"),
+    path("trajectories/", trajectories.trajectories, name="trajectories"),
+    path("trajectories/compare/", trajectories.compare, name="compare"),
+    path("trajectories/<uuid:trajectory_id>/", trajectories.trajectory, name="trajectory"),
+    path("trajectories/<uuid:trajectory_id>/steps/", trajectories.steps, name="steps"),
+    path("trajectories/<uuid:trajectory_id>/json/", trajectories.raw, name="raw"),
+    path("jobs/<uuid:job_id>/groups/<int:iteration>/<int:scenario>/", trajectories.group, name="group"),
+]

@@ -1,0 +1,1 @@
+"""Console pages of experiences: the forms of agents, trajectories and their groups."""

@@ -1,0 +1,79 @@
+"""Making and changing agents."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_POST
+
+from agentcore_site.errors import Conflict, Invalid
+from agentcore_site.pages import page
+from agentcore_site.tenancy.actors import Actor
+from agentcore_site.tenancy.permissions import current_organization, require
+from experiences.environments import environments
+from experiences.forms import AgentForm
+from experiences.models import Agent
+from experiences.selectors import agent_get
+from experiences.services import agent_archive, agent_create, agent_update
+
+
+@page
+def new(request: HttpRequest, actor: Actor) -> HttpResponse:
+    require(actor, "agent.edit", current_organization(actor))
+    form = AgentForm(request.POST or None)
+    if request.method == "POST" and form.is_valid():
+        try:
+            made = agent_create(actor, **form.cleaned_data)
+        except (Invalid, Conflict) as error:
+            form.refuse(error)
+        else:
+            messages.success(request, f"{made.name} was made. Launch a training job when you are ready.")
+            return redirect("agent", ref=made.pk)
+    return _form(request, form, None)
+
+
+@page
+def edit(request: HttpRequest, actor: Actor, agent_id: Any) -> HttpResponse:
+    agent = agent_get(actor, agent_id)
+    require(actor, "agent.edit", agent.organization_id)
+    form = AgentForm(request.POST) if request.method == "POST" else AgentForm.of(agent)
+    if request.method == "POST" and form.is_valid():
+        values = form.cleaned_data
+        values["slug"] = values["slug"] or agent.slug
+        try:
+            agent_update(actor, agent, **values)
+        except (Invalid, Conflict) as error:
+            form.refuse(error)
+        else:
+            messages.success(request, "Saved. Jobs that already run keep the settings that they started with.")
+            return redirect("agent", ref=agent.pk)
+    return _form(request, form, agent_get(actor, agent_id))
+
+
+@require_POST
+@page
+def archive(request: HttpRequest, actor: Actor, agent_id: Any) -> HttpResponse:
+    agent = agent_archive(actor, agent_get(actor, agent_id))
+    messages.success(request, f"{agent.name} is archived. Its runs and evaluations stay.")
+    return redirect("agents")
+
+
+@page
+def options(request: HttpRequest, actor: Actor) -> HttpResponse:
+    """What the chosen environment's options mean, for the form."""
+    return render(request, "experiences/_options.html", _options(request.GET.get("environment", "")))
+
+
+def _form(request: HttpRequest, form: AgentForm, agent: Agent | None) -> HttpResponse:
+    status = 400 if form.is_bound and form.errors else 200
+    context = {"form": form, "agent": agent, **_options(str(form["environment"].value() or ""))}
+    return render(request, "experiences/agent_form.html", context, status=status)
+
+
+def _options(environment: str) -> dict[str, Any]:
+    if environment not in environments.names():
+        return {"environment": "", "help": {}}
+    return {"environment": environment, "help": dict(environments.get(environment).option_help)}

@@ -1,0 +1,84 @@
+"""When training stops, and what it warns of."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from training.algorithm.convergence import CollapseGuard, EarlyStopper, Vitals
+
+HEALTHY = Vitals(
+    success_rate=0.5, reward_mean=0.5, steps_mean=6.0, entropy=1.0, approx_kl=0.01, loss=-0.1, grad_norm=0.3
+)
+
+
+def test_it_stops_after_patience_evaluations_without_a_gain() -> None:
+    stopper = EarlyStopper(patience=3)
+    scores = [0.5, 0.6, 0.6, 0.59, 0.6]
+    assert [stopper.update(score, 0.0) for score in scores] == [False, False, False, False, True]
+
+
+def test_a_gain_within_the_noise_is_no_gain_and_many_small_ones_add_up() -> None:
+    stopper = EarlyStopper(patience=2, min_delta=1.0)
+    assert not stopper.update(0.50, 0.05)
+    assert not stopper.update(0.54, 0.05)
+    assert not stopper.update(0.58, 0.05)  # 0.08 above the best that counted
+    assert stopper.waited == 0
+
+
+def test_it_counts_a_score_that_is_not_a_number_as_no_gain() -> None:
+    stopper = EarlyStopper(patience=1)
+    assert stopper.update(math.nan, 0.0)
+
+
+def test_it_says_nothing_about_a_healthy_run() -> None:
+    guard = CollapseGuard()
+    for i in range(200):
+        assert guard.update(replace(HEALTHY, success_rate=min(0.2 + i / 200, 1.0), entropy=1.0 - i / 400)) == []
+
+
+def test_it_says_nothing_of_low_entropy_once_the_task_is_solved() -> None:
+    guard = CollapseGuard()
+    guard.update(HEALTHY)
+    assert [guard.update(replace(HEALTHY, success_rate=1.0, entropy=0.0)) for _ in range(300)][-1] == []
+
+
+def test_it_warns_when_exploration_dies_before_the_task_is_solved() -> None:
+    guard = CollapseGuard()
+    guard.update(HEALTHY)
+    assert "Collapse" in [guard.update(replace(HEALTHY, entropy=0.0)) for _ in range(300)][-1][0]
+
+
+def test_it_warns_of_giving_up() -> None:
+    guard, seen = CollapseGuard(), set()
+    for i in range(200):
+        seen.update(guard.update(replace(HEALTHY, steps_mean=12.0 - i / 20)))
+    assert any("Giving up" in warning for warning in seen)
+
+
+def test_it_warns_of_reward_farming() -> None:
+    guard, seen = CollapseGuard(), set()
+    for i in range(200):
+        seen.update(guard.update(replace(HEALTHY, steps_mean=3.0 + i / 12, reward_mean=0.3 + i / 50)))
+    assert any("farming" in warning for warning in seen)
+
+
+def test_it_warns_of_divergence_at_once() -> None:
+    guard = CollapseGuard()
+    assert "not finite" in guard.update(replace(HEALTHY, loss=math.nan))[0]
+    assert "not finite" in guard.update(replace(HEALTHY, grad_norm=math.inf))[0]
+    assert guard.updates == 0
+    assert "KL of 0.50" in guard.update(replace(HEALTHY, approx_kl=0.5))[0]
+
+
+def test_its_state_is_plain_and_goes_on_from_there() -> None:
+    guard = CollapseGuard()
+    for _ in range(50):
+        guard.update(HEALTHY)
+    again = CollapseGuard(**guard.state_dict())
+    for _ in range(30):
+        assert again.update(replace(HEALTHY, entropy=0.01)) == guard.update(replace(HEALTHY, entropy=0.01))
+    assert again == guard
+    stopper = EarlyStopper()
+    stopper.update(0.5, 0.1)
+    assert EarlyStopper(**stopper.state_dict()) == stopper

@@ -1,0 +1,160 @@
+"""REST: checkpoints."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.db.models import QuerySet
+from django.http import HttpResponse
+from django.utils.http import parse_etags, quote_etag
+from django_filters import rest_framework as filters
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiExample, OpenApiParameter, OpenApiResponse, extend_schema
+from rest_framework import serializers
+from rest_framework.decorators import action
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from agentcore_site.rest.parsing import Strict, parsed
+from agentcore_site.rest.views import Door
+from agentcore_site.tenancy.authentication import actor_of
+from agentcore_site.tenancy.permissions import require
+from experiences.selectors import agent_get
+from training.comparisons import checkpoint_comparison
+from training.models import PolicyCheckpoint
+from training.selectors import checkpoints_visible
+from training.services.checkpoints import checkpoint_download, checkpoint_of, checkpoint_tag
+
+
+class CheckpointOut(serializers.Serializer[Any]):
+    id = serializers.UUIDField()
+    label = serializers.CharField()
+    agent_id = serializers.UUIDField()
+    job_id = serializers.UUIDField(source="run_id", allow_null=True)
+    parent_id = serializers.UUIDField(allow_null=True)
+    iteration = serializers.IntegerField()
+    sha256 = serializers.CharField()
+    size = serializers.IntegerField(help_text="Bytes.")
+    metrics = serializers.DictField()
+    validation_score = serializers.FloatField(allow_null=True)
+    validation_low = serializers.FloatField(allow_null=True, help_text="Lower bound: what the best are chosen by.")
+    tags = serializers.ListField(child=serializers.CharField())
+    created_at = serializers.DateTimeField()
+
+
+class TagsIn(Strict):
+    tags = serializers.ListField(
+        child=serializers.CharField(max_length=40, allow_blank=True),
+        max_length=50,
+        help_text="The whole list. A tagged checkpoint is never pruned.",
+    )
+
+
+class CompareQuery(Strict):
+    a = serializers.UUIDField()
+    b = serializers.UUIDField()
+
+
+class FigureOut(serializers.Serializer[Any]):
+    name = serializers.CharField()
+    a = serializers.JSONField(allow_null=True)
+    b = serializers.JSONField(allow_null=True)
+    difference = serializers.FloatField(allow_null=True)
+
+
+class SettingOut(serializers.Serializer[Any]):
+    name = serializers.CharField()
+    a = serializers.JSONField(allow_null=True)
+    b = serializers.JSONField(allow_null=True)
+
+
+class ComparisonOut(serializers.Serializer[Any]):
+    a = CheckpointOut()
+    b = CheckpointOut()
+    same_bytes = serializers.BooleanField()
+    same_run = serializers.BooleanField()
+    metrics = FigureOut(many=True)
+    settings = SettingOut(many=True, help_text="Only what differs between the runs.")
+
+
+class CheckpointFilters(filters.FilterSet):
+    job = filters.UUIDFilter(field_name="run_id", help_text="The training job.")
+    agent = filters.CharFilter(method="of_agent", help_text="Id or slug.")
+    tag = filters.CharFilter(method="tagged", help_text="Carries this tag.")
+
+    class Meta:
+        model = PolicyCheckpoint
+        fields: list[str] = []
+
+    def of_agent(self, rows: QuerySet[PolicyCheckpoint], name: str, value: str) -> QuerySet[PolicyCheckpoint]:
+        return rows.filter(agent=agent_get(actor_of(self.request), value))
+
+    def tagged(self, rows: QuerySet[PolicyCheckpoint], name: str, value: str) -> QuerySet[PolicyCheckpoint]:
+        return rows.filter(tags__contains=[value])
+
+
+IF_NONE_MATCH = OpenApiParameter(
+    "If-None-Match", str, OpenApiParameter.HEADER, description="The SHA-256 that you have, in quotes: then a 304."
+)
+TAGS = OpenApiExample("Keep it", {"tags": ["release-candidate"]}, request_only=True)
+
+
+class CheckpointDoor(Door):
+    queryset = PolicyCheckpoint.objects.none()
+    filterset_class = CheckpointFilters
+    lookup_value_converter = "uuid"
+    orderings = {"-created_at": "created_at", "iteration": "iteration"}
+    known_query = {"compare": ("a", "b")}
+
+    @extend_schema(summary="List checkpoints", tags=["checkpoints"], responses=CheckpointOut(many=True))
+    def list(self, request: Request) -> Response:
+        return self.page(checkpoints_visible(self.actor), CheckpointOut)
+
+    @extend_schema(summary="One checkpoint", tags=["checkpoints"], responses=CheckpointOut)
+    def retrieve(self, request: Request, pk: UUID) -> Response:
+        return Response(CheckpointOut(checkpoint_of(self.actor, pk)).data)
+
+    @extend_schema(
+        summary="Set a checkpoint's tags", tags=["checkpoints"], request=TagsIn, responses=CheckpointOut, examples=[TAGS]
+    )
+    def partial_update(self, request: Request, pk: UUID) -> Response:
+        values = parsed(TagsIn, request.data)
+        return Response(CheckpointOut(checkpoint_tag(self.actor, checkpoint_of(self.actor, pk), values["tags"])).data)
+
+    @extend_schema(
+        summary="Download a checkpoint",
+        description="The bytes are checked against their SHA-256, which is the ETag. Each download is logged.",
+        tags=["checkpoints"],
+        parameters=[IF_NONE_MATCH],
+        responses={
+            (200, "application/octet-stream"): OpenApiTypes.BINARY,
+            304: OpenApiResponse(description="You have it."),
+        },
+        filters=False,
+    )
+    @action(detail=True, pagination_class=None)
+    def download(self, request: Request, pk: UUID) -> HttpResponse:
+        checkpoint = checkpoint_of(self.actor, pk)
+        require(self.actor, "checkpoint.download", checkpoint.organization_id)
+        etag = quote_etag(checkpoint.sha256)
+        if etag in parse_etags(request.headers.get("If-None-Match", "")):
+            return HttpResponse(status=304, headers={"ETag": etag})
+        response = HttpResponse(checkpoint_download(self.actor, checkpoint), content_type="application/octet-stream")
+        response["ETag"] = etag
+        response["Content-Disposition"] = f'attachment; filename="{checkpoint.label}.bin"'
+        return response
+
+    @extend_schema(
+        summary="Two checkpoints side by side",
+        tags=["checkpoints"],
+        parameters=[CompareQuery],
+        responses=ComparisonOut,
+        filters=False,
+    )
+    @action(detail=False, pagination_class=None)
+    def compare(self, request: Request) -> Response:
+        asked = parsed(CompareQuery, request.query_params.dict())
+        a, b = (checkpoint_of(self.actor, asked[name]) for name in ("a", "b"))
+        sides = {"a": CheckpointOut(a).data, "b": CheckpointOut(b).data}
+        return Response(sides | checkpoint_comparison(a, b))

@@ -1,0 +1,242 @@
+"""REST: training jobs. The same services as every other door, so the same messages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+from django.db.models import Q, QuerySet
+from django_filters import rest_framework as filters
+from drf_spectacular.utils import OpenApiExample, extend_schema
+from rest_framework import serializers
+from rest_framework.decorators import action
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from agentcore_site.jobs.models import Status
+from agentcore_site.rest.parsing import Strict, parsed
+from agentcore_site.rest.schema import IDEMPOTENCY_KEY
+from agentcore_site.rest.views import Door
+from agentcore_site.tenancy.authentication import actor_of
+from experiences.models import GroupRecord
+from experiences.selectors import agent_get, dataset_get
+from training.api.datasets import RowsField
+from training.api.shapes import PRIORITIES, FullEstimateOut, JobOut, JobRow, job_out, job_row
+from training.models import TrainingRun
+from training.presets import DEFAULT_PRESET
+from training.selectors import group_grid, run_get, run_series, runs_visible
+from training.services.runs import run_cancel, run_estimate, run_pause, run_resume, run_start
+
+MAX_GROUP_ITERATIONS = 100
+BIGGEST = 2**31 - 1
+
+
+class PlanIn(Strict):
+    agent = serializers.CharField(max_length=100, help_text="Id or slug.")
+    dataset_id = serializers.UUIDField(required=False, allow_null=True)
+    environment_options = serializers.DictField(required=False, allow_null=True)
+    preset = serializers.CharField(max_length=40, default=DEFAULT_PRESET, help_text="See `/api/v1/presets`.")
+    config = serializers.DictField(required=False, help_text="What differs from the preset; see `/api/v1/config-schema`.")
+
+
+class EstimateIn(PlanIn):
+    n_queries = serializers.IntegerField(required=False, min_value=1, max_value=BIGGEST)
+
+
+class JobIn(PlanIn):
+    training_data = RowsField(required=False, help_text="Queries with the job, instead of a dataset or environment.")
+    environment = serializers.CharField(max_length=60, required=False, help_text="Default: the agent's own.")
+    priority = serializers.ChoiceField(choices=[*PRIORITIES], default="normal")
+    not_before = serializers.DateTimeField(required=False, allow_null=True, help_text="Waits in the queue until then.")
+    title = serializers.CharField(max_length=200, required=False, allow_blank=True)
+
+
+class SeriesQuery(Strict):
+    after = serializers.IntegerField(min_value=0, max_value=BIGGEST, default=0, help_text="Iterations after this one.")
+
+
+class SeriesOut(serializers.Serializer[Any]):
+    iterations = serializers.ListField(child=serializers.DictField())
+    selection = serializers.ListField(child=serializers.DictField(), help_text="Looks at the selection queries.")
+    iteration = serializers.IntegerField()
+
+
+class GroupsQuery(Strict):
+    first = serializers.IntegerField(min_value=0, max_value=BIGGEST, required=False)
+    last = serializers.IntegerField(min_value=0, max_value=BIGGEST, required=False)
+
+
+class GroupOut(serializers.Serializer[Any]):
+    iteration = serializers.IntegerField()
+    has_signal = serializers.BooleanField()
+    success = serializers.ListField(child=serializers.BooleanField())
+    rewards = serializers.ListField(child=serializers.FloatField(allow_null=True))
+    normalized_rewards = serializers.ListField(child=serializers.FloatField())
+    advantages = serializers.ListField(child=serializers.FloatField())
+    step_advantages = serializers.ListField(child=serializers.ListField(child=serializers.FloatField()))
+
+
+class GroupRowOut(serializers.Serializer[Any]):
+    scenario = serializers.IntegerField()
+    query = serializers.CharField()
+    groups = GroupOut(many=True)
+
+
+class GroupsOut(serializers.Serializer[Any]):
+    first = serializers.IntegerField()
+    last = serializers.IntegerField()
+    queries = GroupRowOut(many=True)
+
+
+class JobFilters(filters.FilterSet):
+    status = filters.MultipleChoiceFilter(field_name="job__status", choices=Status.choices, help_text="Repeatable.")
+    agent = filters.CharFilter(method="of_agent", help_text="Id or slug.")
+    search = filters.CharFilter(method="matching", help_text="Text in the job's title or the agent's name.")
+
+    class Meta:
+        model = TrainingRun
+        fields: list[str] = []
+
+    def of_agent(self, rows: QuerySet[TrainingRun], name: str, value: str) -> QuerySet[TrainingRun]:
+        return rows.filter(agent=agent_get(actor_of(self.request), value))
+
+    def matching(self, rows: QuerySet[TrainingRun], name: str, value: str) -> QuerySet[TrainingRun]:
+        return rows.filter(Q(job__title__icontains=value) | Q(agent__name__icontains=value) | Q(agent__slug__icontains=value))
+
+
+START = OpenApiExample(
+    "Train on the agent's environment",
+    {"agent": "tool-router", "preset": "recommended", "config": {"n_iterations": 300, "max_budget_usd": 5}},
+    request_only=True,
+)
+WITH_DATA = OpenApiExample(
+    "Train on queries of your own",
+    {
+        "agent": "tool-router",
+        "training_data": [{"query": "What is 6 * 7?", "expected_outcome": {"answer": "42"}}],
+        "config": {"n_iterations": 1000, "batch_size": 16, "n_trajectories_per_query": 8, "learning_rate": 0.0001},
+    },
+    request_only=True,
+)
+
+
+class TrainingJobDoor(Door):
+    queryset = TrainingRun.objects.none()
+    filterset_class = JobFilters
+    lookup_value_converter = "uuid"
+    orderings = {
+        "-created_at": "job__created_at",
+        "cost": "cost_micros",
+        "iteration": "iteration",
+        "status": "job__status",
+        "agent": "agent__slug",
+    }
+    known_query = {"series": ("after",), "groups": ("first", "last")}
+
+    @extend_schema(summary="List training jobs", tags=["training jobs"], responses=JobRow(many=True))
+    def list(self, request: Request) -> Response:
+        found = self.paginate_queryset(self.filter_queryset(runs_visible(self.actor)))
+        return self.get_paginated_response(JobRow([job_row(run) for run in found or []], many=True).data)
+
+    @extend_schema(
+        summary="Start a training job",
+        description="Data are a dataset, queries with the request, or the agent's environment.",
+        tags=["training jobs"],
+        request=JobIn,
+        responses={201: JobOut},
+        parameters=[IDEMPOTENCY_KEY],
+        examples=[START, WITH_DATA],
+    )
+    def create(self, request: Request) -> Response:
+        values = parsed(JobIn, request.data)
+        return self.once(request, lambda: self._started(values))
+
+    @extend_schema(
+        summary="What a job would cost, take and be able to tell",
+        tags=["training jobs"],
+        request=EstimateIn,
+        responses=FullEstimateOut,
+    )
+    @action(detail=False, methods=["post"], pagination_class=None, filter_backends=[])
+    def estimate(self, request: Request) -> Response:
+        values = parsed(EstimateIn, request.data)
+        agent, dataset = self._sources(values)
+        return Response(run_estimate(self.actor, agent=agent, dataset=dataset, **values))
+
+    @extend_schema(summary="One training job", tags=["training jobs"], responses=JobOut)
+    def retrieve(self, request: Request, pk: UUID) -> Response:
+        return self._job(pk)
+
+    @extend_schema(summary="Pause a job", tags=["training jobs"], request=None, responses=JobOut)
+    @action(detail=True, methods=["post"])
+    def pause(self, request: Request, pk: UUID) -> Response:
+        return self._moved(pk, run_pause)
+
+    @extend_schema(summary="Resume a paused or failed job", tags=["training jobs"], request=None, responses=JobOut)
+    @action(detail=True, methods=["post"])
+    def resume(self, request: Request, pk: UUID) -> Response:
+        return self._moved(pk, run_resume)
+
+    @extend_schema(
+        summary="Cancel a job",
+        description="A job that a worker holds ends within one rollout's step; until then `requested` says cancel.",
+        tags=["training jobs"],
+        request=None,
+        responses=JobOut,
+    )
+    @action(detail=True, methods=["post"])
+    def cancel(self, request: Request, pk: UUID) -> Response:
+        return self._moved(pk, run_cancel)
+
+    @extend_schema(
+        summary="The curves of a job", tags=["training jobs"], parameters=[SeriesQuery], responses=SeriesOut, filters=False
+    )
+    @action(detail=True, pagination_class=None)
+    def series(self, request: Request, pk: UUID) -> Response:
+        asked = parsed(SeriesQuery, request.query_params.dict())
+        return Response(run_series(run_get(self.actor, pk), asked["after"]))
+
+    @extend_schema(
+        summary="Groups of rollouts, by query and iteration",
+        description=f"At most {MAX_GROUP_ITERATIONS} iterations at once; by default the last ten.",
+        tags=["training jobs"],
+        parameters=[GroupsQuery],
+        responses=GroupsOut,
+        filters=False,
+    )
+    @action(detail=True, pagination_class=None)
+    def groups(self, request: Request, pk: UUID) -> Response:
+        asked = parsed(GroupsQuery, request.query_params.dict())
+        run = run_get(self.actor, pk)
+        last = asked.get("last", run.iteration)
+        first = max(asked.get("first", last - 9), last - MAX_GROUP_ITERATIONS + 1, 0)
+        rows = group_grid(run, first=first, last=last)
+        return Response({"first": first, "last": last, "queries": [_group_row(row) for row in rows]})
+
+    # -- shared ----------------------------------------------------------------------------------------------------
+
+    def _started(self, values: dict[str, Any]) -> Response:
+        agent, dataset = self._sources(values)
+        rows = values.pop("training_data", None)
+        priority = PRIORITIES[values.pop("priority")]
+        run = run_start(self.actor, agent=agent, dataset=dataset, rows=rows, priority=priority, **values)
+        return self._job(run.job_id, status=201)
+
+    def _sources(self, values: dict[str, Any]) -> tuple[Any, Any]:
+        agent = agent_get(self.actor, values.pop("agent"))
+        dataset_id = values.pop("dataset_id", None)
+        return agent, dataset_get(self.actor, dataset_id) if dataset_id else None
+
+    def _moved(self, pk: UUID, move: Callable[[Any, TrainingRun], TrainingRun]) -> Response:
+        move(self.actor, run_get(self.actor, pk))
+        return self._job(pk)
+
+    def _job(self, pk: UUID, status: int = 200) -> Response:
+        headers = {"Location": f"/api/v1/training-jobs/{pk}"} if status == 201 else None
+        return Response(JobOut(job_out(run_get(self.actor, pk))).data, status=status, headers=headers)
+
+
+def _group_row(row: dict[str, Any]) -> dict[str, Any]:
+    groups: list[GroupRecord] = list(row["cells"].values())
+    return {"scenario": row["scenario"], "query": row["query"], "groups": GroupOut(groups, many=True).data}

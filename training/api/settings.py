@@ -1,0 +1,54 @@
+"""REST: presets, and the JSON schema of a job's settings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from agentcore_site.rest.views import Door
+from training.config import GRPOConfig
+from training.presets import DEFAULT_PRESET, PRESETS, preset_config
+
+
+class PresetOut(serializers.Serializer[Any]):
+    name = serializers.CharField()
+    title = serializers.CharField()
+    when = serializers.CharField(help_text="When to take it.")
+    default = serializers.BooleanField()
+    config = serializers.DictField(help_text="The whole configuration for the embedded action policy.")
+
+
+class PresetDoor(Door):
+    pagination_class = None  # type: ignore[assignment]
+
+    @extend_schema(summary="Presets", tags=["catalogue"], responses=PresetOut(many=True), filters=False)
+    def retrieve(self, request: Request) -> Response:
+        found = [
+            {
+                "name": preset.name,
+                "title": preset.title,
+                "when": preset.when,
+                "default": preset.name == DEFAULT_PRESET,
+                "config": preset_config(preset.name).as_dict(),
+            }
+            for preset in PRESETS.values()
+        ]
+        return Response(found)
+
+
+class ConfigSchemaDoor(Door):
+    pagination_class = None  # type: ignore[assignment]
+
+    @extend_schema(
+        summary="JSON schema of a training job's configuration",
+        tags=["catalogue"],
+        responses={200: OpenApiTypes.OBJECT},
+        filters=False,
+    )
+    def retrieve(self, request: Request) -> Response:
+        return Response(GRPOConfig.model_json_schema())

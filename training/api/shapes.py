@@ -1,0 +1,146 @@
+"""What training jobs look like from outside."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rest_framework import serializers
+
+from agentcore_site.jobs.models import Priority, Reason, Status
+from budgets.money import dollars
+from training.models import TrainingRun
+from training.selectors import best_label, done_criteria, status_payload
+
+PRIORITIES = {"high": Priority.HIGH, "normal": Priority.NORMAL, "low": Priority.LOW}
+PRIORITY_NAMES = {int(value): name for name, value in PRIORITIES.items()}
+
+
+class ProgressOut(serializers.Serializer[Any]):
+    current_iteration = serializers.IntegerField()
+    total_iterations = serializers.IntegerField()
+    percent_complete = serializers.FloatField()
+
+
+class CostOut(serializers.Serializer[Any]):
+    tokens_consumed = serializers.IntegerField()
+    cost_usd = serializers.FloatField()
+    budget_remaining_usd = serializers.FloatField()
+
+
+class EstimateOut(serializers.Serializer[Any]):
+    cost_usd = serializers.FloatField()
+    seconds = serializers.FloatField()
+    seconds_low = serializers.FloatField()
+    seconds_high = serializers.FloatField()
+    trajectories = serializers.IntegerField()
+    n_train = serializers.IntegerField()
+    n_selection = serializers.IntegerField()
+    n_held_out = serializers.IntegerField()
+    detectable_gain = serializers.FloatField(help_text="The smallest gain that the held-out queries can tell.")
+    measured = serializers.BooleanField(help_text="From measured runs, or a first guess.")
+    warnings = serializers.ListField(child=serializers.CharField())
+
+
+class FullEstimateOut(EstimateOut):
+    config = serializers.DictField()
+
+
+class CriterionOut(serializers.Serializer[Any]):
+    name = serializers.CharField()
+    met = serializers.BooleanField(allow_null=True)
+    detail = serializers.CharField()
+
+
+class JobRow(serializers.Serializer[Any]):
+    """A training job in a list."""
+
+    job_id = serializers.UUIDField()
+    title = serializers.CharField()
+    agent_id = serializers.UUIDField()
+    agent = serializers.CharField(help_text="The agent's slug.")
+    status = serializers.ChoiceField(choices=Status.choices)
+    status_reason = serializers.ChoiceField(choices=Reason.choices, allow_blank=True)
+    progress_percent = serializers.FloatField()
+    iteration = serializers.IntegerField()
+    total_iterations = serializers.IntegerField()
+    trajectories = serializers.IntegerField()
+    cost_usd = serializers.FloatField()
+    best_checkpoint = serializers.CharField(allow_null=True)
+    created_by = serializers.CharField(allow_null=True)
+    created_at = serializers.DateTimeField()
+    started_at = serializers.DateTimeField(allow_null=True)
+    finished_at = serializers.DateTimeField(allow_null=True)
+
+
+class JobOut(JobRow):
+    """A training job with everything about it; ``progress``, ``metrics`` and ``cost`` as ``training.get_status``."""
+
+    requested = serializers.CharField(help_text="What was asked of the worker and is not done yet: pause or cancel.")
+    priority = serializers.ChoiceField(choices=[*PRIORITIES])
+    not_before = serializers.DateTimeField(allow_null=True)
+    environment = serializers.CharField()
+    environment_options = serializers.DictField()
+    dataset_id = serializers.UUIDField(allow_null=True)
+    preset = serializers.CharField()
+    config = serializers.DictField()
+    seed = serializers.IntegerField()
+    n_train = serializers.IntegerField()
+    n_selection = serializers.IntegerField()
+    n_held_out = serializers.IntegerField()
+    estimate = EstimateOut()
+    warnings = serializers.ListField(child=serializers.CharField())
+    progress = ProgressOut()
+    metrics = serializers.DictField()
+    cost = CostOut()
+    verdict = serializers.CharField(help_text="How it stands, in words.")
+    best_checkpoint_id = serializers.UUIDField(allow_null=True)
+    estimated_completion_time = serializers.DateTimeField(allow_null=True)
+    error = serializers.CharField(allow_null=True)
+    criteria = CriterionOut(many=True, help_text="The definition of done, criterion by criterion.")
+
+
+def job_row(run: TrainingRun) -> dict[str, Any]:
+    job = run.job
+    return {
+        "job_id": job.id,
+        "title": job.title,
+        "agent_id": run.agent_id,
+        "agent": run.agent.slug,
+        "status": job.status,
+        "status_reason": job.status_reason,
+        "progress_percent": percent(run),
+        "iteration": run.iteration,
+        "total_iterations": run.total_iterations,
+        "trajectories": run.trajectories,
+        "cost_usd": dollars(run.cost_micros),
+        "best_checkpoint": best_label(run),
+        "created_by": job.created_by.username if job.created_by else None,
+        "created_at": job.created_at,
+        "started_at": job.started_at,
+        "finished_at": job.finished_at,
+    }
+
+
+def job_out(run: TrainingRun) -> dict[str, Any]:
+    own = {
+        "requested": run.job.requested,
+        "priority": PRIORITY_NAMES[run.job.priority],
+        "not_before": run.job.not_before,
+        "environment": run.environment,
+        "environment_options": run.environment_options,
+        "dataset_id": run.dataset_id,
+        "preset": run.preset,
+        "config": run.config,
+        "seed": run.seed,
+        "n_train": run.n_train,
+        "n_selection": run.n_selection,
+        "n_held_out": run.n_held_out,
+        "estimate": run.estimate,
+        "warnings": run.warnings,
+        "criteria": done_criteria(run),
+    }
+    return status_payload(run) | job_row(run) | own
+
+
+def percent(run: TrainingRun) -> float:
+    return round(100 * (1.0 if run.job.status == Status.COMPLETED else run.job.progress), 2)

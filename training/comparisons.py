@@ -1,0 +1,56 @@
+"""Two checkpoints side by side: figures, and the settings in which their runs differ (SPEC C3)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from training.models import PolicyCheckpoint
+
+
+def checkpoint_comparison(a: PolicyCheckpoint, b: PolicyCheckpoint) -> dict[str, Any]:
+    """``metrics`` are {name, a, b, difference}; ``settings`` only those that differ."""
+    return {
+        "same_bytes": a.sha256 == b.sha256,
+        "same_run": a.run_id is not None and a.run_id == b.run_id,
+        "metrics": [_figure(name, a, b) for name in _names(_figures(a), _figures(b))],
+        "settings": [
+            {"name": name, "a": left, "b": right}
+            for name, left, right in _pairs(_flat(_config(a)), _flat(_config(b)))
+            if left != right
+        ],
+    }
+
+
+def _figures(checkpoint: PolicyCheckpoint) -> dict[str, Any]:
+    own = {
+        "iteration": checkpoint.iteration,
+        "size": checkpoint.size,
+        "validation_score": checkpoint.validation_score,
+        "validation_low": checkpoint.validation_low,
+    }
+    return own | checkpoint.metrics
+
+
+def _figure(name: str, a: PolicyCheckpoint, b: PolicyCheckpoint) -> dict[str, Any]:
+    left, right = _figures(a).get(name), _figures(b).get(name)
+    both = isinstance(left, int | float) and isinstance(right, int | float)
+    return {"name": name, "a": left, "b": right, "difference": right - left if both else None}  # type: ignore[operator]
+
+
+def _config(checkpoint: PolicyCheckpoint) -> dict[str, Any]:
+    return checkpoint.run.config if checkpoint.run is not None else {}
+
+
+def _pairs(a: dict[str, Any], b: dict[str, Any]) -> list[tuple[str, Any, Any]]:
+    return [(name, a.get(name), b.get(name)) for name in _names(a, b)]
+
+
+def _names(a: dict[str, Any], b: dict[str, Any]) -> list[str]:
+    return list(dict.fromkeys([*a, *b]))
+
+
+def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in values.items():
+        flat |= _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value}
+    return flat

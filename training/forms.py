@@ -1,0 +1,183 @@
+"""The launch form: what was typed, as the services take it. An empty setting means the preset's value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from django.http import QueryDict
+
+from agentcore_site.errors import DomainError, Invalid
+from agentcore_site.jobs.models import Priority
+from agentcore_site.tenancy.actors import Actor
+from experiences.models import Agent, Dataset
+from experiences.selectors import agent_get, agents_visible, dataset_get, datasets_visible
+from training.models import TrainingRun
+from training.presets import DEFAULT_PRESET, PRESETS, diff_to_preset, preset_config
+from training.config import GRPOConfig
+from training.schema import PLAIN, Field, fields, groups, nested, value_at
+
+SOURCES: Final = ("environment", "dataset", "upload")
+OWN: Final = ("agent", "source", "dataset", "preset", "title", "priority", "not_before")
+
+
+@dataclass
+class Setting:
+    """One input: the field's words, what was typed, what the preset says, and what is wrong with it."""
+
+    field: Field
+    typed: str
+    preset: Any
+    error: str = ""
+
+    @property
+    def touched(self) -> bool:
+        return self.typed != ""
+
+
+@dataclass
+class LaunchForm:
+    """Everything that the form holds. ``typed`` are texts as they came; ``errors`` are messages by field."""
+
+    actor: Actor
+    typed: dict[str, str]
+    errors: dict[str, str] = field(default_factory=dict)
+
+    # -- where it comes from -----------------------------------------------------------------------------------------
+
+    @classmethod
+    def read(cls, actor: Actor, data: QueryDict) -> LaunchForm:
+        known = {*OWN, *fields()}
+        return cls(actor, {name: data.get(name, "").strip() for name in known if data.get(name)})
+
+    @classmethod
+    def like(cls, actor: Actor, run: TrainingRun) -> LaunchForm:
+        """A duplicate of a run: the same agent, data, preset and changes to it."""
+        config = GRPOConfig.model_validate(run.config)
+        changes = diff_to_preset(config, run.policy_kind) if config.preset in PRESETS else {}
+        typed = {name: _text(mine) for name, (_, mine) in changes.items() if name in fields()}
+        typed |= {"agent": str(run.agent_id), "preset": config.preset}
+        typed |= {"source": "dataset", "dataset": str(run.dataset_id)} if run.dataset_id else {"source": "environment"}
+        return cls(actor, typed)
+
+    # -- what it says ------------------------------------------------------------------------------------------------
+
+    def __getitem__(self, name: str) -> str:
+        return self.typed.get(name, "")
+
+    @property
+    def agents(self) -> list[Agent]:
+        """Agents that the actor may train."""
+        actor = self.actor
+        return [one for one in agents_visible(actor) if actor.may("run.start", one.organization_id)]
+
+    @property
+    def datasets(self) -> list[Dataset]:
+        return list(datasets_visible(self.actor)[:200])
+
+    @property
+    def agent(self) -> Agent | None:
+        """The chosen agent, or the only one there is."""
+        if self["agent"]:
+            return agent_get(self.actor, self["agent"])
+        mine = self.agents
+        return mine[0] if len(mine) == 1 else None
+
+    @property
+    def source(self) -> str:
+        if self["source"] in SOURCES:
+            return self["source"]
+        agent = self.agent
+        return "dataset" if agent is not None and agent.environment == "dataset" else "environment"
+
+    @property
+    def dataset(self) -> Dataset | None:
+        chosen = self.source == "dataset" and self["dataset"]
+        return dataset_get(self.actor, self["dataset"]) if chosen else None
+
+    @property
+    def preset(self) -> str:
+        return self["preset"] if self["preset"] in PRESETS else DEFAULT_PRESET
+
+    @property
+    def priority(self) -> int:
+        known = {str(value) for value in Priority.values}
+        return int(self["priority"]) if self["priority"] in known else int(Priority.NORMAL)
+
+    @property
+    def not_before(self) -> datetime | None:
+        """When it may start, in UTC.
+
+        Raises:
+            Invalid: it is no date and time.
+        """
+        if not self["not_before"]:
+            return None
+        try:
+            return datetime.fromisoformat(self["not_before"]).replace(tzinfo=UTC)
+        except ValueError:
+            message = "Give the start as a date and a time, e.g. 2030-01-31 22:00."
+            raise Invalid(message, fields={"not_before": message}) from None
+
+    def config(self) -> dict[str, Any]:
+        """What differs from the preset, nested as the schema has it. Texts are parsed by the schema itself."""
+        typed = {name: _value(one, self[name]) for name, one in fields().items() if self[name]}
+        return nested(typed)
+
+    # -- how it is shown ---------------------------------------------------------------------------------------------
+
+    def refuse(self, error: DomainError) -> None:
+        """Takes over a service's messages: by field where it names one, else above the form."""
+        for name, message in error.fields.items():
+            known = name if name in fields() or name in OWN else "data" if name.startswith("training_data") else name
+            if known in self.errors:
+                self.errors[known] += f" {message}"
+            else:
+                self.errors[known] = message
+        if not error.fields:
+            self.errors["form"] = error.message
+
+    @property
+    def plain(self) -> list[Setting]:
+        return [self._setting(fields()[name]) for name in PLAIN]
+
+    @property
+    def advanced(self) -> list[tuple[str, list[Setting], bool]]:
+        """(group, settings, whether it has to be open): open where something was typed or is wrong."""
+        shown = []
+        for title, members in groups().items():
+            settings = [self._setting(one) for one in members]
+            shown.append((title, settings, any(one.error for one in settings)))
+        return shown
+
+    @property
+    def touched(self) -> int:
+        return sum(setting.touched for _, settings, _ in self.advanced for setting in settings)
+
+    @property
+    def open(self) -> bool:
+        return self.touched > 0 or any(is_open for _, _, is_open in self.advanced)
+
+    def _setting(self, one: Field) -> Setting:
+        return Setting(one, self[one.name], value_at(self._preset_values, one.name), self.errors.get(one.name, ""))
+
+    @property
+    def _preset_values(self) -> Mapping[str, Any]:
+        agent = self.agent if not self.errors.get("agent") else None
+        return preset_config(self.preset, agent.runtime if agent else "action").as_dict()
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return "" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _value(one: Field, text: str) -> Any:
+    """Choices that are numbers must be numbers: a Literal takes no text for them."""
+    for choice in one.choices:
+        if not isinstance(choice, str) and str(choice) == text:
+            return choice
+    return text

@@ -1,0 +1,93 @@
+"""Checkpoints: the list, tags, the bytes, two side by side."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db.models import FloatField, Value
+from django.db.models.functions import Cast, Coalesce
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.utils.http import url_has_allowed_host_and_scheme
+from django.views.decorators.http import require_POST
+
+from agentcore_site.errors import Invalid
+from agentcore_site.pages import Sort, allowed, listing, page
+from agentcore_site.tenancy.actors import Actor
+from experiences.selectors import agent_get
+from training.models import PolicyCheckpoint
+from training.selectors import checkpoints_visible
+from training.services.checkpoints import checkpoint_download, checkpoint_of, checkpoint_tag
+
+SORTS = (
+    Sort("newest", "newest first", "created_at"),
+    Sort("best", "best score", "score"),
+    Sort("iteration", "iteration", "iteration"),
+)
+
+
+@page
+def checkpoints(request: HttpRequest, actor: Actor) -> HttpResponse:
+    everything = checkpoints_visible(actor)
+    rows = everything
+    agent = agent_get(actor, request.GET["agent"]) if request.GET.get("agent") else None
+    tag = request.GET.get("tag", "").strip()
+    if agent is not None:
+        rows = rows.filter(agent=agent)
+    if tag:
+        rows = rows.filter(tags__contains=[tag])
+    rows = rows.annotate(score=Coalesce(Cast("validation_low", FloatField()), Value(-1.0)))
+    found = listing(request, rows, SORTS)
+    context = {
+        "listing": found,
+        "checkpoints": found.rows,
+        "agent": agent,
+        "tag": tag,
+        "any": bool(found.count) or everything.exists(),
+        "show_agent": agent is None,
+    }
+    return render(request, "training/checkpoints.html", context)
+
+
+@page
+def compare(request: HttpRequest, actor: Actor) -> HttpResponse:
+    """Two checkpoints' figures side by side."""
+    chosen = request.GET.getlist("pick") or [request.GET.get("a", ""), request.GET.get("b", "")]
+    if len(chosen) != 2 or not all(chosen):
+        raise Invalid("Pick two checkpoints to compare.")
+    a, b = (checkpoint_of(actor, one) for one in chosen)
+    return render(request, "training/compare.html", {"a": a, "b": b, "figures": _figures(a, b)})
+
+
+@require_POST
+@page
+def tags(request: HttpRequest, actor: Actor, checkpoint_id: Any) -> HttpResponse:
+    checkpoint = checkpoint_of(actor, checkpoint_id)
+    checkpoint_tag(actor, checkpoint, request.POST.get("tags", "").split(","))
+    if request.headers.get("HX-Request") == "true":
+        context = {"checkpoint": checkpoint, "may": allowed(actor, checkpoint.organization_id)}
+        return render(request, "training/_tags.html", context)
+    back = request.POST.get("next", "")
+    safe = url_has_allowed_host_and_scheme(back, allowed_hosts={request.get_host()})
+    return redirect(back if safe else "training:checkpoints")
+
+
+@page
+def download(request: HttpRequest, actor: Actor, checkpoint_id: Any) -> HttpResponse:
+    checkpoint = checkpoint_of(actor, checkpoint_id)
+    response = HttpResponse(checkpoint_download(actor, checkpoint), content_type="application/octet-stream")
+    response["Content-Disposition"] = f'attachment; filename="{checkpoint.label}.bin"'
+    response["X-Checkpoint-Sha256"] = checkpoint.sha256
+    return response
+
+
+def _figures(a: PolicyCheckpoint, b: PolicyCheckpoint) -> list[dict[str, Any]]:
+    """Rows of (name, value of a, value of b, difference): every figure that either of them has."""
+    left = {"validation score": a.validation_score, "validation, lower bound": a.validation_low, **a.metrics}
+    right = {"validation score": b.validation_score, "validation, lower bound": b.validation_low, **b.metrics}
+    rows = []
+    for name in [*left, *(one for one in right if one not in left)]:
+        x, y = left.get(name), right.get(name)
+        both = isinstance(x, int | float) and isinstance(y, int | float)
+        rows.append({"name": name, "a": x, "b": y, "difference": y - x if both else None})
+    return rows

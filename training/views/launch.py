@@ -1,0 +1,163 @@
+"""The launch form with its plan. The plan follows every change; nothing is stored before the button is pressed,
+except an uploaded dataset."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_POST
+
+from agentcore_site.errors import DomainError, Forbidden, Invalid, Missing
+from agentcore_site.jobs.models import Priority
+from agentcore_site.pages import page
+from agentcore_site.tenancy.actors import Actor
+from agentcore_site.tenancy.permissions import current_organization, require
+from experiences.models import Dataset
+from experiences.selectors import dataset_rows
+from experiences.services import dataset_create
+from training.forms import LaunchForm
+from training.models import TrainingRun
+from training.presets import PRESETS
+from training.selectors import run_get
+from training.services.runs import run_estimate, run_start
+from training.uploads import read_rows
+
+PREVIEW = 3
+
+
+@page
+def launch(request: HttpRequest, actor: Actor) -> HttpResponse:
+    if not any(actor.may("run.start", one) for one in actor.organization_ids):
+        raise Forbidden("You may not start training: your role only reads. Ask an admin.")
+    if request.method == "POST":
+        form = LaunchForm.read(actor, request.POST)
+        run = _start(request, actor, form)
+        if run is not None:
+            messages.success(request, "The job is queued. This page follows it live.")
+            return redirect("training:job", job_id=run.pk)
+        return _form(request, form, status=400)
+    return _form(request, _prefilled(request, actor))
+
+
+@require_POST
+@page
+def plan(request: HttpRequest, actor: Actor) -> HttpResponse:
+    """What the form as it stands would cost, take and be able to tell."""
+    form = LaunchForm.read(actor, request.POST)
+    return render(request, "training/_plan.html", _plan(actor, form))
+
+
+@require_POST
+@page
+def settings(request: HttpRequest, actor: Actor) -> HttpResponse:
+    """The advanced settings with another preset's values behind what was typed."""
+    return render(request, "training/_settings.html", {"form": LaunchForm.read(actor, request.POST)})
+
+
+@require_POST
+@page
+def upload(request: HttpRequest, actor: Actor) -> HttpResponse:
+    """Stores a file as a dataset and shows the data part of the form with it chosen, or what is wrong with it."""
+    form = LaunchForm.read(actor, request.POST)
+    form.typed["source"] = "upload"
+    try:
+        _take_upload(request, actor, form)
+    except DomainError as error:
+        form.refuse(error)
+    response = render(request, "training/_data.html", _shown(form))
+    response["HX-Trigger-After-Settle"] = "planned"
+    return response
+
+
+def _start(request: HttpRequest, actor: Actor, form: LaunchForm) -> TrainingRun | None:
+    """The started run; None with ``form.errors`` set."""
+    try:
+        if form.source == "upload":
+            _take_upload(request, actor, form)
+        agent = form.agent
+        if agent is None:
+            raise Invalid("Choose an agent.", fields={"agent": "Choose an agent."})
+        dataset = _dataset(form)
+        return run_start(
+            actor,
+            agent=agent,
+            dataset=dataset,
+            environment=None if dataset is not None else agent.environment,
+            config=form.config(),
+            preset=form.preset,
+            priority=form.priority,
+            not_before=form.not_before,
+            title=form["title"],
+        )
+    except DomainError as error:
+        form.refuse(error)
+        return None
+
+
+def _dataset(form: LaunchForm) -> Dataset | None:
+    if form.source == "environment":
+        return None
+    if form.dataset is None:
+        raise Invalid("Choose a dataset.", fields={"data": "Choose a dataset, or upload one."})
+    return form.dataset
+
+
+def _take_upload(request: HttpRequest, actor: Actor, form: LaunchForm) -> None:
+    """An uploaded file becomes a dataset that is chosen from then on.
+
+    Raises:
+        Invalid, TooLarge: the file can't be used.
+    """
+    require(actor, "dataset.edit", current_organization(actor))
+    file = request.FILES.get("file")
+    if file is None:
+        raise Invalid("Choose a file.", fields={"data": "Choose a JSONL or CSV file."})
+    name = str(file.name or "queries.jsonl")
+    dataset = dataset_create(actor, name=name.rpartition(".")[0] or name, rows=read_rows(name, file.read()))
+    form.typed |= {"source": "dataset", "dataset": str(dataset.pk)}
+
+
+def _plan(actor: Actor, form: LaunchForm) -> dict[str, Any]:
+    """Template context of the plan: the estimate, or why there is none yet."""
+    context: dict[str, Any] = {"form": form, "plan": None, "missing": "", "problems": {}}
+    try:
+        agent = form.agent
+        if agent is None:
+            return context | {"missing": "Choose an agent to see what the job will take."}
+        dataset = form.dataset
+        if form.source != "environment" and dataset is None:
+            return context | {"missing": "Choose or upload a dataset to see what the job will take."}
+        estimate = run_estimate(actor, agent=agent, dataset=dataset, config=form.config(), preset=form.preset)
+    except DomainError as error:
+        return context | {"problems": error.fields or {"": error.message}}
+    budget = float(estimate["config"]["max_budget_usd"])
+    return context | {"plan": estimate, "budget": budget, "fits": estimate["cost_usd"] <= budget, "agent": agent}
+
+
+def _prefilled(request: HttpRequest, actor: Actor) -> LaunchForm:
+    """From ``?from=<job>`` (a duplicate) or ``?agent=``, ``?dataset=``, ``?preset=``."""
+    source = request.GET.get("from", "")
+    if source:
+        return LaunchForm.like(actor, run_get(actor, source))
+    return LaunchForm.read(actor, request.GET)
+
+
+def _form(request: HttpRequest, form: LaunchForm, *, status: int = 200) -> HttpResponse:
+    context = _shown(form) | _plan(form.actor, form) | {"presets": PRESETS.values(), "priorities": Priority.choices}
+    return render(request, "training/launch.html", context, status=status)
+
+
+def _shown(form: LaunchForm) -> dict[str, Any]:
+    """The data part: the agent's environment, the datasets, and the first rows of the chosen one."""
+    try:
+        agent, dataset = form.agent, form.dataset
+    except Missing as error:
+        form.refuse(error)
+        form.typed.pop("agent", None)
+        form.typed.pop("dataset", None)
+        agent, dataset = None, None
+    preview = dataset_rows(dataset)[:PREVIEW] if dataset is not None else []
+    return {"form": form, "agent": agent, "dataset": dataset, "preview": preview}

@@ -1,0 +1,60 @@
+"""A job as a stakeholder without an account sees it: read only, and nothing that leads further."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import render
+from django.urls import reverse
+
+from agentcore_site.jobs.selectors import shared_job
+from budgets.money import dollars
+from training import panel
+from training.models import TrainingRun
+from training.selectors import run_series
+from training.views.jobs import after_of
+
+SHARED_METRICS: Final = ("n", "trajectories", "cost_usd", "seconds", "success_rate")
+
+
+def job(request: HttpRequest, token: str) -> HttpResponse:
+    run = _run(token)
+    context = {
+        **panel.head(run),
+        "shared": True,
+        "token": token,
+        "series_url": reverse("training:shared_series", args=[token]),
+        "socket": f"/ws/shared/{token}/",
+        "watching": run.job.active or not run.verdict,
+        "budget_usd": dollars(run.budget_micros),
+    }
+    return _private(render(request, "training/shared.html", context))
+
+
+def status(request: HttpRequest, token: str) -> HttpResponse:
+    context = {**panel.head(_run(token)), "shared": True, "token": token}
+    return _private(render(request, "training/_head.html", context))
+
+
+def series(request: HttpRequest, token: str) -> HttpResponse:
+    """Only what the one chart shows."""
+    found: dict[str, Any] = run_series(_run(token), after_of(request))
+    found["iterations"] = [{name: point[name] for name in SHARED_METRICS} for point in found["iterations"]]
+    return _private(JsonResponse(found))
+
+
+def _run(token: str) -> TrainingRun:
+    found = shared_job(token)
+    run = TrainingRun.objects.select_related("job", "agent", "best_checkpoint").filter(job=found).first() if found else None
+    if run is None:
+        raise Http404("This link was revoked, or never was.")
+    return run
+
+
+def _private(response: HttpResponse) -> HttpResponse:
+    """The address is the secret: it goes to no search engine, cache or other site."""
+    response["X-Robots-Tag"] = "noindex, nofollow"
+    response["Cache-Control"] = "no-store"
+    response["Referrer-Policy"] = "no-referrer"
+    return response
