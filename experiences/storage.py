@@ -55,7 +55,9 @@ def trajectories_write(owner: Owner, trajectories: Sequence[Trajectory]) -> None
     if not trajectories:
         return
     lines = b"".join(_lines(owner, trajectories))
-    with connection.cursor() as cursor, cursor.copy(f"COPY experiences_trajectory ({COLUMNS}) FROM STDIN") as copy:
+    command = f"COPY experiences_trajectory ({COLUMNS}) FROM STDIN"
+    # Django wraps the errors of execute() by itself, but not those of copy().
+    with connection.cursor() as cursor, connection.wrap_database_errors, cursor.copy(command) as copy:
         copy.write(lines)
 
 

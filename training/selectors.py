@@ -34,7 +34,8 @@ SERIES_POINTS = 2000
 
 def runs_visible(actor: Any) -> QuerySet[TrainingRun]:
     rows = TrainingRun.objects.visible_to(actor)
-    return rows.select_related("job", "job__created_by", "agent", "dataset", "best_checkpoint")
+    rows = rows.select_related("job", "job__created_by", "agent", "dataset", "best_checkpoint")
+    return rows.defer("best_checkpoint__data")  # up to 10 MB a row
 
 
 def run_get(actor: Any, job_id: Any) -> TrainingRun:

@@ -16,6 +16,7 @@ from agentcore_site.audit.services import record
 from agentcore_site.errors import Conflict, Invalid, Missing
 from agentcore_site.ids import uuid7
 from agentcore_site.tenancy.permissions import require
+from experiences.models import Agent
 from training.models import PolicyCheckpoint, TrainingRun
 from training.signals import checkpoint_saved
 
@@ -102,6 +103,13 @@ def best(run: TrainingRun) -> PolicyCheckpoint | None:
     """By the lower bound on the selection queries, ties to the earlier one; without scores, the latest."""
     scored = PolicyCheckpoint.objects.filter(run=run, validation_low__isnull=False)
     return scored.order_by("-validation_low", "iteration").first() or latest(run)
+
+
+def best_of_agent(agent: Agent) -> PolicyCheckpoint | None:
+    """The best over all of an agent's runs, by the same measure; without scores, the newest."""
+    mine = PolicyCheckpoint.objects.filter(agent=agent, run__isnull=False)
+    scored = mine.filter(validation_low__isnull=False).order_by("-validation_low", "iteration")
+    return scored.first() or mine.order_by("-created_at").first()
 
 
 @transaction.atomic

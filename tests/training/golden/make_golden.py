@@ -11,13 +11,13 @@ tensor. Everything is float64, so that agreement to rounding can be demanded.
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import torch
 
-GOLDEN = Path(__file__).with_name("golden.json")
+from tests.training.golden import GOLDEN
+
 MAX_LENGTH = 6
 LENGTHS = (6, 3, 1, 4, 2, 5)
 
@@ -254,6 +254,15 @@ def policy() -> dict[str, Any]:
     }
 
 
+def _by_line(golden: dict[str, Any]) -> str:
+    """JSON with one case per line, so that a change can be read."""
+    parts = []
+    for key, value in golden.items():
+        rows = [json.dumps(row) for row in value] if isinstance(value, list) else None
+        parts.append(f'"{key}": ' + ("[\n" + ",\n".join(rows) + "\n]" if rows else json.dumps(value)))
+    return "{\n" + ",\n".join(parts) + "\n}\n"
+
+
 class _Lists(dict[str, list[Any]]):
     """A dictionary that makes the list that a metric is appended to."""
 
@@ -262,5 +271,5 @@ class _Lists(dict[str, list[Any]]):
 
 
 if __name__ == "__main__":
-    GOLDEN.write_text(json.dumps(make(), indent=1) + "\n")
+    GOLDEN.write_text(_by_line(make()))
     print(f"wrote {GOLDEN}")

@@ -1,0 +1,72 @@
+"""Every REST address, and what is said where there is none."""
+
+from __future__ import annotations
+
+from asgiref.sync import async_to_sync, iscoroutinefunction
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
+from django.urls import Resolver404, URLPattern, URLResolver, path, re_path, resolve
+from django.views.decorators.csrf import csrf_exempt
+from drf_spectacular.views import SpectacularAPIView
+from rest_framework.routers import SimpleRouter
+
+from agentcore_site.jobs.api import JobDoor
+from agentcore_site.problems import body_of
+from agentcore_site.tenancy.api import ApiKeyDoor, MeDoor, RefreshView, TokenView
+from evaluation.api import EvaluationDoor
+from experiences.api.agents import AgentDoor
+from experiences.api.environments import EnvironmentDoor, RewardDoor
+from experiences.api.trajectories import TrajectoryDoor
+from training.api.checkpoints import CheckpointDoor
+from training.api.datasets import DatasetDoor, RowDoor
+from training.api.jobs import TrainingJobDoor
+from training.api.settings import ConfigSchemaDoor, PresetDoor
+
+router = SimpleRouter(trailing_slash=False, use_regex_path=False)
+router.register("agents", AgentDoor, basename="agent")
+router.register("datasets", DatasetDoor, basename="dataset")
+router.register("training-jobs", TrainingJobDoor, basename="training-job")
+router.register("jobs", JobDoor, basename="job")
+router.register("trajectories", TrajectoryDoor, basename="trajectory")
+router.register("checkpoints", CheckpointDoor, basename="checkpoint")
+router.register("evaluations", EvaluationDoor, basename="evaluation")
+router.register("api-keys", ApiKeyDoor, basename="api-key")
+
+GET = {"get": "retrieve"}
+NOTHING = "There is nothing under this address. The addresses are listed in /api/v1/schema/."
+
+
+@csrf_exempt  # whoever answers in its place checks for itself
+def fallback(request: HttpRequest, rest: str = "") -> HttpResponseBase:
+    """An address with a slash too many is answered as if it had none; everything else is a 404 in JSON."""
+    if request.path_info.endswith("/"):
+        try:
+            match = resolve(request.path_info.rstrip("/"))
+        except Resolver404:
+            match = None
+        if match is not None and match.func is not fallback:
+            request.resolver_match = match
+            view = async_to_sync(match.func) if iscoroutinefunction(match.func) else match.func
+            answer: HttpResponseBase = view(request, *match.args, **match.kwargs)
+            return answer
+    return not_found(request)
+
+
+def not_found(request: HttpRequest) -> HttpResponse:
+    body = body_of(404, "Not found", NOTHING, request_id=getattr(request, "request_id", ""))
+    return JsonResponse(body, status=404, content_type="application/problem+json")
+
+
+urlpatterns: list[URLPattern | URLResolver] = [
+    path("schema/", SpectacularAPIView.as_view(), name="schema"),
+    path("token", TokenView.as_view(), name="token"),
+    path("token/refresh", RefreshView.as_view(), name="token-refresh"),
+    path("me", MeDoor.as_view(GET), name="me"),
+    path("environments", EnvironmentDoor.as_view(GET), name="environments"),
+    path("rewards", RewardDoor.as_view(GET), name="rewards"),
+    path("presets", PresetDoor.as_view(GET), name="presets"),
+    path("config-schema", ConfigSchemaDoor.as_view(GET), name="config-schema"),
+    path("datasets/<uuid:dataset>/rows", RowDoor.as_view({"get": "list"}), name="dataset-rows"),
+    *router.urls,
+]
+
+unknown = re_path(r"^api/(?P<rest>.*)$", fallback, name="api-unknown")

@@ -1,0 +1,85 @@
+"""The door at ``POST /api/v1/jsonrpc``: who calls, within which limits, and the table of all methods."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Final
+
+import orjson
+from channels.db import database_sync_to_async
+from django.core.exceptions import RequestDataTooBig
+from django.db.utils import InterfaceError, OperationalError
+from django.http import HttpRequest, HttpResponse
+from django.views.decorators.csrf import csrf_exempt
+from rest_framework.exceptions import APIException, NotAuthenticated, Throttled
+from rest_framework.request import Request
+from rest_framework.settings import api_settings
+
+from agentcore_site.errors import DomainError
+from agentcore_site.jsonrpc import INTERNAL, Call, Table, failure, respond
+from agentcore_site.middleware import DatabaseAway
+from agentcore_site.rest.parsing import check_length, too_large
+from agentcore_site.rest.views import check_sight
+from agentcore_site.tenancy.actors import Actor
+from agentcore_site.tenancy.authentication import actor_of
+from agentcore_site.throttling import KeyThrottle
+from evaluation import rpc as evaluation
+from training import rpc as training
+
+METHODS: Final[Table] = {**training.METHODS, **evaluation.METHODS}
+LONGEST_WAIT: Final = 300.0
+
+
+@csrf_exempt  # the session's own check runs in `admit`; keys and tokens need none
+async def jsonrpc(request: HttpRequest) -> HttpResponse:
+    """One request or a batch of at most fifty."""
+    if request.method != "POST":
+        return answer(failure(None, 405, "Send requests with POST."), 405, {"Allow": "POST"})
+    try:
+        actor = await database_sync_to_async(admit)(request)
+        body = request.body
+        call = Call(actor, time.monotonic() + LONGEST_WAIT)
+        return answer(await respond(body, METHODS, call))
+    except APIException as error:
+        return refused(error)
+    except DomainError as error:
+        return answer(failure(None, error.code, error.message), error.code)
+    except RequestDataTooBig:
+        return answer(failure(None, 413, too_large().message), 413)
+    except (OperationalError, InterfaceError):
+        return answer(failure(None, INTERNAL, DatabaseAway.MESSAGE), 503, {"Retry-After": "30"})
+
+
+def admit(request: HttpRequest) -> Actor:
+    """The actor of a request, by the same means as REST.
+
+    Raises:
+        APIException: nobody, a bad key or token, a forged session request, or too many requests.
+        TooLarge, Forbidden: the body is too large, or the key can't see anything.
+    """
+    asked = Request(request, authenticators=[one() for one in api_settings.DEFAULT_AUTHENTICATION_CLASSES])
+    check_length(asked)
+    if not asked.user.is_authenticated:
+        raise NotAuthenticated("Give an API key or a token: Authorization: Bearer ….")
+    throttle = KeyThrottle()
+    if not throttle.allow_request(asked, None):
+        raise Throttled(throttle.wait())
+    actor = actor_of(asked)
+    check_sight(actor)
+    return actor
+
+
+def refused(error: APIException) -> HttpResponse:
+    headers = {"WWW-Authenticate": "Bearer"} if error.status_code == 401 else {}
+    if isinstance(error, Throttled) and error.wait is not None:
+        headers["Retry-After"] = str(error.wait)
+    detail: Any = error.detail
+    message = str(detail.get("detail", "Refused.")) if isinstance(detail, dict) else str(detail)
+    return answer(failure(None, error.status_code, message), error.status_code, headers)
+
+
+def answer(body: Any, status: int = 200, headers: dict[str, str] | None = None) -> HttpResponse:
+    if body is None:
+        return HttpResponse(status=204)
+    content = orjson.dumps(body, option=orjson.OPT_NON_STR_KEYS)
+    return HttpResponse(content, status=status, content_type="application/json", headers=headers)

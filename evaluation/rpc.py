@@ -1,0 +1,85 @@
+"""``training.evaluate``, as the source documents give it (docs/api.md)."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from channels.db import database_sync_to_async
+
+from agentcore_site.errors import Invalid, Missing
+from agentcore_site.jobs.models import ACTIVE, Job
+from agentcore_site.jsonrpc import Call, Method, Params, Table
+from evaluation.models import EvaluationRun, Split
+from evaluation.selectors import evaluation_get, rpc_result
+from evaluation.services import evaluation_start
+from experiences.models import Agent
+from experiences.selectors import agent_get
+from training.models import PolicyCheckpoint
+from training.selectors import run_get
+from training.services.checkpoints import best_of_agent, checkpoint_of
+
+MAX_WAIT: Final = 300.0
+
+
+class EvaluateParams(Params):
+    """``eval_queries``: texts from the agent's pools, or rows {"query", "expected_outcome"}; left out, the held-out
+    queries. ``samples`` and ``wait_seconds`` go beyond the source documents."""
+
+    agent_id: str
+    eval_queries: Any = None
+    checkpoint_id: str | None = None
+    samples: int | None = None
+    wait_seconds: float = 60.0
+
+
+async def evaluate(call: Call, params: EvaluateParams) -> dict[str, Any]:
+    """Starts the evaluation and waits for it. Not done in time: status and id, with ``metrics`` null."""
+    if not 0 <= params.wait_seconds <= MAX_WAIT:
+        message = f"wait_seconds must be between 0 and {MAX_WAIT:g}."
+        raise Invalid(message, fields={"wait_seconds": message})
+    made = await database_sync_to_async(start)(call, params)
+    job_id = made.job_id
+    # Active and not "running": a job between two slices is none of a worker's, and still not done.
+    await call.until(lambda: not Job.objects.filter(id=job_id, status__in=ACTIVE).exists(), params.wait_seconds)
+    return await database_sync_to_async(lambda: result(call, job_id))()
+
+
+def start(call: Call, params: EvaluateParams) -> EvaluationRun:
+    agent = agent_get(call.actor, params.agent_id)
+    queries = params.eval_queries
+    if queries is not None and not isinstance(queries, list):
+        message = "eval_queries must be a list of queries."
+        raise Invalid(message, fields={"eval_queries": message})
+    checkpoint = chosen(call, agent, params.checkpoint_id)
+    return evaluation_start(
+        call.actor,
+        run=run_get(call.actor, checkpoint.run_id),
+        checkpoint=checkpoint,
+        split=Split.HELD_OUT,
+        queries=queries,
+        samples=params.samples,
+    )
+
+
+def chosen(call: Call, agent: Agent, checkpoint_id: str | None) -> PolicyCheckpoint:
+    """The checkpoint that was named, else the agent's best.
+
+    Raises:
+        Missing: there is none, or it is another agent's.
+    """
+    found = checkpoint_of(call.actor, checkpoint_id) if checkpoint_id else best_of_agent(agent)
+    if found is None:
+        raise Missing("This agent has no checkpoint yet. Train it first.")
+    if found.agent_id != agent.id:
+        raise Missing(f"This agent has no checkpoint {checkpoint_id}.")
+    return found
+
+
+def result(call: Call, job_id: Any) -> dict[str, Any]:
+    evaluation = evaluation_get(call.actor, job_id)
+    return rpc_result(evaluation) | {"error": evaluation.job.error or None}
+
+
+METHODS: Final[Table] = {
+    "training.evaluate": Method(EvaluateParams, "evaluate", evaluate, "Compare a checkpoint with the untrained baseline."),
+}

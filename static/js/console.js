@@ -1,0 +1,119 @@
+// What every page does: theme, menu, notices, keys of lists, copying, dialogs.
+"use strict";
+
+const isTyping = (target) => target.closest("input, textarea, select, [contenteditable]") !== null;
+
+// -- theme -----------------------------------------------------------------------------------------------------------
+
+function switchTheme() {
+  const root = document.documentElement;
+  const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+  root.dataset.theme = dark ? "light" : "dark";
+  try {
+    localStorage.setItem("theme", root.dataset.theme);
+  } catch (error) {
+    /* storage may be switched off: the choice holds for this page */
+  }
+  document.dispatchEvent(new CustomEvent("theme:changed"));
+}
+
+// -- clicks ----------------------------------------------------------------------------------------------------------
+
+document.addEventListener("click", (event) => {
+  const target = event.target;
+  if (target.closest("[data-theme-switch]")) switchTheme();
+
+  const toggle = target.closest("[data-toggle]");
+  if (toggle) {
+    const open = document.getElementById(toggle.dataset.toggle).classList.toggle("open");
+    toggle.setAttribute("aria-expanded", String(open));
+  }
+  const dismiss = target.closest("[data-dismiss]");
+  if (dismiss) dismiss.closest(".notice").remove();
+
+  const opener = target.closest("[data-dialog]");
+  if (opener) document.getElementById(opener.dataset.dialog).showModal();
+  const closer = target.closest("[data-close]");
+  if (closer) closer.closest("dialog").close();
+
+  const copier = target.closest("[data-copy]");
+  if (copier) copy(copier);
+
+  // Only one menu at a time, and none after a click beside it.
+  for (const menu of document.querySelectorAll("details.person[open]")) if (!menu.contains(target)) menu.open = false;
+});
+
+async function copy(button) {
+  const field = document.getElementById(button.dataset.copy);
+  try {
+    await navigator.clipboard.writeText(field.value);
+  } catch (error) {
+    field.select(); // without the clipboard's permission the person copies by hand
+    return;
+  }
+  button.lastChild.textContent = "Copied";
+}
+
+// A dialog's form that succeeded closes it.
+document.addEventListener("htmx:afterRequest", (event) => {
+  const dialog = event.detail.elt.closest("dialog");
+  if (dialog && event.detail.successful && event.detail.elt.hasAttribute("data-closes")) dialog.close();
+});
+
+// -- keys ------------------------------------------------------------------------------------------------------------
+
+document.addEventListener("keydown", (event) => {
+  if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k") return focusOn(event, "ctrl+k");
+  if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target)) return;
+  if (event.key === "/") return focusOn(event, "/");
+  if (event.key === "j" || event.key === "k") return moveInList(event, event.key === "j" ? 1 : -1);
+  if (event.key === "Enter") return openFromList(event);
+  if (event.key === "ArrowLeft" || event.key === "ArrowRight") return follow(event);
+});
+
+function focusOn(event, shortcut) {
+  const field = document.querySelector(`[data-shortcut="${shortcut}"]`);
+  if (!field) return;
+  event.preventDefault();
+  field.focus();
+  field.select();
+}
+
+function moveInList(event, by) {
+  const rows = [...document.querySelectorAll("[data-row]")];
+  if (!rows.length) return;
+  event.preventDefault();
+  const now = rows.findIndex((row) => row.classList.contains("chosen"));
+  const next = rows[Math.min(rows.length - 1, Math.max(0, now + by))];
+  rows.forEach((row) => row.classList.toggle("chosen", row === next));
+  next.querySelector("a").focus({ preventScroll: true });
+  next.scrollIntoView({ block: "nearest" });
+}
+
+function openFromList(event) {
+  const row = document.querySelector("[data-row].chosen");
+  if (!row || event.target.closest("a, button, summary")) return;
+  row.querySelector("a").click();
+}
+
+function follow(event) {
+  const link = document.querySelector(event.key === "ArrowLeft" ? "[data-previous]" : "[data-following]");
+  if (link) link.click();
+}
+
+// A click anywhere on a list's row opens it; links and fields in it keep their own meaning.
+document.addEventListener("click", (event) => {
+  const row = event.target.closest("[data-row]");
+  if (!row || event.target.closest("a, button, input, label, select, summary") || getSelection().toString()) return;
+  row.querySelector("a").click();
+});
+
+// -- forms -----------------------------------------------------------------------------------------------------------
+
+// Exactly two boxes may be picked for a comparison; its button says so.
+document.addEventListener("change", (event) => {
+  const form = event.target.closest("[data-pick-two]");
+  if (!form) return;
+  const picked = form.querySelectorAll("input[name=pick]:checked");
+  form.querySelector("[data-picked]").disabled = picked.length !== 2;
+});
