@@ -8,3 +8,4 @@ class SiteConfig(AppConfig):
 
     def ready(self) -> None:
         from agentcore_site import checks  # noqa: F401
+        from agentcore_site.rest import schema  # noqa: F401  (how OpenAPI describes our ways to sign in)

@@ -46,8 +46,8 @@ class Call:
     deadline: float
 
     async def until(self, read: Callable[[], Any], seconds: float) -> Any:
-        """The first truthy answer of ``read``, or its last one. Between two looks neither a thread of the pool nor
-        a connection to the database is held."""
+        """The first truthy answer of ``read``, or its last one. Between two looks no connection to the database is
+        held, so that whoever waits keeps nobody else from working."""
         end = min(time.monotonic() + seconds, self.deadline)
         pause = 0.05
         while not (found := await database_sync_to_async(read)()) and time.monotonic() < end:

@@ -83,3 +83,61 @@ def answer(body: Any, status: int = 200, headers: dict[str, str] | None = None) 
         return HttpResponse(status=204)
     content = orjson.dumps(body, option=orjson.OPT_NON_STR_KEYS)
     return HttpResponse(content, status=status, content_type="application/json", headers=headers)
+
+
+def describe(result: dict[str, Any], generator: Any, request: Any, public: bool) -> dict[str, Any]:
+    """A hook of drf-spectacular: this door is no REST view, so it introduces itself."""
+    methods = "\n".join(f"- `{name}`: {method.summary}" for name, method in METHODS.items())
+    asked = {
+        "type": "object",
+        "required": ["jsonrpc", "method"],
+        "properties": {
+            "jsonrpc": {"type": "string", "enum": ["2.0"]},
+            "method": {"type": "string", "enum": [*METHODS]},
+            "params": {"type": "object", "additionalProperties": {}},
+            "id": {"oneOf": [{"type": "string"}, {"type": "number"}]},
+        },
+        "example": {"jsonrpc": "2.0", "method": "training.list_jobs", "params": {"status": "running"}, "id": 1},
+    }
+    answered = {
+        "type": "object",
+        "required": ["jsonrpc", "id"],
+        "properties": {
+            "jsonrpc": {"type": "string", "enum": ["2.0"]},
+            "result": {"type": "object", "additionalProperties": {}},
+            "error": {
+                "type": "object",
+                "required": ["code", "message"],
+                "properties": {
+                    "code": {"type": "integer"},
+                    "message": {"type": "string"},
+                    "data": {"type": "object", "additionalProperties": {}},
+                },
+            },
+            "id": {"oneOf": [{"type": "string"}, {"type": "number"}], "nullable": True},
+        },
+    }
+    result["components"]["schemas"] |= {"JsonRpcRequest": asked, "JsonRpcAnswer": answered}
+    result["paths"]["/api/v1/jsonrpc"] = {
+        "post": {
+            "operationId": "jsonrpc",
+            "summary": "JSON-RPC 2.0",
+            "description": f"A request, or a batch of at most fifty. Methods (docs/api.md has each in full):\n\n{methods}",
+            "tags": ["json-rpc"],
+            "security": [{"apiKey": []}, {"jwt": []}, {"session": []}],
+            "requestBody": {"required": True, "content": {"application/json": {"schema": _one_or_many("JsonRpcRequest")}}},
+            "responses": {
+                "200": {
+                    "description": "An answer, or an array of them.",
+                    "content": {"application/json": {"schema": _one_or_many("JsonRpcAnswer")}},
+                },
+                "204": {"description": "Notifications only: nothing is answered."},
+            },
+        }
+    }
+    return result
+
+
+def _one_or_many(name: str) -> dict[str, Any]:
+    one = {"$ref": f"#/components/schemas/{name}"}
+    return {"oneOf": [one, {"type": "array", "items": one}]}

@@ -166,7 +166,8 @@ REST_FRAMEWORK = {
     ],
     "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
-    "DEFAULT_FILTER_BACKENDS": ["django_filters.rest_framework.DjangoFilterBackend"],
+    "DEFAULT_PARSER_CLASSES": ["agentcore_site.rest.parsing.JsonParser"],
+    "DEFAULT_FILTER_BACKENDS": ["agentcore_site.rest.filters.StrictFilters"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_THROTTLE_CLASSES": ["agentcore_site.throttling.KeyThrottle"],
     "DEFAULT_THROTTLE_RATES": {"key": env.text("API_RATE", "6000/min"), "token": "30/min"},
@@ -188,6 +189,12 @@ SPECTACULAR_SETTINGS = {
     "SERVE_INCLUDE_SCHEMA": False,
     "SCHEMA_PATH_PREFIX": "/api/v1",
     "COMPONENT_SPLIT_REQUEST": True,
+    "SERVE_PERMISSIONS": ["rest_framework.permissions.AllowAny"],  # it is in the repository anyway
+    "POSTPROCESSING_HOOKS": [
+        "drf_spectacular.hooks.postprocess_schema_enums",
+        "agentcore_site.rest.schema.add_problems",
+        "agentcore_site.rpc.describe",
+    ],
     "ENUM_NAME_OVERRIDES": {"JobStatus": "agentcore_site.jobs.models.Status"},
 }
 

@@ -3,6 +3,7 @@
 from django.contrib import admin
 from django.urls import include, path
 
+from agentcore_site import api, health, prometheus, rpc
 from agentcore_site.views import agents, audit, overview, search, session
 
 handler403 = "agentcore_site.views.errors.forbidden"
@@ -26,4 +27,11 @@ console = [
 urlpatterns = [
     *console,
     path("admin/", admin.site.urls),
+    path("api/v1/jsonrpc", rpc.jsonrpc, name="jsonrpc"),
+    path("api/v1/", include((api.urlpatterns, "api"))),
+    api.unknown,
+    path("health/live", health.live, name="health-live"),
+    path("health/ready", health.ready, name="health-ready"),
+    path("health/", health.status, name="health"),
+    path("metrics", prometheus.metrics, name="metrics"),
 ]

@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from agentcore_site.jobs.models import Status
 from budgets.money import dollars
 from training.models import TrainingRun
 from training.selectors import done_criteria, eta_seconds, run_verdict
+
+
+# The curves: key, title, and what they mean in a few words (never the surrogate loss: ALGORITHMS D6).
+CHARTS: Final = (
+    ("success", "Success rate", "Training rollouts (mean of 10 iterations) and the selection queries with 95 % band."),
+    ("reward", "Reward", "Mean reward of training rollouts; the line is the mean of 10 iterations."),
+    ("cost", "Cost", "Spent so far, against the budget."),
+    ("entropy", "Entropy and KL", "How undecided the policy is, and how far it moved in one update."),
+    ("signal", "Groups without signal", "All rollouts of the group got the same reward: nothing to learn from."),
+    ("steps", "Steps per rollout", "Mean length of training rollouts."),
+)
+AXES: Final = (("n", "Iterations"), ("trajectories", "Trajectories"), ("cost_usd", "Dollars"), ("seconds", "Time"))
 
 
 @dataclass(frozen=True)
@@ -25,6 +37,7 @@ class Success:
 def head(run: TrainingRun) -> dict[str, Any]:
     """Everything that moves while the job runs, as template context."""
     job = run.job
+    criteria = done_criteria(run) if job.status == Status.COMPLETED else []
     return {
         "run": run,
         "job": job,
@@ -36,10 +49,17 @@ def head(run: TrainingRun) -> dict[str, Any]:
         "eta": eta_seconds(run),
         "forecast": forecast_usd(run),
         "spent_share": min(1.0, run.cost_micros / run.budget_micros) if run.budget_micros else 0.0,
-        "criteria": done_criteria(run) if job.status == Status.COMPLETED else [],
+        "took": job.worked_ms / 1000,
+        "criteria": criteria,
+        "n_met": sum(bool(one["met"]) for one in criteria),
         "asked": job.requested,
         "proving": job.status == Status.COMPLETED and not run.verdict,
     }
+
+
+def curves(*, shared: bool = False) -> dict[str, Any]:
+    """The charts of the page; a shared page has the first one only."""
+    return {"charts": CHARTS[:1] if shared else CHARTS, "axes": AXES}
 
 
 def success(run: TrainingRun) -> Success | None:

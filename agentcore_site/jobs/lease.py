@@ -57,7 +57,7 @@ class Lease:
         self.lease_seconds = float(settings.JOB_LEASE_SECONDS)
         self._began = time.monotonic()
         self._renewed = self._began
-        self._requested = ""
+        self._requested = job.requested
         self._lost = False
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._keep, name=f"lease-{job.id}", daemon=True)

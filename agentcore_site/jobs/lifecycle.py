@@ -17,7 +17,7 @@ from agentcore_site.errors import Conflict, TooMany
 from agentcore_site.jobs import doorbell, metrics
 from agentcore_site.jobs.events import event_add
 from agentcore_site.jobs.kinds import kinds
-from agentcore_site.jobs.lease import Lease, worker_name
+from agentcore_site.jobs.lease import Lease, StopRequested, worker_name
 from agentcore_site.jobs.models import ACTIVE, ENDED, TRANSITIONS, Job, Priority, Reason, Status
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import Organization
@@ -148,8 +148,15 @@ def claim(job_id: Any, *, attempt: int | None = None) -> Job | None:
 
 
 def give_back(job: Job, lease: Lease) -> None:
-    """Ends a slice: nobody works on the job now, and it queues for its next turn behind the others."""
+    """Ends a slice: nobody works on the job now, and it queues for its next turn behind the others.
+
+    Raises:
+        StopRequested: somebody asked to pause or cancel at the last moment; nothing was written.
+    """
     with lease.fenced(lease_until=None, nudged_at=Now(), worked_ms=F("worked_ms") + lease.held_ms):
+        # The row is locked now: whoever asks after this finds the job free, and whoever asked before is heard here.
+        if asked := Job.objects.values_list("requested", flat=True).get(id=job.id):
+            raise StopRequested(asked)
         doorbell.ring_on_commit(job)
 
 

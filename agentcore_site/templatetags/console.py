@@ -220,3 +220,10 @@ def bar(value: Any, scale: Any) -> SafeString:
 def job_url(job: Any) -> str:
     """The page of a job of any kind."""
     return reverse("evaluation:report" if job.kind == "evaluation" else "training:job", args=[job.id])
+
+
+@register.simple_tag
+def dots(group: Any, low: float, high: float) -> SafeString:
+    """The dots of a group of rollouts; ``low`` and ``high`` are the rewards at the ends of the colours."""
+    drawn = drawing.dots(group.rewards, group.success, low=low, high=high, signal=group.has_signal)
+    return mark_safe(drawn)  # noqa: S308  (numbers)

@@ -99,6 +99,7 @@ KEY = OpenApiExample(
 class ApiKeyDoor(Door):
     """My own keys. No idempotency key here: a stored answer would keep the secret that only you should have."""
 
+    queryset = ApiKey.objects.none()
     lookup_value_converter = "uuid"
 
     @extend_schema(summary="My API keys", tags=["me"], responses=ApiKeyOut(many=True))

@@ -7,36 +7,40 @@ from typing import Any
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 
+from agentcore_site.pages import is_part
+
 PROBLEM = "application/problem+json"
+PROGRAMS = ("/api/", "/internal/", "/v1/", "/health/")
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
     """500: logged by Django with the request's id."""
-    if _wants_json(request):
-        return _problem(request, 500, "Internal error", "Something broke on our side. It was logged.")
-    return render(request, "500.html", status=500)
+    return _answer(request, 500, "Internal error", "Something broke on our side. It was logged.")
 
 
 def not_found(request: HttpRequest, exception: Any = None) -> HttpResponse:
-    if _wants_json(request):
-        return _problem(request, 404, "Not found", "There is nothing here for you under this address.")
-    return render(request, "404.html", status=404)
+    return _answer(request, 404, "Not found", "There is nothing here for you under this address.")
 
 
 def forbidden(request: HttpRequest, exception: Any = None) -> HttpResponse:
-    if _wants_json(request):
-        return _problem(request, 403, "Not allowed", "You may not do this.")
-    return render(request, "403.html", status=403)
+    return _answer(request, 403, "Not allowed", "You may not do this.")
 
 
 def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
     """A form that was open for too long, or cookies that are switched off."""
     message = "The form was too old or cookies are switched off. Go back, load the page again and send it once more."
-    return render(request, "403.html", {"message": message}, status=403)
+    return _answer(request, 403, "Not allowed", message, context={"message": message})
 
 
-def _wants_json(request: HttpRequest) -> bool:
-    return request.path.startswith(("/api/", "/internal/", "/v1/", "/health/"))
+def _answer(
+    request: HttpRequest, status: int, title: str, detail: str, *, context: dict[str, Any] | None = None
+) -> HttpResponse:
+    """JSON for programs, a notice where htmx asked, a page for people."""
+    if request.path.startswith(PROGRAMS):
+        return _problem(request, status, title, detail)
+    if is_part(request):
+        return render(request, "parts/notice.html", {"message": detail}, status=status)
+    return render(request, f"{status}.html", context, status=status)
 
 
 def _problem(request: HttpRequest, status: int, title: str, detail: str) -> JsonResponse:

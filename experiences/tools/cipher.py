@@ -25,15 +25,16 @@ THERE THESE THOSE UNDER WHICH WHERE WHILE WORLD WOULD
 _COMMON = frozenset(_COMMON_WORDS.split())
 _COMMON_WORD_GAIN = 2.5  # nats for each letter of a common word: about what its rarity is worth
 _CIPHER_TEXT = re.compile(r"(?<![\w])[A-Z]+(?: [A-Z]+){2,}(?![\w])")
+_LONE_WORD = re.compile(r":\s*([A-Za-z]{2,})\W*$")
 _SHIFTED = [str.maketrans(_LETTERS, _LETTERS[shift:] + _LETTERS[:shift]) for shift in range(26)]
 
 
 def shift_decoder(text: str) -> str:
-    """The longest run of capital words, decoded."""
-    runs = _CIPHER_TEXT.findall(text)
+    """The longest run of capital words, or else the single word after the last colon, decoded; in capitals."""
+    runs = _CIPHER_TEXT.findall(text) or _LONE_WORD.findall(text)
     if not runs:
-        raise ToolError("no cipher text in capitals")
-    cipher: str = max(runs, key=len)
+        raise ToolError("no cipher text")
+    cipher = max(runs, key=len).upper()
     counts = [cipher.count(letter) for letter in _LETTERS]
     return max((cipher.translate(table) for table in _by_letters(counts)), key=_plausibility)
 

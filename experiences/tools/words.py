@@ -12,6 +12,7 @@ _WORD = re.compile(r"\w+")
 _LAST_AFTER_COLON = re.compile(r":\s*(\w+)\s*$")
 _QUOTED = re.compile(r'"([^"]+)"')
 _WORD_LIST = re.compile(r":\s*((?:\w+\s*,\s*)+\w+)")
+_PLAIN_WORDS = re.compile(r"(?::\s*|\")([A-Za-z]+(?: [A-Za-z]+)+)")
 
 
 def reverse_letters_greedy(text: str) -> str:
@@ -40,14 +41,21 @@ def count_letter(text: str) -> str:
 
 
 def sort_words(text: str) -> str:
-    """The words of the text's last list in Unicode order. The last direction named counts: a text may name
-    both before it says which one."""
+    """The words of the text's last list in Unicode order; without a list, the words after a colon or quotation mark.
+    The last direction named counts: a text may name both before it says which one."""
+    directions = DIRECTION.findall(text)
+    return ", ".join(sorted(_listed_words(text), reverse=bool(directions) and is_descending(directions[-1])))
+
+
+def _listed_words(text: str) -> list[str]:
     lists = _WORD_LIST.findall(text)
     words = re.split(r"\s*,\s*", lists[-1]) if lists else []
-    if not words or all(word.isdigit() for word in words):
+    if words and not all(word.isdigit() for word in words):
+        return words
+    plain = _PLAIN_WORDS.findall(text)
+    if not plain:
         raise ToolError("no list of words in the text")
-    directions = DIRECTION.findall(text)
-    return ", ".join(sorted(words, reverse=bool(directions) and is_descending(directions[-1])))
+    return str(plain[-1]).split()
 
 
 def sort_numbers(text: str) -> str:

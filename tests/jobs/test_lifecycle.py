@@ -139,6 +139,17 @@ def test_a_running_job_hears_of_a_pause_within_a_second(acme: Any, operator: Any
     assert (job.status, job.status_reason, job.requested) == (Status.PAUSED, "user", "")
 
 
+def test_a_pause_in_the_last_moment_of_a_slice_is_heard(acme: Any, operator: Any, kind: Counting) -> None:
+    def work(job: Job, lease: Lease) -> None:
+        Job.objects.filter(id=job.id).update(requested="pause")  # after the work's last check
+
+    kind.work = work
+    job = submit(acme, operator)
+    assert tasks.advance(str(job.id), 0) == "paused"
+    job.refresh_from_db()
+    assert (job.status, job.lease_until) == (Status.PAUSED, None)
+
+
 def test_a_failure_is_data_with_an_address(acme: Any, kind: Counting) -> None:
     def work(job: Job, lease: Lease) -> None:
         raise ZeroDivisionError("nothing to divide by")

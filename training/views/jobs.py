@@ -63,6 +63,7 @@ def job(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse:
     tab = tab if any(tab == one.key for one in TABS) else TABS[0].key
     context = {
         **panel.head(run),
+        **panel.curves(),
         **tab_context(request, actor, run, tab),
         **_permissions(run, actor, may),
         "tab": tab,

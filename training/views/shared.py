@@ -22,6 +22,7 @@ def job(request: HttpRequest, token: str) -> HttpResponse:
     run = _run(token)
     context = {
         **panel.head(run),
+        **panel.curves(shared=True),
         "shared": True,
         "token": token,
         "series_url": reverse("training:shared_series", args=[token]),

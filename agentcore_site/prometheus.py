@@ -1,0 +1,106 @@
+"""``/metrics``: what web and workers counted, and how the jobs stand in the database at this moment (SPEC O1)."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import secrets
+from collections.abc import Iterator
+
+from django.conf import settings
+from django.db import Error
+from django.db.models import Count
+from django.http import HttpRequest, HttpResponse
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_safe
+from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, CollectorRegistry, Metric, generate_latest
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.multiprocess import MultiProcessCollector
+from prometheus_client.registry import Collector
+
+from agentcore_site.jobs.models import ACTIVE, Job, Status
+from agentcore_site.tenancy.authentication import bearer
+from budgets.money import dollars
+from training.models import TrainingRun
+
+FORWARDED = ("HTTP_X_FORWARDED_FOR", "HTTP_FORWARDED", "HTTP_X_REAL_IP")
+
+
+class JobsCollector(Collector):
+    """Gauges that are true of all processes at once: counted in the database when they are asked for."""
+
+    def collect(self) -> Iterator[Metric]:
+        yield from self._by_status()
+        usage = GaugeMetricFamily("training_budget_usage_usd", "Spent by active training jobs.", labels=["job_id"])
+        limit = GaugeMetricFamily("training_budget_limit_usd", "Budget of active training jobs.", labels=["job_id"])
+        active = TrainingRun.objects.filter(job__status__in=ACTIVE)
+        for job_id, spent, budget in active.values_list("job_id", "cost_micros", "budget_micros"):
+            usage.add_metric([str(job_id)], dollars(spent))
+            limit.add_metric([str(job_id)], dollars(budget))
+        yield usage
+        yield limit
+
+    def _by_status(self) -> Iterator[Metric]:
+        rows = Job.objects.filter(status__in=ACTIVE).values_list("kind", "status").annotate(n=Count("id"))
+        counts = {(kind, status): n for kind, status, n in rows}
+        active = GaugeMetricFamily("active_training_jobs", "Training jobs that are queued, running or paused.")
+        active.add_metric([], sum(n for (kind, _), n in counts.items() if kind == "training"))
+        yield active
+        jobs = GaugeMetricFamily("jobs_active", "Jobs that have not ended, by kind and status.", labels=["kind", "status"])
+        for kind in ("training", "evaluation"):
+            for status in ACTIVE:
+                jobs.add_metric([kind, str(status)], counts.get((kind, status), 0))
+        yield jobs
+        # What an autoscaler watches: work that nobody holds.
+        waiting = GaugeMetricFamily("jobs_waiting", "Active jobs that no worker holds now.")
+        free = Job.objects.filter(status__in=(Status.QUEUED, Status.RUNNING), lease_until=None)
+        waiting.add_metric([], free.count())
+        yield waiting
+
+
+@require_safe
+@never_cache
+def metrics(request: HttpRequest) -> HttpResponse:
+    """Prometheus' text format. With the database away it still tells what the processes counted."""
+    if not allowed(request):
+        return HttpResponse(
+            "Give METRICS_TOKEN as a bearer token, or ask from the machine itself.\n",
+            status=401,
+            content_type="text/plain",
+            headers={"WWW-Authenticate": "Bearer"},
+        )
+    body = generate_latest(counted())
+    try:
+        body += generate_latest(from_database())
+    except Error:
+        body += b"# the database can't be reached: no gauges of jobs\n"
+    return HttpResponse(body, content_type=CONTENT_TYPE_LATEST)
+
+
+def allowed(request: HttpRequest) -> bool:
+    """The token where one is set, else loopback only: the figures name jobs and costs of every organisation."""
+    if settings.METRICS_TOKEN:
+        given = bearer(request.headers.get("Authorization", ""))
+        return secrets.compare_digest(given.encode(), settings.METRICS_TOKEN.encode())
+    # Behind a proxy on this machine everybody comes from loopback; its headers tell them apart.
+    if any(request.META.get(name) for name in FORWARDED):
+        return False
+    try:
+        return ipaddress.ip_address(request.META.get("REMOTE_ADDR") or "").is_loopback
+    except ValueError:
+        return False
+
+
+def counted() -> CollectorRegistry:
+    """Web and workers together where they share a folder (``manage.py up`` sets it), else this process alone."""
+    if not os.environ.get("PROMETHEUS_MULTIPROC_DIR"):
+        return REGISTRY
+    registry = CollectorRegistry()
+    MultiProcessCollector(registry)
+    return registry
+
+
+def from_database() -> CollectorRegistry:
+    registry = CollectorRegistry()
+    registry.register(JobsCollector())
+    return registry

@@ -1,0 +1,130 @@
+"""Intervals and tests: against published numbers, SciPy, enumeration and simulation."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from training.algorithm.inference import (
+    bca_interval,
+    paired_difference,
+    per_query,
+    sign_flip_p_value,
+    wilson_interval,
+    z_value,
+)
+
+
+@pytest.mark.parametrize(("x", "n"), [(0, 10), (1, 10), (9, 10), (10, 10), (81, 263), (1, 1)])
+def test_wilson_agrees_with_scipy(x: int, n: int) -> None:
+    expected = stats.binomtest(x, n).proportion_ci(method="wilson")
+    assert wilson_interval(x, n) == pytest.approx((expected.low, expected.high), abs=1e-12)
+
+
+def test_wilson_knows_nothing_of_nothing_and_refuses_the_impossible() -> None:
+    assert wilson_interval(0, 0) == (0.0, 1.0)
+    with pytest.raises(ValueError, match="between 0 and n"):
+        wilson_interval(3, 2)
+
+
+def test_it_knows_the_familiar_quantile() -> None:
+    assert z_value(0.95) == pytest.approx(1.959964, abs=1e-6)
+
+
+def test_it_collapses_samples_to_queries_first() -> None:
+    assert per_query([[1, 0], [1, math.nan], [math.nan, math.nan]]).tolist()[:2] == [0.5, 1.0]
+    assert math.isnan(per_query([[math.nan]])[0])
+    assert per_query([1.0, 2.0]).tolist() == [1.0, 2.0]
+
+
+def test_sign_flips_are_enumerated_for_few_queries() -> None:
+    d = np.array([0.5, 0.25, -0.125, 0.5, 0.0])
+    sums = [abs(sum(s * x for s, x in zip(signs, d, strict=True))) for signs in itertools.product((-1, 1), repeat=5)]
+    assert sign_flip_p_value(d) == np.mean([total >= abs(d.sum()) - 1e-12 for total in sums])
+
+
+def test_sampled_sign_flips_agree_with_scipy() -> None:
+    d = np.random.default_rng(3).normal(0.25, 1.0, 60)
+    expected = stats.permutation_test(
+        (d, np.zeros(60)),
+        lambda a, b, axis: np.mean(a - b, axis=axis),
+        permutation_type="samples",
+        n_resamples=9_999,
+        vectorized=True,
+        rng=np.random.default_rng(0),
+    ).pvalue
+    assert sign_flip_p_value(d) == pytest.approx(expected, abs=0.02)
+
+
+def test_a_p_value_is_never_zero_and_no_difference_is_no_evidence() -> None:
+    assert sign_flip_p_value(np.ones(200), resamples=999) == 1 / 1000
+    assert sign_flip_p_value(np.zeros(30)) == 1.0
+    assert sign_flip_p_value(np.zeros(3)) == 1.0
+
+
+def test_bca_agrees_with_scipy() -> None:
+    x = np.random.default_rng(1).exponential(1.0, 40)
+    expected = stats.bootstrap((x,), np.mean, method="BCa", n_resamples=99_999, rng=np.random.default_rng(0))
+    assert bca_interval(x, resamples=99_999) == pytest.approx(tuple(expected.confidence_interval), abs=0.03)
+
+
+def test_bca_is_a_point_where_there_is_no_spread() -> None:
+    assert bca_interval(np.full(10, 0.25)) == (0.25, 0.25)
+    assert bca_interval(np.array([0.25])) == (0.25, 0.25)
+
+
+def test_bca_survives_values_that_are_nearly_all_equal() -> None:
+    low, high = bca_interval(np.array([0.0] * 30 + [1.0]))
+    assert 0.0 <= low <= 1 / 31 <= high <= 1.0
+
+
+def test_resampling_in_parts_covers_every_resample() -> None:
+    x = np.random.default_rng(0).normal(size=3_000)  # more than fits one part at 9,999 resamples
+    low, high = bca_interval(x)
+    half = 1.96 * x.std(ddof=1) / math.sqrt(3_000)
+    assert (low, high) == pytest.approx((x.mean() - half, x.mean() + half), abs=0.005)
+    assert sign_flip_p_value(x) == pytest.approx(stats.ttest_1samp(x, 0).pvalue, abs=0.02)
+
+
+def test_it_pairs_arms_query_by_query() -> None:
+    control = [[0, 0, 1, 0], [1, 1, 0, 1], [0, 0, 0, 0], [0, 1, 0, 0], [1, 1, 1, 1], [0, 0, 0, 1]]
+    treatment = [[1, 1, 1, 0], [1, 1, 1, 1], [0, 1, 1, 0], [1, 1, 1, 1], [1, 1, 1, 1], [1, 1, 0, 1]]
+    found = paired_difference(treatment, control)
+    assert found.mean == pytest.approx(np.mean([0.5, 0.25, 0.5, 0.75, 0.0, 0.5]))
+    assert 0 < found.low < found.mean < found.high < 1
+    assert found.p_value == pytest.approx(2 / 32)  # five queries moved, all one way
+    assert found.n == 6
+    assert found == paired_difference(treatment, control)
+
+
+def test_it_leaves_out_queries_that_one_arm_has_no_sample_of() -> None:
+    found = paired_difference([1.0, math.nan, 1.0], [0.0, 0.0, 1.0])
+    assert (found.mean, found.n) == (0.5, 2)
+
+
+def test_it_refuses_arms_that_cannot_be_paired() -> None:
+    with pytest.raises(ValueError, match="same queries"):
+        paired_difference([1.0], [1.0, 0.0])
+    with pytest.raises(ValueError, match="no query"):
+        paired_difference([math.nan], [1.0])
+
+
+def test_it_keeps_its_error_rate_where_effects_differ_between_queries() -> None:
+    """ALGORITHMS 6.1: 30 queries, 16 samples each, mean effect 0 but different in each query. Pooling the samples
+    rejects far too often; the per-query test keeps to 5 %."""
+    rng = np.random.default_rng(11)
+    rejected = pooled = 0
+    for _ in range(300):
+        base, effect = rng.normal(0, 1.5, 30), rng.normal(0, 1.0, 30)
+        control = rng.random((30, 16)) < 1 / (1 + np.exp(-(base - effect / 2)))[:, None]
+        treated = rng.random((30, 16)) < 1 / (1 + np.exp(-(base + effect / 2)))[:, None]
+        d = treated.mean(axis=1) - control.mean(axis=1)
+        rejected += sign_flip_p_value(d, resamples=499) <= 0.05
+        p, q = treated.mean(), control.mean()
+        pooled += abs(p - q) / math.sqrt((p * (1 - p) + q * (1 - q)) / 480) > 1.96
+    assert rejected / 300 < 0.09
+    assert pooled / 300 > 0.12

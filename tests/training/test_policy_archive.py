@@ -1,0 +1,55 @@
+"""State as bytes: what goes in comes out, bit for bit, and nothing else is accepted."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+
+from training.policies.archive import CorruptState, nested, pack, under, unpack
+
+STATE = {
+    "iteration": 7,
+    "best": float("-inf"),
+    "name": "späte Ernte",
+    "options": {"bits": 13, "deep": [1, None, True]},
+    "weights": np.random.default_rng(0).normal(size=(5, 3)),
+    "ids": np.array([3, 1, 2], dtype=np.int32),
+    "tiny": np.array([5e-324, -0.0, np.nan]),
+    "nothing": np.zeros((0, 3)),
+}
+
+
+def test_it_comes_back_bit_for_bit() -> None:
+    found = unpack(pack(STATE))
+    assert found.keys() == STATE.keys()
+    for key, value in STATE.items():
+        if isinstance(value, np.ndarray):
+            assert found[key].dtype == value.dtype
+            assert found[key].tobytes() == value.tobytes()
+            assert found[key].shape == value.shape
+        else:
+            assert found[key] == value
+
+
+def test_equal_states_have_equal_bytes_whatever_their_order() -> None:
+    assert pack(STATE) == pack(dict(reversed(STATE.items())))
+
+
+def test_it_never_reads_pickles() -> None:
+    with pytest.raises(CorruptState):
+        unpack(pickle.dumps(STATE))
+    with pytest.raises(ValueError, match="Object arrays"):
+        pack({"evil": np.array([object()])})
+
+
+@pytest.mark.parametrize("damage", [lambda b: b[: len(b) // 2], lambda b: b"", lambda b: b"PK" + b[9:]])
+def test_it_says_so_when_bytes_are_damaged(damage: object) -> None:
+    with pytest.raises(CorruptState, match="can't be read"):
+        unpack(damage(pack(STATE)))  # type: ignore[operator]
+
+
+def test_states_can_be_joined_and_taken_apart() -> None:
+    joined = nested("policy", {"w": 1}) | nested("policy_old", {"w": 2})
+    assert under("policy", joined) == {"w": 1}
