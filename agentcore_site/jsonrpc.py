@@ -15,7 +15,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from channels.db import database_sync_to_async
 from django.db.utils import InterfaceError, OperationalError
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -24,6 +23,7 @@ from agentcore_site.middleware import request_id
 from agentcore_site.problems import UNEXPECTED
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import NAMES
+from agentcore_site.threads import in_thread
 from agentcore_site.values import parse_json
 
 log = logging.getLogger(__name__)
@@ -50,7 +50,7 @@ class Call:
         held, so that whoever waits keeps nobody else from working."""
         end = min(time.monotonic() + seconds, self.deadline)
         pause = 0.05
-        while not (found := await database_sync_to_async(read)()) and time.monotonic() < end:
+        while not (found := await in_thread(read)()) and time.monotonic() < end:
             await asyncio.sleep(min(pause, max(0.0, end - time.monotonic())))
             pause = min(pause * 1.5, 1.0)
         return found
@@ -117,11 +117,11 @@ async def _one(entry: Any, table: Table, call: Call) -> dict[str, Any] | None:
 
 async def _run(method: Method, given: Any, call: Call) -> dict[str, Any]:
     try:
-        await database_sync_to_async(_admit)(method, call.actor)
+        await in_thread(_admit)(method, call.actor)
         params = _params(method, given)
         if inspect.iscoroutinefunction(method.run):
             return await method.run(call, params)  # type: ignore[no-any-return]
-        return await database_sync_to_async(method.run)(call, params)
+        return await in_thread(method.run)(call, params)
     except DomainError as error:
         data = {"title": error.title} | ({"fields": error.fields} if error.fields else {})
         raise RpcError(error.code, error.message, data) from error
@@ -185,4 +185,4 @@ def _malformed(entry: Any) -> str:
 
 
 def _is_id(value: Any) -> bool:
-    return value is None or isinstance(value, str | int | float) and not isinstance(value, bool)
+    return value is None or (isinstance(value, str | int | float) and not isinstance(value, bool))

@@ -46,7 +46,9 @@ class JobsCollector(Collector):
         active = GaugeMetricFamily("active_training_jobs", "Training jobs that are queued, running or paused.")
         active.add_metric([], sum(n for (kind, _), n in counts.items() if kind == "training"))
         yield active
-        jobs = GaugeMetricFamily("jobs_active", "Jobs that have not ended, by kind and status.", labels=["kind", "status"])
+        jobs = GaugeMetricFamily(
+            "jobs_active", "Jobs that have not ended, by kind and status.", labels=["kind", "status"]
+        )
         for kind in ("training", "evaluation"):
             for status in ACTIVE:
                 jobs.add_metric([kind, str(status)], counts.get((kind, status), 0))

@@ -6,7 +6,6 @@ import time
 from typing import Any, Final
 
 import orjson
-from channels.db import database_sync_to_async
 from django.core.exceptions import RequestDataTooBig
 from django.db.utils import InterfaceError, OperationalError
 from django.http import HttpRequest, HttpResponse
@@ -22,6 +21,7 @@ from agentcore_site.rest.parsing import check_length, too_large
 from agentcore_site.rest.views import check_sight
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.authentication import actor_of
+from agentcore_site.threads import in_thread
 from agentcore_site.throttling import KeyThrottle
 from evaluation import rpc as evaluation
 from training import rpc as training
@@ -36,7 +36,7 @@ async def jsonrpc(request: HttpRequest) -> HttpResponse:
     if request.method != "POST":
         return answer(failure(None, 405, "Send requests with POST."), 405, {"Allow": "POST"})
     try:
-        actor = await database_sync_to_async(admit)(request)
+        actor = await in_thread(admit)(request)
         body = request.body
         call = Call(actor, time.monotonic() + LONGEST_WAIT)
         return answer(await respond(body, METHODS, call))
@@ -125,7 +125,10 @@ def describe(result: dict[str, Any], generator: Any, request: Any, public: bool)
             "description": f"A request, or a batch of at most fifty. Methods (docs/api.md has each in full):\n\n{methods}",
             "tags": ["json-rpc"],
             "security": [{"apiKey": []}, {"jwt": []}, {"session": []}],
-            "requestBody": {"required": True, "content": {"application/json": {"schema": _one_or_many("JsonRpcRequest")}}},
+            "requestBody": {
+                "required": True,
+                "content": {"application/json": {"schema": _one_or_many("JsonRpcRequest")}},
+            },
             "responses": {
                 "200": {
                     "description": "An answer, or an array of them.",

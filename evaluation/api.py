@@ -59,7 +59,9 @@ class EvaluationOut(EvaluationRow):
     temperature = serializers.FloatField()
     seed = serializers.IntegerField()
     error = serializers.CharField(source="job.error", allow_blank=True)
-    report = serializers.DictField(help_text="By line and metric: both arms, intervals, p-values. Empty until it is done.")
+    report = serializers.DictField(
+        help_text="By line and metric: both arms, intervals, p-values. Empty until it is done."
+    )
 
 
 class EvaluationIn(Strict):
@@ -158,7 +160,9 @@ class EvaluationDoor(Door):
         if line not in evaluation.lines:
             message = f"This evaluation has no line {line!r}. Lines: {', '.join(evaluation.lines)}."
             raise Invalid(message, fields={"line": message})
-        return Response({"line": line, "queries": changed_queries(evaluation, line, only_changed=asked["only_changed"])})
+        return Response(
+            {"line": line, "queries": changed_queries(evaluation, line, only_changed=asked["only_changed"])}
+        )
 
     def _started(self, values: dict[str, Any]) -> Response:
         checkpoint_id, job_id = values.pop("checkpoint_id", None), values.pop("training_job_id", None)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from channels.db import database_sync_to_async
-
 from agentcore_site.errors import Invalid, Missing
 from agentcore_site.jobs.models import ACTIVE, Job
 from agentcore_site.jsonrpc import Call, Method, Params, Table
+from agentcore_site.threads import in_thread
 from evaluation.models import EvaluationRun, Split
 from evaluation.selectors import evaluation_get, rpc_result
 from evaluation.services import evaluation_start
@@ -37,11 +36,11 @@ async def evaluate(call: Call, params: EvaluateParams) -> dict[str, Any]:
     if not 0 <= params.wait_seconds <= MAX_WAIT:
         message = f"wait_seconds must be between 0 and {MAX_WAIT:g}."
         raise Invalid(message, fields={"wait_seconds": message})
-    made = await database_sync_to_async(start)(call, params)
+    made = await in_thread(start)(call, params)
     job_id = made.job_id
     # Active and not "running": a job between two slices is none of a worker's, and still not done.
     await call.until(lambda: not Job.objects.filter(id=job_id, status__in=ACTIVE).exists(), params.wait_seconds)
-    return await database_sync_to_async(lambda: result(call, job_id))()
+    return await in_thread(lambda: result(call, job_id))()
 
 
 def start(call: Call, params: EvaluateParams) -> EvaluationRun:
@@ -81,5 +80,7 @@ def result(call: Call, job_id: Any) -> dict[str, Any]:
 
 
 METHODS: Final[Table] = {
-    "training.evaluate": Method(EvaluateParams, "evaluate", evaluate, "Compare a checkpoint with the untrained baseline."),
+    "training.evaluate": Method(
+        EvaluateParams, "evaluate", evaluate, "Compare a checkpoint with the untrained baseline."
+    ),
 }

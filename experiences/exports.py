@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 import orjson
-from channels.db import database_sync_to_async
 from django.db.models import QuerySet
 
 from agentcore_site.audit.services import record
@@ -19,6 +18,7 @@ from agentcore_site.jobs.selectors import job_get
 from agentcore_site.rest.paging import keyset, values_at
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import current_organization, require
+from agentcore_site.threads import in_thread
 from budgets.money import dollars
 from experiences.filters import trajectories_filtered
 from experiences.models import TrajectoryRecord
@@ -27,10 +27,33 @@ from experiences.selectors import advantages_for, agent_get, trajectories_visibl
 MAX_AT_ONCE: Final = 10_000
 BATCH: Final = 500
 STREAM: Final = "Narrow the filters, or stream them: GET /api/v1/trajectories/export?format=jsonl."
-CSV_COLUMNS: Final = (
-    "trajectory_id job_id agent_id purpose arm line iteration scenario rollout query success outcome reward"
-    " normalized_reward advantage n_steps truncated error tokens cost_usd duration_ms policy_version model created_at steps"
-).split()
+CSV_COLUMNS: Final = [
+    "trajectory_id",
+    "job_id",
+    "agent_id",
+    "purpose",
+    "arm",
+    "line",
+    "iteration",
+    "scenario",
+    "rollout",
+    "query",
+    "success",
+    "outcome",
+    "reward",
+    "normalized_reward",
+    "advantage",
+    "n_steps",
+    "truncated",
+    "error",
+    "tokens",
+    "cost_usd",
+    "duration_ms",
+    "policy_version",
+    "model",
+    "created_at",
+    "steps",
+]
 # Spreadsheets run text cells that begin like this; a quote in front makes them text again.
 FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 
@@ -108,7 +131,7 @@ async def stream(export: Export, format: str) -> AsyncIterator[bytes]:
         last = page[-1]
 
 
-@database_sync_to_async
+@in_thread
 def _read(
     export: Export, last: TrajectoryRecord | None, write: Callable[[dict[str, Any]], bytes]
 ) -> tuple[list[TrajectoryRecord], bytes]:

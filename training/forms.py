@@ -14,9 +14,9 @@ from agentcore_site.jobs.models import Priority
 from agentcore_site.tenancy.actors import Actor
 from experiences.models import Agent, Dataset
 from experiences.selectors import agent_get, agents_visible, dataset_get, datasets_visible
+from training.config import GRPOConfig
 from training.models import TrainingRun
 from training.presets import DEFAULT_PRESET, PRESETS, diff_to_preset, preset_config
-from training.config import GRPOConfig
 from training.schema import PLAIN, Field, fields, groups, nested, value_at
 
 SOURCES: Final = ("environment", "dataset", "upload")

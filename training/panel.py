@@ -10,7 +10,6 @@ from budgets.money import dollars
 from training.models import TrainingRun
 from training.selectors import done_criteria, eta_seconds, run_verdict
 
-
 # The curves: key, title, and what they mean in a few words (never the surrogate loss: ALGORITHMS D6).
 CHARTS: Final = (
     ("success", "Success rate", "Training rollouts (mean of 10 iterations) and the selection queries with 95 % band."),

@@ -8,7 +8,8 @@ from agentcore_site.errors import Invalid, TooLarge
 from agentcore_site.jobs.models import ENDED, Job, Status
 from agentcore_site.jsonrpc import Call, Method, Params, Table
 from agentcore_site.rest.idempotency import once
-from channels.db import database_sync_to_async
+from agentcore_site.threads import in_thread
+from budgets.money import dollars
 from experiences.exports import MAX_AT_ONCE, export_all, export_start
 from experiences.selectors import agent_get, dataset_get
 from training.api.shapes import percent
@@ -16,7 +17,6 @@ from training.models import PolicyCheckpoint, TrainingRun
 from training.presets import DEFAULT_PRESET
 from training.selectors import run_get, runs_visible, status_payload
 from training.services.runs import run_cancel, run_pause, run_resume, run_start
-from budgets.money import dollars
 
 CANCEL_SECONDS: Final = 5.0
 MAX_LIST: Final = 1000
@@ -115,10 +115,10 @@ async def cancel(call: Call, params: JobParams) -> dict[str, Any]:
     def ask() -> TrainingRun:
         return run_cancel(call.actor, run_get(call.actor, params.job_id))
 
-    run = await database_sync_to_async(ask)()
+    run = await in_thread(ask)()
     job_id = run.job_id
     await call.until(lambda: Job.objects.filter(id=job_id, status__in=ENDED).exists(), CANCEL_SECONDS)
-    return await database_sync_to_async(cancelled)(call, job_id)
+    return await in_thread(cancelled)(call, job_id)
 
 
 def cancelled(call: Call, job_id: Any) -> dict[str, Any]:
@@ -182,6 +182,8 @@ METHODS: Final[Table] = {
     "training.cancel": Method(JobParams, "view", cancel, "Cancel a job."),
     "training.pause": Method(JobParams, "run.pause", pause, "Pause a job."),
     "training.resume": Method(JobParams, "run.resume", resume, "Resume a paused or failed job."),
-    "training.export_trajectories": Method(ExportParams, "export", export_trajectories, "Take a job's trajectories out."),
+    "training.export_trajectories": Method(
+        ExportParams, "export", export_trajectories, "Take a job's trajectories out."
+    ),
     "training.list_jobs": Method(ListParams, "view", list_jobs, "List jobs."),
 }

@@ -71,7 +71,9 @@ class JobDoor(Door):
             }
         )
 
-    @extend_schema(methods=["POST"], summary="Make a read-only link", tags=["jobs"], request=None, responses={201: ShareOut})
+    @extend_schema(
+        methods=["POST"], summary="Make a read-only link", tags=["jobs"], request=None, responses={201: ShareOut}
+    )
     @extend_schema(methods=["DELETE"], summary="Revoke every link", tags=["jobs"], request=None, responses={204: None})
     @action(detail=True, methods=["post", "delete"], pagination_class=None)
     def share(self, request: Request, pk: UUID) -> Response:

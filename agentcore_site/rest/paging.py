@@ -110,7 +110,15 @@ class CursorPages(BasePagination):
             if any(value is None for value in clean):
                 raise ValueError("empty")
             return clean, bool(backwards)
-        except (ValueError, TypeError, KeyError, ValidationError, UnicodeError, OverflowError, FieldDoesNotExist) as error:
+        except (
+            ValueError,
+            TypeError,
+            KeyError,
+            ValidationError,
+            UnicodeError,
+            OverflowError,
+            FieldDoesNotExist,
+        ) as error:
             message = "This cursor is not one of ours, or it belongs to another ordering. Begin without a cursor."
             raise Invalid(message, fields={"cursor": message}) from error
 

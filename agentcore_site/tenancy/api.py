@@ -19,9 +19,7 @@ from agentcore_site.tenancy.roles import ROLE_MAY, SCOPES, Role
 from agentcore_site.tenancy.services import MAX_DAYS, api_key_create, api_key_revoke
 from agentcore_site.throttling import TokenThrottle
 
-TOKEN = OpenApiExample(
-    "Sign in", {"username": "olivia", "password": "correct horse battery staple"}, request_only=True
-)
+TOKEN = OpenApiExample("Sign in", {"username": "olivia", "password": "correct horse battery staple"}, request_only=True)
 
 
 @extend_schema_view(post=extend_schema(summary="Get an access and a refresh token", tags=["me"], examples=[TOKEN]))

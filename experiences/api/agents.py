@@ -50,7 +50,9 @@ class AgentPatch(AgentIn):
 class AgentFilters(filters.FilterSet):
     search = filters.CharFilter(field_name="name", lookup_expr="icontains", help_text="Text in the name.")
     environment = filters.CharFilter(field_name="environment")
-    archived = Flag(field_name="archived_at", lookup_expr="isnull", exclude=True, help_text="Only archived, or only living.")
+    archived = Flag(
+        field_name="archived_at", lookup_expr="isnull", exclude=True, help_text="Only archived, or only living."
+    )
 
     class Meta:
         model = Agent

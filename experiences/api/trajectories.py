@@ -24,10 +24,29 @@ from experiences.models import TrajectoryRecord
 from experiences.selectors import group_of, siblings, trajectories_visible, trajectory_get
 
 MEDIA = {"jsonl": "application/x-ndjson", "csv": "text/csv; charset=utf-8", "json": "application/json"}
-NARROW = (
-    "id job_id agent_id purpose arm line iteration scenario rollout success outcome reward n_steps truncated error tokens"
-    " cost_micros duration_ms policy_version model created_at"
-).split()
+NARROW = [
+    "id",
+    "job_id",
+    "agent_id",
+    "purpose",
+    "arm",
+    "line",
+    "iteration",
+    "scenario",
+    "rollout",
+    "success",
+    "outcome",
+    "reward",
+    "n_steps",
+    "truncated",
+    "error",
+    "tokens",
+    "cost_micros",
+    "duration_ms",
+    "policy_version",
+    "model",
+    "created_at",
+]
 
 
 class TrajectoryRow(serializers.Serializer[Any]):
@@ -139,14 +158,14 @@ class TrajectoryDoor(Door):
     def get_content_negotiator(self) -> Any:
         return AnyFormat() if self.action == "export" else super().get_content_negotiator()
 
-    @extend_schema(
-        summary="Search trajectories", tags=["trajectories"], responses=TrajectoryRow(many=True)
-    )
+    @extend_schema(summary="Search trajectories", tags=["trajectories"], responses=TrajectoryRow(many=True))
     def list(self, request: Request) -> Response:
         rows = trajectories_visible(self.actor)
         return self.page(rows.annotate(short_query=Left("query", 200)).only(*NARROW), TrajectoryRow)
 
-    @extend_schema(summary="One trajectory with its steps and advantages", tags=["trajectories"], responses=WholeTrajectoryOut)
+    @extend_schema(
+        summary="One trajectory with its steps and advantages", tags=["trajectories"], responses=WholeTrajectoryOut
+    )
     def retrieve(self, request: Request, pk: UUID) -> Response:
         row = trajectory_get(self.actor, pk)
         group = group_of(row)

@@ -116,7 +116,11 @@ class CheckpointDoor(Door):
         return Response(CheckpointOut(checkpoint_of(self.actor, pk)).data)
 
     @extend_schema(
-        summary="Set a checkpoint's tags", tags=["checkpoints"], request=TagsIn, responses=CheckpointOut, examples=[TAGS]
+        summary="Set a checkpoint's tags",
+        tags=["checkpoints"],
+        request=TagsIn,
+        responses=CheckpointOut,
+        examples=[TAGS],
     )
     def partial_update(self, request: Request, pk: UUID) -> Response:
         values = parsed(TagsIn, request.data)

@@ -37,7 +37,9 @@ class PlanIn(Strict):
     dataset_id = serializers.UUIDField(required=False, allow_null=True)
     environment_options = serializers.DictField(required=False, allow_null=True)
     preset = serializers.CharField(max_length=40, default=DEFAULT_PRESET, help_text="See `/api/v1/presets`.")
-    config = serializers.DictField(required=False, help_text="What differs from the preset; see `/api/v1/config-schema`.")
+    config = serializers.DictField(
+        required=False, help_text="What differs from the preset; see `/api/v1/config-schema`."
+    )
 
 
 class EstimateIn(PlanIn):
@@ -102,7 +104,9 @@ class JobFilters(filters.FilterSet):
         return rows.filter(agent=agent_get(actor_of(self.request), value))
 
     def matching(self, rows: QuerySet[TrainingRun], name: str, value: str) -> QuerySet[TrainingRun]:
-        return rows.filter(Q(job__title__icontains=value) | Q(agent__name__icontains=value) | Q(agent__slug__icontains=value))
+        return rows.filter(
+            Q(job__title__icontains=value) | Q(agent__name__icontains=value) | Q(agent__slug__icontains=value)
+        )
 
 
 START = OpenApiExample(
@@ -190,7 +194,11 @@ class TrainingJobDoor(Door):
         return self._moved(pk, run_cancel)
 
     @extend_schema(
-        summary="The curves of a job", tags=["training jobs"], parameters=[SeriesQuery], responses=SeriesOut, filters=False
+        summary="The curves of a job",
+        tags=["training jobs"],
+        parameters=[SeriesQuery],
+        responses=SeriesOut,
+        filters=False,
     )
     @action(detail=True, pagination_class=None)
     def series(self, request: Request, pk: UUID) -> Response:

@@ -1,0 +1,29 @@
+"""The database from async code."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Awaitable, Callable
+from typing import ParamSpec, TypeVar
+
+from asgiref.sync import sync_to_async
+from django.db import connections
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def in_thread(function: Callable[P, R]) -> Callable[P, Awaitable[R]]:
+    """``function`` as a coroutine. When it is done its connection goes back to the pool, so that whoever waits or
+    streams between two calls holds none. Inside a transaction (of a test, say) the connection is left alone."""
+
+    @functools.wraps(function)
+    def released(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return function(*args, **kwargs)
+        finally:
+            for connection in connections.all(initialized_only=True):
+                if not connection.in_atomic_block:
+                    connection.close_if_unusable_or_obsolete()
+
+    return sync_to_async(released, thread_sensitive=True)

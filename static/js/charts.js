@@ -1,0 +1,240 @@
+// The curves of a job: fetched once, then only what is new. Uncertainty is drawn as a band, the untrained baseline is
+// always there as a dashed line. Never the surrogate loss: it says nothing about progress.
+"use strict";
+
+(function () {
+  const root = document.getElementById("charts");
+  if (!root) return;
+
+  const MEAN_OF = 10;
+  const FETCH_EVERY = 700;
+  const HEIGHT = 210;
+  const budget = Number(root.dataset.budget);
+  const points = { iterations: [], selection: [] };
+  const charts = new Map();
+  let axis = new URLSearchParams(location.search).get("axis") || "n";
+  let fetching = false;
+  let wanted = false;
+
+  // -- colours and words ---------------------------------------------------------------------------------------------
+
+  // A custom property reads as the text it was written as; only a used colour is resolved for light or dark.
+  const probe = document.createElement("span");
+  probe.hidden = true;
+  root.append(probe);
+  function colour(name, alpha = 1) {
+    probe.style.color = `var(--${name})`;
+    const parts = getComputedStyle(probe).color.match(/[\d.]+/g).slice(0, 3);
+    return `rgba(${parts.join(",")},${alpha})`;
+  }
+
+  function time(seconds) {
+    if (seconds == null) return "";
+    if (seconds < 90) return `${Math.round(seconds)} s`;
+    if (seconds < 5400) return `${Math.round(seconds / 6) / 10} min`;
+    return `${Math.round(seconds / 360) / 10} h`;
+  }
+  const plain = (value) => (value == null ? "–" : value.toLocaleString("en", { maximumFractionDigits: 3 }));
+  const percent = (value) => (value == null ? "–" : `${(100 * value).toFixed(1)} %`);
+  const dollars = (value) => (value == null ? "–" : `$${value.toFixed(value && value < 0.1 ? 4 : 2)}`);
+  const AXES = {
+    n: { label: "Iteration", show: plain },
+    trajectories: { label: "Trajectories", show: plain },
+    cost_usd: { label: "Spent", show: dollars },
+    seconds: { label: "Time", show: time },
+  };
+
+  // -- data ----------------------------------------------------------------------------------------------------------
+
+  function trailing(values) {
+    const kept = [];
+    return values.map((value) => {
+      if (value != null) kept.push(value);
+      if (kept.length > MEAN_OF) kept.shift();
+      return kept.length ? kept.reduce((a, b) => a + b, 0) / kept.length : null;
+    });
+  }
+
+  const xs = (rows) => rows.map((row) => row[axis]);
+  const column = (name) => points.iterations.map((row) => row[name] ?? null);
+  const line = (label, name, show, extra = {}) => ({
+    label,
+    stroke: colour(name),
+    width: 2,
+    points: { show: false },
+    spanGaps: true,
+    value: (_, value) => show(value),
+    ...extra,
+  });
+  const faint = (label, name, show) =>
+    line(label, name, show, { width: 0, stroke: colour(name, 0.55), points: { show: true, size: 3, fill: colour(name, 0.55), width: 0 } });
+  const dashed = (label, show) => line(label, "c-grey", show, { width: 1.5, dash: [6, 4] });
+
+  function success() {
+    const sampled = column("success_rate");
+    const base = points.selection.length ? points.selection[0].baseline : null;
+    const seen = points.selection;
+    const data = uPlot.join([
+      [xs(points.iterations), sampled, trailing(sampled), sampled.map(() => base)],
+      [xs(seen), seen.map((row) => row.success_rate), seen.map((row) => row.low), seen.map((row) => row.high)],
+    ]);
+    const edge = { width: 0, points: { show: false } };
+    return {
+      data,
+      series: [
+        faint("Sampled", "c-grey", percent),
+        line("Mean of 10", "c-grey", percent, { width: 1.5 }),
+        dashed("Untrained", percent),
+        line("Selection", "c-blue", percent, { points: { show: seen.length < 60, size: 5, fill: colour("c-blue") } }),
+        line("from", "c-blue", percent, edge),
+        line("to", "c-blue", percent, edge),
+      ],
+      bands: [{ series: [6, 5], fill: colour("c-blue", 0.18) }],
+      range: () => [0, 1.02],
+      show: (value) => `${Math.round(100 * value)} %`,
+    };
+  }
+
+  function simple(name, label, hue, show, extra = {}) {
+    const values = column(name);
+    return {
+      data: [xs(points.iterations), values, trailing(values)],
+      series: [faint(label, hue, show), line("Mean of 10", hue, show)],
+      show,
+      ...extra,
+    };
+  }
+
+  function cost() {
+    const spent = column("cost_usd");
+    return {
+      data: [xs(points.iterations), spent, spent.map(() => budget)],
+      series: [line("Spent", "c-orange", dollars), dashed("Budget", dollars)],
+      range: (_, low, high) => [0, Math.max(high, budget) * 1.05],
+      show: (value) => `$${plain(value)}`,
+    };
+  }
+
+  function entropy() {
+    return {
+      data: [xs(points.iterations), trailing(column("entropy")), trailing(column("approx_kl"))],
+      series: [line("Entropy", "c-purple", plain), line("KL", "c-orange", plain, { scale: "kl" })],
+      range: (_, low, high) => [0, high > 0 ? high * 1.1 : 1],
+      show: plain,
+      second: { scale: "kl", side: 1, show: plain },
+    };
+  }
+
+  const zeroToOne = { range: () => [0, 1.02], show: (value) => `${Math.round(100 * value)} %` };
+  const BUILD = {
+    success,
+    reward: () => simple("reward_mean", "Reward", "c-green", plain),
+    cost,
+    entropy,
+    signal: () => ({ ...simple("frac_reward_zero_std", "Without signal", "c-red", percent), ...zeroToOne }),
+    steps: () => simple("steps_mean", "Steps", "c-blue", plain),
+  };
+
+  // -- drawing -------------------------------------------------------------------------------------------------------
+
+  function options(built, width) {
+    const text = colour("text-3");
+    const grid = { stroke: colour("line"), width: 1 };
+    const common = { stroke: text, grid, ticks: { ...grid, size: 4 }, font: "11px system-ui, sans-serif" };
+    const axes = [
+      { ...common, values: (_, ticks) => ticks.map(AXES[axis].show), space: 70 },
+      { ...common, values: (_, ticks) => ticks.map(built.show), size: 52 },
+    ];
+    const scales = { x: { time: false }, y: built.range ? { range: built.range } : {} };
+    if (built.second) {
+      axes.push({ ...common, ...built.second, grid: { show: false }, values: (_, t) => t.map(built.second.show), size: 56 });
+      scales[built.second.scale] = { range: (_, low, high) => [0, high > 0 ? high * 1.1 : 1] };
+    }
+    return {
+      width,
+      height: HEIGHT,
+      cursor: { sync: { key: "job" }, y: false, drag: { x: true, y: false } },
+      legend: { live: true },
+      scales,
+      axes,
+      bands: built.bands,
+      series: [{ label: AXES[axis].label, value: (_, value) => (value == null ? "–" : AXES[axis].show(value)) }, ...built.series],
+    };
+  }
+
+  function draw() {
+    const empty = points.iterations.length === 0;
+    root.querySelector("[data-no-points]").hidden = !empty;
+    const free = !empty && points.iterations[points.iterations.length - 1].cost_usd === 0;
+    const byCost = root.querySelector("input[value=cost_usd]");
+    if (byCost) byCost.disabled = free;
+    if (free && axis === "cost_usd") axis = "n";
+    for (const figure of root.querySelectorAll("[data-chart]")) {
+      const place = figure.querySelector(".plot");
+      const built = BUILD[figure.dataset.chart]();
+      const known = charts.get(place);
+      if (known && !empty) {
+        known.setData(built.data);
+      } else if (!empty) {
+        charts.set(place, new uPlot(options(built, place.clientWidth), built.data, place));
+      }
+    }
+  }
+
+  function redraw() {
+    for (const chart of charts.values()) chart.destroy();
+    charts.clear();
+    draw();
+  }
+
+  new ResizeObserver(() => {
+    for (const [place, chart] of charts) if (place.clientWidth !== chart.width) chart.setSize({ width: place.clientWidth, height: HEIGHT });
+  }).observe(root);
+  document.addEventListener("theme:changed", redraw);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
+
+  root.addEventListener("change", (event) => {
+    if (event.target.name !== "axis") return;
+    axis = event.target.value;
+    const address = new URL(location);
+    address.searchParams.set("axis", axis);
+    history.replaceState(history.state, "", address);
+    redraw();
+  });
+
+  // -- fetching ------------------------------------------------------------------------------------------------------
+
+  async function fetchNew() {
+    if (fetching) {
+      wanted = true;
+      return;
+    }
+    fetching = true;
+    try {
+      const last = points.iterations.length ? points.iterations[points.iterations.length - 1].n : 0;
+      const answer = await fetch(`${root.dataset.series}?after=${last}`, { headers: { Accept: "application/json" } });
+      if (answer.ok) {
+        const found = await answer.json();
+        points.iterations.push(...found.iterations);
+        points.selection.push(...found.selection);
+        draw();
+      }
+    } catch (error) {
+      /* the network is away: the next event or the next connection asks again */
+    } finally {
+      setTimeout(() => {
+        fetching = false;
+        if (wanted) {
+          wanted = false;
+          fetchNew();
+        }
+      }, FETCH_EVERY);
+    }
+  }
+
+  document.addEventListener("job:event", fetchNew);
+  if (!AXES[axis]) axis = "n";
+  const chosen = root.querySelector(`input[name=axis][value=${axis}]`);
+  if (chosen) chosen.checked = true;
+  fetchNew();
+})();

@@ -1,0 +1,24 @@
+"""Callers of the API, and a run that has something to show."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from agentcore_site.tenancy.actors import Actor
+from experiences.models import Agent
+from tests.support.callers import Caller
+from tests.support.rows import lived_run
+from training.models import TrainingRun
+
+
+@pytest.fixture
+def api(olivia: Any) -> Caller:
+    """Olivia, the operator."""
+    return Caller(olivia)
+
+
+@pytest.fixture
+def run(operator: Actor, agent: Agent) -> TrainingRun:
+    return lived_run(operator, agent)
