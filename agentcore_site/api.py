@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from asgiref.sync import async_to_sync, iscoroutinefunction
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
 from django.urls import Resolver404, URLPattern, URLResolver, path, re_path, resolve
@@ -31,7 +33,7 @@ router.register("checkpoints", CheckpointDoor, basename="checkpoint")
 router.register("evaluations", EvaluationDoor, basename="evaluation")
 router.register("api-keys", ApiKeyDoor, basename="api-key")
 
-GET = {"get": "retrieve"}
+GET: dict[str, Any] = {"get": "retrieve"}
 NOTHING = "There is nothing under this address. The addresses are listed in /api/v1/schema/."
 
 

@@ -88,7 +88,7 @@ def forest(rows: Sequence[ForestRow], *, width: int = 560, label: str = "") -> s
     """A forest plot: a diamond and its interval for each metric, around the line of no difference."""
     left, right, line, top = 140, 16, 28, 12
     reach = max([0.5, *(abs(edge) for row in rows for edge in (row.effect, row.low, row.high) if edge is not None)])
-    reach = min(reach * 1.1, 6.0)
+    reach *= 1.08
     middle, unit = left + (width - left - right) / 2, (width - left - right) / 2 / reach
     bottom = top + line * len(rows)
     parts = [f'<line class="forest-zero" x1="{middle}" x2="{middle}" y1="{top}" y2="{bottom}"/>']
@@ -105,7 +105,7 @@ def forest(rows: Sequence[ForestRow], *, width: int = 560, label: str = "") -> s
 
 
 def _ticks(reach: float, middle: float, unit: float, y: float) -> list[str]:
-    step = next(size for size in (0.25, 0.5, 1.0, 2.0) if reach / size <= 4 or size == 2.0)
+    step = next(size for size in (0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 50.0, 1e9) if reach / size <= 4)
     marks = []
     for i in range(-int(reach / step), int(reach / step) + 1):
         x = middle + i * step * unit

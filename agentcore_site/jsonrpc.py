@@ -119,9 +119,9 @@ async def _run(method: Method, given: Any, call: Call) -> dict[str, Any]:
     try:
         await in_thread(_admit)(method, call.actor)
         params = _params(method, given)
-        if inspect.iscoroutinefunction(method.run):
-            return await method.run(call, params)  # type: ignore[no-any-return]
-        return await in_thread(method.run)(call, params)
+        run: Any = method.run if inspect.iscoroutinefunction(method.run) else in_thread(method.run)
+        result: dict[str, Any] = await run(call, params)
+        return result
     except DomainError as error:
         data = {"title": error.title} | ({"fields": error.fields} if error.fields else {})
         raise RpcError(error.code, error.message, data) from error

@@ -57,7 +57,8 @@ def admit(request: HttpRequest) -> Actor:
         APIException: nobody, a bad key or token, a forged session request, or too many requests.
         TooLarge, Forbidden: the body is too large, or the key can't see anything.
     """
-    asked = Request(request, authenticators=[one() for one in api_settings.DEFAULT_AUTHENTICATION_CLASSES])
+    ways: Any = api_settings.DEFAULT_AUTHENTICATION_CLASSES
+    asked = Request(request, authenticators=[one() for one in ways])
     check_length(asked)
     if not asked.user.is_authenticated:
         raise NotAuthenticated("Give an API key or a token: Authorization: Bearer ….")
@@ -71,8 +72,8 @@ def admit(request: HttpRequest) -> Actor:
 
 def refused(error: APIException) -> HttpResponse:
     headers = {"WWW-Authenticate": "Bearer"} if error.status_code == 401 else {}
-    if isinstance(error, Throttled) and error.wait is not None:
-        headers["Retry-After"] = str(error.wait)
+    if (wait := getattr(error, "wait", None)) is not None:
+        headers["Retry-After"] = str(wait)
     detail: Any = error.detail
     message = str(detail.get("detail", "Refused.")) if isinstance(detail, dict) else str(detail)
     return answer(failure(None, error.status_code, message), error.status_code, headers)
@@ -122,7 +123,7 @@ def describe(result: dict[str, Any], generator: Any, request: Any, public: bool)
         "post": {
             "operationId": "jsonrpc",
             "summary": "JSON-RPC 2.0",
-            "description": f"A request, or a batch of at most fifty. Methods (docs/api.md has each in full):\n\n{methods}",
+            "description": f"A request, or a batch of at most fifty (docs/api.md has each in full):\n\n{methods}",
             "tags": ["json-rpc"],
             "security": [{"apiKey": []}, {"jwt": []}, {"session": []}],
             "requestBody": {

@@ -20,7 +20,7 @@ class KeyThrottle(SimpleRateThrottle):
 
     def get_cache_key(self, request: Request, view: Any) -> str:
         actor = actor_of(request)
-        who = actor.door if actor.door.startswith("key ") else getattr(request.user, "pk", None)
+        who = actor.door.replace(" ", "-") if actor.door.startswith("key ") else getattr(request.user, "pk", None)
         return self.cache_format % {"scope": self.scope, "ident": who or self.get_ident(request)}
 
     def allow_request(self, request: Request, view: Any) -> bool:

@@ -30,7 +30,7 @@ SORTS = (
     Sort("oldest", "oldest first", "job__created_at", descending=False),
     Sort("gain", "largest gain", "gain"),
 )
-CHANGED = 50
+CHANGED = 15  # of each line, unless ?all=yes
 
 
 @page
@@ -67,7 +67,7 @@ def report(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse:
         "evaluation": evaluation,
         "job": evaluation.job,
         "may": allowed(actor, evaluation.organization_id),
-        "lines": _lines(evaluation),
+        "lines": _lines(evaluation, None if request.GET.get("all") == "yes" else CHANGED),
         "report": evaluation.report,
     }
     part = request.GET.get("part") == "progress"
@@ -137,7 +137,7 @@ def _summary(evaluation: EvaluationRun) -> dict[str, Any]:
     return {"evaluation": evaluation, "success": success, "n": primary["n_queries"] if primary else None}
 
 
-def _lines(evaluation: EvaluationRun) -> list[dict[str, Any]]:
+def _lines(evaluation: EvaluationRun, limit: int | None) -> list[dict[str, Any]]:
     """Every line of the report with its rows, its plot and the queries that changed most."""
     shown = []
     for key, line in (evaluation.report.get("lines") or {}).items():
@@ -151,7 +151,7 @@ def _lines(evaluation: EvaluationRun) -> list[dict[str, Any]]:
                 "samples": line["samples"],
                 "rows": metric_rows(line),
                 "forest": mark_safe(line_forest(key, line)),  # noqa: S308  (numbers and titles of our own)
-                "changed": changed[:CHANGED],
+                "changed": changed[:limit],
                 "n_changed": len(changed),
             }
         )

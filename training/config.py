@@ -109,6 +109,25 @@ class EarlyStoppingConfig(_Frozen):
     )  # fmt: skip
 
 
+class ExplorationConfig(_Frozen):
+    """How training rollouts find what is not yet known. Only the action policy uses it."""
+
+    failure_memory: float = Field(
+        0.0, ge=0, le=10, title="Failure memory",
+        description="How strongly training rollouts avoid what was tried in vain on similar questions. 0 is off; 0.5-1 "
+        "finds the right tool for stubborn kinds of questions.",
+    )  # fmt: skip
+    query_sampling: Literal["uniform", "prioritised"] = Field(
+        "uniform", title="Query sampling",
+        description="prioritised draws queries more often the less similar ones succeeded lately.",
+    )  # fmt: skip
+    learn_from_failed_groups: bool = Field(
+        True, title="Learn from failed groups",
+        description="Off: in groups without a success, reward differences (step costs and bonuses) teach nothing, which "
+        "keeps the policy from settling on the cheapest way to fail.",
+    )  # fmt: skip
+
+
 class GRPOConfig(_Frozen):
     """Settings of one training job. Immutable; unknown keys are refused."""
 
@@ -253,6 +272,10 @@ class GRPOConfig(_Frozen):
         3, ge=1, le=20, title="Sampling rounds",
         description="Dynamic sampling: rounds of rollouts per update at most. 2-5.",
     )  # fmt: skip
+
+    exploration: ExplorationConfig = Field(
+        default_factory=ExplorationConfig, title="Exploration", description="How rollouts find what is not yet known."
+    )
 
     # Optimiser.
     optimizer: OptimizerName = Field(

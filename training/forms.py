@@ -64,7 +64,7 @@ class LaunchForm:
 
     # -- what it says ------------------------------------------------------------------------------------------------
 
-    def __getitem__(self, name: str) -> str:
+    def text(self, name: str) -> str:
         return self.typed.get(name, "")
 
     @property
@@ -80,31 +80,31 @@ class LaunchForm:
     @property
     def agent(self) -> Agent | None:
         """The chosen agent, or the only one there is."""
-        if self["agent"]:
-            return agent_get(self.actor, self["agent"])
+        if self.text("agent"):
+            return agent_get(self.actor, self.text("agent"))
         mine = self.agents
         return mine[0] if len(mine) == 1 else None
 
     @property
     def source(self) -> str:
-        if self["source"] in SOURCES:
-            return self["source"]
+        if self.text("source") in SOURCES:
+            return self.text("source")
         agent = self.agent
         return "dataset" if agent is not None and agent.environment == "dataset" else "environment"
 
     @property
     def dataset(self) -> Dataset | None:
-        chosen = self.source == "dataset" and self["dataset"]
-        return dataset_get(self.actor, self["dataset"]) if chosen else None
+        chosen = self.source == "dataset" and self.text("dataset")
+        return dataset_get(self.actor, self.text("dataset")) if chosen else None
 
     @property
     def preset(self) -> str:
-        return self["preset"] if self["preset"] in PRESETS else DEFAULT_PRESET
+        return self.text("preset") if self.text("preset") in PRESETS else DEFAULT_PRESET
 
     @property
     def priority(self) -> int:
         known = {str(value) for value in Priority.values}
-        return int(self["priority"]) if self["priority"] in known else int(Priority.NORMAL)
+        return int(self.text("priority")) if self.text("priority") in known else int(Priority.NORMAL)
 
     @property
     def not_before(self) -> datetime | None:
@@ -113,17 +113,17 @@ class LaunchForm:
         Raises:
             Invalid: it is no date and time.
         """
-        if not self["not_before"]:
+        if not self.text("not_before"):
             return None
         try:
-            return datetime.fromisoformat(self["not_before"]).replace(tzinfo=UTC)
+            return datetime.fromisoformat(self.text("not_before")).replace(tzinfo=UTC)
         except ValueError:
             message = "Give the start as a date and a time, e.g. 2030-01-31 22:00."
             raise Invalid(message, fields={"not_before": message}) from None
 
     def config(self) -> dict[str, Any]:
         """What differs from the preset, nested as the schema has it. Texts are parsed by the schema itself."""
-        typed = {name: _value(one, self[name]) for name, one in fields().items() if self[name]}
+        typed = {name: _value(one, self.text(name)) for name, one in fields().items() if self.text(name)}
         return nested(typed)
 
     # -- how it is shown ---------------------------------------------------------------------------------------------
@@ -161,7 +161,7 @@ class LaunchForm:
         return self.touched > 0 or any(is_open for _, _, is_open in self.advanced)
 
     def _setting(self, one: Field) -> Setting:
-        return Setting(one, self[one.name], value_at(self._preset_values, one.name), self.errors.get(one.name, ""))
+        return Setting(one, self.text(one.name), value_at(self._preset_values, one.name), self.errors.get(one.name, ""))
 
     @property
     def _preset_values(self) -> Mapping[str, Any]:

@@ -34,7 +34,7 @@ class EventOut(serializers.Serializer[Any]):
     type = serializers.CharField()
     level = serializers.CharField()
     message = serializers.CharField()
-    data = serializers.DictField()
+    data = serializers.DictField()  # type: ignore[assignment]
 
 
 class EventPage(serializers.Serializer[Any]):

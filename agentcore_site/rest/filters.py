@@ -27,7 +27,7 @@ class StrictFilters(filters.DjangoFilterBackend):
 class _FlagField(forms.NullBooleanField):
     widget = forms.TextInput
 
-    def to_python(self, value: Any) -> bool | None:
+    def to_python(self, value: Any) -> bool | None:  # type: ignore[override]
         word = str(value if value is not None else "").strip().lower()
         if word not in WORDS:
             raise forms.ValidationError("Must be true or false.")

@@ -54,7 +54,7 @@ class CursorPages(BasePagination):
     """Reads ``limit``, ``cursor`` and ``ordering``. A view says how: ``orderings`` maps public names to fields, the
     first is the default; ``tiebreak`` is a unique field."""
 
-    def paginate_queryset(self, queryset: QuerySet[Any], request: Request, view: Any = None) -> list[Any]:
+    def paginate_queryset(self, queryset: Any, request: Request, view: Any = None) -> list[Any]:
         self.request = request
         self.names = self._ordering(request, view)
         limit = self._limit(request)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from django.core.files.uploadedfile import UploadedFile
+from rest_framework.negotiation import DefaultContentNegotiation
 from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -23,10 +24,18 @@ from agentcore_site.values import unstorable
 IDEMPOTENCY_HEADER = "Idempotency-Key"
 
 
+class OnlyJson(DefaultContentNegotiation):
+    """JSON, whatever is asked for; ``?format=`` is free for the export's own use."""
+
+    def select_renderer(self, request: Request, renderers: Any, format_suffix: str | None = None) -> Any:
+        return renderers[0], renderers[0].media_type
+
+
 class Door(GenericViewSet):  # type: ignore[type-arg]
     """A set of REST addresses. A method parses, calls one service or selector, and answers."""
 
     pagination_class = CursorPages
+    content_negotiation_class = OnlyJson
     orderings: ClassVar[dict[str, str]] = {"-created_at": "created_at"}
     tiebreak: ClassVar[str] = "pk"
     known_query: ClassVar[dict[str, tuple[str, ...]]] = {}  # query parameters by action, for those that aren't lists
@@ -90,6 +99,7 @@ def _comparable(data: Any) -> Any:
 def _content(value: Any) -> Any:
     if not isinstance(value, UploadedFile):
         return value
+    value.seek(0)
     content = value.read()
     value.seek(0)
     return [value.name, content.decode("latin-1")]

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
+import orjson
 from django import template
 from django.urls import reverse
 from django.utils import timezone
@@ -19,6 +20,7 @@ from budgets.money import dollars
 
 register = template.Library()
 
+LONG, LONG_LINES = 600, 12
 NOTHING = "–"
 MINUS = "−"
 UNITS = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
@@ -227,3 +229,77 @@ def dots(group: Any, low: float, high: float) -> SafeString:
     """The dots of a group of rollouts; ``low`` and ``high`` are the rewards at the ends of the colours."""
     drawn = drawing.dots(group.rewards, group.success, low=low, high=high, signal=group.has_signal)
     return mark_safe(drawn)  # noqa: S308  (numbers)
+
+
+@register.simple_tag
+def outcome(row: Any) -> SafeString:
+    """How a trajectory ended, as icon and word."""
+    if row.error:
+        kind, mark, word = "bad", "alert", row.error.partition(":")[0] or "error"
+    elif row.success:
+        kind, mark, word = "good", "check", "succeeded"
+    else:
+        kind, mark, word = "", "cross", "cut off" if row.truncated else "failed"
+    return format_html('<span class="outcome status {}">{}{}</span>', kind, icon(mark), word[:30])
+
+
+@register.simple_tag
+def fold(label: str, text: Any) -> SafeString:
+    """A labelled text; a long one is folded with its beginning shown."""
+    whole = text if isinstance(text, str) else json_text(text)
+    kind = "text error" if label == "error" else "text"
+    if len(whole) <= LONG and whole.count("\n") < LONG_LINES:
+        return format_html('<div class="{}"><span>{}</span><pre>{}</pre></div>', kind, label, whole or "(empty)")
+    head = whole[:LONG].partition("\n")[0][:160]
+    size = f"{len(whole):,} characters"
+    return format_html(
+        '<div class="{}"><details><summary>{} ({}): {}…</summary><pre>{}</pre></details></div>', kind, label, size, head, whole
+    )
+
+
+@register.filter(name="json")
+def json_text(value: Any) -> str:
+    """A value as indented JSON."""
+    return orjson.dumps(value, option=orjson.OPT_INDENT_2, default=str).decode()
+
+
+@register.filter
+def json_line(value: Any) -> str:
+    return orjson.dumps(value, default=str).decode()
+
+
+@register.filter
+def exponential(value: Any) -> float | None:
+    """A log-probability as a probability."""
+    number = _number(value)
+    return None if number is None else math.exp(min(number, 0.0))
+
+
+# -- figures of reports ------------------------------------------------------------------------------------------------
+
+
+@register.filter
+def unit(value: Any, kind: str) -> str:
+    """A metric's value in its unit: "rate", "usd", "ms" or none."""
+    written = {"rate": percent, "usd": usd, "ms": milliseconds}.get(kind, figure)
+    return written(value)
+
+
+@register.filter
+def change(value: Any, kind: str) -> str:
+    """A difference in its unit, with its sign; rates in points."""
+    number = _number(value)
+    if number is None:
+        return NOTHING
+    if kind == "rate":
+        return points(number)
+    sign = MINUS if number < 0 else "+"
+    return f"{sign}{unit(abs(number), kind)}"
+
+
+@register.filter
+def p_value(value: Any) -> str:
+    number = _number(value)
+    if number is None:
+        return NOTHING
+    return "< .001" if number < 0.001 else f"{number:.3f}".lstrip("0")

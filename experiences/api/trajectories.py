@@ -11,7 +11,6 @@ from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
 from rest_framework import serializers
 from rest_framework.decorators import action
-from rest_framework.negotiation import DefaultContentNegotiation
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -136,13 +135,6 @@ class ExportOut(serializers.Serializer[Any]):
     exported_count = serializers.IntegerField()
 
 
-class AnyFormat(DefaultContentNegotiation):
-    """``format`` is the export's own parameter here, not the way to ask for a renderer."""
-
-    def select_renderer(self, request: Request, renderers: Any, format_suffix: str | None = None) -> Any:
-        return renderers[0], renderers[0].media_type
-
-
 FORMAT = OpenApiParameter(
     "format", str, enum=[*MEDIA], default="jsonl", description="jsonl and csv are streamed; json takes at most 10,000."
 )
@@ -154,9 +146,6 @@ class TrajectoryDoor(Door):
     lookup_value_converter = "uuid"
     tiebreak = "id"
     known_query = {"export": ("format", *TrajectoryFilters.base_filters)}
-
-    def get_content_negotiator(self) -> Any:
-        return AnyFormat() if self.action == "export" else super().get_content_negotiator()
 
     @extend_schema(summary="Search trajectories", tags=["trajectories"], responses=TrajectoryRow(many=True))
     def list(self, request: Request) -> Response:

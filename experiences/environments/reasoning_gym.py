@@ -22,6 +22,25 @@ from experiences.tools import toolbox
 from experiences.types import ActionSpec, Scenario
 
 FAMILIES = tuple(HARDER)
+# Each fits some of the families. More tools that fit none make chance successes rarer, and chains harder to find.
+TOOLS = (
+    "int_calc",
+    "dec_calc",
+    "gcd",
+    "lcm",
+    "factor",
+    "reduce_fraction",
+    "convert_base",
+    "numerals",
+    "animals",
+    "reverse_letters",
+    "count_letter",
+    "sort_words",
+    "sort_numbers",
+    "calendar",
+    "solve_linear",
+    "shift_decoder",
+)
 SPLITS = ("train", "selection", "held_out")
 REGION = 2**29  # item numbers of one split; reasoning-gym makes an item from Random(number)
 EXHAUSTED_AFTER = 3_000  # tries in a row without a new text
@@ -153,7 +172,7 @@ class ReasoningGymFactory:
         "wording": "original (default): reasoning-gym's own; mixed: also three of our wordings for each family.",
         "traps": "How many tools answer almost any text: three (default), all (five) or none.",
         "difficulty": "default, or harder: larger numbers and longer lists.",
-        "tools": "Names of the tools that the agent gets; all 20 built-in ones by default.",
+        "tools": "Names of the tools that the agent gets; by default the 16 of which each fits some family.",
         "timeout_rate": "The share of tool calls that time out; .04 by default.",
         "corruption_rate": "The share of tool calls that return a corrupted result; .06 by default.",
     }
@@ -163,7 +182,7 @@ class ReasoningGymFactory:
         checked_options(noun, options, self.option_help)
         generators = Generators()
         box = toolbox(
-            tuple(options.get("tools", ())), traps=choice_option(noun, options, "traps", ("three", "all", "none"))
+            tuple(options.get("tools", TOOLS)), traps=choice_option(noun, options, "traps", ("three", "all", "none"))
         )
         rates = FaultRates(
             timeout=number_option(noun, options, "timeout_rate", 0.04, 0, 0.5),

@@ -45,7 +45,7 @@ def _by_letters(counts: list[int]) -> list[dict[int, int]]:
     def fit(shift: int) -> float:
         return sum(n * _LOG_FREQUENCY[(i + shift) % 26] for i, n in enumerate(counts) if n)
 
-    return [_SHIFTED[shift] for shift in sorted(range(26), key=fit, reverse=True)[:8]]
+    return [_SHIFTED[shift] for shift in sorted(range(1, 26), key=fit, reverse=True)[:8]]
 
 
 def _plausibility(clear: str) -> float:

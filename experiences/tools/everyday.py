@@ -1,5 +1,4 @@
-"""Tools for everyday questions. The embedded environment has no family for them: there they are distractors, as an
-agent's tool list always holds some that don't fit."""
+"""Tools for everyday questions. No family of the embedded environment needs them; given to it, they are distractors."""
 
 from __future__ import annotations
 

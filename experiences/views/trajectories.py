@@ -45,6 +45,7 @@ def trajectory(request: HttpRequest, actor: Actor, trajectory_id: Any) -> HttpRe
         "row": row,
         "job": Job.objects.visible_to(actor).filter(id=row.job_id).first(),
         "learned": advantages_for([row]).get(row.id),
+        "parts": [(name, value) for name, value in row.components.items() if value],
         "in_group": group_of(row) is not None,
         "place": place + 1,
         "n_siblings": len(others),

@@ -117,3 +117,15 @@ document.addEventListener("change", (event) => {
   const picked = form.querySelectorAll("input[name=pick]:checked");
   form.querySelector("[data-picked]").disabled = picked.length !== 2;
 });
+
+document.addEventListener("click", (event) => {
+  if (event.target.closest("[data-print]")) print();
+});
+
+// The network is away: say so, since nothing else on the page would.
+document.addEventListener("htmx:sendError", () => {
+  const notice = document.createElement("div");
+  notice.className = "notice";
+  notice.textContent = "The server can't be reached. Nothing was sent; try again in a moment.";
+  document.getElementById("notices").replaceChildren(notice);
+});

@@ -49,11 +49,11 @@ def names(environment: Any) -> list[str]:
     return [action.name for action in environment.actions]
 
 
-def test_it_has_sixteen_families_two_of_them_chains_and_twenty_tools(environment: Any) -> None:
+def test_it_has_sixteen_families_two_of_them_chains_and_sixteen_tools(environment: Any) -> None:
     assert len(FAMILIES) == 16
     assert sorted(map(len, CHAINS.values()))[-3:] == [1, 2, 2]
     kinds = Counter(action.kind for action in environment.actions)
-    assert kinds == {"tool": 20, "verify": 1, "answer": 1}
+    assert kinds == {"tool": 16, "verify": 1, "answer": 1}
     assert environment.lines == ("harder_numbers", "unseen_wording")
 
 
@@ -247,9 +247,9 @@ def test_it_makes_an_item_from_its_number_alone(family: str) -> None:
 
 
 async def test_it_is_rarely_solved_untrained(environment: Any) -> None:
-    """1,200 items, uniform choice: .110 with a standard error of .009; the promise is less than .15."""
-    trajectories = await played(environment, environment.scenarios("held_out", 1200, 21), UniformChooser(), 1)
-    assert success_rate(trajectories) < 0.14
+    """1,200 items, 4 samples each, uniform choice: .13 with a standard error of .005; the promise is less than .15."""
+    trajectories = await played(environment, environment.scenarios("held_out", 1200, 21), UniformChooser(), 4)
+    assert 0.10 < success_rate(trajectories) < 0.145
 
 
 async def test_it_is_always_solved_by_the_right_tools_with_verifying(environment: Any) -> None:

@@ -158,6 +158,8 @@ def test_it_sets_traps_that_answer_almost_anything() -> None:
         ("calendar", "How many business days from Friday, July 1, 2022 to Monday, July 4, 2022?", "2"),
         ("solve_linear", "Solve for j: 33 - 38*j = -1107", "30"),
         ("solve_linear", "Solve: 3*(x + 1) = 2*x + 1/2", "-5/2"),
+        ("shift_decoder", "Spell backward: ruralite", "EHENYVGR"),  # a natural trap: it decodes any lone word
+        ("sort_words", 'Count "w" in "out into the hall"', "hall, into, out, the"),  # another one
         ("roman_numeral", "The year MCMXCIV, in figures", "1994"),
         ("convert_units", "How much is 5 km in miles?", "3.10686 miles"),
         ("convert_units", "Express 90 minutes in hours", "1.5 hours"),

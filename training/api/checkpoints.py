@@ -29,7 +29,7 @@ from training.services.checkpoints import checkpoint_download, checkpoint_of, ch
 
 class CheckpointOut(serializers.Serializer[Any]):
     id = serializers.UUIDField()
-    label = serializers.CharField()
+    label = serializers.CharField()  # type: ignore[assignment]
     agent_id = serializers.UUIDField()
     job_id = serializers.UUIDField(source="run_id", allow_null=True)
     parent_id = serializers.UUIDField(allow_null=True)

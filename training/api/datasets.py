@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
+from django.http import QueryDict
 from django_filters import rest_framework as filters
 from drf_spectacular.utils import OpenApiExample, extend_schema, extend_schema_field
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from agentcore_site.errors import Invalid
 from agentcore_site.rest.parsing import FileParser, JsonParser, Strict, parsed
 from agentcore_site.rest.schema import IDEMPOTENCY_KEY
 from agentcore_site.rest.views import Door
@@ -122,11 +122,10 @@ def read_request(request: Request) -> tuple[str, list[dict[str, Any]]]:
     Raises:
         Invalid, TooLarge: as for ``training.uploads``.
     """
-    if isinstance(request.data, list):
-        raise Invalid('The body must be an object: {"name": "...", "rows": [...]}.')
-    if "file" in request.FILES:
-        form = parsed(DatasetFile, request.data.dict())
+    data: Any = request.data
+    if isinstance(data, QueryDict):
+        form = parsed(DatasetFile, data.dict())
         upload = form["file"]
         return form.get("name") or upload.name, read_rows(upload.name, upload.read())
-    values = parsed(DatasetIn, request.data if not hasattr(request.data, "dict") else request.data.dict())
+    values = parsed(DatasetIn, data)
     return values["name"], clean_rows(values["rows"])

@@ -20,6 +20,7 @@ from experiences.types import ActionSpec, Observation
 from training.algorithm.arrays import BoolArray, FloatArray, IntArray
 from training.algorithm.optimizers import Arrays
 from training.policies.base import Decision
+from training.policies.exploration import FailureMemory
 from training.policies.features import STATUSES, Encoding, FeatureOptions, TextEncoder, own_history
 
 _UNSEEN = 0  # row 0 stays zero: it stands for every feature that was never trained on
@@ -36,11 +37,15 @@ class _Choices:
     logp: list[float]
 
 
+_Cache = dict[tuple[Observation, float], _Choices]
+
+
 @dataclass(frozen=True, slots=True)
 class EncodedActions:
     """M decisions in U distinct states. ``design`` (U, R) holds the features over the ``rows`` (R,) of W that
     occur; ``state`` (M,) and ``action`` (M,) index states and actions; ``allowed`` (U, A) or None; ``own``
-    (U, statuses, A) tells which actions were done before and how, or None."""
+    (U, statuses, A) tells which actions were done before and how, or None; ``offset`` (U, A) is added to the logits of
+    the policy that acted (see ``exploration``), or None."""
 
     design: FloatArray
     rows: IntArray
@@ -48,6 +53,7 @@ class EncodedActions:
     action: IntArray
     allowed: BoolArray | None
     own: FloatArray | None
+    offset: FloatArray | None = None
 
     @property
     def features(self) -> FloatArray:
@@ -66,6 +72,8 @@ class ActionEvaluation:
         logits = encoded.design @ weights[encoded.rows]
         if encoded.own is not None:
             logits += np.einsum("usa,s->ua", encoded.own, own)
+        if encoded.offset is not None:
+            logits += encoded.offset
         logits /= temperature
         if encoded.allowed is not None:
             logits = np.where(encoded.allowed, logits, _IMPOSSIBLE)
@@ -109,7 +117,7 @@ class ActionPolicy:
         self._index = {name: i for i, name in enumerate(self.actions)}
         self._row_of = np.zeros(1 << encoder.options.bits, dtype=np.int64)
         self._ids: list[int] = []  # hashed id of row 1, 2, ...
-        self._choices: dict[tuple[Any, ...], _Choices] = {}
+        self._choices: _Cache = {}
 
     @classmethod
     def fresh(
@@ -123,25 +131,22 @@ class ActionPolicy:
         return self.parameters["weights"]
 
     def choose(self, observation: Observation, rng: np.random.Generator, *, temperature: float) -> tuple[int, float]:
-        key = (observation.query, observation.last, observation.done, observation.mask, temperature)
-        choices = self._choices.get(key)
-        if choices is None:
-            if len(self._choices) >= _CHOICES_LIMIT:
-                self._choices.clear()
-            choices = self._choices[key] = self._distribution(observation, temperature)
-        drawn = bisect_right(choices.cumulative, rng.random() * choices.cumulative[-1])
-        at = min(drawn, len(choices.indices) - 1)  # rounding may reach the total itself
-        return choices.indices[at], choices.logp[at]
+        return _drawn(self._choices, self, observation, rng, temperature, None)
+
+    def exploring(self, memory: FailureMemory) -> ExploringPolicy:
+        """This policy as it acts in training rollouts. Valid until the parameters or the memory change."""
+        return ExploringPolicy(self, memory)
 
     def probabilities(self, observation: Observation, *, temperature: float = 1.0) -> FloatArray:
         """pi(a | observation) of every action, (A,); 0 where masked."""
-        choices = self._distribution(observation, temperature)
+        choices = self.distribution(observation, temperature)
         result = np.zeros(len(self.actions))
         result[choices.indices] = np.exp(choices.logp)
         return result
 
-    def encode(self, decisions: Sequence[Decision]) -> EncodedActions:
-        """Turns decisions into arrays. Features that are new to the policy get their (zero) row of W here."""
+    def encode(self, decisions: Sequence[Decision], memory: FailureMemory | None = None) -> EncodedActions:
+        """Turns decisions into arrays. Features that are new to the policy get their (zero) row of W here.
+        ``memory`` is that of the exploring policy which made the decisions."""
         states: dict[tuple[Any, ...], int] = {}
         observations: list[Observation] = []
         state = np.empty(len(decisions), dtype=np.int64)
@@ -159,7 +164,8 @@ class ActionPolicy:
             for at, observation in enumerate(observations):
                 if observation.done:
                     own[at] = own_history(observation.done, self._index)
-        return EncodedActions(design, rows, state, action, _allowed(observations, len(self.actions)), own)
+        offset = np.array([memory.offset(encoding) for encoding in encodings]) if memory and encodings else None
+        return EncodedActions(design, rows, state, action, _allowed(observations, len(self.actions)), own, offset)
 
     def evaluate(self, encoded: EncodedActions, *, temperature: float) -> ActionEvaluation:
         return ActionEvaluation(encoded, self.weights, self.parameters["own"], temperature)
@@ -188,13 +194,14 @@ class ActionPolicy:
             "ids": np.array(self._ids, dtype=np.int32),
             "version": self.version,
             "actions": list(self.actions),
-            "vocabulary": sorted(self.encoder.vocabulary),
+            "vocabulary": self.encoder.vocabulary,
+            "documents": self.encoder.documents,
             "options": asdict(self.encoder.options),
         }
 
     @classmethod
     def from_state_dict(cls, state: Mapping[str, Any]) -> ActionPolicy:
-        encoder = TextEncoder(FeatureOptions(**state["options"]), state["vocabulary"])
+        encoder = TextEncoder(FeatureOptions(**state["options"]), state["vocabulary"], state["documents"])
         policy = cls(state["actions"], encoder, version=str(state["version"]))
         policy._ids = [int(i) for i in state["ids"]]
         policy._row_of[state["ids"]] = np.arange(1, len(policy._ids) + 1)
@@ -204,11 +211,16 @@ class ActionPolicy:
         policy.reference["own"] = np.array(state["reference_own"])
         return policy
 
-    def _distribution(self, observation: Observation, temperature: float) -> _Choices:
+    def distribution(
+        self, observation: Observation, temperature: float, memory: FailureMemory | None = None
+    ) -> _Choices:
+        """What may be drawn in a state, and how likely each is."""
         encoding = self.encoder.encode(observation)
         logits = encoding.values @ self.weights[self._row_of[encoding.ids]]
         if observation.done and self.encoder.options.own_history:
             logits += self.parameters["own"] @ own_history(observation.done, self._index)
+        if memory is not None:
+            logits = logits + memory.offset(encoding)
         indices = np.flatnonzero(observation.mask) if observation.mask else np.arange(len(self.actions))
         z = logits[indices]
         if temperature == 0.0:
@@ -238,6 +250,38 @@ class ActionPolicy:
         self._row_of[new] = np.arange(start, start + len(new))
         self._ids += new.tolist()
         self.parameters["weights"] = np.vstack([self.weights, np.zeros((len(new), len(self.actions)))])
+
+
+class ExploringPolicy:
+    """A policy with the offsets of a ``FailureMemory``: a chooser for training rollouts."""
+
+    def __init__(self, policy: ActionPolicy, memory: FailureMemory) -> None:
+        self.version = policy.version
+        self._policy, self._memory = policy, memory
+        self._choices: _Cache = {}
+
+    def choose(self, observation: Observation, rng: np.random.Generator, *, temperature: float) -> tuple[int, float]:
+        return _drawn(self._choices, self._policy, observation, rng, temperature, self._memory)
+
+
+def _drawn(
+    cache: _Cache,
+    policy: ActionPolicy,
+    observation: Observation,
+    rng: np.random.Generator,
+    temperature: float,
+    memory: FailureMemory | None,
+) -> tuple[int, float]:
+    """(index, log-probability of it), from the cached distribution of the state."""
+    key = (observation, temperature)
+    choices = cache.get(key)
+    if choices is None:
+        if len(cache) >= _CHOICES_LIMIT:
+            cache.clear()
+        choices = cache[key] = policy.distribution(observation, temperature, memory)
+    drawn = bisect_right(choices.cumulative, rng.random() * choices.cumulative[-1])
+    at = min(drawn, len(choices.indices) - 1)  # rounding may reach the total itself
+    return choices.indices[at], choices.logp[at]
 
 
 def _uniform(indices: IntArray) -> _Choices:

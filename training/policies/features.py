@@ -11,10 +11,10 @@ import math
 import re
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from experiences.types import Observation
 from training.algorithm.arrays import FloatArray, IntArray
 
 OBSERVED_CHARACTERS = 80  # of the last observation; the rest seldom tells which tool comes next
-_CACHE_LIMIT = 50_000  # encodings; a full cache is emptied, which changes speed and nothing else
+_CACHE_LIMIT = 50_000  # entries of each cache
 
 STATUSES = ("ok", "err", "no", "other")  # what a history tag "<action>#<status>" may say; unknown ones are "other"
 
@@ -30,6 +30,8 @@ _TOKEN = re.compile(r"0[xX][0-9a-fA-F]+|\d+\.\d+|\d+|[^\W\d_]+|[^\w\s]")
 _EXPRESSION = re.compile(r"\d\)*\s*(?:[*+^|%]|&|<<|>>)\s*[(~+-]*\s*\d|\d\)*\s+[-/]\s+[(~-]*\d")
 
 TokenStyle = Literal["shape", "raw"]
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +47,13 @@ class FeatureOptions:
 
 
 class Encoding(NamedTuple):
-    """Sparse features of one observation: distinct hashed ``ids`` (n,) and their ``values`` (n,)."""
+    """Sparse features of one observation: distinct hashed ``ids`` (n,) and their ``values`` (n,). ``evidence`` (n,)
+    says how much each tells of which kind of question this is: it sums to 1 over the question's terms, rare ones
+    weighing more, and is 0 for all other features (and everywhere while the question's terms are left out)."""
 
     ids: IntArray
     values: FloatArray
+    evidence: FloatArray
 
 
 def tokenize(text: str, style: TokenStyle = "shape") -> list[str]:
@@ -71,17 +76,27 @@ def is_expression(text: str) -> bool:
     return _EXPRESSION.search(text) is not None
 
 
-class TextEncoder:
-    """Observations to ``Encoding``s, cached. ``vocabulary`` holds the query terms that are used; all others are
-    dropped, so that names and other one-off words of the training questions can't be learned by heart."""
+class _Feature(NamedTuple):
+    slot: int
+    value: float
+    evidence: float
 
-    def __init__(self, options: FeatureOptions, vocabulary: Iterable[str]) -> None:
+
+class TextEncoder:
+    """Observations to ``Encoding``s, cached.
+
+    ``vocabulary`` holds the query terms that are used and in how many of the ``documents`` training queries each
+    occurs. All other terms are dropped, so that names and other one-off words can't be learned by heart.
+    """
+
+    def __init__(self, options: FeatureOptions, vocabulary: Mapping[str, int], documents: int) -> None:
         self.options = options
-        self.vocabulary = frozenset(vocabulary)
+        self.vocabulary = dict(vocabulary)
+        self.documents = documents
         self._mask = (1 << options.bits) - 1
         self._slots: dict[str, tuple[int, float]] = {}
-        self._queries: dict[str, dict[str, list[tuple[int, float]]]] = {}
-        self._observed: dict[str, list[tuple[int, float]]] = {}
+        self._queries: dict[tuple[str, str], list[_Feature]] = {}
+        self._observed: dict[str, list[_Feature]] = {}
         self._encodings: dict[tuple[str, str, tuple[str, ...]], Encoding] = {}
 
     @classmethod
@@ -90,31 +105,28 @@ class TextEncoder:
         seen: Counter[str] = Counter()
         for query in queries:
             seen.update(query_terms(query, options))
-        return cls(options, (term for term, count in seen.items() if count >= options.min_df))
+        kept = {term: count for term, count in sorted(seen.items()) if count >= options.min_df}
+        return cls(options, kept, len(queries))
 
     def encode(self, observation: Observation) -> Encoding:
         """Features of what the agent sees. Depends on query, last observation and history, not on the mask."""
         key = (observation.query, observation.last, observation.done)
         encoding = self._encodings.get(key)
         if encoding is None:
-            if len(self._encodings) >= _CACHE_LIMIT:
-                self._encodings.clear()
-            encoding = self._encodings[key] = self._encode(observation)
+            encoding = _remember(self._encodings, key, self._encode(observation))
         return encoding
 
-    def query_features(self, query: str) -> list[tuple[int, float]]:
-        """(hashed id, signed weight) of the query's terms in the start namespace."""
-        return self._query(query, "q")
-
     def _encode(self, observation: Observation) -> Encoding:
-        total: dict[int, float] = {}
-        pairs = self._observation(observation.last) + [self._slot(f"h|{tag}") for tag in observation.done]
+        values: dict[int, float] = {}
+        evidence: dict[int, float] = {}
+        features = [*self._observation(observation.last), *(self._feature(f"h|{tag}") for tag in observation.done)]
         namespace = self._phase(observation.last)
         if namespace:
-            pairs = pairs + self._query(observation.query, namespace)
-        for slot, value in [*pairs, self._slot("bias")]:
-            total[slot] = total.get(slot, 0.0) + value
-        return Encoding(np.array(list(total), dtype=np.int64), np.array(list(total.values()), dtype=np.float64))
+            features += self._query(observation.query, namespace)
+        for slot, value, weight in (*features, self._feature("bias")):
+            values[slot] = values.get(slot, 0.0) + value
+            evidence[slot] = evidence.get(slot, 0.0) + weight
+        return Encoding(*(np.array(list(column)) for column in (values, values.values(), evidence.values())))
 
     def _phase(self, last: str) -> str:
         """The namespace of the question's words; "" leaves them out. The gate is a designer's prior: once a
@@ -123,36 +135,34 @@ class TextEncoder:
             return "q"
         return "e" if is_expression(last[:OBSERVED_CHARACTERS]) else ""
 
-    def _query(self, query: str, namespace: str) -> list[tuple[int, float]]:
-        by_namespace = self._queries.setdefault(query, {})
-        found = by_namespace.get(namespace)
+    def _query(self, query: str, namespace: str) -> list[_Feature]:
+        found = self._queries.get((query, namespace))
         if found is None:
             terms = [term for term in query_terms(query, self.options) if term in self.vocabulary]
-            found = by_namespace[namespace] = self._weighted(namespace, terms)
-            if len(self._queries) > _CACHE_LIMIT:
-                self._queries.clear()
+            rarity = [math.log(self.documents / self.vocabulary[term]) for term in terms]
+            total = sum(rarity)
+            weights = [r / total for r in rarity] if total > 0 else [1.0 / len(terms)] * len(terms)
+            found = _remember(self._queries, (query, namespace), self._weighted(namespace, terms, weights))
         return found
 
-    def _observation(self, last: str) -> list[tuple[int, float]]:
+    def _observation(self, last: str) -> list[_Feature]:
         found = self._observed.get(last)
         if found is None:
-            if len(self._observed) >= _CACHE_LIMIT:
-                self._observed.clear()
-            tokens = dict.fromkeys(tokenize(last[:OBSERVED_CHARACTERS], self.options.tokens))
-            found = self._observed[last] = self._weighted("o", list(tokens))
+            tokens = list(dict.fromkeys(tokenize(last[:OBSERVED_CHARACTERS], self.options.tokens)))
+            found = _remember(self._observed, last, self._weighted("o", tokens, [0.0] * len(tokens)))
         return found
 
-    def _weighted(self, namespace: str, terms: Sequence[str]) -> list[tuple[int, float]]:
-        weight = 1.0 / math.sqrt(len(terms)) if terms else 0.0
-        slots = (self._slot(f"{namespace}|{term}") for term in terms)
-        return [(slot, sign * weight) for slot, sign in slots]
+    def _weighted(self, namespace: str, terms: Sequence[str], evidence: Sequence[float]) -> list[_Feature]:
+        value = 1.0 / math.sqrt(len(terms)) if terms else 0.0
+        return [self._feature(f"{namespace}|{term}", value, e) for term, e in zip(terms, evidence, strict=True)]
 
-    def _slot(self, name: str) -> tuple[int, float]:
+    def _feature(self, name: str, value: float = 1.0, evidence: float = 0.0) -> _Feature:
         found = self._slots.get(name)
         if found is None:
             code = zlib.crc32(name.encode())
             found = self._slots[name] = (code & self._mask, -1.0 if code >> 31 else 1.0)
-        return found
+        slot, sign = found
+        return _Feature(slot, sign * value, evidence)
 
 
 def own_history(done: Sequence[str], actions: Mapping[str, int]) -> FloatArray:
@@ -163,6 +173,14 @@ def own_history(done: Sequence[str], actions: Mapping[str, int]) -> FloatArray:
         if name in actions:
             table[STATUSES.index(status) if status in STATUSES else -1, actions[name]] = 1.0
     return table
+
+
+def _remember(cache: dict[K, V], key: K, value: V) -> V:
+    """Caches and returns ``value``; a full cache is emptied, which changes speed and nothing else."""
+    if len(cache) >= _CACHE_LIMIT:
+        cache.clear()
+    cache[key] = value
+    return value
 
 
 def query_terms(query: str, options: FeatureOptions) -> list[str]:

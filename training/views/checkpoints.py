@@ -56,7 +56,7 @@ def compare(request: HttpRequest, actor: Actor) -> HttpResponse:
     if len(chosen) != 2 or not all(chosen):
         raise Invalid("Pick two checkpoints to compare.")
     a, b = (checkpoint_of(actor, one) for one in chosen)
-    return render(request, "training/compare.html", {"a": a, "b": b, "figures": _figures(a, b)})
+    return render(request, "training/compare.html", {"a": a, "b": b, "pair": (a, b), "figures": _figures(a, b)})
 
 
 @require_POST

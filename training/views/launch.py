@@ -90,7 +90,7 @@ def _start(request: HttpRequest, actor: Actor, form: LaunchForm) -> TrainingRun 
             preset=form.preset,
             priority=form.priority,
             not_before=form.not_before,
-            title=form["title"],
+            title=form.text("title"),
         )
     except DomainError as error:
         form.refuse(error)

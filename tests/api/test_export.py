@@ -1,0 +1,120 @@
+"""Exports over REST: streamed, filtered, logged, in constant memory."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import tracemalloc
+from typing import Any
+
+import pytest
+
+from agentcore_site.audit.models import AuditEvent
+from agentcore_site.tenancy.actors import Actor
+from experiences import exports
+from experiences.exports import export_start, stream
+from experiences.storage import trajectories_write
+from tests.support.callers import Caller, body_of
+from tests.support.rows import owner_of, trajectory
+from training.models import TrainingRun
+
+pytestmark = [
+    pytest.mark.django_db,
+    # Django warns when a sync test reads an async stream; the server reads it as it is.
+    pytest.mark.filterwarnings("ignore:StreamingHttpResponse must consume asynchronous iterators"),
+]
+
+
+def test_it_streams_jsonl_with_advantages(api: Caller, run: TrainingRun) -> None:
+    response = api.get("trajectories/export", job=str(run.job_id))
+    assert response.streaming and response.is_async and response["Content-Type"] == "application/x-ndjson"
+    rows = [json.loads(line) for line in body_of(response).splitlines()]
+    places = [(row["iteration"], row["scenario"], row["rollout"]) for row in rows]
+    assert places == sorted(places) and len(set(places)) == 24
+    assert rows[0]["advantage"] == 1.0 and rows[0]["steps"][0]["timestamp"].endswith("+00:00")
+    event = AuditEvent.objects.get(action="trajectories.exported")
+    assert event.after == {"format": "jsonl", "filters": {"job": str(run.job_id)}} and event.door.startswith("key")
+
+
+def test_it_streams_csv_that_no_spreadsheet_runs(api: Caller, run: TrainingRun) -> None:
+    trajectories_write(owner_of(run), [trajectory(9, 0, 0, '=HYPERLINK("http://x")', True)])
+    body = body_of(api.get("trajectories/export", format="csv", job=str(run.job_id))).decode()
+    rows = list(csv.DictReader(io.StringIO(body)))
+    assert len(rows) == 25 and rows[-1]["query"].startswith("'=HYPERLINK")
+    assert json.loads(rows[0]["steps"])[0]["action"]["tool"] == "int_calc"
+    assert rows[0]["reward"] == "1.1" and rows[0]["advantage"] == "1.0"
+
+
+def test_json_is_answered_whole_up_to_the_limit(api: Caller, run: TrainingRun, monkeypatch: Any) -> None:
+    found = api.get("trajectories/export", format="json", success="true").json()
+    assert found["total_count"] == found["exported_count"] == len(found["trajectories"]) == 12
+    monkeypatch.setattr(exports, "MAX_AT_ONCE", 11)
+    response = api.get("trajectories/export", format="json", success="true")
+    assert response.status_code == 413 and "jsonl" in response.json()["detail"]
+    assert len(body_of(api.get("trajectories/export", success="true")).splitlines()) == 12
+
+
+@pytest.mark.parametrize(
+    ("query", "count"),
+    [({}, 24), ({"min_reward": 0}, 12), ({"iteration": 0}, 12), ({"search": "question 1"}, 8), ({"max_reward": -5}, 0)],
+)
+def test_it_takes_the_filters_of_the_list(api: Caller, run: TrainingRun, query: dict[str, Any], count: int) -> None:
+    for scope in ({}, {"job": str(run.job_id)}, {"agent": run.agent.slug}):
+        assert len(body_of(api.get("trajectories/export", **query, **scope)).splitlines()) == count
+
+
+@pytest.mark.parametrize(
+    "query", [{"format": "parquett"}, {"format": "../etc"}, {"success": "maybe"}, {"sucess": "true"}, {"since": "now"}]
+)
+def test_it_refuses_before_the_first_byte(api: Caller, run: TrainingRun, query: dict[str, str]) -> None:
+    assert api.get("trajectories/export", **query).status_code == 400
+    assert not AuditEvent.objects.filter(action="trajectories.exported").exists()
+
+
+def test_who_may_export(run: TrainingRun, dan: Any, stella: Any, charlie: Any, olivia: Any) -> None:
+    job = {"job": str(run.job_id)}
+    assert Caller(dan).get("trajectories/export", **job).status_code == 200
+    assert Caller(stella).get("trajectories/export", **job).status_code == 403
+    assert Caller(stella).get("trajectories/export").status_code == 403
+    assert Caller(charlie).get("trajectories/export", **job).status_code == 404
+    assert body_of(Caller(charlie).get("trajectories/export")) == b""
+    assert Caller(olivia, ["training:view"]).get("trajectories/export", **job).status_code == 403
+
+
+def test_batches_meet_without_a_gap(operator: Actor, run: TrainingRun, monkeypatch: Any) -> None:
+    monkeypatch.setattr(exports, "BATCH", 5)
+    for filters in ({"job": str(run.job_id)}, {}):
+        export = export_start(operator, filters, format="jsonl")
+        ids = [row.id for page in export.batches() for row in page]
+        assert len(ids) == len(set(ids)) == 24
+        assert [row.id for page in export.batches(limit=7) for row in page] == ids[:7]
+
+
+async def _drain(export: exports.Export) -> tuple[int, int]:
+    """(bytes, peak of memory in bytes) of a stream that is thrown away."""
+    size = 0
+    tracemalloc.start()
+    try:
+        async for part in stream(export, "jsonl"):
+            size += len(part)
+        return size, tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_memory_stays_constant(operator: Actor, run: TrainingRun) -> None:
+    """Eight times the rows, about the same peak."""
+    from asgiref.sync import async_to_sync
+
+    owner = owner_of(run)
+
+    def write(first: int, last: int) -> None:
+        trajectories_write(owner, [trajectory(n, 0, 0, "q" * 50, True) for n in range(first, last)])
+
+    write(100, 1100)
+    small = async_to_sync(_drain)(export_start(operator, {"job": str(run.job_id)}, format="jsonl"))
+    write(1100, 8100)
+    large = async_to_sync(_drain)(export_start(operator, {"job": str(run.job_id)}, format="jsonl"))
+    assert large[0] > 7 * small[0]
+    assert large[1] < 1.5 * small[1], (small, large)

@@ -1,0 +1,100 @@
+"""Directed exploration: what was tried in vain on similar questions is tried less often in training rollouts.
+
+A group in which every rollout fails has (nearly) equal rewards: it tells GRPO nothing about where to look instead, and
+a whole kind of question can stay on a wrong tool for good. So the behaviour policy of training rollouts is
+
+    pi_b(a | s)  proportional to  exp(z_a(s) - strength * sum_i e_i log(1 + failures[i, a]))
+
+a count-based bonus over features (in the manner of phi-pseudocounts, Martin et al. 2017, arXiv 1706.08090), where
+e_i is how much term i of the question tells of its kind. The second term is constant within an iteration and a
+function of the state, so log-probabilities and gradients of pi_b are exact. A success on such questions halves their
+counts: the bonus fades where it is no longer needed, and the policy has to stand on its own. Evaluation and production
+use pi without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from experiences.types import Observation
+from training.algorithm.arrays import FloatArray, IntArray
+from training.policies.features import Encoding, TextEncoder
+
+FORGET_BY_SUCCESS = 0.5  # of the failures of similar questions, for each rollout that succeeds
+RECENCY = 0.8  # weight of the past in the success of similar questions, for each group
+
+
+class FailureMemory:
+    """Counts by hashed feature of the question: ``failures`` (D, A) of each action in groups without a success;
+    ``groups`` (D,) and ``successes`` (D,), recency-weighted. Only ``tracked`` actions are counted."""
+
+    def __init__(self, encoder: TextEncoder, tracked: Sequence[bool], strength: float) -> None:
+        self.strength = strength
+        self.tracked = tuple(tracked)
+        self.failures = np.zeros((1 << encoder.options.bits, len(self.tracked)))
+        self.groups = np.zeros(len(self.failures))
+        self.successes = np.zeros(len(self.failures))
+        self._encoder = encoder
+
+    def offset(self, encoding: Encoding) -> FloatArray:
+        """What is added to the logits in a state: (A,), at most 0."""
+        told = encoding.evidence > 0
+        counts = np.log1p(self.failures[encoding.ids[told]])
+        result: FloatArray = -self.strength * (encoding.evidence[told] @ counts)
+        return result
+
+    def success(self, query: str) -> float:
+        """Recency-weighted success rate of questions like this one, in [0, 1]; 0 where none was seen."""
+        encoding = self._at_start(query)
+        seen = np.maximum(self.groups[encoding.ids], 1e-9)
+        return float(encoding.evidence @ (self.successes[encoding.ids] / seen))
+
+    def count_group(self, query: str, success_rate: float) -> None:
+        """Takes in the success of one group."""
+        ids = _told(self._at_start(query))
+        self.groups[ids] = RECENCY * self.groups[ids] + 1.0
+        self.successes[ids] = RECENCY * self.successes[ids] + success_rate
+
+    def count_failure(self, taken: Sequence[tuple[Observation, int]]) -> None:
+        """Takes in a rollout of a group without any success: each distinct (kind of state, action) counts once."""
+        seen: set[tuple[bytes, int]] = set()
+        for observation, action in taken:
+            ids = _told(self._encoder.encode(observation))
+            key = (ids.tobytes(), action)
+            if self.tracked[action] and len(ids) and key not in seen:
+                seen.add(key)
+                self.failures[ids, action] += 1.0
+
+    def count_success(self, taken: Sequence[tuple[Observation, int]]) -> None:
+        """Takes in a rollout that succeeded: what it did is cleared, and half of all else is forgotten."""
+        for observation, action in taken:
+            self.failures[_told(self._encoder.encode(observation)), action] = 0.0
+        if taken:
+            self.failures[_told(self._at_start(taken[0][0].query))] *= FORGET_BY_SUCCESS
+
+    def state_dict(self) -> dict[str, Any]:
+        """Only the rows in use."""
+        rows = np.flatnonzero(self.groups + self.failures.sum(axis=1))
+        return {
+            "rows": rows.astype(np.int32),
+            "failures": self.failures[rows],
+            "groups": self.groups[rows],
+            "successes": self.successes[rows],
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        for name in ("failures", "groups", "successes"):
+            table = getattr(self, name)
+            table[:] = 0.0
+            table[state["rows"]] = state[name]
+
+    def _at_start(self, query: str) -> Encoding:
+        return self._encoder.encode(Observation(query, "", ()))
+
+
+def _told(encoding: Encoding) -> IntArray:
+    ids: IntArray = encoding.ids[encoding.evidence > 0]
+    return ids
