@@ -84,9 +84,9 @@ class ForestRow:
     sure: bool
 
 
-def forest(rows: Sequence[ForestRow], *, width: int = 560, label: str = "") -> str:
+def forest(rows: Sequence[ForestRow], *, width: int = 400, label: str = "") -> str:
     """A forest plot: a diamond and its interval for each metric, around the line of no difference."""
-    left, right, line, top = 140, 16, 28, 12
+    left, right, line, top = 132, 12, 40, 8
     reach = max([0.5, *(abs(edge) for row in rows for edge in (row.effect, row.low, row.high) if edge is not None)])
     reach *= 1.08
     middle, unit = left + (width - left - right) / 2, (width - left - right) / 2 / reach

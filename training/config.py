@@ -114,8 +114,8 @@ class ExplorationConfig(_Frozen):
 
     failure_memory: float = Field(
         0.0, ge=0, le=10, title="Failure memory",
-        description="How strongly training rollouts avoid what was tried in vain on similar questions. 0 is off; 0.5-1 "
-        "finds the right tool for stubborn kinds of questions.",
+        description="How strongly training rollouts avoid what was tried in vain on similar questions. 0 is off; "
+        "0.5-1 finds the right tool for stubborn kinds of questions.",
     )  # fmt: skip
     query_sampling: Literal["uniform", "prioritised"] = Field(
         "uniform", title="Query sampling",
@@ -123,7 +123,7 @@ class ExplorationConfig(_Frozen):
     )  # fmt: skip
     learn_from_failed_groups: bool = Field(
         True, title="Learn from failed groups",
-        description="Off: in groups without a success, reward differences (step costs and bonuses) teach nothing, which "
+        description="Off: in groups without a success, differences in step costs and bonuses teach nothing, which "
         "keeps the policy from settling on the cheapest way to fail.",
     )  # fmt: skip
 

@@ -32,6 +32,14 @@ class StopRequested(Exception):
         self.action = action
 
 
+class MustPause(Exception):
+    """The work itself can't go on for now (``reason`` is one of ``Reason``); a person, or time, may change that."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
 def worker_name() -> str:
     return f"{socket.gethostname()}:{os.getpid()}"
 

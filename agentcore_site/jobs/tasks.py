@@ -14,7 +14,7 @@ from django.utils import timezone
 from agentcore_site.errors import DomainError
 from agentcore_site.jobs import doorbell, lifecycle, metrics
 from agentcore_site.jobs.kinds import kinds
-from agentcore_site.jobs.lease import Lease, LeaseLost, StopRequested
+from agentcore_site.jobs.lease import Lease, LeaseLost, MustPause, StopRequested
 from agentcore_site.jobs.models import Job, Reason, Status
 
 log = logging.getLogger(__name__)
@@ -47,6 +47,9 @@ def run_slice(job: Job) -> str:
             status = Status.PAUSED if stop.action == "pause" else Status.CANCELLED
             lifecycle.finish(job, lease, status=status, reason=Reason.USER)
             return str(status)
+        except MustPause as pause:
+            lifecycle.finish(job, lease, status=Status.PAUSED, reason=pause.reason)
+            return "paused"
         except LeaseLost as lost:
             log.warning("lease lost: %s", lost)
             return "lost"

@@ -142,7 +142,7 @@
     const grid = { stroke: colour("line"), width: 1 };
     const common = { stroke: text, grid, ticks: { ...grid, size: 4 }, font: "11px system-ui, sans-serif" };
     const axes = [
-      { ...common, values: (_, ticks) => ticks.map(AXES[axis].show), space: 70 },
+      { ...common, values: (_, ticks) => ticks.map(AXES[axis].show), space: 70, size: 30 },
       { ...common, values: (_, ticks) => ticks.map(built.show), size: 52 },
     ];
     const scales = { x: { time: false }, y: built.range ? { range: built.range } : {} };
@@ -158,6 +158,7 @@
       scales,
       axes,
       bands: built.bands,
+      hooks: { setCursor: [latest] },
       series: [{ label: AXES[axis].label, value: (_, value) => (value == null ? "–" : AXES[axis].show(value)) }, ...built.series],
     };
   }
@@ -175,10 +176,17 @@
       const known = charts.get(place);
       if (known && !empty) {
         known.setData(built.data);
+        latest(known);
       } else if (!empty) {
         charts.set(place, new uPlot(options(built, place.clientWidth), built.data, place));
+        latest(charts.get(place));
       }
     }
+  }
+
+  // Without a cursor the legend shows the latest values.
+  function latest(chart) {
+    if (chart.cursor.idx == null && chart.data[0].length) chart.setLegend({ idx: chart.data[0].length - 1 }, false);
   }
 
   function redraw() {

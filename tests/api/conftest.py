@@ -5,12 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from django.core.cache import cache
 
 from agentcore_site.tenancy.actors import Actor
 from experiences.models import Agent
 from tests.support.callers import Caller
 from tests.support.rows import lived_run
 from training.models import TrainingRun
+
+
+@pytest.fixture(autouse=True)
+def fresh_limits() -> None:
+    """What earlier tests asked for does not count against this one."""
+    cache.clear()
 
 
 @pytest.fixture

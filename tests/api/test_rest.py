@@ -101,7 +101,8 @@ def test_a_dataset_comes_from_rows_jsonl_or_csv(api: Caller) -> None:
         ("a.jsonl", b'{"query": "a", "metadata": {"x": 99999999999999999999999}}', "64 bits"),
         ("a.jsonl", b"\xff\xfe\x00", "not UTF-8"),
         ("a.jsonl", b'{"query": "a", "x": ' + b"[" * 3000 + b"]" * 3000 + b"}", "Line 1"),
-        ("a.jsonl", b"", "At least one query"),
+        ("a.jsonl", b"", "is empty"),
+        ("a.jsonl", b"\n\n", "At least one query"),
         ("a.csv", b"query\nx\n", "must name the columns"),
         ("a.csv", b"query,expected_outcome\nx\n", "another number of columns"),
         ("a.csv", b"query,expected_outcome\n" + b"x" * 200_000 + b",1\n", "not CSV"),
@@ -281,7 +282,7 @@ def test_a_checkpoint_is_tagged_downloaded_and_compared(api: Caller, run: Traini
     path = f"checkpoints/{checkpoint.id}"
     assert api.get(path).json()["label"] == checkpoint.label
     assert api.patch(path, {"tags": ["keep", " keep ", ""]}).json()["tags"] == ["keep"]
-    assert "tags[0]" in problem(api.patch(path, {"tags": ["x" * 41]}), 400)["errors"]
+    assert "tags.0" in problem(api.patch(path, {"tags": ["x" * 41]}), 400)["errors"]
     assert [row["id"] for row in api.get("checkpoints", tag="keep", job=str(run.job_id)).json()["results"]] == [
         str(checkpoint.id)
     ]

@@ -46,27 +46,33 @@ def what_happened(trajectory: Trajectory) -> Any:
     return trajectory.key, trajectory.query, steps, trajectory.outcome, trajectory.reward, trajectory.error
 
 
-async def seconds_for(n: int, concurrency: int, good_enough: float) -> float:
-    """The wall time of ``n`` rollouts that wait a second each; the best of three where the machine is busy."""
-    best = math.inf
+async def times_for(n: int, concurrency: int) -> tuple[float, float]:
+    """(wall time, processor time) of ``n`` rollouts that wait a second each; the best of three by processor time,
+    which tells what they would take on a machine that does nothing else."""
+    times = []
     for _ in range(3):
         environment = WaitingEnvironment(seconds=1.0)
-        started = time.perf_counter()
+        started, worked = time.perf_counter(), time.process_time()
         trajectories = await collected(environment, work_of(queries(n)), limits=RolloutLimits(concurrency=concurrency))
-        best = min(best, time.perf_counter() - started)
+        times.append((time.process_time() - worked, time.perf_counter() - started))
         assert environment.most_running == n
         assert all(t.success and not t.error for t in trajectories)
-        if best < good_enough:
+        if times[-1][1] < 1.05:
             break
-    return best
+    work, wall = min(times)
+    return wall, work
 
 
 async def test_it_runs_eight_rollouts_in_the_time_of_one() -> None:
-    assert await seconds_for(8, RolloutLimits().concurrency, 1.05) < 1.05
+    wall, work = await times_for(8, RolloutLimits().concurrency)
+    assert wall < 1.9  # two rounds would take 2 s
+    assert 1.0 + work < 1.05
 
 
 async def test_it_runs_a_thousand_at_once_in_little_more_than_the_time_of_one() -> None:
-    assert await seconds_for(1000, 1000, 1.2) < 1.2
+    wall, work = await times_for(1000, 1000)
+    assert wall < 1.9
+    assert 1.0 + work < 1.2
 
 
 async def test_it_never_runs_more_than_the_limit_at_once() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -277,3 +278,25 @@ def test_the_heartbeat_keeps_a_lease_alive(operator: Actor, agent: Agent, settin
         threading.Event().wait(2.5)
         lease.check()
         assert lifecycle.claim(run.job_id) is None
+
+
+def test_a_run_that_would_exceed_its_budget_pauses_with_a_checkpoint(
+    operator: Actor, agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from experiences.environments.tool_episode import ToolEpisode
+
+    step = ToolEpisode.step
+
+    async def paid(self: Any, choice: int) -> Any:
+        return replace(await step(self, choice), cost_micros=1_000)
+
+    monkeypatch.setattr(ToolEpisode, "step", paid)
+    run = start(operator, agent, max_budget_usd=1)
+    job = run_to_end(run.job)
+    run.refresh_from_db()
+    assert (job.status, job.status_reason) == (Status.PAUSED, "budget_exceeded")
+    assert 0 < run.cost_micros <= run.budget_micros == 1_000_000
+    assert checkpoints.latest(run).iteration == run.iteration  # type: ignore[union-attr]
+    TrainingRun.objects.filter(job_id=job.id).update(budget_micros=100_000_000)
+    run_resume(operator, run)
+    assert run_to_end(run.job).status == Status.COMPLETED

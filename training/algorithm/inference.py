@@ -118,9 +118,7 @@ def sign_flip_p_value(differences: FloatArray, *, resamples: int = 9_999, seed: 
     return (hits + 1) / (resamples + 1)
 
 
-def bca_interval(
-    values: FloatArray, *, confidence: float = 0.95, resamples: int = 9_999, seed: int = 0
-) -> Interval:
+def bca_interval(values: FloatArray, *, confidence: float = 0.95, resamples: int = 9_999, seed: int = 0) -> Interval:
     """Bias-corrected and accelerated bootstrap interval of the mean (Efron 1987)."""
     x = np.asarray(values, dtype=np.float64)
     mean = float(x.mean())

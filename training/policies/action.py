@@ -90,7 +90,8 @@ class ActionEvaluation:
         """Gradient of sum(d_logp * logp + d_entropy * entropy): {"weights": (rows of W, A)}."""
         encoded, (states, actions) = self._encoded, self._pi.shape
         cell = encoded.state * actions + encoded.action
-        d_logits = np.bincount(cell, weights=d_logp, minlength=states * actions).reshape(states, actions)
+        direct = np.bincount(cell, weights=d_logp, minlength=states * actions)
+        d_logits: FloatArray = direct.astype(np.float64).reshape(states, actions)
         d_logits -= np.bincount(encoded.state, weights=d_logp, minlength=states)[:, None] * self._pi
         pull = np.bincount(encoded.state, weights=d_entropy, minlength=states)[:, None]
         d_logits -= pull * self._pi * (self._log_pi + self._entropy[:, None])

@@ -15,6 +15,7 @@ use pi without it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,26 @@ from training.policies.features import Encoding, TextEncoder
 
 FORGET_BY_SUCCESS = 0.5  # of the failures of similar questions, for each rollout that succeeds
 RECENCY = 0.8  # weight of the past in the success of similar questions, for each group
+
+
+@dataclass(frozen=True, slots=True)
+class PoolEvidence:
+    """The questions of a pool as flat (hashed term, evidence) pairs; ``question`` tells whose each is."""
+
+    size: int
+    question: IntArray
+    ids: IntArray
+    evidence: FloatArray
+
+    @classmethod
+    def of(cls, encoder: TextEncoder, queries: Sequence[str]) -> PoolEvidence:
+        encodings = [encoder.encode(Observation(query, "", ())) for query in queries]
+        return cls(
+            size=len(queries),
+            question=np.repeat(np.arange(len(queries)), [len(encoding.ids) for encoding in encodings]),
+            ids=np.concatenate([encoding.ids for encoding in encodings]),
+            evidence=np.concatenate([encoding.evidence for encoding in encodings]),
+        )
 
 
 class FailureMemory:
@@ -46,11 +67,11 @@ class FailureMemory:
         result: FloatArray = -self.strength * (encoding.evidence[told] @ counts)
         return result
 
-    def success(self, query: str) -> float:
-        """Recency-weighted success rate of questions like this one, in [0, 1]; 0 where none was seen."""
-        encoding = self._at_start(query)
-        seen = np.maximum(self.groups[encoding.ids], 1e-9)
-        return float(encoding.evidence @ (self.successes[encoding.ids] / seen))
+    def success(self, pool: PoolEvidence) -> FloatArray:
+        """Recency-weighted success rate of questions like each of the pool's, (n,) in [0, 1]; 0 where none was seen."""
+        rate = self.successes / np.maximum(self.groups, 1e-9)
+        weighted = pool.evidence * rate[pool.ids]
+        return np.bincount(pool.question, weights=weighted, minlength=pool.size).astype(np.float64)
 
     def count_group(self, query: str, success_rate: float) -> None:
         """Takes in the success of one group."""

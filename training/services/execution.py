@@ -13,11 +13,11 @@ from dataclasses import asdict
 from typing import Any
 
 from django.db import connection
-from django.db.models import F
+from django.db.models import F, Max
 
 from agentcore_site.jobs.events import event_add
 from agentcore_site.jobs.kinds import Progressed
-from agentcore_site.jobs.lease import Lease, LeaseLost, StopRequested
+from agentcore_site.jobs.lease import Lease, LeaseLost, MustPause, StopRequested
 from agentcore_site.jobs.models import Job, Reason
 from budgets.money import dollars
 from experiences.rollout import Interrupted
@@ -68,15 +68,18 @@ class Slice:
         self._last_event = 0.0
         self._last_kept = last_kept_iteration(self.owner)
         self._saved = self.state.iteration
+        self._dearest = self.run.iterations.aggregate(most=Max("cost_micros"))["most"] or 0
 
     def work(self) -> Progressed:
         """Runs iterations until the slice or the run is over.
 
         Raises:
             StopRequested: somebody asked to pause or cancel; a checkpoint of the last iteration was saved.
+            MustPause: the next iteration would not fit the budget; likewise.
             LeaseLost: another worker has the job; nothing more was written.
         """
         try:
+            self._afford_another()
             for report in steps(self.setup, self.state, kept=self.kept, keep=self.keep, check=self.check):
                 self.apply(report)
                 if report.stop_reason:
@@ -84,10 +87,11 @@ class Slice:
                 if self.lease.slice_over:
                     break
                 self.lease.check()
+                self._afford_another()
         except Interrupted as interrupted:
             self._save_on_stop()
             raise interrupted.__cause__ or interrupted from None
-        except StopRequested:
+        except (StopRequested, MustPause):
             self._save_on_stop()
             raise
         finally:
@@ -163,7 +167,14 @@ class Slice:
             if selection or report.iteration % self.setup.config.checkpoint_interval == 0:
                 self._write_checkpoint(figures, selection)
         self.run.iteration = report.iteration
+        self._dearest = max(self._dearest, cost)
         self._flushed.clear()
+
+    def _afford_another(self) -> None:
+        """Raises:
+        MustPause: an iteration as dear as the dearest so far would not fit the budget any more."""
+        if self._dearest and self.run.cost_micros + self._dearest > self.run.budget_micros:
+            raise MustPause(Reason.BUDGET_EXCEEDED)
 
     def _tell(self, report: IterationReport, n: int, cost: int, selection: dict[str, Any] | None) -> None:
         """The run's figures for the page, at most twice a second; selection looks and warnings always."""

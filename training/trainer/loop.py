@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from experiences.rollout import collect_groups
-from experiences.runtimes.action import ActionRuntime
+from experiences.runtimes.action import ActionRuntime, observation_of
 from experiences.types import RolloutKey, Trajectory, TrajectoryGroup
 from training.algorithm.advantages import ZERO_SPREAD
 from training.algorithm.convergence import Vitals
-from training.trainer.sampling import draw_scenarios
+from training.policies.exploration import FailureMemory, PoolEvidence
+from training.trainer.sampling import draw_prioritised, draw_scenarios
 from training.trainer.selection import played_on_selection, selection_report, standard_error
 from training.trainer.setup import Check, IterationReport, Keep, Kept, SelectionReport, TrainerSetup
 from training.trainer.state import TrainerState
@@ -56,6 +57,7 @@ class _Loop:
 
     def __post_init__(self) -> None:
         self._reward = self.setup.reward()
+        self._pool: PoolEvidence | None = None
 
     def iterate(self, loop: asyncio.AbstractEventLoop, kept: Mapping[RolloutKey, Trajectory]) -> IterationReport:
         setup, state = self.setup, self.state
@@ -64,7 +66,10 @@ class _Loop:
         started = time.perf_counter()
         groups, drawn = loop.run_until_complete(self._rollouts(iteration, drawn, kept))
         collected = time.perf_counter()
-        result = update_policy(groups, state.policy, state.optimizer, state.value, setup.config)
+        memory = state.memory if setup.config.exploration.failure_memory > 0 else None
+        result = update_policy(groups, state.policy, state.optimizer, state.value, setup.config, memory)
+        if state.memory is not None:
+            remember(state.memory, groups)
         state.iteration, state.drawn = iteration, drawn
         state.policy.updated(setup.version(iteration))
         state.trajectories += int(result.metrics["trajectories"])
@@ -88,29 +93,43 @@ class _Loop:
     ) -> tuple[list[TrajectoryGroup], int]:
         """The iteration's groups and the draws made by then. With dynamic sampling, groups without spread are
         replaced by those of other queries, for a few rounds (DAPO, arXiv 2503.14476)."""
-        config, pool = self.setup.config, len(self.setup.train)
+        config = self.setup.config
         groups: list[TrajectoryGroup] = []
         taken: set[int] = set()
         rounds = config.max_num_gen_batches if config.dynamic_sampling else 1
         for _ in range(rounds):
             missing = config.batch_size - sum(_has_spread(group) for group in groups) if groups else config.batch_size
-            positions, drawn = draw_scenarios(pool, missing, drawn, self.setup.seed, taken)
+            positions, drawn = self._draw(iteration, missing, drawn, taken)
             if not positions:
                 break
             taken.update(positions)
             groups += await self._collect(iteration, positions, kept)
         return (_spread_first(groups, config.batch_size) if config.dynamic_sampling else groups), drawn
 
+    def _draw(self, iteration: int, wanted: int, drawn: int, taken: Collection[int]) -> tuple[list[int], int]:
+        """Positions in the pool, and draws made by then. Priorities count once half of the pool was seen."""
+        memory, seed, pool = self.state.memory, self.setup.seed, len(self.setup.train)
+        prioritised = self.setup.config.exploration.query_sampling == "prioritised"
+        if memory is None or not prioritised or drawn < pool / 2:
+            return draw_scenarios(pool, wanted, drawn, seed, taken)
+        if self._pool is None:
+            queries = [scenario.query for scenario in self.setup.train]
+            self._pool = PoolEvidence.of(self.state.policy.encoder, queries)
+        chosen = draw_prioritised(memory.success(self._pool), wanted, iteration, seed, taken)
+        return chosen, drawn + len(chosen)
+
     async def _collect(
         self, iteration: int, positions: Sequence[int], kept: Mapping[RolloutKey, Trajectory]
     ) -> list[TrajectoryGroup]:
-        setup, config = self.setup, self.setup.config
+        setup, config, policy, memory = self.setup, self.setup.config, self.state.policy, self.state.memory
+        explores = memory is not None and config.exploration.failure_memory > 0
+        chooser = policy.exploring(memory) if memory is not None and explores else policy
         return await collect_groups(
             [setup.train[position] for position in positions],
             iteration=iteration,
             group_size=config.n_trajectories_per_query,
             environment=setup.environment,
-            runtime=ActionRuntime(self.state.policy, config.max_steps, config.temperature),
+            runtime=ActionRuntime(chooser, config.max_steps, config.temperature),
             reward=self._reward,
             seed=setup.seed,
             limits=setup.limits(),
@@ -161,6 +180,21 @@ class _Loop:
                 grad_norm=metrics["grad_norm"],
             )
         )
+
+
+def remember(memory: FailureMemory, groups: Sequence[TrajectoryGroup]) -> None:
+    """Tells the memory what an iteration brought."""
+    for group in groups:
+        solved = sum(trajectory.success for trajectory in group.trajectories)
+        memory.count_group(group.scenario.query, solved / len(group.trajectories))
+        for trajectory in group.trajectories:
+            taken = [
+                (observation_of(trajectory.query, s.state), s.choice) for s in trajectory.steps if s.choice is not None
+            ]
+            if trajectory.success:
+                memory.count_success(taken)
+            elif not solved:
+                memory.count_failure(taken)
 
 
 def _has_spread(group: TrajectoryGroup) -> bool:

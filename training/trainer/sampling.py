@@ -6,7 +6,11 @@ from collections.abc import Collection
 
 import numpy as np
 
+from training.algorithm.arrays import FloatArray
+
 SAMPLING_STREAM = 2
+PRIORITY_STREAM = 3
+PRIORITY_FLOOR = 0.05  # so that solved kinds of questions are still visited, and forgetting is noticed
 
 
 def draw_scenarios(pool: int, wanted: int, drawn: int, seed: int, taken: Collection[int] = ()) -> tuple[list[int], int]:
@@ -23,6 +27,16 @@ def draw_scenarios(pool: int, wanted: int, drawn: int, seed: int, taken: Collect
         if position not in taken and position not in chosen:
             chosen.append(position)
     return chosen, drawn
+
+
+def draw_prioritised(
+    success: FloatArray, wanted: int, iteration: int, seed: int, taken: Collection[int] = ()
+) -> list[int]:
+    """``wanted`` distinct positions outside ``taken``, drawn one after the other with probability proportional to
+    1 - success + a floor (by Gumbel keys: Efraimidis & Spirakis 2006). ``success`` is (pool,)."""
+    rng = np.random.default_rng((PRIORITY_STREAM, seed, iteration, len(taken)))
+    keys = np.log(1.0 - np.clip(success, 0.0, 1.0) + PRIORITY_FLOOR) + rng.gumbel(size=len(success))
+    return [int(position) for position in np.argsort(-keys, kind="stable") if position not in taken][:wanted]
 
 
 def _order(pool: int, seed: int, round_number: int) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:

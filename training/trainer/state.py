@@ -14,13 +14,14 @@ from training.algorithm.value import RidgeValue
 from training.config import GRPOConfig
 from training.policies.action import ActionPolicy
 from training.policies.archive import nested, pack, under, unpack
+from training.policies.exploration import FailureMemory
 from training.policies.features import FeatureOptions
 from training.trainer.setup import TrainerSetup
 
 
 @dataclass
 class TrainerState:
-    """Policy, optimiser, sampler, value function, early stopper, guard and counters after ``iteration``.
+    """Policy, optimiser, value function, memory, early stopper, guard and counters after ``iteration``.
 
     ``baseline_success`` (n, k) holds the selection results of the policy the run began with, once measured.
     ``drawn`` counts draws from the pool of queries; ``refused`` counts updates in a row that were not finite.
@@ -30,6 +31,7 @@ class TrainerState:
     policy: ActionPolicy
     optimizer: Optimizer
     value: RidgeValue | None
+    memory: FailureMemory | None
     stopper: EarlyStopper
     guard: CollapseGuard
     baseline_success: FloatArray | None = None
@@ -56,6 +58,7 @@ class TrainerState:
             policy=policy,
             optimizer=_optimizer(config),
             value=RidgeValue() if _wants_value(config) else None,
+            memory=_memory(setup, policy),
             stopper=EarlyStopper(config.early_stopping.patience, config.early_stopping.min_delta),
             guard=CollapseGuard(),
         )
@@ -74,6 +77,8 @@ class TrainerState:
             state["baseline_success"] = self.baseline_success.astype(np.float32)
         if self.value is not None:
             state["value"] = self.value.weights
+        if self.memory is not None:
+            state.update(nested("memory", self.memory.state_dict()))
         state.update(nested("policy", self.policy.state_dict()))
         state.update(nested("optimizer", self.optimizer.state_dict()))
         return pack(state)
@@ -90,11 +95,16 @@ class TrainerState:
         optimizer = _optimizer(config)
         optimizer.load_state_dict(under("optimizer", state))
         baseline = state.get("baseline_success")
+        policy = ActionPolicy.from_state_dict(under("policy", state))
+        memory = _memory(setup, policy)
+        if memory is not None:
+            memory.load_state_dict(under("memory", state))
         return cls(
             iteration=int(state["iteration"]),
-            policy=ActionPolicy.from_state_dict(under("policy", state)),
+            policy=policy,
             optimizer=optimizer,
             value=RidgeValue(weights=state["value"]) if _wants_value(config) else None,
+            memory=memory,
             stopper=EarlyStopper(**state["stopper"]),
             guard=CollapseGuard(**state["guard"]),
             baseline_success=None if baseline is None else baseline.astype(np.float64),
@@ -116,3 +126,11 @@ def _optimizer(config: GRPOConfig) -> Optimizer:
 
 def _wants_value(config: GRPOConfig) -> bool:
     return config.baseline == "value" or config.credit == "value"
+
+
+def _memory(setup: TrainerSetup, policy: ActionPolicy) -> FailureMemory | None:
+    exploration = setup.config.exploration
+    if exploration.failure_memory == 0 and exploration.query_sampling == "uniform":
+        return None
+    tracked = [action.kind == "tool" for action in setup.environment.actions]
+    return FailureMemory(policy.encoder, tracked, exploration.failure_memory)

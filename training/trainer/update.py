@@ -17,6 +17,7 @@ from training.algorithm.optimizers import Optimizer, clip_by_global_norm
 from training.algorithm.value import RidgeValue, explained_variance, td_targets
 from training.config import GRPOConfig
 from training.policies.action import ActionPolicy, EncodedActions
+from training.policies.exploration import FailureMemory
 from training.trainer.batch import Batch, advantages_of, batch_of, write_back
 from training.trainer.objective import Measured, Objective
 
@@ -38,17 +39,21 @@ def update_policy(
     optimizer: Optimizer,
     value: RidgeValue | None,
     config: GRPOConfig,
+    memory: FailureMemory | None = None,
 ) -> UpdateResult:
-    """Learns from ``groups`` in place and writes their advantages into them.
+    """Learns from ``groups`` in place and writes their advantages into them. ``memory`` is that of the exploring
+    policy which acted.
 
     The parameters move only if some advantage is not 0, or if a group without a success asks for exploration
     (``entropy_coef_failed_group``). A loss or gradient that is not finite is never applied.
     """
     batch = batch_of(groups, config)
-    encoded = policy.encode(batch.decisions)
+    encoded = policy.encode(batch.decisions, memory)
     logp_ref = policy.reference_logp(encoded, temperature=config.temperature) if config.beta > 0 else None
     batch.steps = _prepared(batch, encoded, logp_ref, value, config)
     whole, used = advantages_of(batch.steps, config)
+    if not config.exploration.learn_from_failed_groups:
+        used = np.where(batch.failed, 0.0, used)
     write_back(groups, batch.steps, whole, used)
     result = UpdateResult(_observed(groups, batch, whole))
     failed_coefficient = max(config.entropy_coef, config.entropy_coef_failed_group)

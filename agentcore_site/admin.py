@@ -1,0 +1,29 @@
+"""Admin of the audit log and of the doors' own rows."""
+
+from __future__ import annotations
+
+from django.contrib import admin
+
+from agentcore_site.audit.models import AuditEvent
+from agentcore_site.models import IdempotencyRecord
+from agentcore_site.tenancy.administration import LongTableAdmin
+
+
+@admin.register(AuditEvent)
+class AuditEventAdmin(LongTableAdmin):
+    """Neither added, changed nor deleted: the database would refuse it as well."""
+
+    organization_path = "organization_id"
+    list_display = ["at", "actor", "action", "target", "door", "ip"]
+    list_filter = ["action", ("at", admin.DateFieldListFilter)]
+    search_fields = ["actor", "action", "target", "target_id"]
+    date_hierarchy = None
+    exclude = ["user"]
+
+
+@admin.register(IdempotencyRecord)
+class IdempotencyRecordAdmin(LongTableAdmin):
+    list_display = ["created_at", "operation", "key", "user", "organization", "status"]
+    list_filter = ["organization"]
+    list_select_related = ["user", "organization"]
+    search_fields = ["key", "operation", "user__username"]

@@ -1,0 +1,114 @@
+"""Admin of jobs, their events and their read-only links."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from django.contrib import admin
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from unfold.decorators import action
+
+from agentcore_site.errors import Conflict
+from agentcore_site.jobs import lifecycle
+from agentcore_site.jobs.models import Job, JobEvent, ShareLink
+from agentcore_site.jobs.services import share_revoke_all
+from agentcore_site.tenancy.actors import Actor
+from agentcore_site.tenancy.administration import LongTableAdmin, ReadOnlyAdmin
+from agentcore_site.tenancy.permissions import require
+
+
+def guarded(permission: str, move: Callable[[Any, Job], Job]) -> Callable[[Actor, Job], Job]:
+    """A move of the lifecycle behind the permission that every other door asks for."""
+
+    def service(actor: Actor, job: Job) -> Job:
+        require(actor, permission, job.organization_id)
+        return move(actor, job)
+
+    return service
+
+
+@admin.register(Job)
+class JobAdmin(ReadOnlyAdmin):
+    list_display = [
+        "__str__",
+        "kind",
+        "status",
+        "status_reason",
+        "percent",
+        "priority",
+        "created_by",
+        "created_at",
+        "worker",
+    ]
+    list_filter = ["status", "kind", "status_reason", "priority", "organization"]
+    list_select_related = ["created_by", "organization"]
+    search_fields = ["id__exact", "title", "created_by__username"]
+    actions = ["pause", "resume", "cancel"]
+    show_full_result_count = False
+
+    def get_search_results(self, request: HttpRequest, queryset: QuerySet[Job], search_term: str) -> Any:
+        # An id is looked up as one; any other text is no UUID, and must not reach that column.
+        if not as_id(search_term):
+            rows = queryset.filter(title__icontains=search_term) if search_term else queryset
+            return rows | queryset.filter(created_by__username__icontains=search_term) if search_term else rows, False
+        return queryset.filter(id=search_term.strip()), False
+
+    @admin.display(description="progress")
+    def percent(self, job: Job) -> str:
+        return f"{100 * job.progress:.0f} %"
+
+    @action(description="Pause the selected jobs")
+    def pause(self, request: HttpRequest, queryset: QuerySet[Job]) -> None:
+        self.apply(request, queryset, "Asked to pause", guarded("run.pause", lifecycle.pause))
+
+    @action(description="Resume the selected jobs")
+    def resume(self, request: HttpRequest, queryset: QuerySet[Job]) -> None:
+        self.apply(request, queryset, "Resumed", guarded("run.resume", lifecycle.resume))
+
+    @action(description="Cancel the selected jobs")
+    def cancel(self, request: HttpRequest, queryset: QuerySet[Job]) -> None:
+        self.apply(request, queryset, "Asked to cancel", guarded("run.cancel", lifecycle.cancel))
+
+
+def as_id(text: str) -> str:
+    """The text if it is a UUID, else nothing."""
+    from uuid import UUID
+
+    try:
+        return str(UUID(text.strip()))
+    except ValueError:
+        return ""
+
+
+@admin.register(JobEvent)
+class JobEventAdmin(LongTableAdmin):
+    organization_path = "job__organization"
+    list_display = ["job", "seq", "at", "type", "level", "message"]
+    list_filter = ["level", "type"]
+    list_select_related = ["job"]
+    search_fields = ["message", "job__title"]
+    ordering = ["-id"]
+
+
+@admin.register(ShareLink)
+class ShareLinkAdmin(ReadOnlyAdmin):
+    list_display = ["job", "created_by", "created_at", "revoked_at"]
+    list_filter = [("revoked_at", admin.EmptyFieldListFilter), "organization"]
+    list_select_related = ["job", "created_by"]
+    search_fields = ["job__title", "created_by__username"]
+    exclude = ["digest"]
+    actions = ["revoke"]
+
+    @action(description="Revoke the selected jobs' links")
+    def revoke(self, request: HttpRequest, queryset: QuerySet[ShareLink]) -> None:
+        jobs = {link.job_id: link.job for link in queryset}
+        self.apply(request, jobs.values(), "Jobs whose links were revoked", revoke_all)
+
+
+def revoke_all(actor: Actor, job: Job) -> int:
+    revoked = share_revoke_all(actor, job)
+    if not revoked:
+        raise Conflict("Its links were revoked before.")
+    return revoked

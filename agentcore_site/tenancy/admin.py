@@ -1,0 +1,107 @@
+"""Admin of organisations, people and keys."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import admin
+from django.contrib.auth.admin import GroupAdmin as BaseGroupAdmin
+from django.contrib.auth.admin import UserAdmin as BaseUserAdmin
+from django.contrib.auth.models import Group, User
+from django.db.models import Count, Model, QuerySet
+from django.http import HttpRequest
+from unfold.admin import ModelAdmin, TabularInline
+from unfold.decorators import action
+from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
+
+from agentcore_site.tenancy.administration import ReadOnlyAdmin, ScopedAdmin, organizations_of
+from agentcore_site.tenancy.models import ApiKey, Membership, Organization
+from agentcore_site.tenancy.services import api_key_revoke
+
+admin.site.unregister(User)
+admin.site.unregister(Group)
+
+
+class MembershipInline(TabularInline):  # type: ignore[misc]
+    model = Membership
+    extra = 0
+    autocomplete_fields = ["user", "organization"]
+
+
+@admin.register(User)
+class UserAdmin(BaseUserAdmin, ModelAdmin):  # type: ignore[misc]
+    form = UserChangeForm
+    add_form = UserCreationForm
+    change_password_form = AdminPasswordChangeForm
+    list_display = ["username", "email", "is_active", "is_staff", "last_login"]
+    inlines = [MembershipInline]
+
+    def get_inlines(self, request: HttpRequest, obj: Model | None) -> list[Any]:
+        return self.inlines if obj is not None and request.user.is_superuser else []
+
+
+@admin.register(Group)
+class GroupAdmin(BaseGroupAdmin, ModelAdmin):  # type: ignore[misc]
+    pass
+
+
+@admin.register(Organization)
+class OrganizationAdmin(ScopedAdmin):
+    organization_path = "id"
+    list_display = ["name", "slug", "members", "max_active_jobs", "created_at"]
+    search_fields = ["name", "slug"]
+    readonly_fields = ["created_at"]
+    prepopulated_fields = {"slug": ["name"]}
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Organization]:
+        return super().get_queryset(request).annotate(n_members=Count("memberships"))
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return bool(request.user.is_superuser)
+
+    @admin.display(description="members", ordering="n_members")
+    def members(self, row: Any) -> int:
+        return int(row.n_members)
+
+
+@admin.register(Membership)
+class MembershipAdmin(ScopedAdmin):
+    list_display = ["user", "organization", "role", "can_export", "created_at"]
+    list_filter = ["role", "can_export", "organization"]
+    list_select_related = ["user", "organization"]
+    search_fields = ["user__username", "user__email", "organization__name"]
+    autocomplete_fields = ["user", "organization"]
+    readonly_fields = ["created_at"]
+
+    def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        """Members leave: the one row that is deleted here."""
+        return bool(request.user.is_superuser) or bool(organizations_of(request))
+
+    def delete_model(self, request: HttpRequest, obj: Membership) -> None:
+        self.log_removal(request, obj)
+        super().delete_model(request, obj)
+
+    def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Membership]) -> None:
+        for row in queryset:
+            self.log_removal(request, row)
+        super().delete_queryset(request, queryset)
+
+    def log_removal(self, request: HttpRequest, row: Membership) -> None:
+        from agentcore_site.audit.services import record
+        from agentcore_site.tenancy.administration import actor_at
+
+        record(actor_at(request), "membership.deleted", row, before={"role": row.role, "can_export": row.can_export})
+
+
+@admin.register(ApiKey)
+class ApiKeyAdmin(ReadOnlyAdmin):
+    list_display = ["name", "prefix", "user", "organization", "expires_at", "revoked_at", "last_used_at"]
+    list_filter = [("revoked_at", admin.EmptyFieldListFilter), "organization"]
+    list_select_related = ["user", "organization"]
+    search_fields = ["name", "prefix", "user__username"]
+    exclude = ["digest"]
+    actions = ["revoke"]
+
+    @action(description="Revoke the selected keys")
+    def revoke(self, request: HttpRequest, queryset: QuerySet[ApiKey]) -> None:
+        self.apply(request, queryset, "Revoked", api_key_revoke)

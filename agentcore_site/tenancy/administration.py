@@ -1,0 +1,129 @@
+"""What every page of the Django admin shares: whose rows it shows, who may change them, and the audit log.
+
+A superuser sees everything. Staff who are admins of an organisation see and edit their own organisation's rows, and
+choose only among those; model permissions given by hand work as everywhere in Django, within the same rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from django.contrib import messages
+from django.db.models import Model, QuerySet
+from django.http import HttpRequest
+from unfold.admin import ModelAdmin
+from unfold.paginator import InfinitePaginator
+
+from agentcore_site.audit.services import record
+from agentcore_site.errors import DomainError
+from agentcore_site.tenancy.actors import Actor
+from agentcore_site.tenancy.authentication import client_ip
+from agentcore_site.tenancy.roles import Role
+
+
+def actor_at(request: HttpRequest) -> Actor:
+    return Actor(request.user, ip=client_ip(request), door="admin")
+
+
+def organizations_of(request: HttpRequest) -> list[Any]:
+    """Where the person is an admin. Asked once a request."""
+    known: list[Any] | None = getattr(request, "_admin_of", None)
+    if known is None:
+        known = [row.organization_id for row in actor_at(request).memberships.values() if row.role == Role.ADMIN]
+        request._admin_of = known  # type: ignore[attr-defined]
+    return known
+
+
+class ScopedAdmin(ModelAdmin):  # type: ignore[misc]
+    """Rows of one organisation. ``organization_path`` leads from the row to its organisation's key."""
+
+    organization_path = "organization"
+    list_per_page = 50
+    compressed_fields = True
+    warn_unsaved_form = True
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        rows: QuerySet[Any] = super().get_queryset(request)
+        if request.user.is_superuser:
+            return rows
+        return rows.filter(**{f"{self.organization_path}__in": organizations_of(request)})
+
+    def has_module_permission(self, request: HttpRequest) -> bool:
+        return bool(super().has_module_permission(request)) or bool(organizations_of(request))
+
+    def has_view_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return bool(super().has_view_permission(request, obj)) or bool(organizations_of(request))
+
+    def has_change_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return bool(super().has_change_permission(request, obj)) or bool(organizations_of(request))
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return bool(super().has_add_permission(request)) or bool(organizations_of(request))
+
+    def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        """Nothing is deleted here: rows that others rely on are archived, revoked or cancelled instead."""
+        return False
+
+    def formfield_for_foreignkey(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
+        related = self.admin_site._registry.get(db_field.remote_field.model)
+        if related is not None and not request.user.is_superuser:
+            kwargs.setdefault("queryset", related.get_queryset(request))
+        return super().formfield_for_foreignkey(db_field, request, **kwargs)
+
+    def save_model(self, request: HttpRequest, obj: Model, form: Any, change: bool) -> None:
+        before = _values(self.model._default_manager.filter(pk=obj.pk).first(), form.changed_data) if change else None
+        super().save_model(request, obj, form, change)
+        action = f"{self.opts.model_name}.{'changed' if change else 'created'}"
+        after = _values(obj, form.changed_data)
+        record(actor_at(request), action, obj, organization=self.owner(obj), before=before, after=after)
+
+    def owner(self, obj: Any) -> Any:
+        """The key of the organisation that a row belongs to."""
+        value = obj
+        for part in self.organization_path.split("__"):
+            value = getattr(value, part, None)
+        return getattr(value, "pk", value)
+
+    def apply(
+        self, request: HttpRequest, rows: Iterable[Any], verb: str, service: Callable[[Actor, Any], object]
+    ) -> None:
+        """Runs a service for each row; what it refuses is shown with its reason."""
+        actor, done = actor_at(request), 0
+        for row in rows:
+            try:
+                service(actor, row)
+                done += 1
+            except DomainError as error:
+                self.message_user(request, f"{row}: {error.message}", messages.ERROR)
+        if done:
+            self.message_user(request, f"{verb}: {done}.", messages.SUCCESS)
+
+
+class ReadOnlyAdmin(ScopedAdmin):
+    """Rows that only the work itself writes."""
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return False
+
+
+class LongTableAdmin(ReadOnlyAdmin):
+    """A table that is never counted: pages go on as long as there are rows."""
+
+    paginator = InfinitePaginator
+    show_full_result_count = False
+
+
+def _values(obj: Model | None, names: Iterable[str]) -> dict[str, Any]:
+    if obj is None:
+        return {}
+    return {name: _plain(getattr(obj, name, None)) for name in names}
+
+
+def _plain(value: Any) -> Any:
+    if value is None or isinstance(value, bool | int | float | str | list | dict):
+        return value
+    return str(value)

@@ -1,0 +1,74 @@
+"""Admin of training runs, iterations and checkpoints: what the work wrote, to be read."""
+
+from __future__ import annotations
+
+from django.contrib import admin
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from unfold.decorators import action
+
+from agentcore_site.tenancy.administration import LongTableAdmin, ReadOnlyAdmin
+from budgets.money import dollars
+from training.models import Iteration, PolicyCheckpoint, TrainingRun
+from training.services.runs import run_cancel, run_pause, run_resume
+
+
+@admin.register(TrainingRun)
+class TrainingRunAdmin(ReadOnlyAdmin):
+    list_display = [
+        "__str__",
+        "agent",
+        "status",
+        "iteration",
+        "total_iterations",
+        "trajectories",
+        "spent",
+        "preset",
+        "environment",
+    ]
+    list_filter = ["job__status", "preset", "environment", "organization"]
+    list_select_related = ["job", "agent"]
+    search_fields = ["agent__name", "agent__slug", "job__title"]
+    actions = ["pause", "resume", "cancel"]
+    show_full_result_count = False
+
+    @admin.display(description="status", ordering="job__status")
+    def status(self, run: TrainingRun) -> str:
+        return str(run.job.get_status_display())
+
+    @admin.display(description="spent", ordering="cost_micros")
+    def spent(self, run: TrainingRun) -> str:
+        return f"${dollars(run.cost_micros):.2f} of ${dollars(run.budget_micros):.2f}"
+
+    @action(description="Pause the selected runs")
+    def pause(self, request: HttpRequest, queryset: QuerySet[TrainingRun]) -> None:
+        self.apply(request, queryset, "Asked to pause", run_pause)
+
+    @action(description="Resume the selected runs")
+    def resume(self, request: HttpRequest, queryset: QuerySet[TrainingRun]) -> None:
+        self.apply(request, queryset, "Resumed", run_resume)
+
+    @action(description="Cancel the selected runs")
+    def cancel(self, request: HttpRequest, queryset: QuerySet[TrainingRun]) -> None:
+        self.apply(request, queryset, "Asked to cancel", run_cancel)
+
+
+@admin.register(Iteration)
+class IterationAdmin(LongTableAdmin):
+    organization_path = "run__organization"
+    list_display = ["run", "number", "trajectories", "rollout_ms", "update_ms", "created_at"]
+    list_select_related = ["run", "run__agent"]
+    search_fields = ["run__agent__name", "run__agent__slug"]
+    ordering = ["-id"]
+
+
+@admin.register(PolicyCheckpoint)
+class PolicyCheckpointAdmin(ReadOnlyAdmin):
+    list_display = ["label", "agent", "iteration", "validation_score", "validation_low", "size", "tags", "created_at"]
+    list_filter = ["organization", ("tags", admin.EmptyFieldListFilter)]
+    list_select_related = ["agent", "run"]
+    search_fields = ["agent__name", "agent__slug", "sha256"]
+    exclude = ["data"]
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[PolicyCheckpoint]:
+        return super().get_queryset(request).defer("data")
