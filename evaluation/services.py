@@ -143,4 +143,7 @@ def _known_queries(run: TrainingRun, queries: Sequence[Any]) -> list[dict[str, A
             raise Invalid(message, fields={"eval_queries": message})
         else:
             given.append(query)
+    if rows and given:
+        message = "Give either texts of this agent's own queries or rows with an expected outcome, not both."
+        raise Invalid(message, fields={"eval_queries": message})
     return rows + [{**row, "pool": "given"} for row in (clean_rows(given) if given else [])]

@@ -4,19 +4,36 @@ from __future__ import annotations
 
 from typing import Any
 
+from django import forms
 from django.contrib import admin
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 from unfold.decorators import action
 
+from agentcore_site.errors import Invalid
 from agentcore_site.jobs.admin import as_id
 from agentcore_site.tenancy.administration import LongTableAdmin, ReadOnlyAdmin, ScopedAdmin
 from experiences.models import Agent, Dataset, DatasetRow, GroupRecord, TrajectoryRecord
-from experiences.services import agent_archive
+from experiences.services import agent_archive, environment_check
+
+
+class AgentForm(forms.ModelForm):  # type: ignore[type-arg]
+    """The checks of the service: an environment that refuses its options is refused here too."""
+
+    def clean(self) -> dict[str, Any]:
+        cleaned = super().clean() or {}
+        environment, options = cleaned.get("environment"), cleaned.get("environment_options")
+        if environment and environment != "dataset" and isinstance(options, dict):
+            try:
+                environment_check(environment, options)
+            except Invalid as error:
+                self.add_error("environment", error.message)
+        return cleaned
 
 
 @admin.register(Agent)
 class AgentAdmin(ScopedAdmin):
+    form = AgentForm
     list_display = ["name", "slug", "organization", "philosophy", "runtime", "environment", "archived_at"]
     list_filter = ["philosophy", "runtime", "environment", ("archived_at", admin.EmptyFieldListFilter), "organization"]
     list_select_related = ["organization"]
@@ -26,9 +43,9 @@ class AgentAdmin(ScopedAdmin):
     prepopulated_fields = {"slug": ["name"]}
     actions = ["archive"]
 
-    def save_model(self, request: HttpRequest, obj: Agent, form: Any, change: bool) -> None:
+    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         if not change:
-            obj.created_by = request.user  # type: ignore[assignment]
+            obj.created_by = request.user
         super().save_model(request, obj, form, change)
 
     @action(description="Archive the selected agents")

@@ -6,6 +6,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 
+POOL = "pool"  # how many queries a run asks for: an option of whoever draws them, not of the environment
+
+
+def own_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """What of an agent's environment options concerns the environment itself."""
+    return {name: value for name, value in options.items() if name != POOL}
+
+
 def checked_options(noun: str, options: Mapping[str, Any], known: Mapping[str, str]) -> None:
     """Refuses options that nobody knows.
 

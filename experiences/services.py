@@ -19,6 +19,7 @@ from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import current_organization, require
 from experiences.environments import environments
 from experiences.models import Agent, Dataset, DatasetRow
+from experiences.options import own_options
 
 EDITABLE = ("name", "slug", "description", "philosophy", "runtime", "environment", "environment_options")
 
@@ -113,7 +114,7 @@ def environment_check(name: str, options: Mapping[str, Any]) -> None:
     """Raises:
     Invalid: there is no such environment, or it refuses the options."""
     try:
-        environments.get(name)(options)
+        environments.get(name)(own_options(options))
     except (UnknownName, ValueError) as error:
         message = str(error)
         raise Invalid(message, fields={"environment": message}) from error

@@ -65,7 +65,7 @@ class IterationAdmin(LongTableAdmin):
 @admin.register(PolicyCheckpoint)
 class PolicyCheckpointAdmin(ReadOnlyAdmin):
     list_display = ["label", "agent", "iteration", "validation_score", "validation_low", "size", "tags", "created_at"]
-    list_filter = ["organization", ("tags", admin.EmptyFieldListFilter)]
+    list_filter = ["organization"]
     list_select_related = ["agent", "run"]
     search_fields = ["agent__name", "agent__slug", "sha256"]
     exclude = ["data"]

@@ -52,8 +52,18 @@ def head(run: TrainingRun) -> dict[str, Any]:
         "criteria": criteria,
         "n_met": sum(bool(one["met"]) for one in criteria),
         "asked": job.requested,
-        "proving": job.status == Status.COMPLETED and not run.verdict,
+        "proving": proving(run),
     }
+
+
+def proving(run: TrainingRun) -> bool:
+    """Whether the run has ended well and its held-out proof is still to come."""
+    return run.job.status == Status.COMPLETED and not run.verdict
+
+
+def watching(run: TrainingRun) -> bool:
+    """Whether anything on the page will still move by itself."""
+    return run.job.active or proving(run)
 
 
 def curves(*, shared: bool = False) -> dict[str, Any]:

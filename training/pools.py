@@ -16,6 +16,7 @@ from typing import Any, Final
 from experiences.environments import environments
 from experiences.environments.base import Environment
 from experiences.environments.dataset import dataset_environment
+from experiences.options import POOL, own_options
 from experiences.types import Scenario, reindexed
 from training.splits import split_queries
 
@@ -59,7 +60,7 @@ def pool_sizes(options: Mapping[str, Any]) -> dict[str, int]:
     Raises:
         ValueError: an unknown set, or a size out of range.
     """
-    given = options.get("pool") or {}
+    given = options.get(POOL) or {}
     if not isinstance(given, Mapping) or set(given) - set(POOL_SIZES):
         raise ValueError(f"pool must be an object with some of: {', '.join(POOL_SIZES)}.")
     sizes = POOL_SIZES | {name: int(size) for name, size in given.items()}
@@ -76,8 +77,7 @@ def environment_pools(name: str, options: Mapping[str, Any], seed: int) -> Pools
         UnknownName, ValueError: no such environment, or it refuses the options.
     """
     sizes = pool_sizes(options)
-    rest = {key: value for key, value in options.items() if key != "pool"}
-    return _cached(name, json.dumps(rest, sort_keys=True), tuple(sizes.items()), seed)
+    return _cached(name, json.dumps(own_options(options), sort_keys=True), tuple(sizes.items()), seed)
 
 
 @lru_cache(maxsize=64)
@@ -99,7 +99,7 @@ def dataset_pools(rows: Sequence[Mapping[str, Any]], options: Mapping[str, Any],
     Raises:
         ValueError: a row has nothing to check an answer against (the message has its number).
     """
-    environment = dataset_environment(rows, {key: value for key, value in options.items() if key != "pool"})
+    environment = dataset_environment(rows, own_options(options))
     scenarios = environment.scenarios("all", len(rows), seed)
     split = split_queries([scenario.query for scenario in scenarios], seed=seed)
     train, selection, held_out = (

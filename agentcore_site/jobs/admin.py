@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from uuid import UUID
 
 from django.contrib import admin
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 from unfold.decorators import action
 
@@ -49,11 +50,11 @@ class JobAdmin(ReadOnlyAdmin):
     show_full_result_count = False
 
     def get_search_results(self, request: HttpRequest, queryset: QuerySet[Job], search_term: str) -> Any:
-        # An id is looked up as one; any other text is no UUID, and must not reach that column.
-        if not as_id(search_term):
-            rows = queryset.filter(title__icontains=search_term) if search_term else queryset
-            return rows | queryset.filter(created_by__username__icontains=search_term) if search_term else rows, False
-        return queryset.filter(id=search_term.strip()), False
+        # An id is looked up as one; other text is no UUID, and must not reach that column.
+        if wanted := as_id(search_term):
+            return queryset.filter(id=wanted), False
+        words = Q(title__icontains=search_term) | Q(created_by__username__icontains=search_term)
+        return queryset.filter(words) if search_term else queryset, False
 
     @admin.display(description="progress")
     def percent(self, job: Job) -> str:
@@ -74,8 +75,6 @@ class JobAdmin(ReadOnlyAdmin):
 
 def as_id(text: str) -> str:
     """The text if it is a UUID, else nothing."""
-    from uuid import UUID
-
     try:
         return str(UUID(text.strip()))
     except ValueError:

@@ -14,7 +14,14 @@ from unfold.admin import ModelAdmin, TabularInline
 from unfold.decorators import action
 from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
 
-from agentcore_site.tenancy.administration import ReadOnlyAdmin, ScopedAdmin, organizations_of
+from agentcore_site.audit.services import record
+from agentcore_site.tenancy.administration import (
+    AuditedAdmin,
+    ReadOnlyAdmin,
+    ScopedAdmin,
+    actor_at,
+    organizations_of,
+)
 from agentcore_site.tenancy.models import ApiKey, Membership, Organization
 from agentcore_site.tenancy.services import api_key_revoke
 
@@ -23,13 +30,24 @@ admin.site.unregister(Group)
 
 
 class MembershipInline(TabularInline):  # type: ignore[misc]
+    """To be read; memberships are edited on their own page, where each change is logged."""
+
     model = Membership
     extra = 0
-    autocomplete_fields = ["user", "organization"]
+    fields = ["organization", "role", "can_export"]
+
+    def has_add_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return False
 
 
 @admin.register(User)
-class UserAdmin(BaseUserAdmin, ModelAdmin):  # type: ignore[misc]
+class UserAdmin(BaseUserAdmin, AuditedAdmin):  # type: ignore[type-arg]
     form = UserChangeForm
     add_form = UserCreationForm
     change_password_form = AdminPasswordChangeForm
@@ -87,9 +105,6 @@ class MembershipAdmin(ScopedAdmin):
         super().delete_queryset(request, queryset)
 
     def log_removal(self, request: HttpRequest, row: Membership) -> None:
-        from agentcore_site.audit.services import record
-        from agentcore_site.tenancy.administration import actor_at
-
         record(actor_at(request), "membership.deleted", row, before={"role": row.role, "can_export": row.can_export})
 
 

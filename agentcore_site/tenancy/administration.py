@@ -35,7 +35,36 @@ def organizations_of(request: HttpRequest) -> list[Any]:
     return known
 
 
-class ScopedAdmin(ModelAdmin):  # type: ignore[misc]
+class AuditedAdmin(ModelAdmin):  # type: ignore[misc]
+    """Each change of a row by hand stands in the audit log, with what it was before."""
+
+    organization_path = ""
+
+    def save_model(self, request: HttpRequest, obj: Model, form: Any, change: bool) -> None:
+        stored = self.model._default_manager.filter(pk=obj.pk).first() if change else None
+        before = _values(stored, form.changed_data)
+        super().save_model(request, obj, form, change)
+        after = _values(obj, form.changed_data)
+        # A form takes equal JSON for a change when it is written otherwise.
+        moved = [name for name in after if not change or before.get(name) != after[name]]
+        record(
+            actor_at(request),
+            f"{self.opts.model_name}.{'changed' if change else 'created'}",
+            obj,
+            organization=self.owner(obj),
+            before={name: before.get(name) for name in moved} if change else None,
+            after={name: after[name] for name in moved},
+        )
+
+    def owner(self, obj: Any) -> Any:
+        """The key of the organisation that a row belongs to."""
+        value = obj
+        for part in filter(None, self.organization_path.split("__")):
+            value = getattr(value, part, None)
+        return getattr(value, "pk", value) if self.organization_path else None
+
+
+class ScopedAdmin(AuditedAdmin):
     """Rows of one organisation. ``organization_path`` leads from the row to its organisation's key."""
 
     organization_path = "organization"
@@ -70,20 +99,6 @@ class ScopedAdmin(ModelAdmin):  # type: ignore[misc]
         if related is not None and not request.user.is_superuser:
             kwargs.setdefault("queryset", related.get_queryset(request))
         return super().formfield_for_foreignkey(db_field, request, **kwargs)
-
-    def save_model(self, request: HttpRequest, obj: Model, form: Any, change: bool) -> None:
-        before = _values(self.model._default_manager.filter(pk=obj.pk).first(), form.changed_data) if change else None
-        super().save_model(request, obj, form, change)
-        action = f"{self.opts.model_name}.{'changed' if change else 'created'}"
-        after = _values(obj, form.changed_data)
-        record(actor_at(request), action, obj, organization=self.owner(obj), before=before, after=after)
-
-    def owner(self, obj: Any) -> Any:
-        """The key of the organisation that a row belongs to."""
-        value = obj
-        for part in self.organization_path.split("__"):
-            value = getattr(value, part, None)
-        return getattr(value, "pk", value)
 
     def apply(
         self, request: HttpRequest, rows: Iterable[Any], verb: str, service: Callable[[Actor, Any], object]
@@ -120,7 +135,7 @@ class LongTableAdmin(ReadOnlyAdmin):
 def _values(obj: Model | None, names: Iterable[str]) -> dict[str, Any]:
     if obj is None:
         return {}
-    return {name: _plain(getattr(obj, name, None)) for name in names}
+    return {name: _plain(getattr(obj, name, None)) for name in names if "password" not in name}
 
 
 def _plain(value: Any) -> Any:

@@ -13,6 +13,7 @@
   let socket = null;
   let tries = 0;
   let downSince = null;
+  let waiting = null;
   let headTimer = null;
   let headAt = 0;
 
@@ -27,6 +28,7 @@
   }
 
   function connect() {
+    waiting = null;
     const scheme = location.protocol === "https:" ? "wss:" : "ws:";
     socket = new WebSocket(`${scheme}//${location.host}${source.dataset.socket}?after=${seq}`);
     socket.onopen = () => {
@@ -49,7 +51,7 @@
     show("reconnecting", `reconnecting since ${clock}`);
     const wait = Math.min(10000, 500 * 2 ** tries) * (0.75 + Math.random() / 2);
     tries += 1;
-    setTimeout(connect, wait);
+    waiting = setTimeout(connect, wait);
   }
 
   function take(event) {
@@ -74,8 +76,10 @@
     );
   }
 
+  // A job that has ended is left alone; one that was resumed is followed again.
   document.addEventListener("htmx:afterSettle", () => {
     if (isOver() && socket) socket.close();
+    else if (!isOver() && !socket && !waiting) connect();
   });
 
   function list(event) {
@@ -97,5 +101,5 @@
     events.prepend(item);
   }
 
-  connect();
+  if (!isOver()) connect();
 })();

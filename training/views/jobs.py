@@ -70,7 +70,7 @@ def job(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse:
         "tabs": TABS,
         "series_url": reverse("training:series", args=[run.pk]),
         "socket": f"/ws/jobs/{run.pk}/",
-        "watching": run.job.active or not run.verdict,
+        "watching": panel.watching(run),
         "budget_usd": dollars(run.budget_micros),
         "links": ShareLink.objects.filter(job=run.job, revoked_at=None).count(),
     }

@@ -27,7 +27,7 @@ def job(request: HttpRequest, token: str) -> HttpResponse:
         "token": token,
         "series_url": reverse("training:shared_series", args=[token]),
         "socket": f"/ws/shared/{token}/",
-        "watching": run.job.active or not run.verdict,
+        "watching": panel.watching(run),
         "budget_usd": dollars(run.budget_micros),
     }
     return _private(render(request, "training/shared.html", context))

@@ -1,0 +1,243 @@
+"""The Django admin: every model, read-only where only the work writes, actions through the services."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from django.apps import apps
+from django.contrib import admin
+from django.contrib.auth import get_user_model
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+
+from agentcore_site.audit.models import AuditEvent
+from agentcore_site.jobs.models import Job, Status
+from agentcore_site.jobs.services import share_create
+from agentcore_site.models import IdempotencyRecord
+from agentcore_site.tenancy.actors import Actor
+from agentcore_site.tenancy.models import ApiKey, Membership, Organization
+from agentcore_site.tenancy.roles import Role
+from agentcore_site.tenancy.services import api_key_create
+from evaluation.models import EvaluationResult, HeldOutLook
+from evaluation.services import evaluation_start
+from experiences.models import Agent, TrajectoryRecord
+from experiences.services import dataset_create
+from tests import factories
+from tests.support.rows import checkpoint_of_run, lived_run, queued_run
+from training.models import TrainingRun
+
+pytestmark = pytest.mark.django_db
+
+OURS = [model for model in apps.get_models() if model._meta.app_config.name.split(".")[0] in {
+    "agentcore_site", "budgets", "experiences", "training", "evaluation"
+}]  # fmt: skip
+READ_ONLY = {
+    "auditevent", "apikey", "job", "jobevent", "sharelink", "dataset", "datasetrow", "trajectoryrecord", "grouprecord",
+    "trainingrun", "iteration", "policycheckpoint", "evaluationrun", "evaluationresult", "heldoutlook",
+    "idempotencyrecord",
+}  # fmt: skip
+
+
+@pytest.fixture
+def boss(adam: Any) -> Client:
+    client = Client()
+    client.force_login(adam)
+    return client
+
+
+@pytest.fixture
+def everything(operator: Actor, agent: Agent, adam: Any) -> TrainingRun:
+    """A row of every model."""
+    run = lived_run(operator, agent)
+    evaluation = evaluation_start(operator, run=run, samples=1)
+    EvaluationResult.objects.create(
+        evaluation=evaluation, arm="trained", line="held_out", scenario=0, query="q", outcomes=[1.0], successes=[True],
+        rewards=[1.0], steps=[2], tool_calls=[1], tool_errors=[0],
+    )  # fmt: skip
+    HeldOutLook.objects.create(evaluation=evaluation, agent=agent, organization=run.organization, fingerprint="f")
+    share_create(operator, run.job)
+    api_key_create(operator, name="laptop", scopes=["training:view"])
+    IdempotencyRecord.objects.create(
+        organization=run.organization, user=adam, key="k", operation="POST /api/v1/agents", fingerprint="f"
+    )
+    rows = [{"query": f"what is {n}?", "expected_outcome": {"answer": str(n)}} for n in range(20)]
+    dataset_create(operator, name="numbers", rows=rows)
+    return run
+
+
+def address(model: Any, name: str, *args: Any) -> str:
+    return reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_{name}", args=args)
+
+
+def test_every_model_has_a_page() -> None:
+    assert [model.__name__ for model in OURS if model not in admin.site._registry] == []
+
+
+@pytest.mark.parametrize("model", OURS, ids=lambda model: model.__name__)
+def test_each_list_and_each_row_opens(model: Any, boss: Client, everything: TrainingRun) -> None:
+    listing = boss.get(address(model, "changelist"))
+    assert listing.status_code == 200
+    for term in ("question", str(everything.job_id), "%_'\"\\"):
+        assert boss.get(address(model, "changelist"), {"q": term}).status_code == 200
+    first = model._default_manager.first()
+    assert first is not None, f"the test has no {model.__name__}"
+    assert boss.get(address(model, "change", first.pk)).status_code == 200
+    added = boss.get(address(model, "add")).status_code
+    assert added == (403 if model._meta.model_name in READ_ONLY else 200)
+
+
+@pytest.mark.parametrize("model", OURS, ids=lambda model: model.__name__)
+def test_what_the_work_wrote_is_neither_changed_nor_deleted(model: Any, boss: Client, everything: TrainingRun) -> None:
+    row = model._default_manager.first()
+    if model is Membership:
+        return  # members leave; see below
+    assert boss.post(address(model, "delete", row.pk), {"post": "yes"}).status_code == 403
+    boss.post(
+        address(model, "changelist"), {"action": "delete_selected", "_selected_action": [str(row.pk)], "post": "yes"}
+    )
+    assert model._default_manager.filter(pk=row.pk).exists()
+    if model._meta.model_name in READ_ONLY:
+        assert boss.post(address(model, "change", row.pk), {"status": "completed"}).status_code == 403
+
+
+def test_jobs_are_moved_through_the_services(boss: Client, operator: Actor, agent: Agent) -> None:
+    run = queued_run(operator, agent)
+
+    def act(action: str) -> str:
+        boss.post(address(Job, "changelist"), {"action": action, "_selected_action": [str(run.job_id)]})
+        return str(Job.objects.get(id=run.job_id).status)
+
+    assert act("pause") == Status.PAUSED
+    assert act("resume") == Status.QUEUED
+    assert act("cancel") == Status.CANCELLED
+    refused = boss.post(
+        address(Job, "changelist"), {"action": "resume", "_selected_action": [str(run.job_id)]}, follow=True
+    )
+    assert "Only a paused or failed job can be resumed" in refused.content.decode()
+    logged = AuditEvent.objects.filter(target_id=str(run.job_id), actor="adam").values_list("action", "door")
+    assert ("job.pause_requested", "admin") in logged and ("job.cancel_requested", "admin") in logged
+
+
+def test_runs_keys_links_and_agents_have_their_actions(boss: Client, everything: TrainingRun, operator: Actor) -> None:
+    other = factories.AgentFactory(organization=everything.organization)
+    run = queued_run(operator, other)
+    key = ApiKey.objects.get(name="laptop")
+    link = everything.job.share_links.get()
+    for model, action, row in (
+        (TrainingRun, "cancel", run),
+        (ApiKey, "revoke", key),
+        (type(link), "revoke", link),
+        (Agent, "archive", other),
+    ):
+        boss.post(address(model, "changelist"), {"action": action, "_selected_action": [str(row.pk)]})
+    for row in (key, link, other, run.job):
+        row.refresh_from_db()
+    assert key.revoked_at and link.revoked_at and other.archived_at and run.job.status == Status.CANCELLED
+
+
+def test_an_agent_is_edited_and_the_edit_is_logged(boss: Client, agent: Agent) -> None:
+    values = {
+        "organization": agent.organization_id, "name": "Renamed", "slug": agent.slug, "description": "",
+        "philosophy": "react", "runtime": "action", "environment": "reasoning_gym", "environment_options": "{}",
+    }  # fmt: skip
+    refused = boss.post(address(Agent, "change", agent.pk), values | {"environment": "nowhere"})
+    assert refused.status_code == 200 and "There is no environment named" in refused.content.decode()
+    assert boss.post(address(Agent, "change", agent.pk), values).status_code == 302
+    event = AuditEvent.objects.get(action="agent.changed")
+    assert event.before == {"name": agent.name} and event.after == {"name": "Renamed"} and event.door == "admin"
+
+
+def test_roles_are_edited_and_members_removed_with_a_trace(boss: Client, olivia: Any, acme: Organization) -> None:
+    row = olivia.memberships.get()
+    values = {"organization": acme.pk, "user": olivia.pk, "role": Role.STAKEHOLDER}
+    assert boss.post(address(Membership, "change", row.pk), values).status_code == 302
+    assert boss.post(address(Membership, "delete", row.pk), {"post": "yes"}).status_code == 302
+    actions = AuditEvent.objects.filter(target_type="tenancy.membership").values_list("action", "organization_id")
+    assert {("membership.changed", acme.id), ("membership.deleted", acme.id)} == set(actions)
+
+
+def test_people_are_edited_and_no_password_is_logged(boss: Client, adam: Any) -> None:
+    User = get_user_model()
+    address_of_add = reverse("admin:auth_user_add")
+    values = {
+        "username": "newcomer",
+        "password1": "a long enough one",
+        "password2": "a long enough one",
+        "usable_password": "true",
+    }
+    assert boss.post(address_of_add, values).status_code == 302
+    assert User.objects.filter(username="newcomer").exists()
+    event = AuditEvent.objects.get(action="user.created")
+    assert event.after["username"] == "newcomer" and "long enough" not in str(event.after)
+    assert boss.get(reverse("admin:auth_user_change", args=[adam.pk])).status_code == 200
+
+
+def test_an_organisations_admin_sees_only_its_own_rows(everything: TrainingRun, elsewhere: Organization) -> None:
+    carla = factories.UserFactory(username="carla", is_staff=True)
+    factories.MembershipFactory(organization=elsewhere, user=carla, role=Role.ADMIN)
+    own = factories.AgentFactory(organization=elsewhere)
+    client = Client()
+    client.force_login(carla)
+    for model in OURS:
+        listing = client.get(address(model, "changelist"))
+        assert listing.status_code == 200, model
+        shown = listing.content.decode()
+        for secret in (str(everything.job_id), everything.agent.name, everything.agent.slug, "question 1"):
+            assert secret not in shown, (model, secret)
+    assert client.get(address(Agent, "change", everything.agent_id)).status_code == 302
+    assert client.get(address(Agent, "change", own.pk)).status_code == 200
+    values = {
+        "organization": everything.organization_id, "name": "Taken", "slug": own.slug, "philosophy": "react",
+        "runtime": "action", "environment": "reasoning_gym", "environment_options": "{}", "description": "",
+    }  # fmt: skip
+    assert client.post(address(Agent, "change", own.pk), values).status_code == 200
+    own.refresh_from_db()
+    assert own.organization_id == elsewhere.id
+    client.post(address(Job, "changelist"), {"action": "cancel", "_selected_action": [str(everything.job_id)]})
+    assert client.get(address(Organization, "add")).status_code == 403
+    assert client.get(reverse("admin:auth_user_changelist")).status_code == 403
+
+
+@pytest.mark.parametrize("person", ["olivia", "dan", "stella", "charlie"])
+def test_nobody_else_enters(person: str, request: pytest.FixtureRequest, everything: TrainingRun) -> None:
+    client = Client()
+    client.force_login(request.getfixturevalue(person))
+    for path in ("/admin/", address(Job, "changelist"), address(Agent, "change", everything.agent_id)):
+        assert client.get(path).status_code == 302
+
+
+def test_staff_without_a_role_see_nothing(everything: TrainingRun) -> None:
+    helper = factories.UserFactory(username="helper", is_staff=True)
+    client = Client()
+    client.force_login(helper)
+    for model in OURS:
+        assert client.get(address(model, "changelist")).status_code == 403
+
+
+def test_long_tables_are_never_counted(boss: Client, everything: TrainingRun) -> None:
+    for query in ({}, {"q": str(everything.job_id)}, {"q": str(uuid4())}, {"success__exact": "1"}):
+        with CaptureQueriesContext(connection) as asked:
+            assert boss.get(address(TrajectoryRecord, "changelist"), query).status_code == 200
+        mine = [one["sql"] for one in asked if "experiences_trajectory" in one["sql"]]
+        assert mine and not any("COUNT(" in sql for sql in mine)
+        assert not any('"steps"' in sql for sql in mine)
+
+
+def test_a_jobs_trajectories_come_in_the_order_of_its_training(boss: Client, everything: TrainingRun) -> None:
+    listing = boss.get(address(TrajectoryRecord, "changelist"), {"q": str(everything.job_id)})
+    places = [(row.iteration, row.scenario, row.rollout) for row in listing.context["cl"].result_list]
+    assert len(places) == 24 and places == sorted(places)
+
+
+def test_secrets_and_blobs_are_not_shown(boss: Client, everything: TrainingRun) -> None:
+    key = ApiKey.objects.get(name="laptop")
+    assert key.digest not in boss.get(address(ApiKey, "change", key.pk)).content.decode()
+    checkpoint = checkpoint_of_run(everything)
+    with CaptureQueriesContext(connection) as asked:
+        boss.get(address(type(checkpoint), "changelist"))
+        boss.get(address(type(checkpoint), "change", checkpoint.pk))
+    assert not any('"training_policycheckpoint"."data"' in one["sql"] for one in asked)
