@@ -125,7 +125,9 @@ def _forest_row(row: ForestRow, y: float, middle: float, unit: float, reach: flo
         a, b = place(row.low), place(row.high)
         parts.append(f'<line class="forest-line {kind}" x1="{a:.1f}" x2="{b:.1f}" y1="{y}" y2="{y}"/>')
         for edge in (a, b):
-            parts.append(f'<line class="forest-line {kind}" x1="{edge:.1f}" x2="{edge:.1f}" y1="{y - 4}" y2="{y + 4}"/>')
+            parts.append(
+                f'<line class="forest-line {kind}" x1="{edge:.1f}" x2="{edge:.1f}" y1="{y - 4}" y2="{y + 4}"/>'
+            )
     diamond = f"{x - 5:.1f},{y} {x:.1f},{y - 5} {x + 5:.1f},{y} {x:.1f},{y + 5}"
     parts.append(f'<polygon class="forest-mark {kind}" points="{diamond}"/>')
     return "".join(parts)

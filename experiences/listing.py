@@ -24,7 +24,12 @@ SORTS: Final = (
     Sort("dearest", "highest cost", "cost_micros"),
     Sort("slowest", "slowest", "duration_ms"),
 )
-OUTCOMES: Final = (("success", "succeeded"), ("failure", "failed"), ("error", "with an error"), ("truncated", "cut off"))
+OUTCOMES: Final = (
+    ("success", "succeeded"),
+    ("failure", "failed"),
+    ("error", "with an error"),
+    ("truncated", "cut off"),
+)
 PURPOSES: Final = (("training", "training"), ("evaluation", "evaluation"))
 
 

@@ -34,8 +34,9 @@ _ACTION: Mapping[str, Any] = {
     "num_iterations": 2,
     "learning_rate": 0.03,
     "entropy_coef": 0.02,
-    "entropy_coef_failed_group": 0.2,
-    "shaping": {"tool": 0.0, "wrong_answer": -0.2},
+    "entropy_coef_failed_group": 0.1,
+    "shaping": {"tool": 0.0, "verify": 0.1, "wrong_answer": -0.2},
+    "exploration": {"failure_memory": 0.7, "query_sampling": "prioritised", "learn_from_failed_groups": False},
     "eval_temperature": 0.0,
     "eval_samples": 2,
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from typing import Any
 
@@ -35,10 +36,10 @@ def page() -> str:
 
 
 def _row(field: Field, default: Any) -> str:
-    shown = {None: "none", True: "`true`", False: "`false`"}.get(default) if not isinstance(default, list) else None
+    shown = "none" if default is None else f"`{json.dumps(default) if isinstance(default, bool) else default}`"
     allowed = field.range or ", ".join(f"`{choice}`" for choice in field.choices)
     effect = field.description.replace("|", "\\|")
-    return f"| `{field.name}` | {shown or f'`{default}`'} | {allowed} | {effect} |"
+    return f"| `{field.name}` | {shown} | {allowed} | {effect} |"
 
 
 def _at(values: dict[str, Any], dotted: str) -> Any:

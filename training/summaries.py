@@ -56,4 +56,5 @@ def _last_of_each(runs: QuerySet[TrainingRun]) -> dict[UUID, TrainingRun]:
 def _smoothed(values: Iterable[float | None], window: int = 4) -> list[float | None]:
     """Trailing means: single iterations of a few rollouts jump too much for a curve an inch wide."""
     known = [value for value in values if value is not None]
-    return [sum(known[max(0, i - window + 1) : i + 1]) / len(known[max(0, i - window + 1) : i + 1]) for i in range(len(known))]
+    recent = (known[max(0, i - window + 1) : i + 1] for i in range(len(known)))
+    return [sum(values) / len(values) for values in recent]

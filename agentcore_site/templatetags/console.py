@@ -204,7 +204,11 @@ def status(job: Any) -> SafeString:
     """A job's status as icon and word, with its reason where there is one."""
     reason = job.get_status_reason_display() if job.status_reason else ""
     return format_html(
-        '<span class="status {}" title="{}">{}{}</span>', job.status, reason, icon(STATUS[job.status]), job.get_status_display()
+        '<span class="status {}" title="{}">{}{}</span>',
+        job.status,
+        reason,
+        icon(STATUS[job.status]),
+        job.get_status_display(),
     )
 
 
@@ -253,7 +257,12 @@ def fold(label: str, text: Any) -> SafeString:
     head = whole[:LONG].partition("\n")[0][:160]
     size = f"{len(whole):,} characters"
     return format_html(
-        '<div class="{}"><details><summary>{} ({}): {}…</summary><pre>{}</pre></details></div>', kind, label, size, head, whole
+        '<div class="{}"><details><summary>{} ({}): {}…</summary><pre>{}</pre></details></div>',
+        kind,
+        label,
+        size,
+        head,
+        whole,
     )
 
 

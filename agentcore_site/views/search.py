@@ -26,9 +26,7 @@ def search(request: HttpRequest, actor: Actor) -> HttpResponse:
         context["agents"] = list(
             agents_visible(actor).filter(Q(name__icontains=query) | Q(slug__icontains=query)).order_by("name")[:SHOWN]
         )
-        context["runs"] = list(
-            runs_visible(actor).annotate(key=key).filter(named).order_by("-job__created_at")[:SHOWN]
-        )
+        context["runs"] = list(runs_visible(actor).annotate(key=key).filter(named).order_by("-job__created_at")[:SHOWN])
         context["evaluations"] = list(
             evaluations_visible(actor).annotate(key=key).filter(named).order_by("-job__created_at")[:SHOWN]
         )

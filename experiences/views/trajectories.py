@@ -124,7 +124,11 @@ def group(request: HttpRequest, actor: Actor, job_id: Any, iteration: int, scena
 def compare(request: HttpRequest, actor: Actor) -> HttpResponse:
     """Two trajectories side by side, e.g. those of both arms of an evaluation."""
     rows = [trajectory_get(actor, request.GET.get(name, "")) for name in ("a", "b")]
-    context = {"query": rows[0].query, "same": rows[0].query == rows[1].query, **_side_by_side(rows, advantages_for(rows))}
+    context = {
+        "query": rows[0].query,
+        "same": rows[0].query == rows[1].query,
+        **_side_by_side(rows, advantages_for(rows)),
+    }
     return render(request, "experiences/compare.html", context)
 
 
@@ -132,7 +136,12 @@ def _side_by_side(rows: Sequence[TrajectoryRecord], learned: dict[uuid.UUID, dic
     found: list[Column] = columns(rows, learned)
     scale = max((abs(value) for column in found for value in column.advantages), default=0.0)
     lines = aligned(found, limit=MAX_ALIGNED_STEPS)
-    return {"columns": found, "lines": lines, "scale": scale, "cut": any(c.row.n_steps > MAX_ALIGNED_STEPS for c in found)}
+    return {
+        "columns": found,
+        "lines": lines,
+        "scale": scale,
+        "cut": any(c.row.n_steps > MAX_ALIGNED_STEPS for c in found),
+    }
 
 
 def _light(actor: Actor, trajectory_id: Any) -> TrajectoryRecord:

@@ -129,3 +129,6 @@ document.addEventListener("htmx:sendError", () => {
   notice.textContent = "The server can't be reached. Nothing was sent; try again in a moment.";
   document.getElementById("notices").replaceChildren(notice);
 });
+
+// Good news goes by itself; what went wrong stays until it is dismissed.
+for (const notice of document.querySelectorAll(".notice.success")) setTimeout(() => notice.remove(), 8000);

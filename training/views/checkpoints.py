@@ -88,6 +88,6 @@ def _figures(a: PolicyCheckpoint, b: PolicyCheckpoint) -> list[dict[str, Any]]:
     rows = []
     for name in [*left, *(one for one in right if one not in left)]:
         x, y = left.get(name), right.get(name)
-        both = isinstance(x, int | float) and isinstance(y, int | float)
-        rows.append({"name": name, "a": x, "b": y, "difference": y - x if both else None})
+        difference = y - x if isinstance(x, int | float) and isinstance(y, int | float) else None
+        rows.append({"name": name, "a": x, "b": y, "difference": difference})
     return rows

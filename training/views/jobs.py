@@ -128,7 +128,8 @@ def share(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse:
 def unshare(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse:
     run = run_get(actor, job_id)
     revoked = share_revoke_all(actor, run.job)
-    messages.success(request, f"{revoked} link{'' if revoked == 1 else 's'} revoked. Whoever had one sees nothing more.")
+    links = "link" if revoked == 1 else "links"
+    messages.success(request, f"{revoked} {links} revoked. Whoever had one sees nothing more.")
     return redirect("training:job", job_id=run.pk)
 
 

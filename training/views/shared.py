@@ -47,7 +47,8 @@ def series(request: HttpRequest, token: str) -> HttpResponse:
 
 def _run(token: str) -> TrainingRun:
     found = shared_job(token)
-    run = TrainingRun.objects.select_related("job", "agent", "best_checkpoint").filter(job=found).first() if found else None
+    rows = TrainingRun.objects.select_related("job", "agent", "best_checkpoint")
+    run = rows.filter(job=found).first() if found is not None else None
     if run is None:
         raise Http404("This link was revoked, or never was.")
     return run
