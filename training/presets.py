@@ -29,6 +29,8 @@ class Preset:
 
 
 _ACTION: Mapping[str, Any] = {
+    "n_iterations": 375,
+    "early_stopping": {"patience": 8},
     "batch_size": 4,
     "n_trajectories_per_query": 4,
     "num_iterations": 2,
@@ -81,6 +83,7 @@ PRESETS: dict[str, Preset] = {
             scale_rewards="none",
             credit="uniform",
             entropy_coef=0.001,
+            entropy_coef_failed_group=0.005,
         ),
         _relative(
             "DAPO",
@@ -101,6 +104,7 @@ PRESETS: dict[str, Preset] = {
             credit="uniform",
             num_iterations=1,
             entropy_coef=0.005,
+            entropy_coef_failed_group=0.025,
         ),
         _relative(
             "GSPO",
@@ -128,6 +132,8 @@ PRESETS: dict[str, Preset] = {
             "(arXiv 2505.10978).",
             credit="gigpo",
             scale_rewards="none",
+            entropy_coef=0.005,
+            entropy_coef_failed_group=0.025,
         ),
     )
 }

@@ -58,13 +58,12 @@ class FailureMemory:
         self.failures = np.zeros((1 << encoder.options.bits, len(self.tracked)))
         self.groups = np.zeros(len(self.failures))
         self.successes = np.zeros(len(self.failures))
+        self._logs = np.zeros_like(self.failures)  # log(1 + failures), kept beside it: it is read far more often
         self._encoder = encoder
 
     def offset(self, encoding: Encoding) -> FloatArray:
         """What is added to the logits in a state: (A,), at most 0."""
-        told = encoding.evidence > 0
-        counts = np.log1p(self.failures[encoding.ids[told]])
-        result: FloatArray = -self.strength * (encoding.evidence[told] @ counts)
+        result: FloatArray = -self.strength * (encoding.evidence @ self._logs[encoding.ids])
         return result
 
     def success(self, pool: PoolEvidence) -> FloatArray:
@@ -87,14 +86,15 @@ class FailureMemory:
             key = (ids.tobytes(), action)
             if self.tracked[action] and len(ids) and key not in seen:
                 seen.add(key)
-                self.failures[ids, action] += 1.0
+                self._set(ids, action, self.failures[ids, action] + 1.0)
 
     def count_success(self, taken: Sequence[tuple[Observation, int]]) -> None:
         """Takes in a rollout that succeeded: what it did is cleared, and half of all else is forgotten."""
         for observation, action in taken:
-            self.failures[_told(self._encoder.encode(observation)), action] = 0.0
+            self._set(_told(self._encoder.encode(observation)), action, 0.0)
         if taken:
-            self.failures[_told(self._at_start(taken[0][0].query))] *= FORGET_BY_SUCCESS
+            ids = _told(self._at_start(taken[0][0].query))
+            self._set(ids, slice(None), self.failures[ids] * FORGET_BY_SUCCESS)
 
     def state_dict(self) -> dict[str, Any]:
         """Only the rows in use."""
@@ -111,6 +111,11 @@ class FailureMemory:
             table = getattr(self, name)
             table[:] = 0.0
             table[state["rows"]] = state[name]
+        self._logs = np.log1p(self.failures)
+
+    def _set(self, ids: IntArray, action: int | slice, counts: FloatArray | float) -> None:
+        self.failures[ids, action] = counts
+        self._logs[ids, action] = np.log1p(counts)
 
     def _at_start(self, query: str) -> Encoding:
         return self._encoder.encode(Observation(query, "", ()))

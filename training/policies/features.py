@@ -139,11 +139,15 @@ class TextEncoder:
         found = self._queries.get((query, namespace))
         if found is None:
             terms = [term for term in query_terms(query, self.options) if term in self.vocabulary]
-            rarity = [math.log(self.documents / self.vocabulary[term]) for term in terms]
-            total = sum(rarity)
-            weights = [r / total for r in rarity] if total > 0 else [1.0 / len(terms)] * len(terms)
-            found = _remember(self._queries, (query, namespace), self._weighted(namespace, terms, weights))
+            features = self._weighted(namespace, terms, self._evidence(terms))
+            found = _remember(self._queries, (query, namespace), features)
         return found
+
+    def _evidence(self, terms: Sequence[str]) -> list[float]:
+        """Shares of the terms, proportional to log(questions / questions with the term)."""
+        rarity = [math.log(self.documents / self.vocabulary[term]) for term in terms]
+        total = sum(rarity)
+        return [r / total for r in rarity] if total > 0 else [1.0 / len(terms) for _ in terms]
 
     def _observation(self, last: str) -> list[_Feature]:
         found = self._observed.get(last)

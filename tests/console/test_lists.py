@@ -1,0 +1,141 @@
+"""Lists: search, filters, order, pages by cursor, and what they say when there is nothing."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from agentcore_site.jobs.models import Job
+from agentcore_site.tenancy.actors import Actor
+from experiences.models import Agent, TrajectoryRecord
+from tests.console.conftest import SignIn
+from tests.factories import AgentFactory
+from tests.support.rows import lived_run, queued_run
+from training.models import TrainingRun
+
+pytestmark = pytest.mark.django_db
+
+
+def titles(client: Client, address: str) -> list[str]:
+    """The names of a list's rows, as they stand."""
+    shown = client.get(address).content.decode()
+    return re.findall(r'<tr data-row>\s*<td class="lead[^"]*"><a[^>]*>([^<]+)</a>', shown)
+
+
+def jobs(operator: Actor, agent: Agent, names: list[str]) -> list[TrainingRun]:
+    """One run of an agent of its own for each name: an agent has one active job at a time."""
+    made = []
+    for name in names:
+        own = AgentFactory(organization=agent.organization, environment_options=agent.environment_options)
+        made.append(queued_run(operator, own, title=name))
+    return made
+
+
+def test_empty_lists_teach_the_next_step(console: Client, stella: Any, signed_in: SignIn) -> None:
+    assert "Launch the first one" in console.get("/jobs/").content.decode()
+    assert "Make the first one" in console.get("/agents/").content.decode()
+    assert "Begin with an agent" in console.get("/").content.decode()
+    for address in ("/trajectories/", "/evaluations/", "/checkpoints/"):
+        assert "yet" in console.get(address).content.decode()
+    for address in ("/jobs/", "/agents/", "/"):
+        assert 'class="button primary"' not in signed_in(stella).get(address).content.decode()
+
+
+def test_a_filter_that_hides_all_rows_says_so_and_offers_them_again(console: Client, run: TrainingRun) -> None:
+    shown = console.get("/jobs/?status=failed").content.decode()
+    assert "No job matches" in shown and "Show all jobs" in shown
+    assert "No trajectory matches" in console.get("/trajectories/?q=no+such+query").content.decode()
+    assert "No agent matches" in console.get("/agents/?q=nobody").content.decode()
+
+
+def test_jobs_are_found_by_title_agent_and_the_end_of_their_id(console: Client, operator: Actor, agent: Agent) -> None:
+    first, second = jobs(operator, agent, ["Morning run", "Evening run"])
+    assert titles(console, "/jobs/?q=morning") == ["Morning run"]
+    assert titles(console, f"/jobs/?q={second.agent.slug}") == ["Evening run"]
+    assert titles(console, f"/jobs/?q={str(first.pk)[-6:].upper()}") == ["Morning run"]
+    assert titles(console, "/jobs/?status=queued&sort=oldest") == ["Morning run", "Evening run"]
+    assert titles(console, "/jobs/?status=running") == []
+
+
+def test_jobs_are_ordered_by_what_was_proven(console: Client, operator: Actor, agent: Agent) -> None:
+    runs = jobs(operator, agent, ["unproven", "small", "large"])
+    for run, gain in zip(runs[1:], (0.05, 0.4), strict=True):
+        TrainingRun.objects.filter(pk=run.pk).update(verdict={"verdict": "Better.", "improvement": gain})
+    assert titles(console, "/jobs/?sort=gain") == ["large", "small", "unproven"]
+
+
+def test_pages_by_cursor_show_every_row_once_while_others_arrive(
+    console: Client, operator: Actor, agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agentcore_site.pages.listing.__kwdefaults__", {"tie": "pk", "size": 2})
+    jobs(operator, agent, ["a", "b", "c", "d", "e"])
+    address, seen = "/jobs/?sort=newest", []
+    for page in range(3):
+        seen += titles(console, address)
+        if page == 0:
+            jobs(operator, agent, ["late"])  # must not push rows of page one onto page two
+        link = re.search(r'rel="next" href="([^"]+)"', console.get(address).content.decode())
+        address = "/jobs/" + link.group(1).replace("&amp;", "&") if link else ""
+    assert seen == ["e", "d", "c", "b", "a"] and address == ""
+
+
+@pytest.mark.parametrize("cursor", ["x", "W10", "WyJub3QgYSBkYXRlIiwgIm5vdCBhbiBpZCJd", "💥"])
+def test_a_broken_cursor_shows_the_first_page(console: Client, run: TrainingRun, cursor: str) -> None:
+    assert titles(console, f"/jobs/?cursor={cursor}") == [run.job.title]
+
+
+def test_trajectories_are_filtered_and_ordered(console: Client, run: TrainingRun) -> None:
+    def n(query: str) -> int:
+        return len(titles(console, f"/trajectories/?{query}"))
+
+    assert (n("outcome=success"), n("outcome=failure"), n("outcome=error")) == (12, 12, 0)
+    assert (n("iteration=1"), n("iteration=nonsense"), n("purpose=evaluation")) == (12, 24, 0)
+    assert n("q=question+2") == 8
+    assert n(f"agent={run.agent_id}") == 24 and n("agent=nobody") == 0
+    best = console.get("/trajectories/?sort=best").content.decode()
+    assert best.index("+1.10") < best.index("−0.100")
+
+
+def test_the_overview_names_what_needs_a_person(console: Client, operator: Actor, agent: Agent) -> None:
+    paused, failed = jobs(operator, agent, ["Out of money", "Broken"])
+    Job.objects.filter(id=paused.pk).update(status="paused", status_reason="budget_exceeded")
+    Job.objects.filter(id=failed.pk).update(
+        status="failed", status_reason="error", error="ValueError: no", finished_at=paused.job.created_at
+    )
+    shown = console.get("/").content.decode()
+    assert "2 jobs need you" in shown
+    assert "The budget is used up" in shown and "ValueError: no" in shown
+
+
+def test_agents_stand_by_their_last_proven_gain(console: Client, operator: Actor, agent: Agent) -> None:
+    small, large = jobs(operator, agent, ["small", "large"])
+    for run, gain in ((small, 0.02), (large, 0.3)):
+        verdict = {"verdict": "Better.", "improvement": gain, "low": 0.01, "high": 0.5}
+        TrainingRun.objects.filter(pk=run.pk).update(verdict=verdict)
+    shown = console.get("/").content.decode()
+    section = shown[shown.index("Agents by last proven gain") :]
+    assert section.index("+30.0 points") < section.index("+2.0 points")
+
+
+def test_search_finds_agents_jobs_and_evaluations(console: Client, evaluation: Any, run: TrainingRun) -> None:
+    shown = console.get(f"/search/?q={run.agent.slug}").content.decode()
+    assert f"/jobs/{run.pk}/" in shown and f"/agents/{run.agent_id}/" in shown
+    assert f"/evaluations/{evaluation.pk}/" in console.get(f"/search/?q={str(evaluation.pk)[-6:]}").content.decode()
+    assert "No agent, job or evaluation" in console.get("/search/?q=zzz").content.decode()
+
+
+def test_a_list_of_many_jobs_costs_as_many_queries_as_a_list_of_one(
+    console: Client, operator: Actor, agent: Agent, django_assert_max_num_queries: Any
+) -> None:
+    lived_run(operator, agent)
+    jobs(operator, agent, ["a", "b", "c"])
+    with django_assert_max_num_queries(9):
+        console.get("/jobs/")
+    with django_assert_max_num_queries(10):
+        console.get("/agents/")
+    assert TrajectoryRecord.objects.count() == 24
+    with django_assert_max_num_queries(7):
+        console.get("/trajectories/")

@@ -1,0 +1,264 @@
+"""Who sees which page: every page as each role, as somebody of another organisation, and as nobody."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.urls import URLPattern, URLResolver, get_resolver
+
+from evaluation.models import EvaluationRun
+from experiences.models import TrajectoryRecord
+from tests.console.conftest import SignIn
+from training.models import PolicyCheckpoint, TrainingRun
+
+pytestmark = pytest.mark.django_db
+
+ROLES = ("olivia", "dan", "adam", "stella")
+LISTS = ("/", "/overview/workers/", "/agents/", "/jobs/", "/trajectories/", "/evaluations/", "/checkpoints/", "/search/?q=a")
+
+
+@pytest.fixture
+def addresses(run: TrainingRun, evaluation: EvaluationRun) -> list[str]:
+    """The page of everything that there is, for reading."""
+    one = TrajectoryRecord.objects.filter(job_id=run.pk, iteration=1).first()
+    a, b = TrajectoryRecord.objects.filter(job_id=evaluation.pk, scenario=0, rollout=0).order_by("arm")
+    checkpoint = PolicyCheckpoint.objects.get(run=run)
+    assert one is not None
+    return [
+        f"/agents/{run.agent_id}/",
+        f"/agents/{run.agent.slug}/",
+        f"/jobs/{run.pk}/",
+        *(f"/jobs/{run.pk}/?tab={tab}" for tab in ("trajectories", "checkpoints", "evaluation", "settings", "events")),
+        f"/jobs/{run.pk}/status/",
+        f"/jobs/{run.pk}/series/",
+        f"/jobs/{run.pk}/evaluations/",
+        f"/jobs/{run.pk}/groups/1/{one.scenario}/",
+        f"/trajectories/{one.pk}/",
+        f"/trajectories/{one.pk}/steps/",
+        f"/trajectories/{one.pk}/json/",
+        f"/trajectories/compare/?a={a.pk}&b={b.pk}",
+        f"/checkpoints/compare/?pick={checkpoint.pk}&pick={checkpoint.pk}",
+        f"/evaluations/{evaluation.pk}/",
+        f"/evaluations/{evaluation.pk}/?part=progress",
+        f"/evaluations/{evaluation.pk}/json/",
+    ]
+
+
+@pytest.mark.parametrize("name", ROLES)
+def test_it_shows_every_page_to_every_member(
+    name: str, request: pytest.FixtureRequest, signed_in: SignIn, addresses: list[str]
+) -> None:
+    client = signed_in(request.getfixturevalue(name))
+    for address in [*LISTS, *addresses]:
+        assert client.get(address).status_code == 200, address
+
+
+def test_a_person_of_another_organisation_finds_nothing(charlie: Any, signed_in: SignIn, addresses: list[str]) -> None:
+    client = signed_in(charlie)
+    for address in addresses:
+        assert client.get(address).status_code == 404, address
+
+
+def test_lists_of_another_organisation_are_empty(
+    charlie: Any, signed_in: SignIn, run: TrainingRun, evaluation: EvaluationRun
+) -> None:
+    client = signed_in(charlie)
+    for address in LISTS:
+        shown = client.get(address).content.decode()
+        assert str(run.pk) not in shown and run.agent.name not in shown, address
+
+
+def test_a_stranger_is_sent_to_sign_in_and_back(addresses: list[str]) -> None:
+    for address in [*LISTS, *addresses]:
+        response = Client().get(address)
+        assert response.status_code == 302 and response["Location"].startswith("/sign-in/?next="), address
+
+
+def test_a_part_of_a_page_sends_a_stranger_to_sign_in_as_a_whole(run: TrainingRun) -> None:
+    response = Client().get(f"/jobs/{run.pk}/status/", headers={"HX-Request": "true"})
+    assert (response.status_code, response["HX-Redirect"]) == (401, "/sign-in/")
+
+
+def test_the_audit_log_is_for_admins(
+    adam: Any, olivia: Any, dan: Any, stella: Any, signed_in: SignIn, run: TrainingRun
+) -> None:
+    shown = signed_in(adam).get("/audit/").content.decode()
+    assert "run.started" in shown and "olivia" in shown
+    for person in (olivia, dan, stella):
+        assert signed_in(person).get("/audit/").status_code == 403
+        assert "/audit/" not in signed_in(person).get("/").content.decode()
+
+
+def test_an_admin_of_one_organisation_reads_only_its_log(adam: Any, charlie: Any, signed_in: SignIn) -> None:
+    Client().post("/sign-in/", {"username": "charlie", "password": "correct horse battery staple"})
+    assert "charlie" not in signed_in(adam).get("/audit/").content.decode()
+
+
+MOVES = ("pause", "resume", "cancel", "share", "unshare")
+
+
+def test_a_stakeholder_changes_nothing(
+    stella: Any, signed_in: SignIn, run: TrainingRun, evaluation: EvaluationRun
+) -> None:
+    client = signed_in(stella)
+    checkpoint = PolicyCheckpoint.objects.get(run=run)
+    posts = [f"/jobs/{run.pk}/{move}/" for move in MOVES] + [
+        "/launch/",
+        f"/agents/{run.agent_id}/edit/",
+        f"/agents/{run.agent_id}/archive/",
+        "/agents/new/",
+        f"/checkpoints/{checkpoint.pk}/tags/",
+    ]
+    for address in posts:
+        assert client.post(address, {"confirm": run.agent.slug}).status_code == 403, address
+    assert client.post("/evaluations/start/", {"run": run.pk}).status_code == 403
+    assert client.post(f"/evaluations/{evaluation.pk}/cancel/").status_code == 403
+    assert client.get(f"/checkpoints/{checkpoint.pk}/download/").status_code == 403
+    assert client.get("/launch/").status_code == 403
+    run.job.refresh_from_db()
+    assert run.job.status == "completed"
+
+
+def test_forbidden_actions_are_not_shown(stella: Any, signed_in: SignIn, run: TrainingRun, console: Client) -> None:
+    for address, words in {
+        "/jobs/": ["Launch training"],
+        f"/jobs/{run.pk}/": ["Duplicate", "Share", ">Pause<", ">Cancel<"],
+        f"/agents/{run.agent_id}/": ["Edit", "Archive", "Launch training"],
+        f"/jobs/{run.pk}/?tab=checkpoints": ["Download", "Change the tags"],
+        f"/jobs/{run.pk}/evaluations/": ["Evaluate the best checkpoint"],
+    }.items():
+        shown = signed_in(stella).get(address).content.decode()
+        assert [word for word in words if word in shown] == [], address
+    assert "Duplicate" in console.get(f"/jobs/{run.pk}/").content.decode()
+
+
+def test_a_person_of_another_organisation_moves_nothing(charlie: Any, signed_in: SignIn, run: TrainingRun) -> None:
+    client = signed_in(charlie)
+    for move in MOVES:
+        assert client.post(f"/jobs/{run.pk}/{move}/", {"confirm": run.agent.slug}).status_code == 404
+    assert client.post("/evaluations/start/", {"run": run.pk}).status_code == 404
+    assert client.post("/launch/", {"agent": run.agent_id}).status_code == 400
+    assert TrainingRun.objects.count() == 1
+
+
+def test_changes_need_a_post(console: Client, run: TrainingRun) -> None:
+    for move in MOVES:
+        assert console.get(f"/jobs/{run.pk}/{move}/").status_code == 405
+    assert console.get("/sign-out/").status_code == 405
+
+
+def test_every_page_keeps_the_strict_policy(console: Client, addresses: list[str]) -> None:
+    for address in ["/launch/", "/agents/new/", *LISTS, *addresses]:
+        response = console.get(address)
+        assert "style-src 'self';" in response["Content-Security-Policy"] + ";"
+        if response["Content-Type"].startswith("text/html"):
+            shown = response.content.decode()
+            assert " style=" not in shown and "<style" not in shown and "onclick=" not in shown, address
+            assert "<script>" not in shown, address
+
+
+def test_every_address_of_the_console_is_tried_here(addresses: list[str]) -> None:
+    """A new page without a line in these tests fails this one."""
+    tried = {
+        "overview", "workers", "search", "sign_in", "sign_out", "audit", "agents", "agent", "agent_new", "agent_edit",
+        "agent_archive", "agent_options", "trajectories", "compare", "trajectory", "steps", "raw", "group", "jobs", "job",
+        "status", "series", "pause", "resume", "cancel", "share", "unshare", "launch", "plan", "settings", "upload",
+        "checkpoints", "tags", "download", "shared", "shared_status", "shared_series", "evaluations", "start", "report",
+        "report_json", "of_run",
+    }  # fmt: skip
+    named = {pattern.name for pattern in _console_patterns(get_resolver().url_patterns) if pattern.name}
+    assert named == tried
+
+
+def _console_patterns(patterns: list[Any]) -> list[URLPattern]:
+    found: list[URLPattern] = []
+    for one in patterns:
+        if isinstance(one, URLResolver):
+            if one.app_name in ("experiences", "training", "evaluation"):
+                found += _console_patterns(one.url_patterns)
+        elif one.callback.__module__.startswith("agentcore_site.views") or ".views" in one.callback.__module__:
+            found.append(one)
+    return [one for one in found if not one.callback.__module__.startswith("rest_framework")]
+
+
+# -- errors ------------------------------------------------------------------------------------------------------------
+
+
+def test_an_unknown_address_gets_a_page_with_the_request_id(console: Client) -> None:
+    response = console.get("/nowhere/", headers={"X-Request-Id": "abc-123"})
+    assert response.status_code == 404
+    shown = response.content.decode()
+    assert "There is nothing here for you" in shown and "abc-123" in shown
+
+
+def test_a_failure_gets_a_page_that_says_what_is_safe(
+    olivia: Any, monkeypatch: pytest.MonkeyPatch, run: TrainingRun
+) -> None:
+    def broken(*_: Any, **__: Any) -> None:
+        raise RuntimeError("secret detail")
+
+    monkeypatch.setattr("training.panel.done_criteria", broken)
+    client = Client(raise_request_exception=False)
+    client.force_login(olivia)
+    response = client.get(f"/jobs/{run.pk}/", headers={"X-Request-Id": "broken-1"})
+    shown = response.content.decode()
+    assert response.status_code == 500
+    assert "broken-1" in shown and "Running jobs go on" in shown and "secret detail" not in shown
+    part = client.get(f"/jobs/{run.pk}/status/", headers={"HX-Request": "true"}).content.decode()
+    assert "Something broke on our side" in part and "<html" not in part
+
+
+def test_a_missing_database_gets_a_page_and_not_a_trace(
+    console: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from django.db.utils import OperationalError
+
+    def away(*_: Any, **__: Any) -> None:
+        raise OperationalError("connection refused")
+
+    monkeypatch.setattr("agentcore_site.views.overview.jobs_visible", away)
+    response = console.get("/")
+    assert (response.status_code, response["Retry-After"]) == (503, "30")
+    assert "The database can't be reached" in response.content.decode()
+
+
+def test_a_refusal_inside_a_page_is_a_notice(console: Client, run: TrainingRun) -> None:
+    response = console.post(f"/jobs/{run.pk}/pause/", headers={"HX-Request": "true"})
+    assert (response.status_code, response["HX-Retarget"]) == (409, "#notices")
+    assert "completed can&#x27;t be paused" in response.content.decode()
+
+
+# -- signing in --------------------------------------------------------------------------------------------------------
+
+
+def test_signing_in_goes_where_one_wanted_to_go(olivia: Any) -> None:
+    client = Client()
+    form = {"username": "olivia", "password": "correct horse battery staple", "next": "/jobs/"}
+    assert client.post("/sign-in/", form)["Location"] == "/jobs/"
+    assert client.post("/sign-out/")["Location"] == "/sign-in/"
+    assert client.get("/jobs/").status_code == 302
+
+
+def test_it_does_not_send_people_to_other_sites(olivia: Any) -> None:
+    form = {"username": "olivia", "password": "correct horse battery staple", "next": "https://evil.example/"}
+    assert Client().post("/sign-in/", form)["Location"] == "/"
+
+
+def test_a_wrong_password_keeps_the_name_and_is_slowed_down(olivia: Any) -> None:
+    client = Client()
+    for _ in range(20):
+        response = client.post("/sign-in/", {"username": "olivia", "password": "wrong"})
+        assert response.status_code == 400 and 'value="olivia"' in response.content.decode()
+    response = client.post("/sign-in/", {"username": "olivia", "password": "correct horse battery staple"})
+    assert response.status_code == 429 and "Wait five minutes" in response.content.decode()
+
+
+def test_somebody_without_an_organisation_sees_an_empty_console(db: None, signed_in: SignIn) -> None:
+    from tests.factories import UserFactory
+
+    client = signed_in(UserFactory(username="nina"))
+    shown = client.get("/").content.decode()
+    assert "no organisation yet" in shown
+    assert client.get("/agents/new/").status_code == 403

@@ -1,0 +1,459 @@
+"""Every door of the house, walked by strangers and by each role. A door that is not in the table fails the test."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from asgiref.sync import sync_to_async
+from channels.routing import URLRouter
+from django.contrib.auth.models import AnonymousUser
+from django.test import Client
+
+from agentcore_site.audit.models import AuditEvent
+from agentcore_site.jobs.models import Job, ShareLink
+from agentcore_site.jobs.services import share_create, share_revoke_all
+from agentcore_site.routing import websocket_urlpatterns
+from agentcore_site.rpc import METHODS
+from agentcore_site.tenancy.actors import Actor
+from agentcore_site.tenancy.models import ApiKey, Organization
+from agentcore_site.tenancy.roles import ROLE_MAY, Role
+from evaluation.models import EvaluationRun
+from evaluation.services import evaluation_start
+from experiences.models import Agent, Dataset, TrajectoryRecord
+from experiences.services import dataset_create
+from tests import factories
+from tests.support.callers import Caller
+from tests.support.routes import filled, parameters, routes
+from tests.support.rows import checkpoint_of_run, lived_run
+from tests.support.sockets import Socket
+from training.models import PolicyCheckpoint, TrainingRun
+
+pytestmark = pytest.mark.django_db
+
+METHODS_OF_HTTP = ("get", "post", "put", "patch", "delete")
+# Words of acme's rows that no stranger ever sends, so that no echo of a request can hold them.
+SECRETS = ("Zanzibar", "question 1:", "-iter2", "swahili-numbers", "olivia", "Acme")
+
+# Who may come in without an account. Everything else asks who is there.
+PUBLIC = {
+    "sign-in/", "sign-out/", "health/live", "health/ready", "health/", "api/v1/schema/", "api/v1/token",
+    "api/v1/token/refresh",
+    "metrics",  # guards itself: a token, or loopback; see tests/api/test_operations.py
+    "^api/(?P<rest>.*)$",  # says that nothing is there
+    "admin/login/", "admin/logout/",
+}  # fmt: skip
+# Read-only pages for holders of a link; with another token they are not there.
+SHARED = {"shared/<str:token>/", "shared/<str:token>/status/", "shared/<str:token>/series/"}
+CONSOLE = {
+    "", "overview/workers/", "search/", "audit/", "agents/", "agents/<str:ref>/", "agents/new/", "agents/options/",
+    "agents/<uuid:agent_id>/edit/", "agents/<uuid:agent_id>/archive/", "trajectories/", "trajectories/compare/",
+    "trajectories/<uuid:trajectory_id>/", "trajectories/<uuid:trajectory_id>/steps/",
+    "trajectories/<uuid:trajectory_id>/json/", "jobs/<uuid:job_id>/groups/<int:iteration>/<int:scenario>/", "jobs/",
+    "jobs/<uuid:job_id>/", "jobs/<uuid:job_id>/status/", "jobs/<uuid:job_id>/series/", "jobs/<uuid:job_id>/pause/",
+    "jobs/<uuid:job_id>/resume/", "jobs/<uuid:job_id>/cancel/", "jobs/<uuid:job_id>/share/",
+    "jobs/<uuid:job_id>/unshare/", "jobs/<uuid:job_id>/evaluations/", "launch/", "launch/plan/", "launch/settings/",
+    "launch/upload/", "checkpoints/", "checkpoints/compare/", "checkpoints/<uuid:checkpoint_id>/tags/",
+    "checkpoints/<uuid:checkpoint_id>/download/", "evaluations/", "evaluations/start/", "evaluations/<uuid:job_id>/",
+    "evaluations/<uuid:job_id>/json/", "evaluations/<uuid:job_id>/cancel/",
+}  # fmt: skip
+# What a POST to a console page needs; the others only show.
+CONSOLE_WRITES = {
+    "agents/new/": "agent.edit",
+    "agents/<uuid:agent_id>/edit/": "agent.edit",
+    "agents/<uuid:agent_id>/archive/": "agent.edit",
+    "jobs/<uuid:job_id>/pause/": "run.pause",
+    "jobs/<uuid:job_id>/resume/": "run.resume",
+    "jobs/<uuid:job_id>/cancel/": "run.cancel",
+    "jobs/<uuid:job_id>/share/": "share.edit",
+    "jobs/<uuid:job_id>/unshare/": "share.edit",
+    "launch/": "run.start",
+    "launch/upload/": "dataset.edit",
+    "checkpoints/<uuid:checkpoint_id>/tags/": "checkpoint.edit",
+    "evaluations/start/": "evaluate",
+    "evaluations/<uuid:job_id>/cancel/": "run.cancel",
+}
+# A part of the form that says itself why nothing was taken.
+REFUSED_IN_THE_FORM = {"launch/upload/"}
+# REST: reads, and for each write what it needs and a body that gets as far as the question who may.
+ROWS = [{"query": "what is 1?", "expected_outcome": {"answer": "1"}}]
+REST_READS = {
+    "me", "environments", "rewards", "presets", "config-schema", "agents", "agents/<str:agent>", "datasets",
+    "datasets/<uuid:pk>", "datasets/<uuid:dataset>/rows", "training-jobs", "training-jobs/<uuid:pk>",
+    "training-jobs/<uuid:pk>/series", "training-jobs/<uuid:pk>/groups", "jobs/<uuid:pk>/events", "trajectories",
+    "trajectories/<uuid:pk>", "trajectories/export", "checkpoints", "checkpoints/<uuid:pk>", "checkpoints/compare",
+    "checkpoints/<uuid:pk>/download", "evaluations", "evaluations/<uuid:pk>", "evaluations/<uuid:pk>/queries",
+    "api-keys",
+}  # fmt: skip
+REST_WRITES: dict[tuple[str, str], tuple[str, Any]] = {
+    ("post", "agents"): ("agent.edit", {"name": "New"}),
+    ("patch", "agents/<str:agent>"): ("agent.edit", {"description": "x"}),
+    ("post", "datasets"): ("dataset.edit", {"name": "new", "rows": ROWS}),
+    ("post", "training-jobs"): ("run.start", {"agent": "router-7", "config": {"n_iterations": 1}}),
+    ("post", "training-jobs/estimate"): ("view", {"agent": "router-7"}),
+    ("post", "training-jobs/<uuid:pk>/pause"): ("run.pause", {}),
+    ("post", "training-jobs/<uuid:pk>/resume"): ("run.resume", {}),
+    ("post", "training-jobs/<uuid:pk>/cancel"): ("run.cancel", {}),
+    ("post", "jobs/<uuid:pk>/share"): ("share.edit", {}),
+    ("delete", "jobs/<uuid:pk>/share"): ("share.edit", {}),
+    ("patch", "checkpoints/<uuid:pk>"): ("checkpoint.edit", {"tags": ["kept"]}),
+    ("post", "evaluations"): ("evaluate", None),
+    ("post", "api-keys"): ("view", {"name": "mine", "scopes": ["training:view"]}),
+    ("delete", "api-keys/<uuid:pk>"): ("view", {}),
+    ("delete", "agents/<str:agent>"): ("agent.edit", {}),
+}
+RPC: dict[str, tuple[str, Any]] = {
+    "training.start_grpo": ("run.start", {"agent_id": "router-7", "config": {"n_iterations": 1}}),
+    "training.get_status": ("view", "job"),
+    "training.pause": ("run.pause", "job"),
+    "training.resume": ("run.resume", "job"),
+    "training.cancel": ("run.cancel", "job"),
+    "training.evaluate": ("evaluate", {"agent_id": "router-7", "wait_seconds": 0}),
+    "training.export_trajectories": ("export", "job"),
+    "training.list_jobs": ("view", {"agent_id": "router-7"}),
+}
+
+
+@pytest.fixture
+def run(operator: Actor, acme: Organization, olivia: Any) -> TrainingRun:
+    agent = factories.AgentFactory(organization=acme, created_by=olivia, name="Zanzibar router", slug="router-7")
+    return lived_run(operator, agent)
+
+
+@pytest.fixture
+def values(run: TrainingRun, operator: Actor) -> dict[str, Any]:
+    """Real ids of acme's rows, by the name of the parameter."""
+    dataset = dataset_create(operator, name="swahili-numbers", rows=ROWS)
+    evaluation = evaluation_start(operator, run=run, samples=1)
+    trajectory = TrajectoryRecord.objects.filter(job_id=run.job_id).first()
+    assert trajectory is not None
+    Caller(operator.user)  # a key of hers
+    checkpoint = checkpoint_of_run(run)
+    return {
+        "ref": run.agent.slug,
+        "agent": run.agent.slug,
+        "agent_id": run.agent_id,
+        "job_id": run.job_id,
+        "evaluation": evaluation.job_id,
+        "trajectory_id": trajectory.id,
+        "checkpoint_id": checkpoint.id,
+        "dataset": dataset.id,
+        "iteration": trajectory.iteration,
+        "scenario": trajectory.scenario,
+        "token": "not-the-token",
+        "pk": {
+            "datasets": dataset.id,
+            "training-jobs": run.job_id,
+            "jobs": run.job_id,
+            "trajectories": trajectory.id,
+            "checkpoints": checkpoint.id,
+            "evaluations": evaluation.job_id,
+            "api-keys": ApiKey.objects.get(user=operator.user).id,
+        },
+    }
+
+
+def address(route: str, values: dict[str, Any]) -> str:
+    """The real address behind a route."""
+    plain = route.removeprefix("api/v1/")
+    own = dict(values)
+    if plain.startswith("evaluations/"):
+        own["job_id"] = values["evaluation"]
+    if "pk" in parameters(route):
+        own["pk"] = values["pk"][plain.split("/")[0]]
+    return filled(route, own)
+
+
+def all_routes() -> list[str]:
+    return [route for route, _ in routes()]
+
+
+def of_admin(route: str) -> bool:
+    return route.startswith("admin/")
+
+
+def of_rest(route: str) -> bool:
+    return route.startswith("api/v1/") and route not in PUBLIC and route != "api/v1/jsonrpc"
+
+
+def leaks(response: Any) -> list[str]:
+    body = b"".join(response) if getattr(response, "streaming", False) else response.content
+    text = body.decode("utf-8", "replace")
+    return [secret for secret in SECRETS if secret in text]
+
+
+# -- the table is whole ------------------------------------------------------------------------------------------------
+
+
+def test_every_door_is_in_the_table() -> None:
+    known = (
+        PUBLIC
+        | SHARED
+        | CONSOLE
+        | {"api/v1/jsonrpc"}
+        | {f"api/v1/{route}" for route in REST_READS}
+        | {f"api/v1/{route}" for _, route in REST_WRITES}
+    )
+    there = {route for route in all_routes() if not of_admin(route) or route in PUBLIC}
+    assert there - known == set(), "a new door: add it to the table in tests/test_doors.py"
+    assert known - there == set(), "a door that is gone: take it out of the table in tests/test_doors.py"
+
+
+def test_every_rest_write_is_in_the_table() -> None:
+    there = set()
+    for route, pattern in routes():
+        actions = getattr(pattern.callback, "actions", None) or {}
+        if of_rest(route):
+            there |= {(method, route.removeprefix("api/v1/")) for method in actions if method not in {"get", "head"}}
+    assert there == set(REST_WRITES)
+
+
+def test_every_method_and_socket_is_in_the_table() -> None:
+    assert set(RPC) == set(METHODS)
+    assert {str(pattern.pattern) for pattern in websocket_urlpatterns} == {
+        "ws/jobs/<str:job_id>/",
+        "ws/shared/<str:token>/",
+    }
+
+
+# -- strangers ---------------------------------------------------------------------------------------------------------
+
+
+def test_nobody_comes_in_without_an_account(values: dict[str, Any]) -> None:
+    client = Client(raise_request_exception=False)
+    for route, pattern in routes():
+        if route in PUBLIC or "(" in route:
+            continue
+        path = address(route, values) if not of_admin(route) else admin_path(route)
+        for method in METHODS_OF_HTTP:
+            response = getattr(client, method)(path, content_type="application/json")
+            where = (method, path, response.status_code)
+            if route in SHARED:
+                assert response.status_code in {404, 405}, where
+            elif response.status_code == 302:
+                assert response["Location"].startswith(("/sign-in/", "/admin/login/")), (where, response["Location"])
+            else:
+                # What asks nobody's name first must refuse the method itself.
+                assert response.status_code in {401, 403, 404, 405}, where
+            assert leaks(response) == [], where
+        del pattern
+
+
+def admin_path(route: str) -> str:
+    named = {"object_id": "1", "app_label": "jobs", "content_type_id": "1", "id": "1", "url": "x", "pk": "1"}
+    return filled(route.replace("^", "").replace("$", ""), {**named, **dict.fromkeys(parameters(route), "1")})
+
+
+def snapshot() -> dict[str, Any]:
+    """What a stranger could have changed."""
+    return {
+        "jobs": list(Job.objects.order_by("id").values_list("id", "status", "requested", "attempt")),
+        "agents": list(Agent.objects.order_by("id").values_list("id", "name", "slug", "description", "archived_at")),
+        "datasets": Dataset.objects.count(),
+        "tags": list(PolicyCheckpoint.objects.order_by("id").values_list("id", "tags")),
+        "evaluations": EvaluationRun.objects.count(),
+        "links": list(ShareLink.objects.values_list("id", "revoked_at")),
+        "keys": list(ApiKey.objects.filter(user__username="olivia").values_list("id", "revoked_at")),
+        "trajectories": TrajectoryRecord.objects.count(),
+    }
+
+
+@pytest.mark.parametrize("role", [Role.OPERATOR, Role.ADMIN])
+def test_a_stranger_of_another_organisation_learns_and_changes_nothing(
+    values: dict[str, Any], charlie: Any, role: str
+) -> None:
+    charlie.memberships.update(role=role)
+    key = Caller(charlie)
+    session = Client(raise_request_exception=False)
+    session.force_login(charlie)
+    before = snapshot()
+    for route in all_routes():
+        if route in PUBLIC or of_admin(route):
+            continue
+        path = address(route, values)
+        body = {"agent_id": str(values["agent_id"]), "agent": "router-7", "training_job_id": str(values["job_id"])}
+        for method in METHODS_OF_HTTP:
+            sent: dict[str, Any] = {} if method == "get" else {"data": body, "content_type": "application/json"}
+            for response in (
+                getattr(session, method)(path, **sent),
+                getattr(key.client, method)(path, **sent, headers=key.headers),
+            ):
+                where = (method, path, response.status_code)
+                assert response.status_code < 500, where
+                if parameters(route) and method == "get":
+                    assert response.status_code in {302, 404, 405}, where
+                assert response.status_code != 302 or response["Location"].startswith("/sign-in/"), where
+                assert leaks(response) == [], where
+    after = snapshot()
+    own = set(Agent.objects.filter(organization__slug="elsewhere").values_list("id", flat=True))
+    after["agents"] = [row for row in after["agents"] if row[0] not in own]
+    assert after == before
+
+
+def test_a_stranger_who_names_our_rows_in_the_query_finds_nothing(values: dict[str, Any], charlie: Any) -> None:
+    stranger = Caller(charlie)
+    job, agent, checkpoint = str(values["job_id"]), "router-7", str(values["checkpoint_id"])
+    for path, query in (
+        ("trajectories", {"job": job}),
+        ("trajectories", {"agent": agent}),
+        ("trajectories", {"search": "question"}),
+        ("trajectories/export", {"job": job}),
+        ("trajectories/export", {"agent": agent, "format": "csv"}),
+        ("trajectories/export", {"format": "json"}),
+        ("training-jobs", {"agent": agent}),
+        ("training-jobs", {"search": "Zanzibar"}),
+        ("checkpoints", {"job": job}),
+        ("checkpoints", {"agent": agent}),
+        ("checkpoints/compare", {"a": checkpoint, "b": checkpoint}),
+        ("evaluations", {"agent": agent}),
+        ("evaluations", {"training_job": job}),
+        ("evaluations", {"checkpoint": checkpoint}),
+    ):
+        response = stranger.get(path, **query)
+        assert response.status_code in {200, 404}, (path, query, response.status_code)
+        assert leaks(response) == [], (path, query)
+
+
+def test_a_stranger_gets_404_from_every_method(values: dict[str, Any], charlie: Any) -> None:
+    stranger = Caller(charlie)
+    for method, (_, params) in RPC.items():
+        asked = {"job_id": str(values["job_id"])} if params == "job" else params
+        error = stranger.error(method, asked)
+        assert error["code"] == 404, (method, error)
+        assert "Zanzibar" not in str(error)
+
+
+def test_a_link_opens_its_job_and_nothing_else(values: dict[str, Any], run: TrainingRun, operator: Actor) -> None:
+    token = share_create(operator, run.job)
+    nobody = Client()
+    for route in SHARED:
+        path = filled(route, {"token": token})
+        assert nobody.get(path).status_code == 200
+        before = snapshot()
+        assert nobody.post(path).status_code in {200, 403, 405}
+        assert snapshot() == before
+    share_revoke_all(operator, run.job)
+    for route in SHARED:
+        assert nobody.get(filled(route, {"token": token})).status_code == 404
+
+
+# -- roles -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("person", ["stella", "dan", "olivia", "adam"])
+def test_rest_writes_ask_for_the_right_role(
+    person: str, values: dict[str, Any], run: TrainingRun, request: pytest.FixtureRequest
+) -> None:
+    user = request.getfixturevalue(person)
+    caller = Caller(user)
+    Caller(user)  # a second key of the same person, to be revoked
+    values["pk"]["api-keys"] = ApiKey.objects.filter(user=user).latest("created_at").id
+    may = ROLE_MAY[user.memberships.get().role]
+    for (method, route), (action, body) in REST_WRITES.items():
+        sent = {"training_job_id": str(run.job_id), "samples": 1} if body is None else body
+        path = address(f"api/v1/{route}", values).removeprefix("/api/v1/")
+        response = caller.send(method, path, sent, {})
+        where = (person, method, path, response.status_code, response.content[:300])
+        if action in may:
+            assert response.status_code in {200, 201, 204, 409}, where
+        else:
+            assert response.status_code == 403, where
+
+
+@pytest.mark.parametrize("person", ["stella", "dan", "olivia", "adam"])
+def test_methods_ask_for_the_right_role(person: str, values: dict[str, Any], request: pytest.FixtureRequest) -> None:
+    user = request.getfixturevalue(person)
+    caller = Caller(user)
+    membership = user.memberships.get()
+    may = ROLE_MAY[membership.role] | ({"export"} if membership.can_export else set())
+    for method, (action, params) in RPC.items():
+        answer = caller.rpc(method, {"job_id": str(values["job_id"])} if params == "job" else params)
+        code = answer.get("error", {}).get("code")
+        assert (code == 403) == (action not in may), (person, method, answer)
+        assert code in {None, 403, 409}, (person, method, answer)
+
+
+@pytest.mark.parametrize("person", ["stella", "dan", "olivia", "adam"])
+def test_console_writes_ask_for_the_right_role(
+    person: str, values: dict[str, Any], request: pytest.FixtureRequest
+) -> None:
+    user = request.getfixturevalue(person)
+    client = Client(raise_request_exception=False)
+    client.force_login(user)
+    may = ROLE_MAY[user.memberships.get().role]
+    for route, action in CONSOLE_WRITES.items():
+        before = snapshot()
+        sent = {"run": str(values["job_id"]), "job": str(values["job_id"]), "confirm": "router-7"}
+        response = client.post(address(route, values), sent)
+        where = (person, route, response.status_code)
+        assert response.status_code < 500, where
+        if action not in may:
+            assert response.status_code in {403, 404} or route in REFUSED_IN_THE_FORM, where
+            assert snapshot() == before, where
+        else:
+            assert response.status_code not in {403, 404} or route == "evaluations/start/", where
+
+
+def test_whoever_only_looks_changes_nothing(values: dict[str, Any], stella: Any) -> None:
+    client = Client(raise_request_exception=False)
+    client.force_login(stella)
+    key = Caller(stella)
+    before = snapshot()
+    for route in all_routes():
+        if of_admin(route) or route in PUBLIC:
+            continue
+        for method in ("post", "put", "patch", "delete"):
+            path = address(route, values)
+            for response in (
+                getattr(client, method)(path, content_type="application/json"),
+                getattr(key.client, method)(path, content_type="application/json", headers=key.headers),
+            ):
+                assert response.status_code < 500, (method, path)
+    assert snapshot() == before
+
+
+def test_a_disabled_person_is_nobody(olivia: Any, values: dict[str, Any]) -> None:
+    key = Caller(olivia)
+    session = Client()
+    session.force_login(olivia)
+    olivia.is_active = False
+    olivia.save()
+    assert key.get("agents").status_code == 401
+    assert session.get("/jobs/").status_code == 302
+
+
+def test_whoever_left_sees_nothing_more(olivia: Any, values: dict[str, Any]) -> None:
+    key = Caller(olivia)
+    olivia.memberships.all().delete()
+    assert key.get(f"training-jobs/{values['job_id']}").status_code in {403, 404}
+
+
+def test_refusals_leave_no_trace_of_a_change(values: dict[str, Any], charlie: Any) -> None:
+    """What was refused is not logged as done."""
+    before = AuditEvent.objects.filter(user=charlie).exclude(action__startswith=("person.")).count()
+    Caller(charlie).post(f"training-jobs/{values['job_id']}/cancel")
+    made = AuditEvent.objects.filter(user=charlie).exclude(action="api_key.created")
+    assert made.count() == before
+
+
+# -- sockets -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_no_socket_opens_for_strangers(run: TrainingRun, charlie: Any) -> None:
+    key = await sync_to_async(Caller)(charlie)
+    bearer = {"authorization": key.headers["Authorization"]}
+    paths = [f"/ws/jobs/{run.job_id}/", f"/ws/jobs/{uuid4()}/", "/ws/jobs/nonsense/", "/ws/shared/nonsense/"]
+    for path in paths:
+        for user, headers in (
+            (AnonymousUser(), {}),
+            (charlie, {}),
+            (AnonymousUser(), bearer),
+            (AnonymousUser(), {"authorization": "Bearer ac_wrong"}),
+        ):
+            one = Socket(URLRouter(websocket_urlpatterns), path, user=user, headers=headers)
+            await one.connect()
+            message = await asyncio.wait_for(one.receive_output(5), 6)
+            assert message["type"] == "websocket.close" and message["code"] == 4404, (path, message)
