@@ -21,8 +21,11 @@ from prometheus_client.registry import Collector
 from agentcore_site.jobs.models import ACTIVE, Job, Status
 from agentcore_site.tenancy.authentication import bearer
 from budgets.money import dollars
+from training import metrics as training_metrics
 from training.models import TrainingRun
 
+# Histograms that only workers fill. Named here, so that each name is there before the first job ran.
+NAMED = (training_metrics.rollout_seconds, training_metrics.update_seconds)
 FORWARDED = ("HTTP_X_FORWARDED_FOR", "HTTP_FORWARDED", "HTTP_X_REAL_IP")
 
 

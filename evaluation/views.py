@@ -57,6 +57,9 @@ def evaluations(request: HttpRequest, actor: Actor) -> HttpResponse:
         "q": query,
         "any": bool(found.count) or everything.exists(),
     }
+    if key := request.GET.get("panel"):
+        context |= {"panel": _beside(evaluation_get(actor, key)), "panel_key": key}
+        context["panel_template"] = "evaluation/_panel.html"
     return render(request, "evaluation/evaluations.html", context)
 
 
@@ -135,6 +138,13 @@ def _summary(evaluation: EvaluationRun) -> dict[str, Any]:
     primary = report["lines"][report["primary"]] if report else None
     success = primary["metrics"]["success_rate"] if primary else None
     return {"evaluation": evaluation, "success": success, "n": primary["n_queries"] if primary else None}
+
+
+def _beside(evaluation: EvaluationRun) -> dict[str, Any]:
+    """What stands beside the list: per line the verdict and the forest plot."""
+    lines = (evaluation.report.get("lines") or {}).items()
+    drawn = [{"verdict": line["verdict"], "forest": mark_safe(line_forest(key, line))} for key, line in lines]  # noqa: S308
+    return {"evaluation": evaluation, "lines": drawn}
 
 
 def _lines(evaluation: EvaluationRun, limit: int | None) -> list[dict[str, Any]]:

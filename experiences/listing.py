@@ -16,6 +16,7 @@ from experiences.selectors import trajectories_visible
 
 HEAVY: Final = ("steps", "components", "evidence")
 LOWEST: Final = -1e9
+STEPS_BESIDE: Final = 20
 SORTS: Final = (
     Sort("newest", "newest first", "created_at"),
     Sort("best", "highest reward", "known_reward"),
@@ -44,7 +45,11 @@ def trajectory_listing(request: HttpRequest, actor: Actor, *, job_id: UUID | Non
     rows = _filtered(everything, query, outcome, purpose, iteration, agent)
     rows = rows.annotate(known_reward=Coalesce("reward", Value(LOWEST))).defer(*HEAVY)
     found = listing(request, rows, SORTS)
+    beside = request.GET.get("panel", "")
     return {
+        "panel": _beside(actor, beside) if beside else None,
+        "panel_key": beside,
+        "panel_template": "experiences/_panel.html",
         "listing": found,
         "trajectories": found.rows,
         "q": query,
@@ -57,6 +62,13 @@ def trajectory_listing(request: HttpRequest, actor: Actor, *, job_id: UUID | Non
         "any": bool(found.count) or everything.exists(),
         "of_job": job_id,
     }
+
+
+def _beside(actor: Actor, trajectory_id: str) -> dict[str, Any]:
+    """What stands beside the list: the row with its first steps."""
+    row = trajectory_get(actor, trajectory_id, whole=False)
+    steps = steps_between(row, 0, STEPS_BESIDE - 1)
+    return {"row": row, "steps": steps, "more": row.n_steps - len(steps)}
 
 
 def _filtered(

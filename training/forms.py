@@ -14,10 +14,9 @@ from agentcore_site.jobs.models import Priority
 from agentcore_site.tenancy.actors import Actor
 from experiences.models import Agent, Dataset
 from experiences.selectors import agent_get, agents_visible, dataset_get, datasets_visible
-from training.config import GRPOConfig
 from training.models import TrainingRun
-from training.presets import DEFAULT_PRESET, PRESETS, diff_to_preset, preset_config
-from training.schema import PLAIN, Field, fields, groups, nested, value_at
+from training.presets import DEFAULT_PRESET, PRESETS, preset_config
+from training.schema import PLAIN, Field, changes, fields, groups, nested, value_at
 
 SOURCES: Final = ("environment", "dataset", "upload")
 OWN: Final = ("agent", "source", "dataset", "preset", "title", "priority", "not_before")
@@ -55,10 +54,8 @@ class LaunchForm:
     @classmethod
     def like(cls, actor: Actor, run: TrainingRun) -> LaunchForm:
         """A duplicate of a run: the same agent, data, preset and changes to it."""
-        config = GRPOConfig.model_validate(run.config)
-        changes = diff_to_preset(config, run.policy_kind) if config.preset in PRESETS else {}
-        typed = {name: _text(mine) for name, (_, mine) in changes.items() if name in fields()}
-        typed |= {"agent": str(run.agent_id), "preset": config.preset}
+        typed = {one.name: _text(mine) for one, _, mine in changes(run.config, run.policy_kind)}
+        typed |= {"agent": str(run.agent_id), "preset": run.preset}
         typed |= {"source": "dataset", "dataset": str(run.dataset_id)} if run.dataset_id else {"source": "environment"}
         return cls(actor, typed)
 

@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from training.config import GRPOConfig
+from training.presets import PRESETS, preset_config
 
 # The groups of the advanced settings, in their order. What no group names falls under "Rollouts".
 GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -64,11 +65,6 @@ def fields() -> dict[str, Field]:
     return {one.name: one for one in _of(GRPOConfig, "") if one.name != "preset"}
 
 
-def described(name: str) -> Field:
-    """A setting's words; for a name that the schema no longer knows, the name itself."""
-    return fields().get(name) or Field(name, name.replace("_", " "), "", "text")
-
-
 def groups() -> dict[str, list[Field]]:
     """The advanced settings by group."""
     grouped: dict[str, list[Field]] = {title: [] for title in GROUPS}
@@ -94,6 +90,27 @@ def value_at(config: Mapping[str, Any], name: str) -> Any:
     for part in name.split("."):
         value = value.get(part) if isinstance(value, Mapping) else None
     return value
+
+
+def changes(config: Mapping[str, Any], policy_kind: str) -> list[tuple[Field, Any, Any]]:
+    """(setting, the preset's value, the configuration's) where they differ.
+
+    Reads the stored values as they are: a run of another version, whose settings this one no longer knows or does not
+    know yet, must still be shown.
+    """
+    name = str(config.get("preset", ""))
+    if name not in PRESETS:
+        return []
+    theirs = preset_config(name, policy_kind).as_dict()
+    found = [(one, value_at(theirs, one.name), value_at(config, one.name)) for one in fields().values()]
+    return [(one, a, b) for one, a, b in found if a != b and is_set(config, one.name)]
+
+
+def is_set(config: Mapping[str, Any], name: str) -> bool:
+    """Whether something stands under a dotted name, be it null."""
+    *path, last = name.split(".")
+    inner = value_at(config, ".".join(path)) if path else config
+    return isinstance(inner, Mapping) and last in inner
 
 
 def nested(flat: Mapping[str, Any]) -> dict[str, Any]:

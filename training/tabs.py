@@ -12,10 +12,9 @@ from agentcore_site.jobs.models import JobEvent
 from agentcore_site.tenancy.actors import Actor
 from experiences.listing import trajectory_listing
 from experiences.models import GroupRecord
-from training.config import GRPOConfig
 from training.models import PolicyCheckpoint, TrainingRun
-from training.presets import PRESETS, diff_to_preset
-from training.schema import described, sections
+from training.presets import PRESETS
+from training.schema import changes, sections
 from training.selectors import group_grid
 
 CELLS = 600  # of the groups' grid on one page
@@ -116,13 +115,10 @@ def evaluation(request: HttpRequest, actor: Actor, run: TrainingRun) -> dict[str
 
 def settings(request: HttpRequest, actor: Actor, run: TrainingRun) -> dict[str, Any]:
     """What differs from the preset, then everything."""
-    config = GRPOConfig.model_validate(run.config)
-    preset = PRESETS.get(config.preset)
-    changed = diff_to_preset(config, run.policy_kind) if preset else {}
     return {
-        "preset": preset,
-        "changed": [(described(name), theirs, mine) for name, (theirs, mine) in changed.items()],
-        "sections": sections(config.as_dict()),
+        "preset": PRESETS.get(run.preset),
+        "changed": changes(run.config, run.policy_kind),
+        "sections": sections(run.config),
     }
 
 

@@ -18,9 +18,9 @@ def is_free(port: int, host: str = "127.0.0.1") -> bool:
 
 
 def free_port(preferred: int, taken: set[int] | None = None) -> int:
-    """``preferred`` if nobody has it, else one that the system gives."""
+    """``preferred`` if nobody has it, else one that the system gives (always for 0: any port)."""
     taken = taken or set()
-    if preferred not in taken and is_free(preferred):
+    if preferred and preferred not in taken and is_free(preferred):
         return preferred
     while True:
         with socket.socket() as probe:

@@ -85,6 +85,8 @@ def figure(value: Any, digits: int = 3) -> str:
         return NOTHING
     if number != 0 and abs(number) < 1e-4:
         return f"{number:.1e}".replace("-", MINUS)
+    if number == int(number):
+        return f"{number:,.0f}".replace("-", MINUS)
     whole = len(str(int(abs(number)))) if abs(number) >= 1 else 0
     text = f"{number:,.{max(digits - whole, 0)}f}"
     return text.replace("-", MINUS)
@@ -95,7 +97,7 @@ def signed(value: Any, digits: int = 3) -> str:
     number = _number(value)
     if number is None:
         return NOTHING
-    return figure(number, digits) if number < 0 else f"+{figure(number, digits)}"
+    return f"+{figure(number, digits)}" if number > 0 else figure(number, digits)
 
 
 @register.filter

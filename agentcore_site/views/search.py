@@ -21,7 +21,8 @@ def search(request: HttpRequest, actor: Actor) -> HttpResponse:
     query = request.GET.get("q", "").strip()
     context: dict[str, object] = {"q": query}
     if query:
-        named = Q(agent__name__icontains=query) | Q(job__title__icontains=query) | Q(key__endswith=query.lower())
+        named = Q(agent__name__icontains=query) | Q(agent__slug__icontains=query) | Q(job__title__icontains=query)
+        named |= Q(key__endswith=query.lower())
         key = Cast("job_id", CharField())
         context["agents"] = list(
             agents_visible(actor).filter(Q(name__icontains=query) | Q(slug__icontains=query)).order_by("name")[:SHOWN]

@@ -58,7 +58,11 @@ def evaluation(operator: Actor, run: TrainingRun) -> EvaluationRun:
     EvaluationRun.objects.filter(pk=asked.pk).update(lines=["held_out"])
     asked.lines = ["held_out"]
     for arm in ("baseline", "trained"):
-        lived = [trajectory(0, scenario, k, f"question {scenario}", _won(arm, scenario)) for scenario in range(10) for k in range(2)]
+        lived = [
+            trajectory(0, scenario, k, f"question {scenario}", _won(arm, scenario))
+            for scenario in range(10)
+            for k in range(2)
+        ]
         month = asked.job.created_at.date().replace(day=1)
         owner = Owner(asked.pk, asked.organization_id, asked.agent_id, month, "evaluation", arm, "held_out")
         trajectories_write(owner, lived)

@@ -155,7 +155,9 @@ def test_a_shared_link_is_shown_once_and_can_be_revoked(console: Client, run: Tr
     console.post(f"/jobs/{run.pk}/unshare/")
     for address in (link, f"{link}status/", f"{link}series/", "/shared/never/"):
         assert Client().get(address).status_code == 404
-    assert list(AuditEvent.objects.filter(action__in=("job.shared", "job.unshared")).values_list("action", flat=True)) == [
+    assert list(
+        AuditEvent.objects.filter(action__in=("job.shared", "job.unshared")).values_list("action", flat=True)
+    ) == [
         "job.unshared",
         "job.shared",
     ]

@@ -21,7 +21,10 @@ pytestmark = pytest.mark.django_db
 
 def titles(client: Client, address: str) -> list[str]:
     """The names of a list's rows, as they stand."""
-    shown = client.get(address).content.decode()
+    return names_in(client.get(address).content.decode())
+
+
+def names_in(shown: str) -> list[str]:
     return re.findall(r'<tr data-row>\s*<td class="lead[^"]*"><a[^>]*>([^<]+)</a>', shown)
 
 
@@ -74,10 +77,11 @@ def test_pages_by_cursor_show_every_row_once_while_others_arrive(
     jobs(operator, agent, ["a", "b", "c", "d", "e"])
     address, seen = "/jobs/?sort=newest", []
     for page in range(3):
-        seen += titles(console, address)
+        shown = console.get(address).content.decode()
+        seen += names_in(shown)
         if page == 0:
             jobs(operator, agent, ["late"])  # must not push rows of page one onto page two
-        link = re.search(r'rel="next" href="([^"]+)"', console.get(address).content.decode())
+        link = re.search(r'rel="next" href="([^"]+)"', shown)
         address = "/jobs/" + link.group(1).replace("&amp;", "&") if link else ""
     assert seen == ["e", "d", "c", "b", "a"] and address == ""
 

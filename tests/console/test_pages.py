@@ -16,7 +16,16 @@ from training.models import PolicyCheckpoint, TrainingRun
 pytestmark = pytest.mark.django_db
 
 ROLES = ("olivia", "dan", "adam", "stella")
-LISTS = ("/", "/overview/workers/", "/agents/", "/jobs/", "/trajectories/", "/evaluations/", "/checkpoints/", "/search/?q=a")
+LISTS = (
+    "/",
+    "/overview/workers/",
+    "/agents/",
+    "/jobs/",
+    "/trajectories/",
+    "/evaluations/",
+    "/checkpoints/",
+    "/search/?q=a",
+)
 
 
 @pytest.fixture
@@ -163,10 +172,10 @@ def test_every_address_of_the_console_is_tried_here(addresses: list[str]) -> Non
     """A new page without a line in these tests fails this one."""
     tried = {
         "overview", "workers", "search", "sign_in", "sign_out", "audit", "agents", "agent", "agent_new", "agent_edit",
-        "agent_archive", "agent_options", "trajectories", "compare", "trajectory", "steps", "raw", "group", "jobs", "job",
-        "status", "series", "pause", "resume", "cancel", "share", "unshare", "launch", "plan", "settings", "upload",
-        "checkpoints", "tags", "download", "shared", "shared_status", "shared_series", "evaluations", "start", "report",
-        "report_json", "of_run",
+        "agent_archive", "agent_options", "trajectories", "compare", "trajectory", "steps", "raw", "group", "jobs",
+        "job", "status", "series", "pause", "resume", "cancel", "share", "unshare", "launch", "plan", "settings",
+        "upload", "checkpoints", "tags", "download", "shared", "shared_status", "shared_series", "evaluations", "start",
+        "report", "report_json", "of_run",
     }  # fmt: skip
     named = {pattern.name for pattern in _console_patterns(get_resolver().url_patterns) if pattern.name}
     assert named == tried
@@ -210,9 +219,7 @@ def test_a_failure_gets_a_page_that_says_what_is_safe(
     assert "Something broke on our side" in part and "<html" not in part
 
 
-def test_a_missing_database_gets_a_page_and_not_a_trace(
-    console: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_database_gets_a_page_and_not_a_trace(console: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     from django.db.utils import OperationalError
 
     def away(*_: Any, **__: Any) -> None:

@@ -5,17 +5,21 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.test import Client
+from django.utils import timezone
 
+from agentcore_site.jobs.services import share_create, share_revoke_all
 from experiences.models import Agent
 from experiences.services import agent_update
 from tests.factories import PASSWORD
 from tests.support.browser import Watched, browser
 from tests.support.running import SMALL_POOL
 from tests.support.workers import LiveSite
+from training.services.runs import run_start
 
 FINISHED_MS = 120_000
 
@@ -97,13 +101,8 @@ def test_it_works_without_a_mouse_and_on_a_phone(live_site: LiveSite, olivia: An
 def test_a_shared_page_is_live_and_goes_dark_when_it_is_revoked(
     live_site: LiveSite, olivia: Any, agent: Agent, chrome: Any
 ) -> None:
-    from agentcore_site.jobs.services import share_create, share_revoke_all
-    from training.services.runs import run_start
-
     # Scheduled far away: the job stays queued while the stakeholder looks.
-    from django.utils import timezone
-
-    later = timezone.now().replace(year=timezone.now().year + 1)
+    later = timezone.now() + timedelta(days=300)
     run = run_start(olivia, agent=agent, environment_options=SMALL_POOL, not_before=later)
     token = share_create(olivia, run.job)
     page = chrome.new_page()

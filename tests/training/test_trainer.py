@@ -348,7 +348,7 @@ def test_a_batch_without_signal_makes_no_step_not_even_by_momentum() -> None:
     assert metrics["frac_reward_zero_std"] == 1.0
     assert not alike.has_signal
     assert state.optimizer.state_dict()["steps"] == 2  # the warm-up's two inner epochs
-    assert updated([group(trajectory(0, 0.5), trajectory(1, 0.7))])[1]["moved"] > 0
+    assert updated([group(trajectory(0, 0.5), trajectory(1, 0.7, success=True))])[1]["moved"] > 0
 
 
 def test_a_failed_group_asks_for_exploration_only_if_told_to() -> None:

@@ -82,11 +82,14 @@ def download(request: HttpRequest, actor: Actor, checkpoint_id: Any) -> HttpResp
 
 
 def _figures(a: PolicyCheckpoint, b: PolicyCheckpoint) -> list[dict[str, Any]]:
-    """Rows of (name, value of a, value of b, difference): every figure that either of them has."""
-    left = {"validation score": a.validation_score, "validation, lower bound": a.validation_low, **a.metrics}
-    right = {"validation score": b.validation_score, "validation, lower bound": b.validation_low, **b.metrics}
+    """Rows of (name, value of a, value of b, difference): every figure that either of them has, but for the surrogate
+    loss, which compares nothing (ALGORITHMS D6)."""
+    left = {"selection score": a.validation_score, "selection score, lower bound": a.validation_low, **a.metrics}
+    right = {"selection score": b.validation_score, "selection score, lower bound": b.validation_low, **b.metrics}
     rows = []
     for name in [*left, *(one for one in right if one not in left)]:
+        if name == "loss":
+            continue
         x, y = left.get(name), right.get(name)
         difference = y - x if isinstance(x, int | float) and isinstance(y, int | float) else None
         rows.append({"name": name, "a": x, "b": y, "difference": difference})

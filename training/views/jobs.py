@@ -52,6 +52,8 @@ def jobs(request: HttpRequest, actor: Actor) -> HttpResponse:
         "q": query,
         "any": bool(found.count) or everything.exists(),
     }
+    if key := request.GET.get("panel"):
+        context |= {"panel": panel.head(run_get(actor, key)), "panel_key": key, "panel_template": "training/_panel.html"}
     return render(request, "training/jobs.html", context)
 
 

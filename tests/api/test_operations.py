@@ -1,0 +1,192 @@
+"""Health pages and metrics: what they tell, to whom, and what they say when something is away."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.db import OperationalError, connection
+from django.test import Client
+from django.utils import timezone
+from prometheus_client.parser import text_string_to_metric_families
+from redis.exceptions import ConnectionError as RedisAway
+
+from agentcore_site import health, prometheus
+from agentcore_site.jobs.models import Job, Status
+from agentcore_site.tenancy.actors import Actor
+from experiences.models import Agent
+from tests import factories
+from tests.support.rows import queued_run
+from training.models import TrainingRun
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def anybody() -> Client:
+    return Client(raise_request_exception=False)
+
+
+def away(*_: Any, **__: Any) -> Any:
+    raise OperationalError("connection to 10.0.0.5 as user secret failed")
+
+
+# -- health ------------------------------------------------------------------------------------------------------------
+
+
+def test_live_asks_nobody(anybody: Client, django_assert_num_queries: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("redis.Redis.ping", away)
+    with django_assert_num_queries(0):
+        response = anybody.get("/health/live")
+    assert response.status_code == 200 and response.json() == {"status": "ok"}
+
+
+def test_ready_names_what_it_needs(anybody: Client) -> None:
+    response = anybody.get("/health/ready")
+    assert response.status_code == 200
+    body = response.json()
+    assert body["status"] == "ok" and set(body["dependencies"]) == {"database", "migrations", "redis"}
+    assert "no-store" in response["Cache-Control"]
+
+
+def test_without_redis_it_is_degraded_and_not_dead(anybody: Client, settings: Any) -> None:
+    settings.REDIS_URL = "redis://127.0.0.1:1/0"
+    response = anybody.get("/health/ready")
+    assert response.status_code == 200
+    assert response.json()["status"] == "degraded"
+    assert response.json()["dependencies"]["redis"]["status"] == "degraded"
+
+
+def test_without_the_database_it_is_not_ready_and_names_no_secret(
+    anybody: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "cursor", away)
+    for path in ("/health/ready", "/health/"):
+        response = anybody.get(path)
+        assert response.status_code == 503
+        assert response.json()["dependencies"]["database"]["status"] == "down"
+        assert b"10.0.0.5" not in response.content and b"secret" not in response.content
+
+
+def test_a_missing_migration_is_not_ready(anybody: Client) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("DELETE FROM django_migrations WHERE app = 'site_roof'")
+    response = anybody.get("/health/ready")
+    assert response.status_code == 503
+    assert response.json()["dependencies"]["migrations"]["detail"].startswith("1 migrations are not applied")
+
+
+def test_the_status_page_names_each_dependency(anybody: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health, "_answering", lambda: 0)
+    body = anybody.get("/health/").json()
+    assert set(body["dependencies"]) == {"database", "migrations", "redis", "workers", "storage"}
+    assert body["dependencies"]["workers"] | {"milliseconds": 0} == {
+        "status": "degraded",
+        "detail": "no worker is seen: jobs wait until one is up",
+        "milliseconds": 0,
+        "busy": 0,
+        "answering": 0,
+        "jobs_waiting": 0,
+    }
+
+
+def test_a_worker_that_holds_a_job_is_seen(
+    anybody: Client, operator: Actor, agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(health, "_answering", lambda: 0)
+    run = queued_run(operator, agent)
+    assert anybody.get("/health/").json()["dependencies"]["workers"]["jobs_waiting"] == 1
+    until = timezone.now() + timezone.timedelta(seconds=30)
+    Job.objects.filter(id=run.job_id).update(status=Status.RUNNING, lease_until=until, worker="w1")
+    workers = anybody.get("/health/").json()["dependencies"]["workers"]
+    assert (workers["status"], workers["busy"], workers["jobs_waiting"]) == ("ok", 1, 0)
+
+
+def test_a_storage_that_is_away_is_named(anybody: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("django.core.files.storage.default_storage.exists", away)
+    monkeypatch.setattr(health, "_answering", lambda: 1)
+    body = anybody.get("/health/").json()
+    assert body["status"] == "degraded" and body["dependencies"]["storage"]["status"] == "degraded"
+
+
+def test_a_broker_that_is_away_answers_no_ping(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: Any, **__: Any) -> Any:
+        raise RedisAway("away")
+
+    monkeypatch.setattr(health.app, "connection_for_write", refused)
+    assert health._answering() == 0
+
+
+# -- metrics -----------------------------------------------------------------------------------------------------------
+
+
+def figures(response: Any) -> dict[str, dict[tuple[str, ...], float]]:
+    """Samples by name and label values."""
+    assert response.status_code == 200, response.content
+    found: dict[str, dict[tuple[str, ...], float]] = {}
+    for family in text_string_to_metric_families(response.content.decode()):
+        for sample in family.samples:
+            found.setdefault(sample.name, {})[tuple(sample.labels.values())] = sample.value
+    return found
+
+
+def test_metrics_count_what_is_active(anybody: Client, operator: Actor, agent: Agent) -> None:
+    run = queued_run(operator, agent)
+    other = queued_run(operator, factories.AgentFactory(organization=agent.organization))
+    TrainingRun.objects.filter(job=run.job).update(cost_micros=1_250_000)
+    Job.objects.filter(id=other.job_id).update(status=Status.COMPLETED)
+    found = figures(anybody.get("/metrics"))
+    assert found["active_training_jobs"] == {(): 1.0}
+    assert found["training_budget_usage_usd"] == {(str(run.job_id),): 1.25}
+    assert found["jobs_active"][("training", "queued")] == 1.0
+    assert found["jobs_active"][("evaluation", "running")] == 0.0
+    assert found["jobs_waiting"] == {(): 1.0}
+
+
+def test_metrics_have_the_names_of_the_source_documents(anybody: Client, operator: Actor, agent: Agent) -> None:
+    queued_run(operator, agent)
+    text = anybody.get("/metrics").content.decode()
+    for name in (
+        "training_jobs_created_total",
+        "training_jobs_completed_total",
+        "trajectory_generation_seconds",
+        "policy_update_seconds",
+        "active_training_jobs",
+        "training_budget_usage_usd",
+        "training_errors_total",
+    ):
+        assert f"# TYPE {name.removesuffix('_total')}" in text or f"# TYPE {name}" in text, name
+    assert "django_http_requests_latency_seconds_by_view_method" in text
+
+
+def test_with_the_database_away_the_processes_figures_remain(anybody: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prometheus, "from_database", away)
+    response = anybody.get("/metrics")
+    assert response.status_code == 200 and b"training_jobs_created" in response.content
+    assert b"10.0.0.5" not in response.content
+
+
+@pytest.mark.parametrize(
+    ("token", "given", "address", "forwarded", "status"),
+    [
+        ("", "", "127.0.0.1", "", 200),
+        ("", "", "::1", "", 200),
+        ("", "", "10.1.2.3", "", 401),
+        ("", "", "", "", 401),
+        ("", "", "127.0.0.1", "203.0.113.9", 401),
+        ("s3cret", "", "127.0.0.1", "", 401),
+        ("s3cret", "Bearer wrong", "127.0.0.1", "", 401),
+        ("s3cret", "Bearer s3cret", "10.1.2.3", "203.0.113.9", 200),
+        ("s3cret", "Bearer ключ", "10.1.2.3", "", 401),
+    ],
+)
+def test_metrics_are_guarded(
+    anybody: Client, settings: Any, token: str, given: str, address: str, forwarded: str, status: int
+) -> None:
+    settings.METRICS_TOKEN = token
+    extra = {"HTTP_AUTHORIZATION": given} if given else {}
+    if forwarded:
+        extra["HTTP_X_FORWARDED_FOR"] = forwarded
+    response = anybody.get("/metrics", REMOTE_ADDR=address, **extra)
+    assert response.status_code == status
+    assert (b"training_jobs_created" in response.content) == (status == 200)

@@ -1,0 +1,207 @@
+"""The launch form: what was typed stays, the plan follows, and what is wrong is said where it is."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+from django.core.files.uploadedfile import SimpleUploadedFile
+from django.test import Client
+
+from agentcore_site.tenancy.actors import Actor
+from experiences.models import Agent, Dataset
+from experiences.services import agent_create, dataset_create
+from tests.console.conftest import SignIn
+from tests.support.rows import queued_run
+from training.models import TrainingRun
+from training.schema import fields, groups
+
+pytestmark = pytest.mark.django_db
+
+ROWS = [{"query": f"What is {i} + {i}?", "expected_outcome": {"answer": str(2 * i)}} for i in range(30)]
+
+
+def file_of(rows: list[Any] | None = None, name: str = "sums.jsonl") -> SimpleUploadedFile:
+    content = "\n".join(json.dumps(row) for row in (ROWS if rows is None else rows))
+    return SimpleUploadedFile(name, content.encode())
+
+
+def text(response: Any) -> str:
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", response.content.decode()))
+
+
+def test_it_starts_a_job_from_the_agents_environment(console: Client, agent: Agent) -> None:
+    form = {"agent": agent.pk, "source": "environment", "preset": "recommended", "n_iterations": "25"}
+    form |= {"title": "First try", "priority": "0", "shaping.tool": "0.05", "dynamic_sampling": "true", "std_ddof": "0"}
+    response = console.post("/launch/", form)
+    run = TrainingRun.objects.select_related("job").get()
+    assert response["Location"] == f"/jobs/{run.pk}/"
+    assert (run.job.title, run.job.priority, run.total_iterations) == ("First try", 0, 25)
+    assert run.config["shaping"]["tool"] == 0.05 and run.config["dynamic_sampling"] is True
+    assert run.config["std_ddof"] == 0 and run.config["batch_size"] == 4  # the preset's
+
+
+def test_an_uploaded_file_becomes_a_dataset(console: Client, agent: Agent) -> None:
+    form = {"agent": agent.pk, "source": "upload", "preset": "recommended", "n_iterations": "5", "file": file_of()}
+    assert console.post("/launch/", form).status_code == 302
+    dataset = Dataset.objects.get()
+    assert (dataset.name, dataset.size, TrainingRun.objects.get().dataset) == ("sums", 30, dataset)
+
+
+def test_a_mistake_keeps_everything_that_was_typed_and_the_upload(console: Client, agent: Agent) -> None:
+    form = {"agent": agent.pk, "source": "upload", "preset": "dapo", "n_iterations": "0", "learning_rate": "fast"}
+    response = console.post("/launch/", form | {"title": "Kept", "gamma": "0.9", "file": file_of()})
+    shown = response.content.decode()
+    assert response.status_code == 400 and TrainingRun.objects.count() == 0
+    assert "n_iterations must be between 1 and 10,000; got" in shown
+    assert "learning_rate must be a number" in shown
+    for kept in ('value="Kept"', 'value="0.9"', 'value="fast"', 'value="dapo" checked'):
+        assert kept in shown, kept
+    assert re.search(rf'value="{Dataset.objects.get().pk}" selected', shown)
+    assert '<details class="card" open><summary class="fold">Advanced settings' in shown
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("bad.jsonl", b'{"query": "a", "expected_outcome": {"answer": "b"}}\nnope', "Line 2 is not JSON"),
+        ("bad.csv", b"question,answer\n1,2\n", "Line 1 must name the columns query and expected_outcome"),
+        ("bad.jsonl", b'{"query": "  "}', "Row 1"),
+        ("bad.jsonl", b"", "At least one query"),
+        ("bad.jsonl", b"\xff\xfe", "not UTF-8"),
+    ],
+)
+def test_an_upload_that_can_not_be_used_is_told_by_line(
+    console: Client, agent: Agent, name: str, content: bytes, message: str
+) -> None:
+    response = console.post("/launch/upload/", {"agent": agent.pk, "file": SimpleUploadedFile(name, content)})
+    assert message in text(response)
+    assert "<html" not in response.content.decode()
+    assert Dataset.objects.count() == 0
+
+
+def test_an_upload_is_shown_with_its_first_rows_and_moves_the_plan(console: Client, agent: Agent) -> None:
+    response = console.post("/launch/upload/", {"agent": agent.pk, "file": file_of()})
+    assert "sums: 30 queries" in text(response) and "What is 2 + 2?" in text(response)
+    assert response["HX-Trigger-After-Settle"] == "planned"
+
+
+def test_the_plan_says_cost_time_and_what_the_proof_can_tell(console: Client, agent: Agent, operator: Actor) -> None:
+    form = {"agent": agent.pk, "preset": "recommended", "n_iterations": "50", "max_budget_usd": "12"}
+    shown = text(console.post("/launch/plan/", form))
+    assert "50 × 4 queries × 4 rollouts" in shown and "800 at most" in shown
+    assert "at 80 % power" in shown and "Launch for up to $12.00" in shown
+    few = dataset_create(operator, name="few", rows=ROWS)
+    shown = text(console.post("/launch/plan/", form | {"source": "dataset", "dataset": few.pk}))
+    assert "6 held-out queries" in shown and "Add queries" in shown
+
+
+def test_the_plan_asks_for_what_is_missing_and_names_what_is_wrong(console: Client, agent: Agent) -> None:
+    assert "Choose or upload a dataset" in text(console.post("/launch/plan/", {"agent": agent.pk, "source": "dataset"}))
+    shown = text(console.post("/launch/plan/", {"agent": agent.pk, "batch_size": "200", "gamma": "2"}))
+    assert "batch_size must be between 1 and 128" in shown and "gamma must be" in shown
+    assert "disabled" in console.post("/launch/plan/", {"agent": agent.pk, "gamma": "2"}).content.decode()
+
+
+def test_another_preset_moves_the_values_behind_what_was_typed(console: Client, agent: Agent) -> None:
+    form = {"agent": agent.pk, "preset": "flow_spec", "learning_rate": "0.02"}
+    shown = console.post("/launch/settings/", form).content.decode()
+    assert re.search(r'name="batch_size" value="" placeholder="16"', shown)
+    assert 'value="0.02"' in shown and "1 changed" in text(console.post("/launch/settings/", form))
+
+
+def test_a_duplicate_starts_from_the_same_agent_data_and_settings(
+    console: Client, operator: Actor, agent: Agent
+) -> None:
+    run = queued_run(operator, agent, config={"learning_rate": 0.007, "mask_truncated": True})
+    shown = console.get(f"/launch/?from={run.pk}").content.decode()
+    assert re.search(rf'value="{agent.pk}" selected', shown)
+    assert 'value="0.007"' in shown and re.search(r'name="mask_truncated">.*?value="true" selected', shown, re.S)
+
+
+def test_every_setting_of_the_schema_is_on_the_form_with_its_effect(console: Client, agent: Agent) -> None:
+    shown = console.get(f"/launch/?agent={agent.pk}").content.decode()
+    assert {name for members in groups().values() for name in (one.name for one in members)} | {
+        "n_iterations",
+        "max_budget_usd",
+    } == set(fields())
+    for field in fields().values():
+        assert f'name="{field.name}"' in shown, field.name
+        assert field.title and field.description, field.name
+
+
+def test_a_second_job_of_a_busy_agent_is_refused_in_words(console: Client, operator: Actor, agent: Agent) -> None:
+    queued_run(operator, agent)
+    response = console.post("/launch/", {"agent": agent.pk, "preset": "recommended"})
+    assert response.status_code == 400 and "already has an active training job" in text(response)
+
+
+def test_an_agent_that_trains_on_datasets_needs_one(console: Client, operator: Actor) -> None:
+    own = agent_create(operator, name="Reader", environment="dataset")
+    response = console.post("/launch/", {"agent": own.pk, "preset": "recommended"})
+    assert response.status_code == 400 and "Choose a dataset" in text(response)
+
+
+def test_a_start_that_is_no_date_is_said_at_its_field(console: Client, agent: Agent) -> None:
+    response = console.post("/launch/", {"agent": agent.pk, "not_before": "tomorrow", "source": "environment"})
+    assert response.status_code == 400 and "Give the start as a date and a time" in text(response)
+
+
+def test_agents_and_datasets_of_others_can_not_be_chosen(
+    console: Client, charlie: Any, signed_in: SignIn, agent: Agent
+) -> None:
+    theirs = agent_create(charlie, name="Theirs")
+    rows = dataset_create(charlie, name="theirs", rows=ROWS)
+    assert console.post("/launch/", {"agent": theirs.pk}).status_code == 400
+    response = console.post("/launch/", {"agent": agent.pk, "source": "dataset", "dataset": rows.pk})
+    assert response.status_code == 400 and TrainingRun.objects.count() == 0
+    assert console.get(f"/launch/?agent={theirs.pk}").status_code == 200
+    assert "Theirs" not in console.get(f"/launch/?agent={theirs.pk}").content.decode()
+
+
+# -- agents ------------------------------------------------------------------------------------------------------------
+
+
+def test_an_agent_is_made_changed_and_archived(console: Client) -> None:
+    form = {"name": "Clerk", "philosophy": "react", "runtime": "action", "environment": "reasoning_gym"}
+    made = console.post("/agents/new/", form | {"environment_options": '{"families": ["gcd"]}'})
+    agent = Agent.objects.get()
+    assert made["Location"] == f"/agents/{agent.pk}/" and agent.environment_options == {"families": ["gcd"]}
+    assert "families" in console.get(f"/agents/{agent.pk}/edit/").content.decode()
+    console.post(f"/agents/{agent.pk}/edit/", form | {"name": "Head clerk"})
+    agent.refresh_from_db()
+    assert (agent.name, agent.slug, agent.environment_options) == ("Head clerk", "clerk", {})
+    console.post(f"/agents/{agent.pk}/archive/")
+    assert "Head clerk is archived" in text(console.get("/agents/"))
+    assert "Head clerk" not in text(console.get("/agents/"))
+    assert "Head clerk" in text(console.get("/agents/?show=archived"))
+    assert "/launch/?agent=" not in console.get(f"/agents/{agent.pk}/").content.decode()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"name": ""}, "required"),
+        ({"slug": "Not a slug!"}, "slug"),
+        ({"environment": "nowhere"}, "nowhere"),
+        ({"environment_options": "{not json"}, "This is not JSON"),
+        ({"environment_options": "[1]"}, "Options are an object"),
+        ({"environment_options": '{"families": ["alchemy"]}'}, "alchemy"),
+        ({"environment_options": '{"colour": 1}'}, "colour"),
+    ],
+)
+def test_what_is_wrong_with_an_agent_is_said_at_its_field(
+    console: Client, change: dict[str, str], message: str
+) -> None:
+    form = {"name": "Clerk", "description": "Kept words", "philosophy": "react", "runtime": "action"}
+    response = console.post("/agents/new/", form | {"environment": "reasoning_gym"} | change)
+    assert response.status_code == 400 and message in text(response)
+    assert "Kept words" in text(response) and Agent.objects.count() == 0
+
+
+def test_a_slug_that_is_taken_is_said_at_its_field(console: Client, agent: Agent) -> None:
+    form = {"name": "Another", "slug": agent.slug, "philosophy": "react", "runtime": "action"}
+    response = console.post("/agents/new/", form | {"environment": "reasoning_gym"})
+    assert response.status_code == 400 and "Choose another" in text(response)

@@ -1,0 +1,190 @@
+"""Trajectories: the viewer (also of a very long one), groups side by side, evaluation reports."""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from evaluation.charts import line_forest, metric_rows
+from evaluation.models import EvaluationRun
+from experiences.comparing import parting
+from experiences.models import TrajectoryRecord
+from experiences.steps import steps_between
+from experiences.storage import trajectories_write
+from experiences.types import RolloutKey, Step, Trajectory
+from tests.support.rows import owner_of
+from training.models import TrainingRun
+
+pytestmark = pytest.mark.django_db
+
+
+def text(response: Any) -> str:
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", response.content.decode()))
+
+
+def first(run: TrainingRun) -> TrajectoryRecord:
+    found = TrajectoryRecord.objects.filter(job_id=run.pk, iteration=1, scenario=0).order_by("rollout").first()
+    assert found is not None
+    return found
+
+
+def long_one(run: TrainingRun, n: int) -> TrajectoryRecord:
+    steps = [
+        Step(
+            {"observation": f"page {i}", "done": []},
+            {"type": "tool", "tool": "read", "parameters": {"page": i}},
+            {"success": True, "output": f"the text of page {i} " * 8, "error": ""},
+            duration_ms=1.0,
+        )
+        for i in range(n)
+    ]
+    trajectories_write(
+        owner_of(run), [Trajectory(RolloutKey(9, 0, 0), "Read it all.", steps, success=True, reward=1.0)]
+    )
+    return TrajectoryRecord.objects.defer("steps").get(job_id=run.pk, iteration=9)
+
+
+def test_the_viewer_shows_what_it_saw_did_and_got_back(console: Client, run: TrainingRun) -> None:
+    shown = text(console.get(f"/trajectories/{first(run).pk}/"))
+    assert "rollout 1 of 4" in shown and "succeeded" in shown
+    assert "reward +1.10" in shown.lower() or "Reward +1.10" in shown
+    assert "int_calc" in shown and "saw 4" in shown and "came back 4" in shown
+    assert "advantage +1.00" in shown and "probability 50 %" in shown
+
+
+def test_siblings_are_walked_in_order(console: Client, run: TrainingRun) -> None:
+    seen, address = [], f"/trajectories/{first(run).pk}/"
+    while address:
+        shown = console.get(address).content.decode()
+        seen.append(address)
+        link = re.search(r'data-following href="([^"]+)"', shown)
+        address = link.group(1) if link else ""
+    assert len(set(seen)) == 4
+    assert f'data-previous href="{seen[-2]}"' in shown
+
+
+def test_thirty_thousand_steps_open_in_a_second(console: Client, run: TrainingRun) -> None:
+    row = long_one(run, 30_000)
+    console.get(f"/trajectories/{first(run).pk}/")  # templates are compiled once
+    began = time.perf_counter()
+    response = console.get(f"/trajectories/{row.pk}/")
+    seconds = time.perf_counter() - began
+    shown = response.content.decode()
+    assert shown.count('class="step ') == 100 and "page 99" in shown and "page 100 " not in shown
+    assert f"/trajectories/{row.pk}/steps/?step=101" in shown
+    assert seconds < 1.0, f"{seconds:.2f} s"
+    middle = console.get(f"/trajectories/{row.pk}/?step=15001").content.decode()
+    assert 'id="step-15001"' in middle and "page 15000" in middle
+    end = console.get(f"/trajectories/{row.pk}/steps/?step=29951").content.decode()
+    assert end.count('class="step ') == 50 and "hx-get" not in end
+
+
+def test_a_window_of_steps_is_exact(run: TrainingRun) -> None:
+    row = long_one(run, 250)
+    assert [step["action"]["parameters"]["page"] for step in steps_between(row, 100, 102)] == [100, 101, 102]
+    assert len(steps_between(row, 200, 299)) == 50
+    assert steps_between(row, 250, 299) == [] and steps_between(row, 5, 4) == []
+
+
+@pytest.mark.parametrize("step", ["0", "-3", "999999", "x"])
+def test_a_step_that_is_not_there_shows_the_nearest(console: Client, run: TrainingRun, step: str) -> None:
+    assert console.get(f"/trajectories/{first(run).pk}/?step={step}").content.decode().count('class="step ') >= 1
+
+
+def test_the_raw_trajectory_is_whole(console: Client, run: TrainingRun) -> None:
+    raw = console.get(f"/trajectories/{first(run).pk}/json/").json()
+    assert raw["job_id"] == str(run.pk) and raw["rollout"] == 0 and len(raw["steps"]) == 2
+    assert raw["steps"][0]["action"]["tool"] == "int_calc"
+
+
+def test_what_an_agent_wrote_is_never_markup(console: Client, run: TrainingRun) -> None:
+    evil = "<script>alert(1)</script><b onmouseover=alert(1)>"
+    step = Step({"observation": evil, "done": []}, {"type": evil, "tool": evil, "parameters": {"a": evil}},
+                {"success": False, "output": "", "error": evil * 40})  # fmt: skip
+    trajectories_write(
+        owner_of(run), [Trajectory(RolloutKey(8, 0, 0), evil, [step], error=f"policy: {evil}", evidence={"a": evil})]
+    )
+    row = TrajectoryRecord.objects.get(job_id=run.pk, iteration=8)
+    for address in (f"/trajectories/{row.pk}/", f"/jobs/{run.pk}/groups/8/0/", "/trajectories/"):
+        shown = console.get(address).content.decode()
+        assert "<script>alert" not in shown and "<b onmouseover" not in shown, address
+
+
+def test_a_group_marks_where_each_parts_from_the_best(console: Client, run: TrainingRun) -> None:
+    response = console.get(f"/jobs/{run.pk}/groups/1/0/")
+    columns, shown = response.context["columns"], text(response)
+    assert [column.best for column in columns] == [True, False, False, False]
+    # The answer itself succeeded or failed: that is where the losers part.
+    assert [column.parts_at for column in columns] == [None, None, 1, 1]
+    assert shown.count("best") >= 1 and "advantage +1.00" in shown and "advantage −1.00" in shown
+
+
+def test_parting_is_the_first_difference() -> None:
+    assert parting(["a", "b"], ["a", "b"]) is None
+    assert parting(["a", "b"], ["a", "c"]) == 1
+    assert parting(["a"], ["a", "b"]) == 1
+    assert parting([], ["a"]) == 0
+
+
+def test_a_group_that_is_not_there_is_a_404(console: Client, run: TrainingRun) -> None:
+    assert console.get(f"/jobs/{run.pk}/groups/99/0/").status_code == 404
+
+
+# -- reports -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_report_gives_the_verdict_every_metric_and_the_queries_that_changed(
+    console: Client, evaluation: EvaluationRun
+) -> None:
+    response = console.get(f"/evaluations/{evaluation.pk}/")
+    shown = text(response)
+    assert evaluation.report["verdict"] in shown.replace("&lt;", "<")
+    for metric in ("Success rate", "Reward", "Steps", "Tool accuracy", "Cost per rollout", "Latency per rollout"):
+        assert metric in shown
+    assert "+80.0" in shown and "Queries that changed: 8 of 10" in shown and "sign-flip permutation" in shown
+    links = re.findall(r'href="(/trajectories/compare/[^"]+)"', response.content.decode())
+    assert len(links) == 8
+    beside = text(console.get(links[0].replace("&amp;", "&")))
+    assert "Baseline, sample 1" in beside and "Trained, sample 1" in beside
+
+
+def test_an_unclear_difference_has_no_colour_and_says_that_data_are_few(evaluation: EvaluationRun) -> None:
+    line = evaluation.report["lines"]["held_out"]
+    values = {"improvement": 0.01, "p_value": 0.6, "p_adjusted": 0.6, "enough_data": False}
+    unclear = {**line, "metrics": {**line["metrics"], "success_rate": {**line["metrics"]["success_rate"], **values}}}
+    tones = {row["metric"].key: row["tone"] for row in metric_rows(unclear)}
+    assert tones["success_rate"] == "plain"
+    assert {row["metric"].key: row["tone"] for row in metric_rows(line)}["success_rate"] == "good"
+
+
+def test_fewer_steps_stand_on_the_better_side(evaluation: EvaluationRun) -> None:
+    drawn = line_forest("held_out", evaluation.report["lines"]["held_out"])
+    assert re.search(r"Steps</text>.*?forest-mark better", drawn)
+    assert drawn.count("forest-mark") == 6
+
+
+def test_counted_looks_are_warned_of(console: Client, evaluation: EvaluationRun) -> None:
+    assert "have been looked at" not in text(console.get(f"/evaluations/{evaluation.pk}/"))
+    EvaluationRun.objects.filter(pk=evaluation.pk).update(report={**evaluation.report, "looks": 3})
+    assert "have been looked at 3 times" in text(console.get(f"/evaluations/{evaluation.pk}/"))
+
+
+def test_the_json_is_the_whole_report(console: Client, evaluation: EvaluationRun) -> None:
+    body = console.get(f"/evaluations/{evaluation.pk}/json/").json()
+    assert body["report"] == evaluation.report and body["evaluation_id"] == str(evaluation.pk)
+
+
+def test_an_evaluation_is_asked_for_and_watched(console: Client, run: TrainingRun) -> None:
+    started = console.post("/evaluations/start/", {"run": run.pk, "split": "selection"})
+    made = EvaluationRun.objects.get()
+    assert started["Location"] == f"/evaluations/{made.pk}/"
+    part = console.get(f"/evaluations/{made.pk}/?part=progress").content.decode()
+    assert "Waiting for a worker" in part and "every 2s" in part and "<html" not in part
+    console.post(f"/evaluations/{made.pk}/cancel/")
+    stopped = console.get(f"/evaluations/{made.pk}/").content.decode()
+    assert "There is no report" in stopped and "every 2s" not in stopped
+    assert console.post("/evaluations/start/", {"run": run.pk, "split": "train"}).status_code == 400
