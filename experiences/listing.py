@@ -13,6 +13,7 @@ from agentcore_site.pages import Sort, listing
 from agentcore_site.tenancy.actors import Actor
 from experiences.models import TrajectoryRecord
 from experiences.selectors import trajectories_visible
+from experiences.steps import steps_between, trajectory_light
 
 HEAVY: Final = ("steps", "components", "evidence")
 LOWEST: Final = -1e9
@@ -66,7 +67,7 @@ def trajectory_listing(request: HttpRequest, actor: Actor, *, job_id: UUID | Non
 
 def _beside(actor: Actor, trajectory_id: str) -> dict[str, Any]:
     """What stands beside the list: the row with its first steps."""
-    row = trajectory_get(actor, trajectory_id, whole=False)
+    row = trajectory_light(actor, trajectory_id)
     steps = steps_between(row, 0, STEPS_BESIDE - 1)
     return {"row": row, "steps": steps, "more": row.n_steps - len(steps)}
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-
 POOL = "pool"  # how many queries a run asks for: an option of whoever draws them, not of the environment
 
 

@@ -7,14 +7,30 @@ from typing import Any, Final
 
 from django.db import connection
 
+from agentcore_site.errors import Missing
+from agentcore_site.jobs.selectors import as_uuid
 from experiences.models import TrajectoryRecord
+from experiences.selectors import trajectories_visible
 
-WINDOW: Final = 100
+WINDOW: Final = 100  # steps that are shown at once
 
 CUT = (
     "SELECT jsonb_path_query_array(steps, '$[$first to $last]', jsonb_build_object('first', %s::int, 'last', %s::int))"
     " FROM experiences_trajectory WHERE month = %s AND id = %s"
 )
+
+
+def trajectory_light(actor: Any, trajectory_id: Any) -> TrajectoryRecord:
+    """The row without its steps, which may be many megabytes.
+
+    Raises:
+        Missing: there is no such trajectory, or it belongs to another organisation.
+    """
+    rows = trajectories_visible(actor).filter(id=as_uuid(trajectory_id, "trajectory"))
+    found = rows.defer("steps").first()
+    if found is None:
+        raise Missing(f"There is no trajectory {trajectory_id}.")
+    return found
 
 
 def steps_between(row: TrajectoryRecord, first: int, last: int) -> list[dict[str, Any]]:

@@ -41,7 +41,6 @@ _ACTION: Mapping[str, Any] = {
     "exploration": {"failure_memory": 0.7, "query_sampling": "prioritised", "learn_from_failed_groups": False},
     "eval_temperature": 0.0,
     "eval_samples": 2,
-    "early_stopping": {"patience": 8},
 }
 
 

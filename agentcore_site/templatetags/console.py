@@ -85,7 +85,7 @@ def figure(value: Any, digits: int = 3) -> str:
         return NOTHING
     if number != 0 and abs(number) < 1e-4:
         return f"{number:.1e}".replace("-", MINUS)
-    if number == int(number):
+    if number == int(number) and not 0 < abs(number) < 10:
         return f"{number:,.0f}".replace("-", MINUS)
     whole = len(str(int(abs(number)))) if abs(number) >= 1 else 0
     text = f"{number:,.{max(digits - whole, 0)}f}"

@@ -15,7 +15,7 @@ from agentcore_site.jobs.selectors import job_get
 from agentcore_site.pages import page
 from agentcore_site.tenancy.actors import Actor
 from experiences.comparing import Column, aligned, columns
-from experiences.listing import HEAVY, trajectory_listing
+from experiences.listing import trajectory_listing
 from experiences.models import GroupRecord, TrajectoryRecord
 from experiences.selectors import (
     advantages_for,
@@ -24,7 +24,7 @@ from experiences.selectors import (
     trajectories_visible,
     trajectory_get,
 )
-from experiences.steps import WINDOW, steps_between
+from experiences.steps import WINDOW, steps_between, trajectory_light
 from experiences.storage import as_trajectory, step_json
 
 MAX_ALIGNED_STEPS = 200
@@ -37,7 +37,7 @@ def trajectories(request: HttpRequest, actor: Actor) -> HttpResponse:
 
 @page
 def trajectory(request: HttpRequest, actor: Actor, trajectory_id: Any) -> HttpResponse:
-    row = _light(actor, trajectory_id)
+    row = trajectory_light(actor, trajectory_id)
     first = _first(request, row)
     others = list(siblings(row).values_list("id", flat=True))
     place = others.index(row.id)
@@ -59,7 +59,7 @@ def trajectory(request: HttpRequest, actor: Actor, trajectory_id: Any) -> HttpRe
 @page
 def steps(request: HttpRequest, actor: Actor, trajectory_id: Any) -> HttpResponse:
     """The next steps of the line, for scrolling."""
-    row = _light(actor, trajectory_id)
+    row = trajectory_light(actor, trajectory_id)
     return render(request, "experiences/_steps.html", {"row": row, **_window(row, _first(request, row))})
 
 
@@ -142,14 +142,6 @@ def _side_by_side(rows: Sequence[TrajectoryRecord], learned: dict[uuid.UUID, dic
         "scale": scale,
         "cut": any(c.row.n_steps > MAX_ALIGNED_STEPS for c in found),
     }
-
-
-def _light(actor: Actor, trajectory_id: Any) -> TrajectoryRecord:
-    """The row without its steps, which may be many megabytes."""
-    found = trajectories_visible(actor).filter(id=trajectory_id).defer(HEAVY[0]).first()
-    if found is None:
-        raise Missing(f"There is no trajectory {trajectory_id}.")
-    return found
 
 
 def _first(request: HttpRequest, row: TrajectoryRecord) -> int:

@@ -68,6 +68,8 @@ document.addEventListener("keydown", (event) => {
   if (event.key === "/") return focusOn(event, "/");
   if (event.key === "j" || event.key === "k") return moveInList(event, event.key === "j" ? 1 : -1);
   if (event.key === "Enter") return openFromList(event);
+  if (event.key === "o") return document.querySelector("[data-row].chosen [data-peek]")?.click();
+  if (event.key === "Escape") return document.querySelector("[data-panel-close]")?.click();
   if (event.key === "ArrowLeft" || event.key === "ArrowRight") return follow(event);
 });
 
@@ -88,7 +90,19 @@ function moveInList(event, by) {
   rows.forEach((row) => row.classList.toggle("chosen", row === next));
   next.querySelector("a").focus({ preventScroll: true });
   next.scrollIntoView({ block: "nearest" });
+  if (document.querySelector("#panel.open")) next.querySelector("[data-peek]")?.click();
 }
+
+// The row that is shown beside the list is marked in it.
+function markShown() {
+  const shown = document.querySelector("[data-panel]");
+  if (!shown) return;
+  for (const row of document.querySelectorAll("[data-row]")) {
+    row.classList.toggle("chosen", row.querySelector("[data-peek]")?.dataset.peek === shown.dataset.panel);
+  }
+}
+document.addEventListener("htmx:afterSettle", markShown);
+markShown();
 
 function openFromList(event) {
   const row = document.querySelector("[data-row].chosen");

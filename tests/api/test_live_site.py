@@ -74,6 +74,7 @@ def test_a_running_job_is_cancelled_within_seconds(live_site: LiveSite, operator
     began = time.monotonic()
     cancelled = program.result("training.cancel", job_id=job_id)
     took = time.monotonic() - began
+    assert cancelled["status"] == "cancelled", program.status(job_id)["error"]
     assert cancelled["status"] == "cancelled" and cancelled["cancelled_at"] and cancelled["checkpoint_saved"] is True
     assert took < 6, took
 

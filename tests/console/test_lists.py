@@ -143,3 +143,26 @@ def test_a_list_of_many_jobs_costs_as_many_queries_as_a_list_of_one(
     assert TrajectoryRecord.objects.count() == 24
     with django_assert_max_num_queries(7):
         console.get("/trajectories/")
+
+
+def test_a_row_opens_beside_the_list(console: Client, run: TrainingRun, evaluation: Any) -> None:
+    row = TrajectoryRecord.objects.filter(job_id=run.pk).first()
+    assert row is not None
+    for address, key, words in (
+        ("/jobs/", run.pk, "Open the job"),
+        ("/trajectories/", row.pk, "Open the trajectory"),
+        (f"/jobs/{run.pk}/?tab=trajectories", row.pk, "Its group"),
+        ("/evaluations/", evaluation.pk, "Open the report"),
+    ):
+        assert words not in console.get(address).content.decode()
+        shown = console.get(f"{address}{'&' if '?' in address else '?'}panel={key}").content.decode()
+        assert words in shown and f'data-panel="{key}"' in shown and "<tr data-row" in shown, address
+
+
+def test_nothing_of_others_opens_beside_a_list(charlie: Any, signed_in: SignIn, run: TrainingRun) -> None:
+    row = TrajectoryRecord.objects.filter(job_id=run.pk).first()
+    assert row is not None
+    client = signed_in(charlie)
+    assert client.get(f"/jobs/?panel={run.pk}").status_code == 404
+    assert client.get(f"/trajectories/?panel={row.pk}").status_code == 404
+    assert client.get("/jobs/?panel=nonsense").status_code == 404

@@ -65,7 +65,9 @@ def test_a_reward_that_could_not_be_scored_comes_back_as_nan() -> None:
     assert row.reward is None and math.isnan(as_trajectory(row).reward)
 
 
-@pytest.mark.parametrize("text", ["tab\there", "line\nbreak", "back\\slash", "\\N", "\r\n", "nul\x00", "\ud800 alone", "日本 🎲", ""])
+@pytest.mark.parametrize(
+    "text", ["tab\there", "line\nbreak", "back\\slash", "\\N", "\r\n", "nul\x00", "\ud800 alone", "日本 🎲", ""]
+)
 def test_any_text_can_be_stored(text: str) -> None:
     whose = owner()
     step = Step(state={"observation": text, "done": []}, action={"type": "tool"}, result={"output": text})
@@ -100,7 +102,9 @@ def test_the_same_rollout_cannot_be_kept_twice() -> None:
 def test_arms_and_lines_have_ids_of_their_own() -> None:
     whose = owner()
     ids = {
-        Owner(whose.job_id, whose.organization_id, whose.agent_id, MONTH, "evaluation", arm, line).id_of(RolloutKey(0, 0, 0))
+        Owner(whose.job_id, whose.organization_id, whose.agent_id, MONTH, "evaluation", arm, line).id_of(
+            RolloutKey(0, 0, 0)
+        )
         for arm in ("baseline", "trained")
         for line in ("held_out", "harder_numbers")
     }

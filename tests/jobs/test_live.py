@@ -75,9 +75,7 @@ async def test_a_reconnect_misses_nothing_and_repeats_nothing(job: Job, olivia: 
     await again.disconnect()
 
 
-async def test_a_lost_nudge_costs_seconds_and_no_event(
-    job: Job, olivia: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_lost_nudge_costs_seconds_and_no_event(job: Job, olivia: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(consumers, "POLL_SECONDS", 0.2)
     monkeypatch.setattr("agentcore_site.jobs.events.announce", lambda job_id, seq: None)
     one = socket(f"/ws/jobs/{job.id}/?after=1", olivia)

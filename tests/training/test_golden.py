@@ -12,19 +12,21 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.training.golden import GOLDEN
 from training.algorithm.advantages import group_advantages
 from training.algorithm.losses import LossRule, policy_loss
 from training.algorithm.optimizers import clip_by_global_norm, make_optimizer
 from training.algorithm.preferences import dpo_loss
 from training.policies.action import ActionEvaluation, EncodedActions
-from tests.training.golden import GOLDEN
 
 STORED = json.loads(GOLDEN.read_text())
 ROUNDING = 1e-12
 
 
 def named(cases: list[dict[str, Any]]) -> list[Any]:
-    return [pytest.param(case, id=" ".join(str(case[k]) for k in ("name", "scale_rewards") if k in case)) for case in cases]
+    return [
+        pytest.param(case, id=" ".join(str(case[k]) for k in ("name", "scale_rewards") if k in case)) for case in cases
+    ]
 
 
 @pytest.mark.parametrize("case", named(STORED["advantages"]))
@@ -54,9 +56,7 @@ def test_losses_and_their_gradients_are_those_of_trl(case: dict[str, Any]) -> No
 
 @pytest.mark.parametrize("case", named(STORED["optimizers"]))
 def test_optimizers_walk_where_those_of_torch_walk(case: dict[str, Any]) -> None:
-    optimizer = make_optimizer(
-        case["name"], learning_rate=case["learning_rate"], weight_decay=case["weight_decay"]
-    )
+    optimizer = make_optimizer(case["name"], learning_rate=case["learning_rate"], weight_decay=case["weight_decay"])
     parameters = {"w": np.array(case["start"])}
     for gradient in case["gradients"]:
         optimizer.step(parameters, {"w": np.array(gradient)})

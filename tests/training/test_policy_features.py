@@ -151,6 +151,8 @@ def test_it_caches_and_survives_a_full_cache(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_an_actions_own_history_is_read_from_its_tags() -> None:
-    table = own_history(("gcd#err", "gcd#ok", "verify#no", "lcm#strange", "unknown#ok"), {"lcm": 0, "gcd": 1, "verify": 2})
+    table = own_history(
+        ("gcd#err", "gcd#ok", "verify#no", "lcm#strange", "unknown#ok"), {"lcm": 0, "gcd": 1, "verify": 2}
+    )
     found = {(STATUSES[s], a) for s, a in zip(*np.nonzero(table), strict=True)}
     assert found == {("ok", 1), ("err", 1), ("no", 2), ("other", 0)}

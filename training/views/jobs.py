@@ -53,7 +53,11 @@ def jobs(request: HttpRequest, actor: Actor) -> HttpResponse:
         "any": bool(found.count) or everything.exists(),
     }
     if key := request.GET.get("panel"):
-        context |= {"panel": panel.head(run_get(actor, key)), "panel_key": key, "panel_template": "training/_panel.html"}
+        context |= {
+            "panel": panel.head(run_get(actor, key)),
+            "panel_key": key,
+            "panel_template": "training/_panel.html",
+        }
     return render(request, "training/jobs.html", context)
 
 
