@@ -13,8 +13,8 @@ from training.schema import Field, fields
 HEAD = """# Configuration
 
 One schema for the form, REST, JSON-RPC and `manage.py train --config FILE` (a JSON object; a dotted key is a
-key of a nested object). Unknown keys are refused. What is left out comes from the preset. This page is written from the schema:
-`python -m training.reference > docs/configuration.md`.
+key of a nested object). Unknown keys are refused. What is left out comes from the preset. This page is written from
+the schema: `python -m training.reference > docs/configuration.md`.
 """
 
 
