@@ -88,7 +88,8 @@ async def run_rollout(
         async with asyncio.timeout(limits.timeout_seconds) as clock:
             await _play(trajectory, scenario, environment, runtime, rng, guard)
     except _Stopped as stopped:
-        raise stopped.cause from None
+        # "from None" would wipe out why ``check`` raised: whoever collects asks for the cause.
+        raise stopped.cause from stopped.cause.__cause__
     except _OutOfTime:
         _fail(trajectory, f"timeout: over {limits.timeout_seconds:g} s")
     except TimeoutError as error:

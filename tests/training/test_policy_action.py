@@ -181,9 +181,7 @@ def test_the_reference_stays_where_it_was_taken() -> None:
     before = made.evaluate(made.encode(decisions()[:3]), temperature=1.0).logp
     made.make_reference()
     made.parameters["weights"] += np.random.default_rng(9).normal(size=made.weights.shape)
-    made.encode(
-        [Decision(Observation("brand new lcm", "o", ("sort#err",)), 0)]
-    )  # grows W after the reference was taken
+    made.encode([Decision(Observation("brand new lcm", "o", ("sort#err",)), 0)])  # grows W after it was taken
     assert made.reference_logp(made.encode(decisions()[:3]), temperature=1.0) == pytest.approx(before)
 
 
