@@ -14,19 +14,28 @@ from typing import Final
 LEVELS: Final = 5
 
 
-def sparkline(values: Sequence[float | None], *, width: int = 96, height: int = 24, label: str = "") -> str:
+class Picture(str):
+    """SVG that was drawn here, from numbers and escaped labels only: templates put it in as it is."""
+
+    __slots__ = ()
+
+    def __html__(self) -> str:
+        return str(self)
+
+
+def sparkline(values: Sequence[float | None], *, width: int = 96, height: int = 24, label: str = "") -> Picture:
     """A line of success rates (0 to 1) with a dot at its end; a flat baseline while there are fewer than two."""
     known = [value for value in values if value is not None]
     attributes = f'class="spark" width="{width}" height="{height}" viewBox="0 0 {width} {height}" role="img"'
     name = escape(label or (f"success from {known[0]:.0%} to {known[-1]:.0%}" if known else "nothing measured yet"))
     floor = f'<line class="spark-floor" x1="0" x2="{width}" y1="{height - 2}" y2="{height - 2}"/>'
     if len(known) < 2:
-        return f'<svg {attributes} aria-label="{name}">{floor}</svg>'
+        return Picture(f'<svg {attributes} aria-label="{name}">{floor}</svg>')
     step = (width - 6) / (len(known) - 1)
     points = [(2 + i * step, 3 + (1 - min(max(value, 0.0), 1.0)) * (height - 6)) for i, value in enumerate(known)]
     line = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
     x, y = points[-1]
-    return (
+    return Picture(
         f'<svg {attributes} aria-label="{name}">{floor}<polyline class="spark-line" points="{line}"/>'
         f'<circle class="spark-end" cx="{x:.1f}" cy="{y:.1f}" r="2"/></svg>'
     )
@@ -42,7 +51,7 @@ def level(reward: float | None, low: float, high: float) -> str:
 
 def dots(
     rewards: Sequence[float | None], success: Sequence[bool], *, low: float, high: float, signal: bool, per_row: int = 8
-) -> str:
+) -> Picture:
     """G dots of one group: filled for a success, a ring for a failure; grey where the group had no signal."""
     size = 9
     n = len(rewards)
@@ -54,16 +63,16 @@ def dots(
         kind = level(reward, low, high) if signal else "none"
         marks.append(f'<circle class="dot {kind}{"" if won else " ring"}" cx="{x}" cy="{y}" r="3"/>')
     width, height = columns * size, rows * size
-    return f'<svg class="dots" width="{width}" height="{height}" aria-hidden="true">{"".join(marks)}</svg>'
+    return Picture(f'<svg class="dots" width="{width}" height="{height}" aria-hidden="true">{"".join(marks)}</svg>')
 
 
-def bar_around_zero(value: float, scale: float, *, width: int = 72, height: int = 8) -> str:
+def bar_around_zero(value: float, scale: float, *, width: int = 72, height: int = 8) -> Picture:
     """A bar to the right of the middle for a positive value, to the left for a negative one; ``scale`` fills a half."""
     half = width / 2
     length = min(abs(value) / scale, 1.0) * (half - 1) if scale > 0 else 0.0
     x = half if value >= 0 else half - length
     side = "up" if value > 0 else "down"
-    return (
+    return Picture(
         f'<svg class="bar" width="{width}" height="{height}" viewBox="0 0 {width} {height}" aria-hidden="true">'
         f'<rect class="bar-{side}" x="{x:.1f}" y="1" width="{length:.1f}" height="{height - 2}"/>'
         f'<line class="bar-zero" x1="{half}" x2="{half}" y1="0" y2="{height}"/></svg>'
@@ -84,7 +93,7 @@ class ForestRow:
     sure: bool
 
 
-def forest(rows: Sequence[ForestRow], *, width: int = 400, label: str = "") -> str:
+def forest(rows: Sequence[ForestRow], *, width: int = 400, label: str = "") -> Picture:
     """A forest plot: a diamond and its interval for each metric, around the line of no difference."""
     left, right, line, top = 132, 12, 40, 8
     reach = max([0.5, *(abs(edge) for row in rows for edge in (row.effect, row.low, row.high) if edge is not None)])
@@ -98,7 +107,7 @@ def forest(rows: Sequence[ForestRow], *, width: int = 400, label: str = "") -> s
     parts.append(f'<text class="forest-axis" x="{left}" y="{bottom + 34}">← worse</text>')
     parts.append(f'<text class="forest-axis" x="{width - right}" y="{bottom + 34}" text-anchor="end">better →</text>')
     height = bottom + 42
-    return (
+    return Picture(
         f'<svg class="forest" viewBox="0 0 {width} {height}" role="img" aria-label="{escape(label)}">'
         f"{''.join(parts)}</svg>"
     )

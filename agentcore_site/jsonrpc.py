@@ -23,7 +23,7 @@ from agentcore_site.middleware import request_id
 from agentcore_site.problems import UNEXPECTED
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import NAMES
-from agentcore_site.threads import in_thread
+from agentcore_site.threads import briefly, in_thread
 from agentcore_site.values import parse_json
 
 log = logging.getLogger(__name__)
@@ -50,7 +50,7 @@ class Call:
         held, so that whoever waits keeps nobody else from working."""
         end = min(time.monotonic() + seconds, self.deadline)
         pause = 0.05
-        while not (found := await in_thread(read)()) and time.monotonic() < end:
+        while not (found := await briefly(read)()) and time.monotonic() < end:
             await asyncio.sleep(min(pause, max(0.0, end - time.monotonic())))
             pause = min(pause * 1.5, 1.0)
         return found
@@ -116,11 +116,16 @@ async def _one(entry: Any, table: Table, call: Call) -> dict[str, Any] | None:
 
 
 async def _run(method: Method, given: Any, call: Call) -> dict[str, Any]:
+    def prepared() -> Params:
+        _admit(method, call.actor)
+        return _params(method, given)
+
+    run: Any = method.run
     try:
-        await in_thread(_admit)(method, call.actor)
-        params = _params(method, given)
-        run: Any = method.run if inspect.iscoroutinefunction(method.run) else in_thread(method.run)
-        result: dict[str, Any] = await run(call, params)
+        if inspect.iscoroutinefunction(run):
+            result: dict[str, Any] = await run(call, await in_thread(prepared)())
+        else:
+            result = await in_thread(lambda: run(call, prepared()))()
         return result
     except DomainError as error:
         data = {"title": error.title} | ({"fields": error.fields} if error.fields else {})

@@ -14,8 +14,13 @@ R = TypeVar("R")
 
 
 def in_thread(function: Callable[P, R]) -> Callable[P, Awaitable[R]]:
-    """``function`` as a coroutine. When it is done its connection goes back to the pool, so that whoever waits or
-    streams between two calls holds none. Inside a transaction (of a test, say) the connection is left alone."""
+    """``function`` as a coroutine, in the request's own thread. Its connection stays until the request is over."""
+    return sync_to_async(function, thread_sensitive=True)
+
+
+def briefly(function: Callable[P, R]) -> Callable[P, Awaitable[R]]:
+    """The same, but its connection goes back to the pool when it is done: whoever waits or streams between two calls
+    holds none. Inside a transaction (of a test, say) the connection is left alone."""
 
     @functools.wraps(function)
     def released(*args: P.args, **kwargs: P.kwargs) -> R:

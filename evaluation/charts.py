@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from agentcore_site.drawing import ForestRow, forest
+from agentcore_site.drawing import ForestRow, Picture, forest
 
 ALPHA: Final = 0.05
 
@@ -41,7 +41,7 @@ def metric_rows(line: Mapping[str, Any]) -> list[dict[str, Any]]:
     return rows
 
 
-def line_forest(name: str, line: Mapping[str, Any]) -> str:
+def line_forest(name: str, line: Mapping[str, Any]) -> Picture:
     """The forest plot of one line. All metrics share an axis: differences in standard deviations, better to the
     right, so that rates, steps and milliseconds can stand under each other."""
     rows = [row for metric in METRICS if (row := _forest_row(metric, line["metrics"].get(metric.key) or {}))]

@@ -18,7 +18,7 @@ from agentcore_site.jobs.selectors import job_get
 from agentcore_site.rest.paging import keyset, values_at
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import current_organization, require
-from agentcore_site.threads import in_thread
+from agentcore_site.threads import briefly
 from budgets.money import dollars
 from experiences.filters import trajectories_filtered
 from experiences.models import TrajectoryRecord
@@ -131,7 +131,7 @@ async def stream(export: Export, format: str) -> AsyncIterator[bytes]:
         last = page[-1]
 
 
-@in_thread
+@briefly
 def _read(
     export: Export, last: TrajectoryRecord | None, write: Callable[[dict[str, Any]], bytes]
 ) -> tuple[list[TrajectoryRecord], bytes]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, Final
 
 from django.http import QueryDict
@@ -43,6 +44,8 @@ class LaunchForm:
     actor: Actor
     typed: dict[str, str]
     errors: dict[str, str] = field(default_factory=dict)
+    _agents: dict[str, Agent | None] = field(default_factory=dict)  # what was looked up, by what was typed
+    _datasets: dict[str, Dataset] = field(default_factory=dict)
 
     # -- where it comes from -----------------------------------------------------------------------------------------
 
@@ -77,10 +80,12 @@ class LaunchForm:
     @property
     def agent(self) -> Agent | None:
         """The chosen agent, or the only one there is."""
-        if self.text("agent"):
-            return agent_get(self.actor, self.text("agent"))
-        mine = self.agents
-        return mine[0] if len(mine) == 1 else None
+        key = self.text("agent")
+        if key not in self._agents:
+            mine = [] if key else self.agents
+            only = mine[0] if len(mine) == 1 else None
+            self._agents[key] = agent_get(self.actor, key) if key else only
+        return self._agents[key]
 
     @property
     def source(self) -> str:
@@ -91,8 +96,12 @@ class LaunchForm:
 
     @property
     def dataset(self) -> Dataset | None:
-        chosen = self.source == "dataset" and self.text("dataset")
-        return dataset_get(self.actor, self.text("dataset")) if chosen else None
+        key = self.text("dataset")
+        if self.source != "dataset" or not key:
+            return None
+        if key not in self._datasets:
+            self._datasets[key] = dataset_get(self.actor, key)
+        return self._datasets[key]
 
     @property
     def preset(self) -> str:
@@ -163,7 +172,12 @@ class LaunchForm:
     @property
     def _preset_values(self) -> Mapping[str, Any]:
         agent = self.agent if not self.errors.get("agent") else None
-        return preset_config(self.preset, agent.runtime if agent else "action").as_dict()
+        return _values_of(self.preset, agent.runtime if agent else "action")
+
+
+@lru_cache(maxsize=64)
+def _values_of(preset: str, policy_kind: str) -> Mapping[str, Any]:
+    return preset_config(preset, policy_kind).as_dict()
 
 
 def _text(value: Any) -> str:

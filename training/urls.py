@@ -17,6 +17,7 @@ urlpatterns = [
     path("jobs/<uuid:job_id>/unshare/", jobs.unshare, name="unshare"),
     path("launch/", launch.launch, name="launch"),
     path("launch/plan/", launch.plan, name="plan"),
+    path("launch/data/", launch.data, name="data"),
     path("launch/settings/", launch.settings, name="settings"),
     path("launch/upload/", launch.upload, name="upload"),
     path("checkpoints/", checkpoints.checkpoints, name="checkpoints"),

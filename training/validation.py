@@ -10,7 +10,7 @@ import difflib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from annotated_types import Ge, Gt, Le, Lt
 from pydantic import BaseModel, ValidationError
@@ -24,6 +24,7 @@ MAX_QUERIES = 10_000
 FEW_QUERIES = 100
 ROW_KEYS = ("query", "expected_outcome", "metadata")
 MAX_REPORTED = 20  # faulty rows named in one answer
+_BOUNDS: dict[type, str] = {Ge: "at least", Gt: "greater than", Le: "at most", Lt: "less than"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,26 +197,17 @@ def _expected(kind: str, details: Mapping[str, Any], info: FieldInfo | None) -> 
 
 
 def _range(info: FieldInfo) -> str:
-    low = next((m for m in info.metadata if isinstance(m, Ge | Gt)), None)
-    high = next((m for m in info.metadata if isinstance(m, Le | Lt)), None)
-    if isinstance(low, Ge) and isinstance(high, Le):
-        return f"between {_number(low.ge)} and {_number(high.le)}"
-    parts = []
-    if low is not None:
-        parts.append(f"at least {_number(low.ge)}" if isinstance(low, Ge) else f"greater than {_number(low.gt)}")
-    if high is not None:
-        parts.append(f"at most {_number(high.le)}" if isinstance(high, Le) else f"less than {_number(high.lt)}")
-    return " and ".join(parts) or "valid"
+    bounds = {type(mark): getattr(mark, type(mark).__name__.lower()) for mark in info.metadata if type(mark) in _BOUNDS}
+    if bounds.keys() == {Ge, Le}:
+        return f"between {_number(bounds[Ge])} and {_number(bounds[Le])}"
+    return " and ".join(f"{_BOUNDS[kind]} {_number(value)}" for kind, value in bounds.items())
 
 
 def _field(path: Sequence[str]) -> tuple[list[str], FieldInfo | None]:
-    """(names beside the field, the field) at a path into ``GRPOConfig``."""
+    """(names beside the field, the field or None where there is no such) at a path into ``GRPOConfig``."""
     model: type[BaseModel] = GRPOConfig
     for part in path[:-1]:
-        inner = model.model_fields[part].annotation
-        if not (isinstance(inner, type) and issubclass(inner, BaseModel)):
-            return [], None
-        model = inner
+        model = cast(type[BaseModel], model.model_fields[part].annotation)
     return list(model.model_fields), model.model_fields.get(path[-1])
 
 

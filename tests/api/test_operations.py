@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +15,7 @@ from django.utils import timezone
 from prometheus_client.parser import text_string_to_metric_families
 from redis.exceptions import ConnectionError as RedisAway
 
-from agentcore_site import health, prometheus
+from agentcore_site import env, health, prometheus
 from agentcore_site.jobs.models import Job, Status
 from agentcore_site.tenancy.actors import Actor
 from experiences.models import Agent
@@ -164,6 +168,21 @@ def test_with_the_database_away_the_processes_figures_remain(anybody: Client, mo
     response = anybody.get("/metrics")
     assert response.status_code == 200 and b"training_jobs_created" in response.content
     assert b"10.0.0.5" not in response.content
+
+
+def test_it_adds_up_what_web_and_workers_counted(
+    anybody: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As `manage.py up` has it: each process writes into one folder, and /metrics reads them all."""
+    count = "from agentcore_site.jobs import metrics; metrics.created.inc(); metrics.completed.labels(status='failed').inc()"
+    environment = os.environ | {"PROMETHEUS_MULTIPROC_DIR": str(tmp_path)}
+    for _ in range(3):
+        subprocess.run([sys.executable, "-c", count], env=environment, cwd=env.ROOT, check=True)
+    monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", str(tmp_path))
+    found = figures(anybody.get("/metrics"))
+    assert found["training_jobs_created_total"] == {(): 3.0}
+    assert found["training_jobs_completed_total"] == {("failed",): 3.0}
+    assert found["active_training_jobs"] == {(): 0.0}
 
 
 @pytest.mark.parametrize(

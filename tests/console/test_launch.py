@@ -205,3 +205,19 @@ def test_a_slug_that_is_taken_is_said_at_its_field(console: Client, agent: Agent
     form = {"name": "Another", "slug": agent.slug, "philosophy": "react", "runtime": "action"}
     response = console.post("/agents/new/", form | {"environment": "reasoning_gym"})
     assert response.status_code == 400 and "Choose another" in text(response)
+
+
+def test_the_form_asks_for_its_agent_once_and_not_for_each_setting(
+    console: Client, agent: Agent, django_assert_max_num_queries: Any
+) -> None:
+    with django_assert_max_num_queries(20):
+        console.get(f"/launch/?agent={agent.pk}")
+
+
+def test_another_agent_or_dataset_changes_what_can_be_chosen(console: Client, operator: Actor, agent: Agent) -> None:
+    reader = agent_create(operator, name="Reader", environment="dataset")
+    rows = dataset_create(operator, name="sums", rows=ROWS)
+    shown = console.post("/launch/data/", {"agent": reader.pk}).content.decode()
+    assert re.search(r'value="environment" disabled', shown) and re.search(r'value="dataset" checked', shown)
+    shown = console.post("/launch/data/", {"agent": agent.pk, "source": "dataset", "dataset": rows.pk}).content.decode()
+    assert "sums: 30 queries" in shown and "<html" not in shown

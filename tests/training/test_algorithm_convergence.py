@@ -71,6 +71,14 @@ def test_it_warns_of_divergence_at_once() -> None:
     assert "KL of 0.50" in guard.update(replace(HEALTHY, approx_kl=0.5))[0]
 
 
+def test_a_figure_that_could_not_be_measured_moves_no_average() -> None:
+    guard = CollapseGuard()
+    guard.update(HEALTHY)
+    before = dict(guard.fast)
+    guard.update(replace(HEALTHY, reward_mean=math.nan))
+    assert guard.fast["reward_mean"] == before["reward_mean"]
+
+
 def test_its_state_is_plain_and_goes_on_from_there() -> None:
     guard = CollapseGuard()
     for _ in range(50):

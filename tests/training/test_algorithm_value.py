@@ -41,6 +41,16 @@ def test_it_solves_the_ridge_problem_with_the_earlier_weights_as_prior() -> None
     assert value.predict(x, columns) == pytest.approx(x @ prior)
 
 
+def test_it_stops_after_as_many_iterations_as_it_was_given() -> None:
+    rng = np.random.default_rng(0)
+    x, y, columns = rng.normal(size=(40, 5)), rng.normal(size=40), np.arange(5)
+    rough, exact = RidgeValue(l2=1.0), RidgeValue(l2=1.0)
+    rough.fit(x, columns, y, iterations=1)
+    exact.fit(x, columns, y)
+    left = [float(np.square(y - x @ v.weights).sum() + np.square(v.weights).sum()) for v in (rough, exact)]
+    assert left[1] < left[0] < float(y @ y)
+
+
 def test_it_learns_only_from_what_could_be_scored() -> None:
     x, columns = np.eye(3), np.arange(3)
     value = RidgeValue(l2=1.0)

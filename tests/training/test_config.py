@@ -49,6 +49,8 @@ def test_the_source_documents_defaults_hold() -> None:
         ("checkpoint_interval", 0, "checkpoint_interval must be between 1 and 10,000; got 0."),
         ("loss_type", "ppo", 'loss_type must be one of dapo, grpo, bnpo, dr_grpo, cispo, reinforce; got "ppo".'),
         ("std_ddof", 2, "std_ddof must be one of 0, 1; got 2."),
+        ("n_iterations", {3}, "n_iterations must be a whole number; got {3}."),
+        ("epsilon", 1, "epsilon must be greater than 0 and less than 1; got 1."),
         ("delta", 1, "delta must be greater than 1 and at most 100; got 1."),
         ("dynamic_sampling", "perhaps", 'dynamic_sampling must be true or false; got "perhaps".'),
         ("reward", "", 'reward must be text of 1 to 100 characters; got "".'),

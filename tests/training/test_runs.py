@@ -32,6 +32,12 @@ from training.trainer import TrainerState
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
+@pytest.fixture(autouse=True)
+def long_slices(settings: Any) -> None:
+    """On a busy machine a slice of two seconds may end before the moment that a test waits for."""
+    settings.JOB_SLICE_SECONDS = settings.JOB_ROUND_SECONDS = 600
+
+
 def start(actor: Any, agent: Agent, **config: Any) -> TrainingRun:
     return run_start(actor, agent=agent, environment_options=SMALL_POOL, config=SMALL | config)
 

@@ -489,6 +489,13 @@ def test_every_query_is_drawn_once_before_any_is_drawn_twice() -> None:
     assert sorted(seen) == sorted(list(range(10)) * 2)
 
 
+def test_no_query_comes_twice_in_one_batch_even_where_two_rounds_meet() -> None:
+    drawn = 0
+    for _ in range(60):
+        chosen, drawn = draw_scenarios(3, 2, drawn, seed=5)
+        assert len(set(chosen)) == 2
+
+
 def test_a_batch_larger_than_the_pool_holds_each_query_once() -> None:
     chosen, drawn = draw_scenarios(3, 16, 0, seed=0)
     assert sorted(chosen) == [0, 1, 2]
@@ -530,4 +537,4 @@ def test_a_large_update_takes_well_under_a_tenth_of_a_second() -> None:
         began = time.perf_counter()
         update_policy(groups, policy, optimizer, None, made.config)
         took.append(time.perf_counter() - began)
-    assert min(took) < 0.25
+    assert min(took) < 0.1

@@ -89,7 +89,7 @@ def advantages_of(steps: FlatSteps, config: GRPOConfig) -> tuple[GroupAdvantages
         baseline=config.baseline,
         eps=config.adv_eps,
         ddof=config.std_ddof,
-        state_values=_initial_values(steps) if config.baseline == "value" else None,
+        state_values=None if steps.state_value is None else _initial_values(steps, steps.state_value),
     )
     return whole, apply_filter(step_advantages(steps, whole, credit_rule(config)), config.advantage_filter)
 
@@ -136,9 +136,9 @@ def _anchors(flat: Sequence[Step], group: IntArray) -> IntArray:
     return (group.astype(np.int64) << 32) + np.fromiter(states, dtype=np.int64, count=len(flat))
 
 
-def _initial_values(steps: FlatSteps) -> FloatArray:
+def _initial_values(steps: FlatSteps, state_value: FloatArray) -> FloatArray:
+    """V of each trajectory's first state, 0 for one without steps: (N,)."""
     values = np.zeros(len(steps.reward))
-    if steps.state_value is not None:
-        first = steps.position == 0
-        values[steps.trajectory[first]] = steps.state_value[first]
+    first = steps.position == 0
+    values[steps.trajectory[first]] = state_value[first]
     return values

@@ -17,7 +17,8 @@ def draw_scenarios(pool: int, wanted: int, drawn: int, seed: int, taken: Collect
     """The next positions in a pool that is walked through in a new random order each round.
 
     ``drawn`` is how many draws were made before; the answer is (distinct positions outside ``taken``, draws made
-    by now). Fewer than ``wanted`` come back only where the pool holds no more.
+    by now). A position whose turn comes again within one draw is passed over. Fewer than ``wanted`` come back only
+    where the pool holds no more.
     """
     chosen: list[int] = []
     wanted = min(wanted, pool - len(taken))

@@ -59,6 +59,13 @@ def settings(request: HttpRequest, actor: Actor) -> HttpResponse:
 
 @require_POST
 @page
+def data(request: HttpRequest, actor: Actor) -> HttpResponse:
+    """The data part anew: another agent may train on other data, another dataset has other rows."""
+    return render(request, "training/_data.html", _shown(LaunchForm.read(actor, request.POST)))
+
+
+@require_POST
+@page
 def upload(request: HttpRequest, actor: Actor) -> HttpResponse:
     """Stores a file as a dataset and shows the data part of the form with it chosen, or what is wrong with it."""
     form = LaunchForm.read(actor, request.POST)

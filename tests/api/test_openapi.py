@@ -1,0 +1,59 @@
+"""The description of the API is the committed one, and names what there is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+from django.core.management import call_command
+
+from agentcore_site import env
+from agentcore_site.rpc import METHODS
+from tests.support.callers import Caller
+
+COMMITTED = env.ROOT / "docs" / "openapi.yaml"
+
+
+@pytest.fixture(scope="module")
+def described() -> dict[str, Any]:
+    return dict(yaml.safe_load(COMMITTED.read_text(encoding="utf-8")))
+
+
+def test_the_committed_description_is_the_codes(tmp_path: Any) -> None:
+    """It also is valid OpenAPI 3, and nothing in it had to be guessed."""
+    path = tmp_path / "openapi.yaml"
+    call_command("spectacular", "--validate", "--fail-on-warn", "--file", str(path))
+    assert path.read_text() == COMMITTED.read_text(), "run `make openapi` and commit docs/openapi.yaml"
+
+
+@pytest.mark.django_db
+def test_it_is_served_to_everybody() -> None:
+    response = Caller().client.get("/api/v1/schema/", headers={"Accept": "application/json"})
+    assert response.status_code == 200 and response.json()["openapi"].startswith("3.")
+
+
+def test_every_operation_says_what_it_is_and_how_it_fails(described: dict[str, Any]) -> None:
+    for path, operations in described["paths"].items():
+        for method, operation in operations.items():
+            where = f"{method} {path}"
+            assert operation.get("summary"), where
+            assert operation.get("tags"), where
+            if path != "/api/v1/jsonrpc":
+                assert "application/problem+json" in operation["responses"]["400"]["content"], where
+
+
+def test_every_post_that_makes_something_has_an_example_and_takes_an_idempotency_key(described: dict[str, Any]) -> None:
+    for path in ("agents", "datasets", "training-jobs", "evaluations"):
+        operation = described["paths"][f"/api/v1/{path}"]["post"]
+        content = operation["requestBody"]["content"]["application/json"]
+        assert content["examples"], path
+        assert "Idempotency-Key" in {one["name"] for one in operation["parameters"]}, path
+
+
+def test_the_documents_name_every_method_and_address(described: dict[str, Any]) -> None:
+    words = (env.ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    assert all(f"`{method}`" in words for method in METHODS)
+    for path in described["paths"]:
+        last = [piece for piece in path.split("/") if piece and not piece.startswith("{")][-1]
+        assert last in words, path
