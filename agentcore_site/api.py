@@ -7,6 +7,7 @@ from typing import Any
 from asgiref.sync import async_to_sync, iscoroutinefunction
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
 from django.urls import Resolver404, URLPattern, URLResolver, path, re_path, resolve
+from django.views import defaults
 from django.views.decorators.csrf import csrf_exempt
 from drf_spectacular.views import SpectacularAPIView
 from rest_framework.routers import SimpleRouter
@@ -51,6 +52,15 @@ def fallback(request: HttpRequest, rest: str = "") -> HttpResponseBase:
             answer: HttpResponseBase = view(request, *match.args, **match.kwargs)
             return answer
     return not_found(request)
+
+
+def bad_request(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
+    """400 from outside of any door, e.g. for a host that is not ours."""
+    if not request.path.startswith("/api/"):
+        return defaults.bad_request(request, exception)
+    detail = "The request can't be understood: its host or its form is not accepted here."
+    body = body_of(400, "Invalid request", detail, request_id=getattr(request, "request_id", ""))
+    return JsonResponse(body, status=400, content_type="application/problem+json")
 
 
 def not_found(request: HttpRequest) -> HttpResponse:

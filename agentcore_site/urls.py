@@ -6,6 +6,7 @@ from django.urls import include, path
 from agentcore_site import api, health, prometheus, rpc
 from agentcore_site.views import agents, audit, overview, search, session
 
+handler400 = "agentcore_site.api.bad_request"
 handler403 = "agentcore_site.views.errors.forbidden"
 handler404 = "agentcore_site.views.errors.not_found"
 handler500 = "agentcore_site.views.errors.server_error"

@@ -174,7 +174,10 @@ def test_it_adds_up_what_web_and_workers_counted(
     anybody: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As `manage.py up` has it: each process writes into one folder, and /metrics reads them all."""
-    count = "from agentcore_site.jobs import metrics; metrics.created.inc(); metrics.completed.labels(status='failed').inc()"
+    count = (
+        "from agentcore_site.jobs import metrics;"
+        " metrics.created.inc(); metrics.completed.labels(status='failed').inc()"
+    )
     environment = os.environ | {"PROMETHEUS_MULTIPROC_DIR": str(tmp_path)}
     for _ in range(3):
         subprocess.run([sys.executable, "-c", count], env=environment, cwd=env.ROOT, check=True)

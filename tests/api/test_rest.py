@@ -473,6 +473,7 @@ def test_every_error_is_a_problem(api: Caller, charlie: Any, stella: Any, run: T
     problem(api.client.post("/api/v1/agents", "a=b", content_type="text/plain", headers=api.headers), 415)
     problem(Caller(stella).post("agents", {"name": "x"}), 403)
     problem(Caller(charlie).get(f"training-jobs/{run.job_id}"), 404)
+    problem(api.client.get("/api/v1/me", headers=api.headers | {"Host": "elsewhere.example"}), 400)
 
 
 def test_what_went_wrong_inside_is_not_told(api: Caller, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -173,9 +173,9 @@ def test_every_address_of_the_console_is_tried_here(addresses: list[str]) -> Non
     tried = {
         "overview", "workers", "search", "sign_in", "sign_out", "audit", "agents", "agent", "agent_new", "agent_edit",
         "agent_archive", "agent_options", "trajectories", "compare", "trajectory", "steps", "raw", "group", "jobs",
-        "job", "status", "series", "pause", "resume", "cancel", "share", "unshare", "launch", "plan", "data", "settings",
-        "upload", "checkpoints", "tags", "download", "shared", "shared_status", "shared_series", "evaluations", "start",
-        "report", "report_json", "of_run",
+        "job", "status", "series", "pause", "resume", "cancel", "share", "unshare", "launch", "plan", "data",
+        "settings", "upload", "checkpoints", "tags", "download", "shared", "shared_status", "shared_series",
+        "evaluations", "start", "report", "report_json", "of_run",
     }  # fmt: skip
     named = {pattern.name for pattern in _console_patterns(get_resolver().url_patterns) if pattern.name}
     assert named == tried

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-import time
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Any
@@ -512,29 +511,3 @@ def test_priorities_favour_what_fails_and_forget_nothing() -> None:
     assert counts.min() > 0
     assert draw_prioritised(success, 3, 7, seed=1) == draw_prioritised(success, 3, 7, seed=1)
     assert set(draw_prioritised(success, 5, 7, seed=1, taken=range(5))) == set(range(5, 10))
-
-
-# -- speed --------------------------------------------------------------------------------------------------------
-
-
-def test_a_large_update_takes_well_under_a_tenth_of_a_second() -> None:
-    """128 trajectories of 20 steps in many distinct states. The goal is 50 ms on one core (make bench measures)."""
-    rng = np.random.default_rng(0)
-    made = setup(selection=0)
-    policy = ActionPolicy.fresh(made.environment.actions, FeatureOptions(), [s.query for s in made.train])
-    groups = []
-    for g in range(16):
-        members = []
-        for i in range(8):
-            one = trajectory(i, float(rng.random()), tuple(int(c) for c in rng.integers(0, 5, 20)), success=True)
-            for t, step in enumerate(one.steps):
-                step.state = {"observation": f"result {g} {t}", "done": [f"sun#{t % 3}"], "mask": "11111"}
-            members.append(one)
-        groups.append(group(*members))
-    optimizer = TrainerState.fresh(made).optimizer
-    took = []
-    for _ in range(5):
-        began = time.perf_counter()
-        update_policy(groups, policy, optimizer, None, made.config)
-        took.append(time.perf_counter() - began)
-    assert min(took) < 0.1
