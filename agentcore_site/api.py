@@ -54,7 +54,7 @@ def fallback(request: HttpRequest, rest: str = "") -> HttpResponseBase:
     return not_found(request)
 
 
-def bad_request(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
+def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
     """400 from outside of any door, e.g. for a host that is not ours."""
     if not request.path.startswith("/api/"):
         return defaults.bad_request(request, exception)
