@@ -56,7 +56,7 @@ class Fleet:
         port = free_port(0)
         command = ["-m", "uvicorn", "agentcore_site.asgi:application", "--port", str(port), "--lifespan", "off"]
         self._spawn([*command, "--log-level", "warning"], {"DB_POOL": "8"})
-        assert wait_until(lambda: answers(port), 30), self.log.read_text()[-3000:]
+        assert wait_until(lambda: answers(port), 90), self.log.read_text()[-3000:]
         return port
 
     def kill(self, process: subprocess.Popen[bytes]) -> None:
