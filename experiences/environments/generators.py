@@ -7,12 +7,12 @@ context of its own.
 
 from __future__ import annotations
 
-import importlib
 import threading
 from collections.abc import Mapping
 from decimal import localcontext
 from typing import Any, NamedTuple
 
+from experiences.environments.lean_import import reasoning_gym
 from experiences.types import Outcome, Scenario
 
 SUCCESS_SCORE = 0.99  # several verifiers pay part credit for a part of the answer; that is not a success
@@ -59,7 +59,7 @@ class Generators:
 
     def known(self) -> list[str]:
         with localcontext():
-            return sorted(importlib.import_module("reasoning_gym.factory").DATASETS)
+            return sorted(reasoning_gym("factory").DATASETS)
 
     def entry(self, item: Item) -> Mapping[str, Any]:
         """reasoning-gym's own item: "question", "answer", "metadata".
@@ -102,8 +102,7 @@ class Generators:
 
     def _created(self, item: Item, *, seed: int) -> Any:
         settings = HARDER[item.generator] if item.difficulty == "harder" else {}
-        create = importlib.import_module("reasoning_gym").create_dataset
-        return create(item.generator, seed=seed, size=1, **settings)
+        return reasoning_gym().create_dataset(item.generator, seed=seed, size=1, **settings)
 
 
 def item_of(scenario: Scenario) -> Item:

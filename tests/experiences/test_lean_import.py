@@ -1,0 +1,43 @@
+"""reasoning-gym is imported without the plotting library, and nobody else notices."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+
+def python(script: str) -> str:
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_it_leaves_the_plotting_library_out() -> None:
+    seen = python(
+        "import sys; from experiences.environments.lean_import import reasoning_gym as rg;"
+        "rg(); print('matplotlib' in sys.modules, 'cellpylib' in sys.modules)"
+    )
+    assert seen == "False True"
+
+
+def test_a_generator_on_that_package_still_makes_and_scores_its_items() -> None:
+    seen = python(
+        "from experiences.environments.lean_import import reasoning_gym as rg;"
+        "ds = rg().create_dataset('game_of_life', size=2, seed=1);"
+        "print([ds.score_answer(x['answer'], x) for x in ds])"
+    )
+    assert seen == "[1.0, 1.0]"
+
+
+def test_whoever_draws_gets_the_real_library() -> None:
+    seen = python(
+        "import sys; from experiences.environments.lean_import import reasoning_gym as rg; rg();"
+        "import cellpylib.ca_functions as part; late = part.plt.figure.__module__;"
+        "import matplotlib; print(late, matplotlib.__version__ != '')"
+    )
+    assert seen == "matplotlib.pyplot True"
+
+
+def test_one_module_can_be_asked_for() -> None:
+    script = "from experiences.environments.lean_import import reasoning_gym as rg; print(len(rg('factory').DATASETS))"
+    assert int(python(script)) > 100
