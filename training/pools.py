@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, Final
 
 from experiences.environments import environments
@@ -27,13 +27,20 @@ POOL_LIMIT: Final = 10_000
 
 @dataclass(frozen=True)
 class Pools:
-    """An environment with its three disjoint sets of scenarios."""
+    """An environment with its three disjoint sets of scenarios.
+
+    The held-out set is made when it is first asked for: training never asks, and so neither waits for it nor holds it.
+    """
 
     environment: Environment
     train: Sequence[Scenario]
     selection: Sequence[Scenario]
-    held_out: Sequence[Scenario]
     seed: int
+    make_held_out: Callable[[], Sequence[Scenario]]
+
+    @cached_property
+    def held_out(self) -> Sequence[Scenario]:
+        return self.make_held_out()
 
     @property
     def lines(self) -> tuple[str, ...]:
@@ -80,11 +87,12 @@ def environment_pools(name: str, options: Mapping[str, Any], seed: int) -> Pools
     return _cached(name, json.dumps(own_options(options), sort_keys=True), tuple(sizes.items()), seed)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=128)  # more than the jobs that take turns on a worker: 99 of 100 in a smaller one would all miss
 def _cached(name: str, options_json: str, sizes: tuple[tuple[str, int], ...], seed: int) -> Pools:
     environment = _environment(name, options_json)
-    sets = {split: environment.scenarios(split, size, seed) for split, size in sizes}
-    return Pools(environment, sets["train"], sets["selection"], sets["held_out"], seed)
+    size = dict(sizes)
+    train, selection = (environment.scenarios(split, size[split], seed) for split in ("train", "selection"))
+    return Pools(environment, train, selection, seed, lambda: environment.scenarios("held_out", size["held_out"], seed))
 
 
 @lru_cache(maxsize=4)
@@ -105,4 +113,4 @@ def dataset_pools(rows: Sequence[Mapping[str, Any]], options: Mapping[str, Any],
     train, selection, held_out = (
         reindexed([scenarios[i] for i in part]) for part in (split.train, split.selection, split.held_out)
     )
-    return Pools(environment, train, selection, held_out, seed)
+    return Pools(environment, train, selection, seed, lambda: held_out)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import os
 import socket
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.conf import settings
 from django.db import connection, transaction
@@ -18,6 +19,7 @@ from agentcore_site.jobs.models import Job, Status
 
 POLL_SECONDS = 0.25
 SHORTEST_SLICE = 0.2
+CROWD, CROWDED_UNITS = 16, 5  # more jobs than this take turns of so many iterations
 
 
 class LeaseLost(Exception):
@@ -44,11 +46,21 @@ def worker_name() -> str:
     return f"{socket.gethostname()}:{os.getpid()}"
 
 
-def fair_slice() -> float:
-    """How long a turn is, in seconds: the usual slice, shorter where many jobs wait, so that a round stays short."""
+class Turn(NamedTuple):
+    """How long a worker keeps a job: until ``seconds`` are over or ``units`` of work (iterations) are done."""
+
+    seconds: float
+    units: float = math.inf
+
+
+def fair_turn() -> Turn:
+    """The usual slice. Where many jobs wait it is shorter, so that a round through them stays short, and ends after a
+    few units at the latest: a job whose iterations became quick (its agent learned to take fewer steps) would
+    otherwise run away from those that are still slow."""
     active = Job.objects.filter(status__in=(Status.QUEUED, Status.RUNNING)).count()
     share = settings.JOB_ROUND_SECONDS / max(active, 1)
-    return float(min(settings.JOB_SLICE_SECONDS, max(share, SHORTEST_SLICE)))
+    seconds = min(settings.JOB_SLICE_SECONDS, max(share, SHORTEST_SLICE))
+    return Turn(float(seconds), CROWDED_UNITS if active > CROWD else math.inf)
 
 
 class Lease:
@@ -58,10 +70,11 @@ class Lease:
     database's clock. The work calls ``check()``, which costs no query.
     """
 
-    def __init__(self, job: Job, *, slice_seconds: float | None = None) -> None:
+    def __init__(self, job: Job, *, turn: Turn | None = None) -> None:
         self.job_id = job.id
         self.attempt = job.attempt
-        self.slice_seconds = fair_slice() if slice_seconds is None else slice_seconds
+        self.turn = turn or fair_turn()
+        self._units = 0
         self.lease_seconds = float(settings.JOB_LEASE_SECONDS)
         self._began = time.monotonic()
         self._renewed = self._began
@@ -92,9 +105,13 @@ class Lease:
         if self._requested:
             raise StopRequested(self._requested)
 
+    def count_unit(self) -> None:
+        """One unit of work (an iteration) is done and committed."""
+        self._units += 1
+
     @property
     def slice_over(self) -> bool:
-        return time.monotonic() - self._began >= self.slice_seconds
+        return self._units >= self.turn.units or time.monotonic() - self._began >= self.turn.seconds
 
     @property
     def held_ms(self) -> int:

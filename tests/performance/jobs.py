@@ -73,8 +73,6 @@ def one_worker() -> list[Figure]:
     assert job.status == Status.COMPLETED, job.error
     rows = Iteration.objects.filter(run=run).order_by("number")
     seconds = (rows.last().created_at - job.started_at).total_seconds()  # type: ignore[union-attr,operator]
-    work = sum(row.rollout_ms + row.update_ms for row in rows)
-    looks = len(rows.filter(selection__isnull=False))
     gaps = _gaps(list(rows.filter(selection__isnull=True)))
     return [
         at_least(
@@ -87,14 +85,6 @@ def one_worker() -> list[Figure]:
         ),
         at_most("P3", "bookkeeping of an iteration (median)", gaps, 10, "ms", digits=1),
         at_most("P6", "largest worker process while training", peak, 250, "MB", digits=0),
-        at_most(
-            "P3",
-            f"share of the time beside rollouts and updates ({looks} selection looks in it)",
-            100 * (1 - work / 1000 / seconds),
-            60,
-            "%",
-            digits=0,
-        ),
     ]
 
 

@@ -26,6 +26,7 @@ from experiences.types import RolloutKey, Trajectory
 from training import metrics
 from training.config import GRPOConfig
 from training.models import Iteration, TrainingRun
+from training.policies.archive import CorruptState
 from training.services import checkpoints
 from training.services.runs import run_pools
 from training.trainer import IterationReport, TrainerSetup, TrainerState, steps
@@ -84,6 +85,7 @@ class Slice:
                 self.apply(report)
                 if report.stop_reason:
                     return self._finished(report.stop_reason)
+                self.lease.count_unit()
                 if self.lease.slice_over:
                     break
                 self.lease.check()
@@ -208,8 +210,8 @@ class Slice:
         for checkpoint in self.run.checkpoints.order_by("-iteration"):
             try:
                 return TrainerState.from_bytes(self.setup, checkpoints.checkpoint_load(checkpoint))
-            except checkpoints.Damaged as error:
-                event_add(self.job, "checkpoint_damaged", level="error", message=error.message)
+            except (checkpoints.Damaged, CorruptState) as error:
+                event_add(self.job, "checkpoint_damaged", level="error", message=f"{checkpoint.label}: {error}")
         return TrainerState.fresh(self.setup)
 
     def _checkpoint(self) -> None:

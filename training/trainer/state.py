@@ -13,7 +13,7 @@ from training.algorithm.optimizers import Optimizer, make_optimizer
 from training.algorithm.value import RidgeValue
 from training.config import GRPOConfig
 from training.policies.action import ActionPolicy
-from training.policies.archive import nested, pack, under, unpack
+from training.policies.archive import CorruptState, nested, pack, under, unpack
 from training.policies.exploration import FailureMemory
 from training.policies.features import FeatureOptions
 from training.trainer.setup import TrainerSetup
@@ -88,9 +88,16 @@ class TrainerState:
         """The state that ``to_bytes`` wrote, bit for bit.
 
         Raises:
-            CorruptState: the bytes are not such a state.
+            CorruptState: the bytes are not such a state, or that of another kind of run.
         """
         state = unpack(data)
+        try:
+            return cls._restored(setup, state)
+        except (KeyError, TypeError, ValueError, IndexError) as error:
+            raise CorruptState(f"The stored state does not fit this run: {error!r}") from error
+
+    @classmethod
+    def _restored(cls, setup: TrainerSetup, state: dict[str, Any]) -> TrainerState:
         config = setup.config
         optimizer = _optimizer(config)
         optimizer.load_state_dict(under("optimizer", state))
