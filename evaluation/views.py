@@ -12,10 +12,9 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST
 
 from agentcore_site.errors import Invalid
-from agentcore_site.jobs import lifecycle
+from agentcore_site.jobs.services import job_cancel, may_cancel
 from agentcore_site.pages import Sort, allowed, listing, page
 from agentcore_site.tenancy.actors import Actor
-from agentcore_site.tenancy.permissions import require
 from evaluation.charts import line_forest, metric_rows
 from evaluation.models import EvaluationRun, Split
 from evaluation.reports import LINE_NAMES
@@ -68,7 +67,7 @@ def report(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse:
     context = {
         "evaluation": evaluation,
         "job": evaluation.job,
-        "may": allowed(actor, evaluation.organization_id),
+        "can_cancel": evaluation.job.active and may_cancel(actor, evaluation.job),
         "lines": _lines(evaluation, None if request.GET.get("all") == "yes" else CHANGED),
         "report": evaluation.report,
     }
@@ -126,8 +125,7 @@ def start(request: HttpRequest, actor: Actor) -> HttpResponse:
 @page
 def cancel(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse:
     evaluation = evaluation_get(actor, job_id)
-    require(actor, "run.cancel", evaluation.organization_id)
-    lifecycle.cancel(actor, evaluation.job)
+    job_cancel(actor, evaluation.job)
     return redirect("evaluation:report", job_id=evaluation.pk)
 
 

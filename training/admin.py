@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
 from unfold.decorators import action
 
+from agentcore_site.jobs.models import Job
+from agentcore_site.jobs.services import job_cancel, job_pause, job_resume
+from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.administration import LongTableAdmin, ReadOnlyAdmin
 from budgets.money import dollars
 from training.models import Iteration, PolicyCheckpoint, TrainingRun
-from training.services.runs import run_cancel, run_pause, run_resume
+
+
+def on_job(move: Callable[[Any, Job], Job]) -> Callable[[Actor, TrainingRun], Job]:
+    """A move of a job as a move of the run that it carries."""
+    return lambda actor, run: move(actor, run.job)
 
 
 @admin.register(TrainingRun)
@@ -42,15 +52,15 @@ class TrainingRunAdmin(ReadOnlyAdmin):
 
     @action(description="Pause the selected runs")
     def pause(self, request: HttpRequest, queryset: QuerySet[TrainingRun]) -> None:
-        self.apply(request, queryset, "Asked to pause", run_pause)
+        self.apply(request, queryset, "Asked to pause", on_job(job_pause))
 
     @action(description="Resume the selected runs")
     def resume(self, request: HttpRequest, queryset: QuerySet[TrainingRun]) -> None:
-        self.apply(request, queryset, "Resumed", run_resume)
+        self.apply(request, queryset, "Resumed", on_job(job_resume))
 
     @action(description="Cancel the selected runs")
     def cancel(self, request: HttpRequest, queryset: QuerySet[TrainingRun]) -> None:
-        self.apply(request, queryset, "Asked to cancel", run_cancel)
+        self.apply(request, queryset, "Asked to cancel", on_job(job_cancel))
 
 
 @admin.register(Iteration)

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from agentcore_site.errors import Invalid, TooLarge
 from agentcore_site.jobs.models import ENDED, Job, Status
+from agentcore_site.jobs.services import job_cancel, job_pause, job_resume
 from agentcore_site.jsonrpc import Call, Method, Params, Table
 from agentcore_site.rest.idempotency import once
 from agentcore_site.threads import in_thread
@@ -16,7 +17,7 @@ from training.api.shapes import percent
 from training.models import PolicyCheckpoint, TrainingRun
 from training.presets import DEFAULT_PRESET
 from training.selectors import run_get, runs_visible, status_payload
-from training.services.runs import run_cancel, run_pause, run_resume, run_start
+from training.services.runs import run_start
 
 CANCEL_SECONDS: Final = 5.0
 MAX_LIST: Final = 1000
@@ -97,26 +98,24 @@ def get_status(call: Call, params: JobParams) -> dict[str, Any]:
 
 
 def pause(call: Call, params: JobParams) -> dict[str, Any]:
-    return moved(run_pause(call.actor, run_get(call.actor, params.job_id)))
+    return moved(job_pause(call.actor, run_get(call.actor, params.job_id).job))
 
 
 def resume(call: Call, params: JobParams) -> dict[str, Any]:
-    return moved(run_resume(call.actor, run_get(call.actor, params.job_id)))
+    return moved(job_resume(call.actor, run_get(call.actor, params.job_id).job))
 
 
-def moved(run: TrainingRun) -> dict[str, Any]:
-    job = run.job
+def moved(job: Job) -> dict[str, Any]:
     return {"job_id": str(job.id), "status": job.status, "status_reason": job.status_reason, "requested": job.requested}
 
 
 async def cancel(call: Call, params: JobParams) -> dict[str, Any]:
     """Asks, then waits a few seconds for the worker that holds the job."""
 
-    def ask() -> TrainingRun:
-        return run_cancel(call.actor, run_get(call.actor, params.job_id))
+    def ask() -> Job:
+        return job_cancel(call.actor, run_get(call.actor, params.job_id).job)
 
-    run = await in_thread(ask)()
-    job_id = run.job_id
+    job_id = (await in_thread(ask)()).id
     await call.until(lambda: Job.objects.filter(id=job_id, status__in=ENDED).exists(), CANCEL_SECONDS)
     return await in_thread(cancelled)(call, job_id)
 
@@ -125,7 +124,7 @@ def cancelled(call: Call, job_id: Any) -> dict[str, Any]:
     run = run_get(call.actor, job_id)
     saved = PolicyCheckpoint.objects.filter(run=run, iteration__gte=max(run.iteration, 1)).exists()
     at = run.job.finished_at if run.job.status == Status.CANCELLED else None
-    return moved(run) | {"cancelled_at": at.isoformat() if at else None, "checkpoint_saved": saved}
+    return moved(run.job) | {"cancelled_at": at.isoformat() if at else None, "checkpoint_saved": saved}
 
 
 def export_trajectories(call: Call, params: ExportParams) -> dict[str, Any]:

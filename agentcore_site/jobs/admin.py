@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
@@ -12,22 +11,10 @@ from django.http import HttpRequest
 from unfold.decorators import action
 
 from agentcore_site.errors import Conflict
-from agentcore_site.jobs import lifecycle
 from agentcore_site.jobs.models import Job, JobEvent, ShareLink
-from agentcore_site.jobs.services import share_revoke_all
+from agentcore_site.jobs.services import job_cancel, job_pause, job_resume, share_revoke_all
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.administration import LongTableAdmin, ReadOnlyAdmin
-from agentcore_site.tenancy.permissions import require
-
-
-def guarded(permission: str, move: Callable[[Any, Job], Job]) -> Callable[[Actor, Job], Job]:
-    """A move of the lifecycle behind the permission that every other door asks for."""
-
-    def service(actor: Actor, job: Job) -> Job:
-        require(actor, permission, job.organization_id)
-        return move(actor, job)
-
-    return service
 
 
 @admin.register(Job)
@@ -62,15 +49,15 @@ class JobAdmin(ReadOnlyAdmin):
 
     @action(description="Pause the selected jobs")
     def pause(self, request: HttpRequest, queryset: QuerySet[Job]) -> None:
-        self.apply(request, queryset, "Asked to pause", guarded("run.pause", lifecycle.pause))
+        self.apply(request, queryset, "Asked to pause", job_pause)
 
     @action(description="Resume the selected jobs")
     def resume(self, request: HttpRequest, queryset: QuerySet[Job]) -> None:
-        self.apply(request, queryset, "Resumed", guarded("run.resume", lifecycle.resume))
+        self.apply(request, queryset, "Resumed", job_resume)
 
     @action(description="Cancel the selected jobs")
     def cancel(self, request: HttpRequest, queryset: QuerySet[Job]) -> None:
-        self.apply(request, queryset, "Asked to cancel", guarded("run.cancel", lifecycle.cancel))
+        self.apply(request, queryset, "Asked to cancel", job_cancel)
 
 
 def as_id(text: str) -> str:

@@ -1,4 +1,7 @@
-"""Writes around jobs that are not moves: share links."""
+"""What a person may do with a job of any kind: pause, resume, cancel, share.
+
+The lifecycle moves jobs and asks nobody; the rights are asked for here, so that every door agrees (SPEC S2).
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,44 @@ from django.db import transaction
 from django.utils import timezone
 
 from agentcore_site.audit.services import record
+from agentcore_site.jobs import lifecycle
 from agentcore_site.jobs.models import Job, ShareLink
 from agentcore_site.jobs.selectors import token_digest
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import require
+
+
+def job_pause(actor: Any, job: Job) -> Job:
+    """Raises:
+    Conflict: the job is not queued or running."""
+    require(actor, "run.pause", job.organization_id)
+    return lifecycle.pause(actor, job)
+
+
+def job_resume(actor: Any, job: Job) -> Job:
+    """Raises:
+    Conflict: the job is not paused or failed, or another job took its place."""
+    require(actor, "run.resume", job.organization_id)
+    return lifecycle.resume(actor, job)
+
+
+def may_cancel(actor: Any, job: Job) -> bool:
+    """Whoever has the right to may, and the owner while they belong to the organisation. Being the owner stands in for
+    a role, not for a key's scope: a key that may only read cancels nothing."""
+    who = Actor.of(actor)
+    if who.may("run.cancel", job.organization_id):
+        return True
+    owns = job.created_by_id is not None and job.created_by_id == getattr(who.user, "pk", None)
+    in_scope = who.allowed_by_scopes is None or "run.cancel" in who.allowed_by_scopes
+    return owns and in_scope and job.organization_id in who.memberships
+
+
+def job_cancel(actor: Any, job: Job) -> Job:
+    """Raises:
+    Conflict: the job has ended."""
+    if not may_cancel(actor, job):
+        require(actor, "run.cancel", job.organization_id)
+    return lifecycle.cancel(actor, job)
 
 
 @transaction.atomic

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -10,12 +11,14 @@ import pytest
 from django.db import connection, transaction
 
 from agentcore_site.audit.models import AuditEvent
-from agentcore_site.errors import Conflict, TooMany
+from agentcore_site.errors import Conflict, Forbidden, Missing, TooMany
 from agentcore_site.jobs import lifecycle, tasks
 from agentcore_site.jobs.events import event_add, events_after
 from agentcore_site.jobs.kinds import Progressed, kinds
-from agentcore_site.jobs.lease import Lease, LeaseLost
+from agentcore_site.jobs.lease import Lease, LeaseLost, Turn, fair_turn
 from agentcore_site.jobs.models import TRANSITIONS, Job, JobEvent, Status
+from agentcore_site.jobs.services import job_cancel, may_cancel
+from agentcore_site.tenancy.actors import Actor
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -259,3 +262,31 @@ def test_jobs_are_accepted_while_the_broker_is_away(acme: Any, kind: Counting, m
     job = submit(acme)
     assert job.status == Status.QUEUED
     assert [due.id for due in lifecycle.due("2999-01-01T00:00:00Z")] == [job.id]  # type: ignore[arg-type]
+
+
+def test_a_crowd_shortens_each_turn_in_time_and_in_iterations(acme: Any, kind: Counting, settings: Any) -> None:
+    settings.JOB_SLICE_SECONDS, settings.JOB_ROUND_SECONDS = 2, 10
+    assert fair_turn() == Turn(2.0, math.inf)
+    for _ in range(20):
+        submit(acme)
+    assert fair_turn() == Turn(0.5, 5)
+    job = lifecycle.claim(Job.objects.earliest("created_at").id)
+    assert job is not None
+    with Lease(job, turn=Turn(60.0, 2)) as lease:
+        lease.count_unit()
+        assert not lease.slice_over
+        lease.count_unit()
+        assert lease.slice_over
+
+
+def test_the_owner_may_cancel_whatever_their_role_but_not_with_a_key_that_only_reads(
+    acme: Any, dan: Any, stella: Any, charlie: Any, kind: Counting
+) -> None:
+    job = submit(acme, Actor(dan))
+    assert not may_cancel(Actor(stella), job)
+    assert not may_cancel(Actor(dan, scopes=frozenset({"training:view"})), job)
+    with pytest.raises(Forbidden):
+        job_cancel(Actor(stella), job)
+    with pytest.raises(Missing):
+        job_cancel(Actor(charlie), job)
+    assert job_cancel(Actor(dan), job).status == Status.CANCELLED

@@ -17,6 +17,7 @@ from agentcore_site.errors import Conflict, Forbidden, Insufficient, Invalid, Mi
 from agentcore_site.jobs import lifecycle
 from agentcore_site.jobs.lease import Lease
 from agentcore_site.jobs.models import Job, JobEvent, Status
+from agentcore_site.jobs.services import job_cancel, job_pause, job_resume
 from agentcore_site.jobs.tasks import run_slice
 from agentcore_site.tenancy.actors import Actor
 from experiences.models import Agent, GroupRecord, TrajectoryRecord
@@ -26,7 +27,7 @@ from training.models import Iteration, PolicyCheckpoint, TrainingRun
 from training.selectors import run_series, status_payload
 from training.services import checkpoints
 from training.services.execution import setup_of
-from training.services.runs import run_cancel, run_estimate, run_pause, run_resume, run_start
+from training.services.runs import run_estimate, run_start
 from training.trainer import TrainerState
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -118,7 +119,7 @@ def test_pause_saves_a_checkpoint_and_resume_goes_on_to_the_same_end(operator: A
     def pause_soon() -> None:
         while not Iteration.objects.filter(run=run, number__gte=3).exists():
             pass
-        run_pause(operator, run)
+        job_pause(operator, run.job)
         connection.close()
 
     other = threading.Thread(target=pause_soon)
@@ -130,7 +131,7 @@ def test_pause_saves_a_checkpoint_and_resume_goes_on_to_the_same_end(operator: A
         latest = checkpoints.latest(run)
         assert latest is not None
         assert latest.iteration == Iteration.objects.filter(run=run).order_by("-number").first().number  # type: ignore[union-attr]
-        run_resume(operator, run)
+        job_resume(operator, run.job)
         run_to_end(run.job)
     np.testing.assert_array_equal(final_weights(whole), final_weights(run))
 
@@ -166,7 +167,7 @@ def test_two_active_jobs_for_one_agent_are_a_conflict(operator: Actor, agent: Ag
     run = start(operator, agent)
     with pytest.raises(Conflict, match="already has an active training job"):
         start(operator, agent)
-    run_cancel(operator, run)
+    job_cancel(operator, run.job)
     assert start(operator, agent).job.status == Status.QUEUED
 
 
@@ -224,9 +225,9 @@ def test_who_may_start_and_who_may_not(dan: Any, stella: Any, charlie: Any, oper
         start(Actor(charlie), agent)
     run = start(operator, agent)
     with pytest.raises(Forbidden):
-        run_cancel(Actor(dan), run)
+        job_cancel(Actor(dan), run.job)
     with pytest.raises(Missing):
-        run_cancel(Actor(charlie), run)
+        job_cancel(Actor(charlie), run.job)
     assert not trajectories_visible(charlie).exists()
 
 
@@ -304,5 +305,5 @@ def test_a_run_that_would_exceed_its_budget_pauses_with_a_checkpoint(
     assert 0 < run.cost_micros <= run.budget_micros == 1_000_000
     assert checkpoints.latest(run).iteration == run.iteration  # type: ignore[union-attr]
     TrainingRun.objects.filter(job_id=job.id).update(budget_micros=100_000_000)
-    run_resume(operator, run)
+    job_resume(operator, run.job)
     assert run_to_end(run.job).status == Status.COMPLETED

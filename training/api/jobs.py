@@ -14,11 +14,12 @@ from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from agentcore_site.jobs.models import Status
+from agentcore_site.jobs.models import Job, Status
+from agentcore_site.jobs.services import job_cancel, job_pause, job_resume
 from agentcore_site.rest.parsing import Strict, parsed
 from agentcore_site.rest.schema import IDEMPOTENCY_KEY
 from agentcore_site.rest.views import Door
-from agentcore_site.tenancy.authentication import actor_of
+from experiences.filters import OfAgent
 from experiences.models import GroupRecord
 from experiences.selectors import agent_get, dataset_get
 from training.api.datasets import RowsField
@@ -26,7 +27,7 @@ from training.api.shapes import PRIORITIES, FullEstimateOut, JobOut, JobRow, job
 from training.models import TrainingRun
 from training.presets import DEFAULT_PRESET
 from training.selectors import group_grid, run_get, run_series, runs_visible
-from training.services.runs import run_cancel, run_estimate, run_pause, run_resume, run_start
+from training.services.runs import run_estimate, run_start
 
 MAX_GROUP_ITERATIONS = 100
 BIGGEST = 2**31 - 1
@@ -91,17 +92,13 @@ class GroupsOut(serializers.Serializer[Any]):
     queries = GroupRowOut(many=True)
 
 
-class JobFilters(filters.FilterSet):
+class JobFilters(OfAgent):
     status = filters.MultipleChoiceFilter(field_name="job__status", choices=Status.choices, help_text="Repeatable.")
-    agent = filters.CharFilter(method="of_agent", help_text="Id or slug.")
     search = filters.CharFilter(method="matching", help_text="Text in the job's title or the agent's name.")
 
     class Meta:
         model = TrainingRun
         fields: list[str] = []
-
-    def of_agent(self, rows: QuerySet[TrainingRun], name: str, value: str) -> QuerySet[TrainingRun]:
-        return rows.filter(agent=agent_get(actor_of(self.request), value))
 
     def matching(self, rows: QuerySet[TrainingRun], name: str, value: str) -> QuerySet[TrainingRun]:
         return rows.filter(
@@ -175,12 +172,12 @@ class TrainingJobDoor(Door):
     @extend_schema(summary="Pause a job", tags=["training jobs"], request=None, responses=JobOut)
     @action(detail=True, methods=["post"])
     def pause(self, request: Request, pk: UUID) -> Response:
-        return self._moved(pk, run_pause)
+        return self._moved(pk, job_pause)
 
     @extend_schema(summary="Resume a paused or failed job", tags=["training jobs"], request=None, responses=JobOut)
     @action(detail=True, methods=["post"])
     def resume(self, request: Request, pk: UUID) -> Response:
-        return self._moved(pk, run_resume)
+        return self._moved(pk, job_resume)
 
     @extend_schema(
         summary="Cancel a job",
@@ -191,7 +188,7 @@ class TrainingJobDoor(Door):
     )
     @action(detail=True, methods=["post"])
     def cancel(self, request: Request, pk: UUID) -> Response:
-        return self._moved(pk, run_cancel)
+        return self._moved(pk, job_cancel)
 
     @extend_schema(
         summary="The curves of a job",
@@ -236,8 +233,8 @@ class TrainingJobDoor(Door):
         dataset_id = values.pop("dataset_id", None)
         return agent, dataset_get(self.actor, dataset_id) if dataset_id else None
 
-    def _moved(self, pk: UUID, move: Callable[[Any, TrainingRun], TrainingRun]) -> Response:
-        move(self.actor, run_get(self.actor, pk))
+    def _moved(self, pk: UUID, move: Callable[[Any, Job], Job]) -> Response:
+        move(self.actor, run_get(self.actor, pk).job)
         return self._job(pk)
 
     def _job(self, pk: UUID, status: int = 200) -> Response:

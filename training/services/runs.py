@@ -154,37 +154,6 @@ def run_estimate(
     return estimate | {"warnings": warnings + estimate["warnings"], "config": parsed.model_dump(mode="json")}
 
 
-def run_pause(actor: Any, run: TrainingRun) -> TrainingRun:
-    """Raises:
-    Conflict: the job is not queued or running."""
-    require(actor, "run.pause", run.organization_id)
-    lifecycle.pause(actor, run.job)
-    return run
-
-
-def run_resume(actor: Any, run: TrainingRun) -> TrainingRun:
-    """Raises:
-    Conflict: the job is not paused or failed, or the agent has another active job."""
-    require(actor, "run.resume", run.organization_id)
-    lifecycle.resume(actor, run.job)
-    return run
-
-
-def run_cancel(actor: Any, run: TrainingRun) -> TrainingRun:
-    """The owner of a job may cancel it, and so may whoever has the right to (SPEC S2).
-
-    Raises:
-        Conflict: the job has ended.
-    """
-    owner = getattr(actor, "user", actor)
-    if run.job.created_by_id is None or run.job.created_by_id != getattr(owner, "id", None):
-        require(actor, "run.cancel", run.organization_id)
-    else:
-        require(actor, "view", run.organization_id)
-    lifecycle.cancel(actor, run.job)
-    return run
-
-
 def run_verdict_set(run: TrainingRun, verdict: Mapping[str, Any]) -> None:
     """Writes what the held-out evaluation found. Called by evaluation, in the transaction of its report."""
     TrainingRun.objects.filter(job_id=run.job_id).update(verdict=dict(verdict))

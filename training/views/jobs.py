@@ -14,15 +14,14 @@ from django.urls import reverse
 from django.views.decorators.http import require_POST
 
 from agentcore_site.errors import Invalid
-from agentcore_site.jobs.models import ShareLink, Status
-from agentcore_site.jobs.services import share_create, share_revoke_all
+from agentcore_site.jobs.models import Job, ShareLink, Status
+from agentcore_site.jobs.services import job_cancel, job_pause, job_resume, may_cancel, share_create, share_revoke_all
 from agentcore_site.pages import Sort, allowed, is_part, listing, page
 from agentcore_site.tenancy.actors import Actor
 from budgets.money import dollars
 from training import panel
 from training.models import TrainingRun
 from training.selectors import run_get, run_series, run_verdict, runs_visible
-from training.services import runs
 from training.summaries import success_sparks
 from training.tabs import TABS, tab_context
 
@@ -97,13 +96,13 @@ def series(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse:
 @require_POST
 @page
 def pause(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse:
-    return _moved(request, actor, job_id, runs.run_pause)
+    return _moved(request, actor, job_id, job_pause)
 
 
 @require_POST
 @page
 def resume(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse:
-    return _moved(request, actor, job_id, runs.run_resume)
+    return _moved(request, actor, job_id, job_resume)
 
 
 @require_POST
@@ -113,7 +112,7 @@ def cancel(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse:
     run = run_get(actor, job_id)
     if request.POST.get("confirm", "").strip() != run.agent.slug:
         raise Invalid(f"To cancel, type the agent's name: {run.agent.slug}.", fields={"confirm": "Not the name."})
-    return _moved(request, actor, job_id, runs.run_cancel)
+    return _moved(request, actor, job_id, job_cancel)
 
 
 @require_POST
@@ -146,10 +145,9 @@ def after_of(request: HttpRequest) -> int:
         return 0
 
 
-def _moved(
-    request: HttpRequest, actor: Actor, job_id: Any, move: Callable[[Any, TrainingRun], TrainingRun]
-) -> HttpResponse:
-    run = move(actor, run_get(actor, job_id))
+def _moved(request: HttpRequest, actor: Actor, job_id: Any, move: Callable[[Any, Job], Job]) -> HttpResponse:
+    run = run_get(actor, job_id)
+    move(actor, run.job)
     return _head(request, actor, run) if is_part(request) else redirect("training:job", job_id=run.pk)
 
 
@@ -159,14 +157,13 @@ def _head(request: HttpRequest, actor: Actor, run: TrainingRun) -> HttpResponse:
 
 
 def _permissions(run: TrainingRun, actor: Actor, may: frozenset[str]) -> dict[str, Any]:
-    """Which buttons are shown. The owner may cancel whatever their role (SPEC S2)."""
+    """Which buttons are shown."""
     status = run.job.status
-    owner = run.job.created_by_id is not None and run.job.created_by_id == getattr(actor.user, "pk", None)
     return {
         "may": may,
         "can_pause": "run.pause" in may and status in (Status.QUEUED, Status.RUNNING),
         "can_resume": "run.resume" in may and status in (Status.PAUSED, Status.FAILED),
-        "can_cancel": ("run.cancel" in may or owner) and run.job.active,
+        "can_cancel": run.job.active and may_cancel(actor, run.job),
         "can_duplicate": "run.start" in may,
         "can_share": "share.edit" in may,
     }
