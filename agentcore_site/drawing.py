@@ -27,7 +27,10 @@ def sparkline(values: Sequence[float | None], *, width: int = 96, height: int = 
     """A line of success rates (0 to 1) with a dot at its end; a flat baseline while there are fewer than two."""
     known = [value for value in values if value is not None]
     attributes = f'class="spark" width="{width}" height="{height}" viewBox="0 0 {width} {height}" role="img"'
-    name = escape(label or (f"success from {known[0]:.0%} to {known[-1]:.0%}" if known else "nothing measured yet"))
+    name = escape(
+        label
+        or (f"success from {100 * known[0]:.0f} % to {100 * known[-1]:.0f} %" if known else "nothing measured yet")
+    )
     floor = f'<line class="spark-floor" x1="0" x2="{width}" y1="{height - 2}" y2="{height - 2}"/>'
     if len(known) < 2:
         return Picture(f'<svg {attributes} aria-label="{name}">{floor}</svg>')

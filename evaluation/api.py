@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from django.db.models import QuerySet
 from django_filters import rest_framework as filters
 from drf_spectacular.utils import OpenApiExample, extend_schema
 from rest_framework import serializers
@@ -18,12 +17,11 @@ from agentcore_site.jobs.models import Status
 from agentcore_site.rest.parsing import Strict, parsed
 from agentcore_site.rest.schema import IDEMPOTENCY_KEY
 from agentcore_site.rest.views import Door
-from agentcore_site.tenancy.authentication import actor_of
 from budgets.money import dollars
 from evaluation.models import EvaluationRun, Split
 from evaluation.selectors import changed_queries, evaluation_get, evaluations_visible
 from evaluation.services import MAX_SAMPLES, evaluation_start
-from experiences.selectors import agent_get
+from experiences.filters import OfAgent
 from training.selectors import run_get
 from training.services.checkpoints import checkpoint_of
 
@@ -97,8 +95,7 @@ class QueriesOut(serializers.Serializer[Any]):
     queries = ChangedQuery(many=True, help_text="The largest changes first.")
 
 
-class EvaluationFilters(filters.FilterSet):
-    agent = filters.CharFilter(method="of_agent", help_text="Id or slug.")
+class EvaluationFilters(OfAgent):
     training_job = filters.UUIDFilter(field_name="run_id")
     checkpoint = filters.UUIDFilter(field_name="checkpoint_id")
     status = filters.MultipleChoiceFilter(field_name="job__status", choices=Status.choices, help_text="Repeatable.")
@@ -106,9 +103,6 @@ class EvaluationFilters(filters.FilterSet):
     class Meta:
         model = EvaluationRun
         fields: list[str] = []
-
-    def of_agent(self, rows: QuerySet[EvaluationRun], name: str, value: str) -> QuerySet[EvaluationRun]:
-        return rows.filter(agent=agent_get(actor_of(self.request), value))
 
 
 NEW = OpenApiExample(

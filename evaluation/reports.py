@@ -174,7 +174,7 @@ def _words(success: dict[str, Any], name: str, n: int) -> str:
     if success["improvement"] is None:
         return f"Nothing was measured on {name}."
     gain, low, high = (100 * success[key] for key in ("improvement", "low", "high"))
-    rates = f"{success['baseline']:.1%} → {success['trained']:.1%}"
+    rates = f"{100 * success['baseline']:.1f} % → {100 * success['trained']:.1f} %"
     evidence = f"95 % interval {low:.1f} to {high:.1f}, p {_p(success['p_value'])}, {n} queries"
     if success["p_value"] < ALPHA and gain > 0:
         return f"Better than the untrained baseline by {gain:.1f} points on {name}: {rates} ({evidence})."

@@ -1,4 +1,4 @@
-"""Filters of trajectories: one definition for the REST list, the export and JSON-RPC."""
+"""Filters that several doors share: by agent, and those of trajectories for the REST list, the export and JSON-RPC."""
 
 from __future__ import annotations
 
@@ -17,11 +17,27 @@ from experiences.selectors import agent_get
 PURPOSES = (("training", "training"), ("evaluation", "evaluation"))
 
 
-class TrajectoryFilters(filters.FilterSet):
-    """``actor`` is who asks: jobs and agents are looked up as that person sees them."""
+class OfAgent(filters.FilterSet):
+    """``?agent=``. ``actor`` is who asks: jobs and agents are looked up as that person sees them."""
 
-    job = filters.UUIDFilter(method="of_job", help_text="The training or evaluation job.")
     agent = filters.CharFilter(method="of_agent", help_text="The agent, by id or slug.")
+
+    def __init__(self, *args: Any, actor: Actor | None = None, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._actor = actor
+
+    @property
+    def actor(self) -> Actor:
+        from agentcore_site.tenancy.authentication import actor_of
+
+        return self._actor or actor_of(self.request)
+
+    def of_agent(self, rows: QuerySet[Any], name: str, value: str) -> QuerySet[Any]:
+        return rows.filter(agent_id=agent_get(self.actor, value).id)
+
+
+class TrajectoryFilters(OfAgent):
+    job = filters.UUIDFilter(method="of_job", help_text="The training or evaluation job.")
     iteration = Whole(field_name="iteration", help_text="The iteration of the training job.")
     success = Flag(field_name="success", help_text="Only successes, or only failures.")
     min_reward = filters.NumberFilter(field_name="reward", lookup_expr="gte")
@@ -35,23 +51,10 @@ class TrajectoryFilters(filters.FilterSet):
         model = TrajectoryRecord
         fields: list[str] = []
 
-    def __init__(self, *args: Any, actor: Actor | None = None, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self._actor = actor
-
-    @property
-    def actor(self) -> Actor:
-        from agentcore_site.tenancy.authentication import actor_of
-
-        return self._actor or actor_of(self.request)
-
     def of_job(self, rows: QuerySet[TrajectoryRecord], name: str, value: Any) -> QuerySet[TrajectoryRecord]:
         job = job_get(self.actor, value)
         # The month is constant for a job: naming it lets PostgreSQL look into one partition only.
         return rows.filter(job_id=job.id, month=job.created_at.date().replace(day=1))
-
-    def of_agent(self, rows: QuerySet[TrajectoryRecord], name: str, value: str) -> QuerySet[TrajectoryRecord]:
-        return rows.filter(agent_id=agent_get(self.actor, value).id)
 
 
 def trajectories_filtered(

@@ -28,7 +28,8 @@ def _figures(checkpoint: PolicyCheckpoint) -> dict[str, Any]:
         "validation_score": checkpoint.validation_score,
         "validation_low": checkpoint.validation_low,
     }
-    return own | checkpoint.metrics
+    # The surrogate loss compares nothing: it is about zero by construction (ALGORITHMS D6).
+    return own | {name: value for name, value in checkpoint.metrics.items() if name != "loss"}
 
 
 def _figure(name: str, a: PolicyCheckpoint, b: PolicyCheckpoint) -> dict[str, Any]:

@@ -63,9 +63,8 @@ def summary(run: TrainingRun, *, seconds: float) -> dict[str, Any]:
 def _note(run: TrainingRun) -> str:
     parts = [f"iteration {run.iteration:,}/{run.total_iterations:,}", f"{run.trajectories:,} trajectories"]
     if run.selection:
-        parts.append(
-            f"success {run.selection['success_rate']:.0%} (untrained {run.selection['baseline_success_rate']:.0%})"
-        )
+        success, untrained = (100 * run.selection[key] for key in ("success_rate", "baseline_success_rate"))
+        parts.append(f"success {success:.0f} % (untrained {untrained:.0f} %)")
     if run.job.status == Status.QUEUED:
         last = JobEvent.objects.filter(job_id=run.job_id).order_by("-seq").first()
         parts.append(last.message if last else "")

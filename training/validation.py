@@ -94,12 +94,16 @@ def parse_queries(rows: Iterable[Any]) -> list[dict[str, Any]]:
     return clean
 
 
+def plural(n: int) -> str:
+    return "1 query" if n == 1 else f"{n:,} queries"
+
+
 def query_warnings(queries: Sequence[str]) -> list[str]:
     """What is accepted but deserves a second look: too few queries, and repetitions."""
     warnings = []
     if len(queries) < FEW_QUERIES:
         warnings.append(
-            f"Only {len(queries)} queries: from fewer than {FEW_QUERIES} the policy learns single questions by heart, "
+            f"Only {plural(len(queries))}: from fewer than {FEW_QUERIES} the policy learns single questions by heart, "
             "and the held-out test can't show small gains."
         )
     distinct = len({normalized(query) for query in queries})

@@ -48,10 +48,9 @@ NARROW = [
 ]
 
 
-class TrajectoryRow(serializers.Serializer[Any]):
-    """A row of the list: the query is cut to 200 characters, steps are left out."""
+class TrajectoryColumns(serializers.Serializer[Any]):
+    """What a row of a list and a whole trajectory have in common."""
 
-    trajectory_id = serializers.UUIDField(source="id")
     job_id = serializers.UUIDField()
     agent_id = serializers.UUIDField()
     purpose = serializers.CharField()
@@ -60,7 +59,6 @@ class TrajectoryRow(serializers.Serializer[Any]):
     iteration = serializers.IntegerField()
     scenario = serializers.IntegerField()
     rollout = serializers.IntegerField()
-    query = serializers.CharField(source="short_query")
     success = serializers.BooleanField()
     outcome = serializers.FloatField()
     reward = serializers.FloatField(allow_null=True, help_text="Null where it could not be scored.")
@@ -68,11 +66,18 @@ class TrajectoryRow(serializers.Serializer[Any]):
     truncated = serializers.BooleanField()
     error = serializers.CharField()
     tokens = serializers.IntegerField()
-    cost_usd = serializers.SerializerMethodField()
     duration_ms = serializers.FloatField()
     policy_version = serializers.CharField()
     model = serializers.CharField()
     created_at = serializers.DateTimeField()
+
+
+class TrajectoryRow(TrajectoryColumns):
+    """A row of the list: the query is cut to 200 characters, steps are left out."""
+
+    trajectory_id = serializers.UUIDField(source="id")
+    query = serializers.CharField(source="short_query")
+    cost_usd = serializers.SerializerMethodField()
 
     def get_cost_usd(self, row: TrajectoryRecord) -> float:
         return dollars(row.cost_micros)
@@ -91,37 +96,18 @@ class StepOut(serializers.Serializer[Any]):
     cost_micros = serializers.IntegerField(required=False)
 
 
-class TrajectoryOut(serializers.Serializer[Any]):
+class TrajectoryOut(TrajectoryColumns):
     """A whole trajectory, as the export writes it too. Advantages are null until the update, and for evaluations."""
 
     trajectory_id = serializers.UUIDField()
-    job_id = serializers.UUIDField()
-    agent_id = serializers.UUIDField()
-    purpose = serializers.CharField()
-    arm = serializers.CharField()
-    line = serializers.CharField()
-    iteration = serializers.IntegerField()
-    scenario = serializers.IntegerField()
-    rollout = serializers.IntegerField()
     query = serializers.CharField()
+    cost_usd = serializers.FloatField()
     steps = StepOut(many=True)
-    success = serializers.BooleanField()
-    outcome = serializers.FloatField()
-    reward = serializers.FloatField(allow_null=True)
     normalized_reward = serializers.FloatField(allow_null=True)
     advantage = serializers.FloatField(allow_null=True)
     step_advantages = serializers.ListField(child=serializers.FloatField(), allow_null=True)
     components = serializers.DictField()
     evidence = serializers.DictField()
-    n_steps = serializers.IntegerField()
-    truncated = serializers.BooleanField()
-    error = serializers.CharField()
-    tokens = serializers.IntegerField()
-    cost_usd = serializers.FloatField()
-    duration_ms = serializers.FloatField()
-    policy_version = serializers.CharField()
-    model = serializers.CharField()
-    created_at = serializers.DateTimeField()
 
 
 class WholeTrajectoryOut(TrajectoryOut):

@@ -71,7 +71,7 @@ def test_times_are_relative_with_the_exact_one_on_hover(back: timedelta, expecte
 
 def test_a_sparkline_ends_where_the_values_end() -> None:
     rising = sparkline([0.0, None, 0.5, 1.0])
-    assert "success from 0% to 100%" in rising and rising.count(",") == 3
+    assert "success from 0 % to 100 %" in rising and rising.count(",") == 3
     assert "polyline" not in sparkline([0.4]) and "nothing measured yet" in sparkline([])
 
 

@@ -93,7 +93,7 @@ class CollapseGuard:
         steps, before = fast.get("steps_mean", 0.0), slow.get("steps_mean", 0.0)
         warnings = []
         if fast.get("entropy", 0.0) < 0.05 * self.initial_entropy and success < self.target:
-            warnings.append(f"Collapse: almost no exploration is left at a success rate of {success:.0%}.")
+            warnings.append(f"Collapse: almost no exploration is left at a success rate of {100 * success:.0f} %.")
         if flat and success < self.target and steps < 0.9 * before:
             warnings.append("Giving up: episodes get shorter while success does not rise.")
         if flat and steps > 1.1 * before and fast.get("reward_mean", 0.0) > slow.get("reward_mean", 0.0) + 0.01:

@@ -18,9 +18,8 @@ from rest_framework.response import Response
 
 from agentcore_site.rest.parsing import Strict, parsed
 from agentcore_site.rest.views import Door
-from agentcore_site.tenancy.authentication import actor_of
 from agentcore_site.tenancy.permissions import require
-from experiences.selectors import agent_get
+from experiences.filters import OfAgent
 from training.comparisons import checkpoint_comparison
 from training.models import PolicyCheckpoint
 from training.selectors import checkpoints_visible
@@ -78,17 +77,13 @@ class ComparisonOut(serializers.Serializer[Any]):
     settings = SettingOut(many=True, help_text="Only what differs between the runs.")
 
 
-class CheckpointFilters(filters.FilterSet):
+class CheckpointFilters(OfAgent):
     job = filters.UUIDFilter(field_name="run_id", help_text="The training job.")
-    agent = filters.CharFilter(method="of_agent", help_text="Id or slug.")
     tag = filters.CharFilter(method="tagged", help_text="Carries this tag.")
 
     class Meta:
         model = PolicyCheckpoint
         fields: list[str] = []
-
-    def of_agent(self, rows: QuerySet[PolicyCheckpoint], name: str, value: str) -> QuerySet[PolicyCheckpoint]:
-        return rows.filter(agent=agent_get(actor_of(self.request), value))
 
     def tagged(self, rows: QuerySet[PolicyCheckpoint], name: str, value: str) -> QuerySet[PolicyCheckpoint]:
         return rows.filter(tags__contains=[value])

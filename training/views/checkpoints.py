@@ -15,7 +15,7 @@ from agentcore_site.errors import Invalid
 from agentcore_site.pages import Sort, allowed, listing, page
 from agentcore_site.tenancy.actors import Actor
 from experiences.selectors import agent_get
-from training.models import PolicyCheckpoint
+from training.comparisons import checkpoint_comparison
 from training.selectors import checkpoints_visible
 from training.services.checkpoints import checkpoint_download, checkpoint_of, checkpoint_tag
 
@@ -51,12 +51,12 @@ def checkpoints(request: HttpRequest, actor: Actor) -> HttpResponse:
 
 @page
 def compare(request: HttpRequest, actor: Actor) -> HttpResponse:
-    """Two checkpoints' figures side by side."""
+    """Two checkpoints side by side: figures, and the settings in which their runs differ."""
     chosen = request.GET.getlist("pick") or [request.GET.get("a", ""), request.GET.get("b", "")]
     if len(chosen) != 2 or not all(chosen):
         raise Invalid("Pick two checkpoints to compare.")
     a, b = (checkpoint_of(actor, one) for one in chosen)
-    return render(request, "training/compare.html", {"a": a, "b": b, "pair": (a, b), "figures": _figures(a, b)})
+    return render(request, "training/compare.html", {"a": a, "b": b, "pair": (a, b)} | checkpoint_comparison(a, b))
 
 
 @require_POST
@@ -79,18 +79,3 @@ def download(request: HttpRequest, actor: Actor, checkpoint_id: Any) -> HttpResp
     response["Content-Disposition"] = f'attachment; filename="{checkpoint.label}.bin"'
     response["X-Checkpoint-Sha256"] = checkpoint.sha256
     return response
-
-
-def _figures(a: PolicyCheckpoint, b: PolicyCheckpoint) -> list[dict[str, Any]]:
-    """Rows of (name, value of a, value of b, difference): every figure that either of them has, but for the surrogate
-    loss, which compares nothing (ALGORITHMS D6)."""
-    left = {"selection score": a.validation_score, "selection score, lower bound": a.validation_low, **a.metrics}
-    right = {"selection score": b.validation_score, "selection score, lower bound": b.validation_low, **b.metrics}
-    rows = []
-    for name in [*left, *(one for one in right if one not in left)]:
-        if name == "loss":
-            continue
-        x, y = left.get(name), right.get(name)
-        difference = y - x if isinstance(x, int | float) and isinstance(y, int | float) else None
-        rows.append({"name": name, "a": x, "b": y, "difference": difference})
-    return rows
