@@ -248,11 +248,21 @@ LOGGING: dict[str, Any] = {
     "root": {"handlers": ["console"], "level": env.text("LOG_LEVEL", "INFO")},
     "loggers": {"django.request": {"level": "ERROR"}, "uvicorn.access": {"level": "WARNING"}},
 }
+
+
+def _icon(request: Any) -> str:
+    """The address of the icon. Asked for with each page, since static files are not yet set up when this is read."""
+    from django.templatetags.static import static
+
+    return static("img/icon.svg")
+
+
 UNFOLD = {
     "SITE_TITLE": "AgentCore admin",
     "SITE_HEADER": "AgentCore",
     "SITE_SUBHEADER": "Administration",
     "SITE_URL": "/",
+    "SITE_FAVICONS": [{"rel": "icon", "type": "image/svg+xml", "href": _icon}],
     "SHOW_HISTORY": True,
     "SHOW_VIEW_ON_SITE": False,
 }

@@ -6,16 +6,14 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
-# Before anything was measured here: what one rollout and its share of the update take on one core.
+# Before anything was measured here: a rollout of the embedded environment with its share of update and storage.
 FIRST_GUESS_MS: Final = 1.5
-# Other jobs, evaluations and storage on top of the work itself.
-OVERHEAD: Final = 1.4
 SPREAD: Final = (0.6, 2.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What earlier iterations showed, per training trajectory."""
+    """What an earlier run took of a worker's time, and cost, per training trajectory."""
 
     ms_per_trajectory: float
     micros_per_trajectory: float
@@ -40,7 +38,7 @@ class Plan:
 def plan(*, iterations: int, batch_size: int, group_size: int, n_train: int, measured: Measured) -> Plan:
     """Expected cost and duration of a run. ``n_train`` caps how many distinct queries an iteration can draw."""
     trajectories = iterations * min(batch_size, max(n_train, 1)) * group_size
-    seconds = trajectories * measured.ms_per_trajectory * OVERHEAD / 1000
+    seconds = trajectories * measured.ms_per_trajectory / 1000
     low, high = SPREAD
     return Plan(
         trajectories=trajectories,

@@ -52,20 +52,17 @@ def checkpoints_visible(actor: Any) -> QuerySet[PolicyCheckpoint]:
 
 
 def measured_speed(agent: Agent) -> Measured:
-    """What the agent's latest iterations took and cost per trajectory, else those of its organisation."""
+    """What the agent's latest run took and cost per trajectory, else those of its organisation."""
     for runs in (
         TrainingRun.objects.filter(agent=agent),
         TrainingRun.objects.filter(organization_id=agent.organization_id, environment=agent.environment),
     ):
-        latest = runs.filter(iteration__gt=0).order_by("-job__created_at").first()
-        if latest is None:
-            continue
-        rows = Iteration.objects.filter(run=latest, number__gt=latest.iteration - 50)
-        total = rows.aggregate(
-            n=Sum("trajectories"), rollout=Sum("rollout_ms"), update=Sum("update_ms"), cost=Sum("cost_micros")
-        )
-        if total["n"]:
-            return Measured((total["rollout"] + total["update"]) / total["n"], total["cost"] / total["n"], total["n"])
+        # All of a worker's time with the run counts: selection looks and storage beside rollouts and updates.
+        worked = runs.filter(trajectories__gt=0, job__worked_ms__gt=0)
+        latest = worked.select_related("job").order_by("-job__created_at").first()
+        if latest is not None:
+            n = latest.trajectories
+            return Measured(latest.job.worked_ms / n, latest.cost_micros / n, n)
     return Measured.nothing()
 
 
