@@ -18,7 +18,7 @@ import numpy as np
 from experiences.environments.base import Environment, Episode
 from experiences.rewards.base import Reward, pay
 from experiences.runtimes.action import described
-from experiences.runtimes.base import EnvironmentFailure, RolloutFailure, Runtime
+from experiences.runtimes.base import EnvironmentFailure, Halted, RolloutFailure, Runtime
 from experiences.types import RolloutKey, Scenario, Step, Trajectory, TrajectoryGroup
 
 BREATH_SECONDS = 0.01  # how long rollouts that never wait may keep the event loop from its other tasks
@@ -77,6 +77,7 @@ async def run_rollout(
 
     Raises:
         Interrupted: (or whatever else ``check`` raises) before a step.
+        Halted: the run as a whole can't go on for now; what this rollout did is dropped.
     """
     trajectory = Trajectory(
         key=key, query=scenario.query, steps=[], policy_version=policy_version, model=model, started_at=time.time()
@@ -90,6 +91,8 @@ async def run_rollout(
     except _Stopped as stopped:
         # "from None" would wipe out why ``check`` raised: whoever collects asks for the cause.
         raise stopped.cause from stopped.cause.__cause__
+    except Halted:
+        raise
     except _OutOfTime:
         _fail(trajectory, f"timeout: over {limits.timeout_seconds:g} s")
     except TimeoutError as error:
@@ -118,7 +121,9 @@ async def _play(
         raise EnvironmentFailure(described(error)) from error
     try:
         try:
-            ended = await runtime.play(scenario, episode, rng, record=trajectory.steps.append, check=guard)
+            ended = await runtime.play(
+                scenario, episode, rng, key=trajectory.key, record=trajectory.steps.append, check=guard
+            )
         except _StepLimit:
             ended = False
         trajectory.truncated = not ended
@@ -185,6 +190,8 @@ async def collect(
 
     Raises:
         Interrupted: (or whatever ``check`` or ``keep`` raises); rollouts still under way are dropped.
+        Halted: a rollout could not be paid for, or its model is away. None was begun after that, and those under
+            way went on to their own end: a call that is cut off is paid for all the same.
     """
     results: list[Trajectory | None] = [kept.get(key) for key, _ in work]
     waiting = iter([index for index, trajectory in enumerate(results) if trajectory is None])
@@ -213,27 +220,36 @@ async def collect(
 
 
 async def _in_pool(waiting: Iterator[int], run: Callable[[int], Coroutine[Any, Any, None]], size: int) -> None:
-    """Awaits ``run`` for every index, ``size`` at once; the first exception cancels the others and is raised."""
+    """Awaits ``run`` for every index, ``size`` at once; the first exception cancels the others and is raised, but
+    the first ``Halted`` only keeps further ones from being begun."""
     turn = BREATH_SECONDS / max(size, 1)  # the loop gives every worker a turn before it looks after its timers
+    halted: list[Halted] = []
 
     async def worker() -> None:
         breathed = time.perf_counter()
         for index in waiting:
-            await run(index)
+            try:
+                await run(index)
+            except Halted as halt:
+                halted.append(halt)
+            if halted:
+                return
             if time.perf_counter() - breathed > turn:
                 await asyncio.sleep(0)
                 breathed = time.perf_counter()
 
     if size <= 1:
         await worker()
-        return
-    workers = [asyncio.create_task(worker()) for _ in range(size)]
-    try:
-        await asyncio.gather(*workers)
-    finally:
-        for task in workers:
-            task.cancel()
-        await asyncio.gather(*workers, return_exceptions=True)
+    else:
+        workers = [asyncio.create_task(worker()) for _ in range(size)]
+        try:
+            await asyncio.gather(*workers)
+        finally:
+            for task in workers:
+                task.cancel()
+            await asyncio.gather(*workers, return_exceptions=True)
+    if halted:
+        raise halted[0]
 
 
 async def collect_groups(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -44,6 +44,26 @@ class Episode(Protocol):
         ...
 
     async def close(self) -> None: ...
+
+
+@runtime_checkable
+class TextEpisode(Protocol):
+    """An episode for agents that write text: a question to be answered, or a world that answers each message.
+
+    ``one_answer`` tells which: with it the first message that calls no tool is the answer.
+    """
+
+    @property
+    def one_answer(self) -> bool: ...
+
+    def opening(self) -> str:
+        """What the agent is told first: the question, and how this world wants to be spoken to."""
+        ...
+
+    async def say(self, text: str) -> StepOutcome:
+        """Hears a message that calls no tool. ``done``: it was the answer, or it ended the episode; else the
+        result's output goes back to the agent."""
+        ...
 
 
 class Environment(Protocol):

@@ -9,6 +9,7 @@ Three rules decide whether this can be learned at all (measured before this was 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -107,6 +108,19 @@ class ToolEpisode:
             return self._verify()
         return self._submit()
 
+    @property
+    def one_answer(self) -> bool:
+        return True
+
+    def opening(self) -> str:
+        return self._query
+
+    async def say(self, text: str) -> StepOutcome:
+        """Takes a message as the answer; what stands after its last "Answer:" is scored."""
+        self._answer = answer_in(text)
+        action = {"type": "answer", "tool": "", "parameters": {"text": text}}
+        return StepOutcome(action, _result(True, self._answer), done=True)
+
     def outcome(self) -> Outcome:
         if self._answer is None:
             return Outcome(0.0, False, {"answered": False})
@@ -168,6 +182,22 @@ class ToolEpisode:
     def _tag(self, tag: str) -> None:
         self._tags.add(tag)
         self._done = tuple(sorted(self._tags))
+
+
+_ANSWER = re.compile(r"(?:^|\n)[ \t>*_#]*(?:final[ \t]+)?answer[*_]*[ \t]*[:=][*_]*", re.IGNORECASE)
+
+
+def answer_in(text: str) -> str:
+    """What stands after the last line that begins with "Answer:" (or "Final answer:", in bold or not), else the
+    whole text; a box of LaTeX, quotes of code and bold marks around it are taken off."""
+    marks = list(_ANSWER.finditer(text))
+    answer = (text[marks[-1].end() :] if marks else text).strip()
+    boxed = re.fullmatch(r"\$*\\boxed\{(.*)\}\$*\.?", answer, re.DOTALL)
+    answer = boxed.group(1).strip() if boxed else answer
+    for mark in ("**", "`"):
+        if len(answer) > 2 * len(mark) and answer.startswith(mark) and answer.endswith(mark):
+            answer = answer[len(mark) : -len(mark)].strip()
+    return answer
 
 
 def _result(success: bool, output: str, error: str = "") -> dict[str, Any]:

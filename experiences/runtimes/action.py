@@ -11,7 +11,7 @@ import numpy as np
 
 from experiences.environments.base import Episode
 from experiences.runtimes.base import Chooser, EnvironmentFailure, PolicyFailure
-from experiences.types import Observation, Scenario, Step
+from experiences.types import Observation, RolloutKey, Scenario, Step
 
 
 @dataclass(slots=True)
@@ -33,6 +33,7 @@ class ActionRuntime:
         episode: Episode,
         rng: np.random.Generator,
         *,
+        key: RolloutKey,
         record: Callable[[Step], None],
         check: Callable[[], None],
     ) -> bool:

@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 
 from experiences.environments.base import Episode
-from experiences.types import Observation, Scenario, Step
+from experiences.types import Observation, RolloutKey, Scenario, Step
 
 
 class RolloutFailure(Exception):
@@ -30,6 +30,19 @@ class EnvironmentFailure(RolloutFailure):
     boundary = "environment"
 
 
+class Halted(Exception):
+    """No rollout of this run can go on for now: the budget refuses, or the model's service is away.
+
+    It says nothing about the agent, so this rollout is dropped and not counted as a failure. ``reason`` is
+    "budget_exceeded", "waiting_for_llm" or "llm_refused"; ``retry_after`` is in seconds, None where nobody knows.
+    """
+
+    def __init__(self, reason: str, message: str, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.retry_after = retry_after
+
+
 class Chooser(Protocol):
     """A policy as a runtime sees it: picks one of the allowed actions, and says how likely that pick was."""
 
@@ -48,6 +61,7 @@ class Runtime(Protocol):
 
     Raises:
         RolloutFailure: something at a boundary failed; the failure names it.
+        Halted: neither this rollout nor any other of the run can go on for now.
     """
 
     async def play(
@@ -56,6 +70,7 @@ class Runtime(Protocol):
         episode: Episode,
         rng: np.random.Generator,
         *,
+        key: RolloutKey,
         record: Callable[[Step], None],
         check: Callable[[], None],
     ) -> bool: ...

@@ -59,7 +59,7 @@ class FailureMemory:
         self.groups = np.zeros(len(self.failures))
         self.successes = np.zeros(len(self.failures))
         self._logs = np.zeros_like(self.failures)  # log(1 + failures), kept beside it: it is read far more often
-        self._encoder = encoder
+        self.encoder = encoder
 
     def offset(self, encoding: Encoding) -> FloatArray:
         """What is added to the logits in a state: (A,), at most 0."""
@@ -82,7 +82,7 @@ class FailureMemory:
         """Takes in a rollout of a group without any success: each distinct (kind of state, action) counts once."""
         seen: set[tuple[bytes, int]] = set()
         for observation, action in taken:
-            ids = _told(self._encoder.encode(observation))
+            ids = _told(self.encoder.encode(observation))
             key = (ids.tobytes(), action)
             if self.tracked[action] and len(ids) and key not in seen:
                 seen.add(key)
@@ -91,7 +91,7 @@ class FailureMemory:
     def count_success(self, taken: Sequence[tuple[Observation, int]]) -> None:
         """Takes in a rollout that succeeded: what it did is cleared, and half of all else is forgotten."""
         for observation, action in taken:
-            self._set(_told(self._encoder.encode(observation)), action, 0.0)
+            self._set(_told(self.encoder.encode(observation)), action, 0.0)
         if taken:
             ids = _told(self._at_start(taken[0][0].query))
             self._set(ids, slice(None), self.failures[ids] * FORGET_BY_SUCCESS)
@@ -118,7 +118,7 @@ class FailureMemory:
         self._logs[ids, action] = np.log1p(counts)
 
     def _at_start(self, query: str) -> Encoding:
-        return self._encoder.encode(Observation(query, "", ()))
+        return self.encoder.encode(Observation(query, "", ()))
 
 
 def _told(encoding: Encoding) -> IntArray:

@@ -7,18 +7,20 @@ import math
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from experiences.rollout import collect_groups
-from experiences.runtimes.action import ActionRuntime, observation_of
+from experiences.runtimes.action import observation_of
 from experiences.types import RolloutKey, Trajectory, TrajectoryGroup
 from training.algorithm.advantages import ZERO_SPREAD
 from training.algorithm.convergence import Vitals
+from training.policies.action import ActionPolicy
 from training.policies.exploration import FailureMemory, PoolEvidence
 from training.trainer.sampling import draw_prioritised, draw_scenarios
 from training.trainer.selection import played_on_selection, selection_report, standard_error
 from training.trainer.setup import Check, IterationReport, Keep, Kept, SelectionReport, TrainerSetup
 from training.trainer.state import TrainerState
-from training.trainer.update import UpdateResult, update_policy
+from training.trainer.update import UpdateResult, measure_groups, update_policy
 
 EARLY_STOPPED, ALL_ITERATIONS = "early_stopped", "all_iterations"
 MAX_REFUSED = 3  # updates in a row that were not finite before the run is given up
@@ -67,14 +69,17 @@ class _Loop:
         groups, drawn = loop.run_until_complete(self._rollouts(iteration, drawn, kept))
         collected = time.perf_counter()
         memory = state.memory if setup.config.exploration.failure_memory > 0 else None
-        result = update_policy(groups, state.policy, state.optimizer, state.value, setup.config, memory)
+        if isinstance(state.policy, ActionPolicy):
+            result = update_policy(groups, state.policy, state.optimizer, state.value, setup.config, memory)
+        else:
+            result = measure_groups(groups, setup.config)
         if state.memory is not None:
             remember(state.memory, groups)
         state.iteration, state.drawn = iteration, drawn
         state.policy.updated(setup.version(iteration))
         state.trajectories += int(result.metrics["trajectories"])
         updated = time.perf_counter()
-        warnings = self._judge(result)
+        warnings = self._judge(result) if isinstance(state.policy, ActionPolicy) else []
         selection = self._select(loop)
         return IterationReport(
             iteration=iteration,
@@ -114,7 +119,7 @@ class _Loop:
             return draw_scenarios(pool, wanted, drawn, seed, taken)
         if self._pool is None:
             queries = [scenario.query for scenario in self.setup.train]
-            self._pool = PoolEvidence.of(self.state.policy.encoder, queries)
+            self._pool = PoolEvidence.of(memory.encoder, queries)
         chosen = draw_prioritised(memory.success(self._pool), wanted, iteration, seed, taken)
         return chosen, drawn + len(chosen)
 
@@ -122,14 +127,17 @@ class _Loop:
         self, iteration: int, positions: Sequence[int], kept: Mapping[RolloutKey, Trajectory]
     ) -> list[TrajectoryGroup]:
         setup, config, policy, memory = self.setup, self.setup.config, self.state.policy, self.state.memory
-        explores = memory is not None and config.exploration.failure_memory > 0
-        chooser = policy.exploring(memory) if memory is not None and explores else policy
+        chooser: Any = policy
+        if isinstance(policy, ActionPolicy) and memory is not None and config.exploration.failure_memory > 0:
+            chooser = policy.exploring(memory)
         return await collect_groups(
             [setup.train[position] for position in positions],
             iteration=iteration,
             group_size=config.n_trajectories_per_query,
             environment=setup.environment,
-            runtime=ActionRuntime(chooser, config.max_steps, config.temperature),
+            runtime=setup.acting(
+                chooser, temperature=config.temperature, max_steps=config.max_steps, purpose="training"
+            ),
             reward=self._reward,
             seed=setup.seed,
             limits=setup.limits(),
@@ -137,6 +145,7 @@ class _Loop:
             keep=self.keep,
             check=self.check,
             policy_version=self.state.policy.version,
+            model=setup.model,
         )
 
     def _baseline(self, loop: asyncio.AbstractEventLoop) -> SelectionReport | None:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from experiences.environments.base import Environment
 from experiences.rewards import Reward
 from experiences.rollout import RolloutLimits, collect
-from experiences.runtimes.action import ActionRuntime
-from experiences.runtimes.base import Chooser
 from experiences.types import RolloutKey, Scenario, Trajectory
 from training.algorithm.arrays import FloatArray
+from training.trainer.setup import Acting, by_choice
 
 SELECTION_STREAM = 1  # random numbers of training rollouts come from stream 0
 
@@ -51,7 +51,7 @@ def _go_on() -> None:
 
 
 async def play(
-    chooser: Chooser,
+    chooser: Any,
     scenarios: Sequence[Scenario],
     samples: int,
     *,
@@ -65,6 +65,9 @@ async def play(
     kept: Mapping[RolloutKey, Trajectory] | None = None,
     keep: Callable[[Trajectory], None] = _ignore,
     check: Callable[[], None] = _go_on,
+    acting: Acting = by_choice,
+    purpose: str = "evaluation",
+    model: str = "",
 ) -> Played:
     """``samples`` rollouts of each scenario.
 
@@ -78,7 +81,7 @@ async def play(
     trajectories = await collect(
         work,
         environment=environment,
-        runtime=ActionRuntime(chooser, limits.max_steps, temperature),
+        runtime=acting(chooser, temperature=temperature, max_steps=limits.max_steps, purpose=purpose),
         reward=reward,
         seed=seed,
         stream=stream,
@@ -87,6 +90,7 @@ async def play(
         keep=keep,
         check=check,
         policy_version=chooser.version,
+        model=model,
     )
     shape = (len(scenarios), samples)
     return Played(

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
 from experiences.rewards import Reward
-from experiences.runtimes.base import Chooser
 from training.algorithm.arrays import FloatArray
 from training.algorithm.inference import paired_difference, per_query, wilson_interval
 from training.trainer.play import Played, play
@@ -16,7 +16,7 @@ from training.trainer.setup import Check, SelectionReport, TrainerSetup
 RESAMPLES = 1_999  # for an interval that is looked at, not reported: 0.5 ms for 20 queries
 
 
-async def played_on_selection(setup: TrainerSetup, chooser: Chooser, reward: Reward, check: Check) -> Played:
+async def played_on_selection(setup: TrainerSetup, chooser: Any, reward: Reward, check: Check) -> Played:
     """``eval_samples`` rollouts of each selection query, with the same random numbers for every policy."""
     config = setup.config
     return await play(
@@ -29,6 +29,9 @@ async def played_on_selection(setup: TrainerSetup, chooser: Chooser, reward: Rew
         temperature=config.eval_temperature,
         limits=setup.limits(),
         check=check,
+        acting=setup.acting,
+        purpose="selection",
+        model=setup.model,
     )
 
 

@@ -4,12 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 from experiences.environments.base import Environment
 from experiences.rewards import Reward, rewards
 from experiences.rollout import RolloutLimits
+from experiences.runtimes.action import ActionRuntime
+from experiences.runtimes.base import Runtime
 from experiences.types import RolloutKey, Scenario, Trajectory, TrajectoryGroup
 from training.config import GRPOConfig
+
+
+class Acting(Protocol):
+    """Makes the runtime by which a policy plays its rollouts. ``purpose`` ("training", "selection", "evaluation") is
+    for runtimes whose calls are paid for."""
+
+    def __call__(self, policy: Any, *, temperature: float, max_steps: int, purpose: str) -> Runtime: ...
+
+
+def by_choice(policy: Any, *, temperature: float, max_steps: int, purpose: str = "training") -> Runtime:
+    """An action policy chooses among the environment's actions."""
+    return ActionRuntime(policy, max_steps, temperature)
+
 
 Kept = Callable[[int], Mapping[RolloutKey, Trajectory]]
 Keep = Callable[[Trajectory], None]
@@ -19,7 +35,8 @@ Check = Callable[[], None]
 @dataclass
 class TrainerSetup:
     """Everything that stays the same during a run. ``train`` and ``selection`` share no text; each scenario's
-    ``index`` is unique within its list. Policy versions are named ``policy_version_prefix`` + iteration."""
+    ``index`` is unique within its list. Policy versions are named ``policy_version_prefix`` + iteration.
+    ``policy_kind`` is "action" or "frozen"; ``model`` is the language model behind the policy, "" for none."""
 
     config: GRPOConfig
     seed: int
@@ -27,6 +44,9 @@ class TrainerSetup:
     train: Sequence[Scenario]
     selection: Sequence[Scenario]
     policy_version_prefix: str = ""
+    policy_kind: str = "action"
+    acting: Acting = by_choice
+    model: str = ""
 
     def version(self, iteration: int) -> str:
         return f"{self.policy_version_prefix}{iteration}"

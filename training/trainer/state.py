@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -16,7 +17,11 @@ from training.policies.action import ActionPolicy
 from training.policies.archive import CorruptState, nested, pack, under, unpack
 from training.policies.exploration import FailureMemory
 from training.policies.features import FeatureOptions
+from training.policies.frozen import FrozenPolicy
 from training.trainer.setup import TrainerSetup
+
+Policy = ActionPolicy | FrozenPolicy
+KINDS: Mapping[str, type[ActionPolicy] | type[FrozenPolicy]] = {"action": ActionPolicy, "frozen": FrozenPolicy}
 
 
 @dataclass
@@ -28,7 +33,7 @@ class TrainerState:
     """
 
     iteration: int
-    policy: ActionPolicy
+    policy: Policy
     optimizer: Optimizer
     value: RidgeValue | None
     memory: FailureMemory | None
@@ -41,16 +46,11 @@ class TrainerState:
     stop_reason: str = ""
 
     @classmethod
-    def fresh(cls, setup: TrainerSetup, policy: ActionPolicy | None = None) -> TrainerState:
+    def fresh(cls, setup: TrainerSetup, policy: Policy | None = None) -> TrainerState:
         """The state before the first iteration: an untrained policy, or a *copy* of the one to go on from, which
         then is the reference of the KL term and the baseline of the selection."""
         config = setup.config
-        if policy is None:
-            options = FeatureOptions(**config.features.model_dump())
-            queries = [scenario.query for scenario in setup.train]
-            policy = ActionPolicy.fresh(setup.environment.actions, options, queries)
-        else:
-            policy = ActionPolicy.from_state_dict(policy.state_dict())
+        policy = _untrained(setup) if policy is None else KINDS[setup.policy_kind].from_state_dict(policy.state_dict())
         policy.make_reference()
         policy.updated(setup.version(0))
         return cls(
@@ -102,7 +102,7 @@ class TrainerState:
         optimizer = _optimizer(config)
         optimizer.load_state_dict(under("optimizer", state))
         baseline = state.get("baseline_success")
-        policy = ActionPolicy.from_state_dict(under("policy", state))
+        policy = KINDS[setup.policy_kind].from_state_dict(under("policy", state))
         memory = _memory(setup, policy)
         if memory is not None:
             memory.load_state_dict(under("memory", state))
@@ -122,9 +122,17 @@ class TrainerState:
         )
 
 
-def policy_of(data: bytes) -> ActionPolicy:
+def policy_of(data: bytes) -> Policy:
     """Only the policy of a stored trainer state: what evaluation and serving need."""
-    return ActionPolicy.from_state_dict(under("policy", unpack(data)))
+    state = under("policy", unpack(data))
+    return (FrozenPolicy if state.get("kind") == "frozen" else ActionPolicy).from_state_dict(state)
+
+
+def _untrained(setup: TrainerSetup) -> Policy:
+    if setup.policy_kind == "frozen":
+        return FrozenPolicy()
+    options = FeatureOptions(**setup.config.features.model_dump())
+    return ActionPolicy.fresh(setup.environment.actions, options, [scenario.query for scenario in setup.train])
 
 
 def _optimizer(config: GRPOConfig) -> Optimizer:
@@ -135,8 +143,10 @@ def _wants_value(config: GRPOConfig) -> bool:
     return config.baseline == "value" or config.credit == "value"
 
 
-def _memory(setup: TrainerSetup, policy: ActionPolicy) -> FailureMemory | None:
+def _memory(setup: TrainerSetup, policy: Policy) -> FailureMemory | None:
     exploration = setup.config.exploration
+    if not isinstance(policy, ActionPolicy):
+        return None
     if exploration.failure_memory == 0 and exploration.query_sampling == "uniform":
         return None
     tracked = [action.kind == "tool" for action in setup.environment.actions]

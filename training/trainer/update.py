@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from experiences.types import TrajectoryGroup
-from training.algorithm.advantages import GroupAdvantages
+from training.algorithm.advantages import GroupAdvantages, group_advantages
 from training.algorithm.arrays import FloatArray, discounted_to_go
 from training.algorithm.credit import FlatSteps
 from training.algorithm.kl import kl_term
@@ -67,6 +67,28 @@ def update_policy(
     if value is not None:
         _fit_value(value, batch.steps, encoded, config)
     return result
+
+
+def measure_groups(groups: Sequence[TrajectoryGroup], config: GRPOConfig) -> UpdateResult:
+    """Advantages and figures of a policy that has nothing to move. Each step carries its trajectory's advantage."""
+    batch = batch_of(groups, config)
+    steps = batch.steps
+    whole = group_advantages(
+        steps.reward,
+        steps.group,
+        scale_rewards=config.scale_rewards,
+        baseline=config.baseline if config.baseline != "value" else "group_mean",
+        eps=config.adv_eps,
+        ddof=config.std_ddof,
+    )
+    write_back(groups, steps, whole, np.zeros(len(steps.trajectory)))
+    for group in groups:
+        group.step_advantages = [
+            [advantage] * len(trajectory.steps)
+            for advantage, trajectory in zip(group.advantages, group.trajectories, strict=True)
+        ]
+    nothing = {"loss": 0.0, "policy_gradient_loss": 0.0, "entropy": 0.0, "approx_kl": 0.0, "kl": 0.0}
+    return UpdateResult(_observed(groups, batch, whole) | nothing)
 
 
 def _prepared(

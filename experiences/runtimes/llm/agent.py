@@ -1,0 +1,66 @@
+"""The runtime itself: sets up a rollout's talk and lets the chosen philosophy play it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from experiences.environments.base import Episode, TextEpisode
+from experiences.runtimes.base import EnvironmentFailure
+from experiences.runtimes.llm.calls import ChatModel, Sampling, Talk
+from experiences.runtimes.llm.philosophies import PHILOSOPHIES, Play
+from experiences.tools.toolset import Toolset
+from experiences.types import RolloutKey, Scenario, Step
+
+
+@dataclass
+class LLMRuntime:
+    """Plays an episode with a language model.
+
+    ``system`` is the agent's own prompt; ``context`` what it has learned (both may be empty). ``key_prefix`` names
+    job and attempt, so that no call of another attempt has the same key. ``purpose`` is whose money and whose
+    place at the gate is taken.
+    """
+
+    model: ChatModel
+    sampling: Sampling
+    philosophy: str = "react"
+    system: str = ""
+    context: str = ""
+    toolset: Toolset = field(default_factory=Toolset)
+    key_prefix: str = "run"
+    purpose: str = "training"
+
+    async def play(
+        self,
+        scenario: Scenario,
+        episode: Episode,
+        rng: np.random.Generator,
+        *,
+        key: RolloutKey,
+        record: Callable[[Step], None],
+        check: Callable[[], None],
+    ) -> bool:
+        """Tells whether the episode ended by itself.
+
+        Raises:
+            RolloutFailure, Halted: as ``Runtime`` says.
+            UnknownName: there is no such philosophy.
+        """
+        if not isinstance(episode, TextEpisode):
+            raise EnvironmentFailure("this environment can't be spoken to in text; choose an action agent")
+        talk = Talk(
+            model=self.model,
+            sampling=self.sampling,
+            toolset=self.toolset,
+            prefix=f"{self.key_prefix}/{key.iteration}/{key.scenario}/{key.rollout}",
+            purpose=self.purpose,
+            seed=int(rng.integers(2**31)),
+            record=record,
+            check=check,
+            iteration=key.iteration,
+        )
+        system = "\n\n".join(part for part in (self.system.strip(), self.context.strip()) if part)
+        return await PHILOSOPHIES.get(self.philosophy)(Play(talk, episode, system))

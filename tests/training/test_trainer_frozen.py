@@ -1,0 +1,72 @@
+"""A run of an agent of which nothing can be moved: everything but learning happens."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from experiences.environments import environments
+from training.config import GRPOConfig
+from training.policies.frozen import FrozenPolicy
+from training.trainer import TrainerSetup, TrainerState, steps
+from training.trainer.setup import by_choice
+
+
+class Uniform:
+    """Chooses at random: it stands in for a model that answers without our parameters."""
+
+    version = "u"
+
+    def choose(self, observation, rng, *, temperature):  # type: ignore[no-untyped-def]
+        allowed = np.flatnonzero(observation.mask)
+        return int(rng.choice(allowed)), float(-np.log(len(allowed)))
+
+
+def setup(**changes: object) -> TrainerSetup:
+    environment = environments.get("reasoning_gym")({})
+
+    def acting(policy, *, temperature, max_steps, purpose):  # type: ignore[no-untyped-def]
+        assert isinstance(policy, FrozenPolicy)
+        return by_choice(Uniform(), temperature=temperature, max_steps=max_steps)
+
+    config = GRPOConfig.model_validate(
+        {"n_iterations": 3, "batch_size": 2, "n_trajectories_per_query": 4, "eval_interval": 2, "eval_samples": 1}
+        | changes
+    )
+    return TrainerSetup(
+        config=config,
+        seed=5,
+        environment=environment,
+        train=environment.scenarios("train", 12, 5),
+        selection=environment.scenarios("selection", 4, 5),
+        policy_version_prefix="f",
+        policy_kind="frozen",
+        acting=acting,
+        model="some-model",
+    )
+
+
+def test_it_collects_scores_and_stays_as_it_is() -> None:
+    made = setup()
+    state = TrainerState.fresh(made)
+    reports = list(steps(made, state, kept=lambda _: {}, keep=lambda _: None, check=lambda: None))
+    assert [report.iteration for report in reports] == [1, 2, 3]
+    trajectories = [t for report in reports for group in report.groups for t in group.trajectories]
+    assert len(trajectories) == 24
+    assert {t.model for t in trajectories} == {"some-model"}
+    assert {t.policy_version for t in trajectories} == {"f0", "f1", "f2"}
+    for report in reports:
+        assert report.warnings == []
+        for group in report.groups:
+            assert abs(sum(group.advantages)) < 1e-9
+            assert [len(one) for one in group.step_advantages] == [len(t.steps) for t in group.trajectories]
+    assert reports[1].selection is not None and reports[0].selection is None
+
+
+def test_its_state_comes_back_from_bytes() -> None:
+    made = setup()
+    state = TrainerState.fresh(made)
+    run = steps(made, state, kept=lambda _: {}, keep=lambda _: None, check=lambda: None)
+    next(run)
+    again = TrainerState.from_bytes(made, state.to_bytes())
+    assert isinstance(again.policy, FrozenPolicy)
+    assert (again.iteration, again.policy.version, again.drawn) == (1, "f1", state.drawn)
