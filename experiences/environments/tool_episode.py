@@ -194,6 +194,8 @@ def answer_in(text: str) -> str:
     answer = (text[marks[-1].end() :] if marks else text).strip()
     boxed = re.fullmatch(r"\$*\\boxed\{(.*)\}\$*\.?", answer, re.DOTALL)
     answer = boxed.group(1).strip() if boxed else answer
+    if answer.endswith("**") and answer.count("**") == 1:  # "**Answer: 42**"
+        answer = answer[:-2].strip()
     for mark in ("**", "`"):
         if len(answer) > 2 * len(mark) and answer.startswith(mark) and answer.endswith(mark):
             answer = answer[len(mark) : -len(mark)].strip()

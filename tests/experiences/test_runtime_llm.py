@@ -1,0 +1,277 @@
+"""Agents whose decisions are a model's messages, over a real socket: philosophies, tools, bad answers, no money."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from budgets.llm.client import MeteredChatClient
+from budgets.llm.retry import RetryPolicy
+from budgets.llm.types import Endpoint
+from budgets.meter import BudgetRefused, CallKey, FreeMeter
+from budgets.pricing import Price
+from experiences.environments.dataset import dataset_environment
+from experiences.environments.tool_episode import answer_in
+from experiences.rollout import RolloutLimits, collect, run_rollout
+from experiences.runtimes.base import Halted
+from experiences.runtimes.llm import LLMRuntime, Sampling
+from experiences.tools.base import FunctionTool
+from experiences.tools.toolset import TextTool, Toolset, python_tools
+from experiences.types import RolloutKey, Trajectory
+from tests.support.llm_server import ModelServer, act
+
+ROWS = [{"query": "What is 17 * 23?", "expected_outcome": {"answer": 391}}]
+
+
+class Prices:
+    def price(self, model: str) -> Price:
+        return Price(model, 150_000, 600_000)
+
+
+class Purse(FreeMeter):
+    """Refuses once ``left`` micro-dollars are held or spent."""
+
+    def __init__(self, left: int) -> None:
+        super().__init__()
+        self.left = left
+
+    async def reserve(self, call: CallKey, amount: int) -> None:
+        if self.spent + self.reserved + amount > self.left:
+            raise BudgetRefused("job", self.left, self.spent, self.reserved, amount)
+        await super().reserve(call, amount)
+
+
+def calculating(messages: list[dict[str, Any]]) -> str | dict[str, Any]:
+    """A brain that reaches for the calculator, then answers with what it said."""
+    last = messages[-1]
+    system = messages[0]["content"]
+    if "Make a plan" in system:
+        return "1. Multiply."
+    if "Check the proposed answer" in system:
+        return "VERDICT: right" if "391" in last["content"] else "VERDICT: wrong. It is 391."
+    if "Write the final answer" in system:
+        return f"Answer: {re.findall(r'[0-9]+', last['content'])[-1]}"
+    if last["role"] == "tool":
+        return f"The tool says so.\nAnswer: {last['content']}"
+    if "found this wrong" in last["content"]:
+        return "Answer: 391"
+    function = {"name": "int_calc", "arguments": '{"text": "17 * 23"}'}
+    return {
+        "role": "assistant",
+        "content": "Let me calculate.",
+        "tool_calls": [{"id": "c1", "type": "function", "function": function}],
+    }
+
+
+async def rolled(
+    server: ModelServer, *, meter: Any = None, limits: RolloutLimits | None = None, retries: int = 0, **runtime: Any
+) -> Trajectory:
+    environment = dataset_environment(ROWS, {})
+    scenario = environment.scenarios("all", 1, 0)[0]
+    async with client_of(server, meter or FreeMeter(), retries) as model:
+        return await run_rollout(
+            scenario,
+            RolloutKey(3, 0, 1),
+            environment=environment,
+            runtime=LLMRuntime(
+                model,
+                Sampling("small"),
+                **{"toolset": Toolset(python_tools(["int_calc"])), "key_prefix": "j"} | runtime,
+            ),
+            reward=paid,
+            seed=1,
+            limits=limits or RolloutLimits(),
+            check=lambda: None,
+            model="small",
+        )
+
+
+def client_of(server: ModelServer, meter: Any, retries: int = 0) -> MeteredChatClient:
+    retry = RetryPolicy(max_retries=retries, total_s=5)
+    return MeteredChatClient(Endpoint(server.base_url, "small", timeout_s=5), meter, Prices(), retry=retry)
+
+
+def paid(trajectory: Trajectory) -> Any:
+    from experiences.rewards import rewards
+
+    return rewards.get("outcome")({})(trajectory)
+
+
+async def test_react_calls_a_tool_reads_it_and_answers() -> None:
+    meter = FreeMeter()
+    with ModelServer(brain=calculating) as server:
+        found = await rolled(server, meter=meter, system="You are careful.")
+    assert (found.success, found.error, found.truncated) == (True, "", False)
+    first, last = found.steps
+    assert first.action == {
+        "type": "tool",
+        "tool": "int_calc",
+        "parameters": {"text": "17 * 23"},
+        "text": "Let me calculate.",
+    }
+    assert first.result["output"] == "391"
+    assert last.action["type"] == "answer" and last.result["output"] == "391"
+    assert list(meter.bills) == ["j/3/0/1/1/1", "j/3/0/1/2/1"]
+    assert found.cost_micros == meter.spent > 0 and found.tokens > 0
+    assert server.requests[0].body["messages"][0]["content"].startswith("You are careful.")
+
+
+async def test_chain_of_thought_answers_without_tools() -> None:
+    with ModelServer(brain=lambda _: "17*20 is 340, 17*3 is 51.\n**Answer: 391**") as server:
+        found = await rolled(server, philosophy="cot")
+    assert found.success and len(found.steps) == 1
+    assert "tools" not in server.requests[0].body
+
+
+@pytest.mark.parametrize("philosophy", ["autonomous", "multi_agent"])
+async def test_plans_acts_and_verifies(philosophy: str) -> None:
+    with ModelServer(brain=calculating) as server:
+        found = await rolled(server, philosophy=philosophy)
+    assert found.success, found.steps
+    kinds = [step.action["type"] for step in found.steps]
+    assert kinds[0] == "plan" and "tool" in kinds and "verify" in kinds and kinds[-1] == "answer"
+
+
+@pytest.mark.parametrize("philosophy", ["autonomous", "multi_agent"])
+async def test_a_check_that_fails_sends_it_back_to_work(philosophy: str) -> None:
+    def hasty(messages: list[dict[str, Any]]) -> Any:
+        said = calculating(messages)
+        return "Answer: 400" if isinstance(said, dict) else said
+
+    with ModelServer(brain=hasty) as server:
+        found = await rolled(server, philosophy=philosophy)
+    assert found.success, found.steps
+    assert any(step.result["output"].startswith("VERDICT: wrong") for step in found.steps)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("wrong_tool_name", "there is no tool 'delete_everything'"),
+        ("arguments_not_json", "no JSON object"),
+    ],
+)
+async def test_a_bad_tool_call_is_a_failed_result_that_the_model_reads(name: str, said: str) -> None:
+    with ModelServer(brain=calculating) as server:
+        server.will(name)
+        found = await rolled(server)
+        heard = server.requests[1].body["messages"][-1]
+    assert said in found.steps[0].result["error"] and not found.steps[0].result["success"]
+    assert heard["role"] == "tool" and said in heard["content"]
+
+
+@pytest.mark.parametrize(
+    "what",
+    ["bad_json", "empty_choices", "null_content", act("big", size=2**21), "truncated_json", "wrong_types", "html"],
+)
+async def test_an_unusable_answer_is_a_step_with_its_reason_and_is_asked_again(what: Any) -> None:
+    with ModelServer(brain=calculating) as server:
+        server.will(what)
+        found = await rolled(server)
+    assert found.success
+    assert found.steps[0].action["type"] == "malformed" and found.steps[0].result["error"]
+
+
+async def test_answers_that_stay_unusable_end_the_rollout() -> None:
+    with ModelServer(brain=calculating) as server:
+        server.will(*["empty_choices"] * 3)
+        found = await rolled(server)
+    assert not found.success and found.error.startswith("model: 3 unusable answers in a row")
+    assert len(found.steps) == 3
+
+
+async def test_an_endless_conversation_is_cut_at_the_step_limit() -> None:
+    with ModelServer() as server:
+        server.will(*["tool_calls"] * 50)
+        found = await rolled(server, limits=RolloutLimits(max_steps=5))
+    assert found.truncated and len(found.steps) == 5 and not found.success
+
+
+async def test_no_money_halts_the_run_and_says_so() -> None:
+    with ModelServer(brain=calculating) as server:
+        with pytest.raises(Halted) as halted:
+            await rolled(server, meter=Purse(0))
+        assert server.requests == []
+    assert halted.value.reason == "budget_exceeded"
+
+
+@pytest.mark.parametrize(
+    ("what", "reason"),
+    [
+        (act("rate_limited", retry_after=7), "waiting_for_llm"),
+        (act("error_503"), "waiting_for_llm"),
+        (act("status", code=401), "llm_refused"),
+        (act("status", code=404, error={"message": "no such model"}), "llm_refused"),
+    ],
+)
+async def test_a_service_that_is_away_or_refuses_halts_the_run(what: Any, reason: str) -> None:
+    with ModelServer(brain=calculating) as server:
+        server.will(what)
+        with pytest.raises(Halted) as halted:
+            await rolled(server)
+    assert halted.value.reason == reason
+    if what.name == "rate_limited":
+        assert halted.value.retry_after == pytest.approx(7, abs=0.5)
+
+
+async def test_when_money_runs_out_rollouts_under_way_end_and_none_is_begun() -> None:
+    environment = dataset_environment(ROWS * 12, {})
+    scenarios = environment.scenarios("all", 12, 0)
+    kept: list[Trajectory] = []
+    meter = Purse(1_500)
+    with ModelServer(brain=lambda _: "Answer: 391", latency_s=0.02) as server:
+        async with client_of(server, meter) as model:
+            with pytest.raises(Halted):
+                await collect(
+                    [(RolloutKey(1, s.index, 0), s) for s in scenarios],
+                    environment=environment,
+                    runtime=LLMRuntime(model, Sampling("small"), philosophy="cot"),
+                    reward=paid,
+                    seed=1,
+                    limits=RolloutLimits(concurrency=4),
+                    kept={},
+                    keep=kept.append,
+                    check=lambda: None,
+                )
+        assert server.owed.answered == len(kept) < 12
+    assert kept and all(one.success for one in kept)
+    assert meter.reserved == 0
+
+
+async def test_tools_are_bounded_in_time_and_size_and_never_raise() -> None:
+    import time
+
+    def slow(text: str) -> str:
+        time.sleep(0.5)
+        return text
+
+    def broken(text: str) -> str:
+        raise RuntimeError("a bug")
+
+    long = TextTool(FunctionTool("long", "", lambda text: text * 1000))
+    made = [TextTool(FunctionTool("slow", "", slow)), TextTool(FunctionTool("broken", "", broken)), long]
+    toolset = Toolset(made, timeout_s=0.05, max_output=100)
+    assert "timeout" in (await toolset.call("slow", {"text": "x"})).error
+    assert (await toolset.call("broken", {"text": "x"})).error == "RuntimeError: a bug"
+    assert (await toolset.call("long", {"text": "abcde"})).output.endswith("[cut: 5,000 characters]")
+    assert not (await toolset.call("long", {"words": 3})).ok
+    with pytest.raises(ValueError, match="same name"):
+        Toolset([long, long])
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("42", "42"),
+        ("I think.\nAnswer: 42", "42"),
+        ("Answer: 1\nNo.\n**Final answer:** 42", "42"),
+        ("so\nAnswer: $\\boxed{42}$.", "42"),
+        ("Answer: `x = 1`", "x = 1"),
+        ("The answer is 42", "The answer is 42"),
+        ("**Answer: 42**", "42"),
+    ],
+)
+def test_what_counts_as_the_answer(text: str, answer: str) -> None:
+    assert answer_in(text) == answer
