@@ -12,6 +12,7 @@ BASE_DIR = env.ROOT
 DATA_DIR = env.data_dir()
 DEBUG = env.boolean("DEBUG")
 SECRET_KEY = env.secret_key()
+SECRET_KEY_FALLBACKS = env.listed("SECRET_KEY_FALLBACKS")
 ALLOWED_HOSTS = env.listed("ALLOWED_HOSTS", "localhost,127.0.0.1,[::1]")
 CSRF_TRUSTED_ORIGINS = env.listed("CSRF_TRUSTED_ORIGINS")
 # TLS ends at the proxy; on a developer's own machine there is none, and a secure cookie would lock everybody out.
@@ -201,6 +202,14 @@ SPECTACULAR_SETTINGS = {
     "ENUM_NAME_OVERRIDES": {"JobStatus": "agentcore_site.jobs.models.Status"},
 }
 
+# -- models: the endpoint of agents that name none -----------------------------------------------------------------
+LLM_BASE_URL = env.text("LLM_BASE_URL")
+LLM_API_KEY = env.text("LLM_API_KEY")
+LLM_MODEL = env.text("LLM_MODEL")
+PORTKEY_API_KEY = env.text("PORTKEY_API_KEY")
+PORTKEY_PROVIDER = env.text("PORTKEY_PROVIDER")
+PORTKEY_CONFIG = env.text("PORTKEY_CONFIG")
+
 # -- jobs ------------------------------------------------------------------------------------------------------------
 JOB_LEASE_SECONDS = env.integer("JOB_LEASE_SECONDS", 30, low=2, high=3600)
 JOB_SLICE_SECONDS = env.integer("JOB_SLICE_SECONDS", 2, low=1, high=600)
@@ -231,6 +240,7 @@ CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_TASK_ROUTES = {"jobs.advance": {"queue": "compute"}}
 CELERY_BEAT_SCHEDULE = {
     "jobs.sweep": {"task": "jobs.sweep", "schedule": JOB_SWEEP_SECONDS},
+    "budgets.sweep": {"task": "budgets.sweep", "schedule": 30},
     "evaluation.sweep": {"task": "evaluation.sweep", "schedule": 60},
     "training.retention": {"task": "training.retention", "schedule": timedelta(hours=6)},
 }

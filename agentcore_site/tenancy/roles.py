@@ -14,7 +14,7 @@ class Role(models.TextChoices):
     STAKEHOLDER = "stakeholder", "Stakeholder"
 
 
-VIEW: Final = frozenset({"view"})
+VIEW: Final = frozenset({"view", "budget.view"})
 DEVELOP: Final = VIEW | {"agent.edit", "dataset.edit", "evaluate", "checkpoint.download"}
 OPERATE: Final = DEVELOP | {
     "run.start",
@@ -26,11 +26,13 @@ OPERATE: Final = DEVELOP | {
     "share.edit",
 }
 
+MANAGE: Final = frozenset({"audit.view", "members.edit", "keys.edit", "budget.edit", "price.edit", "endpoint.edit"})
+
 ROLE_MAY: Final[dict[str, frozenset[str]]] = {
     Role.STAKEHOLDER: VIEW,
     Role.DEVELOPER: DEVELOP,
     Role.OPERATOR: OPERATE,
-    Role.ADMIN: OPERATE | {"audit.view", "members.edit", "keys.edit"},
+    Role.ADMIN: OPERATE | MANAGE,
 }
 
 # What a key may be narrowed to. A scope never widens what its owner's role allows.
@@ -40,5 +42,5 @@ SCOPES: Final[dict[str, frozenset[str]]] = {
     "training:cancel": frozenset({"run.cancel"}),
     "training:evaluate": frozenset({"evaluate"}),
     "training:export": frozenset({"export", "checkpoint.download"}),
-    "training:manage": frozenset({"checkpoint.edit", "share.edit", "keys.edit", "members.edit", "audit.view"}),
+    "training:manage": MANAGE | {"checkpoint.edit", "share.edit"},
 }

@@ -1,0 +1,300 @@
+"""Admin of limits and prices, through the services and with their history; the books themselves are read-only."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+from django import forms
+from django.contrib import admin, messages
+from django.db.models import Q, QuerySet
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.utils.html import format_html_join
+
+from agentcore_site.errors import DomainError
+from agentcore_site.jobs.admin import as_id
+from agentcore_site.tenancy.administration import LongTableAdmin, ReadOnlyAdmin, ScopedAdmin, actor_at, organizations_of
+from budgets.accounts import Owner
+from budgets.models import (
+    Budget,
+    BudgetAlert,
+    BudgetLimit,
+    BudgetSettings,
+    LedgerEntry,
+    ModelPrice,
+    Reservation,
+    Scope,
+)
+from budgets.money import MICROS, micros
+from budgets.services import PRICED, budget_set_limit, budget_settings_set, limit_change, price_save
+from budgets.showing import money
+from budgets.webhooks import webhook_secret
+
+DOLLARS: dict[str, Any] = {"min_value": Decimal(0), "max_digits": 15, "decimal_places": 6, "required": False}
+
+# Names only the organisations whose rows the person may see.
+WHOSE = ("organization", admin.RelatedOnlyFieldListFilter)
+
+
+def in_dollars(amount: int | None) -> Decimal | None:
+    return None if amount is None else Decimal(amount) / MICROS
+
+
+class ServiceAdmin(ScopedAdmin):
+    """Rows that a service writes: what it refuses is shown with its reason, and nothing is changed."""
+
+    def changeform_view(
+        self, request: HttpRequest, object_id: str | None = None, form_url: str = "", extra_context: Any = None
+    ) -> HttpResponse:
+        try:
+            return super().changeform_view(request, object_id, form_url, extra_context)
+        except DomainError as error:
+            self.message_user(request, error.message, messages.ERROR)
+            return HttpResponseRedirect(request.get_full_path())
+
+
+class BudgetForm(forms.ModelForm):  # type: ignore[type-arg]
+    limit_usd = forms.DecimalField(label="Limit in dollars", help_text="Empty: not limited.", **DOLLARS)
+    agent = forms.UUIDField(label="Agent's id", required=False, help_text="Empty: the organisation's own budget.")
+    note = forms.CharField(max_length=200, required=False, help_text="Why; it stands in the history.")
+
+    class Meta:
+        model = Budget
+        fields = ["organization"]
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if self.instance.pk:
+            self.initial["limit_usd"] = in_dollars(self.instance.limit)
+
+
+@admin.register(Budget)
+class BudgetAdmin(ServiceAdmin):
+    form = BudgetForm
+    list_display = [
+        "__str__",
+        "organization",
+        "scope",
+        "period_start",
+        "limit_",
+        "spent_",
+        "reserved_",
+        "debt_",
+        "used",
+    ]
+    list_filter = ["scope", "period", "period_start", WHOSE]
+    list_select_related = ["organization", "job"]
+    search_fields = ["organization__name"]
+    search_help_text = "An organisation's name, or the id of a job or an agent."
+    readonly_fields = ["spent_", "reserved_", "debt_", "used", "history"]
+    autocomplete_fields = ["organization"]
+
+    def get_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
+        if obj is None:
+            return ["organization", "agent", "limit_usd", "note"]
+        return ["organization", "limit_usd", "note", *self.readonly_fields]
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
+        return [*self.readonly_fields, "organization"] if obj else []
+
+    def get_search_results(self, request: HttpRequest, queryset: QuerySet[Any], search_term: str) -> Any:
+        if wanted := as_id(search_term):
+            return queryset.filter(Q(owner_id=wanted) | Q(agent_id=wanted)), False
+        return super().get_search_results(request, queryset, search_term)
+
+    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
+        asked = form.cleaned_data
+        limit = None if asked["limit_usd"] is None else micros(asked["limit_usd"])
+        agent_id = obj.agent_id if change else asked.get("agent")
+        scope = obj.scope if change else Scope.AGENT if agent_id else Scope.ORGANIZATION
+        actor = actor_at(request)
+        if request.user.is_superuser:
+            owner_id = obj.owner_id if change else agent_id or obj.organization_id
+            owner = Owner(obj.organization_id, scope, owner_id, agent_id)
+            budget = limit_change(actor, owner, limit, note=asked["note"])
+        else:
+            budget = budget_set_limit(
+                actor,
+                organization=obj.organization,
+                agent_id=agent_id,
+                job=obj.job if change else None,
+                limit=limit,
+                note=asked["note"],
+            )
+        obj.__dict__.update({key: value for key, value in budget.__dict__.items() if key != "_state"})
+        obj._state.adding = False
+
+    @admin.display(description="limit", ordering="limit")
+    def limit_(self, obj: Budget) -> str:
+        return "not limited" if obj.limit is None else money(obj.limit)
+
+    @admin.display(description="spent", ordering="spent")
+    def spent_(self, obj: Budget) -> str:
+        return money(obj.spent)
+
+    @admin.display(description="on hold", ordering="reserved")
+    def reserved_(self, obj: Budget) -> str:
+        return money(obj.reserved)
+
+    @admin.display(description="owed", ordering="debt")
+    def debt_(self, obj: Budget) -> str:
+        return money(obj.debt)
+
+    @admin.display(description="used")
+    def used(self, obj: Budget) -> str:
+        return "" if obj.share is None else f"{100 * obj.share:.0f} %"
+
+    @admin.display(description="history of the limit")
+    def history(self, obj: Budget) -> str:
+        rows = BudgetLimit.objects.filter(owner_id=obj.owner_id, organization_id=obj.organization_id)[:50]
+        lines = ((f"{row.at:%Y-%m-%d %H:%M}", row.actor, _change(row), row.note) for row in rows)
+        return format_html_join("", "<div>{} {}: {} {}</div>", lines) or "never changed"
+
+
+def _change(row: BudgetLimit) -> str:
+    before, after = ("not limited" if one is None else money(one) for one in (row.before, row.limit))
+    return f"{before} → {after}"
+
+
+class PriceForm(forms.ModelForm):  # type: ignore[type-arg]
+    """Dollars per million tokens, as providers print them."""
+
+    input_usd = forms.DecimalField(label="Input, dollars per million tokens", **DOLLARS)
+    cached_usd = forms.DecimalField(label="Cached input", help_text="Empty: priced as input.", **DOLLARS)
+    output_usd = forms.DecimalField(label="Output, dollars per million tokens", **DOLLARS)
+    call_usd = forms.DecimalField(label="Dollars for each call", **DOLLARS)
+
+    class Meta:
+        model = ModelPrice
+        fields = ["organization", "model", "valid_from", "free", "source"]
+
+    FIELDS = {"input_usd": "input", "cached_usd": "cached_input", "output_usd": "output", "call_usd": "per_call"}
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        for name, column in self.FIELDS.items():
+            if self.instance.pk and name in self.fields:
+                self.initial[name] = in_dollars(getattr(self.instance, column))
+
+    def clean(self) -> dict[str, Any]:
+        cleaned = super().clean() or {}
+        for name, column in self.FIELDS.items():
+            given = cleaned.get(name)
+            empty = None if column == "cached_input" else 0
+            setattr(self.instance, column, empty if given is None else micros(given))
+        return cleaned
+
+
+@admin.register(ModelPrice)
+class ModelPriceAdmin(ServiceAdmin):
+    form = PriceForm
+    list_display = ["model", "valid_from", "organization", "input_", "cached_", "output_", "free", "source"]
+    list_filter = ["free", "valid_from", WHOSE]
+    list_select_related = ["organization"]
+    search_fields = ["model", "source"]
+    autocomplete_fields = ["organization"]
+    fields = [
+        "organization", "model", "valid_from", "free", "input_usd", "cached_usd", "output_usd", "call_usd", "source",
+    ]  # fmt: skip
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        rows = self.model._default_manager.all().order_by(*self.get_ordering(request) or ["model", "-valid_from"])
+        if request.user.is_superuser:
+            return rows
+        # Prices for all are seen by everybody, and changed by superusers.
+        return rows.filter(Q(organization__in=organizations_of(request)) | Q(organization=None))
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        if obj is not None and obj.organization_id is None and not request.user.is_superuser:
+            return False
+        return super().has_change_permission(request, obj)
+
+    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
+        stored = ModelPrice.objects.filter(pk=obj.pk).first() if change else None
+        before = {name: getattr(stored, name) for name in PRICED} if stored else None
+        price_save(actor_at(request), obj, before=before)
+
+    @admin.display(description="input", ordering="input")
+    def input_(self, obj: ModelPrice) -> str:
+        return money(obj.input)
+
+    @admin.display(description="cached")
+    def cached_(self, obj: ModelPrice) -> str:
+        return "as input" if obj.cached_input is None else money(obj.cached_input)
+
+    @admin.display(description="output", ordering="output")
+    def output_(self, obj: ModelPrice) -> str:
+        return money(obj.output)
+
+
+@admin.register(BudgetSettings)
+class BudgetSettingsAdmin(ServiceAdmin):
+    list_display = ["organization", "email_admins", "webhook_url"]
+    list_select_related = ["organization"]
+    search_fields = ["organization__name", "webhook_url"]
+    autocomplete_fields = ["organization"]
+    fields = ["organization", "email_admins", "webhook_url", "secret_version", "secret"]
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
+        return ["secret", "organization"] if obj else ["secret"]
+
+    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
+        budget_settings_set(
+            actor_at(request),
+            obj.organization,
+            email_admins=obj.email_admins,
+            webhook_url=obj.webhook_url,
+            secret_version=obj.secret_version,
+        )
+        obj._state.adding = False
+
+    @admin.display(description="secret that signs the webhook")
+    def secret(self, obj: BudgetSettings) -> str:
+        return webhook_secret(obj.organization_id, obj.secret_version) if obj.pk else "shown once it is saved"
+
+
+@admin.register(BudgetLimit)
+class BudgetLimitAdmin(ReadOnlyAdmin):
+    list_display = ["at", "organization", "scope", "owner_id", "before", "limit", "actor", "note"]
+    list_filter = ["scope", WHOSE]
+    list_select_related = ["organization"]
+    search_fields = ["actor", "note"]
+
+
+@admin.register(BudgetAlert)
+class BudgetAlertAdmin(ReadOnlyAdmin):
+    organization_path = "budget__organization"
+    list_display = ["created_at", "budget", "threshold", "spent", "limit", "delivered_at", "tries", "error"]
+    list_filter = ["threshold", ("delivered_at", admin.EmptyFieldListFilter)]
+    list_select_related = ["budget"]
+    search_fields = ["budget__organization__name"]
+
+
+class BookAdmin(LongTableAdmin):
+    """Search takes an id: a job's or an agent's."""
+
+    organization_path = "organization_id"
+    search_fields = ["job_id"]
+    search_help_text = "The id of a job or an agent."
+    ordering = ["-id"]
+
+    def get_search_results(self, request: HttpRequest, queryset: QuerySet[Any], search_term: str) -> Any:
+        if not search_term:
+            return queryset, False
+        wanted = as_id(search_term)
+        return (queryset.filter(Q(job_id=wanted) | Q(agent_id=wanted)) if wanted else queryset.none()), False
+
+
+@admin.register(Reservation)
+class ReservationAdmin(BookAdmin):
+    list_display = ["key", "state", "amount", "actual", "model", "purpose", "created_at", "expires_at", "ended_at"]
+    list_filter = ["state", "purpose"]
+
+
+@admin.register(LedgerEntry)
+class LedgerEntryAdmin(BookAdmin):
+    list_display = [
+        "id", "at", "kind", "model", "purpose", "spent_delta", "reserved_delta", "debt_delta", "cost", "input_tokens",
+        "output_tokens", "source", "estimated", "job_id",
+    ]  # fmt: skip
+    list_filter = ["kind", "purpose", "source", "estimated"]

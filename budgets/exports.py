@@ -1,0 +1,94 @@
+"""The ledger and its sums as CSV, streamed in constant memory (SPEC B5)."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass
+from datetime import date
+from typing import Any, Final
+from uuid import UUID
+
+from django.db.models import QuerySet
+
+from agentcore_site.audit.services import record
+from agentcore_site.jobs.models import Job
+from agentcore_site.tenancy.actors import Actor
+from agentcore_site.tenancy.permissions import current_organization, require
+from agentcore_site.threads import briefly
+from budgets.models import LedgerEntry
+from budgets.selectors import Spending, between, ledger_visible
+
+BATCH: Final = 1_000
+COLUMNS: Final = [
+    "id", "at", "kind", "agent_id", "job_id", "purpose", "model", "iteration", "rollout", "spent_delta_micros",
+    "reserved_delta_micros", "debt_delta_micros", "cost_micros", "input_tokens", "output_tokens", "cached_tokens",
+    "reasoning_tokens", "latency_ms", "source", "estimated", "error",
+]  # fmt: skip
+FIELDS: Final = [name.removesuffix("_micros") for name in COLUMNS]
+# Spreadsheets run text cells that begin like this; a quote in front makes them text again.
+FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
+
+
+@dataclass(frozen=True)
+class LedgerExport:
+    """Entries that somebody may take out, in the order in which they were written."""
+
+    rows: QuerySet[LedgerEntry]
+
+    @briefly
+    def batch(self, after: int) -> tuple[int, bytes]:
+        """(the last id, the next lines) after an id; no lines at the end."""
+        rows = list(self.rows.filter(id__gt=after).order_by("id").values_list(*FIELDS)[:BATCH])
+        return (int(rows[-1][0]) if rows else after), b"".join(csv_line(row) for row in rows)
+
+
+def ledger_export_start(
+    actor: Any, *, since: date | None = None, until: date | None = None, job: Job | None = None
+) -> LedgerExport:
+    """Checks and logs an export of the actor's organisation; of one job, if one is given. Days are UTC, both included.
+
+    Raises:
+        Missing, Forbidden: the actor may not see the organisation's budgets.
+    """
+    organization: UUID = job.organization_id if job is not None else current_organization(actor).id
+    require(actor, "budget.view", organization)
+    rows = between(ledger_visible(Actor.of(actor)).filter(organization_id=organization), since, until)
+    if job is not None:
+        rows = rows.filter(job_id=job.id)
+    asked = {"since": str(since or ""), "until": str(until or ""), "job": str(job.id) if job else ""}
+    record(actor, "ledger.exported", organization=organization, after=asked)
+    return LedgerExport(rows)
+
+
+async def ledger_csv(export: LedgerExport) -> AsyncIterator[bytes]:
+    """The lines, batch by batch; between two batches no connection is held."""
+    yield csv_line(COLUMNS)
+    last = 0
+    while True:
+        last, lines = await export.batch(last)
+        if not lines:
+            return
+        yield lines
+
+
+def breakdown_csv(by: str, rows: Iterable[Spending]) -> bytes:
+    """The sums of ``selectors.breakdown`` as one CSV."""
+    head = csv_line([by, "cost_micros", "calls", "input_tokens", "output_tokens", "cached_tokens", "estimated_calls"])
+    return head + b"".join(
+        csv_line([one.key, one.cost, one.calls, one.input_tokens, one.output_tokens, one.cached_tokens, one.estimated])
+        for one in rows
+    )
+
+
+def csv_line(cells: Iterable[Any]) -> bytes:
+    buffer = io.StringIO()
+    csv.writer(buffer, lineterminator="\n").writerow([_cell(one) for one in cells])
+    return buffer.getvalue().encode("utf-8")
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, str) and value.startswith(FORMULA):
+        return f"'{value}"
+    return value.isoformat() if hasattr(value, "isoformat") else value

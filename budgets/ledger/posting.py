@@ -1,0 +1,194 @@
+"""Balances under their locks, and the one statement that moves money: balances, reservations and ledger at once.
+
+Locks are taken in one order everywhere, so that nobody waits in a circle: reservations by key, then budgets from the
+outside in (organisation, agent, job).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from budgets.models import EntryKind
+
+log = logging.getLogger(__name__)
+
+THRESHOLDS: Final = (75, 90, 100)  # per cent of a limit (SPEC B4)
+
+LOCK = """
+SELECT id, scope, "limit", spent, reserved, debt FROM budgets_budget WHERE id = ANY(%s::bigint[])
+ORDER BY array_position(ARRAY['organization', 'agent', 'job'], scope::text), id FOR NO KEY UPDATE
+"""
+
+POST = """
+WITH moved AS (
+    UPDATE budgets_budget b
+    SET spent = b.spent + d.spent, reserved = b.reserved + d.reserved, debt = b.debt + d.debt
+    FROM unnest(%(budgets)s::bigint[], %(spent)s::bigint[], %(reserved)s::bigint[], %(debt)s::bigint[])
+        AS d(id, spent, reserved, debt)
+    WHERE b.id = d.id
+), ended AS (
+    UPDATE budgets_reservation r SET state = d.state, actual = d.actual, ended_at = clock_timestamp()
+    FROM unnest(%(ended)s::bigint[], %(states)s::text[], %(actuals)s::bigint[]) AS d(id, state, actual)
+    WHERE r.id = d.id
+)
+INSERT INTO budgets_ledgerentry (
+    at, kind, reservation_id, organization_id, agent_id, job_id, organization_budget_id, agent_budget_id,
+    job_budget_id, purpose, model, iteration, rollout, spent_delta, reserved_delta, debt_delta, cost, input_tokens,
+    output_tokens, cached_tokens, reasoning_tokens, latency_ms, source, estimated, error
+)
+SELECT
+    clock_timestamp(), m.kind, r.id, r.organization_id, r.agent_id, r.job_id, r.organization_budget_id,
+    r.agent_budget_id, r.job_budget_id, r.purpose, r.model, r.iteration, r.rollout, m.spent, m.reserved, m.debt, m.cost,
+    m.input, m.output, m.cached, m.reasoning, m.latency, m.source, m.estimated, m.error
+FROM unnest(
+    %(reservations)s::bigint[], %(kinds)s::text[], %(m_spent)s::bigint[], %(m_reserved)s::bigint[],
+    %(m_debt)s::bigint[], %(costs)s::bigint[], %(inputs)s::bigint[], %(outputs)s::bigint[], %(cached)s::bigint[],
+    %(reasoning)s::bigint[], %(latencies)s::bigint[], %(sources)s::text[], %(estimates)s::boolean[], %(errors)s::text[]
+) WITH ORDINALITY AS m(
+    reservation, kind, spent, reserved, debt, cost, input, output, cached, reasoning, latency, source, estimated, error,
+    place
+) JOIN budgets_reservation r ON r.id = m.reservation ORDER BY m.place
+"""
+
+# What is paid off is one budget's own matter: the others in the chain may have had the room.
+PAID = """
+INSERT INTO budgets_ledgerentry (
+    at, kind, organization_id, agent_id, job_id, organization_budget_id, agent_budget_id, job_budget_id, purpose, model,
+    rollout, spent_delta, reserved_delta, debt_delta, input_tokens, output_tokens, cached_tokens, reasoning_tokens,
+    latency_ms, source, estimated, error
+)
+SELECT clock_timestamp(), 'adjust', b.organization_id, b.agent_id, b.job_id,
+    CASE WHEN b.scope = 'organization' THEN b.id END, CASE WHEN b.scope = 'agent' THEN b.id END,
+    CASE WHEN b.scope = 'job' THEN b.id END, '', '', '', d.paid, 0, -d.paid, 0, 0, 0, 0, 0, 'none', false, 'debt paid'
+FROM unnest(%s::bigint[], %s::bigint[]) AS d(id, paid) JOIN budgets_budget b ON b.id = d.id
+"""
+
+ALERT = """
+INSERT INTO budgets_budgetalert (id, budget_id, threshold, "limit", spent, created_at, tries, try_after, error)
+SELECT gen_random_uuid(), d.budget, d.threshold, d.lim, d.spent, clock_timestamp(), 0, clock_timestamp(), ''
+FROM unnest(%s::bigint[], %s::smallint[], %s::bigint[], %s::bigint[]) AS d(budget, threshold, lim, spent)
+ON CONFLICT DO NOTHING
+"""
+
+
+@dataclass(slots=True)
+class Balance:
+    """A budget's row under its lock. All amounts are micro-dollars; ``limit`` None: not limited."""
+
+    id: int
+    scope: str
+    limit: int | None
+    spent: int
+    reserved: int
+    debt: int
+    was: tuple[int, int, int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.was = (self.spent, self.reserved, self.debt)
+
+    def fits(self, amount: int) -> bool:
+        return self.debt == 0 and (self.limit is None or self.spent + self.reserved + amount <= self.limit)
+
+    def pay(self) -> int:
+        """Moves as much debt to ``spent`` as the limit has room for, and says how much."""
+        room = self.debt if self.limit is None else max(0, self.limit - self.spent - self.reserved)
+        paid = min(self.debt, room)
+        self.spent += paid
+        self.debt -= paid
+        return paid
+
+    @property
+    def deltas(self) -> tuple[int, int, int]:
+        spent, reserved, debt = self.was
+        return self.spent - spent, self.reserved - reserved, self.debt - debt
+
+    def reached(self) -> list[int]:
+        """The thresholds that were crossed since the lock was taken, in per cent."""
+        if self.limit is None:
+            return []
+        before, now = self.was[0] + self.was[2], self.spent + self.debt
+        return [one for one in THRESHOLDS if 100 * before < one * self.limit <= 100 * now]
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """One ledger entry to be: what a reservation does to every budget of its chain.
+
+    ``ends`` is the state that the reservation gets, with ``cost`` as its actual cost; "" leaves it as it is.
+    """
+
+    reservation: int
+    budgets: Sequence[int]
+    kind: EntryKind
+    spent: int = 0
+    reserved: int = 0
+    debt: int = 0
+    ends: str = ""
+    cost: int | None = None
+    tokens: tuple[int, int, int, int] = (0, 0, 0, 0)  # input, output, cached, reasoning
+    latency_ms: int = 0
+    source: str = ""
+    estimated: bool = False
+    error: str = ""
+
+
+def lock(cursor: Any, budgets: Collection[int]) -> dict[int, Balance]:
+    """The balances of these budgets, locked until the transaction ends.
+
+    Raises:
+        LookupError: one of them is not there.
+    """
+    cursor.execute(LOCK, [list(budgets)])
+    balances = {row[0]: Balance(*row) for row in cursor.fetchall()}
+    if len(balances) < len(budgets):
+        raise LookupError(f"There are no budgets {sorted(set(budgets) - set(balances))}.")
+    return balances
+
+
+def post(cursor: Any, balances: dict[int, Balance], moves: Sequence[Move]) -> None:
+    """Applies the moves to the locked balances and writes everything. Debt is paid as far as there is room."""
+    for move in moves:
+        for one in move.budgets:
+            balance = balances[one]
+            balance.spent += move.spent
+            balance.reserved += move.reserved
+            balance.debt += move.debt
+    paid = [(one.id, amount) for one in balances.values() if one.debt and (amount := one.pay())]
+    if not moves and not paid:
+        return
+    changed = [(one.id, *one.deltas) for one in balances.values()]
+    ended = [(move.reservation, move.ends, move.cost) for move in moves if move.ends]
+    cursor.execute(
+        POST,
+        _columns(("budgets", "spent", "reserved", "debt"), changed)
+        | _columns(("ended", "states", "actuals"), ended)
+        | _columns(MOVED, [_row(move) for move in moves]),
+    )
+    if paid:
+        cursor.execute(PAID, [[one for one, _ in paid], [amount for _, amount in paid]])
+    alerts_raise(cursor, [(one, threshold) for one in balances.values() for threshold in one.reached()])
+
+
+def alerts_raise(cursor: Any, reached: Iterable[tuple[Balance, int]]) -> None:
+    """Notes thresholds (in per cent) that were reached. Each stands once per budget, so once a period."""
+    rows = [(one.id, threshold, one.limit or 0, one.spent + one.debt) for one, threshold in reached]
+    if rows:
+        cursor.execute(ALERT, [list(column) for column in zip(*rows, strict=True)])
+
+
+MOVED: Final = (
+    "reservations", "kinds", "m_spent", "m_reserved", "m_debt", "costs", "inputs", "outputs", "cached", "reasoning",
+    "latencies", "sources", "estimates", "errors",
+)  # fmt: skip
+
+
+def _row(move: Move) -> tuple[Any, ...]:
+    head = (move.reservation, str(move.kind), move.spent, move.reserved, move.debt, move.cost)
+    return *head, *move.tokens, move.latency_ms, move.source, move.estimated, move.error
+
+
+def _columns(names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> dict[str, list[Any]]:
+    return {name: [row[place] for row in rows] for place, name in enumerate(names)}

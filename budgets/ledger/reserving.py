@@ -1,0 +1,137 @@
+"""Reserve before spending. The hold is committed when ``reserve`` returns, and only then may the call be sent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from django.db import connection, transaction
+
+from budgets.ledger.posting import Balance, Move, alerts_raise, lock, post
+from budgets.ledger.values import Hold, Refusal, Reserved, storable
+from budgets.models import EntryKind, HoldState
+
+# In the order of the keys, so that two batches with the same keys wait for each other and not in a circle.
+INSERT = """
+INSERT INTO budgets_reservation (
+    key, organization_id, agent_id, job_id, organization_budget_id, agent_budget_id, job_budget_id, amount, state,
+    purpose, model, iteration, rollout, created_at, expires_at
+)
+SELECT h.key, h.organization, h.agent, h.job, h.organization_budget, h.agent_budget, h.job_budget, h.amount, 'held',
+    h.purpose, h.model, h.iteration, h.rollout, clock_timestamp(), clock_timestamp() + make_interval(secs => h.lease)
+FROM unnest(
+    %s::text[], %s::uuid[], %s::uuid[], %s::uuid[], %s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[], %s::text[],
+    %s::text[], %s::integer[], %s::text[], %s::float8[]
+) AS h(
+    key, organization, agent, job, organization_budget, agent_budget, job_budget, amount, purpose, model, iteration,
+    rollout, lease
+)
+ORDER BY h.key ON CONFLICT (key) DO NOTHING RETURNING key, id
+"""
+
+
+def reserve(hold: Hold) -> Reserved:
+    """Holds the worst case of one call in every budget of its chain, or in none.
+
+    Raises:
+        BudgetRefused: it does not fit one of them.
+        RuntimeError: called inside a transaction, where nothing is committed yet.
+        LookupError: a budget of the chain is not there.
+    """
+    [outcome] = reserve_many([hold])
+    if outcome.refusal is not None:
+        raise outcome.refusal.error()
+    return outcome
+
+
+def reserve_many(holds: Sequence[Hold]) -> list[Reserved]:
+    """Holds many in one short transaction, each whole or not at all, first come, first served.
+
+    One that does not fit is refused, and those behind it may still fit. A key that is known is not held again.
+
+    Raises:
+        RuntimeError, LookupError: as for ``reserve``.
+    """
+    wanted = {hold.key: hold for hold in reversed(holds)}
+    wanted = {hold.key: wanted[hold.key] for hold in holds}
+    if not wanted:
+        return []
+    with transaction.atomic(durable=True), connection.cursor() as cursor:
+        # 1. Take the keys. Whoever comes with the same key at the same time waits here, and then finds it taken.
+        fresh = _take(cursor, wanted.values())
+        outcomes = _known(cursor, [key for key in wanted if key not in fresh])
+        # 2. Lock the balances: from here to the commit nobody else moves them.
+        mine = [hold for key, hold in wanted.items() if key in fresh]
+        balances = lock(cursor, {one for hold in mine for one in hold.chain.budgets}) if mine else {}
+        # 3. Decide one by one.
+        refused: dict[str, Refusal] = {}
+        moves: list[Move] = []
+        held = dict.fromkeys(balances, 0)
+        for hold in mine:
+            refusal = _refusal(hold, balances, held)
+            if refusal is not None:
+                refused[hold.key] = refusal
+                continue
+            for one in hold.chain.budgets:
+                held[one] += hold.amount
+            move = Move(fresh[hold.key], hold.chain.budgets, EntryKind.RESERVE, reserved=hold.amount)
+            moves.append(move)
+        # 4. Give back the keys of what was refused: asked again, it may fit.
+        if refused:
+            _refuse(cursor, refused, fresh, balances)
+        post(cursor, balances, moves)
+    for key in fresh:
+        refusal = refused.get(key)
+        outcomes[key] = Reserved(key, refusal=refusal) if refusal else Reserved(key, HoldState.HELD, fresh=True)
+    return [outcomes[hold.key] for hold in holds]
+
+
+def _take(cursor: Any, holds: Iterable[Hold]) -> dict[str, int]:
+    """The ids of the reservations that were made, by key."""
+    rows = [
+        (
+            hold.key,
+            hold.chain.organization_id,
+            hold.chain.agent_id,
+            hold.chain.job_id,
+            hold.chain.organization_budget,
+            hold.chain.agent_budget,
+            hold.chain.job_budget,
+            hold.amount,
+            storable(hold.purpose, 20),
+            storable(hold.model, 200),
+            hold.iteration,
+            storable(hold.rollout),
+            hold.lease,
+        )
+        for hold in holds
+    ]
+    cursor.execute(INSERT, [list(column) for column in zip(*rows, strict=True)])
+    return dict(cursor.fetchall())
+
+
+def _known(cursor: Any, keys: Sequence[str]) -> dict[str, Reserved]:
+    if not keys:
+        return {}
+    cursor.execute("SELECT key, state FROM budgets_reservation WHERE key = ANY(%s)", [list(keys)])
+    return {key: Reserved(key, state) for key, state in cursor.fetchall()}
+
+
+def _refusal(hold: Hold, balances: dict[int, Balance], held: dict[int, int]) -> Refusal | None:
+    """The first budget of the chain without room for this hold on top of what this batch ``held`` already."""
+    for one in hold.chain.budgets:
+        balance = balances[one]
+        if not balance.fits(held[one] + hold.amount):
+            reserved = balance.reserved + held[one]
+            # Only a limit refuses: a budget without one has its debt paid at once.
+            limit, spent = balance.limit or 0, balance.spent + balance.debt
+            return Refusal(one, balance.scope, limit, spent, reserved, hold.amount)
+    return None
+
+
+def _refuse(cursor: Any, refused: dict[str, Refusal], fresh: dict[str, int], balances: dict[int, Balance]) -> None:
+    cursor.execute("DELETE FROM budgets_reservation WHERE id = ANY(%s::bigint[])", [[fresh[key] for key in refused]])
+    # Used up: it would not fit even if every other call in flight came to nothing. The last cents are never spent
+    # exactly, so that the threshold of 100 % alone would not be reached.
+    used_up = {no.budget for no in refused.values() if no.spent + no.wanted > no.limit}
+    alerts_raise(cursor, [(balances[one], 100) for one in used_up])

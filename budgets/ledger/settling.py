@@ -1,0 +1,161 @@
+"""After the call: what it really cost is spent, the rest of the hold is given back.
+
+A hold that nobody settled in time is charged in full, because the call may have been made; a settlement that comes
+later gives the difference back (ALGORITHMS 7.2). A bill above its hold is never dropped: the excess becomes debt.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from django.db import connection, transaction
+
+from budgets.ledger.posting import Move, lock, post
+from budgets.ledger.values import Settled, Settlement, UnknownHold, storable
+from budgets.meter import Bill
+from budgets.models import EntryKind, HoldState
+
+log = logging.getLogger(__name__)
+
+COLUMNS = "id, key, state, amount, organization_budget_id, agent_budget_id, job_budget_id"
+FIND = f"SELECT {COLUMNS} FROM budgets_reservation WHERE key = ANY(%s) ORDER BY key FOR NO KEY UPDATE"  # noqa: S608
+EXPIRED = (
+    f"SELECT {COLUMNS} FROM budgets_reservation WHERE state = 'held' AND expires_at <= clock_timestamp()"  # noqa: S608
+    " ORDER BY key LIMIT %s FOR NO KEY UPDATE SKIP LOCKED"
+)
+
+
+class Row(NamedTuple):
+    """A reservation under its lock."""
+
+    id: int
+    key: str
+    state: str
+    amount: int
+    organization_budget: int | None
+    agent_budget: int | None
+    job_budget: int | None
+
+    @property
+    def budgets(self) -> list[int]:
+        return [one for one in self[4:] if one is not None]
+
+
+def settle(key: str, bill: Bill) -> Settled:
+    """Books what an attempt came to. Idempotent.
+
+    Raises:
+        UnknownHold: nothing was reserved under this key.
+        RuntimeError: called inside a transaction.
+    """
+    [outcome] = settle_many([Settlement(key, bill)])
+    if outcome.state == "unknown":
+        raise UnknownHold(f"Nothing is held under {key!r}.")
+    return outcome
+
+
+def settle_many(settlements: Sequence[Settlement]) -> list[Settled]:
+    """Books many in one short transaction. The first settlement of a key counts, others change nothing.
+
+    Raises:
+        RuntimeError: called inside a transaction.
+    """
+    bills: dict[str, Bill] = {}
+    for one in settlements:
+        bills.setdefault(one.key, one.bill)
+    if not bills:
+        return []
+    with transaction.atomic(durable=True), connection.cursor() as cursor:
+        cursor.execute(FIND, [list(bills)])
+        rows = {row[1]: Row(*row) for row in cursor.fetchall()}
+        outcomes = {key: _outcome(key, rows.get(key), bill) for key, bill in bills.items()}
+        moves = [move for key, row in rows.items() for move in _moves(row, outcomes[key], bills[key])]
+        _post(cursor, moves)
+    for outcome in outcomes.values():
+        if outcome.excess:
+            log.error("call %s cost %d micro-dollars more than it held", outcome.key, outcome.excess)
+    seen: set[str] = set()
+    result = []
+    for one in settlements:
+        outcome = outcomes[one.key]
+        repeated = one.key in seen and outcome.state != "unknown"
+        result.append(Settled(one.key, "repeated") if repeated else outcome)
+        seen.add(one.key)
+    return result
+
+
+def charge_expired(*, limit: int = 1_000) -> int:
+    """Charges up to ``limit`` expired holds in full and says how many. Two sweeps at once take different ones.
+
+    Raises:
+        RuntimeError: called inside a transaction.
+    """
+    with transaction.atomic(durable=True), connection.cursor() as cursor:
+        cursor.execute(EXPIRED, [limit])
+        rows = [Row(*row) for row in cursor.fetchall()]
+        moves = [
+            Move(
+                row.id,
+                row.budgets,
+                EntryKind.CHARGE,
+                spent=row.amount,
+                reserved=-row.amount,
+                ends=HoldState.CHARGED,
+                cost=row.amount,
+                source="estimate",
+                estimated=True,
+                error="nobody settled the hold in time",
+            )
+            for row in rows
+        ]
+        _post(cursor, moves)
+    return len(rows)
+
+
+def _outcome(key: str, row: Row | None, bill: Bill) -> Settled:
+    if row is None:
+        return Settled(key, "unknown")
+    if row.state == HoldState.HELD:
+        return Settled(key, "settled", max(0, bill.amount - row.amount))
+    if row.state == HoldState.CHARGED:
+        return Settled(key, "refunded", max(0, bill.amount - row.amount))
+    return Settled(key, "repeated")
+
+
+def _moves(row: Row, outcome: Settled, bill: Bill) -> list[Move]:
+    if outcome.state == "repeated":
+        return []
+    late = outcome.state == "refunded"
+    within = min(bill.amount, row.amount)
+    usage = bill.usage
+    moves = [
+        Move(
+            row.id,
+            row.budgets,
+            EntryKind.REFUND if late else EntryKind.SETTLE,
+            spent=within - row.amount if late else within,
+            reserved=0 if late else -row.amount,
+            ends=HoldState.REFUNDED if late else HoldState.SETTLED,
+            cost=bill.amount,
+            tokens=(usage.input_tokens, usage.output_tokens, usage.cached_tokens, usage.reasoning_tokens)
+            if usage
+            else (0, 0, 0, 0),
+            latency_ms=bill.latency_ms,
+            source=bill.source[:12],
+            estimated=bill.source == "estimate" or bool(usage and usage.estimated),
+            error=storable(bill.error, 1000),
+        )
+    ]
+    if outcome.excess:
+        error = f"the bill was {bill.amount}, the hold {row.amount} micro-dollars"
+        moves.append(
+            Move(row.id, row.budgets, EntryKind.DEBT, debt=outcome.excess, source=bill.source[:12], error=error)
+        )
+    return moves
+
+
+def _post(cursor: Any, moves: Sequence[Move]) -> None:
+    if moves:
+        post(cursor, lock(cursor, {one for move in moves for one in move.budgets}), moves)

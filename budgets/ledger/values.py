@@ -1,0 +1,94 @@
+"""What goes into the ledger and what comes out of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from budgets.accounts import Chain
+from budgets.meter import Bill, BudgetRefused
+
+LEASE: Final = 600.0  # seconds until a hold that nobody settled is charged
+MOST: Final = 10**15  # micro-dollars: what is more than a billion dollars is a mistake, and sums must stay integers
+
+
+class UnknownHold(LookupError):
+    """Nothing is held under this key: a settlement came without a reservation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """The worst case of one attempt of one call. ``amount`` in micro-dollars, ``lease`` in seconds.
+
+    Raises ValueError for an amount that is negative (it would give money away) or beyond reason.
+    """
+
+    key: str
+    chain: Chain
+    amount: int
+    purpose: str = ""
+    model: str = ""
+    iteration: int | None = None
+    rollout: str = ""
+    lease: float = LEASE
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.amount <= MOST:
+            raise ValueError(f"The hold {self.key!r} is of {self.amount} micro-dollars.")
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """What the attempt under ``key`` came to. Raises ValueError as ``Hold`` does."""
+
+    key: str
+    bill: Bill
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.bill.amount <= MOST:
+            raise ValueError(f"The bill of {self.key!r} is of {self.bill.amount} micro-dollars.")
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Which budget had no room. All amounts are micro-dollars; ``spent`` includes what is owed."""
+
+    budget: int
+    scope: str
+    limit: int
+    spent: int
+    reserved: int
+    wanted: int
+
+    def error(self) -> BudgetRefused:
+        return BudgetRefused(self.scope, self.limit, self.spent, self.reserved, self.wanted)
+
+
+@dataclass(frozen=True, slots=True)
+class Reserved:
+    """What became of a hold. ``fresh``: made by this very call. ``state`` is that of the reservation, "" if refused.
+
+    A key that is known answers what it answered the first time, whatever its state is by now.
+    """
+
+    key: str
+    state: str = ""
+    fresh: bool = False
+    refusal: Refusal | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What became of a settlement: "settled", "refunded" (it had been charged), "repeated" or "unknown".
+
+    ``excess`` in micro-dollars: by how much the bill was above the hold (an incident).
+    """
+
+    key: str
+    state: str
+    excess: int = 0
+
+
+def storable(text: str, length: int | None = None) -> str:
+    """Text as PostgreSQL takes it (no NUL, no lone surrogates), cut to its column: one odd name fails no batch."""
+    return text.replace("\x00", "\ufffd").encode("utf-8", "replace").decode("utf-8")[:length]

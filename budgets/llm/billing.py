@@ -1,0 +1,65 @@
+"""What an attempt cost: the provider's own figure, else its tokens at our prices, else tokens that we counted.
+
+Where nobody can know, the whole hold is the bill: a time-out after the request was sent, a cut stream, a cancelled
+task, a 200 that can't be read. It may be more than the provider's bill and is never less, which is what keeps
+spent + reserved an upper bound of it (ALGORITHMS 7.2, premises 4 and 5). A cut stream is not counted from what
+arrived: a provider bills what it generated, and may go on generating after we hung up.
+"""
+
+from __future__ import annotations
+
+from budgets.llm import tokens
+from budgets.llm.errors import LLMError
+from budgets.llm.types import Answer, ReportedUsage
+from budgets.meter import Bill
+from budgets.pricing import Price, Usage, cost
+
+ERROR_LENGTH = 300
+
+
+def bill_of_answer(price: Price, answer: Answer, *, prompt: str, latency_ms: int) -> tuple[Bill, Usage]:
+    """A good answer's bill. Parts of the usage that are missing are estimated, and the usage marked."""
+    reported = answer.usage
+    usage = _usage(reported)
+    if usage is None:
+        guess = tokens.estimate(prompt, _generated(answer))
+        usage = Usage(
+            input_tokens=guess.input_tokens if reported.input_tokens is None else reported.input_tokens,
+            output_tokens=guess.output_tokens if reported.output_tokens is None else reported.output_tokens,
+            cached_tokens=reported.cached_tokens,
+            reasoning_tokens=reported.reasoning_tokens,
+            estimated=True,
+        )
+    if reported.cost is not None:
+        return Bill(reported.cost, usage, "provider", latency_ms), usage
+    return Bill(cost(price, usage), usage, "estimate" if usage.estimated else "table", latency_ms), usage
+
+
+def bill_of_error(price: Price, error: LLMError, *, hold: int, latency_ms: int) -> Bill:
+    """A failed attempt's bill: what it said of its cost; nothing where that is certain; else the whole hold."""
+    said = f"{type(error).__name__}: {error.message}"[:ERROR_LENGTH]
+    reported = error.usage or ReportedUsage()
+    usage = _usage(reported)
+    if reported.cost is not None:
+        return Bill(reported.cost, usage, "provider", latency_ms, said)
+    if usage is not None:
+        return Bill(cost(price, usage), usage, "table", latency_ms, said)
+    if error.unbilled:
+        return Bill(0, None, "none", latency_ms, said)
+    return Bill(hold, None, "estimate", latency_ms, said)
+
+
+def bill_of_break(*, sent: bool, hold: int, latency_ms: int, why: str) -> Bill:
+    """An attempt that was broken off from our side: the hold if the request can have reached the provider."""
+    return Bill(hold, None, "estimate", latency_ms, why) if sent else Bill(0, None, "none", latency_ms, why)
+
+
+def _usage(reported: ReportedUsage) -> Usage | None:
+    if reported.input_tokens is None or reported.output_tokens is None:
+        return None
+    return Usage(reported.input_tokens, reported.output_tokens, reported.cached_tokens, reported.reasoning_tokens)
+
+
+def _generated(answer: Answer) -> str:
+    calls = "".join(call.name + (call.raw or str(dict(call.arguments))) for call in answer.tool_calls)
+    return answer.reasoning + answer.text + calls

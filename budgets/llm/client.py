@@ -1,0 +1,216 @@
+"""The metered model client: chat completions of any OpenAI-compatible endpoint, paid for before they are sent.
+
+Each attempt goes the same way, and its order is what the budget's safety rests on (ALGORITHMS 7.2):
+  1. a place at the gate of its purpose; 2. the circuit breaker; 3. the hold of the worst case, committed;
+  4. the request; 5. the settlement, whatever became of 4, also when the task is cancelled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Self
+
+from budgets.llm.billing import bill_of_answer, bill_of_break, bill_of_error
+from budgets.llm.breaker import CircuitBreaker
+from budgets.llm.errors import CircuitOpen, LLMError, RateLimited, Transient
+from budgets.llm.gates import Gates
+from budgets.llm.request import Request, encode
+from budgets.llm.retry import RetryPolicy
+from budgets.llm.transport import Exchange, Line, OnDelta
+from budgets.llm.types import Answer, Completion, Endpoint, Message, ToolSpec
+from budgets.meter import Bill, CallKey, Meter, PriceBook
+from budgets.pricing import Price, worst_case
+
+
+class MeteredChatClient:
+    """Calls one endpoint. Belongs to one event loop; use it as an async context manager, or call ``aclose``.
+
+    Several clients of one endpoint may share a ``breaker``. ``clock`` is monotonic, in seconds; ``rng`` draws the
+    jitter.
+    """
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        meter: Meter,
+        prices: PriceBook,
+        *,
+        retry: RetryPolicy | None = None,
+        breaker: CircuitBreaker | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        rng: random.Random | None = None,
+    ) -> None:
+        self.endpoint = endpoint
+        self._meter = meter
+        self._prices = prices
+        self._retry = retry or RetryPolicy(max_retries=endpoint.max_retries, total_s=endpoint.retry_s)
+        self.breaker = breaker or CircuitBreaker(clock=clock)
+        self._clock = clock
+        self._sleep = sleep
+        self._rng = rng or random.Random()  # noqa: S311 - jitter is no secret
+        self._gates = Gates(endpoint, clock=clock, sleep=sleep)
+        self._line = Line(endpoint)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        await self._line.aclose()
+
+    async def complete(
+        self,
+        messages: Sequence[Message],
+        *,
+        max_tokens: int,
+        key: CallKey,
+        tools: Sequence[ToolSpec] | None = None,
+        response_format: Mapping[str, Any] | None = None,
+        temperature: float | None = None,
+        seed: int | None = None,
+        stop: Sequence[str] | None = None,
+        stream: bool = False,
+        on_delta: OnDelta | None = None,
+    ) -> Completion:
+        """One call, in as many attempts as it takes; attempt n is held and settled under ``key.key + "/<n>"``, n ≥ 1.
+
+        The price is that of ``key.model``; what is sent is ``endpoint.model``, since gateways have names of their own
+        for a model. ``on_delta`` gets each piece of text as it arrives and makes the call a streamed one. A call is
+        never made twice under one key: whoever redoes a call takes a new one.
+
+        Raises LLMError, BudgetRefused, UnknownPrice, ValueError (``encode``), and whatever the meter raises: no
+        request is sent then, or its answer was not settled and its hold is charged when it expires.
+        """
+        request = encode(
+            self.endpoint,
+            messages,
+            tools=tools or (),
+            response_format=response_format,
+            temperature=temperature,
+            max_tokens=max_tokens,
+            seed=seed,
+            stop=stop,
+            stream=stream or on_delta is not None,
+        )
+        price = self._prices.price(key.model)
+        began = self._clock()
+        sent = 0
+        while True:
+            attempt = replace(key, key=f"{key.key}/{sent + 1}")
+            outcome = await self._attempt(attempt, request, price, on_delta)
+            sent += not isinstance(outcome, CircuitOpen)
+            if isinstance(outcome, Completion):
+                return replace(outcome, attempts=sent)
+            elapsed = self._clock() - began
+            wait = self._retry.wait(outcome, sent=sent, elapsed=elapsed, uniform=self._rng.uniform)
+            if wait is None:
+                outcome.attempts = sent
+                raise outcome
+            await self._sleep(wait)
+
+    async def _attempt(
+        self, key: CallKey, request: Request, price: Price, on_delta: OnDelta | None
+    ) -> Completion | LLMError:
+        hold = worst_case(price, prompt_tokens=request.prompt_tokens, max_tokens=request.max_tokens)
+        async with self._gates.of(key.purpose).place():
+            try:
+                self.breaker.enter()
+            except CircuitOpen as error:
+                return error
+            heard = False
+            try:
+                await self._reserve(key, hold)
+                outcome = await self._paid(key, request, price, hold, on_delta)
+                self._tell_breaker(outcome)
+                heard = True
+            finally:
+                if not heard:
+                    self.breaker.abandoned()
+            return outcome
+
+    async def _paid(
+        self, key: CallKey, request: Request, price: Price, hold: int, on_delta: OnDelta | None
+    ) -> Completion | LLMError:
+        """Sends under a hold and settles it in any case."""
+        exchange = Exchange(request)
+        began = self._clock()
+        try:
+            outcome = await self._line.exchange(exchange, trace=key.key, on_delta=on_delta)
+        except (Exception, asyncio.CancelledError) as error:
+            why = "cancelled" if isinstance(error, asyncio.CancelledError) else f"caller: {type(error).__name__}"
+            bill = bill_of_break(sent=exchange.sent, hold=hold, latency_ms=self._since(began), why=why)
+            await finished(self._meter.settle(key, bill))
+            raise
+        latency = self._since(began)
+        if isinstance(outcome, LLMError):
+            bill = bill_of_error(price, outcome, hold=hold, latency_ms=latency)
+            await finished(self._meter.settle(key, bill))
+            return outcome
+        bill, usage = bill_of_answer(price, outcome, prompt=request.prompt, latency_ms=latency)
+        await finished(self._meter.settle(key, bill))
+        return _completion(outcome, bill, usage, exchange, self.endpoint)
+
+    async def _reserve(self, key: CallKey, hold: int) -> None:
+        """Holds, and gives the hold back if the task is cancelled meanwhile: it may be committed all the same."""
+        task = asyncio.ensure_future(self._meter.reserve(key, hold))
+        cancelled = await outlasted(task)
+        if cancelled is not None:
+            if not task.cancelled() and task.exception() is None:
+                await finished(self._meter.settle(key, Bill(0, None, "none", error="cancelled before it was sent")))
+            raise cancelled
+        task.result()
+
+    def _tell_breaker(self, outcome: Completion | LLMError) -> None:
+        # A rate limit is about one key's pace: the endpoint is well, and production may hold another key.
+        if isinstance(outcome, Transient) and not isinstance(outcome, RateLimited):
+            self.breaker.failed()
+        else:
+            self.breaker.succeeded()
+
+    def _since(self, began: float) -> int:
+        return round((self._clock() - began) * 1000)
+
+
+def _completion(answer: Answer, bill: Bill, usage: Any, exchange: Exchange, endpoint: Endpoint) -> Completion:
+    return Completion(
+        text=answer.text,
+        tool_calls=answer.tool_calls,
+        finish_reason=answer.finish_reason,
+        usage=usage,
+        cost=bill.amount,
+        model=answer.model or endpoint.model,
+        latency_ms=bill.latency_ms,
+        request_id=exchange.request_id or answer.id,
+        bill=bill,
+        reasoning=answer.reasoning,
+        notes=answer.notes,
+    )
+
+
+async def outlasted(task: asyncio.Future[Any]) -> asyncio.CancelledError | None:
+    """Waits for ``task``, also while this task is being cancelled; returns the cancellation, if there was one."""
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    return cancelled
+
+
+async def finished(work: Awaitable[None]) -> None:
+    """Runs ``work`` to its end, and only then lets a cancellation of this task through."""
+    task = asyncio.ensure_future(work)
+    cancelled = await outlasted(task)
+    if cancelled is not None:
+        if not task.cancelled():
+            task.exception()  # looked at: asyncio would report it as lost
+        raise cancelled
+    task.result()

@@ -1,0 +1,93 @@
+"""What can go wrong between us and a model. A caller catches the branch that it can do something about.
+
+LLMError
+├── Transient            worth another attempt: the client makes it, up to its limits
+│   ├── RateLimited      429; ``retry_after`` seconds where the provider said so
+│   ├── Overloaded       500, 502, 503, 529 and other 5xx
+│   ├── Timeout          no answer in time, ours or a gateway's (408, 504, 524)
+│   └── ConnectionLost   refused, reset or closed before an answer began
+├── Permanent            the same request will fail again
+│   ├── BadRequest       400, 422 and other 4xx; redirects, which would carry the key elsewhere
+│   ├── AuthFailed       401, 403
+│   ├── NoCredit         402, or a 429 that says that the quota is used up
+│   ├── ModelNotFound    404
+│   └── ContextTooLong   the prompt does not fit the model
+├── Malformed            an answer came and can't be used: bad JSON, no choices, too large, a cut stream.
+│                        It was paid for, so that trying again is the caller's decision
+└── CircuitOpen          the endpoint failed often enough: nothing was sent; ``retry_after`` says when to come back
+
+A refusal of the budget is no LLMError: ``BudgetRefused`` and ``UnknownPrice`` of ``budgets.meter`` pass through.
+No message holds a secret, and no error has a cause or context that could hold one.
+"""
+
+from __future__ import annotations
+
+from budgets.llm.types import ReportedUsage
+
+
+class LLMError(Exception):
+    """``status`` is the HTTP status where there was one, ``attempts`` how many requests were sent in all.
+
+    ``retry_after`` is in seconds: how long to stay away; None where nobody knows.
+    """
+
+    def __init__(self, message: str, *, status: int | None = None, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.status = status
+        self.retry_after = retry_after
+        self.attempts = 0
+        self.unbilled = False  # certain that nothing was billed
+        self.usage: ReportedUsage | None = None  # what a failed answer still said of its tokens
+
+
+class Transient(LLMError):
+    pass
+
+
+class RateLimited(Transient):
+    pass
+
+
+class Overloaded(Transient):
+    pass
+
+
+class Timeout(Transient):
+    pass
+
+
+class ConnectionLost(Transient):
+    pass
+
+
+class Permanent(LLMError):
+    pass
+
+
+class BadRequest(Permanent):
+    pass
+
+
+class AuthFailed(Permanent):
+    pass
+
+
+class NoCredit(Permanent):
+    pass
+
+
+class ModelNotFound(Permanent):
+    pass
+
+
+class ContextTooLong(Permanent):
+    pass
+
+
+class Malformed(LLMError):
+    pass
+
+
+class CircuitOpen(LLMError):
+    pass

@@ -1,0 +1,99 @@
+"""A call as the bytes that go out, and what its prompt can cost."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from budgets.llm import tokens
+from budgets.llm.types import Endpoint, Message, ToolSpec
+from budgets.llm.wire import clean
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """``body`` is sent in each attempt as it is. ``prompt`` is the part of it that is counted as the prompt,
+    ``prompt_tokens`` the upper bound of its tokens."""
+
+    body: bytes
+    prompt: str
+    prompt_tokens: int
+    max_tokens: int
+    stream: bool
+
+
+def encode(
+    endpoint: Endpoint,
+    messages: Sequence[Message],
+    *,
+    tools: Sequence[ToolSpec],
+    response_format: Mapping[str, Any] | None,
+    temperature: float | None,
+    max_tokens: int,
+    seed: int | None,
+    stop: Sequence[str] | None,
+    stream: bool,
+) -> Request:
+    """Raises ValueError for no messages, for ``max_tokens`` below 1 and for what is no JSON (NaN, sets …).
+
+    ``max_tokens`` is always sent: without it the cost of a call has no bound.
+    """
+    if not messages:
+        raise ValueError("A call needs at least one message.")
+    if max_tokens < 1:
+        raise ValueError("max_tokens must be at least 1.")
+    asked: dict[str, Any] = {"messages": [_message(one) for one in messages]}
+    if tools:
+        asked["tools"] = [_tool(tool) for tool in tools]
+    if response_format is not None:
+        asked["response_format"] = response_format
+    settings: dict[str, Any] = {"model": endpoint.model, endpoint.max_tokens_field: max_tokens}
+    optional = {"temperature": temperature, "seed": seed, "stop": list(stop) if stop else None}
+    settings |= {name: value for name, value in optional.items() if value is not None}
+    if stream:
+        settings |= {"stream": True, "stream_options": {"include_usage": True}}
+    if endpoint.kind == "openrouter":
+        settings["usage"] = {"include": True}  # without it there is no usage.cost
+    # ``extra`` may instruct the model too (a tool choice, a template's variables): all of it counts as prompt.
+    prompt = _json({**endpoint.extra, **asked})
+    return Request(
+        body=f"{prompt[:-1]},{_json(settings)[1:]}".encode(),
+        prompt=prompt,
+        prompt_tokens=tokens.prompt_bound(
+            prompt, messages=len(messages), tools=len(tools), overhead=endpoint.prompt_overhead
+        ),
+        max_tokens=max_tokens,
+        stream=stream,
+    )
+
+
+def _message(message: Message) -> dict[str, Any]:
+    sent: dict[str, Any] = {"role": message.role, "content": clean(message.content)}
+    if message.name:
+        sent["name"] = message.name
+    if message.tool_call_id:
+        sent["tool_call_id"] = message.tool_call_id
+    if message.tool_calls:
+        sent["content"] = sent["content"] or None
+        sent["tool_calls"] = [
+            {
+                "id": call.id,
+                "type": "function",
+                "function": {"name": call.name, "arguments": call.raw or json.dumps(dict(call.arguments))},
+            }
+            for call in message.tool_calls
+        ]
+    return sent
+
+
+def _tool(tool: ToolSpec) -> dict[str, Any]:
+    function = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
+    return {"type": "function", "function": function}
+
+
+def _json(value: object) -> str:
+    """Compact JSON with its characters as they are: what the bound counts is what the model reads."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return text if text.isascii() else clean(text)

@@ -1,0 +1,56 @@
+"""Secrets that don't print: no repr, no log line, no exception and no pickle shows them (SPEC S4)."""
+
+from __future__ import annotations
+
+import hmac
+import re
+from collections.abc import Iterable
+from typing import Any, Final, NoReturn
+
+MASK: Final = "***"
+# What looks like a key whoever wrote it: providers echo the key they refuse, some of them almost whole.
+KEY_LIKE: Final = re.compile(r"\b(?:sk|pk|rk|gsk|xai|key)[-_][\w*.-]{6,}|\bBearer\s+[^\s\"',]{4,}", re.IGNORECASE)
+
+
+class Secret:
+    """A text that only ``reveal`` gives out."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: str) -> None:
+        self._value = value
+
+    def reveal(self) -> str:
+        return self._value
+
+    def __bool__(self) -> bool:
+        return bool(self._value)
+
+    def __repr__(self) -> str:
+        return f"Secret({MASK})"
+
+    def __str__(self) -> str:
+        return MASK
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and hmac.compare_digest(self._value.encode(), other._value.encode())
+
+    def __hash__(self) -> int:
+        return hash((Secret, self._value))
+
+    def __copy__(self) -> Secret:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Secret:
+        return self
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise TypeError("A secret is not pickled: send its name and read it where it is used.")
+
+
+def masked(text: str, secrets: Iterable[Secret]) -> str:
+    """``text`` without these secrets and without anything that looks like a key."""
+    for secret in secrets:
+        if secret:
+            text = text.replace(secret.reveal(), MASK)
+    return KEY_LIKE.sub(MASK, text)

@@ -1,0 +1,244 @@
+"""Requests over HTTP, with memory, time and secrets bounded. Errors are values here: nothing is raised but
+cancellation and what the caller's ``on_delta`` raises, so that no exception of the HTTP library, which holds the
+request with its headers, ends in the context of one of ours.
+
+Redirects are not followed, the environment (proxies, netrc) is not read, answers are asked for uncompressed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import zlib
+from collections.abc import AsyncIterator, Callable
+from functools import lru_cache
+from typing import Final
+
+import httpx
+
+from budgets.llm.connection import Connection
+from budgets.llm.errors import ConnectionLost, LLMError, Malformed, Timeout
+from budgets.llm.refusals import refusal, refusal_in_answer
+from budgets.llm.request import Request
+from budgets.llm.secret import Secret
+from budgets.llm.stream import Assembly, EventReader
+from budgets.llm.types import Answer, Endpoint
+from budgets.llm.usage import read_usage
+from budgets.llm.wire import load, read
+
+OnDelta = Callable[[str], None]
+
+IDLE_S: Final = 4.0  # uvicorn (vLLM) closes after 5; a request sent into a closing connection would cost a hold
+ERROR_BYTES: Final = 64 * 1024
+
+
+class Sent(httpx.AsyncByteStream):
+    """The body of a request, which knows whether it was sent: ``started`` before its first byte is handed over.
+
+    A provider that has not got the body can't have worked on it.
+    """
+
+    def __init__(self, body: bytes) -> None:
+        self._body = body
+        self.started = False
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        self.started = True
+        yield self._body
+
+
+class Exchange:
+    """One attempt: ``sent`` says whether it can have reached the provider, ``request_id`` is the provider's."""
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self.body = Sent(request.body)
+        self.request_id = ""
+
+    @property
+    def sent(self) -> bool:
+        return self.body.started
+
+
+class Line:
+    """The connections to one endpoint, as many as there are exchanges at once. Belongs to one event loop.
+
+    How many there can be is the gates' business.
+    """
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+        self._url = httpx.URL(endpoint.url)
+        self._headers = _headers(endpoint, self._url)
+        self._idle: list[Connection] = []  # the last one used is the next: it is the warmest
+
+    async def exchange(
+        self, exchange: Exchange, *, trace: str = "", on_delta: OnDelta | None = None
+    ) -> Answer | LLMError:
+        """Sends a request and reads its answer within ``timeout_s``."""
+        connection = self._idle.pop() if self._idle else self._connection()
+        seconds = self._endpoint.timeout_s
+        reading = _Reading(self._endpoint, exchange)
+        try:
+            async with asyncio.timeout(seconds):
+                return await reading.run(connection, self._request(exchange, trace), on_delta)
+        except (TimeoutError, httpx.TimeoutException):
+            return reading.lost(Timeout(f"No answer within {seconds:g} s."))
+        except httpx.HTTPError as error:
+            return reading.lost(ConnectionLost(f"The connection failed: {type(error).__name__}."))
+        finally:
+            self._idle.append(connection)
+
+    async def aclose(self) -> None:
+        """Closes what is idle: end the calls first."""
+        idle, self._idle = self._idle, []
+        for connection in idle:
+            await connection.aclose()
+
+    def _connection(self) -> Connection:
+        return Connection(tls=tls(self._endpoint.ca_file) if self._url.scheme == "https" else None, idle_s=IDLE_S)
+
+    def _request(self, exchange: Exchange, trace: str) -> httpx.Request:
+        headers = [*self._headers, (b"content-length", b"%d" % len(exchange.request.body))]
+        if trace and self._endpoint.kind == "portkey" and "x-portkey-trace-id" not in self._endpoint.headers:
+            headers.append((b"x-portkey-trace-id", "".join(filter(str.isprintable, trace)).encode("ascii", "replace")))
+        seconds = self._endpoint.timeout_s
+        times = {"connect": min(self._endpoint.connect_s, seconds)}
+        return httpx.Request("POST", self._url, headers=headers, stream=exchange.body, extensions={"timeout": times})
+
+
+class _Reading:
+    """How far one attempt got."""
+
+    def __init__(self, endpoint: Endpoint, exchange: Exchange) -> None:
+        self._endpoint = endpoint
+        self._exchange = exchange
+        self._succeeding = False  # a success's headers are here: the answer has begun
+        self._assembly: Assembly | None = None
+
+    async def run(self, connection: Connection, request: httpx.Request, on_delta: OnDelta | None) -> Answer | LLMError:
+        response = await connection.handle_async_request(request)
+        try:
+            headers = response.headers
+            self._exchange.request_id = headers.get("x-request-id", "")[:200]
+            if not response.is_success:
+                body = await _beginning(response, ERROR_BYTES)
+                return refusal(response.status_code, headers, body, self._endpoint.secrets)
+            self._succeeding = True
+            if self._exchange.request.stream and "text/event-stream" in headers.get("content-type", ""):
+                return await self._streamed(response, on_delta)
+            answer = read(load(await self._whole(response)))
+            if on_delta is not None and answer.text:
+                on_delta(answer.text)
+            return answer
+        except Malformed as error:
+            return self._malformed(error)
+        finally:
+            await response.aclose()
+
+    def lost(self, error: LLMError) -> LLMError:
+        """``error`` where no answer had begun; else the answer was cut, and a second attempt would repeat its text."""
+        if self._succeeding:
+            return self._malformed(Malformed(f"The answer was cut. {error.message}"))
+        error.unbilled = not self._exchange.sent
+        return error
+
+    async def _whole(self, response: httpx.Response) -> bytes:
+        limit = self._endpoint.max_answer_bytes
+        announced = response.headers.get("content-length", "")
+        if announced.isdigit() and int(announced) > limit:
+            raise Malformed(f"The answer is larger than {limit:,} bytes.")
+        found = bytearray()
+        async for chunk in _decoded(response, limit):
+            found += chunk
+            if len(found) > limit:
+                raise Malformed(f"The answer is larger than {limit:,} bytes.")
+        return bytes(found)
+
+    async def _streamed(self, response: httpx.Response, on_delta: OnDelta | None) -> Answer:
+        limit = self._endpoint.max_answer_bytes
+        reader, assembly = EventReader(limit), Assembly(limit)
+        self._assembly = assembly
+        lost = ""
+        try:
+            async for chunk in _decoded(response, limit):
+                for data in reader.feed(chunk):
+                    _told(assembly.add(data), on_delta)
+        except httpx.HTTPError as error:
+            lost = type(error).__name__
+        if not lost:
+            for data in reader.end():
+                _told(assembly.add(data), on_delta)
+        if not assembly.ended:
+            raise Malformed(f"The stream was cut{f': {lost}' if lost else ''}.")
+        return read(assembly.value())
+
+    def _malformed(self, error: Malformed) -> LLMError:
+        if error.usage is None and self._assembly is not None:
+            error.usage = read_usage(self._assembly.usage, [])
+        return refusal_in_answer(error, self._endpoint.secrets)
+
+
+def _told(text: str, on_delta: OnDelta | None) -> None:
+    if text and on_delta is not None:
+        on_delta(text)
+
+
+async def _decoded(response: httpx.Response, limit: int) -> AsyncIterator[bytes]:
+    """The body's bytes; a compressed one, which nobody asked for, is unpacked within ``limit`` bytes at a time."""
+    stream = response.stream
+    assert isinstance(stream, httpx.AsyncByteStream)
+    encoding = response.headers.get("content-encoding", "identity").strip().lower()
+    if encoding in {"identity", ""}:
+        async for chunk in stream:
+            yield chunk
+        return
+    if encoding not in {"gzip", "x-gzip", "deflate"}:
+        raise Malformed("The answer is compressed in a way that was not asked for.")
+    unpack = zlib.decompressobj(zlib.MAX_WBITS | 32)  # 32: a gzip or zlib header, whichever is there
+    async for chunk in stream:
+        try:
+            unpacked = unpack.decompress(chunk, limit + 1)
+        except zlib.error:
+            raise Malformed("The answer is compressed and broken.") from None
+        yield unpacked
+        if unpack.unconsumed_tail:
+            raise Malformed(f"The answer is larger than {limit:,} bytes.")
+
+
+async def _beginning(response: httpx.Response, limit: int) -> bytes:
+    """The first ``limit`` bytes of an error's body. What can't be read is left out: the status says enough."""
+    found = bytearray()
+    try:
+        async for chunk in _decoded(response, limit):
+            found += chunk
+            if len(found) >= limit:
+                break
+    except (httpx.HTTPError, Malformed):
+        pass
+    return bytes(found[:limit])
+
+
+def _headers(endpoint: Endpoint, url: httpx.URL) -> list[tuple[bytes, bytes]]:
+    """What every request carries. Only here do secrets leave their wrapping."""
+    given = {name.lower(): value for name, value in endpoint.headers.items()}
+    lines: dict[str, str | Secret] = {
+        "host": url.netloc.decode(),
+        "accept": "application/json, text/event-stream",
+        "accept-encoding": "identity",
+        "content-type": "application/json",
+        "user-agent": "agentcore",
+        **given,
+    }
+    if endpoint.api_key and "authorization" not in given:
+        lines["authorization"] = Secret(f"Bearer {endpoint.api_key.reveal()}")
+    return [
+        (name.encode(), (value.reveal() if isinstance(value, Secret) else value).encode())
+        for name, value in lines.items()
+    ]
+
+
+@lru_cache(maxsize=16)
+def tls(ca_file: str) -> ssl.SSLContext:
+    """One context for all connections: loading the certificates takes longer than a call."""
+    return ssl.create_default_context(cafile=ca_file) if ca_file else httpx.create_ssl_context(trust_env=False)

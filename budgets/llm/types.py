@@ -1,0 +1,178 @@
+"""What goes to a model and what comes back. Frozen values, no Django."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+from urllib.parse import urlsplit
+
+from budgets.llm.secret import Secret
+from budgets.meter import Bill
+from budgets.pricing import Usage
+
+Kind = Literal["openai", "portkey", "openrouter", "vllm", "ollama"]
+KINDS: Final = ("openai", "portkey", "openrouter", "vllm", "ollama")
+
+# What the client itself says in each request: an ``extra`` that overrode it could break the bound of the hold.
+OURS: Final = frozenset(
+    {"model", "messages", "tools", "max_tokens", "max_completion_tokens", "stream", "stream_options", "n", "best_of"}
+)
+MEGABYTE: Final = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A tool that the model wants run.
+
+    ``arguments`` is the parsed JSON object. What is no JSON object stays in ``raw`` and ``arguments_error`` says why;
+    ``arguments`` is empty then. ``name`` is whatever the model said: the runtime decides whether there is such a tool.
+    """
+
+    id: str
+    name: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    raw: str = ""
+    arguments_error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One turn. ``role`` is "system", "user", "assistant" or "tool" (then with ``tool_call_id``).
+
+    Text only: the tokens of an image have no bound in bytes, so that its cost could not be held.
+    """
+
+    role: str
+    content: str = ""
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_call_id: str = ""
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSpec:
+    """A tool as the model sees it; ``parameters`` is a JSON Schema of an object."""
+
+    name: str
+    description: str = ""
+    parameters: Mapping[str, Any] = field(default_factory=lambda: {"type": "object", "properties": {}})
+
+
+@dataclass(frozen=True, slots=True)
+class ReportedUsage:
+    """What an answer says of its own tokens and cost; None where it says nothing that can be believed.
+
+    ``cost`` is in micro-dollars.
+    """
+
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cached_tokens: int = 0
+    reasoning_tokens: int = 0
+    cost: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer as it was read from the wire. ``notes`` says what was odd about it and what was made of that."""
+
+    text: str = ""
+    tool_calls: tuple[ToolCall, ...] = ()
+    finish_reason: str = ""
+    reasoning: str = ""
+    model: str = ""
+    id: str = ""
+    usage: ReportedUsage = ReportedUsage()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """An answer and what it cost.
+
+    ``cost`` is that of the successful attempt in micro-dollars (= ``bill.amount``); ``model`` is the provider's name
+    of what answered; ``request_id`` is the provider's; ``attempts`` counts the requests that were sent.
+    """
+
+    text: str
+    tool_calls: tuple[ToolCall, ...]
+    finish_reason: str
+    usage: Usage
+    cost: int
+    model: str
+    latency_ms: int
+    request_id: str
+    bill: Bill
+    attempts: int = 1
+    reasoning: str = ""
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """An OpenAI-compatible address and how to treat it. Raises ValueError where a field can't be right.
+
+    ``base_url`` is the part before ``/chat/completions``. ``api_key`` and the values of ``headers`` are never printed.
+    ``timeout_s`` covers one attempt whole, from the first byte sent to the last one read; ``retry_s`` covers all
+    attempts of a call with the waits between them. ``max_retries`` is the number of attempts after the first.
+    ``concurrency`` and ``per_minute`` limit requests per purpose, each purpose with places of its own (SPEC A10);
+    a purpose that is not named has ``default_concurrency`` and no rate limit. ``extra`` is added to each request's
+    body. ``ca_file`` holds the certificates to trust instead of the public ones. ``prompt_overhead`` is added to the
+    bound of each prompt's tokens, for templates that say more than ours.
+    """
+
+    base_url: str
+    model: str
+    api_key: Secret = field(default_factory=lambda: Secret(""))
+    headers: Mapping[str, str | Secret] = field(default_factory=dict, repr=False)
+    kind: Kind = "openai"
+    timeout_s: float = 120.0
+    connect_s: float = 10.0
+    max_retries: int = 4
+    retry_s: float = 300.0
+    default_concurrency: int = 64
+    concurrency: Mapping[str, int] = field(default_factory=dict)
+    per_minute: Mapping[str, int] = field(default_factory=dict)
+    extra: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    max_answer_bytes: int = MEGABYTE
+    ca_file: str = ""
+    max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
+    prompt_overhead: int = 0
+
+    def __post_init__(self) -> None:
+        parts = urlsplit(self.base_url)
+        if parts.scheme not in {"http", "https"} or not parts.hostname:
+            raise ValueError("base_url must be an http or https address.")
+        if parts.username or parts.password or parts.fragment:
+            raise ValueError(
+                "base_url must hold no user, password or fragment: a secret belongs in api_key or headers."
+            )
+        if self.kind not in KINDS:
+            raise ValueError(f"kind must be one of {', '.join(KINDS)}.")
+        if taken := OURS & self.extra.keys():
+            raise ValueError(f"extra must not set {', '.join(sorted(taken))}: the client does.")
+        if min(self.timeout_s, self.connect_s, self.max_answer_bytes, self.default_concurrency) <= 0:
+            raise ValueError("Time limits, the answer's size and concurrency must be above 0.")
+        if any(limit <= 0 for limits in (self.concurrency, self.per_minute) for limit in limits.values()):
+            raise ValueError("concurrency and per_minute must be above 0.")
+        for name, value in {**self.headers, "api_key": self.api_key}.items():
+            text = value.reveal() if isinstance(value, Secret) else value
+            # The usual cause is the newline at the end of a key's file; a library's own message would show the key.
+            if (
+                not (name.isascii() and name.isprintable() and text.isascii() and text.isprintable())
+                or text != text.strip()
+            ):
+                raise ValueError(f"{name} holds a space at an end, a control character or no ASCII.")
+        if min(self.max_retries, self.retry_s, self.prompt_overhead) < 0:
+            raise ValueError("max_retries, retry_s and prompt_overhead must not be negative.")
+
+    @property
+    def url(self) -> str:
+        """Where completions are asked for; a query of ``base_url`` (Azure's ``api-version``) stays at the end."""
+        path, mark, query = self.base_url.partition("?")
+        return f"{path.rstrip('/')}/chat/completions{mark}{query}"
+
+    @property
+    def secrets(self) -> tuple[Secret, ...]:
+        return (self.api_key, *(value for value in self.headers.values() if isinstance(value, Secret)))

@@ -1,0 +1,220 @@
+"""Answers from the wire: whatever JSON comes becomes an ``Answer`` or a ``Malformed`` with a reason, and nothing else.
+
+What can be used is used and what was odd about it is noted: parts of content are joined, tool arguments that are no
+JSON are kept as text, names of tools that don't exist are kept too, because the runtime decides what to do about them.
+NUL and lone surrogates become U+FFFD, since no database takes them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+import orjson
+
+from budgets.llm.errors import Malformed
+from budgets.llm.types import Answer, ToolCall
+from budgets.llm.usage import as_number, kind, read_usage
+
+NAME_LENGTH: Final = 200  # of names and ids, which end in columns and in pages
+REPLACEMENT: Final = "\ufffd"
+
+
+def parse(body: bytes) -> Answer:
+    """The answer in the body of a response that says success; raises Malformed only."""
+    return read(load(body))
+
+
+def load(body: bytes | str) -> Any:
+    """JSON of any depth and with any escapes, or Malformed."""
+    try:
+        return orjson.loads(body)
+    except orjson.JSONDecodeError:
+        pass
+    try:  # orjson refuses lone surrogates, which some servers write when a stream cuts an emoji in two
+        return json.loads(body, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError):
+        pass
+    raise Malformed(
+        "The answer is empty." if not body.strip() else f"The answer is no JSON: it begins {start(body)!r}."
+    )
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")
+
+
+def read(value: object) -> Answer:
+    """The answer in a parsed body. The Malformed that it raises carries the usage as far as the body told it."""
+    notes: list[str] = []
+    if not isinstance(value, Mapping):
+        raise Malformed(f"The answer is {kind(value)}, not an object.")
+    usage = read_usage(value.get("usage"), notes)
+    try:
+        choice = _choice(value, notes)
+        message = _message(choice, notes)
+        text = _text(message, notes)
+        calls = _tool_calls(message, notes)
+    except Malformed as error:
+        error.usage = usage
+        raise
+    if not text and not calls:
+        notes.append("the answer is empty")
+    return Answer(
+        text=text,
+        tool_calls=calls,
+        finish_reason=_name(choice.get("finish_reason"), "finish_reason", notes),
+        reasoning=_reasoning(message),
+        model=_name(value.get("model"), "model", notes),
+        id=_name(value.get("id"), "id", notes),
+        usage=usage,
+        notes=tuple(notes),
+    )
+
+
+def error_in(value: object) -> Malformed:
+    """The error that stands in a body or a stream of status 200; ``status`` is its code where that is one of HTTP's."""
+    code: object = None
+    message = value
+    if isinstance(value, Mapping):
+        code, message = value.get("code"), value.get("message")
+    number = as_number(code)
+    status = int(number) if number is not None and 400 <= number <= 599 else None
+    shown = message if isinstance(message, str) and message else "no message"
+    return Malformed(f"The answer is an error: {clean(shown)[:300]}", status=status)
+
+
+def clean(text: str) -> str:
+    """``text`` without NUL and lone surrogates."""
+    if "\0" in text:
+        text = text.replace("\0", REPLACEMENT)
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            text = "".join(REPLACEMENT if "\ud800" <= one <= "\udfff" else one for one in text)
+    return text
+
+
+def start(body: bytes | str) -> str:
+    """The beginning of a body, for a message."""
+    text = body[:80] if isinstance(body, str) else body[:80].decode("utf-8", "replace")
+    return clean(" ".join(text.split()))
+
+
+def _choice(value: Mapping[str, Any], notes: list[str]) -> Mapping[str, Any]:
+    choices = value.get("choices")
+    if not choices and value.get("error"):
+        raise error_in(value["error"])
+    if not isinstance(choices, list):
+        raise Malformed("The answer has no choices." if choices is None else f"choices is {kind(choices)}.")
+    if not choices:
+        raise Malformed("The answer's list of choices is empty.")
+    if len(choices) > 1:
+        notes.append(f"{len(choices)} choices: the first is taken")
+    first = choices[0]
+    if not isinstance(first, Mapping):
+        raise Malformed(f"choices[0] is {kind(first)}.")
+    if first.get("error") and not first.get("message"):
+        raise error_in(first["error"])
+    return first
+
+
+def _message(choice: Mapping[str, Any], notes: list[str]) -> Mapping[str, Any]:
+    message = choice.get("message")
+    if isinstance(message, Mapping):
+        return message
+    if isinstance(text := choice.get("text"), str):
+        notes.append("choices[0] has a text and no message")
+        return {"content": text}
+    raise Malformed(f"choices[0].message is {kind(message)}.")
+
+
+def _text(message: Mapping[str, Any], notes: list[str]) -> str:
+    content = message.get("content")
+    if isinstance(content, list):
+        content = "".join(_part(part, notes) for part in content)
+    if content is None or content == "":
+        refusal = message.get("refusal")
+        if isinstance(refusal, str) and refusal:
+            notes.append("the model refused")
+            return clean(refusal)
+        return ""
+    if not isinstance(content, str):
+        raise Malformed(f"content is {kind(content)}.")
+    return clean(content)
+
+
+def _part(part: object, notes: list[str]) -> str:
+    if isinstance(part, str):
+        return part
+    if isinstance(part, Mapping) and isinstance(text := part.get("text"), str):
+        return text
+    notes.append("a part of content is no text")
+    return ""
+
+
+def _reasoning(message: Mapping[str, Any]) -> str:
+    for name in ("reasoning_content", "reasoning"):
+        if isinstance(text := message.get(name), str):
+            return clean(text)
+    return ""
+
+
+def _tool_calls(message: Mapping[str, Any], notes: list[str]) -> tuple[ToolCall, ...]:
+    listed = message.get("tool_calls")
+    if listed is None and isinstance(message.get("function_call"), Mapping):
+        listed = [{"function": message["function_call"]}]  # what it was called before tools
+    if listed is None:
+        return ()
+    if not isinstance(listed, list):
+        notes.append(f"tool_calls is {kind(listed)}")
+        return ()
+    calls = (_tool_call(index, entry, notes) for index, entry in enumerate(listed))
+    return tuple(call for call in calls if call is not None)
+
+
+def _tool_call(index: int, entry: object, notes: list[str]) -> ToolCall | None:
+    function = entry.get("function") if isinstance(entry, Mapping) else None
+    if not isinstance(entry, Mapping) or not isinstance(function, Mapping):
+        notes.append(f"tool_calls[{index}] names no function")
+        return None
+    name = function.get("name")
+    if not isinstance(name, str) or not name:
+        notes.append(f"tool_calls[{index}] has no name")
+        return None
+    given = entry.get("id")
+    # An answer to a call needs an id to refer to; servers that give none accept any.
+    identity = clean(given)[:NAME_LENGTH] if isinstance(given, str) and given else f"call_{index}"
+    arguments, raw, error = _arguments(function.get("arguments"))
+    if error:
+        notes.append(f"tool_calls[{index}]: {error}")
+    return ToolCall(identity, clean(name)[:NAME_LENGTH], arguments, raw, error)
+
+
+def _arguments(value: object) -> tuple[Mapping[str, Any], str, str]:
+    """(arguments, their text, what is wrong with them)."""
+    if value is None or value == "":
+        return {}, "", ""
+    if isinstance(value, Mapping):  # Ollama's own shape
+        value = json.dumps(value)
+    if not isinstance(value, str):
+        return {}, json.dumps(value), f"the arguments are {kind(value)}, not an object"
+    text = clean(value).replace("\\u0000", "\\ufffd")
+    try:
+        parsed = load(text)
+    except Malformed:
+        return {}, text, "the arguments are no JSON"
+    if not isinstance(parsed, Mapping):
+        return {}, text, f"the arguments are {kind(parsed)}, not an object"
+    return parsed, text, ""
+
+
+def _name(value: object, field: str, notes: list[str]) -> str:
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        notes.append(f"{field} is {kind(value)}")
+        return ""
+    return clean(value)[:NAME_LENGTH]

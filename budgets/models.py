@@ -1,0 +1,325 @@
+"""What may be spent, what is held, what was spent, and what things cost. All money is integer micro-dollars (SPEC B2).
+
+Balances are written by ``budgets.ledger`` alone. History is append-only, by triggers in the database (see migrations).
+"""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Final
+
+from django.conf import settings
+from django.db import models
+from django.utils import timezone
+
+from agentcore_site.ids import uuid7
+from agentcore_site.jobs.models import Job
+from agentcore_site.tenancy.models import Organization, Scoped, ScopedManager
+from budgets.pricing import Price
+
+# When the period of a total begins: one row for ever.
+EVER: Final = date(1970, 1, 1)
+
+
+class Scope(models.TextChoices):
+    """Whose budget. The order is the order in which a chain is checked and locked."""
+
+    ORGANIZATION = "organization", "Organisation"
+    AGENT = "agent", "Agent"
+    JOB = "job", "Job"
+
+
+class Period(models.TextChoices):
+    MONTH = "month", "Monthly"
+    TOTAL = "total", "Total"
+
+
+class HoldState(models.TextChoices):
+    HELD = "held", "Held"
+    SETTLED = "settled", "Settled"
+    CHARGED = "charged", "Charged: nobody settled it in time"
+    REFUNDED = "refunded", "Charged, then settled late"
+
+
+class EntryKind(models.TextChoices):
+    RESERVE = "reserve", "Reserve"
+    SETTLE = "settle", "Settle"
+    CHARGE = "charge", "Charge"
+    REFUND = "refund", "Refund"
+    DEBT = "debt", "Debt"
+    ADJUST = "adjust", "Adjust"
+
+
+class Budget(Scoped):
+    """What one owner spent and holds in one period. A month is a row of its own, so that no reset can erase spending.
+
+    ``owner_id`` is the id of the organisation, the agent or the job. Every owner has a row, also one without a limit
+    (``limit`` is null), so that all spending can be counted. The organisation's and agents' rows are monthly, a job's
+    is a total. ``debt`` is what calls cost beyond their holds and the limit had no room for: while it is not paid,
+    nothing more is reserved.
+    """
+
+    scope = models.CharField(max_length=12, choices=Scope.choices)
+    owner_id = models.UUIDField(editable=False)
+    agent_id = models.UUIDField(null=True, blank=True, editable=False)
+    job = models.ForeignKey(Job, null=True, blank=True, on_delete=models.PROTECT, related_name="+")
+    period = models.CharField(max_length=5, choices=Period.choices)
+    period_start = models.DateField(default=EVER)
+    limit = models.BigIntegerField(null=True, blank=True, help_text="Micro-dollars; empty: not limited.")
+    spent = models.BigIntegerField(default=0)
+    reserved = models.BigIntegerField(default=0)
+    debt = models.BigIntegerField(default=0)
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
+
+    class Meta:
+        ordering = ["-period_start", "-id"]
+        indexes = [models.Index(fields=["organization", "scope", "-period_start"], name="budgets_by_organization")]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["owner_id", "organization", "period_start"], name="one_budget_per_owner_and_period"
+            ),
+            models.CheckConstraint(
+                name="never_overspent",
+                condition=models.Q(spent__gte=0)
+                & models.Q(reserved__gte=0)
+                & models.Q(debt__gte=0)
+                & (models.Q(limit=None) | models.Q(limit__gte=models.F("spent") + models.F("reserved"))),
+            ),
+            models.CheckConstraint(
+                name="budget_has_its_owner",
+                condition=models.Q(scope="organization", owner_id=models.F("organization_id"), job=None, agent_id=None)
+                | models.Q(scope="agent", owner_id=models.F("agent_id"), job=None)
+                | models.Q(scope="job", owner_id=models.F("job_id")),
+            ),
+            models.CheckConstraint(
+                name="budget_has_its_period",
+                condition=models.Q(scope="job", period="total", period_start=EVER)
+                | (~models.Q(scope="job") & models.Q(period="month", period_start__day=1)),
+            ),
+        ]
+
+    def __str__(self) -> str:
+        when = "in all" if self.period == Period.TOTAL else f"{self.period_start:%B %Y}"
+        return f"{self.get_scope_display()} {str(self.owner_id)[-6:]}, {when}"
+
+    @property
+    def left(self) -> int | None:
+        """Micro-dollars that may still be reserved; None: not limited."""
+        return None if self.limit is None else max(0, self.limit - self.spent - self.reserved - self.debt)
+
+    @property
+    def share(self) -> float | None:
+        """Spent by limit; None: not limited. A limit of nothing counts as used up."""
+        if self.limit is None:
+            return None
+        return self.spent / self.limit if self.limit else 1.0
+
+
+class BudgetLimit(Scoped):
+    """A standing limit from a moment on: the newest of an owner counts. Append-only, so it is its own history."""
+
+    scope = models.CharField(max_length=12, choices=Scope.choices)
+    owner_id = models.UUIDField()
+    before = models.BigIntegerField(null=True)
+    limit = models.BigIntegerField(null=True, help_text="Micro-dollars; empty: not limited.")
+    changed_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, on_delete=models.DO_NOTHING, db_constraint=False, related_name="+"
+    )
+    actor = models.CharField(max_length=150)
+    note = models.CharField(max_length=200, blank=True)
+    at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        ordering = ["-id"]
+        indexes = [models.Index(fields=["owner_id", "-id"], name="limits_by_owner")]
+        constraints = [
+            models.CheckConstraint(name="limit_not_negative", condition=models.Q(limit=None) | models.Q(limit__gte=0))
+        ]
+        verbose_name = "limit change"
+
+    def __str__(self) -> str:
+        return f"{self.get_scope_display()} {str(self.owner_id)[-6:]} since {self.at:%Y-%m-%d}"
+
+
+class CallTags(models.Model):
+    """Whose call it is and what for. Plain ids: a book outlives what it tells of."""
+
+    organization_id = models.UUIDField()
+    agent_id = models.UUIDField(null=True)
+    job_id = models.UUIDField(null=True)
+    organization_budget_id = models.BigIntegerField(null=True)
+    agent_budget_id = models.BigIntegerField(null=True)
+    job_budget_id = models.BigIntegerField(null=True)
+    purpose = models.CharField(max_length=20, blank=True)
+    model = models.CharField(max_length=200, blank=True)
+    iteration = models.IntegerField(null=True)
+    rollout = models.TextField(blank=True)
+
+    class Meta:
+        abstract = True
+
+
+class Reservation(CallTags):
+    """The worst case of one attempt of one call, held in each budget of its chain until it is settled or charged."""
+
+    id = models.BigAutoField(primary_key=True)
+    key = models.TextField(unique=True)
+    amount = models.BigIntegerField()
+    actual = models.BigIntegerField(null=True)
+    state = models.CharField(max_length=8, choices=HoldState.choices, default=HoldState.HELD)
+    created_at = models.DateTimeField()
+    expires_at = models.DateTimeField()
+    ended_at = models.DateTimeField(null=True)
+
+    objects = ScopedManager()
+
+    class Meta:
+        ordering = ["-id"]
+        indexes = [models.Index(fields=["expires_at"], name="holds", condition=models.Q(state="held"))]
+        constraints = [models.CheckConstraint(name="hold_not_negative", condition=models.Q(amount__gte=0))]
+
+    def __str__(self) -> str:
+        return self.key
+
+
+Reservation.objects.path = "organization_id"
+
+
+class LedgerEntry(CallTags):
+    """One movement of money, the same in every budget of the chain. Append-only.
+
+    The sums of ``spent_delta``, ``reserved_delta`` and ``debt_delta`` over a budget's entries are its balances
+    (``manage.py ledger_check``). ``cost`` is what the call really came to; the sum of ``spent_delta + debt_delta``
+    over any set of entries is what it cost.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    at = models.DateTimeField()
+    kind = models.CharField(max_length=8, choices=EntryKind.choices)
+    reservation_id = models.BigIntegerField(null=True)
+    spent_delta = models.BigIntegerField(default=0)
+    reserved_delta = models.BigIntegerField(default=0)
+    debt_delta = models.BigIntegerField(default=0)
+    cost = models.BigIntegerField(null=True)
+    input_tokens = models.BigIntegerField(default=0)
+    output_tokens = models.BigIntegerField(default=0)
+    cached_tokens = models.BigIntegerField(default=0)
+    reasoning_tokens = models.BigIntegerField(default=0)
+    latency_ms = models.BigIntegerField(default=0)
+    source = models.CharField(max_length=12, blank=True)
+    estimated = models.BooleanField(default=False)
+    error = models.TextField(blank=True)
+
+    objects = ScopedManager()
+
+    class Meta:
+        ordering = ["-id"]
+        verbose_name_plural = "ledger entries"
+        indexes = [
+            models.Index(fields=["organization_id", "at"], name="ledger_by_organization"),
+            models.Index(fields=["job_id", "id"], name="ledger_by_job", condition=models.Q(job_id__isnull=False)),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.id} {self.kind}"
+
+
+LedgerEntry.objects.path = "organization_id"
+
+
+class ModelPrice(models.Model):
+    """What a model costs from a day on, in micro-dollars per million tokens. Without an organisation it is for all."""
+
+    organization = models.ForeignKey(Organization, null=True, blank=True, on_delete=models.CASCADE, related_name="+")
+    model = models.CharField(max_length=200)
+    valid_from = models.DateField()
+    input = models.BigIntegerField(help_text="Micro-dollars per million prompt tokens.")
+    cached_input = models.BigIntegerField(null=True, blank=True, help_text="Of cached ones; empty: priced as input.")
+    output = models.BigIntegerField(help_text="Micro-dollars per million answer tokens, reasoning included.")
+    per_call = models.BigIntegerField(default=0, help_text="Micro-dollars for each call.")
+    free = models.BooleanField(default=False, help_text="Declared free: it is counted, and costs nothing.")
+    source = models.CharField(max_length=200, blank=True)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    objects = ScopedManager()
+
+    class Meta:
+        ordering = ["model", "-valid_from"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["organization", "model", "valid_from"], name="one_price_per_day_of_an_organization"
+            ),
+            models.UniqueConstraint(
+                fields=["model", "valid_from"],
+                condition=models.Q(organization=None),
+                name="one_price_per_day_for_all",
+            ),
+            models.CheckConstraint(
+                name="price_not_negative",
+                condition=models.Q(input__gte=0)
+                & models.Q(output__gte=0)
+                & models.Q(per_call__gte=0)
+                & (models.Q(cached_input=None) | models.Q(cached_input__gte=0)),
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.model} from {self.valid_from}"
+
+    def value(self) -> Price:
+        """As the model client knows it."""
+        if self.free:
+            return Price(self.model, 0, 0, 0, 0)
+        return Price(self.model, self.input, self.output, self.cached_input, self.per_call)
+
+
+class BudgetSettings(models.Model):
+    """Where an organisation's alerts go, beside the console."""
+
+    organization = models.OneToOneField(Organization, on_delete=models.CASCADE, related_name="+", primary_key=True)
+    email_admins = models.BooleanField("e-mail the admins", default=True)
+    webhook_url = models.URLField(blank=True, max_length=500, help_text="Gets each alert as a signed POST of JSON.")
+    secret_version = models.PositiveIntegerField(
+        default=1, help_text="Raise it to change the secret that signs the webhook."
+    )
+
+    objects = ScopedManager()
+
+    class Meta:
+        verbose_name = "budget settings"
+        verbose_name_plural = "budget settings"
+
+    def __str__(self) -> str:
+        return str(self.organization)
+
+
+class BudgetAlert(models.Model):
+    """A budget reached a share of its limit. Once a period; delivered by e-mail and webhook, retried until it is."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    budget = models.ForeignKey(Budget, on_delete=models.CASCADE, related_name="alerts")
+    threshold = models.PositiveSmallIntegerField(help_text="Per cent of the limit: 75, 90 or 100.")
+    limit = models.BigIntegerField()
+    spent = models.BigIntegerField()
+    created_at = models.DateTimeField(default=timezone.now)
+    tries = models.PositiveSmallIntegerField(default=0)
+    try_after = models.DateTimeField(default=timezone.now)
+    mailed_at = models.DateTimeField(null=True)
+    posted_at = models.DateTimeField(null=True)
+    delivered_at = models.DateTimeField(null=True)
+    error = models.CharField(max_length=300, blank=True)
+
+    objects = ScopedManager()
+
+    class Meta:
+        ordering = ["-created_at"]
+        constraints = [
+            models.UniqueConstraint(fields=["budget", "threshold"], name="one_alert_per_budget_and_threshold")
+        ]
+        indexes = [models.Index(fields=["try_after"], name="alerts_to_deliver", condition=models.Q(delivered_at=None))]
+
+    def __str__(self) -> str:
+        return f"{self.threshold} % of {self.budget}"
+
+
+BudgetAlert.objects.path = "budget__organization"

@@ -1,0 +1,90 @@
+"""What a model call costs, in integer micro-dollars. Pure arithmetic, no Django (SPEC A9, B6).
+
+A price is given per million tokens, as providers print it: $2.50 is 2,500,000 here. All of it is integer arithmetic
+that rounds up once per call, so that a sum of costs never falls below the provider's bill by rounding.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+PER: Final = 1_000_000  # a price is for so many tokens
+
+
+class UnknownPrice(Exception):
+    """There is no price for ``model``: the call is refused, because its cost could not be bounded."""
+
+    def __init__(self, model: str) -> None:
+        super().__init__(
+            f"There is no price for the model {model!r}. Set one under Budgets → Prices, import a price file,"
+            " or declare the model free."
+        )
+        self.model = model
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.model,)
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """The price of a model in micro-dollars per million tokens.
+
+    ``cached_input`` is the price of prompt tokens that the provider read from its cache; None: priced as input.
+    ``per_call`` is a surcharge in micro-dollars for each call. Raises ValueError for a negative price.
+    """
+
+    model: str
+    input: int
+    output: int
+    cached_input: int | None = None
+    per_call: int = 0
+
+    def __post_init__(self) -> None:
+        if min(self.input, self.output, self.cached_input or 0, self.per_call) < 0:
+            raise ValueError(f"The price of {self.model!r} has a negative part.")
+
+    @property
+    def free(self) -> bool:
+        return not (self.input or self.output or self.cached_input or self.per_call)
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens of one call. Raises ValueError for a negative count.
+
+    ``cached_tokens`` are part of ``input_tokens``, ``reasoning_tokens`` are part of ``output_tokens``.
+    ``estimated``: counted by us, because the provider did not say.
+    """
+
+    input_tokens: int
+    output_tokens: int
+    cached_tokens: int = 0
+    reasoning_tokens: int = 0
+    estimated: bool = False
+
+    def __post_init__(self) -> None:
+        if min(self.input_tokens, self.output_tokens, self.cached_tokens, self.reasoning_tokens) < 0:
+            raise ValueError("A token count is negative.")
+
+    @property
+    def total_tokens(self) -> int:
+        return self.input_tokens + self.output_tokens
+
+
+def cost(price: Price, usage: Usage) -> int:
+    """Micro-dollars of a call, rounded up. More cached than prompt tokens count as all of them."""
+    cached = min(usage.cached_tokens, usage.input_tokens)
+    at = price.input if price.cached_input is None else price.cached_input
+    parts = (usage.input_tokens - cached) * price.input + cached * at + usage.output_tokens * price.output
+    return -(-parts // PER) + price.per_call
+
+
+def worst_case(price: Price, *, prompt_tokens: int, max_tokens: int) -> int:
+    """The most that a call can cost: no ``usage`` within both bounds has a higher ``cost``.
+
+    The dearer of the two input prices is taken: some providers charge more for what goes through the cache.
+    """
+    usage = Usage(input_tokens=prompt_tokens, output_tokens=max_tokens)
+    dearest = max(price.input, price.cached_input or 0)
+    return cost(Price(price.model, dearest, price.output, None, price.per_call), usage)

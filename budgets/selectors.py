@@ -1,0 +1,261 @@
+"""Reads of budgets, scoped to who asks: chains, what is left, what was spent on what, and what is to come."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from typing import Any, Final
+
+from django.db.models import Count, F, Q, QuerySet, Sum
+from django.db.models.functions import TruncDate
+
+from agentcore_site.errors import Insufficient, Invalid, Missing
+from agentcore_site.jobs.models import Job
+from agentcore_site.tenancy.actors import Actor
+from budgets.accounts import Owner, budgets_of, limit_standing, month_of, owners
+from budgets.forecasting import Forecast, forecast
+from budgets.models import Budget, BudgetAlert, BudgetLimit, LedgerEntry, ModelPrice, Reservation, Scope
+from budgets.showing import money
+
+NAMES: Final = {Scope.ORGANIZATION: "your organisation's", Scope.AGENT: "this agent's", Scope.JOB: "this job's"}
+BY: Final = {"job": "job_id", "agent": "agent_id", "model": "model", "purpose": "purpose", "day": "day"}
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What one budget of a chain has left. ``budget`` is None where nothing was spent yet. Micro-dollars."""
+
+    scope: str
+    limit: int | None
+    spent: int
+    reserved: int
+    debt: int
+    budget: Budget | None = None
+
+    @property
+    def left(self) -> int | None:
+        return None if self.limit is None else max(0, self.limit - self.spent - self.reserved - self.debt)
+
+
+@dataclass(frozen=True, slots=True)
+class Spending:
+    """What one job, agent, model, purpose or day cost. ``cost`` in micro-dollars."""
+
+    key: Any
+    cost: int
+    calls: int
+    input_tokens: int
+    output_tokens: int
+    cached_tokens: int
+    estimated: int
+
+
+def budgets_visible(actor: Any, *, month: date | None = None) -> QuerySet[Budget]:
+    """The budgets of the actor's organisations; of one month and the jobs' totals, if a month is given."""
+    rows = Budget.objects.visible_to(actor).select_related("organization", "job")
+    return rows.filter(Q(period_start=month) | Q(scope=Scope.JOB)) if month else rows
+
+
+def budget_get(actor: Any, budget_id: Any) -> Budget:
+    """Raises Missing where it is not there or not the actor's."""
+    found = budgets_visible(actor).filter(id=budget_id).first() if str(budget_id).isdecimal() else None
+    if found is None:
+        raise Missing("There is no such budget.")
+    return found
+
+
+def limits_visible(actor: Any, budget: Budget | None = None) -> QuerySet[BudgetLimit]:
+    """The history of limits, newest first."""
+    rows = BudgetLimit.objects.visible_to(actor)
+    return rows.filter(owner_id=budget.owner_id, organization_id=budget.organization_id) if budget else rows
+
+
+def alerts_visible(actor: Any) -> QuerySet[BudgetAlert]:
+    return BudgetAlert.objects.visible_to(actor).select_related("budget", "budget__organization", "budget__job")
+
+
+def ledger_visible(actor: Any) -> QuerySet[LedgerEntry]:
+    return LedgerEntry.objects.visible_to(actor)
+
+
+def reservations_visible(actor: Any) -> QuerySet[Reservation]:
+    return Reservation.objects.visible_to(actor)
+
+
+def prices_visible(actor: Any) -> QuerySet[ModelPrice]:
+    """The prices for all, and those of the actor's organisations."""
+    who = Actor.of(actor)
+    if not who.may_read:
+        return ModelPrice.objects.none()
+    return ModelPrice.objects.filter(Q(organization=None) | Q(organization__in=who.organization_ids))
+
+
+# -- room --------------------------------------------------------------------------------------------------------------
+
+
+def budget_chain(
+    organization_id: uuid.UUID, *, agent_id: uuid.UUID | None = None, job_id: uuid.UUID | None = None
+) -> list[Room]:
+    """What each budget has left that a call would be charged to, outermost first. Opens nothing."""
+    return [_room(owner) for owner in owners(organization_id, agent_id, job_id)]
+
+
+def budget_chain_of(actor: Any, job: Job) -> list[Room]:
+    """The chain of a job, for a page. Raises Missing for somebody else's job."""
+    if not Job.objects.visible_to(actor).filter(id=job.id).exists():
+        raise Missing("There is no such job.")
+    own = Budget.objects.filter(owner_id=job.id, organization_id=job.organization_id)
+    agent_id = own.values_list("agent_id", flat=True).first()
+    return budget_chain(job.organization_id, agent_id=agent_id, job_id=job.id)
+
+
+def budget_preflight(
+    *,
+    organization_id: uuid.UUID,
+    wanted: int,
+    agent_id: uuid.UUID | None = None,
+    job_id: uuid.UUID | None = None,
+    job_limit: int | None = None,
+) -> list[Room]:
+    """The chain, if ``wanted`` micro-dollars fit each budget of it. ``job_limit``: of a job that is yet to be made.
+
+    It is a look and holds nothing: what runs meanwhile may take the room, and then each call is asked again.
+
+    Raises:
+        Insufficient: one has less left; the message says which and how much, ``fields`` has ``budget``.
+    """
+    rooms = budget_chain(organization_id, agent_id=agent_id, job_id=job_id)
+    if job_id is None and job_limit is not None:
+        rooms.append(Room(Scope.JOB, job_limit, 0, 0, 0))
+    short = [room for room in rooms if room.left is not None and (room.left < wanted or room.debt)]
+    if short:
+        tightest = min(short, key=lambda room: room.left or 0)
+        raise Insufficient(_short(tightest, wanted), fields={"budget": f"{money(tightest.left or 0)} is left."})
+    return rooms
+
+
+def _short(room: Room, wanted: int) -> str:
+    held = f", {money(room.reserved)} on hold" if room.reserved else ""
+    debt = f", {money(room.debt)} owed" if room.debt else ""
+    return (
+        f"This may cost {money(wanted)}, and {NAMES[Scope(room.scope)]} budget has {money(room.left or 0)} left of"
+        f" {money(room.limit or 0)} ({money(room.spent)} spent{held}{debt}). Ask for less, or raise that budget."
+    )
+
+
+def _room(owner: Owner) -> Room:
+    budget = budgets_of(owner).filter(period_start=owner.start(month_of())).first()
+    if budget is None:
+        return Room(owner.scope, limit_standing(owner), 0, 0, 0)
+    return Room(owner.scope, budget.limit, budget.spent, budget.reserved, budget.debt, budget)
+
+
+# -- what it was spent on ----------------------------------------------------------------------------------------------
+
+
+def breakdown(
+    actor: Any,
+    *,
+    by: str,
+    since: date | None = None,
+    until: date | None = None,
+    organization_id: uuid.UUID | None = None,
+    agent_id: uuid.UUID | None = None,
+    job_id: uuid.UUID | None = None,
+) -> list[Spending]:
+    """Cost and tokens by "job", "agent", "model", "purpose" or "day" (UTC), from ``since`` to ``until``, both
+    included; by day in order of time, else the dearest first. The sum of the costs is what the budgets booked.
+
+    Raises:
+        Invalid: another ``by``.
+    """
+    if by not in BY:
+        raise Invalid(f"by is {by!r}; it is one of {', '.join(BY)}.", fields={"by": f"One of {', '.join(BY)}."})
+    rows = between(ledger_visible(actor), since, until)
+    for name, value in (("organization_id", organization_id), ("agent_id", agent_id), ("job_id", job_id)):
+        rows = rows.filter(**{name: value}) if value is not None else rows
+    grouped = rows.exclude(kind="reserve").annotate(day=TruncDate("at", tzinfo=UTC)).values(BY[by]).annotate(**SUMS)
+    order = BY[by] if by == "day" else "-cost"
+    found = [_spending(row, BY[by]) for row in grouped.order_by(order, BY[by])]
+    return [one for one in found if one.calls or one.cost]
+
+
+CALL: Final = Q(kind__in=("settle", "charge"))
+SUMS: Final[dict[str, Any]] = {
+    "cost": Sum(F("spent_delta") + F("debt_delta")),
+    "calls": Count("id", filter=CALL),
+    "inputs": Sum("input_tokens"),
+    "outputs": Sum("output_tokens"),
+    "cached": Sum("cached_tokens"),
+    "guessed": Count("id", filter=CALL & Q(estimated=True)),
+}
+
+
+def _spending(row: dict[str, Any], key: str) -> Spending:
+    return Spending(
+        key=row[key],
+        cost=int(row["cost"] or 0),
+        calls=row["calls"],
+        input_tokens=int(row["inputs"] or 0),
+        output_tokens=int(row["outputs"] or 0),
+        cached_tokens=int(row["cached"] or 0),
+        estimated=row["guessed"],
+    )
+
+
+def between(rows: QuerySet[LedgerEntry], since: date | None, until: date | None) -> QuerySet[LedgerEntry]:
+    """The entries of these days (UTC), both included."""
+    if since is not None:
+        rows = rows.filter(at__gte=_midnight(since))
+    if until is not None:
+        rows = rows.filter(at__lt=_midnight(until + timedelta(days=1)))
+    return rows
+
+
+def daily(budget: Budget, since: date, until: date) -> list[tuple[date, int]]:
+    """(day, micro-dollars booked on it) for each day from ``since`` to ``until``, both included, also empty ones."""
+    column = {
+        Scope.ORGANIZATION: "organization_budget_id",
+        Scope.AGENT: "agent_budget_id",
+        Scope.JOB: "job_budget_id",
+    }[Scope(budget.scope)]
+    mine = LedgerEntry.objects.filter(organization_id=budget.organization_id, **{column: budget.id})
+    rows = between(mine, since, until).annotate(day=TruncDate("at", tzinfo=UTC)).values("day")
+    sums = {row["day"]: int(row["cost"]) for row in rows.annotate(cost=Sum(F("spent_delta") + F("debt_delta")))}
+    days = (since + timedelta(days=n) for n in range((until - since).days + 1))
+    return [(day, sums.get(day, 0)) for day in days]
+
+
+# -- what is to come ---------------------------------------------------------------------------------------------------
+
+
+def budget_forecast(budget: Budget, *, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> Forecast:
+    """Where a monthly budget will stand at the end of its month, at the pace of its last seven whole days.
+
+    Raises:
+        Invalid: a job's budget has no month.
+    """
+    if budget.scope == Scope.JOB:
+        raise Invalid("A job's budget is a total; only monthly ones are forecast.")
+    moment, start = now(), budget.period_start
+    end = date(start.year + start.month // 12, start.month % 12 + 1, 1)
+    spent = budget.spent + budget.debt
+    if moment.date() >= end:
+        return forecast(spent, [], 0.0)
+    today = moment.date()
+    week = daily(budget, max(start, today - timedelta(days=7)), today - timedelta(days=1)) if today > start else []
+    # Days before the first call say nothing about the pace.
+    while week and not week[0][1]:
+        week = week[1:]
+    if not week and spent:
+        # All of it is of today: the only pace there is.
+        part = max((moment - _midnight(today)) / timedelta(days=1), 1 / 24)
+        week = [(today, round(spent / part))]
+    left = (_midnight(end) - moment) / timedelta(days=1)
+    return forecast(spent, [amount for _, amount in week], left)
+
+
+def _midnight(day: date) -> datetime:
+    return datetime(day.year, day.month, day.day, tzinfo=UTC)

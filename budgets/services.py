@@ -1,0 +1,218 @@
+"""Writes of limits, prices and where alerts go. Balances are the ledger's alone (``budgets.ledger``)."""
+
+from __future__ import annotations
+
+import uuid
+from datetime import UTC, date, datetime
+from typing import Any
+from urllib.parse import urlsplit
+
+from django.core.exceptions import ValidationError
+from django.db import connection, transaction
+
+from agentcore_site.audit.services import record
+from agentcore_site.errors import Forbidden, Invalid, Missing
+from agentcore_site.jobs.models import Job
+from agentcore_site.tenancy.actors import Actor
+from agentcore_site.tenancy.models import Organization, organization_id_of
+from agentcore_site.tenancy.permissions import require
+from budgets.accounts import Owner, budget_open, budgets_of, limit_standing, month_of, owner_lock
+from budgets.ledger.posting import THRESHOLDS, Balance, alerts_raise, lock, post
+from budgets.ledger.values import MOST
+from budgets.models import Budget, BudgetLimit, BudgetSettings, ModelPrice, Scope
+from budgets.showing import money
+
+PRICED = ("input", "cached_input", "output", "per_call", "free", "source")
+
+
+def budget_set_limit(
+    actor: Any,
+    *,
+    organization: Organization | uuid.UUID,
+    limit: int | None,
+    agent_id: uuid.UUID | None = None,
+    job: Job | None = None,
+    note: str = "",
+) -> Budget:
+    """Sets the standing limit of an organisation, one of its agents or one of its jobs, from now on.
+
+    ``limit`` in micro-dollars; None: not limited. The running period gets it at once, and debt is paid from the room
+    that it makes. Returns the running period's budget.
+
+    Raises:
+        Missing, Forbidden: the actor may not edit budgets there.
+        Invalid: the limit is negative, or below what is spent and held already.
+    """
+    organization_id = organization_id_of(organization)
+    require(actor, "budget.edit", organization_id)
+    if job is not None:
+        if job.organization_id != organization_id:
+            raise Missing("There is no such job.")
+        owner = Owner(organization_id, Scope.JOB, job.id, agent_id)
+    elif agent_id is not None:
+        owner = Owner(organization_id, Scope.AGENT, agent_id, agent_id)
+    else:
+        owner = Owner(organization_id, Scope.ORGANIZATION, organization_id)
+    return limit_change(actor, owner, limit, note=note)
+
+
+def budget_open_job(actor: Any, job: Job, *, agent_id: uuid.UUID | None, limit: int | None, note: str = "") -> Budget:
+    """The budget that a job starts with, set by whoever starts it. In the transaction that makes the job; who may
+    start one is asked there."""
+    owner = Owner(job.organization_id, Scope.JOB, job.id, agent_id)
+    return limit_change(actor, owner, limit, note=note or "set at the start")
+
+
+@transaction.atomic
+def limit_change(actor: Any, owner: Owner, limit: int | None, *, note: str = "") -> Budget:
+    """Writes a limit with its history and its audit event. Who may is asked by the callers."""
+    if limit is not None and not 0 <= limit <= MOST:
+        raise _wrong(f"A limit is between $0 and {money(MOST)}.")
+    # 1. The owner's turn: no row of theirs is opened meanwhile, so that the next month can't begin with the old limit.
+    owner_lock(owner.id)
+    before, month = limit_standing(owner), month_of()
+    budget_id = budget_open(owner, month)
+    rows = budgets_of(owner).filter(period_start__gte=owner.start(month))
+    with connection.cursor() as cursor:
+        # 2. The balances' locks: nothing is reserved between the comparison and the change.
+        balances = lock(cursor, list(rows.values_list("id", flat=True)))
+        for balance in balances.values():
+            _fits(balance, limit)
+        name = Actor.of(actor).name if actor is not None else "system"
+        BudgetLimit.objects.create(
+            organization_id=owner.organization_id,
+            scope=owner.scope,
+            owner_id=owner.id,
+            before=before,
+            limit=limit,
+            changed_by_id=getattr(Actor.of(actor).user, "pk", None),
+            actor=name[:150],
+            note=note[:200],
+        )
+        rows.update(limit=limit)
+        # 3. Debt takes the room first; what the new limit makes of the old spending is told.
+        for balance in balances.values():
+            balance.limit = limit
+        post(cursor, balances, [])
+        alerts_raise(cursor, [(one, share) for one in balances.values() for share in _reached(one)])
+    budget = Budget.objects.get(id=budget_id)
+    record(actor, "budget.changed", budget, before={"limit": before}, after={"limit": limit, "note": note[:200]})
+    return budget
+
+
+def price_set(
+    actor: Any,
+    *,
+    model: str,
+    organization: Organization | None = None,
+    valid_from: date | None = None,
+    input: int = 0,
+    output: int = 0,
+    cached_input: int | None = None,
+    per_call: int = 0,
+    free: bool = False,
+    source: str = "",
+) -> ModelPrice:
+    """Sets what a model costs from a day on (from today), for an organisation or, by a superuser, for all.
+
+    Prices are micro-dollars per million tokens. Another day is another row; the same day corrects its row, and the
+    audit log keeps what it was.
+
+    Raises:
+        Missing, Forbidden: the actor may not edit prices there.
+        Invalid: a price is negative, or all is zero and the model is not declared free.
+    """
+    require_price_editor(actor, organization)
+    day = valid_from or datetime.now(UTC).date()
+    row = ModelPrice.objects.filter(organization=organization, model=model.strip(), valid_from=day).first()
+    row = row or ModelPrice(organization=organization, model=model.strip(), valid_from=day)
+    before = {name: getattr(row, name) for name in PRICED} if row.pk else None
+    values = {
+        "input": input,
+        "cached_input": cached_input,
+        "output": output,
+        "per_call": per_call,
+        "free": free,
+        "source": source[:200],
+    }
+    for name, value in values.items():
+        setattr(row, name, value)
+    price_save(actor, row, before=before)
+    return row
+
+
+@transaction.atomic
+def price_save(actor: Any, row: ModelPrice, *, before: dict[str, Any] | None) -> None:
+    """Checks and stores a price with its audit event. ``before``: its priced fields, None for a new one."""
+    require_price_editor(actor, row.organization)
+    if not (row.free or row.input or row.output or row.cached_input or row.per_call):
+        raise Invalid(
+            f"All prices of {row.model!r} are zero. If that is meant, declare the model free.",
+            fields={"free": "Declare it free, or give its prices."},
+        )
+    try:
+        row.full_clean(validate_unique=False, validate_constraints=True)
+    except ValidationError as error:
+        fields = {name: " ".join(texts) for name, texts in error.message_dict.items()}
+        raise Invalid("The price is not right: " + " ".join(fields.values()), fields=fields) from error
+    row.save()
+    after = {name: getattr(row, name) for name in PRICED}
+    record(actor, "price.changed" if before else "price.created", row, before=before, after=after)
+
+
+def require_price_editor(actor: Any, organization: Organization | None) -> None:
+    """Prices for all are the house's; an organisation's own are its admins'."""
+    if getattr(Actor.of(actor).user, "is_superuser", False):
+        return
+    if organization is not None:
+        require(actor, "price.edit", organization)
+    else:
+        raise Forbidden("Only a superuser may change the prices for all. Set one for your organisation instead.")
+
+
+@transaction.atomic
+def budget_settings_set(
+    actor: Any,
+    organization: Organization,
+    *,
+    email_admins: bool = True,
+    webhook_url: str = "",
+    secret_version: int | None = None,
+) -> BudgetSettings:
+    """Where alerts go.
+
+    Raises:
+        Missing, Forbidden: the actor may not edit budgets there.
+        Invalid: the address is not one of http or https.
+    """
+    require(actor, "budget.edit", organization)
+    url = webhook_url.strip()
+    parts = urlsplit(url)
+    if url and (parts.scheme not in {"http", "https"} or not parts.hostname or parts.username or len(url) > 500):
+        text = "A webhook's address begins with https:// and holds no user or password."
+        raise Invalid(text, fields={"webhook_url": text})
+    row = BudgetSettings.objects.filter(organization=organization).first() or BudgetSettings(organization=organization)
+    before = {"email_admins": row.email_admins, "webhook_url": row.webhook_url, "secret_version": row.secret_version}
+    row.email_admins, row.webhook_url = email_admins, url
+    row.secret_version = secret_version or row.secret_version
+    row.save()
+    after = {"email_admins": row.email_admins, "webhook_url": url, "secret_version": row.secret_version}
+    record(actor, "budget.settings_changed", row, organization=organization, before=before, after=after)
+    return row
+
+
+def _fits(balance: Balance, limit: int | None) -> None:
+    if limit is not None and balance.spent + balance.reserved > limit:
+        raise _wrong(
+            f"{money(balance.spent)} is spent and {money(balance.reserved)} is on hold: the limit can't be"
+            f" {money(limit)}. Choose at least {money(balance.spent + balance.reserved)}."
+        )
+
+
+def _reached(balance: Balance) -> list[int]:
+    spent, limit = balance.spent + balance.debt, balance.limit
+    return [share for share in THRESHOLDS if 100 * spent >= share * limit] if limit else []
+
+
+def _wrong(message: str) -> Invalid:
+    return Invalid(message, fields={"limit": message})

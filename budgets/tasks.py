@@ -1,0 +1,22 @@
+"""The sweep: holds whose lease ran out are charged, alerts are delivered."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from celery import shared_task
+
+from budgets.alerts import alert_deliver, alerts_due
+from budgets.ledger import charge_expired
+
+BATCH: Final = 1_000
+ALERTS: Final = 50  # at a time: each may wait for somebody's slow server
+
+
+@shared_task(name="budgets.sweep")
+def sweep() -> tuple[int, int]:
+    """Returns how many holds were charged and how many alerts were delivered."""
+    charged = 0
+    while (batch := charge_expired(limit=BATCH)) == BATCH:
+        charged += batch
+    return charged + batch, sum(alert_deliver(alert) for alert in alerts_due()[:ALERTS])

@@ -1,0 +1,149 @@
+"""The connection underneath: kept, dropped and secured as it should be, on real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import ipaddress
+import ssl
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from budgets.llm import transport
+from budgets.llm.errors import ConnectionLost, Timeout
+from budgets.llm.types import Message
+from budgets.meter import FreeMeter
+from tests.support.llm_acts import act
+from tests.support.llm_client import SAY, ask, client, key
+from tests.support.llm_server import ModelServer
+
+
+async def said(one, text: str) -> str:
+    return (await one.complete([Message("user", text)], max_tokens=50, key=key())).text
+
+
+def sockets(server: ModelServer) -> int:
+    """Over how many connections the requests came."""
+    return len({id(call.writer) for call in server.requests})
+
+
+async def test_one_connection_carries_many_calls(server: ModelServer) -> None:
+    async with client(server) as one:
+        for n in range(5):
+            assert await said(one, str(n)) == f"You said: {n}"
+    assert len(server.requests) == 5 and sockets(server) == 1
+
+
+async def test_a_connection_that_was_idle_for_long_is_not_trusted(
+    server: ModelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transport, "IDLE_S", 0.0)
+    async with client(server) as one:
+        await said(one, "a")
+        await said(one, "b")
+    assert sockets(server) == 2
+
+
+@pytest.mark.parametrize("later", [0, 0.05], ids=["at once", "later"])
+async def test_an_answer_that_nobody_asked_for_answers_no_other_call(server: ModelServer, later: float) -> None:
+    server.will(act("answer_twice", later=later))
+    async with client(server) as one:
+        assert await said(one, "first") == "You said: first"
+        await asyncio.sleep(0.05 + later)  # what arrives after the next request is sent, nobody can tell apart
+        assert await said(one, "second") == "You said: second"
+    assert sockets(server) == 2
+
+
+async def test_a_connection_that_the_server_closed_is_made_anew(server: ModelServer, meter: FreeMeter) -> None:
+    server.will("answer_and_close", "answer")
+    async with client(server, meter) as one:
+        assert await said(one, "first") == "You said: first"
+        assert await said(one, "second") == "You said: second"
+    assert sockets(server) == 2 and meter.spent == server.owed.micros
+
+
+async def test_a_failed_answer_leaves_nothing_behind_for_the_next_call(server: ModelServer) -> None:
+    server.will(act("big", size=2**21), "cut_stream", "reset", "hang")
+    async with client(server, timeout_s=0.3) as one:
+        for _ in range(4):
+            with pytest.raises(Exception, match=r"larger|cut|failed|No answer"):
+                await said(one, "lost")
+        assert await said(one, "next") == "You said: next"
+    assert sockets(server) == 5
+
+
+async def test_it_passes_over_informational_answers(server: ModelServer) -> None:
+    server.will("informational")
+    assert (await ask(client(server))).text.startswith("You said")
+
+
+async def test_what_is_no_http_is_a_lost_connection_and_costs_the_hold(server: ModelServer, meter: FreeMeter) -> None:
+    server.will("not_http")
+    with pytest.raises(ConnectionLost, match="RemoteProtocolError"):
+        await ask(client(server, meter))
+    assert meter.spent == sum(meter.holds.values()) > 0
+
+
+async def test_a_host_that_does_not_pick_up_is_a_timeout_that_costs_nothing(meter: FreeMeter) -> None:
+    """A listener whose queue is full lets no connection through."""
+    from socket import create_server, socket
+
+    with create_server(("127.0.0.1", 0), backlog=0) as deaf:
+        callers = [socket() for _ in range(4)]
+        for caller in callers:
+            caller.setblocking(False)
+            caller.connect_ex(deaf.getsockname())
+        with ModelServer() as server:
+            pass
+        server.port = deaf.getsockname()[1]
+        with pytest.raises(Timeout):
+            await ask(client(server, meter, connect_s=0.2))
+        for caller in callers:
+            caller.close()
+    assert [(bill.amount, bill.source) for bill in meter.bills.values()] == [(0, "none")]
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> Path:
+    """A self-signed certificate of 127.0.0.1 with its key, in one file."""
+    private = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "model server")])
+    now = datetime.datetime.now(datetime.UTC)
+    address = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+    builder = x509.CertificateBuilder(name, name, private.public_key(), x509.random_serial_number())
+    builder = builder.not_valid_before(now).not_valid_after(now + datetime.timedelta(hours=1))
+    signed = builder.add_extension(address, critical=False).sign(private, hashes.SHA256())
+    pem, plain = serialization.Encoding.PEM, serialization.NoEncryption()
+    path = tmp_path / "certificate.pem"
+    secret = private.private_bytes(pem, serialization.PrivateFormat.PKCS8, plain)
+    path.write_bytes(signed.public_bytes(pem) + secret)
+    return path
+
+
+@pytest.fixture
+def secured(certificate: Path) -> Callable[[], ModelServer]:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+    return lambda: ModelServer(tls=context)
+
+
+async def test_it_speaks_tls_to_a_server_whose_certificate_it_trusts(secured, certificate: Path) -> None:
+    with secured() as server:
+        pieces: list[str] = []
+        async with client(server, ca_file=str(certificate)) as one:
+            for _ in range(2):
+                done = await one.complete(SAY, max_tokens=50, key=key(), on_delta=pieces.append)
+    assert done.text.startswith("You said") and "".join(pieces) == 2 * done.text
+    assert sockets(server) == 1
+
+
+async def test_it_sends_no_key_to_a_server_whose_certificate_it_does_not_trust(secured, meter: FreeMeter) -> None:
+    with secured() as server, pytest.raises(ConnectionLost, match="ConnectError"):
+        await ask(client(server, meter))
+    assert not server.requests
+    assert [(bill.amount, bill.source) for bill in meter.bills.values()] == [(0, "none")]

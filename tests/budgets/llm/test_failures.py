@@ -1,0 +1,231 @@
+"""Every way in which a provider fails, on a real socket: what the caller gets and what the attempt cost."""
+
+from __future__ import annotations
+
+import asyncio
+import tracemalloc
+from typing import Any
+
+import pytest
+
+from budgets.llm import errors
+from budgets.llm.types import Completion
+from budgets.meter import Bill, FreeMeter
+from tests.support.llm_acts import MEGABYTE, Act, act
+from tests.support.llm_client import SAY, ask, client, key
+from tests.support.llm_server import ModelServer
+
+HOLD, NOTHING, USAGE = "hold", "nothing", "usage"
+LONG = {"message": "This model's maximum context length is 8192 tokens.", "code": "context_length_exceeded"}
+
+
+def refused(status: int, **error: Any) -> Act:
+    return act("status", code=status, error={"message": "scripted", **error})
+
+
+FAILURES: list[tuple[Act | str, type[errors.LLMError], str, str]] = [
+    # what the server does, what is raised, a part of its message, what it costs
+    ("rate_limited", errors.RateLimited, "429", NOTHING),
+    ("error_500", errors.Overloaded, "500: scripted 500", NOTHING),
+    ("error_503", errors.Overloaded, "503: upstream connect error", NOTHING),
+    (refused(529), errors.Overloaded, "529", NOTHING),
+    ("bad_gateway_page", errors.Overloaded, "502", HOLD),
+    (refused(504), errors.Timeout, "504", HOLD),
+    (refused(408), errors.Timeout, "408", HOLD),
+    (refused(400), errors.BadRequest, "400: scripted", NOTHING),
+    (refused(422), errors.BadRequest, "422", NOTHING),
+    (refused(401), errors.AuthFailed, "401", NOTHING),
+    (refused(403), errors.AuthFailed, "403", NOTHING),
+    (refused(402), errors.NoCredit, "402", NOTHING),
+    (refused(429, code="insufficient_quota"), errors.NoCredit, "429", NOTHING),
+    (refused(404), errors.ModelNotFound, "404", NOTHING),
+    (refused(400, code="model_not_found"), errors.ModelNotFound, "400", NOTHING),
+    (act("status", code=400, error=LONG), errors.ContextTooLong, "maximum context", NOTHING),
+    (act("status", code=400, error="prompt is too long"), errors.ContextTooLong, "too long", NOTHING),
+    ("redirect", errors.BadRequest, "redirects", NOTHING),
+    ("bad_json", errors.Malformed, "no JSON", HOLD),
+    ("truncated_json", errors.Malformed, "no JSON", HOLD),
+    ("html", errors.Malformed, "no JSON: it begins '<!doctype html>", HOLD),
+    ("empty_choices", errors.Malformed, "choices is empty", USAGE),
+    ("wrong_types", errors.Malformed, "content is a number", USAGE),
+    ("error_in_200", errors.Overloaded, "upstream failed", HOLD),
+    ("cut_stream", errors.Malformed, "cut", HOLD),
+    ("reset", errors.ConnectionLost, "connection failed", HOLD),
+    (act("json_body", value=[1, 2]), errors.Malformed, "a list, not an object", HOLD),
+    (act("json_body", value={"choices": None}), errors.Malformed, "no choices", USAGE),
+    (act("json_body", value={"choices": [None]}), errors.Malformed, "choices[0] is null", USAGE),
+    (act("json_body", value={"choices": [{"message": "hi"}]}), errors.Malformed, "message is a text", USAGE),
+    (act("big", size=2 * MEGABYTE), errors.Malformed, "larger than 1,048,576 bytes", HOLD),
+    (act("big", size=2 * MEGABYTE, announced=True), errors.Malformed, "larger than", HOLD),
+    (act("big", size=2 * MEGABYTE, compressed=True), errors.Malformed, "larger than", HOLD),
+]
+STREAM_FAILURES: list[tuple[Act | str, type[errors.LLMError], str, str]] = [
+    ("rate_limited", errors.RateLimited, "429", NOTHING),
+    ("bad_json", errors.Malformed, "no JSON", HOLD),
+    ("truncated_json", errors.Malformed, "no JSON", HOLD),
+    ("html", errors.Malformed, "no JSON", HOLD),
+    ("cut_stream", errors.Malformed, "The stream was cut: RemoteProtocolError", HOLD),
+    ("polite_cut", errors.Malformed, "The stream was cut.", HOLD),
+    ("usage_then_cut", errors.Malformed, "The stream was cut", USAGE),
+    ("empty_choices", errors.Malformed, "choices is empty", USAGE),
+    ("error_in_200", errors.Overloaded, "upstream failed", HOLD),
+    ("endless_stream", errors.Malformed, "larger than 1,048,576 characters", HOLD),
+    ("reset", errors.ConnectionLost, "connection failed", HOLD),
+]
+
+
+def names(failures: list[tuple[Act | str, Any, str, str]]) -> list[str]:
+    return [f"{n}-{one[0] if isinstance(one[0], str) else one[0].name}" for n, one in enumerate(failures)]
+
+
+def the_bill(meter: FreeMeter) -> tuple[Bill, int]:
+    """The one bill and its hold."""
+    assert list(meter.bills) == list(meter.holds) and len(meter.bills) == 1
+    assert meter.reserved == 0
+    return next(iter(meter.bills.values())), next(iter(meter.holds.values()))
+
+
+def check_bill(meter: FreeMeter, server: ModelServer, costs: str) -> None:
+    bill, hold = the_bill(meter)
+    assert (bill.amount, bill.source) == {
+        HOLD: (hold, "estimate"),
+        NOTHING: (0, "none"),
+        USAGE: (server.owed.micros, "table"),
+    }[costs]
+    assert bill.error and bill.amount >= server.owed.micros
+
+
+@pytest.mark.parametrize(("does", "error", "says", "costs"), FAILURES, ids=names(FAILURES))
+async def test_it_fails_with_a_reason_and_pays_what_it_may_owe(
+    server: ModelServer, meter: FreeMeter, does, error, says, costs
+) -> None:
+    server.will(does)
+    with pytest.raises(error) as caught:
+        await ask(client(server, meter))
+    assert type(caught.value) is error and says in caught.value.message
+    assert caught.value.attempts == 1
+    check_bill(meter, server, costs)
+
+
+@pytest.mark.parametrize(("does", "error", "says", "costs"), STREAM_FAILURES, ids=names(STREAM_FAILURES))
+async def test_a_stream_fails_with_a_reason_and_pays_what_it_may_owe(
+    server: ModelServer, meter: FreeMeter, does, error, says, costs
+) -> None:
+    server.will(does)
+    with pytest.raises(error) as caught:
+        await ask(client(server, meter), stream=True)
+    assert type(caught.value) is error and says in caught.value.message
+    check_bill(meter, server, costs)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("does", ["null_content", "wrong_tool_name", "arguments_not_json", "wrong_content_type"])
+async def test_it_makes_a_completion_of_what_can_be_used(
+    server: ModelServer, meter: FreeMeter, does: str, stream: bool
+) -> None:
+    server.will(does)
+    done = await ask(client(server, meter), stream=stream)
+    check = {
+        "null_content": lambda one: one.text == "" and one.notes == ("the answer is empty",),
+        "wrong_tool_name": lambda one: one.tool_calls[0].name == "delete_everything",
+        "arguments_not_json": lambda one: (
+            one.tool_calls[0].arguments_error == "the arguments are no JSON"
+            and one.tool_calls[0].raw == '{"a": 1,,}'
+            and one.tool_calls[0].arguments == {}
+        ),
+        "wrong_content_type": lambda one: one.text.startswith("You said"),
+    }[does]
+    assert isinstance(done, Completion) and check(done), done
+    assert meter.spent == server.owed.micros == done.cost
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_an_answer_just_within_the_limit_is_taken(server: ModelServer, stream: bool) -> None:
+    content = "b" * (40_000 if stream else 39_600)  # a whole answer is counted with its envelope
+    server.will(*[act("answer", message={"role": "assistant", "content": content})] * 2)
+    async with client(server, max_answer_bytes=40_000) as one:
+        assert (await one.complete(SAY, max_tokens=10**6, key=key(), stream=stream)).text == content
+    with pytest.raises(errors.Malformed, match="larger than 39,000"):
+        await ask(client(server, max_answer_bytes=39_000), max_tokens=10**6, stream=stream)
+
+
+@pytest.mark.parametrize("options", [{}, {"compressed": True}], ids=["plain", "compressed"])
+async def test_fifty_megabytes_take_no_more_memory_than_the_limit(server: ModelServer, options: dict) -> None:
+    server.will(act("big", size=50 * MEGABYTE, **options))
+    async with client(server) as one:
+        tracemalloc.start(1)
+        try:
+            with pytest.raises(errors.Malformed, match="larger than"):
+                await one.complete(SAY, max_tokens=5, key=key())
+            ours = tracemalloc.take_snapshot().filter_traces(
+                [tracemalloc.Filter(True, "*/budgets/*"), tracemalloc.Filter(True, "*/httpcore/*")]
+            )
+        finally:
+            tracemalloc.stop()
+    assert sum(one.size for one in ours.statistics("filename")) < 4 * MEGABYTE
+
+
+async def test_an_answer_that_never_comes_is_a_timeout_and_costs_the_hold(
+    server: ModelServer, meter: FreeMeter
+) -> None:
+    server.will("hang")
+    with pytest.raises(errors.Timeout, match=r"No answer within 0.2 s"):
+        await ask(client(server, meter, timeout_s=0.2))
+    check_bill(meter, server, HOLD)
+
+
+async def test_a_slow_drip_is_cut_at_the_limit_of_the_whole_attempt(server: ModelServer, meter: FreeMeter) -> None:
+    server.will(act("slow_drip", pause=0.02))
+    with pytest.raises(errors.Malformed, match="cut"):
+        await ask(client(server, meter, timeout_s=0.3))
+    check_bill(meter, server, HOLD)
+
+
+async def test_a_refused_connection_costs_nothing(meter: FreeMeter) -> None:
+    with ModelServer() as server:
+        pass  # its port is free again
+    with pytest.raises(errors.ConnectionLost, match="ConnectError"):
+        await ask(client(server, meter))
+    bill, _ = the_bill(meter)
+    assert (bill.amount, bill.source) == (0, "none")
+
+
+async def test_a_redirect_takes_no_key_elsewhere(server: ModelServer) -> None:
+    with ModelServer() as elsewhere:
+        server.will(act("redirect", to=elsewhere.base_url + "/chat/completions"))
+        with pytest.raises(errors.BadRequest, match="redirects"):
+            await ask(client(server))
+    assert not elsewhere.requests
+
+
+async def test_a_rate_limit_says_how_long_to_stay_away(server: ModelServer) -> None:
+    server.will(act("rate_limited", retry_after=17))
+    with pytest.raises(errors.RateLimited) as caught:
+        await ask(client(server))
+    assert (caught.value.retry_after, caught.value.status) == (17.0, 429)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_cancelled_call_pays_its_hold_before_the_task_ends(
+    server: ModelServer, meter: FreeMeter, stream: bool
+) -> None:
+    server.will("hang")
+    async with client(server, meter) as one:
+        task = asyncio.create_task(one.complete(SAY, max_tokens=64, key=key(), stream=stream))
+        while not server.owed.answered:
+            await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        check_bill(meter, server, HOLD)
+        assert next(iter(meter.bills.values())).error == "cancelled"
+        assert (await one.complete(SAY, max_tokens=64, key=key())).text  # and its place is free again
+
+
+async def test_an_error_of_the_callers_own_passes_and_the_hold_is_paid(server: ModelServer, meter: FreeMeter) -> None:
+    def broken(text: str) -> None:
+        raise RuntimeError("the page is gone")
+
+    with pytest.raises(RuntimeError, match="the page is gone"):
+        await ask(client(server, meter), on_delta=broken)
+    check_bill(meter, server, HOLD)

@@ -1,0 +1,254 @@
+"""64 concurrent spenders over three nested budgets, killed with -9 at random, while somebody looks all the time.
+
+``python -m tests.budgets.storm FILE ROUNDS SEED CHAIN…`` is the mother: it forks 8 processes of 8 threads, each with a
+connection of its own, and in each round kills one of them at random and forks another. ``storm`` runs it and looks.
+
+What the provider would bill is written by the spender between reserve and settle into shared memory (FILE), which
+survives kill -9: 64 slots by 3 chains of 8 bytes, each with one writer.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import random
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import astuple, dataclass, field
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+PROCESSES, THREADS, CHAINS = 8, 8, 3
+CELLS = PROCESSES * THREADS * CHAINS
+LEASE = 0.3  # seconds
+BIGGEST = 2_000  # micro-dollars of one hold
+
+
+# -- the spenders ------------------------------------------------------------------------------------------------------
+
+
+def spend_for_ever(billed: mmap.mmap, slot: int, seed: int, chains: Sequence[Any]) -> None:
+    """Reserve, call, settle; now and then twice, late, in batches, or not at all."""
+    from budgets.ledger import Hold, Settlement, reserve_many, settle_many
+    from budgets.meter import Bill
+
+    dice = random.Random(seed)
+    for n in range(10**9):
+        which = dice.randrange(CHAINS)
+        size = dice.choice([1, 1, 1, 5])
+        holds = [Hold(f"{seed}-{n}-{one}", chains[which], dice.randint(1, BIGGEST), lease=LEASE) for one in range(size)]
+        outcomes = reserve_many(holds)
+        if dice.random() < 0.05:
+            outcomes = [
+                again if first.refusal is None else first
+                for first, again in zip(outcomes, reserve_many(holds), strict=True)
+            ]
+        admitted = [hold for hold, outcome in zip(holds, outcomes, strict=True) if outcome.state == "held"]
+        costs = [dice.randint(0, hold.amount) for hold in admitted]
+        at = 8 * (slot * CHAINS + which)
+        struct.pack_into("q", billed, at, struct.unpack_from("q", billed, at)[0] + sum(costs))
+        luck = dice.random()
+        if luck < 0.01:
+            continue  # an answer that got lost: nobody settles
+        if luck < 0.03:
+            time.sleep(1.5 * LEASE)
+        bills = [Settlement(hold.key, Bill(cost, None, "table")) for hold, cost in zip(admitted, costs, strict=True)]
+        settle_many(bills)
+        if luck > 0.95:
+            settle_many(bills)
+
+
+def child(billed: mmap.mmap, place: int, seed: int, chains: Sequence[Any]) -> None:
+    threads = [
+        threading.Thread(
+            target=spend_for_ever,
+            args=[billed, place * THREADS + thread, seed * THREADS + thread, chains],
+            daemon=True,
+        )
+        for thread in range(THREADS)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    os._exit(1)
+
+
+def mother(path: str, rounds: int, seed: int, texts: Sequence[str]) -> None:
+    import django
+
+    django.setup()
+    from datetime import date
+
+    from budgets.accounts import Chain
+
+    def parsed(text: str) -> Chain:
+        organization, agent, job, month, *budgets = [None if part == "-" else part for part in text.split(",")]
+        ids = [None if one is None else int(one) for one in budgets]
+        return Chain(UUID(organization), agent and UUID(agent), job and UUID(job), date.fromisoformat(str(month)), *ids)
+
+    chains = [parsed(text) for text in texts]
+    with open(path, "r+b") as file:
+        billed = mmap.mmap(file.fileno(), 8 * CELLS)
+    dice = random.Random(seed)
+    born = seed * 10_000_000
+
+    def fork(place: int) -> int:
+        nonlocal born
+        born += 1
+        pid = os.fork()
+        if pid == 0:
+            child(billed, place, born, chains)
+        return pid
+
+    children = [fork(place) for place in range(PROCESSES)]
+    for n in range(rounds):
+        time.sleep(dice.uniform(0.02, 0.2))
+        place = dice.randrange(PROCESSES)
+        os.kill(children[place], signal.SIGKILL)
+        os.waitpid(children[place], 0)
+        children[place] = fork(place)
+        print(n + 1, flush=True)
+    for pid in children:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
+# -- who looks ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Report:
+    """What was seen. ``wrong``: each look at which the books and the bills contradicted each other."""
+
+    rounds: int = 0
+    looks: int = 0
+    moved: int = 0
+    brim: int = 0  # looks at which less than one hold was left in a budget
+    wrong: list[str] = field(default_factory=list)
+    settled: int = 0
+    charged: int = 0
+    refunded: int = 0
+    left_reserved: int = 0
+    billed: int = 0
+    spent: int = 0
+    differences: list[str] = field(default_factory=list)
+    errors: str = ""  # what a spender died of, other than a kill
+
+
+def storm(chains: Sequence[Any], owners: Sequence[Any], *, rounds: int, seed: int = 1) -> Report:
+    """Runs the storm. ``chains``: of an organisation, with its agent, with its job; ``owners``: those three."""
+    from django.db import connection, connections
+
+    from agentcore_site.errors import Invalid
+    from budgets.checking import differences
+    from budgets.ledger import charge_expired
+    from budgets.models import Budget, LedgerEntry, Reservation
+    from budgets.services import limit_change
+    from tests.support.workers import environment
+
+    report, dice = Report(), random.Random(seed)
+    path = Path(tempfile.mkstemp(prefix="storm-")[1])
+    path.write_bytes(bytes(8 * CELLS))
+    with open(path, "r+b") as file:
+        billed = mmap.mmap(file.fileno(), 8 * CELLS)
+    budgets = [chain.budgets[-1] for chain in chains]
+
+    def bills() -> list[int]:
+        """Bills of the organisation, of its agent, of its job: each with those below it."""
+        cells = struct.unpack(f"{CELLS}q", billed)
+        by_chain = [sum(cells[chain::CHAINS]) for chain in range(CHAINS)]
+        return [sum(by_chain[chain:]) for chain in range(CHAINS)]
+
+    def look() -> None:
+        paid = bills()  # before the books: a bill that comes in between is not yet in them
+        rows = Budget.objects.in_bulk(budgets)
+        report.looks += 1
+        for key, bill in zip(budgets, paid, strict=True):
+            row = rows[key]
+            if row.limit is None or row.spent + row.reserved > row.limit or row.debt:
+                report.wrong.append(f"{row.scope}: {row.spent} + {row.reserved} of {row.limit}, debt {row.debt}")
+            elif bill > row.spent + row.reserved:
+                report.wrong.append(f"{row.scope}: {bill} was billed, the books know {row.spent} + {row.reserved}")
+            report.brim += row.limit is not None and row.limit - row.spent - row.reserved < BIGGEST
+
+    def move_one() -> None:
+        """Another limit close above what is spent, or what was when we looked: then it is refused."""
+        owner = dice.choice(owners)
+        row = Budget.objects.get(owner_id=owner.id)
+        with suppress(Invalid):
+            limit_change(None, owner, row.spent + row.reserved + dice.randint(BIGGEST, 50 * BIGGEST))
+            report.moved += 1
+
+    texts = [",".join("-" if part is None else str(part) for part in astuple(chain)) for chain in chains]
+    complaints = path.with_suffix(".log")
+    with open(complaints, "wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.budgets.storm", str(path), str(rounds), str(seed), *texts],
+            env=environment() | {"DJANGO_SETTINGS_MODULE": "agentcore_site.settings"},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            start_new_session=True,
+        )
+
+    def watch() -> None:
+        assert process.stdout is not None
+        for line in process.stdout:
+            report.rounds = int(line)
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        while process.poll() is None:
+            look()
+            if report.looks % 20 == 0:
+                charge_expired(limit=dice.choice([3, 1000]))
+            if report.looks % 10 == 0:
+                move_one()
+            time.sleep(0.005)
+        watcher.join()
+        # The server ends the sessions of the dead one by one; then one lease passes.
+        until = time.monotonic() + 20
+        while _others(connection) and time.monotonic() < until:
+            time.sleep(0.05)
+        time.sleep(LEASE)
+        while charge_expired():
+            pass
+        look()
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait(10)
+        report.errors = complaints.read_text()
+        path.unlink()
+        complaints.unlink()
+        connections["default"].close()
+    rows = Budget.objects.in_bulk(budgets)
+    report.left_reserved = sum(row.reserved for row in rows.values())
+    report.billed, report.spent = bills()[0], rows[budgets[0]].spent
+    report.settled = LedgerEntry.objects.filter(kind="settle").count()
+    report.charged = LedgerEntry.objects.filter(kind="charge").count()
+    report.refunded = Reservation.objects.filter(state="refunded").count()
+    report.differences = [str(one) for one in differences()]
+    return report
+
+
+def _others(connection: Any) -> int:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+        return int(cursor.fetchone()[0])
+
+
+if __name__ == "__main__":
+    mother(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4:])

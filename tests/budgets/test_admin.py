@@ -1,0 +1,158 @@
+"""The admin: limits and prices are edited through the services, the books are only shown."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+
+from agentcore_site.audit.models import AuditEvent
+from agentcore_site.jobs.models import Job
+from agentcore_site.tenancy.models import Organization
+from budgets.accounts import Chain
+from budgets.ledger import reserve, settle
+from budgets.models import Budget, BudgetLimit, BudgetSettings, LedgerEntry, ModelPrice, Reservation
+from tests import factories
+from tests.budgets.rows import a_row_of_each
+from tests.budgets.support import balances, bill, hold
+
+pytestmark = pytest.mark.django_db
+
+DOLLAR = 1_000_000
+
+
+def address(model: Any, name: str, *args: Any) -> str:
+    return reverse(f"admin:budgets_{model._meta.model_name}_{name}", args=args)
+
+
+@pytest.fixture
+def house(adam: Any) -> Client:
+    """A superuser."""
+    client = Client()
+    client.force_login(adam)
+    return client
+
+
+@pytest.fixture
+def boss(acme: Organization) -> Client:
+    """An admin of acme who is staff, and no superuser."""
+    user = factories.UserFactory(username="boss", is_staff=True)
+    factories.MembershipFactory(organization=acme, user=user, role="admin")
+    client = Client()
+    client.force_login(user)
+    return client
+
+
+@pytest.mark.parametrize("who", ["house", "boss"])
+def test_a_limit_is_set_and_changed_with_its_history(
+    who: str, request: pytest.FixtureRequest, acme: Organization, agent: Any
+) -> None:
+    client = request.getfixturevalue(who)
+    asked = {"organization": str(acme.id), "agent": str(agent.id), "limit_usd": "12.50", "note": "pilot"}
+    assert client.post(address(Budget, "add"), asked).status_code == 302
+    budget = Budget.objects.get()
+    assert (budget.scope, budget.owner_id, budget.limit) == ("agent", agent.id, 12_500_000)
+    page = address(Budget, "change", budget.id)
+    assert client.post(page, {"limit_usd": "", "note": "enough"}).status_code == 302
+    budget.refresh_from_db()
+    assert (budget.limit, budget.owner_id) == (None, agent.id)
+    shown = client.get(page).content.decode()
+    assert "$12.50 → not limited" in shown and "enough" in shown
+    assert BudgetLimit.objects.count() == 2
+    assert AuditEvent.objects.filter(action="budget.changed", door="admin").count() == 2
+
+
+@pytest.mark.parametrize("who", ["house", "boss"])
+def test_a_jobs_limit_is_raised_there(who: str, request: pytest.FixtureRequest, chain: Chain, job: Job) -> None:
+    page = address(Budget, "change", chain.job_budget)
+    assert request.getfixturevalue(who).post(page, {"limit_usd": "2"}).status_code == 302
+    budget = Budget.objects.get(id=chain.job_budget)
+    assert (budget.limit, budget.job_id) == (2 * DOLLAR, job.id)
+
+
+def test_what_the_service_refuses_is_shown_and_changes_nothing(boss: Client, chain: Chain) -> None:
+    reserve(hold(chain, "a", 600_000))
+    page = address(Budget, "change", chain.job_budget)
+    answer = boss.post(page, {"limit_usd": "0.5"}, follow=True)
+    assert "$0.60 is on hold" in answer.content.decode()
+    assert Budget.objects.get(id=chain.job_budget).limit == DOLLAR
+    assert not BudgetLimit.objects.exists()
+
+
+def test_an_admin_reaches_no_budget_of_another_organisation(boss: Client, elsewhere: Organization, job: Job) -> None:
+    from budgets.accounts import chain_open
+
+    foreign = chain_open(elsewhere.id).organization_budget
+    assert boss.get(address(Budget, "change", foreign)).status_code == 302
+    boss.post(address(Budget, "change", foreign), {"limit_usd": "1"})
+    boss.post(address(Budget, "add"), {"organization": str(elsewhere.id), "limit_usd": "1"})
+    assert not BudgetLimit.objects.exists()
+    assert "Elsewhere" not in boss.get(address(Budget, "changelist")).content.decode()
+
+
+def test_prices_are_edited_in_dollars(house: Client, boss: Client, acme: Organization) -> None:
+    asked = {
+        "organization": str(acme.id), "model": "m", "valid_from": "2026-01-01", "input_usd": "2.5", "cached_usd": "",
+        "output_usd": "10", "call_usd": "", "source": "contract",
+    }  # fmt: skip
+    assert boss.post(address(ModelPrice, "add"), asked).status_code == 302
+    price = ModelPrice.objects.get()
+    assert (price.input, price.cached_input, price.output, price.per_call) == (2_500_000, None, 10_000_000, 0)
+    page = address(ModelPrice, "change", price.id)
+    assert "2.5" in boss.get(page).content.decode()
+    assert boss.post(page, asked | {"input_usd": "3"}).status_code == 302
+    event = AuditEvent.objects.get(action="price.changed")
+    assert (event.before["input"], event.after["input"]) == (2_500_000, 3_000_000)
+    for_all = asked | {"organization": "", "model": "all"}
+    refused = boss.post(address(ModelPrice, "add"), for_all, follow=True)
+    assert "Only a superuser" in refused.content.decode()
+    assert not ModelPrice.objects.filter(organization=None).exists()
+    assert house.post(address(ModelPrice, "add"), for_all).status_code == 302
+    shared = ModelPrice.objects.get(organization=None)
+    assert boss.post(address(ModelPrice, "change", shared.id), for_all | {"input_usd": "0.1"}).status_code == 403
+    assert "all" in boss.get(address(ModelPrice, "changelist")).content.decode()
+
+
+def test_the_same_price_twice_is_a_message_and_no_error(house: Client, acme: Organization) -> None:
+    asked = {"organization": "", "model": "m", "valid_from": "2026-01-01", "input_usd": "1", "output_usd": "1"}
+    assert house.post(address(ModelPrice, "add"), asked).status_code == 302
+    assert house.post(address(ModelPrice, "add"), asked, follow=True).status_code == 200
+    assert ModelPrice.objects.count() == 1
+    nothing = asked | {"model": "n", "input_usd": "", "output_usd": ""}
+    assert "declare the model free" in house.post(address(ModelPrice, "add"), nothing, follow=True).content.decode()
+
+
+def test_alerts_are_sent_where_the_settings_say(boss: Client, acme: Organization) -> None:
+    asked = {"organization": str(acme.id), "webhook_url": "https://example.com/hook", "secret_version": "1"}
+    assert boss.post(address(BudgetSettings, "add"), asked).status_code == 302
+    row = BudgetSettings.objects.get()
+    assert (row.webhook_url, row.email_admins) == ("https://example.com/hook", False)
+    page = address(BudgetSettings, "change", acme.id)
+    assert boss.post(page, {"webhook_url": "", "secret_version": "2", "email_admins": "on"}).status_code == 302
+    row.refresh_from_db()
+    assert (row.webhook_url, row.email_admins, row.secret_version) == ("", True, 2)
+
+
+def test_the_books_are_only_shown(house: Client, chain: Chain, job: Job) -> None:
+    for row in a_row_of_each(job, chain):
+        assert house.get(address(row, "changelist")).status_code == 200
+        assert house.get(address(row, "changelist"), {"q": str(job.id)}).status_code == 200
+        assert house.get(address(row, "change", row.pk)).status_code == 200
+    before = balances(chain)
+    for model in (LedgerEntry, Reservation):
+        row = model.objects.first()
+        assert row is not None
+        assert house.get(address(model, "add")).status_code == 403
+        assert house.post(address(model, "change", row.pk), {"spent_delta": 0}).status_code == 403
+        assert house.post(address(model, "delete", row.pk), {"post": "yes"}).status_code == 403
+    assert balances(chain) == before
+
+
+def test_a_search_finds_the_entries_of_a_job(house: Client, chain: Chain, job: Job) -> None:
+    reserve(hold(chain, "needle", 10))
+    settle("needle", bill(10))
+    for term, found in ((str(job.id), True), ("00000000-0000-0000-0000-000000000000", False), ("%_'", False)):
+        page = house.get(address(Reservation, "changelist"), {"q": term}).content.decode()
+        assert ("needle" in page) == found

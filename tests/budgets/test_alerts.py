@@ -1,0 +1,183 @@
+"""Alerts leave once, by e-mail and by a signed webhook, and are tried again until they have."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+from django.core import mail
+from django.utils import timezone
+
+from agentcore_site.errors import Forbidden, Invalid
+from agentcore_site.tenancy.models import Organization
+from budgets.accounts import Chain
+from budgets.alerts import MOST_TRIES, alert_deliver, alerts_due
+from budgets.ledger import reserve, settle
+from budgets.models import Budget, BudgetAlert, BudgetSettings, Reservation
+from budgets.services import budget_settings_set
+from budgets.tasks import sweep
+from budgets.webhooks import SIGNATURE, WebhookFailed, signature, webhook_post, webhook_secret
+from tests.budgets.support import balances, bill, expire, hold
+
+pytestmark = pytest.mark.django_db
+
+CENT = 10_000
+
+
+@dataclass
+class Receiver:
+    """Somebody's server: answers what ``answers`` says, 200 in the end, and keeps what came."""
+
+    url: str = ""
+    answers: list[int] = field(default_factory=list)
+    came: list[tuple[dict[str, str], bytes]] = field(default_factory=list)
+
+
+@pytest.fixture
+def receiver(settings: Any) -> Iterator[Receiver]:
+    settings.WEBHOOK_PRIVATE = True
+    here = Receiver()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            here.came.append((dict(self.headers), body))
+            status = here.answers.pop(0) if here.answers else 200
+            self.send_response(status)
+            self.send_header("Location", here.url + "elsewhere")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *args: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    here.url = f"http://localhost:{server.server_address[1]}/hook?x=1"
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield here
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture
+def alert(chain: Chain) -> BudgetAlert:
+    """The job spent $0.80 of its $1."""
+    reserve(hold(chain, "a", 80 * CENT))
+    settle("a", bill(80 * CENT))
+    return BudgetAlert.objects.get()
+
+
+def due_again(alert: BudgetAlert) -> None:
+    BudgetAlert.objects.filter(id=alert.id).update(try_after=timezone.now() - timedelta(seconds=1))
+    alert.refresh_from_db()
+
+
+def test_the_admins_get_a_mail_once(alert: BudgetAlert, adam: Any, olivia: Any) -> None:
+    assert sweep() == (0, 1)
+    assert sweep() == (0, 0)
+    [message] = mail.outbox
+    assert message.bcc == ["adam@example.com"] and message.to == []
+    assert message.subject == "The budget of job Router is 75 % spent: $0.80 of $1.00"
+    alert.refresh_from_db()
+    assert alert.mailed_at and alert.delivered_at and not alert.posted_at
+
+
+def test_the_webhook_gets_what_its_secret_signs(
+    alert: BudgetAlert, receiver: Receiver, acme: Organization, adam: Any
+) -> None:
+    budget_settings_set(adam, acme, webhook_url=receiver.url, email_admins=False)
+    assert sweep() == (0, 1)
+    [(headers, body)] = receiver.came
+    assert mail.outbox == []
+    told = json.loads(body)
+    assert (told["type"], told["threshold_percent"], told["spent_micros"], told["limit_micros"]) == (
+        "budget.alert", 75, 80 * CENT, 100 * CENT,
+    )  # fmt: skip
+    assert (told["id"], told["scope"], told["organization"]) == (str(alert.id), "job", "acme")
+    at = int(headers[SIGNATURE].split(",")[0].removeprefix("t="))
+    assert headers[SIGNATURE] == signature(webhook_secret(acme.id, 1), body, at)
+    assert headers[SIGNATURE] != signature(webhook_secret(acme.id, 2), body, at)
+    assert headers["Host"].startswith("localhost:")
+
+
+def test_a_webhook_that_fails_is_tried_again_and_the_mail_is_not_sent_twice(
+    alert: BudgetAlert, receiver: Receiver, acme: Organization, adam: Any
+) -> None:
+    receiver.answers = [500, 302]
+    budget_settings_set(adam, acme, webhook_url=receiver.url)
+    assert sweep() == (0, 0)
+    alert.refresh_from_db()
+    assert (alert.error, alert.tries) == ("webhook: It answered 500.", 1)
+    assert alert.try_after > timezone.now() and list(alerts_due()) == []
+    due_again(alert)
+    assert not alert_deliver(alert)  # a redirection is not followed
+    due_again(alert)
+    assert alert_deliver(alert)
+    assert len(receiver.came) == 3 and len(mail.outbox) == 1
+    assert len({json.loads(body)["id"] for _, body in receiver.came}) == 1
+
+
+def test_a_mail_that_fails_is_tried_again(alert: BudgetAlert, adam: Any, settings: Any) -> None:
+    settings.EMAIL_BACKEND = "django.core.mail.backends.smtp.EmailBackend"
+    settings.EMAIL_PORT = 1
+    assert not alert_deliver(alert)
+    settings.EMAIL_BACKEND = "django.core.mail.backends.locmem.EmailBackend"
+    due_again(alert)
+    assert alert.error == "e-mail: ConnectionRefusedError"
+    assert alert_deliver(alert)
+    assert len(mail.outbox) == 1
+
+
+def test_two_sweeps_deliver_an_alert_once(alert: BudgetAlert, adam: Any) -> None:
+    other = BudgetAlert.objects.get(id=alert.id)
+    assert alert_deliver(alert)
+    assert not alert_deliver(other)
+    assert len(mail.outbox) == 1
+
+
+def test_it_gives_up_after_ten_tries_and_leaves_the_reason(alert: BudgetAlert) -> None:
+    BudgetAlert.objects.filter(id=alert.id).update(tries=MOST_TRIES, error="webhook: It answered 500.")
+    assert list(alerts_due()) == []
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://127.0.0.1:1/", "http://localhost/", "http://[::1]/", "http://169.254.169.254/latest", "http://10.0.0.1/",
+        "http://0.0.0.0/", "http://[::ffff:127.0.0.1]/", "http://100.64.0.1/",
+    ],
+)  # fmt: skip
+def test_a_webhook_never_reaches_a_private_address(url: str) -> None:
+    with pytest.raises(WebhookFailed, match="private address"):
+        webhook_post(url, {}, secret="s")
+
+
+def test_only_admins_say_where_alerts_go_and_only_to_web_addresses(acme: Organization, adam: Any, olivia: Any) -> None:
+    with pytest.raises(Forbidden):
+        budget_settings_set(olivia, acme, webhook_url="https://example.com/")
+    for wrong in ("ftp://example.com/", "javascript:alert(1)", "https://", "https://user:secret@example.com/", "x"):
+        with pytest.raises(Invalid):
+            budget_settings_set(adam, acme, webhook_url=wrong)
+    assert not BudgetSettings.objects.exists()
+
+
+def test_the_sweep_charges_what_nobody_settled(chain: Chain, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("budgets.tasks.BATCH", 2)
+    for n in range(5):
+        reserve(hold(chain, str(n), CENT))
+    expire("0", "1", "2", "3", "4")
+    assert sweep()[0] == 5
+    assert balances(chain) == [(5 * CENT, 0, 0)] * 3
+    assert set(Reservation.objects.values_list("state", flat=True)) == {"charged"}
+
+
+def test_a_budget_knows_what_is_left(chain: Chain) -> None:
+    budget = Budget(limit=100, spent=30, reserved=20, debt=0)
+    assert (budget.left, budget.share) == (50, 0.3)
+    assert (Budget(limit=None).left, Budget(limit=None).share, Budget(limit=0).share) == (None, None, 1.0)

@@ -1,0 +1,260 @@
+"""The ledger: what is held, what is booked, and what it refuses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.db import ProgrammingError, connection, transaction
+
+from agentcore_site.jobs.models import Job
+from budgets.accounts import Chain, chain_open
+from budgets.ledger import Hold, UnknownHold, charge_expired, reserve, reserve_many, settle, settle_many
+from budgets.ledger.values import Settlement
+from budgets.meter import BudgetRefused
+from budgets.models import Budget, BudgetAlert, LedgerEntry, Reservation
+from tests.budgets.support import balances, bill, expire, hold, limits_set
+
+pytestmark = pytest.mark.django_db
+
+CENT = 10_000
+
+
+def test_it_holds_in_every_budget_and_settles_what_it_cost(chain: Chain) -> None:
+    assert reserve(hold(chain, "a", 30 * CENT)).fresh
+    assert balances(chain) == [(0, 30 * CENT, 0)] * 3
+    assert settle("a", bill(12 * CENT)).state == "settled"
+    assert balances(chain) == [(12 * CENT, 0, 0)] * 3
+
+
+def test_it_refuses_what_does_not_fit_the_job_and_moves_nothing(chain: Chain) -> None:
+    reserve(hold(chain, "a", 90 * CENT))
+    with pytest.raises(BudgetRefused) as refused:
+        reserve(hold(chain, "b", 11 * CENT))
+    assert (refused.value.scope, refused.value.limit, refused.value.reserved, refused.value.wanted) == (
+        "job", 100 * CENT, 90 * CENT, 11 * CENT,
+    )  # fmt: skip
+    assert balances(chain) == [(0, 90 * CENT, 0)] * 3
+    assert not Reservation.objects.filter(key="b").exists()
+
+
+@pytest.mark.parametrize(("limits", "scope"), [((50, None, None), "organization"), ((None, 50, 10), "agent")])
+def test_it_names_the_outermost_budget_that_refuses(chain: Chain, limits: Any, scope: str) -> None:
+    limits_set(chain, *limits)
+    with pytest.raises(BudgetRefused) as refused:
+        reserve(hold(chain, "a", 51))
+    assert refused.value.scope == scope
+
+
+def test_it_admits_up_to_the_last_micro_dollar(chain: Chain) -> None:
+    reserve(hold(chain, "a", 100 * CENT))
+    with pytest.raises(BudgetRefused):
+        reserve(hold(chain, "b", 1))
+    settle("a", bill(100 * CENT - 1))
+    reserve(hold(chain, "b", 1))
+
+
+def test_it_admits_a_batch_in_order_and_refuses_the_rest(chain: Chain) -> None:
+    holds = [hold(chain, key, amount * CENT) for key, amount in [("z", 60), ("y", 60), ("x", 30), ("w", 20), ("v", 10)]]
+    outcomes = reserve_many(holds)
+    assert [outcome.key for outcome in outcomes] == ["z", "y", "x", "w", "v"]
+    assert [outcome.refusal is None for outcome in outcomes] == [True, False, True, False, True]
+    assert balances(chain) == [(0, 100 * CENT, 0)] * 3
+    refused = outcomes[3].refusal
+    assert refused is not None and refused.reserved == 90 * CENT
+
+
+def test_it_holds_a_key_once_and_answers_the_same_whatever_became_of_it(chain: Chain) -> None:
+    assert reserve(hold(chain, "a", CENT)).fresh
+    again = reserve(hold(chain, "a", CENT))
+    assert (again.state, again.fresh) == ("held", False)
+    assert balances(chain)[0] == (0, CENT, 0)
+    settle("a", bill(1))
+    assert reserve(hold(chain, "a", CENT)).state == "settled"
+    assert balances(chain)[0] == (1, 0, 0)
+
+
+def test_it_holds_a_key_once_within_a_batch(chain: Chain) -> None:
+    first, second = reserve_many([hold(chain, "a", CENT), hold(chain, "a", CENT)])
+    assert first == second and first.fresh
+    assert balances(chain)[0] == (0, CENT, 0)
+
+
+def test_it_may_ask_again_under_a_key_that_was_refused(chain: Chain) -> None:
+    limits_set(chain, None, None, CENT)
+    with pytest.raises(BudgetRefused):
+        reserve(hold(chain, "a", 2 * CENT))
+    limits_set(chain, None, None, 3 * CENT)
+    assert reserve(hold(chain, "a", 2 * CENT)).fresh
+
+
+def test_it_settles_once(chain: Chain) -> None:
+    reserve(hold(chain, "a", CENT))
+    assert settle("a", bill(400)).state == "settled"
+    assert settle("a", bill(900)).state == "repeated"
+    assert [one.state for one in settle_many([Settlement("a", bill(1)), Settlement("a", bill(2))])] == ["repeated"] * 2
+    assert balances(chain)[0] == (400, 0, 0)
+
+
+def test_it_says_that_nothing_is_held(chain: Chain) -> None:
+    with pytest.raises(UnknownHold):
+        settle("nobody", bill(1))
+    reserve(hold(chain, "a", CENT))
+    states = [one.state for one in settle_many([Settlement("nobody", bill(1)), Settlement("a", bill(1))])]
+    assert states == ["unknown", "settled"]
+
+
+def test_it_charges_an_expired_hold_in_full_and_refunds_a_late_settlement(chain: Chain) -> None:
+    reserve_many([hold(chain, "a", 10 * CENT), hold(chain, "b", CENT)])
+    assert charge_expired() == 0
+    expire("a")
+    assert charge_expired() == 1
+    assert balances(chain) == [(10 * CENT, CENT, 0)] * 3
+    assert settle("a", bill(3 * CENT)).state == "refunded"
+    assert balances(chain) == [(3 * CENT, CENT, 0)] * 3
+    assert settle("a", bill(0)).state == "repeated"
+    row = Reservation.objects.get(key="a")
+    assert (row.state, row.actual) == ("refunded", 3 * CENT)
+
+
+def test_it_refunds_all_of_a_late_call_that_cost_nothing(chain: Chain) -> None:
+    reserve(hold(chain, "a", CENT))
+    expire()
+    charge_expired()
+    settle("a", bill(0))
+    assert balances(chain) == [(0, 0, 0)] * 3
+
+
+def test_it_books_a_bill_above_its_hold_whole_where_there_is_room(chain: Chain) -> None:
+    reserve(hold(chain, "a", CENT))
+    assert settle("a", bill(3 * CENT)).excess == 2 * CENT
+    assert balances(chain) == [(3 * CENT, 0, 0)] * 3
+    incident = LedgerEntry.objects.get(kind="debt")
+    assert incident.debt_delta == 2 * CENT and str(3 * CENT) in incident.error
+
+
+def test_it_owes_what_the_limit_has_no_room_for_and_refuses_until_it_is_paid(chain: Chain) -> None:
+    reserve_many([hold(chain, "a", 60 * CENT), hold(chain, "b", 40 * CENT)])
+    settle("a", bill(70 * CENT))
+    assert balances(chain) == [(70 * CENT, 40 * CENT, 0)] * 2 + [(60 * CENT, 40 * CENT, 10 * CENT)]
+    with pytest.raises(BudgetRefused) as refused:
+        reserve(hold(chain, "c", 0))
+    assert refused.value.spent == 70 * CENT  # what is owed counts as spent
+    settle("b", bill(5 * CENT))  # the rest of this hold pays the debt
+    assert balances(chain) == [(75 * CENT, 0, 0)] * 3
+    assert reserve(hold(chain, "c", CENT)).fresh
+
+
+def test_it_owes_for_a_late_bill_above_its_hold(chain: Chain) -> None:
+    reserve(hold(chain, "a", 100 * CENT))
+    expire()
+    charge_expired()
+    settle("a", bill(101 * CENT))
+    assert balances(chain)[2] == (100 * CENT, 0, CENT)
+    assert balances(chain)[1] == (101 * CENT, 0, 0)
+
+
+def test_it_refuses_to_run_where_it_could_be_rolled_back(chain: Chain) -> None:
+    with transaction.atomic():
+        for act in (
+            lambda: reserve(hold(chain, "a", 1)),
+            lambda: settle("a", bill(1)),
+            charge_expired,
+        ):
+            with pytest.raises(RuntimeError):
+                act()
+
+
+@pytest.mark.parametrize("amount", [-1, 10**16])
+def test_it_takes_no_amount_beyond_reason(chain: Chain, amount: int) -> None:
+    with pytest.raises(ValueError):
+        Hold("a", chain, amount)
+    with pytest.raises(ValueError):
+        Settlement("a", bill(amount))
+
+
+def test_it_writes_what_a_call_was_and_what_it_came_to(chain: Chain, job: Job) -> None:
+    odd = Hold("a\ud800", chain, CENT, "training" * 5, "mo\x00del" * 99, 7, "3/1\x00")
+    with pytest.raises(UnicodeEncodeError):
+        reserve(odd)  # a key is never changed; it is ours
+    reserve(Hold("a", chain, CENT, "training" * 5, "mo\x00del" * 99, 7, "3/1\x00"))
+    settle("a", bill(123, error="cut\x00"))
+    entry = LedgerEntry.objects.get(kind="settle")
+    assert (entry.job_id, entry.iteration, entry.rollout, len(entry.model)) == (job.id, 7, "3/1\ufffd", 200)
+    assert (entry.cost, entry.input_tokens, entry.output_tokens, entry.cached_tokens) == (123, 100, 20, 10)
+    assert (entry.latency_ms, entry.source, entry.error, entry.estimated) == (250, "provider", "cut\ufffd", False)
+
+
+def test_the_database_refuses_to_change_what_was_booked(chain: Chain) -> None:
+    reserve(hold(chain, "a", CENT))
+    settle("a", bill(1))
+    for act in (
+        lambda: LedgerEntry.objects.update(spent_delta=0),
+        lambda: LedgerEntry.objects.all().delete(),
+        lambda: Reservation.objects.update(state="held"),
+        lambda: Reservation.objects.update(amount=0),
+    ):
+        with pytest.raises(ProgrammingError), transaction.atomic():
+            act()
+
+
+def test_the_database_refuses_more_than_the_limit(chain: Chain) -> None:
+    from django.db import IntegrityError
+
+    for wrong in ({"spent": 60 * CENT, "reserved": 41 * CENT}, {"spent": -1}, {"reserved": -1}, {"debt": -1}):
+        with pytest.raises(IntegrityError), transaction.atomic():
+            Budget.objects.filter(id=chain.job_budget).update(**wrong)
+
+
+def test_it_alerts_once_at_each_share_of_the_limit(chain: Chain) -> None:
+    def alerts() -> list[int]:
+        return sorted(BudgetAlert.objects.filter(budget=chain.job_budget).values_list("threshold", flat=True))
+
+    seen = []
+    for n, amount in enumerate([74, 1, 14, 1, 1, 9]):
+        reserve(hold(chain, str(n), amount * CENT))
+        settle(str(n), bill(amount * CENT))
+        seen.append(alerts())
+    assert seen == [[], [75], [75], [75, 90], [75, 90], [75, 90, 100]]
+    assert not BudgetAlert.objects.exclude(budget=chain.job_budget).exists()
+
+
+def test_it_alerts_that_a_budget_is_used_up_when_the_next_call_cannot_fit(chain: Chain) -> None:
+    reserve(hold(chain, "a", 60 * CENT))
+    for key in ("b", "c"):  # refused because of the other hold: that may come back
+        with pytest.raises(BudgetRefused):
+            reserve(hold(chain, key, 50 * CENT))
+    assert not BudgetAlert.objects.exists()
+    settle("a", bill(60 * CENT))
+    for key in ("d", "e"):
+        with pytest.raises(BudgetRefused):
+            reserve(hold(chain, key, 50 * CENT))
+    alert = BudgetAlert.objects.get()
+    assert (alert.threshold, alert.budget_id, alert.spent) == (100, chain.job_budget, 60 * CENT)
+
+
+def test_it_names_a_budget_that_is_gone(chain: Chain) -> None:
+    gone = Chain(chain.organization_id, None, None, chain.month, organization_budget=10**9)
+    with pytest.raises(LookupError, match="1000000000"):
+        reserve(hold(gone, "a", 1))
+    assert not Reservation.objects.exists()
+
+
+def test_a_chain_has_only_what_there_is(chain: Chain, acme: Any) -> None:
+    alone = chain_open(acme.id)
+    assert alone.budgets == (chain.organization_budget,)
+    reserve(hold(alone, "a", CENT))
+    assert balances(chain) == [(0, CENT, 0), (0, 0, 0), (0, 0, 0)]
+
+
+def test_it_does_few_statements_whatever_the_batch(chain: Chain) -> None:
+    from django.test.utils import CaptureQueriesContext
+
+    counts = []
+    for first, size in ((0, 1), (100, 50)):
+        keys = [str(first + n) for n in range(size)]
+        with CaptureQueriesContext(connection) as queries:
+            reserve_many([hold(chain, key, 1) for key in keys])
+            settle_many([Settlement(key, bill(1)) for key in keys])
+        counts.append(len(queries))
+    assert counts[0] == counts[1] <= 10

@@ -1,0 +1,195 @@
+"""Prices: dated, an organisation's own first, loaded from files, refused where unknown."""
+
+from __future__ import annotations
+
+import io
+import json
+from datetime import date
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from agentcore_site.audit.models import AuditEvent
+from agentcore_site.errors import Forbidden, Invalid, Missing
+from agentcore_site.tenancy.models import Organization
+from budgets.loading import SEED, parse, prices_load
+from budgets.meter import PriceBook
+from budgets.models import ModelPrice
+from budgets.pricebook import DatabasePriceBook
+from budgets.pricing import Price, UnknownPrice
+from budgets.selectors import prices_visible
+from budgets.services import price_set
+
+pytestmark = pytest.mark.django_db
+
+DAY = date(2026, 1, 1)
+LITELLM = {
+    "sample_spec": {"input_cost_per_token": 0.0, "mode": "one of chat, embedding"},
+    "gpt-x": {"mode": "chat", "input_cost_per_token": 2.5e-06, "output_cost_per_token": 1e-05,
+              "cache_read_input_token_cost": 1.25e-06, "source": "https://example.com/prices"},
+    "tiered": {"input_cost_per_token": 1.25e-06, "input_cost_per_token_above_200k_tokens": 2.5e-06,
+               "output_cost_per_token": 1e-05, "output_cost_per_reasoning_token": 3e-05,
+               "input_cost_per_token_priority": 9e-05},
+    "fraction": {"input_cost_per_token": 1.00000000000001e-07, "output_cost_per_token": 0, "mode": "completion"},
+    "per-request": {"input_cost_per_token": 0, "output_cost_per_token": 0, "input_cost_per_request": 0.005},
+    "embedder": {"mode": "embedding", "input_cost_per_token": 1e-07, "output_cost_per_token": 0.0},
+    "nothing": {"mode": "chat", "input_cost_per_token": 0.0, "output_cost_per_token": 0.0},
+    "halves": {"mode": "chat", "input_cost_per_token": 1e-06},
+    "words": {"mode": "chat", "input_cost_per_token": "1e-06", "output_cost_per_token": 1e-06},
+    "negative": {"mode": "chat", "input_cost_per_token": -1e-06, "output_cost_per_token": 1e-06},
+    "huge": {"mode": "chat", "input_cost_per_token": 1e300, "output_cost_per_token": 1e-06},
+    "list": [],
+}  # fmt: skip
+
+
+def load(value: Any, **extra: Any) -> Any:
+    return prices_load(json.dumps(value).encode(), name="some.json", valid_from=extra.pop("day", DAY), **extra)
+
+
+def row(model: str) -> tuple[int, int | None, int, int]:
+    found = ModelPrice.objects.get(model=model)
+    return found.input, found.cached_input, found.output, found.per_call
+
+
+def test_it_reads_the_format_of_litellm_exactly() -> None:
+    loaded = load(LITELLM)
+    assert loaded.new == ["gpt-x", "tiered", "fraction", "per-request"]
+    assert row("gpt-x") == (2_500_000, 1_250_000, 10_000_000, 0)
+    assert row("tiered") == (2_500_000, None, 30_000_000, 0)  # the dearest tier that a call may fall into
+    assert row("fraction") == (100_001, None, 0, 0)  # rounded up
+    assert row("per-request") == (0, None, 0, 5_000)
+    assert ModelPrice.objects.get(model="gpt-x").source == "https://example.com/prices"
+    assert ModelPrice.objects.get(model="tiered").source == "LiteLLM: some.json"
+
+
+def test_it_says_why_it_skipped_a_model() -> None:
+    skipped = load(LITELLM).skipped
+    assert set(skipped) == {"embedder", "nothing", "halves", "words", "negative", "huge", "list"}
+    assert "embedding" in skipped["embedder"] and "declare it free" in skipped["nothing"]
+    assert skipped["halves"] == skipped["words"] == "the price of a token in or out is missing or no number"
+    assert skipped["negative"] == skipped["huge"] == "a price is negative or beyond reason"
+
+
+def test_the_same_file_twice_changes_nothing_and_a_new_price_is_a_new_row() -> None:
+    load(LITELLM)
+    again = load(LITELLM, day=date(2026, 2, 1))
+    assert (again.new, again.changed, len(again.same)) == ([], [], 4)
+    dearer = {"gpt-x": {"input_cost_per_token": 3e-06, "output_cost_per_token": 1e-05}}
+    assert load(dearer, day=date(2026, 3, 1)).changed == ["gpt-x"]
+    assert [one.input for one in ModelPrice.objects.filter(model="gpt-x")] == [3_000_000, 2_500_000]
+    assert load({"gpt-x": dearer["gpt-x"] | {"output_cost_per_token": 2e-05}}, day=date(2026, 3, 1)).changed
+    assert ModelPrice.objects.filter(model="gpt-x").count() == 2  # the same day was corrected
+    assert AuditEvent.objects.filter(action="prices.loaded").count() == 3
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [b"", b"[]", b"{", b'{"a": NaN}', b'"x"', b'{"providers": [{}], "as_of": "2025-01-01"}', b'{"providers": []}'],
+)
+def test_it_refuses_what_is_no_price_file(raw: bytes) -> None:
+    with pytest.raises(Invalid):
+        prices_load(raw, name="x.json", valid_from=DAY)
+    assert not ModelPrice.objects.exists()
+
+
+def test_the_seed_holds_common_models_with_source_and_date() -> None:
+    seed = json.loads(SEED.read_text())
+    assert "Approximate" in seed["note"]
+    lines = list(parse(SEED.read_bytes(), name="prices.json"))
+    assert len(lines) > 80 and [line for line in lines if line.why] == []
+    assert len({line.model for line in lines}) == len(lines)
+    assert all(line.valid_from == date.fromisoformat(seed["as_of"]) and "approximate" in line.source for line in lines)
+    for line in lines:  # a price per token instead of per million, or the other way round, would stand out
+        assert Decimal("0.01") <= Decimal(line.output) / 10**6 <= 100, line
+        assert line.input <= line.output and (line.cached_input or 0) <= line.input, line
+    assert {"gpt-4o-mini", "claude-3-5-haiku-20241022", "gemini-2.5-flash", "mistral-small-latest", "deepseek-chat",
+            "meta-llama/Llama-3.3-70B-Instruct-Turbo"} <= {line.model for line in lines}  # fmt: skip
+
+
+def test_the_command_loads_the_seed_or_a_file_and_reports(tmp_path: Path, acme: Organization) -> None:
+    def said(*args: str) -> str:
+        out = io.StringIO()
+        call_command("load_prices", *args, stdout=out)
+        return out.getvalue()
+
+    assert " 0 changed, 0 unchanged, 0 skipped." in said()
+    assert said().startswith("0 new, 0 changed,")
+    path = tmp_path / "litellm.json"
+    path.write_text(json.dumps(LITELLM))
+    report = said(str(path), "--from", "2026-02-01", "--organization", "acme")
+    assert report.startswith("4 new, 0 changed, 0 unchanged, 7 skipped.")
+    assert "skipped 2: a price is negative or beyond reason (negative …)" in report
+    assert ModelPrice.objects.filter(organization=acme, valid_from=date(2026, 2, 1)).count() == 4
+    with pytest.raises(CommandError, match="can't be read"):
+        said(str(tmp_path / "nothing.json"))
+    with pytest.raises(CommandError, match="no organisation"):
+        said("--organization", "nobody")
+    path.write_text("{")
+    with pytest.raises(CommandError, match="no JSON"):
+        said(str(path))
+
+
+def test_the_book_knows_today_and_tomorrow_and_prefers_ones_own(acme: Organization, elsewhere: Organization) -> None:
+    def price(day: date, amount: int, organization: Organization | None = None) -> None:
+        ModelPrice.objects.create(
+            organization=organization, model="m", valid_from=day, input=amount, output=amount, cached_input=None
+        )
+
+    today = date(2026, 5, 5)
+    price(date(2026, 1, 1), 1)
+    price(date(2026, 5, 5), 2)
+    price(date(2026, 5, 6), 3)
+    price(date(2026, 5, 7), 4, acme)
+
+    def at(organization: Organization, day: date) -> int:
+        rows = ModelPrice.objects.filter(organization__in=[organization]) | ModelPrice.objects.filter(organization=None)
+        return DatabasePriceBook(rows, today=lambda: day).price("m").input
+
+    assert [at(acme, today.replace(day=day)) for day in (4, 5, 6, 7, 9)] == [1, 2, 3, 4, 4]
+    assert at(elsewhere, date(2026, 5, 9)) == 3
+    book: PriceBook = DatabasePriceBook.load(elsewhere.id)
+    assert book.price("m") == Price("m", 3, 3) or date.today() < date(2026, 5, 6)
+
+
+def test_an_unknown_model_is_refused_and_one_declared_free_costs_nothing(acme: Organization, adam: Any) -> None:
+    price_set(adam, organization=acme, model="local", free=True)
+    price_set(adam, organization=acme, model="later", input=1, valid_from=date(2999, 1, 1))
+    book = DatabasePriceBook.load(acme.id)
+    assert book.price("local").free
+    for model in ("other", "later", ""):
+        with pytest.raises(UnknownPrice):
+            book.price(model)
+
+
+def test_admins_price_for_their_organisation_and_the_house_for_all(
+    acme: Organization, elsewhere: Organization, adam: Any, olivia: Any, charlie: Any
+) -> None:
+    with pytest.raises(Forbidden):
+        price_set(olivia, organization=acme, model="m", input=1)
+    with pytest.raises(Missing):
+        price_set(charlie, organization=acme, model="m", input=1)
+    charlie.memberships.update(role="admin")
+    with pytest.raises(Forbidden):
+        price_set(charlie, model="m", input=1)
+    assert price_set(charlie, organization=elsewhere, model="m", input=1).pk
+    assert price_set(adam, model="m", input=1).pk
+    assert {one.organization for one in prices_visible(charlie)} == {elsewhere, None}
+    assert {one.organization for one in prices_visible(olivia)} == {None}
+
+
+def test_a_correction_keeps_what_it_was(acme: Organization, adam: Any) -> None:
+    price_set(adam, organization=acme, model="m", input=100, output=200, valid_from=DAY)
+    price_set(adam, organization=acme, model="m", input=150, output=200, valid_from=DAY, source="invoice")
+    event = AuditEvent.objects.get(action="price.changed")
+    assert (event.before["input"], event.after["input"], event.after["source"]) == (100, 150, "invoice")
+    assert ModelPrice.objects.count() == 1
+
+
+@pytest.mark.parametrize("wrong", [{}, {"input": -1}, {"input": 1, "cached_input": -1}])
+def test_it_refuses_prices_that_make_no_sense(acme: Organization, adam: Any, wrong: dict[str, int]) -> None:
+    with pytest.raises(Invalid):
+        price_set(adam, organization=acme, model="m", **wrong)
+    assert not ModelPrice.objects.exists()

@@ -1,0 +1,288 @@
+"""What the model server can be told to do, well or badly. Each act writes its own answer to a real socket."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tests.support.llm_server import Call
+
+Acting = Callable[["Call", dict[str, Any]], Awaitable[None]]
+ACTS: dict[str, Acting] = {}
+MEGABYTE = 2**20
+
+
+@dataclass(frozen=True)
+class Act:
+    """An act by name with its options, for the script of a server."""
+
+    name: str
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+def act(name: str, **options: Any) -> Act:
+    assert name in ACTS, f"{name} is none of {', '.join(sorted(ACTS))}"
+    return Act(name, options)
+
+
+def named(function: Acting) -> Acting:
+    ACTS[function.__name__] = function
+    return function
+
+
+@named
+async def answer(call: Call, options: dict[str, Any]) -> None:
+    """What the brain says; ``message`` and ``usage`` replace parts of it, ``headers`` are added."""
+    message = call.think() if "message" not in options else options["message"]
+    await call.say(message, finish=options.get("finish"), **{k: options[k] for k in ("usage",) if k in options})
+
+
+@named
+async def tool_calls(call: Call, options: dict[str, Any]) -> None:
+    arguments = options.get("arguments", '{"a": 1}')
+    function = {"name": options.get("name", "add"), "arguments": arguments}
+    message = {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [{"id": "call_1", "type": "function", "function": function}],
+    }
+    await call.say(message, finish="tool_calls")
+
+
+@named
+async def wrong_tool_name(call: Call, options: dict[str, Any]) -> None:
+    await tool_calls(call, {"name": "delete_everything"})
+
+
+@named
+async def arguments_not_json(call: Call, options: dict[str, Any]) -> None:
+    await tool_calls(call, {"arguments": '{"a": 1,,}'})
+
+
+@named
+async def status(call: Call, options: dict[str, Any]) -> None:
+    """Any refusal: ``code``, ``error`` (the error object) or ``body`` (bytes), ``headers``. Costs nothing."""
+    code = options.get("code", 500)
+    error = options.get("error", {"message": f"scripted {code}", "type": "scripted", "code": None})
+    body = options.get("body", json.dumps({"error": error}).encode())
+    await call.send(code, body, headers=options.get("headers", {}), kind=options.get("kind", "application/json"))
+
+
+@named
+async def rate_limited(call: Call, options: dict[str, Any]) -> None:
+    headers = {"retry-after": str(options["retry_after"])} if "retry_after" in options else {}
+    await status(call, {"code": 429, "headers": headers})
+
+
+@named
+async def error_500(call: Call, options: dict[str, Any]) -> None:
+    await status(call, {"code": 500})
+
+
+@named
+async def error_503(call: Call, options: dict[str, Any]) -> None:
+    await status(call, {"code": 503, "body": b"upstream connect error", "kind": "text/plain"})
+
+
+@named
+async def bad_gateway_page(call: Call, options: dict[str, Any]) -> None:
+    call.bill()  # the gateway lost an answer that the model gave
+    await call.send(502, b"<html><h1>502 Bad Gateway</h1></html>", kind="text/html")
+
+
+@named
+async def error_in_200(call: Call, options: dict[str, Any]) -> None:
+    call.bill()
+    error = {"message": "upstream failed", "code": options.get("code", 502)}
+    if call.streamed:
+        await call.events([{"choices": [{"index": 0, "delta": {"content": "so f"}}]}, {"error": error}])
+    else:
+        await call.send(200, json.dumps({"error": error}).encode())
+
+
+@named
+async def hang(call: Call, options: dict[str, Any]) -> None:
+    """Works, bills and never answers."""
+    call.bill()
+    await asyncio.sleep(options.get("seconds", 3600))
+
+
+@named
+async def reset(call: Call, options: dict[str, Any]) -> None:
+    """Closes hard after the request was read; ``billed`` says whether the model had worked."""
+    if options.get("billed", True):
+        call.bill()
+    call.abort(hard=True)
+
+
+@named
+async def cut_stream(call: Call, options: dict[str, Any]) -> None:
+    """Half of the answer, then the connection is gone."""
+    message = call.think()
+    call.bill(message)
+    await call.say_half(message)
+    call.abort()
+
+
+@named
+async def polite_cut(call: Call, options: dict[str, Any]) -> None:
+    """Half of a stream, then a proper end of the body: only the reason to finish is missing."""
+    message = call.think()
+    call.bill(message)
+    await call.say_half(message)
+    await call.end_of_chunks()
+
+
+@named
+async def usage_then_cut(call: Call, options: dict[str, Any]) -> None:
+    """A stream that says its usage first and is cut then."""
+    usage = call.bill()
+    await call.events([{"choices": [{"index": 0, "delta": {"content": "so f"}}], "usage": usage}], end=False)
+    call.abort()
+
+
+@named
+async def bad_json(call: Call, options: dict[str, Any]) -> None:
+    call.bill()
+    if call.streamed:
+        await call.raw_events([b'data: {"choices": [}\n\n'])
+    else:
+        await call.send(200, b'{"choices": [{"message": {"content": hello}}]}')
+
+
+@named
+async def truncated_json(call: Call, options: dict[str, Any]) -> None:
+    whole = json.dumps(call.whole(call.think(), "stop", call.bill())).encode()
+    await call.send(200, whole[: len(whole) // 2])
+
+
+@named
+async def html(call: Call, options: dict[str, Any]) -> None:
+    call.bill()
+    await call.send(200, b"<!doctype html><title>Sign in</title>", kind="text/html")
+
+
+@named
+async def json_body(call: Call, options: dict[str, Any]) -> None:
+    """``value`` as the body of a 200; an object gets the usage that is billed unless it has one."""
+    usage = call.bill()
+    value = options["value"]
+    if isinstance(value, dict) and options.get("with_usage", True):
+        value = {"usage": usage, **value}
+    await call.send(200, json.dumps(value).encode(), kind=options.get("kind", "application/json"))
+
+
+@named
+async def empty_choices(call: Call, options: dict[str, Any]) -> None:
+    if call.streamed:
+        await call.events([{"choices": [], "usage": call.bill()}])
+    else:
+        await json_body(call, {"value": {"choices": []}})
+
+
+@named
+async def null_content(call: Call, options: dict[str, Any]) -> None:
+    await call.say({"role": "assistant", "content": None}, finish="stop")
+
+
+@named
+async def wrong_types(call: Call, options: dict[str, Any]) -> None:
+    await json_body(call, {"value": {"choices": [{"message": {"content": 42, "tool_calls": "none"}}], "model": 7}})
+
+
+@named
+async def wrong_content_type(call: Call, options: dict[str, Any]) -> None:
+    value = call.whole(call.think(), "stop", call.bill())
+    await call.send(200, json.dumps(value).encode(), kind="text/plain")
+
+
+@named
+async def big(call: Call, options: dict[str, Any]) -> None:
+    """An answer of ``size`` bytes, sent in pieces; ``announced`` by its length or not; ``compressed`` to nothing."""
+    call.bill()
+    size = options.get("size", MEGABYTE)
+    head, tail = b'{"choices": [{"message": {"content": "', b'"}, "finish_reason": "stop"}]}'
+    pieces = [head, *[b"a" * 65536] * (max(0, size - len(head) - len(tail)) // 65536), tail]
+    if options.get("compressed"):
+        await call.send(200, gzip.compress(b"".join(pieces)), headers={"content-encoding": "gzip"})
+    elif options.get("announced"):
+        await call.send(200, b"".join(pieces))
+    else:
+        await call.chunks(pieces)
+
+
+@named
+async def compressed(call: Call, options: dict[str, Any]) -> None:
+    body = json.dumps(call.whole(call.think(), "stop", call.bill())).encode()
+    await call.send(200, gzip.compress(body), headers={"content-encoding": options.get("encoding", "gzip")})
+
+
+@named
+async def endless_stream(call: Call, options: dict[str, Any]) -> None:
+    """Streams text until the client hangs up."""
+    call.bill()
+    await call.open_stream()
+    while True:
+        await call.event({"choices": [{"index": 0, "delta": {"content": "a" * 8192}}]})
+
+
+@named
+async def no_usage(call: Call, options: dict[str, Any]) -> None:
+    await call.say(call.think(), usage=None)
+
+
+@named
+async def negative_usage(call: Call, options: dict[str, Any]) -> None:
+    await call.say(call.think(), usage={"prompt_tokens": -5, "completion_tokens": "many", "total_tokens": -5})
+
+
+@named
+async def slow_drip(call: Call, options: dict[str, Any]) -> None:
+    """A byte now and then: no single read ever times out."""
+    call.bill()
+    await call.chunks([b" "] * 10_000, pause=options.get("pause", 0.02))
+
+
+@named
+async def redirect(call: Call, options: dict[str, Any]) -> None:
+    await call.send(307, b"", headers={"location": options.get("to", "http://127.0.0.1:9/elsewhere")})
+
+
+@named
+async def answer_twice(call: Call, options: dict[str, Any]) -> None:
+    """Sends one answer more than was asked for, at once or ``later`` (seconds)."""
+    await answer(call, options)
+    if options.get("later"):
+        await asyncio.sleep(options["later"])
+    await call.say({"role": "assistant", "content": "the answer to another question"})
+
+
+@named
+async def answer_and_close(call: Call, options: dict[str, Any]) -> None:
+    """Answers like HTTP/1.0: the end of the body is the end of the connection."""
+    call.plain(json.dumps(call.whole(call.think(), "stop", call.bill())).encode())
+
+
+@named
+async def not_http(call: Call, options: dict[str, Any]) -> None:
+    call.bill()
+    call.plain(b"", head=b"220 mail.example ESMTP\r\n\r\n")
+
+
+@named
+async def informational(call: Call, options: dict[str, Any]) -> None:
+    """Says that it is at work before it answers."""
+    call.writer.write(b"HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n" * 3)
+    await answer(call, options)
+
+
+@named
+async def echo_key(call: Call, options: dict[str, Any]) -> None:
+    """Refuses a key and repeats every header that came, as helpful servers do."""
+    shown = "; ".join(f"{name}: {value}" for name, value in call.headers.items())
+    await status(call, {"code": 401, "error": {"message": f"Incorrect API key. You sent {shown}"}})
