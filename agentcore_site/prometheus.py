@@ -22,7 +22,7 @@ from agentcore_site.jobs.models import ACTIVE, Job, Status
 from agentcore_site.tenancy.authentication import bearer
 from budgets.money import dollars
 from training import metrics as training_metrics
-from training.models import TrainingRun
+from training.models import TrainingRun, with_money
 
 # Histograms that only workers fill. Named here, so that each name is there before the first job ran.
 NAMED = (training_metrics.rollout_seconds, training_metrics.update_seconds)
@@ -36,10 +36,9 @@ class JobsCollector(Collector):
         yield from self._by_status()
         usage = GaugeMetricFamily("training_budget_usage_usd", "Spent by active training jobs.", labels=["job_id"])
         limit = GaugeMetricFamily("training_budget_limit_usd", "Budget of active training jobs.", labels=["job_id"])
-        active = TrainingRun.objects.filter(job__status__in=ACTIVE)
-        for job_id, spent, budget in active.values_list("job_id", "cost_micros", "budget_micros"):
-            usage.add_metric([str(job_id)], dollars(spent))
-            limit.add_metric([str(job_id)], dollars(budget))
+        for run in with_money(TrainingRun.objects.filter(job__status__in=ACTIVE)).defer("config"):
+            usage.add_metric([str(run.job_id)], dollars(run.spent_micros))
+            limit.add_metric([str(run.job_id)], dollars(run.limit_micros))
         yield usage
         yield limit
 

@@ -16,13 +16,14 @@ from django.db.models import Sum
 
 from agentcore_site.jobs.events import event_add
 from agentcore_site.jobs.kinds import Progressed
-from agentcore_site.jobs.lease import Lease, LeaseLost, StopRequested
+from agentcore_site.jobs.lease import Lease, LeaseLost, MustPause, StopRequested
 from agentcore_site.jobs.models import Job
 from evaluation import reports
 from evaluation.models import EvaluationResult, EvaluationRun, HeldOutLook, Split
 from experiences.environments.base import Environment
 from experiences.environments.dataset import dataset_environment
 from experiences.rollout import Interrupted
+from experiences.runtimes.base import Halted
 from experiences.storage import Owner, trajectories_write
 from experiences.types import Scenario, Trajectory, reindexed
 from training.pools import Pools
@@ -55,9 +56,17 @@ class Slice:
     def __init__(self, job: Job, lease: Lease) -> None:
         self.job, self.lease = job, lease
         self.evaluation = EvaluationRun.objects.select_related(
-            "run", "run__job", "run__agent", "run__dataset", "run__organization", "checkpoint", "organization", "job"
+            "run",
+            "run__job",
+            "run__agent",
+            "run__agent__endpoint",
+            "run__dataset",
+            "run__organization",
+            "checkpoint",
+            "organization",
+            "job",
         ).get(job=job)
-        self.setup: TrainerSetup = setup_of(self.evaluation.run)
+        self.setup: TrainerSetup = setup_of(self.evaluation.run, work=f"{str(job.id)[-12:]}.{job.attempt}")
         self.pools: Pools = run_pools(self.evaluation.run)
         self.began = time.monotonic()
 
@@ -66,7 +75,17 @@ class Slice:
 
         Raises:
             StopRequested, LeaseLost: the evaluation has to stop; what was committed stays.
+            MustPause: its calls can't be paid for, or the model's service is away.
         """
+        with asyncio.Runner() as runner:
+            try:
+                return self._work(runner)
+            except Halted as halt:
+                raise MustPause(halt.reason, str(halt), halt.retry_after) from halt
+            finally:
+                runner.run(self.setup.closing())
+
+    def _work(self, runner: asyncio.Runner) -> Progressed:
         choosers = {"baseline": self._baseline, "trained": self._trained}
         parts = list(self._parts())
         done = set(self.evaluation.done)
@@ -75,7 +94,7 @@ class Slice:
                 continue
             if self.lease.slice_over:
                 return Progressed(finished=False)
-            self._play(part, choosers[part.arm], progress=(index + 1) / len(parts))
+            self._play(runner, part, choosers[part.arm], progress=(index + 1) / len(parts))
             done.add(part.name)
         self._finish()
         return Progressed(finished=True)
@@ -112,9 +131,9 @@ class Slice:
 
     # -- playing ---------------------------------------------------------------------------------------------------
 
-    def _play(self, part: Part, chooser: Any, *, progress: float) -> None:
+    def _play(self, runner: asyncio.Runner, part: Part, chooser: Any, *, progress: float) -> None:
         evaluation = self.evaluation
-        played = asyncio.run(self._played(part, chooser))
+        played = runner.run(self._played(part, chooser))
         month = self.job.created_at.date().replace(day=1)
         owner = Owner(
             self.job.id, evaluation.organization_id, evaluation.agent_id, month, "evaluation", part.arm, part.line
@@ -144,6 +163,8 @@ class Slice:
                 limits=self.setup.limits(),
                 stream=EVALUATION_STREAM,
                 check=self._check,
+                acting=self.setup.acting,
+                model=self.setup.model,
             )
         except Interrupted as interrupted:
             raise interrupted.__cause__ or interrupted from None

@@ -14,7 +14,7 @@ from agentcore_site.errors import Invalid
 from agentcore_site.jobs.admin import as_id
 from agentcore_site.tenancy.administration import LongTableAdmin, ReadOnlyAdmin, ScopedAdmin
 from experiences.models import Agent, Dataset, DatasetRow, GroupRecord, TrajectoryRecord
-from experiences.services import agent_archive, environment_check
+from experiences.services.agents import agent_archive, environment_check
 
 
 class AgentForm(forms.ModelForm):  # type: ignore[type-arg]

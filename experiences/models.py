@@ -25,6 +25,41 @@ class Runtime(models.TextChoices):
     """How an agent acts. Only what is really there is offered."""
 
     ACTION = "action", "Action policy (embedded, no key needed)"
+    LLM = "llm", "Language model (an OpenAI-compatible endpoint)"
+
+
+class EndpointKind(models.TextChoices):
+    """How an endpoint is spoken to: all of them take OpenAI's chat completions."""
+
+    OPENAI = "openai", "OpenAI, or anything that speaks like it"
+    PORTKEY = "portkey", "Portkey gateway"
+    OPENROUTER = "openrouter", "OpenRouter"
+    VLLM = "vllm", "vLLM"
+    OLLAMA = "ollama", "Ollama"
+
+
+class ModelEndpoint(Scoped):
+    """Where models answer, and with which key. Keys are sealed (``agentcore_site.vault``) and never shown again."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    name = models.CharField(max_length=80)
+    kind = models.CharField(max_length=12, choices=EndpointKind.choices, default=EndpointKind.OPENAI)
+    base_url = models.CharField(max_length=300, help_text="The part before /chat/completions.")
+    model = models.CharField(max_length=120, blank=True, help_text="What agents use that name no model.")
+    api_key = models.TextField(blank=True, editable=False)  # sealed
+    gateway_key = models.TextField(blank=True, editable=False)  # sealed; Portkey's own key
+    options = models.JSONField(default=dict, blank=True)
+    archived_at = models.DateTimeField(null=True, blank=True)
+    created_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        ordering = ["name"]
+        constraints = [models.UniqueConstraint(fields=["organization", "name"], name="endpoint_name_per_organization")]
+
+    def __str__(self) -> str:
+        return self.name
 
 
 class Agent(Scoped):
@@ -38,6 +73,11 @@ class Agent(Scoped):
     runtime = models.CharField(max_length=10, choices=Runtime.choices, default=Runtime.ACTION)
     environment = models.CharField(max_length=60, default="reasoning_gym")
     environment_options = models.JSONField(default=dict, blank=True)
+    endpoint = models.ForeignKey(ModelEndpoint, null=True, blank=True, on_delete=models.PROTECT, related_name="agents")
+    model = models.CharField(max_length=120, blank=True)
+    system_prompt = models.TextField(blank=True)
+    tools = models.JSONField(default=list, blank=True, help_text="Names of the tools that it may call.")
+    max_tokens = models.PositiveIntegerField(default=1024, help_text="Of each answer; what a call may cost at most.")
     archived_at = models.DateTimeField(null=True, blank=True)
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
     created_at = models.DateTimeField(default=timezone.now, editable=False)

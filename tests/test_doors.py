@@ -23,7 +23,7 @@ from agentcore_site.tenancy.roles import ROLE_MAY, Role
 from evaluation.models import EvaluationRun
 from evaluation.services import evaluation_start
 from experiences.models import Agent, Dataset, TrajectoryRecord
-from experiences.services import dataset_create
+from experiences.services.datasets import dataset_create
 from tests import factories
 from tests.support.callers import Caller
 from tests.support.routes import filled, parameters, routes

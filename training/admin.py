@@ -48,7 +48,7 @@ class TrainingRunAdmin(ReadOnlyAdmin):
 
     @admin.display(description="spent", ordering="cost_micros")
     def spent(self, run: TrainingRun) -> str:
-        return f"${dollars(run.cost_micros):.2f} of ${dollars(run.budget_micros):.2f}"
+        return f"${dollars(run.spent_micros):.2f} of ${dollars(run.limit_micros):.2f}"
 
     @action(description="Pause the selected runs")
     def pause(self, request: HttpRequest, queryset: QuerySet[TrainingRun]) -> None:

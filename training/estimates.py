@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
+
+from budgets.pricing import Price, Usage, cost
 
 # Before anything was measured here: a rollout of the embedded environment with its share of update and storage.
 FIRST_GUESS_MS: Final = 1.5
 SPREAD: Final = (0.6, 2.0)
+# Before an agent of a language model has run: calls of a rollout by philosophy, and what a call is made of.
+CALLS: Final[Mapping[str, int]] = {"cot": 1, "react": 3, "autonomous": 5, "multi_agent": 6}
+PROMPT_TOKENS, ANSWER_TOKENS, CALL_MS = 500, 200, 2_500
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +28,16 @@ class Measured:
     @classmethod
     def nothing(cls) -> Measured:
         return cls(FIRST_GUESS_MS, 0.0, 0)
+
+    @classmethod
+    def guessed(
+        cls, price: Price, *, philosophy: str, prompt_tokens: int, max_tokens: int, looks: float, concurrency: int
+    ) -> Measured:
+        """For an agent of a language model that never ran. ``looks`` is how many rollouts are played to evaluate for
+        each one to train on; they are paid for too."""
+        calls = CALLS.get(philosophy, 3) * (1 + looks)
+        usage = Usage(PROMPT_TOKENS + prompt_tokens, min(ANSWER_TOKENS, max_tokens))
+        return cls(calls * CALL_MS / max(concurrency, 1), calls * cost(price, usage), 0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,7 +56,7 @@ def summary(run: TrainingRun, *, seconds: float) -> dict[str, Any]:
         "success_rate": run.verdict.get("success_rate"),
         "p_value": run.verdict.get("p_value"),
         "seconds": round(seconds, 2),
-        "cost_usd": dollars(run.cost_micros),
+        "cost_usd": dollars(run.spent_micros),
     }
 
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+from typing import Any
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
-from django.db.models import Q
+from django.db.models import OuterRef, Q, QuerySet, Subquery
 from django.utils import timezone
 
 from agentcore_site.ids import uuid7
 from agentcore_site.jobs.models import Job
 from agentcore_site.tenancy.models import Scoped, ScopedManager
+from budgets.models import Budget
 from experiences.models import Agent, Dataset
 
 
@@ -41,7 +43,7 @@ class TrainingRun(Scoped):
     trajectories = models.PositiveIntegerField(default=0)
     tokens = models.BigIntegerField(default=0)
     cost_micros = models.BigIntegerField(default=0)
-    budget_micros = models.BigIntegerField()
+    budget_micros = models.BigIntegerField(help_text="What the job began with; its budget may be raised since.")
     metrics = models.JSONField(default=dict, blank=True)
     selection = models.JSONField(default=dict, blank=True, help_text="The latest look at the selection queries.")
     verdict = models.JSONField(default=dict, blank=True, help_text="The held-out evaluation, once it is done.")
@@ -54,6 +56,38 @@ class TrainingRun(Scoped):
 
     def __str__(self) -> str:
         return f"{self.agent} · {str(self.job_id)[-6:]}"
+
+    # Money stands in the ledger, which is read with the run where a list needs it (``with_money``).
+
+    @property
+    def limit_micros(self) -> int:
+        """What the job may spend now, in micro-dollars."""
+        limit, _ = self._booked()
+        return self.budget_micros if limit is None else limit
+
+    @property
+    def spent_micros(self) -> int:
+        """What the job has spent: all paid calls by the ledger, else what its trajectories cost."""
+        return max(self._booked()[1] or 0, self.cost_micros)
+
+    def _booked(self) -> tuple[int | None, int | None]:
+        if "booked_limit" not in self.__dict__:
+            row = Budget.objects.filter(job_id=self.job_id).values_list("limit", "spent").first() or (None, None)
+            self.__dict__["booked_limit"], self.__dict__["booked_spent"] = row
+        return self.__dict__["booked_limit"], self.__dict__["booked_spent"]
+
+    def refresh_from_db(self, *args: Any, **kwargs: Any) -> None:
+        for name in ("booked_limit", "booked_spent"):
+            self.__dict__.pop(name, None)
+        super().refresh_from_db(*args, **kwargs)
+
+
+def with_money(rows: QuerySet[TrainingRun]) -> QuerySet[TrainingRun]:
+    """The rows with limit and spending of their jobs, in the same query."""
+    booked = Budget.objects.filter(job_id=OuterRef("job_id"))
+    return rows.annotate(
+        booked_limit=Subquery(booked.values("limit")[:1]), booked_spent=Subquery(booked.values("spent")[:1])
+    )
 
 
 class Iteration(models.Model):

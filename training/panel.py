@@ -47,7 +47,7 @@ def head(run: TrainingRun) -> dict[str, Any]:
         "rate": run.trajectories / (job.worked_ms / 1000) if job.worked_ms else None,
         "eta": eta_seconds(run),
         "forecast": forecast_usd(run),
-        "spent_share": min(1.0, run.cost_micros / run.budget_micros) if run.budget_micros else 0.0,
+        "spent_share": min(1.0, run.spent_micros / run.limit_micros) if run.limit_micros else 0.0,
         "took": job.worked_ms / 1000,
         "criteria": criteria,
         "n_met": sum(bool(one["met"]) for one in criteria),
@@ -97,7 +97,7 @@ def forecast_usd(run: TrainingRun) -> float | None:
     """What the whole run will have cost at the price per iteration so far, in dollars."""
     if not run.iteration or not run.job.active:
         return None
-    return dollars(round(run.cost_micros / run.iteration * run.total_iterations))
+    return dollars(round(run.spent_micros / run.iteration * run.total_iterations))
 
 
 def _signal(run: TrainingRun) -> float | None:

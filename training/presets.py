@@ -44,6 +44,19 @@ _ACTION: Mapping[str, Any] = {
 }
 
 
+# A frozen language model: every rollout is paid for, so groups are small and looks are few (ALGORITHMS 1.12).
+_LLM: Mapping[str, Any] = {
+    "n_iterations": 20,
+    "batch_size": 5,
+    "n_trajectories_per_query": 4,
+    "temperature": 0.7,
+    "eval_temperature": 0.3,
+    "eval_samples": 2,
+    "max_steps": 10,
+    "credit": "uniform",
+}
+
+
 def _relative(title: str, name: str, when: str, **changes: Any) -> Preset:
     """A relative of GRPO on the recommended footing: only what defines it differs."""
     return Preset(name, title, when, changes, _ACTION)
@@ -157,7 +170,7 @@ def preset_values(name: str, policy_kind: str) -> dict[str, Any]:
     preset = PRESETS.get(name)
     if preset is None:
         raise LookupError(f"There is no preset named {name!r}. Known: {', '.join(PRESETS)}.")
-    own = preset.for_action if policy_kind == "action" else {}
+    own = {"action": preset.for_action, "llm": _LLM}.get(policy_kind, {})
     return merged({**own, "preset": name}, preset.changes)
 
 

@@ -170,7 +170,7 @@ def listed(run: TrainingRun) -> dict[str, Any]:
         "status_reason": run.job.status_reason,
         "progress_percent": percent(run),
         "created_at": run.job.created_at.isoformat(),
-        "cost_usd": dollars(run.cost_micros),
+        "cost_usd": dollars(run.spent_micros),
     }
 
 

@@ -15,7 +15,7 @@ from agentcore_site.jobs.selectors import as_uuid
 from budgets.money import dollars
 from experiences.models import Agent, GroupRecord
 from training.estimates import Measured
-from training.models import Iteration, PolicyCheckpoint, TrainingRun
+from training.models import Iteration, PolicyCheckpoint, TrainingRun, with_money
 
 SERIES_METRICS: Final = (
     "success_rate",
@@ -33,7 +33,7 @@ SERIES_POINTS = 2000
 
 
 def runs_visible(actor: Any) -> QuerySet[TrainingRun]:
-    rows = TrainingRun.objects.visible_to(actor)
+    rows = with_money(TrainingRun.objects.visible_to(actor))
     rows = rows.select_related("job", "job__created_by", "agent", "dataset", "best_checkpoint")
     return rows.defer("best_checkpoint__data")  # up to 10 MB a row
 
@@ -62,7 +62,7 @@ def measured_speed(agent: Agent) -> Measured:
         latest = worked.select_related("job").order_by("-job__created_at").first()
         if latest is not None:
             n = latest.trajectories
-            return Measured(latest.job.worked_ms / n, latest.cost_micros / n, n)
+            return Measured(latest.job.worked_ms / n, latest.spent_micros / n, n)
     return Measured.nothing()
 
 
@@ -187,8 +187,8 @@ def done_criteria(run: TrainingRun) -> list[dict[str, Any]]:
         },
         {
             "name": "Cost within budget",
-            "met": run.cost_micros <= run.budget_micros,
-            "detail": f"${dollars(run.cost_micros):.2f} of ${dollars(run.budget_micros):.2f}",
+            "met": run.spent_micros <= run.limit_micros,
+            "detail": f"${dollars(run.spent_micros):.2f} of ${dollars(run.limit_micros):.2f}",
         },
         {"name": "Trajectories stored", "met": run.trajectories > 0, "detail": f"{run.trajectories:,}"},
     ]
@@ -221,8 +221,8 @@ def status_payload(run: TrainingRun) -> dict[str, Any]:
         },
         "cost": {
             "tokens_consumed": run.tokens,
-            "cost_usd": dollars(run.cost_micros),
-            "budget_remaining_usd": dollars(run.budget_micros - run.cost_micros),
+            "cost_usd": dollars(run.spent_micros),
+            "budget_remaining_usd": dollars(run.limit_micros - run.spent_micros),
         },
         "trajectories": run.trajectories,
         "best_checkpoint": best_label(run),

@@ -35,11 +35,16 @@ class StopRequested(Exception):
 
 
 class MustPause(Exception):
-    """The work itself can't go on for now (``reason`` is one of ``Reason``); a person, or time, may change that."""
+    """The work itself can't go on for now; a person, or time, may change that.
 
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
+    ``reason`` is one of ``Reason``, ``message`` says more, ``retry_after`` (seconds) when trying again makes sense.
+    """
+
+    def __init__(self, reason: str, message: str = "", retry_after: float | None = None) -> None:
+        super().__init__(message or reason)
         self.reason = reason
+        self.message = message
+        self.retry_after = retry_after
 
 
 def worker_name() -> str:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from datetime import datetime
-from typing import Any
+from datetime import datetime, timedelta
+from typing import Any, Final
 
 from django.conf import settings
 from django.db import IntegrityError, connection, transaction
-from django.db.models import F, Q
+from django.db.models import Case, F, Q, When
 from django.db.models.functions import Now
 
 from agentcore_site.audit.services import record
@@ -23,6 +23,8 @@ from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import Organization
 
 log = logging.getLogger(__name__)
+
+SHORTEST_WAIT: Final = 15.0  # seconds before a service that was away is asked again
 
 
 # -- a person's moves -------------------------------------------------------------------------------------------------
@@ -105,6 +107,8 @@ def resume(actor: Any, job: Job) -> Job:
                     lease_until=None,
                     nudged_at=None,
                     finished_at=None,
+                    # Whoever waits for a service stops waiting; a planned start stays planned.
+                    not_before=Case(When(status_reason=Reason.WAITING_FOR_LLM, then=None), default=F("not_before")),
                 )
         except IntegrityError as error:
             raise Conflict("Another job for the same agent is active. Wait for it, or cancel it.") from error
@@ -160,14 +164,19 @@ def give_back(job: Job, lease: Lease) -> None:
         doorbell.ring_on_commit(job)
 
 
-def finish(job: Job, lease: Lease, *, status: str, reason: str, error: str = "") -> None:
-    """Moves a job that this worker holds to ``status``; the fence decides whether it may.
+def finish(
+    job: Job, lease: Lease, *, status: str, reason: str, error: str = "", retry_after: float | None = None
+) -> None:
+    """Moves a job that this worker holds to ``status``; the fence decides whether it may. One that waits for a
+    model's service is resumed by the sweep after ``retry_after`` seconds.
 
     Raises:
         LeaseLost: it may not; nothing was written.
     """
     _allowed(Status.RUNNING, status)
-    ended = {"finished_at": Now()} if status in ENDED else {}
+    ended: dict[str, Any] = {"finished_at": Now()} if status in ENDED else {}
+    if reason == Reason.WAITING_FOR_LLM:
+        ended["not_before"] = Now() + timedelta(seconds=max(retry_after or 0.0, SHORTEST_WAIT))
     with lease.fenced(
         status=status,
         status_reason=reason,
@@ -181,6 +190,26 @@ def finish(job: Job, lease: Lease, *, status: str, reason: str, error: str = "")
         _announce(job)
         if job.status_reason == Reason.USER:
             record(job.created_by, f"job.{job.status}", job, after={"status": job.status})
+
+
+def resume_waiting(limit: int = 500) -> int:
+    """Puts jobs that waited for a model's service back into the queue once their time has come. Returns how many."""
+    resumed = 0
+    waiting = Job.objects.filter(status=Status.PAUSED, status_reason=Reason.WAITING_FOR_LLM, not_before__lte=Now())
+    for job in waiting.order_by("not_before")[:limit]:
+        try:
+            with transaction.atomic():
+                moved = waiting.filter(id=job.id).update(
+                    status=Status.QUEUED, status_reason="", error="", requested="", nudged_at=None, not_before=None
+                )
+                if moved:
+                    job.refresh_from_db()
+                    event_add(job, "resumed", message="Trying the model's service again.", data={"status": job.status})
+                    doorbell.ring_on_commit(job)
+        except IntegrityError:
+            continue  # another job of the agent became active meanwhile; this one waits on
+        resumed += moved
+    return resumed
 
 
 def fail_abandoned(job: Job) -> None:

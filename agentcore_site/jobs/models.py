@@ -44,6 +44,7 @@ class Reason(models.TextChoices):
     EARLY_STOPPED = "early_stopped", "no further gain on the selection queries"
     BUDGET_EXCEEDED = "budget_exceeded", "the budget is used up"
     WAITING_FOR_LLM = "waiting_for_llm", "waiting for the model's service"
+    LLM_REFUSED = "llm_refused", "the model's service refuses"
     CRASHED = "crashed", "its workers crashed too often"
     ERROR = "error", "an error that trying again does not mend"
     DIVERGED = "diverged", "training diverged"

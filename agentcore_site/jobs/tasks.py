@@ -48,7 +48,8 @@ def run_slice(job: Job) -> str:
             lifecycle.finish(job, lease, status=status, reason=Reason.USER)
             return str(status)
         except MustPause as pause:
-            lifecycle.finish(job, lease, status=Status.PAUSED, reason=pause.reason)
+            why = {"reason": pause.reason, "error": pause.message}
+            lifecycle.finish(job, lease, status=Status.PAUSED, retry_after=pause.retry_after, **why)
             return "paused"
         except LeaseLost as lost:
             log.warning("lease lost: %s", lost)
@@ -73,7 +74,7 @@ def _failed(job: Job, lease: Lease, message: str) -> str:
 @shared_task(name="jobs.sweep")
 def sweep() -> int:
     """Rings again for jobs that nobody holds: lost messages, dead workers, scheduled starts. Returns how many."""
-    rung = 0
+    rung = lifecycle.resume_waiting()
     for job in lifecycle.due(timezone.now() - NUDGE_AGAIN):
         if job.crashes >= settings.JOB_MAX_CRASHES and job.status == Status.RUNNING:
             lifecycle.fail_abandoned(job)

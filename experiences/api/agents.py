@@ -16,7 +16,7 @@ from agentcore_site.rest.schema import IDEMPOTENCY_KEY
 from agentcore_site.rest.views import Door
 from experiences.models import Agent, Philosophy, Runtime
 from experiences.selectors import agent_get, agents_visible
-from experiences.services import agent_archive, agent_create, agent_update
+from experiences.services.agents import agent_archive, agent_create, agent_update
 
 
 class AgentOut(serializers.Serializer[Any]):

@@ -1,27 +1,41 @@
-"""Writes of agents and datasets."""
+"""Writes of agents."""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-import orjson
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 from django.utils.text import slugify
 
 from agentcore_site.audit.services import record
-from agentcore_site.errors import Conflict, Invalid
+from agentcore_site.errors import Conflict, Invalid, Missing
 from agentcore_site.registry import UnknownName
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import current_organization, require
+from experiences.endpoints import BadEndpoint, endpoint_of_agent
 from experiences.environments import environments
-from experiences.models import Agent, Dataset, DatasetRow
+from experiences.models import Agent, Runtime
 from experiences.options import own_options
+from experiences.tools.toolset import Toolset, python_tools
 
-EDITABLE = ("name", "slug", "description", "philosophy", "runtime", "environment", "environment_options")
+EDITABLE = (
+    "name",
+    "slug",
+    "description",
+    "philosophy",
+    "runtime",
+    "environment",
+    "environment_options",
+    "endpoint",
+    "model",
+    "system_prompt",
+    "tools",
+    "max_tokens",
+)
+MAX_TOKENS = 200_000
 
 
 @transaction.atomic
@@ -54,12 +68,20 @@ def agent_update(actor: Any, agent: Agent, **values: Any) -> Agent:
         Invalid, Conflict: as for ``agent_create``.
     """
     require(actor, "agent.edit", agent.organization_id)
-    before = {name: getattr(agent, name) for name in values if name in EDITABLE}
+    before = _logged(agent, values)
     for name, value in _known(values).items():
         setattr(agent, name, value)
     _save(agent)
-    record(actor, "agent.changed", agent, before=before, after={name: getattr(agent, name) for name in before})
+    record(actor, "agent.changed", agent, before=before, after=_logged(agent, values))
     return agent
+
+
+def _logged(agent: Agent, names: Iterable[str]) -> dict[str, Any]:
+    """For the audit log; the endpoint by its name."""
+    found = {name: getattr(agent, name) for name in names if name in EDITABLE}
+    if "endpoint" in found:
+        found["endpoint"] = str(agent.endpoint or "")
+    return found
 
 
 @transaction.atomic
@@ -71,43 +93,6 @@ def agent_archive(actor: Any, agent: Agent) -> Agent:
         agent.save(update_fields=["archived_at"])
         record(actor, "agent.archived", agent)
     return agent
-
-
-@transaction.atomic
-def dataset_create(actor: Any, *, name: str, rows: Sequence[Mapping[str, Any]]) -> Dataset:
-    """Stores cleaned rows (see ``training.validation.parse_queries``). The same rows twice are one dataset.
-
-    Raises:
-        Forbidden, Missing: the actor may not.
-    """
-    organization = current_organization(actor)
-    require(actor, "dataset.edit", organization)
-    digest = hashlib.sha256(orjson.dumps(list(rows), option=orjson.OPT_SORT_KEYS)).hexdigest()
-    found = Dataset.objects.filter(organization=organization, sha256=digest).first()
-    if found is not None:
-        return found
-    dataset = Dataset.objects.create(
-        organization=organization,
-        name=(name.strip() or "dataset")[:120],
-        sha256=digest,
-        size=len(rows),
-        created_by=Actor.of(actor).user,
-    )
-    DatasetRow.objects.bulk_create(
-        (
-            DatasetRow(
-                dataset=dataset,
-                index=index,
-                query=row["query"],
-                expected_outcome=row.get("expected_outcome") or {},
-                metadata=row.get("metadata") or {},
-            )
-            for index, row in enumerate(rows)
-        ),
-        batch_size=1000,
-    )
-    record(actor, "dataset.created", dataset, after={"size": dataset.size, "sha256": digest})
-    return dataset
 
 
 def environment_check(name: str, options: Mapping[str, Any]) -> None:
@@ -128,7 +113,28 @@ def _known(values: Mapping[str, Any]) -> dict[str, Any]:
     return dict(values)
 
 
+def _check_model(agent: Agent) -> None:
+    """A language-model agent needs somewhere to answer; its tools have to be there."""
+    if agent.endpoint is not None and agent.endpoint.organization_id != agent.organization_id:
+        raise Missing("There is no such endpoint.")
+    if not 1 <= (agent.max_tokens or 0) <= MAX_TOKENS:
+        message = f"max_tokens must be between 1 and {MAX_TOKENS:,}; got {agent.max_tokens}."
+        raise Invalid(message, fields={"max_tokens": message})
+    if not isinstance(agent.tools, list) or not all(isinstance(name, str) for name in agent.tools):
+        raise Invalid("tools is a list of names.", fields={"tools": "A list of names."})
+    try:
+        Toolset(python_tools(agent.tools))
+    except (UnknownName, ValueError) as error:
+        raise Invalid(str(error), fields={"tools": str(error)}) from error
+    if agent.runtime == Runtime.LLM:
+        try:
+            endpoint_of_agent(agent)
+        except BadEndpoint as error:
+            raise Invalid(str(error), fields={error.field: str(error)}) from error
+
+
 def _save(agent: Agent) -> None:
+    _check_model(agent)
     if agent.environment != "dataset":
         environment_check(agent.environment, agent.environment_options)
     try:

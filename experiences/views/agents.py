@@ -17,7 +17,7 @@ from experiences.environments import environments
 from experiences.forms import AgentForm
 from experiences.models import Agent
 from experiences.selectors import agent_get
-from experiences.services import agent_archive, agent_create, agent_update
+from experiences.services.agents import agent_archive, agent_create, agent_update
 
 
 @page

@@ -25,7 +25,7 @@ from agentcore_site.tenancy.services import api_key_create
 from evaluation.models import EvaluationResult, HeldOutLook
 from evaluation.services import evaluation_start
 from experiences.models import Agent, TrajectoryRecord
-from experiences.services import dataset_create
+from experiences.services.datasets import dataset_create
 from tests import factories
 from tests.support.rows import checkpoint_of_run, lived_run, queued_run
 from training.models import TrainingRun

@@ -12,7 +12,8 @@ from django.test import Client
 
 from agentcore_site.tenancy.actors import Actor
 from experiences.models import Agent, Dataset
-from experiences.services import agent_create, dataset_create
+from experiences.services.agents import agent_create
+from experiences.services.datasets import dataset_create
 from tests.console.conftest import SignIn
 from tests.support.rows import queued_run
 from training.models import TrainingRun

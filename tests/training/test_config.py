@@ -115,7 +115,7 @@ def test_a_policy_kind_without_recommendations_of_its_own_gets_the_documented_de
 
 
 @pytest.mark.parametrize("name", PRESETS)
-@pytest.mark.parametrize("kind", ["action", "context"])
+@pytest.mark.parametrize("kind", ["action", "llm", "context"])
 def test_every_preset_is_a_valid_configuration_that_says_when_to_take_it(name: str, kind: str) -> None:
     config, _ = parse_config({"preset": name}, policy_kind=kind)
     assert config == preset_config(name, kind)

@@ -20,6 +20,9 @@ from agentcore_site.jobs.models import Job, JobEvent, Status
 from agentcore_site.jobs.services import job_cancel, job_pause, job_resume
 from agentcore_site.jobs.tasks import run_slice
 from agentcore_site.tenancy.actors import Actor
+from budgets.accounts import Owner
+from budgets.models import Scope
+from budgets.services import limit_change
 from experiences.models import Agent, GroupRecord, TrajectoryRecord
 from experiences.selectors import advantages_for, trajectories_visible
 from tests.support.running import SMALL, SMALL_POOL, run_to_end
@@ -304,6 +307,6 @@ def test_a_run_that_would_exceed_its_budget_pauses_with_a_checkpoint(
     assert (job.status, job.status_reason) == (Status.PAUSED, "budget_exceeded")
     assert 0 < run.cost_micros <= run.budget_micros == 1_000_000
     assert checkpoints.latest(run).iteration == run.iteration  # type: ignore[union-attr]
-    TrainingRun.objects.filter(job_id=job.id).update(budget_micros=100_000_000)
+    limit_change(None, Owner(job.organization_id, Scope.JOB, job.id, run.agent_id), 100_000_000)
     job_resume(operator, run.job)
     assert run_to_end(run.job).status == Status.COMPLETED

@@ -17,7 +17,7 @@ from agentcore_site.rest.schema import IDEMPOTENCY_KEY
 from agentcore_site.rest.views import Door
 from experiences.models import Dataset, DatasetRow
 from experiences.selectors import dataset_get, datasets_visible
-from experiences.services import dataset_create
+from experiences.services.datasets import dataset_create
 from training.uploads import clean_rows, read_rows
 from training.validation import MAX_QUERIES
 

@@ -112,7 +112,7 @@ def job_row(run: TrainingRun) -> dict[str, Any]:
         "iteration": run.iteration,
         "total_iterations": run.total_iterations,
         "trajectories": run.trajectories,
-        "cost_usd": dollars(run.cost_micros),
+        "cost_usd": dollars(run.spent_micros),
         "best_checkpoint": best_label(run),
         "created_by": job.created_by.username if job.created_by else None,
         "created_at": job.created_at,

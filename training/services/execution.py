@@ -5,6 +5,7 @@ The only upward motion is a value: ``trainer.steps`` knows nothing of rows, this
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 from collections.abc import Mapping
@@ -20,7 +21,9 @@ from agentcore_site.jobs.kinds import Progressed
 from agentcore_site.jobs.lease import Lease, LeaseLost, MustPause, StopRequested
 from agentcore_site.jobs.models import Job, Reason
 from budgets.money import dollars
+from experiences.player import ModelPlayer
 from experiences.rollout import Interrupted
+from experiences.runtimes.base import Halted
 from experiences.storage import Owner, groups_write, last_kept_iteration, trajectories_kept, trajectories_write
 from experiences.types import RolloutKey, Trajectory
 from training import metrics
@@ -35,9 +38,15 @@ EVENT_SECONDS = 0.5
 FLUSH_SECONDS = 0.5
 
 
-def setup_of(run: TrainingRun) -> TrainerSetup:
-    """The pure description of a run: what a trainer needs and nothing of rows."""
+def setup_of(run: TrainingRun, *, work: str = "") -> TrainerSetup:
+    """The pure description of a run: what a trainer needs and nothing of rows. ``work`` names whose attempt this is,
+    for the keys of paid calls."""
     pools = run_pools(run)
+    if run.policy_kind == "action":
+        acting: dict[str, Any] = {}
+    else:
+        player = ModelPlayer(run.agent, job_id=run.job_id, work=work)
+        acting = {"policy_kind": "frozen", "acting": player, "closing": player.aclose, "model": player.model}
     return TrainerSetup(
         config=GRPOConfig.model_validate(run.config),
         seed=run.seed,
@@ -45,6 +54,7 @@ def setup_of(run: TrainingRun) -> TrainerSetup:
         train=pools.train,
         selection=pools.selection,
         policy_version_prefix=str(run.job_id)[-6:],
+        **acting,
     )
 
 
@@ -58,9 +68,11 @@ class Slice:
 
     def __init__(self, job: Job, lease: Lease) -> None:
         self.job, self.lease = job, lease
-        self.run = TrainingRun.objects.select_related("job", "agent", "dataset", "organization").get(job=job)
+        self.run = TrainingRun.objects.select_related("job", "agent", "agent__endpoint", "dataset", "organization").get(
+            job=job
+        )
         self.owner = owner_of(self.run)
-        self.setup = setup_of(self.run)
+        self.setup = setup_of(self.run, work=f"{job.attempt}")
         self.state = self._load()
         self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="keep")
         self._pending: list[Trajectory] = []
@@ -81,15 +93,20 @@ class Slice:
         """
         try:
             self._afford_another()
-            for report in steps(self.setup, self.state, kept=self.kept, keep=self.keep, check=self.check):
-                self.apply(report)
-                if report.stop_reason:
-                    return self._finished(report.stop_reason)
-                self.lease.count_unit()
-                if self.lease.slice_over:
-                    break
-                self.lease.check()
-                self._afford_another()
+            iterations = steps(self.setup, self.state, kept=self.kept, keep=self.keep, check=self.check)
+            with contextlib.closing(iterations):
+                for report in iterations:
+                    self.apply(report)
+                    if report.stop_reason:
+                        return self._finished(report.stop_reason)
+                    self.lease.count_unit()
+                    if self.lease.slice_over:
+                        break
+                    self.lease.check()
+                    self._afford_another()
+        except Halted as halt:
+            self._save_on_stop()
+            raise MustPause(halt.reason, str(halt), halt.retry_after) from halt
         except Interrupted as interrupted:
             self._save_on_stop()
             raise interrupted.__cause__ or interrupted from None
@@ -175,7 +192,10 @@ class Slice:
     def _afford_another(self) -> None:
         """Raises:
         MustPause: an iteration as dear as the dearest so far would not fit the budget any more."""
-        if self._dearest and self.run.cost_micros + self._dearest > self.run.budget_micros:
+        # Paid calls are held to the budget one by one, so that the last dollar can be used; this is for the others.
+        if self.run.policy_kind != "action":
+            return
+        if self._dearest and self.run.cost_micros + self._dearest > self.run.limit_micros:
             raise MustPause(Reason.BUDGET_EXCEEDED)
 
     def _tell(self, report: IterationReport, n: int, cost: int, selection: dict[str, Any] | None) -> None:

@@ -18,10 +18,15 @@ from agentcore_site.jobs.events import event_add
 from agentcore_site.jobs.models import Priority
 from agentcore_site.registry import UnknownName
 from agentcore_site.tenancy.permissions import require
+from budgets.meter import UnknownPrice
 from budgets.money import dollars, micros
-from experiences.models import Agent, Dataset
+from budgets.pricebook import DatabasePriceBook
+from budgets.selectors import budget_preflight
+from budgets.services import budget_open_job
+from experiences.endpoints import BadEndpoint, endpoint_of_agent
+from experiences.models import Agent, Dataset, Runtime
 from experiences.selectors import dataset_rows
-from experiences.services import dataset_create
+from experiences.services.datasets import dataset_create
 from experiences.storage import partition_ensure
 from training import estimates
 from training.config import GRPOConfig
@@ -70,7 +75,8 @@ def run_start(
         TooLarge: more than 10,000 queries.
         Conflict: the agent already has an active job.
         TooMany: a limit on active jobs is reached.
-        Insufficient: the estimate does not fit the budget.
+        Insufficient: the measured estimate does not fit the job's budget, or the organisation or the agent has too
+            little left this month.
     """
     require(actor, "run.start", agent.organization_id)
     asked = _validated(agent, dataset, rows, environment, environment_options, config, preset)
@@ -80,12 +86,15 @@ def run_start(
     pools = _pools(asked, seed)
     estimate = _estimate(asked.config, agent, len(pools.train), len(pools.selection), len(pools.held_out))
     budget = micros(asked.config.max_budget_usd)
-    if micros(estimate["cost_usd"]) > budget:
+    # A guess warns, a measurement refuses: what a first run really costs is what it is there to show.
+    if estimate["measured"] and micros(estimate["cost_usd"]) > budget:
         raise Insufficient(
             f"The estimate is ${estimate['cost_usd']:.2f}, the budget ${asked.config.max_budget_usd:.2f}. "
             "Raise the budget, or ask for fewer iterations.",
             fields={"max_budget_usd": "The estimate does not fit this budget."},
         )
+    wanted = min(micros(estimate["cost_usd"]), budget)
+    budget_preflight(organization_id=agent.organization_id, agent_id=agent.id, wanted=wanted)
     partition_ensure(timezone.now().date().replace(day=1))
     with transaction.atomic():
         stored = asked.dataset
@@ -120,6 +129,7 @@ def run_start(
             total_iterations=asked.config.n_iterations,
             budget_micros=budget,
         )
+        budget_open_job(actor, job, agent_id=agent.id, limit=budget)
         record(actor, "run.started", run, organization=agent.organization_id, after={"config": run.config})
     return run
 
@@ -214,6 +224,8 @@ def _pools(asked: Request, seed: int) -> Pools:
 
 def _estimate(config: GRPOConfig, agent: Agent, n_train: int, n_selection: int, n_held_out: int) -> dict[str, Any]:
     speed = measured_speed(agent)
+    if agent.runtime == Runtime.LLM and not speed.n:
+        speed = _guessed(config, agent, n_train, n_selection, n_held_out)
     plan = estimates.plan(
         iterations=config.n_iterations,
         batch_size=config.batch_size,
@@ -223,6 +235,11 @@ def _estimate(config: GRPOConfig, agent: Agent, n_train: int, n_selection: int, 
     )
     gain = estimates.detectable_gain(n_held_out, config.eval_samples)
     warnings = []
+    buys = _affordable(config, plan)
+    if buys is not None and buys < config.n_iterations:
+        warnings.append(
+            f"This budget buys about {buys} of {config.n_iterations} iterations; the job pauses when it is used up."
+        )
     if gain > 0.15:
         warnings.append(
             f"{n_held_out} held-out queries can only tell gains of {gain * 100:.0f} points or more. Add queries."
@@ -238,5 +255,38 @@ def _estimate(config: GRPOConfig, agent: Agent, n_train: int, n_selection: int, 
         "n_held_out": n_held_out,
         "detectable_gain": round(gain, 4),
         "measured": speed.n > 0,
+        "affordable_iterations": _affordable(config, plan),
         "warnings": warnings,
     }
+
+
+def _affordable(config: GRPOConfig, plan: estimates.Plan) -> int | None:
+    """How many iterations the budget is likely to buy; None where they cost nothing."""
+    if not plan.cost_micros:
+        return None
+    return min(config.n_iterations, int(micros(config.max_budget_usd) * config.n_iterations / plan.cost_micros))
+
+
+def _guessed(config: GRPOConfig, agent: Agent, n_train: int, n_selection: int, n_held_out: int) -> estimates.Measured:
+    """From the model's price, before anything was measured.
+
+    Raises:
+        Invalid: the endpoint can't be used, or the model has no price, so that no call could be held to a budget.
+    """
+    try:
+        endpoint = endpoint_of_agent(agent)
+        price = DatabasePriceBook.load(agent.organization_id).price(endpoint.model)
+    except BadEndpoint as error:
+        raise Invalid(str(error), fields={"agent": str(error)}) from error
+    except UnknownPrice as error:
+        raise Invalid(str(error), fields={"agent": str(error)}) from error
+    trained = config.n_iterations * min(config.batch_size, max(n_train, 1)) * config.n_trajectories_per_query
+    looks = (config.n_iterations // config.eval_interval + 2) * n_selection + 2 * n_held_out
+    return estimates.Measured.guessed(
+        price,
+        philosophy=agent.philosophy,
+        prompt_tokens=len(agent.system_prompt) // 3,
+        max_tokens=agent.max_tokens,
+        looks=looks * config.eval_samples / max(trained, 1),
+        concurrency=config.max_concurrent_rollouts,
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,7 +32,7 @@ class TrainingDiverged(RuntimeError):
 
 def steps(
     setup: TrainerSetup, state: TrainerState, *, kept: Kept, keep: Keep, check: Check
-) -> Iterator[IterationReport]:
+) -> Generator[IterationReport]:
     """Trains from ``state.iteration`` + 1 on, changing ``state`` in place, until the last iteration or early stop.
 
     ``kept(iteration)`` are rollouts that were stored before a crash: they are used and not run again, and give
@@ -46,8 +46,11 @@ def steps(
     training = _Loop(setup, state, keep, check)
     # The runner's own ``run`` swaps the process's signal handler each time, which costs milliseconds an iteration.
     with asyncio.Runner() as runner:
-        while not state.stop_reason:
-            yield training.iterate(runner.get_loop(), kept(state.iteration + 1))
+        try:
+            while not state.stop_reason:
+                yield training.iterate(runner.get_loop(), kept(state.iteration + 1))
+        finally:
+            runner.get_loop().run_until_complete(setup.closing())
 
 
 @dataclass

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -27,6 +27,10 @@ def by_choice(policy: Any, *, temperature: float, max_steps: int, purpose: str =
     return ActionRuntime(policy, max_steps, temperature)
 
 
+async def _nothing_to_close() -> None:
+    """The default ``closing``."""
+
+
 Kept = Callable[[int], Mapping[RolloutKey, Trajectory]]
 Keep = Callable[[Trajectory], None]
 Check = Callable[[], None]
@@ -36,7 +40,8 @@ Check = Callable[[], None]
 class TrainerSetup:
     """Everything that stays the same during a run. ``train`` and ``selection`` share no text; each scenario's
     ``index`` is unique within its list. Policy versions are named ``policy_version_prefix`` + iteration.
-    ``policy_kind`` is "action" or "frozen"; ``model`` is the language model behind the policy, "" for none."""
+    ``policy_kind`` is "action" or "frozen"; ``model`` is the language model behind the policy, "" for none;
+    ``closing`` is awaited when the work ends, in the loop in which it was done."""
 
     config: GRPOConfig
     seed: int
@@ -47,6 +52,7 @@ class TrainerSetup:
     policy_kind: str = "action"
     acting: Acting = by_choice
     model: str = ""
+    closing: Callable[[], Coroutine[Any, Any, None]] = _nothing_to_close
 
     def version(self, iteration: int) -> str:
         return f"{self.policy_version_prefix}{iteration}"

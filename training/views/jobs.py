@@ -76,7 +76,7 @@ def job(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse:
         "series_url": reverse("training:series", args=[run.pk]),
         "socket": f"/ws/jobs/{run.pk}/",
         "watching": panel.watching(run),
-        "budget_usd": dollars(run.budget_micros),
+        "budget_usd": dollars(run.limit_micros),
         "links": ShareLink.objects.filter(job=run.job, revoked_at=None).count(),
     }
     return render(request, "training/job.html", context)

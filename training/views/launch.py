@@ -17,7 +17,7 @@ from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import current_organization, require
 from experiences.models import Dataset
 from experiences.selectors import dataset_rows
-from experiences.services import dataset_create
+from experiences.services.datasets import dataset_create
 from training.forms import LaunchForm
 from training.models import TrainingRun
 from training.presets import PRESETS

@@ -28,7 +28,7 @@ def job(request: HttpRequest, token: str) -> HttpResponse:
         "series_url": reverse("training:shared_series", args=[token]),
         "socket": f"/ws/shared/{token}/",
         "watching": panel.watching(run),
-        "budget_usd": dollars(run.budget_micros),
+        "budget_usd": dollars(run.limit_micros),
     }
     return _private(render(request, "training/shared.html", context))
 

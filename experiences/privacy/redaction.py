@@ -1,0 +1,155 @@
+"""Texts without the personal data and secrets that were in them."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+from experiences.privacy import addresses, assignments, contacts, gates, numbers, tokens
+from experiences.privacy.folding import Reading, folded, read
+from experiences.privacy.gates import signals
+from experiences.privacy.kinds import PLACEHOLDER, Span
+
+# In the order of precedence: where two overlap, the earlier one holds.
+_DETECTORS: Final[tuple[tuple[int, Callable[[Reading], Iterator[Span]]], ...]] = (
+    (gates.PEM, tokens.private_keys),
+    (gates.KEY, tokens.jwts),
+    (gates.KEY, tokens.api_keys),
+    (gates.URL, tokens.url_passwords),
+    (gates.PASSWORD, assignments.passwords),
+    (gates.ASSIGNED, assignments.secrets),
+    (gates.EMAIL, contacts.emails),
+    (gates.SPELT_EMAIL, contacts.spelt_emails),
+    (gates.IBAN, numbers.ibans),
+    (gates.CARD, numbers.cards),
+    (gates.SSN, numbers.social_security),
+    (gates.IPV6, addresses.ipv6),
+    (gates.IPV4, addresses.ipv4),
+    (gates.PLUS_PHONE, contacts.plus_phones),
+    (gates.ZEROS_PHONE, contacts.zeros_phones),
+    (gates.AMERICAN_PHONE, contacts.american_phones),
+    (gates.TOLD_PHONE, contacts.told_phones),
+)
+# What looks at its neighbours looks no further than this.
+_TOUCHES_BEFORE: Final = re.compile(r"(?:[\w@%+./-]|\d[ .,/-]{1,2})\Z")
+_TOUCHES_BEHIND: Final = re.compile(r"[\w@%+/-]|\.\w|[\s_.:=\"'\\,/-]{0,6}[\d(+]")
+# A placeholder can free what stood beside the value ("a.b@c.org+14155552671"). Each round takes something away and
+# never touches a placeholder; two rounds are the rule, and the bound keeps hostile texts linear.
+_ROUNDS: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Redacted:
+    """``counts``: how many of each kind were replaced; kinds that did not occur are absent."""
+
+    text: str
+    counts: Mapping[str, int]
+
+
+def redact(text: str, *, limit: int | None = None) -> str:
+    """``text`` with every finding replaced by its kind, as in "[email]"; the same object where there is none.
+
+    ``limit``: characters after which the text is cut off, at a space, and replaced by a note of how many were left
+    out. What is not read can't be vouched for, so it is not kept either.
+    """
+    if limit is not None and len(text) > limit:
+        return redact_with_counts(text, limit=limit).text
+    for _ in range(_ROUNDS):
+        spans = find(text)
+        if not spans:
+            break
+        settled = _settled(text, spans)
+        text = _replaced(text, spans)
+        if settled:
+            break
+    return text
+
+
+def redact_with_counts(text: str, *, limit: int | None = None) -> Redacted:
+    """As ``redact``, with the number of replacements by kind."""
+    kept, note = _cut(text, limit)
+    counts: Counter[str] = Counter()
+    for _ in range(_ROUNDS):
+        spans = find(kept)
+        if not spans:
+            break
+        counts.update(span.kind for span in spans)
+        settled = _settled(kept, spans)
+        kept = _replaced(kept, spans)
+        if settled:
+            break
+    return Redacted(kept + note if note else kept, dict(counts))
+
+
+def find(text: str) -> list[Span]:
+    """What one round finds, in order and without overlaps."""
+    plain = folded(text)
+    passed = signals(plain)
+    if not passed:
+        return []
+    reading = read(plain)
+    spans: list[Span] = []
+    for gate, detect in _DETECTORS:
+        if passed & gate:
+            spans += detect(reading)
+    return spans if len(spans) < 2 else _disjoint(spans)
+
+
+def _disjoint(spans: list[Span]) -> list[Span]:
+    """Of overlapping spans the one that was given first; sorted by place."""
+    ordered = sorted(spans)
+    if all(one[1] <= other[0] for one, other in pairwise(ordered)):
+        return ordered
+    ranks = sorted(range(len(spans)), key=spans.__getitem__)
+    kept: list[Span] = []
+    cluster: list[int] = []
+    end = 0
+    for rank in ranks:
+        span = spans[rank]
+        if span.start >= end:
+            kept += _first_come(spans, cluster)
+            cluster = []
+        cluster.append(rank)
+        end = max(end, span.end)
+    return kept + _first_come(spans, cluster)
+
+
+def _first_come(spans: list[Span], cluster: list[int]) -> list[Span]:
+    if len(cluster) < 2:
+        return [spans[rank] for rank in cluster]
+    kept: list[Span] = []
+    for rank in sorted(cluster):
+        span = spans[rank]
+        if all(span.end <= other.start or span.start >= other.end for other in kept):
+            kept.append(span)
+    return sorted(kept)
+
+
+def _settled(text: str, spans: list[Span]) -> bool:
+    """Whether nothing can come to light beside the replaced values: no word or number touches or follows them."""
+    for start, end, _ in spans:
+        if _TOUCHES_BEFORE.search(text, max(0, start - 3), start) or _TOUCHES_BEHIND.match(text, end, end + 8):
+            return False
+    return True
+
+
+def _replaced(text: str, spans: list[Span]) -> str:
+    parts: list[str] = []
+    done = 0
+    for start, end, kind in spans:
+        parts += (text[done:start], PLACEHOLDER[kind])
+        done = end
+    parts.append(text[done:])
+    return "".join(parts)
+
+
+def _cut(text: str, limit: int | None) -> tuple[str, str]:
+    if limit is None or len(text) <= limit:
+        return text, ""
+    # Cut at a space, so that no half of an address is left; a long word without one goes whole.
+    at = max(text.rfind(" ", 0, limit), text.rfind("\n", 0, limit), 0)
+    return text[:at], f" [{len(text) - at} characters left out]"

@@ -1,0 +1,184 @@
+"""Writes of model endpoints, and a call that shows whether one answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from asgiref.sync import async_to_sync
+from django.core.exceptions import ValidationError
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+
+from agentcore_site.audit.services import record
+from agentcore_site.errors import Conflict, Invalid
+from agentcore_site.ids import uuid7
+from agentcore_site.tenancy.actors import Actor
+from agentcore_site.tenancy.permissions import current_organization, require
+from agentcore_site.vault import sealed
+from budgets.llm.client import MeteredChatClient
+from budgets.llm.errors import LLMError
+from budgets.llm.retry import RetryPolicy
+from budgets.llm.types import Endpoint, Message
+from budgets.meter import BudgetRefused, CallKey, UnknownPrice
+from budgets.pricebook import DatabasePriceBook
+from budgets.pricing import Price
+from budgets.spending import DatabaseMeter, LedgerAway
+from experiences.endpoints import OPTIONS, BadEndpoint, endpoint_value
+from experiences.models import ModelEndpoint
+
+EDITABLE: Final = ("name", "kind", "base_url", "model", "options")
+KEYS: Final = ("api_key", "gateway_key")
+TEST_TOKENS: Final = 64
+TEST_PROMPT: Final = "Say in one short sentence that you are ready."
+
+
+@dataclass(frozen=True)
+class EndpointTest:
+    """What a test call showed. Costs are micro-dollars; ``price`` is None where the model has none."""
+
+    ok: bool
+    model: str
+    message: str
+    sample: str = ""
+    latency_ms: int = 0
+    cost: int = 0
+    price: Price | None = None
+
+
+@transaction.atomic
+def endpoint_create(actor: Any, *, name: str, base_url: str, **values: Any) -> ModelEndpoint:
+    """Makes an endpoint in the actor's organisation. ``api_key`` and ``gateway_key`` come in plain and are sealed.
+
+    Raises:
+        Missing, Forbidden: the actor may not.
+        Invalid: a field is wrong (``fields`` says which).
+        Conflict: the name is taken.
+    """
+    organization = current_organization(actor)
+    require(actor, "endpoint.edit", organization)
+    endpoint = ModelEndpoint(organization=organization, created_by=Actor.of(actor).user)
+    _change(endpoint, {"name": name, "base_url": base_url, **values})
+    record(actor, "endpoint.created", endpoint, after=_shown(endpoint))
+    return endpoint
+
+
+@transaction.atomic
+def endpoint_update(actor: Any, endpoint: ModelEndpoint, **values: Any) -> ModelEndpoint:
+    """Changes an endpoint; what is not given stays, and a key that is given empty stays too.
+
+    An address on another host needs its key anew: a stored key is never sent to where it was not meant for.
+
+    Raises:
+        Missing, Forbidden, Invalid, Conflict: as for ``endpoint_create``.
+    """
+    require(actor, "endpoint.edit", endpoint.organization_id)
+    before, stored = _shown(endpoint), endpoint.base_url
+    _change(endpoint, values, stored=stored)
+    record(actor, "endpoint.changed", endpoint, before=before, after=_shown(endpoint))
+    return endpoint
+
+
+@transaction.atomic
+def endpoint_archive(actor: Any, endpoint: ModelEndpoint) -> ModelEndpoint:
+    """Hides an endpoint and forgets its keys.
+
+    Raises:
+        Conflict: agents use it.
+    """
+    require(actor, "endpoint.edit", endpoint.organization_id)
+    users = list(endpoint.agents.filter(archived_at=None).values_list("name", flat=True)[:3])
+    if users:
+        raise Conflict(f"{', '.join(users)} use it. Give them another endpoint first.")
+    if endpoint.archived_at is None:
+        endpoint.archived_at, endpoint.api_key, endpoint.gateway_key = timezone.now(), "", ""
+        endpoint.save(update_fields=["archived_at", "api_key", "gateway_key"])
+        record(actor, "endpoint.archived", endpoint)
+    return endpoint
+
+
+def endpoint_test(
+    actor: Any, *, endpoint: ModelEndpoint | None, model: str = "", organization: Any = None, agent_id: Any = None
+) -> EndpointTest:
+    """Makes one small call, paid for like any other, and says what came of it: model, latency, price, an answer.
+
+    Raises:
+        Missing, Forbidden: the actor may not.
+    """
+    home = organization or (endpoint.organization if endpoint is not None else current_organization(actor))
+    require(actor, "agent.edit", home)
+    try:
+        value = endpoint_value(endpoint, model)
+    except BadEndpoint as error:
+        return EndpointTest(False, model, str(error))
+    prices = DatabasePriceBook.load(home.id)
+    found = async_to_sync(_asked)(value, prices, home.id, agent_id)
+    record(actor, "endpoint.tested", endpoint or home, organization=home, after={"model": value.model, "ok": found.ok})
+    return found
+
+
+async def _asked(value: Endpoint, prices: DatabasePriceBook, organization_id: Any, agent_id: Any) -> EndpointTest:
+    key = CallKey(f"test/{uuid7()}", "test", value.model)
+    price: Price | None = None
+    try:
+        price = prices.price(value.model)
+        async with (
+            DatabaseMeter(organization_id=organization_id, agent_id=agent_id, lease=120) as meter,
+            MeteredChatClient(value, meter, prices, retry=RetryPolicy(max_retries=0, total_s=20)) as client,
+        ):
+            done = await client.complete([Message("user", TEST_PROMPT)], max_tokens=TEST_TOKENS, key=key)
+    except (LLMError, BudgetRefused, UnknownPrice, LedgerAway, ValueError) as error:
+        return EndpointTest(False, value.model, str(error), price=price)
+    sample = done.text.strip() or done.reasoning.strip() or "(it answered without a text)"
+    return EndpointTest(True, done.model, "It answers.", sample[:500], done.latency_ms, done.cost, price)
+
+
+def _change(endpoint: ModelEndpoint, values: Mapping[str, Any], *, stored: str = "") -> None:
+    unknown = set(values) - {*EDITABLE, *KEYS}
+    if unknown:
+        message = f"Unknown field {sorted(unknown)[0]!r}. Fields: {', '.join((*EDITABLE, *KEYS))}."
+        raise Invalid(message, fields={sorted(unknown)[0]: message})
+    for name in EDITABLE:
+        if name in values:
+            value = values[name]
+            setattr(endpoint, name, value.strip() if isinstance(value, str) else value)
+    for name in KEYS:
+        if given := str(values.get(name) or "").strip():
+            setattr(endpoint, name, sealed(given))
+    _check(endpoint, given={name for name in KEYS if values.get(name)}, stored=stored)
+    try:
+        with transaction.atomic():
+            endpoint.save()
+    except IntegrityError as error:
+        message = f"There is already an endpoint called {endpoint.name!r}. Choose another name."
+        raise Conflict(message, fields={"name": message}) from error
+
+
+def _check(endpoint: ModelEndpoint, *, given: set[str], stored: str) -> None:
+    try:
+        endpoint.full_clean(exclude=["organization", "created_by"], validate_unique=False, validate_constraints=False)
+    except ValidationError as error:
+        fields = {name: " ".join(messages) for name, messages in error.message_dict.items()}
+        raise Invalid(" ".join(f"{name}: {text}" for name, text in fields.items()), fields=fields) from error
+    try:
+        endpoint_value(endpoint, endpoint.model or "any")
+    except BadEndpoint as error:
+        raise Invalid(str(error), fields={error.field: str(error)}) from error
+    from urllib.parse import urlsplit
+
+    moved = stored and urlsplit(stored)[:2] != urlsplit(endpoint.base_url)[:2]
+    for name in KEYS:
+        if moved and getattr(endpoint, name) and name not in given:
+            message = "The address is on another host now: enter the key again, so that it goes nowhere by mistake."
+            raise Invalid(message, fields={name: message})
+
+
+def _shown(endpoint: ModelEndpoint) -> dict[str, Any]:
+    """For the audit log: everything but the keys."""
+    return {name: getattr(endpoint, name) for name in EDITABLE} | {
+        f"has_{name}": bool(getattr(endpoint, name)) for name in KEYS
+    }
+
+
+__all__ = ["OPTIONS", "EndpointTest", "endpoint_archive", "endpoint_create", "endpoint_test", "endpoint_update"]

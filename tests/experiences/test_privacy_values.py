@@ -1,0 +1,118 @@
+"""Nested values: every text in them is cleaned, what a key calls a secret is gone, and clean ones are not copied."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from experiences.privacy import redact_value
+
+
+def test_it_cleans_lists_tuples_dicts_and_their_keys() -> None:
+    value = {"to": ["ann@example.com", ("8.8.8.8", 5)], "ben@example.com": {"note": "call +49 30 901820"}}
+    assert redact_value(value) == {"to": ["[email]", ("[ip]", 5)], "[email]": {"note": "call [phone]"}}
+
+
+def test_it_leaves_the_value_that_it_was_given_alone() -> None:
+    inner = ["ann@example.com"]
+    value = {"a": inner}
+    assert redact_value(value) is not value
+    assert value == {"a": ["ann@example.com"]} and value["a"] is inner
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["plain", 4111111111111111, 3.5, None, True, [], {}, (), ["a", {"b": (1, "two")}], {"tokens": 12, "max_tokens": 5}],
+)
+def test_it_returns_the_same_object_where_nothing_changed(value: Any) -> None:
+    assert redact_value(value) is value
+
+
+def test_it_shares_the_parts_that_did_not_change() -> None:
+    kept = {"observation": "12", "done": ["gcd#ok"]}
+    cleaned = redact_value([kept, "ann@example.com"])
+    assert cleaned == [kept, "[email]"] and cleaned[0] is kept
+
+
+@pytest.mark.parametrize(
+    ("key", "clean"),
+    [
+        ("password", "[password]"),
+        ("Password", "[password]"),
+        ("db_password", "[password]"),
+        ("passphrase", "[password]"),
+        ("api_key", "[api key]"),
+        ("X-Api-Key", "[api key]"),
+        ("apiKey", "[api key]"),
+        ("authorization", "[api key]"),
+        ("token", "[api key]"),
+        ("access_token", "[api key]"),
+        ("client secret", "[api key]"),
+        ("aws_secret_access_key", "[api key]"),
+        ("Set-Cookie", "[api key]"),
+    ],
+)
+def test_it_takes_anything_behind_a_key_that_names_a_secret(key: str, clean: str) -> None:
+    assert redact_value({key: "quiet"}) == {key: clean}
+    assert redact_value({key: 123456}) == {key: clean}
+    assert redact_value({key: {"value": ["quiet", 7, None, True]}}) == {key: {"value": [clean, clean, None, True]}}
+
+
+@pytest.mark.parametrize(
+    "key", ["tokens", "max_tokens", "key", "keyboard", "secretary", "author", "name", "token_count"]
+)
+def test_it_leaves_keys_that_only_sound_like_it(key: str) -> None:
+    value = {key: "quiet", "n": 12}
+    assert redact_value(value) is value
+
+
+def test_it_leaves_an_empty_secret_and_one_that_is_gone_already() -> None:
+    value = {"password": "", "token": None, "api_key": "[api key]", "secret": False}
+    assert redact_value(value) is value
+
+
+def test_it_loses_no_value_where_two_keys_become_one() -> None:
+    value = {"ann@example.com": 1, "ben@example.com": 2, "cy@example.com": 3, "plain": 4}
+    assert redact_value(value) == {"[email]": 1, "[email] (2)": 2, "[email] (3)": 3, "plain": 4}
+
+
+def test_it_keeps_the_type_of_a_named_tuple() -> None:
+    pair = namedtuple("pair", "name mail")
+    assert redact_value(pair("Ann", "ann@example.com")) == pair("Ann", "[email]")
+
+
+def test_it_leaves_out_what_is_nested_too_deep_to_read() -> None:
+    value: Any = "ann@example.com"
+    for _ in range(5_000):
+        value = [value]
+    cleaned = redact_value(value)
+    assert "example" not in repr(cleaned)
+    assert "left out: nested too deep" in repr(cleaned)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=12), inner, max_size=4),
+    max_leaves=20,
+)
+LEAKY = st.sampled_from(["ann@example.com", "password", "token", "+49 30 901820", "api_key=9f8e7d6c5b4a"])
+LEAKY_JSON = st.recursive(
+    LEAKY | st.integers(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(LEAKY, inner, max_size=4),
+    max_leaves=20,
+)
+
+
+@given(JSON | LEAKY_JSON)
+def test_it_finds_nothing_more_the_second_time(value: Any) -> None:
+    once = redact_value(value)
+    assert redact_value(once) is once
+
+
+@given(LEAKY_JSON)
+def test_it_leaves_no_address_in_any_shape(value: Any) -> None:
+    assert "example.com" not in repr(redact_value(value)) and "901820" not in repr(redact_value(value))

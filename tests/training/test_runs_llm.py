@@ -1,0 +1,173 @@
+"""Jobs of language-model agents over real rows, a real ledger and a real server: money, outages, the server's bill."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from agentcore_site.errors import Insufficient, Invalid
+from agentcore_site.jobs import lifecycle
+from agentcore_site.jobs.models import Job, Status
+from agentcore_site.jobs.services import job_resume
+from agentcore_site.tenancy.actors import Actor
+from budgets.checking import differences
+from budgets.models import Budget, LedgerEntry
+from budgets.services import budget_set_limit, price_set
+from evaluation.models import EvaluationRun
+from experiences.models import Agent, TrajectoryRecord
+from experiences.services.agents import agent_create
+from experiences.services.endpoints import endpoint_create, endpoint_test
+from tests.support.llm_server import ModelServer
+from tests.support.running import run_to_end
+from training.models import Iteration, TrainingRun
+from training.services.runs import run_start
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+ROWS = [{"query": f"What is {n} + {n + 3}?", "expected_outcome": {"answer": 2 * n + 3}} for n in range(40)]
+CONFIG = {
+    "n_iterations": 3,
+    "batch_size": 2,
+    "n_trajectories_per_query": 3,
+    "eval_interval": 2,
+    "eval_samples": 1,
+    "max_budget_usd": 0.5,
+    "max_concurrent_rollouts": 4,
+    "seed": 3,
+}
+PRICE = (2_000_000, 8_000_000)  # micro-dollars per million tokens
+
+
+def adding(messages: list[dict[str, Any]]) -> str:
+    """A model that adds well, but for every third question."""
+    a, b = map(int, re.findall(r"(\d+) \+ (\d+)", messages[1]["content"])[0])
+    return f"Answer: {a + b + (1 if a % 3 == 0 else 0)}"
+
+
+@pytest.fixture
+def server() -> Iterator[ModelServer]:
+    with ModelServer(brain=adding, prices={"small": PRICE}) as running:
+        yield running
+
+
+@pytest.fixture
+def model_agent(adam: Any, server: ModelServer) -> Agent:
+    actor = Actor(adam)
+    price_set(actor, model="small", organization=adam.memberships.get().organization, input=PRICE[0], output=PRICE[1])
+    endpoint = endpoint_create(
+        actor, name="local", base_url=server.base_url, model="small", api_key="sk-test-123", options={"max_retries": 0}
+    )
+    return agent_create(
+        actor, name="Adder", runtime="llm", philosophy="cot", environment="dataset", endpoint=endpoint, max_tokens=40
+    )
+
+
+def start(actor: Actor, agent: Agent, **changes: Any) -> TrainingRun:
+    return run_start(actor, agent=agent, rows=ROWS, config=CONFIG | changes)
+
+
+def test_it_runs_to_its_end_and_the_ledger_says_what_the_server_says(
+    operator: Actor, model_agent: Agent, server: ModelServer
+) -> None:
+    run = start(operator, model_agent)
+    job = run_to_end(run.job)
+    assert (job.status, job.error) == (Status.COMPLETED, "")
+    run.refresh_from_db()
+    kept = TrajectoryRecord.objects.filter(job_id=job.id, purpose="training")
+    assert kept.count() == 3 * 2 * 3
+    assert set(kept.values_list("model", flat=True)) == {"small"}
+    assert 0 < kept.filter(success=True).count() < kept.count()
+    assert kept.filter(tokens=0).count() == 0
+    evaluation = EvaluationRun.objects.get(run=run)
+    assert run_to_end(evaluation.job).status == Status.COMPLETED
+    run.refresh_from_db()
+    assert run.spent_micros == server.owed.micros > run.cost_micros > 0
+    budget = Budget.objects.get(job_id=job.id)
+    assert (budget.spent, budget.reserved, budget.debt) == (server.owed.micros, 0, 0)
+    calls = LedgerEntry.objects.filter(job_id=job.id, kind="settle")
+    assert calls.count() == server.owed.answered
+    assert sum(calls.values_list("input_tokens", flat=True)) == server.owed.prompt_tokens
+    assert {"training", "evaluation"} == set(calls.values_list("purpose", flat=True))
+    assert differences() == []
+    assert server.requests[0].key == "sk-test-123"
+
+
+def test_it_pauses_at_its_budget_and_goes_on_when_it_is_raised(
+    operator: Actor, adam: Any, model_agent: Agent, server: ModelServer
+) -> None:
+    whole = start(operator, model_agent)
+    run_to_end(whole.job)
+    needed = server.owed.micros
+    limit = int(needed * 0.5) + 1_100  # the last call needs room for its worst case
+    run = start(operator, model_agent)
+    budget_set_limit(Actor(adam), organization=run.organization_id, job=run.job, agent_id=model_agent.id, limit=limit)
+    before = server.owed.micros
+    job = run_to_end(run.job)
+    assert (job.status, job.status_reason) == (Status.PAUSED, "budget_exceeded"), job.error
+    spent = server.owed.micros - before
+    budget = Budget.objects.get(job_id=job.id)
+    assert budget.spent == spent <= limit and budget.reserved == 0
+    done = Iteration.objects.filter(run=run).count()
+    kept = TrajectoryRecord.objects.filter(job_id=job.id).count()
+    assert kept > 0
+    budget_set_limit(Actor(adam), organization=run.organization_id, job=job, agent_id=model_agent.id, limit=10 * needed)
+    job_resume(operator, job)
+    assert run_to_end(job).status == Status.COMPLETED
+    assert Iteration.objects.filter(run=run).count() == 3 >= done
+    assert TrajectoryRecord.objects.filter(job_id=job.id).count() == 18
+    # What was kept before the pause was not asked again.
+    assert server.owed.micros - before < 1.5 * needed
+    assert differences() == []
+
+
+def test_an_outage_pauses_it_and_it_resumes_by_itself(operator: Actor, model_agent: Agent, server: ModelServer) -> None:
+    run = start(operator, model_agent)
+    server.faults = {"error_503": 1.0}
+    job = run_to_end(run.job)
+    assert (job.status, job.status_reason) == (Status.PAUSED, "waiting_for_llm")
+    assert job.not_before is not None and job.error
+    assert lifecycle.resume_waiting() == 0
+    Job.objects.filter(id=job.id).update(not_before=job.created_at)
+    server.faults = {}
+    assert lifecycle.resume_waiting() == 1
+    assert run_to_end(job).status == Status.COMPLETED
+
+
+def test_a_key_that_is_refused_pauses_it_with_the_reason(
+    operator: Actor, model_agent: Agent, server: ModelServer
+) -> None:
+    run = start(operator, model_agent)
+    server.keys = {"another"}
+    job = run_to_end(run.job)
+    assert (job.status, job.status_reason) == (Status.PAUSED, "llm_refused")
+    assert "sk-test-123" not in job.error
+    assert Budget.objects.get(job_id=job.id).spent == 0
+
+
+def test_a_model_without_a_price_is_refused_at_the_start(operator: Actor, model_agent: Agent) -> None:
+    model_agent.model = "unheard-of"
+    model_agent.save()
+    with pytest.raises(Invalid, match="no price for the model 'unheard-of'"):
+        start(operator, model_agent)
+
+
+def test_a_month_that_is_used_up_refuses_the_start(operator: Actor, adam: Any, model_agent: Agent) -> None:
+    budget_set_limit(Actor(adam), organization=model_agent.organization_id, limit=1)
+    with pytest.raises(Insufficient, match="your organisation's budget"):
+        start(operator, model_agent)
+
+
+def test_the_connection_test_shows_model_price_latency_and_a_sample(
+    adam: Any, model_agent: Agent, server: ModelServer
+) -> None:
+    server.brain = lambda _: "I am ready."
+    found = endpoint_test(Actor(adam), endpoint=model_agent.endpoint, agent_id=model_agent.id)
+    assert (found.ok, found.sample, found.model) == (True, "I am ready.", "small")
+    assert found.price is not None and found.price.input == PRICE[0]
+    assert found.cost == server.owed.micros > 0
+    server.keys = set()
+    refused = endpoint_test(Actor(adam), endpoint=model_agent.endpoint)
+    assert not refused.ok and "sk-test-123" not in refused.message
