@@ -22,6 +22,7 @@ from evaluation import reports
 from evaluation.models import EvaluationResult, EvaluationRun, HeldOutLook, Split
 from experiences.environments.base import Environment
 from experiences.environments.dataset import dataset_environment
+from experiences.privacy import redact
 from experiences.rollout import Interrupted
 from experiences.runtimes.base import Halted
 from experiences.storage import Owner, trajectories_write
@@ -216,7 +217,7 @@ def _result(
         arm=part.arm,
         line=part.line,
         scenario=scenario.index,
-        query=scenario.query,
+        query=redact(scenario.query),
         outcomes=[one.outcome for one in trajectories],
         successes=[one.success for one in trajectories],
         rewards=[one.reward for one in trajectories],

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from functools import lru_cache
 from typing import Any
@@ -19,6 +19,7 @@ from django.db import connection
 
 from agentcore_site.ids import derived
 from experiences.models import GroupRecord, TrajectoryRecord
+from experiences.privacy import redact, redact_value
 from experiences.types import RolloutKey, Step, Trajectory, TrajectoryGroup
 
 COLUMNS = (
@@ -93,7 +94,7 @@ def groups_write(owner: Owner, iteration: int, groups: Sequence[TrajectoryGroup]
                         owner.organization_id,
                         iteration,
                         group.scenario.index,
-                        clean(group.scenario.query)[:200],
+                        clean(redact(group.scenario.query))[:200],
                         group.has_signal,
                         [trajectory.success for trajectory in group.trajectories],
                         [_finite(trajectory.reward) for trajectory in group.trajectories],
@@ -152,7 +153,8 @@ def as_trajectory(row: TrajectoryRecord) -> Trajectory:
 def _lines(owner: Owner, trajectories: Iterable[Trajectory]) -> Iterator[bytes]:
     head = f"{owner.month}\t{owner.organization_id}\t{owner.agent_id}\t{owner.job_id}\t{owner.purpose}"
     head = f"{head}\t{owner.arm}\t{owner.line}"
-    for one in trajectories:
+    for original in trajectories:
+        one = without_personal_data(original)
         key = one.key
         reward = _finite(one.reward)
         fields = (
@@ -175,6 +177,32 @@ def _lines(owner: Owner, trajectories: Iterable[Trajectory]) -> Iterator[bytes]:
                 b"\n",
             )
         )
+
+
+def without_personal_data(trajectory: Trajectory) -> Trajectory:
+    """The trajectory as it may be stored (SPEC S4); the same object where nothing had to go.
+
+    What was changed stands in its evidence under "redacted".
+    """
+    changes: dict[str, Any] = {}
+    for name in ("query", "error", "evidence", "components"):
+        value = getattr(trajectory, name)
+        if (kept := redact_value(value)) is not value:
+            changes[name] = kept
+    steps = [_step_without(step) for step in trajectory.steps]
+    if any(new is not old for new, old in zip(steps, trajectory.steps, strict=True)):
+        changes["steps"] = steps
+    if not changes:
+        return trajectory
+    evidence = changes.get("evidence", trajectory.evidence)
+    return replace(trajectory, **(changes | {"evidence": {**evidence, "redacted": sorted(changes)}}))
+
+
+def _step_without(step: Step) -> Step:
+    state, action, result = redact_value(step.state), redact_value(step.action), redact_value(step.result)
+    if state is step.state and action is step.action and result is step.result:
+        return step
+    return replace(step, state=state, action=action, result=result)
 
 
 def step_json(step: Step) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from experiences.privacy.checks import looks_random
 from experiences.privacy.folding import Reading
 from experiences.privacy.kinds import Span
 from experiences.privacy.tokens import is_blank
@@ -18,13 +19,13 @@ _SIGN: Final = r"(?P<between>\\{0,3}[\"'`]?\]?[ \t]{0,4}(?:>(?=\S)|(?:=>|:=|===?
 _PASSWORD: Final = re.compile(
     r"(?:passwor[dt]|passwd|passphrase|passcode|pwd|contraseña|senha|mot de passe|pass)"
     r"(?:[_-]?(?:hash|value|confirmation|again|new|old|[0-9])|s)?"
-    rf"{_SIGN}|\s(?:is|was|ist|lautet|es|est|é)[\s:]\s{{0,3}}|(?<=--password)\s|(?<=--passphrase)\s)"
+    rf"{_SIGN}|[ ](?:is|was|ist|lautet|es|est|é)[ :][ ]{{0,3}}|(?<=--password)[ ]|(?<=--passphrase)[ ])"
 )
 _SECRET: Final = re.compile(
     r"(?:api[_ -]?key|access[_-]?key|auth[_-]?key|account[_-]?key|shared[_-]?key|private[_-]?key|signing[_-]?key"
     r"|encryption[_-]?key|virtual[_-]?key|secret|token|credential)"
     r"(?:[_-]?(?:key|id|value|access|token|secret|base64|string|hash)){0,3}"
-    rf"{_SIGN}|\s(?:is|was)[\s:]\s{{0,3}}|\s(?=\S{{12}}))"
+    rf"{_SIGN}|[ ](?:is|was)[ :][ ]{{0,3}}|[ ](?=\S{{12}}))"
 )
 _HEADER: Final = re.compile(
     r"authorization\\{0,3}[\"'`]?\s{0,4}[:=]\s{0,4}\\{0,3}[\"'`]?(?P<scheme>basic|bearer|token|apikey|key)?\s{0,4}"
@@ -131,7 +132,9 @@ def _is_password(value: str, quoted: bool, follows: bool, found: re.Match[str]) 
         return False
     if quoted:
         return not _TYPES.fullmatch(value) and not (_is_said(found) and " " in value)
-    if _TYPES.match(value) or value[0] in "{[(" or _CALL.match(value) or _NAME.fullmatch(value):
+    if _TYPES.match(value) or value[0] in "{[(" or _CALL.match(value):
+        return False
+    if found["between"].strip() in {":", "="} and _NAME.fullmatch(value):
         return False
     plain = value.isalpha() and value[1:] == value[1:].lower()
     if found["between"] == "=":
@@ -167,7 +170,7 @@ def _is_secret(value: str, quoted: bool, follows: bool, found: re.Match[str]) ->
     weak = found[0].startswith(("token", "credential"))
     has_digit, has_letter = any(map(str.isdigit, value)), any(map(str.isalpha, value))
     if not between or between.isalpha():  # "the token 3f8a...": nothing but a machine's value will do
-        return has_digit and has_letter and len(value) >= 16 and " " not in value and "/" not in value
+        return len(value) >= 16 and looks_random(value) and " " not in value and "/" not in value
     if has_digit and has_letter:
         return " " not in value or (quoted and not weak)
     if quoted:

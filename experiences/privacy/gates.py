@@ -51,10 +51,6 @@ _GROUPS: Final = re.compile(r":[0A]{0,4}:[0A]{0,4}:[0A]{0,4}:")
 _ZEROS: Final = re.compile(r"00(?<![\w.-]00)[ -]?[1-9]")  # 0049 30 ...
 _DOTTED: Final = re.compile(r"0\.0{1,4}\.0")
 _QUAD: Final = re.compile(r"0\.0{1,3}\.0{1,3}\.0")
-_TELLS: Final = tuple(
-    word.encode().decode("latin-1")
-    for word in ("phone", "tel", "tél", "mob", "móvil", "fax", "fon", "cel", "call", "handy", "whatsapp")
-)
 _LONG: Final = "x" * 20  # no key or token of a known form is shorter
 
 
@@ -117,8 +113,18 @@ def _grouped(shape: str, data: bytes) -> int:
         found |= ZEROS_PHONE
     if "000000000" in shape and ("ssn" in low or "social" in low):
         found |= SSN
-    low = low.replace("tell", "").replace("cancel", "")
-    return found | TOLD_PHONE if any(word in low for word in _TELLS) else found
+    return found | TOLD_PHONE if _tells(low) else found
+
+
+def _tells(low: str) -> bool:
+    """Whether a word announces a telephone number."""
+    if "phone" in low or "fax" in low or "mob" in low or "call" in low or "cell" in low or "celular" in low:
+        return True
+    if "tel" in low and ("tel." in low or "tel:" in low or "tel " in low or 'tel"' in low or "tele" in low):
+        return True
+    if "fon" in low or "handy" in low or "whatsapp" in low:
+        return True
+    return not low.isascii() and ("t\xc3\xa9l" in low or "m\xc3\xb3vil" in low)  # tél, móvil in UTF-8
 
 
 def _named(data: bytes) -> int:

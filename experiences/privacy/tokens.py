@@ -90,8 +90,9 @@ def url_passwords(reading: Reading) -> Iterator[Span]:
 
 
 _BLANK: Final = re.compile(
-    r"([*.•x#_-])\1+|\$\{.*|\$\(.*|\$[A-Z_]+|\{\{.*|\{\w*\}?|<.*|%\(.*|%[A-Z_]+%|%s|\[redacted\]|\[(?:filtered|hidden|masked)\].*",
-    re.IGNORECASE | re.DOTALL,
+    r"([*.•x#_-])\1+|\$\{.*|\$\(.*|\$(?:[A-Z_]+|[a-z_]+)|\{\{.*|\{\w*\}?|<.*|%\(.*|%[A-Z_]+%|%s"
+    r"|\[(?i:redacted|filtered|hidden|masked)\].*",
+    re.DOTALL,
 )
 
 

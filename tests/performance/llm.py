@@ -75,5 +75,5 @@ def calls() -> list[Figure]:
         at_most(
             "L1", f"{AT_ONCE} single calls that begin in one instant, to one ({burst:.2f} s)", burst / one, 1.1, "×"
         ),
-        at_most("L1", "own time of a metered call", own, 1.0, "ms"),
+        at_most("L1", "own time of a metered call", own, 0.5, "ms"),
     ]

@@ -135,7 +135,11 @@ class Slice:
             return {}
         found = trajectories_kept(self.owner, iteration=iteration)
         self._flushed.update(found)
-        return found
+        if self.run.policy_kind != "action":
+            return found
+        # An update needs what the policy saw, to the letter: where personal data left the record, the rollout is
+        # played again (it is free, and the same), and not stored a second time.
+        return {key: one for key, one in found.items() if "redacted" not in one.evidence}
 
     def keep(self, trajectory: Trajectory) -> None:
         """Called as each rollout ends. Fast ones are written with their iteration, slow ones twice a second."""

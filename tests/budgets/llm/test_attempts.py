@@ -203,7 +203,25 @@ async def test_a_rate_limit_does_not_open_the_circuit(server: ModelServer) -> No
     breaker = CircuitBreaker(threshold=2, cooldown_s=15, clock=time)
     server.will(*["rate_limited"] * 4)
     await ask(client(server, time=time, breaker=breaker, max_retries=4))
-    assert breaker.state == "closed"
+    assert breaker.state == "closed" and len(time.naps) == 4 and sum(time.naps) < 15  # nobody waited for the circuit
+
+
+async def test_a_probe_that_the_budget_refuses_leaves_the_next_one_to_try(server: ModelServer) -> None:
+    class Once(FreeMeter):
+        async def reserve(self, call: CallKey, amount: int) -> None:
+            if not self.calls:
+                self.calls[call.key] = call
+                raise BudgetRefused("job", 100, 90, 0, amount)
+            await super().reserve(call, amount)
+
+    time = Sleeper()
+    breaker = CircuitBreaker(threshold=1, cooldown_s=15, clock=time)
+    breaker.failed()
+    time.now += 15
+    async with client(server, Once(), time=time, breaker=breaker, retry_s=0) as one:
+        with pytest.raises(BudgetRefused):
+            await one.complete(SAY, max_tokens=9, key=key())
+        assert (await one.complete(SAY, max_tokens=9, key=key())).text
 
 
 class Draws:
