@@ -17,6 +17,7 @@ from agentcore_site.problems import body_of
 from agentcore_site.tenancy.api import ApiKeyDoor, MeDoor, RefreshView, TokenView
 from evaluation.api import EvaluationDoor
 from experiences.api.agents import AgentDoor
+from experiences.api.endpoints import ModelEndpointDoor, ToolDoor
 from experiences.api.environments import EnvironmentDoor, RewardDoor
 from experiences.api.trajectories import TrajectoryDoor
 from training.api.checkpoints import CheckpointDoor
@@ -26,6 +27,7 @@ from training.api.settings import ConfigSchemaDoor, PresetDoor
 
 router = SimpleRouter(trailing_slash=False, use_regex_path=False)
 router.register("agents", AgentDoor, basename="agent")
+router.register("model-endpoints", ModelEndpointDoor, basename="model-endpoint")
 router.register("datasets", DatasetDoor, basename="dataset")
 router.register("training-jobs", TrainingJobDoor, basename="training-job")
 router.register("jobs", JobDoor, basename="job")
@@ -74,6 +76,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("token/refresh", RefreshView.as_view(), name="token-refresh"),
     path("me", MeDoor.as_view(GET), name="me"),
     path("environments", EnvironmentDoor.as_view(GET), name="environments"),
+    path("tools", ToolDoor.as_view(GET), name="tools"),
     path("rewards", RewardDoor.as_view(GET), name="rewards"),
     path("presets", PresetDoor.as_view(GET), name="presets"),
     path("config-schema", ConfigSchemaDoor.as_view(GET), name="config-schema"),

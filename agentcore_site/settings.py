@@ -210,6 +210,9 @@ PORTKEY_API_KEY = env.text("PORTKEY_API_KEY")
 PORTKEY_PROVIDER = env.text("PORTKEY_PROVIDER")
 PORTKEY_CONFIG = env.text("PORTKEY_CONFIG")
 
+# Whether alerts may be posted to private addresses.
+WEBHOOK_PRIVATE = env.boolean("WEBHOOK_PRIVATE", default=False)
+
 # -- jobs ------------------------------------------------------------------------------------------------------------
 JOB_LEASE_SECONDS = env.integer("JOB_LEASE_SECONDS", 30, low=2, high=3600)
 JOB_SLICE_SECONDS = env.integer("JOB_SLICE_SECONDS", 2, low=1, high=600)
@@ -276,7 +279,13 @@ UNFOLD = {
     "SHOW_HISTORY": True,
     "SHOW_VIEW_ON_SITE": False,
 }
-EMAIL_BACKEND = "django.core.mail.backends.console.EmailBackend"
+# Without a host mails go to the log.
+EMAIL_HOST = env.text("EMAIL_HOST")
+EMAIL_PORT = env.integer("EMAIL_PORT", 587, low=1, high=65535)
+EMAIL_HOST_USER, EMAIL_HOST_PASSWORD = env.text("EMAIL_HOST_USER"), env.text("EMAIL_HOST_PASSWORD")
+EMAIL_USE_TLS = env.boolean("EMAIL_USE_TLS", default=True)
+DEFAULT_FROM_EMAIL = env.text("DEFAULT_FROM_EMAIL", "agentcore@localhost")
+EMAIL_BACKEND = f"django.core.mail.backends.{'smtp' if EMAIL_HOST else 'console'}.EmailBackend"
 SILENCED_SYSTEM_CHECKS = (
     []
     if HTTPS

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, cast
 
 from django import forms
+from django.conf import settings
 from django.core.exceptions import ValidationError
 
 from agentcore_site.errors import DomainError
 from experiences.environments import environments
-from experiences.models import Agent, Philosophy, Runtime
+from experiences.models import Agent, EndpointKind, ModelEndpoint, Philosophy, Runtime
+from experiences.tools.base import tools
 
+MODEL_FIELDS = ("model", "system_prompt", "tools", "max_tokens")
 TITLES = {"reasoning_gym": "Reasoning gym", "dataset": "Datasets"}
 
 
@@ -37,6 +41,54 @@ class OptionsField(forms.CharField):
         return parsed
 
 
+def tool_choices() -> list[tuple[str, str]]:
+    return [(name, f"{name}: {tool.description}") for name, tool in tools.items()]
+
+
+class EndpointForm(forms.Form):
+    """A model endpoint. A key that is stored already is kept when its field is left empty."""
+
+    name = forms.CharField(max_length=80, help_text="What people call it.")
+    kind = forms.ChoiceField(choices=EndpointKind.choices, help_text="How it is spoken to.")
+    base_url = forms.CharField(
+        max_length=300,
+        label="Address",
+        help_text="The part before /chat/completions, e.g. https://api.openai.com/v1 or http://127.0.0.1:11434/v1.",
+    )
+    model = forms.CharField(max_length=120, required=False, help_text="For agents that name none.")
+    api_key = forms.CharField(
+        required=False,
+        label="Key",
+        widget=forms.PasswordInput(attrs={"autocomplete": "off"}),
+        help_text="Stored sealed and never shown again. Empty: the stored one is kept.",
+    )
+    gateway_key = forms.CharField(
+        required=False,
+        label="Portkey key",
+        widget=forms.PasswordInput(attrs={"autocomplete": "off"}),
+        help_text="Only for Portkey: the gateway's own key.",
+    )
+    options = OptionsField(required=False, help_text="A JSON object; what may stand in it is listed beside.")
+
+    @classmethod
+    def of(cls, endpoint: ModelEndpoint) -> EndpointForm:
+        names = ("name", "kind", "base_url", "model")
+        options = json.dumps(endpoint.options, indent=2) if endpoint.options else ""
+        return cls(initial={name: getattr(endpoint, name) for name in names} | {"options": options})
+
+    def refuse(self, error: DomainError) -> None:
+        put_errors(self, error)
+
+
+def put_errors(form: forms.Form, error: DomainError) -> None:
+    """Puts a service's message where it belongs: at its field, else above the form."""
+    known = {name: message for name, message in error.fields.items() if name in form.fields}
+    for name, message in known.items():
+        form.add_error(name, message)
+    if not known:
+        form.add_error(None, error.message)
+
+
 class AgentForm(forms.Form):
     name = forms.CharField(max_length=120, help_text="What people call it.")
     slug = forms.SlugField(
@@ -45,22 +97,43 @@ class AgentForm(forms.Form):
     description = forms.CharField(required=False, widget=forms.Textarea(attrs={"rows": 3}), help_text="What it is for.")
     philosophy = forms.ChoiceField(choices=Philosophy.choices, initial=Philosophy.REACT, help_text="How it reasons.")
     runtime = forms.ChoiceField(choices=Runtime.choices, initial=Runtime.ACTION, help_text="How it acts.")
+    endpoint = forms.ChoiceField(required=False, label="Model endpoint", help_text="Where its model answers.")
+    model = forms.CharField(
+        max_length=120, required=False, help_text="As the service calls it; empty: the endpoint's own."
+    )
+    system_prompt = forms.CharField(
+        required=False, widget=forms.Textarea(attrs={"rows": 6}), help_text="What the model is told before each task."
+    )
+    tools = forms.MultipleChoiceField(
+        required=False, choices=tool_choices, help_text="The tools that it may call; none by default."
+    )
+    max_tokens = forms.IntegerField(
+        min_value=1,
+        max_value=200_000,
+        initial=1024,
+        help_text="Of each answer; the most that a call may cost is set aside before it is made.",
+    )
     environment = forms.ChoiceField(
         choices=environment_choices, initial="reasoning_gym", help_text="Where its queries and tools come from."
     )
     environment_options = OptionsField(required=False, label="Options of the environment", help_text="A JSON object.")
 
+    def __init__(self, *args: Any, endpoints: Iterable[ModelEndpoint] = (), **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        own = "The site's own (LLM_BASE_URL)" if settings.LLM_BASE_URL else "None"
+        choices = [("", own), *((str(one.pk), f"{one.name} ({one.base_url})") for one in endpoints)]
+        cast(forms.ChoiceField, self.fields["endpoint"]).choices = choices
+
     @classmethod
-    def of(cls, agent: Agent) -> AgentForm:
+    def of(cls, agent: Agent, endpoints: Iterable[ModelEndpoint] = ()) -> AgentForm:
         """The form filled with an agent's values."""
-        names = ("name", "slug", "description", "philosophy", "runtime", "environment")
+        names = ("name", "slug", "description", "philosophy", "runtime", "environment", *MODEL_FIELDS)
         options = json.dumps(agent.environment_options, indent=2) if agent.environment_options else ""
-        return cls(initial={name: getattr(agent, name) for name in names} | {"environment_options": options})
+        initial = {name: getattr(agent, name) for name in names} | {"environment_options": options}
+        return cls(initial=initial | {"endpoint": str(agent.endpoint_id or "")}, endpoints=endpoints)
 
     def refuse(self, error: DomainError) -> None:
         """Puts a service's message where it belongs: at its field, else above the form."""
-        known = {name: message for name, message in error.fields.items() if name in self.fields}
-        for name, message in known.items():
-            self.add_error("environment_options" if name == "environment" else name, message)
-        if not known:
-            self.add_error(None, error.message)
+        places = {"environment": "environment_options"}
+        fields = {places.get(name, name): text for name, text in error.fields.items()}
+        put_errors(self, type(error)(error.message, fields=fields))

@@ -10,11 +10,11 @@ from django.db.models import QuerySet
 
 from agentcore_site.errors import Missing
 from agentcore_site.jobs.selectors import as_uuid
-from experiences.models import Agent, Dataset, DatasetRow, GroupRecord, TrajectoryRecord
+from experiences.models import Agent, Dataset, DatasetRow, GroupRecord, ModelEndpoint, TrajectoryRecord
 
 
 def agents_visible(actor: Any, *, archived: bool = False) -> QuerySet[Agent]:
-    rows = Agent.objects.visible_to(actor).select_related("organization")
+    rows = Agent.objects.visible_to(actor).select_related("organization", "endpoint")
     return rows if archived else rows.filter(archived_at=None)
 
 
@@ -31,6 +31,28 @@ def agent_get(actor: Any, name: Any) -> Agent:
         found = rows.filter(slug=str(name)).first()
     if found is None:
         raise Missing(f"There is no agent {str(name)[:60]!r}.")
+    return found
+
+
+def endpoints_visible(actor: Any, *, archived: bool = False) -> QuerySet[ModelEndpoint]:
+    """Keys are left in the database: who works with an endpoint reads them there."""
+    rows = ModelEndpoint.objects.visible_to(actor).select_related("organization", "created_by")
+    return rows if archived else rows.filter(archived_at=None)
+
+
+def endpoint_get(actor: Any, name: Any) -> ModelEndpoint:
+    """An endpoint by id or name.
+
+    Raises:
+        Missing: there is none of that name in the actor's organisations.
+    """
+    rows = endpoints_visible(actor, archived=True)
+    try:
+        found = rows.filter(id=uuid.UUID(str(name))).first()
+    except ValueError:
+        found = rows.filter(name=str(name)).first()
+    if found is None:
+        raise Missing(f"There is no model endpoint {str(name)[:60]!r}.")
     return found
 
 

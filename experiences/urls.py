@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from experiences.views import agents, trajectories
+from experiences.views import agents, endpoints, trajectories
 
 app_name = "experiences"
 urlpatterns = [
@@ -10,6 +10,11 @@ urlpatterns = [
     path("agents/<uuid:agent_id>/edit/", agents.edit, name="agent_edit"),
     path("agents/<uuid:agent_id>/archive/", agents.archive, name="agent_archive"),
     path("agents/options/", agents.options, name="agent_options"),
+    path("endpoints/", endpoints.endpoints, name="endpoints"),
+    path("endpoints/new/", endpoints.new, name="endpoint_new"),
+    path("endpoints/test/", endpoints.test, name="endpoint_test"),
+    path("endpoints/<uuid:endpoint_id>/", endpoints.edit, name="endpoint_edit"),
+    path("endpoints/<uuid:endpoint_id>/archive/", endpoints.archive, name="endpoint_archive"),
     path("trajectories/", trajectories.trajectories, name="trajectories"),
     path("trajectories/compare/", trajectories.compare, name="compare"),
     path("trajectories/<uuid:trajectory_id>/", trajectories.trajectory, name="trajectory"),

@@ -7,7 +7,7 @@ from django.contrib.auth import get_user_model
 
 from agentcore_site.tenancy.models import Membership, Organization
 from agentcore_site.tenancy.roles import Role
-from experiences.models import Agent
+from experiences.models import Agent, ModelEndpoint
 
 PASSWORD = "correct horse battery staple"
 
@@ -43,6 +43,16 @@ class MembershipFactory(factory.django.DjangoModelFactory):  # type: ignore[misc
     organization = factory.SubFactory(OrganizationFactory)
     user = factory.SubFactory(UserFactory)
     role = Role.OPERATOR
+
+
+class ModelEndpointFactory(factory.django.DjangoModelFactory):  # type: ignore[misc]
+    class Meta:
+        model = ModelEndpoint
+
+    organization = factory.SubFactory(OrganizationFactory)
+    name = factory.Sequence(lambda n: f"Endpoint {n}")
+    base_url = "http://127.0.0.1:9/v1"
+    model = "small"
 
 
 class AgentFactory(factory.django.DjangoModelFactory):  # type: ignore[misc]

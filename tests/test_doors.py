@@ -22,7 +22,7 @@ from agentcore_site.tenancy.models import ApiKey, Organization
 from agentcore_site.tenancy.roles import ROLE_MAY, Role
 from evaluation.models import EvaluationRun
 from evaluation.services import evaluation_start
-from experiences.models import Agent, Dataset, TrajectoryRecord
+from experiences.models import Agent, Dataset, ModelEndpoint, TrajectoryRecord
 from experiences.services.datasets import dataset_create
 from tests import factories
 from tests.support.callers import Caller
@@ -49,7 +49,9 @@ PUBLIC = {
 SHARED = {"shared/<str:token>/", "shared/<str:token>/status/", "shared/<str:token>/series/"}
 CONSOLE = {
     "", "overview/workers/", "search/", "audit/", "agents/", "agents/<str:ref>/", "agents/new/", "agents/options/",
-    "agents/<uuid:agent_id>/edit/", "agents/<uuid:agent_id>/archive/", "trajectories/", "trajectories/compare/",
+    "agents/<uuid:agent_id>/edit/", "agents/<uuid:agent_id>/archive/", "endpoints/", "endpoints/new/",
+    "endpoints/test/", "endpoints/<uuid:endpoint_id>/", "endpoints/<uuid:endpoint_id>/archive/",
+    "trajectories/", "trajectories/compare/",
     "trajectories/<uuid:trajectory_id>/", "trajectories/<uuid:trajectory_id>/steps/",
     "trajectories/<uuid:trajectory_id>/json/", "jobs/<uuid:job_id>/groups/<int:iteration>/<int:scenario>/", "jobs/",
     "jobs/<uuid:job_id>/", "jobs/<uuid:job_id>/status/", "jobs/<uuid:job_id>/series/", "jobs/<uuid:job_id>/pause/",
@@ -64,6 +66,10 @@ CONSOLE_WRITES = {
     "agents/new/": "agent.edit",
     "agents/<uuid:agent_id>/edit/": "agent.edit",
     "agents/<uuid:agent_id>/archive/": "agent.edit",
+    "endpoints/new/": "endpoint.edit",
+    "endpoints/test/": "agent.edit",
+    "endpoints/<uuid:endpoint_id>/": "endpoint.edit",
+    "endpoints/<uuid:endpoint_id>/archive/": "endpoint.edit",
     "jobs/<uuid:job_id>/pause/": "run.pause",
     "jobs/<uuid:job_id>/resume/": "run.resume",
     "jobs/<uuid:job_id>/cancel/": "run.cancel",
@@ -85,11 +91,15 @@ REST_READS = {
     "training-jobs/<uuid:pk>/series", "training-jobs/<uuid:pk>/groups", "jobs/<uuid:pk>/events", "trajectories",
     "trajectories/<uuid:pk>", "trajectories/export", "checkpoints", "checkpoints/<uuid:pk>", "checkpoints/compare",
     "checkpoints/<uuid:pk>/download", "evaluations", "evaluations/<uuid:pk>", "evaluations/<uuid:pk>/queries",
-    "api-keys",
+    "api-keys", "tools", "model-endpoints", "model-endpoints/<uuid:pk>",
 }  # fmt: skip
 REST_WRITES: dict[tuple[str, str], tuple[str, Any]] = {
     ("post", "agents"): ("agent.edit", {"name": "New"}),
     ("patch", "agents/<str:agent>"): ("agent.edit", {"description": "x"}),
+    ("post", "model-endpoints"): ("endpoint.edit", {"name": "new", "base_url": "http://127.0.0.1:1/v1"}),
+    ("patch", "model-endpoints/<uuid:pk>"): ("endpoint.edit", {"model": "other"}),
+    ("delete", "model-endpoints/<uuid:pk>"): ("endpoint.edit", {}),
+    ("post", "model-endpoints/<uuid:pk>/test"): ("agent.edit", {}),
     ("post", "datasets"): ("dataset.edit", {"name": "new", "rows": ROWS}),
     ("post", "training-jobs"): ("run.start", {"agent": "router-7", "config": {"n_iterations": 1}}),
     ("post", "training-jobs/estimate"): ("view", {"agent": "router-7"}),
@@ -127,6 +137,7 @@ def values(run: TrainingRun, operator: Actor) -> dict[str, Any]:
     """Real ids of acme's rows, by the name of the parameter."""
     dataset = dataset_create(operator, name="swahili-numbers", rows=ROWS)
     evaluation = evaluation_start(operator, run=run, samples=1)
+    endpoint = factories.ModelEndpointFactory(organization=run.organization, name="Zanzibar models")
     trajectory = TrajectoryRecord.objects.filter(job_id=run.job_id).first()
     assert trajectory is not None
     Caller(operator.user)  # a key of hers
@@ -137,6 +148,7 @@ def values(run: TrainingRun, operator: Actor) -> dict[str, Any]:
         "agent_id": run.agent_id,
         "job_id": run.job_id,
         "evaluation": evaluation.job_id,
+        "endpoint_id": endpoint.id,
         "trajectory_id": trajectory.id,
         "checkpoint_id": checkpoint.id,
         "dataset": dataset.id,
@@ -145,6 +157,7 @@ def values(run: TrainingRun, operator: Actor) -> dict[str, Any]:
         "token": "not-the-token",
         "pk": {
             "datasets": dataset.id,
+            "model-endpoints": endpoint.id,
             "training-jobs": run.job_id,
             "jobs": run.job_id,
             "trajectories": trajectory.id,
@@ -257,6 +270,9 @@ def snapshot() -> dict[str, Any]:
         "links": list(ShareLink.objects.values_list("id", "revoked_at")),
         "keys": list(ApiKey.objects.filter(user__username="olivia").values_list("id", "revoked_at")),
         "trajectories": TrajectoryRecord.objects.count(),
+        "endpoints": list(
+            ModelEndpoint.objects.filter(organization__slug="acme").values_list("id", "name", "model", "archived_at")
+        ),
     }
 
 

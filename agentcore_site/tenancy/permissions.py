@@ -24,6 +24,10 @@ NAMES = {
     "audit.view": "read the audit log",
     "members.edit": "edit members",
     "keys.edit": "edit API keys",
+    "endpoint.edit": "edit model endpoints",
+    "budget.view": "see budgets",
+    "budget.edit": "edit budgets",
+    "price.edit": "edit prices",
     "view": "see this",
 }
 

@@ -100,30 +100,34 @@ class MeteredChatClient:
             stream=stream or on_delta is not None,
         )
         price = self._prices.price(key.model)
-        began = self._clock()
-        sent = 0
+        sent = spent = 0
+        elapsed = 0.0  # in attempts and between them; a queue at the gate is nobody's failure
         while True:
             attempt = replace(key, key=f"{key.key}/{sent + 1}")
-            outcome = await self._attempt(attempt, request, price, on_delta)
+            outcome, seconds = await self._attempt(attempt, request, price, on_delta)
             sent += not isinstance(outcome, CircuitOpen)
+            spent += outcome.spent
             if isinstance(outcome, Completion):
-                return replace(outcome, attempts=sent)
-            elapsed = self._clock() - began
+                return replace(outcome, attempts=sent, spent=spent)
+            elapsed += seconds
             wait = self._retry.wait(outcome, sent=sent, elapsed=elapsed, uniform=self._rng.uniform)
             if wait is None:
-                outcome.attempts = sent
+                outcome.attempts, outcome.spent = sent, spent
                 raise outcome
+            elapsed += wait
             await self._sleep(wait)
 
     async def _attempt(
         self, key: CallKey, request: Request, price: Price, on_delta: OnDelta | None
-    ) -> Completion | LLMError:
+    ) -> tuple[Completion | LLMError, float]:
+        """What came of one attempt, and its seconds without the wait at the gate."""
         hold = worst_case(price, prompt_tokens=request.prompt_tokens, max_tokens=request.max_tokens)
         async with self._gates.of(key.purpose).place():
+            began = self._clock()
             try:
                 self.breaker.enter()
             except CircuitOpen as error:
-                return error
+                return error, 0.0
             heard = False
             try:
                 await self._reserve(key, hold)
@@ -133,7 +137,7 @@ class MeteredChatClient:
             finally:
                 if not heard:
                     self.breaker.abandoned()
-            return outcome
+            return outcome, self._clock() - began
 
     async def _paid(
         self, key: CallKey, request: Request, price: Price, hold: int, on_delta: OnDelta | None
@@ -152,6 +156,7 @@ class MeteredChatClient:
         if isinstance(outcome, LLMError):
             bill = bill_of_error(price, outcome, hold=hold, latency_ms=latency)
             await finished(self._meter.settle(key, bill))
+            outcome.spent = bill.amount
             return outcome
         bill, usage = bill_of_answer(price, outcome, prompt=request.prompt, latency_ms=latency)
         await finished(self._meter.settle(key, bill))
@@ -185,6 +190,7 @@ def _completion(answer: Answer, bill: Bill, usage: Any, exchange: Exchange, endp
         finish_reason=answer.finish_reason,
         usage=usage,
         cost=bill.amount,
+        spent=bill.amount,
         model=answer.model or endpoint.model,
         latency_ms=bill.latency_ms,
         request_id=exchange.request_id or answer.id,

@@ -26,7 +26,8 @@ from budgets.llm.types import ReportedUsage
 
 
 class LLMError(Exception):
-    """``status`` is the HTTP status where there was one, ``attempts`` how many requests were sent in all.
+    """``status`` is the HTTP status where there was one, ``attempts`` how many requests were sent in all
+    and ``spent`` what they cost together, in micro-dollars.
 
     ``retry_after`` is in seconds: how long to stay away; None where nobody knows.
     """
@@ -37,6 +38,7 @@ class LLMError(Exception):
         self.status = status
         self.retry_after = retry_after
         self.attempts = 0
+        self.spent = 0  # micro-dollars of all attempts of the call
         self.unbilled = False  # certain that nothing was billed
         self.usage: ReportedUsage | None = None  # what a failed answer still said of its tokens
 

@@ -92,7 +92,8 @@ class Completion:
     """An answer and what it cost.
 
     ``cost`` is that of the successful attempt in micro-dollars (= ``bill.amount``); ``model`` is the provider's name
-    of what answered; ``request_id`` is the provider's; ``attempts`` counts the requests that were sent.
+    of what answered; ``request_id`` is the provider's; ``attempts`` counts the requests that were sent and ``spent``
+    is what they cost together, failed ones included.
     """
 
     text: str
@@ -105,6 +106,7 @@ class Completion:
     request_id: str
     bill: Bill
     attempts: int = 1
+    spent: int = 0
     reasoning: str = ""
     notes: tuple[str, ...] = ()
 
@@ -115,7 +117,8 @@ class Endpoint:
 
     ``base_url`` is the part before ``/chat/completions``. ``api_key`` and the values of ``headers`` are never printed.
     ``timeout_s`` covers one attempt whole, from the first byte sent to the last one read; ``retry_s`` covers all
-    attempts of a call with the waits between them. ``max_retries`` is the number of attempts after the first.
+    attempts of a call with the waits between them, but not those for a place at the gate. ``max_retries`` is the
+    number of attempts after the first.
     ``concurrency`` and ``per_minute`` limit requests per purpose, each purpose with places of its own (SPEC A10);
     a purpose that is not named has ``default_concurrency`` and no rate limit. ``extra`` is added to each request's
     body. ``ca_file`` holds the certificates to trust instead of the public ones. ``prompt_overhead`` is added to the

@@ -15,7 +15,7 @@ from agentcore_site.rest.parsing import Strict, parsed
 from agentcore_site.rest.schema import IDEMPOTENCY_KEY
 from agentcore_site.rest.views import Door
 from experiences.models import Agent, Philosophy, Runtime
-from experiences.selectors import agent_get, agents_visible
+from experiences.selectors import agent_get, agents_visible, endpoint_get
 from experiences.services.agents import agent_archive, agent_create, agent_update
 
 
@@ -28,6 +28,11 @@ class AgentOut(serializers.Serializer[Any]):
     runtime = serializers.ChoiceField(choices=Runtime.choices)
     environment = serializers.CharField()
     environment_options = serializers.DictField()
+    endpoint_id = serializers.UUIDField(allow_null=True, help_text="Of a language-model agent.")
+    model = serializers.CharField()
+    system_prompt = serializers.CharField()
+    tools = serializers.ListField(child=serializers.CharField())
+    max_tokens = serializers.IntegerField()
     archived_at = serializers.DateTimeField(allow_null=True)
     created_at = serializers.DateTimeField()
     updated_at = serializers.DateTimeField()
@@ -41,6 +46,17 @@ class AgentIn(Strict):
     runtime = serializers.ChoiceField(choices=Runtime.choices, required=False)
     environment = serializers.CharField(max_length=60, required=False, help_text="See `/api/v1/environments`.")
     environment_options = serializers.DictField(required=False)
+    endpoint = serializers.CharField(
+        max_length=100, required=False, allow_null=True, help_text="Id or name; see `/api/v1/model-endpoints`."
+    )
+    model = serializers.CharField(
+        max_length=120, required=False, allow_blank=True, help_text="Default: the endpoint's."
+    )
+    system_prompt = serializers.CharField(max_length=100_000, required=False, allow_blank=True)
+    tools = serializers.ListField(
+        child=serializers.CharField(max_length=100), max_length=200, required=False, help_text="See `/api/v1/tools`."
+    )
+    max_tokens = serializers.IntegerField(required=False, min_value=1, max_value=200_000)
 
 
 class AgentPatch(AgentIn):
@@ -85,7 +101,7 @@ class AgentDoor(Door):
         examples=[NEW],
     )
     def create(self, request: Request) -> Response:
-        values = parsed(AgentIn, request.data)
+        values = self._values(AgentIn, request)
         return self.once(request, lambda: Response(AgentOut(agent_create(self.actor, **values)).data, status=201))
 
     @extend_schema(summary="One agent, by id or slug", tags=["agents"], responses=AgentOut)
@@ -94,8 +110,14 @@ class AgentDoor(Door):
 
     @extend_schema(summary="Change an agent", tags=["agents"], request=AgentPatch, responses=AgentOut)
     def partial_update(self, request: Request, agent: str) -> Response:
-        values = parsed(AgentPatch, request.data)
+        values = self._values(AgentPatch, request)
         return Response(AgentOut(agent_update(self.actor, agent_get(self.actor, agent), **values)).data)
+
+    def _values(self, serializer: type[AgentIn], request: Request) -> dict[str, Any]:
+        values = parsed(serializer, request.data)
+        if values.get("endpoint") is not None:
+            values["endpoint"] = endpoint_get(self.actor, values["endpoint"])
+        return values
 
     @extend_schema(
         summary="Archive an agent",

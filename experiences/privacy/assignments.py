@@ -10,7 +10,7 @@ from typing import Final
 
 from experiences.privacy.checks import looks_random
 from experiences.privacy.folding import Reading
-from experiences.privacy.kinds import Span
+from experiences.privacy.kinds import PLACEHOLDERS, Span
 from experiences.privacy.tokens import is_blank
 
 # All patterns here read lower-case text: alternatives that begin with a literal are then skipped through at a
@@ -35,6 +35,7 @@ _HEADER: Final = re.compile(
 
 _OPENS: Final = re.compile(r"\\{0,3}[\"'`]")
 _BARE: Final = re.compile(r"[^\s\"'`<>&]{1,512}")
+_MARK: Final = re.compile("|".join(map(re.escape, PLACEHOLDERS)))
 _NEXT_PAIR: Final = re.compile(r"[,;]\s?[\w.-]{1,40}[=:]")
 _TAIL: Final = ",;:.)}]\\"
 _LONGEST: Final = 512
@@ -107,7 +108,10 @@ Check = Callable[[str, bool, bool, re.Match[str]], bool]
 def _value(text: str, found: re.Match[str], kind: str, is_one: Check) -> Span | None:
     """What is assigned behind ``found``, if it is a secret by ``is_one(value, quoted, more words follow, found)``."""
     start = found.end()
-    if found["between"] == ">" and text[found.start() - 1 : found.start()] == "/":  # </password>
+    before = text[found.start() - 1 : found.start()]
+    if before == "[" and text.startswith(PLACEHOLDERS, found.start() - 1):  # it names nothing, it replaces
+        return None
+    if before == "/" and found["between"] == ">":  # </password>
         return None
     opens = _OPENS.match(text, start)
     if opens is not None:
@@ -116,7 +120,8 @@ def _value(text: str, found: re.Match[str], kind: str, is_one: Check) -> Span | 
             value = text[opens.end() : end]
             return Span(opens.end(), end, kind) if is_one(value, True, False, found) else None
         start = opens.end()
-    bare = _BARE.match(text, start)
+    mark = _MARK.search(text, start, start + _LONGEST)
+    bare = _BARE.match(text, start, mark.start() if mark else len(text))
     if bare is None:
         return None
     pair = _NEXT_PAIR.search(bare[0])
@@ -134,7 +139,7 @@ def _is_password(value: str, quoted: bool, follows: bool, found: re.Match[str]) 
         return not _TYPES.fullmatch(value) and not (_is_said(found) and " " in value)
     if _TYPES.match(value) or value[0] in "{[(" or _CALL.match(value):
         return False
-    if found["between"].strip() in {":", "="} and _NAME.fullmatch(value):
+    if found["between"].strip() and not _is_said(found) and _NAME.fullmatch(value):
         return False
     plain = value.isalpha() and value[1:] == value[1:].lower()
     if found["between"] == "=":

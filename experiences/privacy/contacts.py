@@ -33,6 +33,10 @@ def _domain(word: str) -> re.Pattern[str]:
     return re.compile(rf"{label}(?:{dot}{label}){{1,7}}", re.IGNORECASE)
 
 
+# A domain of which nothing more need be asked; others are read with more care.
+_PLAIN: Final = re.compile(
+    r"[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?(?:\.[a-zA-Z0-9-]{1,63}){0,6}\.[a-zA-Z]{2,24}(?=[\s\"'<>,;)]|\Z)"
+)
 _LETTERS: Final = rf"\w{_MARKS}"
 _SPACED: Final = rf"(?![{_UNSPACED}])\w{_MARKS}"
 _LOCAL: Final = _local(_LETTERS)
@@ -40,6 +44,7 @@ _DOMAIN: Final = _domain(_LETTERS)
 # As above, but stopping at the first character of an unspaced script.
 _STOP: Final = re.compile(f"[^{_UNSPACED}]*")
 
+_GOES_ON: Final = re.compile(r"\s(?:dot|punkt|punto)\s|\s[(\[{<]", re.IGNORECASE)
 _SIGN: Final = re.compile(r"@|%40")
 _SPELT: Final = re.compile(r"\s?[(\[{<]\s?(?:at|@|ät|arroba|chez)\s?[)\]}>]\s?|\s(?:at|arroba)\s", re.IGNORECASE)
 _QUOTED: Final = re.compile(r'"[^"\n]{1,62}"')
@@ -109,6 +114,9 @@ def _local_start(text: str, before: int) -> int | None:
 
 
 def _domain_end(text: str, after: int) -> int | None:
+    plain = _PLAIN.match(text, after)
+    if plain is not None and not _NOT_HOSTS.match(plain[0]) and not _GOES_ON.match(text, plain.end()):
+        return plain.end()
     ahead = text[after : after + 254]
     if not ahead.isascii() and not _HAS_UNSPACED.match(ahead):
         stop = _STOP.match(ahead)

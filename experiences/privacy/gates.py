@@ -63,7 +63,10 @@ def signals(text: str) -> int:
     if not text.isascii():
         text = data.decode("latin-1")  # one byte a character, which is searched several times as fast as two
     shape = data.translate(_SHAPE, _LOWER).decode()
-    found = KEY if _LONG in data.translate(_RUN).decode() else 0
+    found = 0
+    # A key has a hyphen or an underscore behind its prefix, or so many capitals that three come together.
+    if ("-" in shape or "_" in shape or "AAA" in shape) and _LONG in data.translate(_RUN).decode():
+        found = KEY
     if "0" in shape:
         found |= _numbers(shape, data)
     if "@" in shape:
@@ -71,11 +74,11 @@ def signals(text: str) -> int:
         if "://" in text:
             found |= URL
     if ":" in shape:
-        found |= _named(data)
+        found |= _named(data, found)
         if "::" in text or (shape.count(":") > 6 and _GROUPS.search(shape)):
             found |= IPV6
     elif found or "=" in shape or "assw" in text:
-        found |= _named(data)
+        found |= _named(data, found)
     if "%" in shape and "%40" in text:
         found |= EMAIL
     if "-----" in shape and "PRIVATE KEY" in text:
@@ -127,7 +130,7 @@ def _tells(low: str) -> bool:
     return not low.isascii() and ("t\xc3\xa9l" in low or "m\xc3\xb3vil" in low)  # tél, móvil in UTF-8
 
 
-def _named(data: bytes) -> int:
+def _named(data: bytes, so_far: int) -> int:
     """Whether a text speaks of secrets at all."""
     low = data.lower().decode("latin-1")
     found = 0
@@ -135,9 +138,9 @@ def _named(data: bytes) -> int:
         found = PASSWORD
     if "ke" in low and ("key" in low or "token" in low):
         return found | ASSIGNED
-    if ("cr" in low and ("secret" in low or "credential" in low)) or "auth" in low or "bearer " in low:
+    if "auth" in low or ("cr" in low and ("secret" in low or "credential" in low)):
         return found | ASSIGNED
-    return found
+    return found | ASSIGNED if so_far and "bearer " in low else found
 
 
 def _spelt(data: bytes) -> int:

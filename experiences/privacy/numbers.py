@@ -33,8 +33,10 @@ _CARD: Final = re.compile(
     r"|\d{5}[ -]\d{10,13})(?!\w|[-.]\d)"
 )
 
+# Nothing that could itself be replaced stands in between.
 _SAYS_CARD: Final = re.compile(
-    r"card|visa|maestro|mastercard|amex|discover|unionpay|\bpan\b|\bcc\b|karte|carte|tarjeta|carta|cartão|карт|卡",
+    r"(?:(?<!\[)card|visa|maestro|amex|discover|unionpay|\bpan\b|\bcc\b|karte|carte|tarjeta|carta|cartão|карт|卡)"
+    r"[^\d@\[\]]{0,20}\Z",
     re.IGNORECASE,
 )
 
@@ -59,7 +61,7 @@ def cards(reading: Reading) -> Iterator[Span]:
         found = _CARD.match(text, many.start())
         if found is None:
             continue
-        before = text[max(0, found.start() - 30) : found.start()]
+        before = text[max(0, found.start() - 32) : found.start()]
         certain = not found[0].isdigit() or bool(_SAYS_CARD.search(before))
         if is_card("".join(filter(str.isdigit, found[0])), certain=certain):
             yield Span(found.start(), found.end(), "card")
@@ -68,7 +70,10 @@ def cards(reading: Reading) -> Iterator[Span]:
 def ibans(reading: Reading) -> Iterator[Span]:
     """As many letters and digits as the country's accounts have, with single spaces or hyphens between them."""
     text = reading.text
-    for country in chain(_CAPITALS.finditer(reading.outline), _SMALL.finditer(reading.outline)):
+    outline = reading.outline
+    for country in chain(
+        _CAPITALS.finditer(outline) if "AA00" in outline else (), _SMALL.finditer(outline) if "aa00" in outline else ()
+    ):
         start = country.start()
         size = IBAN_LENGTHS.get(text[start : start + 2].upper())
         end = _end_of(text, start, size) if size else None

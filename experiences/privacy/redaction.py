@@ -34,9 +34,11 @@ _DETECTORS: Final[tuple[tuple[int, Callable[[Reading], Iterator[Span]]], ...]] =
     (gates.AMERICAN_PHONE, contacts.american_phones),
     (gates.TOLD_PHONE, contacts.told_phones),
 )
-# What looks at its neighbours looks no further than this.
-_TOUCHES_BEFORE: Final = re.compile(r"(?:[\w@%+./-]|\d[ .,/-]{1,2})\Z")
-_TOUCHES_BEHIND: Final = re.compile(r"[\w@%+/-]|\.\w|[\s_.:=\"'\\,/-]{0,6}[\d(+]")
+# What detectors look at beside a value, to reject it: when such a neighbour has been replaced, they look again.
+_TOUCHES_BEFORE: Final = re.compile(r"(?:[\w.-]|\d[ .,/()-]{1,3}|[0-9A-Fa-f:]:|[tT@][)\]}>] ?)\Z")
+_TOUCHES_BEHIND: Final = re.compile(
+    r"\w|\.\w|::|:[0-9A-Fa-f]{0,4}:|:00|[ .,/-]{0,2}[\d(+]| ?[(\[{<] ?[aAdD@]|[\s_.:=\"'\\]{1,6}\d{1,3}\.\d"
+)
 # A placeholder can free what stood beside the value ("a.b@c.org+14155552671"). Each round takes something away and
 # never touches a placeholder; two rounds are the rule, and the bound keeps hostile texts linear.
 _ROUNDS: Final = 8
@@ -58,14 +60,19 @@ def redact(text: str, *, limit: int | None = None) -> str:
     """
     if limit is not None and len(text) > limit:
         return redact_with_counts(text, limit=limit).text
+    plain = folded(text)
+    passed = signals(plain)
+    if not passed:  # the way of most texts
+        return text
     for _ in range(_ROUNDS):
-        spans = find(text)
+        spans, settled = _round(plain, passed)
         if not spans:
             break
-        settled = _settled(text, spans)
         text = _replaced(text, spans)
         if settled:
             break
+        plain = folded(text)
+        passed = signals(plain)
     return text
 
 
@@ -74,11 +81,11 @@ def redact_with_counts(text: str, *, limit: int | None = None) -> Redacted:
     kept, note = _cut(text, limit)
     counts: Counter[str] = Counter()
     for _ in range(_ROUNDS):
-        spans = find(kept)
+        plain = folded(kept)
+        spans, settled = _round(plain, signals(plain))
         if not spans:
             break
         counts.update(span.kind for span in spans)
-        settled = _settled(kept, spans)
         kept = _replaced(kept, spans)
         if settled:
             break
@@ -88,15 +95,20 @@ def redact_with_counts(text: str, *, limit: int | None = None) -> Redacted:
 def find(text: str) -> list[Span]:
     """What one round finds, in order and without overlaps."""
     plain = folded(text)
-    passed = signals(plain)
+    return _round(plain, signals(plain))[0]
+
+
+def _round(plain: str, passed: int) -> tuple[list[Span], bool]:
+    """What one round finds in a folded text that passed these gates, and whether a second one can find nothing more."""
     if not passed:
-        return []
+        return [], True
     reading = read(plain)
     spans: list[Span] = []
     for gate, detect in _DETECTORS:
         if passed & gate:
             spans += detect(reading)
-    return spans if len(spans) < 2 else _disjoint(spans)
+    kept = spans if len(spans) < 2 else _disjoint(spans)
+    return kept, len(kept) == len(spans) and _settled(plain, kept)
 
 
 def _disjoint(spans: list[Span]) -> list[Span]:
@@ -132,7 +144,7 @@ def _first_come(spans: list[Span], cluster: list[int]) -> list[Span]:
 def _settled(text: str, spans: list[Span]) -> bool:
     """Whether nothing can come to light beside the replaced values: no word or number touches or follows them."""
     for start, end, _ in spans:
-        if _TOUCHES_BEFORE.search(text, max(0, start - 3), start) or _TOUCHES_BEHIND.match(text, end, end + 8):
+        if _TOUCHES_BEFORE.search(text, max(0, start - 4), start) or _TOUCHES_BEHIND.match(text, end, end + 12):
             return False
     return True
 

@@ -10,10 +10,13 @@ from experiences.privacy.checks import is_jwt_header, looks_random
 from experiences.privacy.folding import Reading
 from experiences.privacy.kinds import PLACEHOLDERS, Span
 
-# All are at least this long without a break, so that one quick scan finds where they could begin.
-_LONG: Final = re.compile(r"[A-Za-z0-9](?<![A-Za-z0-9].)[A-Za-z0-9_-]{19,}")
+# All are at least this long without a break: a substring search finds where they could begin.
+_LONG: Final = "x" * 20
+_RUNS: Final = str.maketrans(
+    {chr(code): "x" if chr(code).isalnum() or chr(code) in "-_" else " " for code in range(128)}
+)
 _KEY: Final = re.compile(
-    r"(?:AKIA|ASIA|ABIA|ACCA|AGPA|AIDA|AIPA|ANPA|ANVA|AROA)[A-Z0-9]{16}(?![A-Za-z0-9])"  # AWS
+    r"(?<![A-Za-z0-9])(?:(?:AKIA|ASIA|ABIA|ACCA|AGPA|AIDA|AIPA|ANPA|ANVA|AROA)[A-Z0-9]{16}(?![A-Za-z0-9])"  # AWS
     r"|gh[pousr]_[A-Za-z0-9]{16,255}|github_pat_[A-Za-z0-9_]{16,255}"  # GitHub
     r"|glpat-[\w-]{14,64}"  # GitLab
     r"|xox[abeoprs]-[A-Za-z0-9-]{15,255}|xapp-\d-[A-Za-z0-9-]{13,255}"  # Slack
@@ -22,7 +25,7 @@ _KEY: Final = re.compile(
     r"|hf_[A-Za-z0-9]{17,64}(?![A-Za-z0-9])"  # Hugging Face
     r"|npm_[A-Za-z0-9]{36}(?![A-Za-z0-9])|pypi-AgE[\w-]{40,255}|dop_v1_[a-f0-9]{64}|shp(?:at|ca|pa|ss)_[a-fA-F0-9]{32}"
     # The rest could be words: "sk-container-id-1" is a class of a style sheet.
-    r"|(?:[spr]k[-_]|gsk_|r8_|xai-|pplx-|nvapi-|tvly-|fw_|csk-|ntn_|lin_api_|key-)(?P<value>[\w-]{16,512})"
+    r"|(?:[spr]k[-_]|gsk_|r8_|xai-|pplx-|nvapi-|tvly-|fw_|csk-|ntn_|lin_api_|key-)(?P<value>[\w-]{16,512}))"
 )
 # Those in several parts, known by what stands before the last one: SendGrid, Google, Telegram, Slack's webhooks.
 _HEAD: Final = re.compile(
@@ -39,16 +42,19 @@ _USERINFO: Final = re.compile(r"://(?P<user>[^\s/?#@:\"'<>]{0,128}):(?P<password
 def api_keys(reading: Reading) -> Iterator[Span]:
     """Of known providers, by their prefixes."""
     text = reading.text
-    for long in _LONG.finditer(text):
-        start = long.start()
-        found = _KEY.match(text, start)
-        if found is not None:
-            if found["value"] is None or _is_drawn(found["value"]):
-                yield Span(start, found.end(), "api key")
-        elif text[start - 1 : start] in {".", ":", "/"}:
-            head = _HEAD.search(text, max(0, start - 80), start)
-            if head is not None:
-                yield Span(head.start(), long.end(), "api key")
+    runs = reading.outline.translate(_RUNS)
+    start = runs.find(_LONG)
+    while start >= 0:
+        end = runs.find(" ", start)
+        end = end if end >= 0 else len(runs)
+        head = _HEAD.search(text, max(0, start - 80), start) if text[start - 1 : start] in {".", ":", "/"} else None
+        if head is not None:
+            yield Span(head.start(), end, "api key")
+        else:
+            for found in _KEY.finditer(text, start, end + 1):
+                if found["value"] is None or _is_drawn(found["value"]):
+                    yield Span(found.start(), found.end(), "api key")
+        start = runs.find(_LONG, end)
 
 
 def _is_drawn(value: str) -> bool:
@@ -98,4 +104,4 @@ _BLANK: Final = re.compile(
 
 def is_blank(value: str) -> bool:
     """A mask, a variable or one of our own placeholders stands where a secret would."""
-    return value.startswith(PLACEHOLDERS) or bool(_BLANK.fullmatch(value))
+    return bool(_BLANK.fullmatch(value)) or ("[" in value and any(mark in value for mark in PLACEHOLDERS))

@@ -113,8 +113,12 @@ def _known(values: Mapping[str, Any]) -> dict[str, Any]:
     return dict(values)
 
 
-def _check_model(agent: Agent) -> None:
-    """A language-model agent needs somewhere to answer; its tools have to be there."""
+def agent_check(agent: Agent) -> None:
+    """A language-model agent needs somewhere to answer; its tools have to be there.
+
+    Raises:
+        Invalid, Missing: something of its language model is wrong (``fields`` says what).
+    """
     if agent.endpoint is not None and agent.endpoint.organization_id != agent.organization_id:
         raise Missing("There is no such endpoint.")
     if not 1 <= (agent.max_tokens or 0) <= MAX_TOKENS:
@@ -134,7 +138,7 @@ def _check_model(agent: Agent) -> None:
 
 
 def _save(agent: Agent) -> None:
-    _check_model(agent)
+    agent_check(agent)
     if agent.environment != "dataset":
         environment_check(agent.environment, agent.environment_options)
     try:

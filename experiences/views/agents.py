@@ -16,17 +16,17 @@ from agentcore_site.tenancy.permissions import current_organization, require
 from experiences.environments import environments
 from experiences.forms import AgentForm
 from experiences.models import Agent
-from experiences.selectors import agent_get
+from experiences.selectors import agent_get, endpoint_get, endpoints_visible
 from experiences.services.agents import agent_archive, agent_create, agent_update
 
 
 @page
 def new(request: HttpRequest, actor: Actor) -> HttpResponse:
     require(actor, "agent.edit", current_organization(actor))
-    form = AgentForm(request.POST or None)
+    form = AgentForm(request.POST or None, endpoints=endpoints_visible(actor))
     if request.method == "POST" and form.is_valid():
         try:
-            made = agent_create(actor, **form.cleaned_data)
+            made = agent_create(actor, **_values(actor, form))
         except (Invalid, Conflict) as error:
             form.refuse(error)
         else:
@@ -39,9 +39,10 @@ def new(request: HttpRequest, actor: Actor) -> HttpResponse:
 def edit(request: HttpRequest, actor: Actor, agent_id: Any) -> HttpResponse:
     agent = agent_get(actor, agent_id)
     require(actor, "agent.edit", agent.organization_id)
-    form = AgentForm(request.POST) if request.method == "POST" else AgentForm.of(agent)
+    choices = endpoints_visible(actor)
+    form = AgentForm(request.POST, endpoints=choices) if request.method == "POST" else AgentForm.of(agent, choices)
     if request.method == "POST" and form.is_valid():
-        values = form.cleaned_data
+        values = _values(actor, form)
         values["slug"] = values["slug"] or agent.slug
         try:
             agent_update(actor, agent, **values)
@@ -65,6 +66,12 @@ def archive(request: HttpRequest, actor: Actor, agent_id: Any) -> HttpResponse:
 def options(request: HttpRequest, actor: Actor) -> HttpResponse:
     """What the chosen environment's options mean, for the form."""
     return render(request, "experiences/_options.html", _options(request.GET.get("environment", "")))
+
+
+def _values(actor: Actor, form: AgentForm) -> dict[str, Any]:
+    values = dict(form.cleaned_data)
+    values["endpoint"] = endpoint_get(actor, values["endpoint"]) if values["endpoint"] else None
+    return values
 
 
 def _form(request: HttpRequest, form: AgentForm, agent: Agent | None) -> HttpResponse:

@@ -27,6 +27,7 @@ from evaluation.services import evaluation_start
 from experiences.models import Agent, TrajectoryRecord
 from experiences.services.datasets import dataset_create
 from tests import factories
+from tests.budgets.rows import a_row_of_each
 from tests.support.rows import checkpoint_of_run, lived_run, queued_run
 from training.models import TrainingRun
 
@@ -38,7 +39,7 @@ OURS = [model for model in apps.get_models() if model._meta.app_config.name.spli
 READ_ONLY = {
     "auditevent", "apikey", "job", "jobevent", "sharelink", "dataset", "datasetrow", "trajectoryrecord", "grouprecord",
     "trainingrun", "iteration", "policycheckpoint", "evaluationrun", "evaluationresult", "heldoutlook",
-    "idempotencyrecord",
+    "idempotencyrecord", "budgetlimit", "reservation", "ledgerentry", "budgetalert", "modelendpoint",
 }  # fmt: skip
 
 
@@ -66,6 +67,8 @@ def everything(operator: Actor, agent: Agent, adam: Any) -> TrainingRun:
     )
     rows = [{"query": f"what is {n}?", "expected_outcome": {"answer": str(n)}} for n in range(20)]
     dataset_create(operator, name="numbers", rows=rows)
+    a_row_of_each(run.job)
+    factories.ModelEndpointFactory(organization=run.organization)
     return run
 
 
@@ -143,9 +146,12 @@ def test_an_agent_is_edited_and_the_edit_is_logged(boss: Client, agent: Agent) -
     values = {
         "organization": agent.organization_id, "name": "Renamed", "slug": agent.slug, "description": "",
         "philosophy": "react", "runtime": "action", "environment": "reasoning_gym", "environment_options": "{}",
+        "max_tokens": 1024, "tools": "[]",
     }  # fmt: skip
     refused = boss.post(address(Agent, "change", agent.pk), values | {"environment": "nowhere"})
     assert refused.status_code == 200 and "There is no environment named" in refused.content.decode()
+    toolless = boss.post(address(Agent, "change", agent.pk), values | {"tools": '["hammer"]'})
+    assert toolless.status_code == 200 and "There is no tool named" in toolless.content.decode()
     assert boss.post(address(Agent, "change", agent.pk), values).status_code == 302
     event = AuditEvent.objects.get(action="agent.changed")
     assert event.before == {"name": agent.name} and event.after == {"name": "Renamed"} and event.door == "admin"

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tests.support.llm_server import Call
+    from tests.support.llm_call import Call
 
 Acting = Callable[["Call", dict[str, Any]], Awaitable[None]]
 ACTS: dict[str, Acting] = {}
@@ -255,17 +255,29 @@ async def redirect(call: Call, options: dict[str, Any]) -> None:
 
 @named
 async def answer_twice(call: Call, options: dict[str, Any]) -> None:
-    """Sends one answer more than was asked for, at once or ``later`` (seconds)."""
-    await answer(call, options)
-    if options.get("later"):
+    """Sends one answer more than was asked for: in the same packet, or ``later`` (seconds)."""
+    bodies = [
+        json.dumps(call.whole(message, "stop", call.bill(message))).encode()
+        for message in (call.think(), {"role": "assistant", "content": "the answer to another question"})
+    ]
+    packets = [b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body) for body in bodies]
+    call.writer.write(packets[0] if "later" in options else b"".join(packets))
+    if "later" in options:
         await asyncio.sleep(options["later"])
-    await call.say({"role": "assistant", "content": "the answer to another question"})
+        call.writer.write(packets[1])
 
 
 @named
 async def answer_and_close(call: Call, options: dict[str, Any]) -> None:
     """Answers like HTTP/1.0: the end of the body is the end of the connection."""
     call.plain(json.dumps(call.whole(call.think(), "stop", call.bill())).encode())
+
+
+@named
+async def answer_and_leave(call: Call, options: dict[str, Any]) -> None:
+    """A plain answer, after which the server hangs up without having said so."""
+    await answer(call, options)
+    call.writer.close()
 
 
 @named

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from random import Random
 
 from experiences.privacy import KINDS, Span, find
-from tests.support.privacy_decoys import MAY_STAY
+from tests.support.privacy_decoys import MAY_STAY, prose
 from tests.support.privacy_templates import APART, DEVELOPED
 from tests.support.privacy_values import MUST_GO
 
@@ -38,14 +38,20 @@ class Score:
 
 
 def corpus(n: int = 1000, seed: int = 1, templates: str = "apart") -> list[Labelled]:
-    """``n`` texts of one to five pieces; each template comes equally often, and about a third of them hold nothing."""
+    """``n`` texts of one to five pieces and, half of the time, some sentences of prose.
+
+    Each template comes equally often; about a third of them hold nothing.
+    """
     rng = Random(f"{templates}/{seed}")
     chosen = SETS[templates]
     pieces = 0
     made: list[Labelled] = []
     for _ in range(n):
         size = rng.choice((1, 1, 2, 3, 4, 5))
-        made.append(_joined([_filled(chosen[i % len(chosen)], rng) for i in range(pieces, pieces + size)]))
+        parts = [_filled(chosen[i % len(chosen)], rng) for i in range(pieces, pieces + size)]
+        if rng.random() < 0.5:
+            parts.insert(rng.randrange(size + 1), Labelled(prose(rng), ()))
+        made.append(_joined(parts))
         pieces += size
     return made
 

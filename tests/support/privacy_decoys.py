@@ -8,6 +8,38 @@ from random import Random
 
 from tests.support.privacy_values import HEX, ascii_name, card_digits, digits, first, iban, last, letters
 
+PROSE = (
+    "The keys to the flat are under the mat, as always.",
+    "She passed the exam with a token effort and a lot of luck.",
+    "It is an open secret that the ferry leaves late.",
+    "Please check the numbers once more before the board meets at noon.",
+    "We walked from the harbour up to the old mill and had lunch there.",
+    "The report is longer than it needs to be, but the tables are useful.",
+    "Nobody called, so the rehearsal went on until the lamps were out.",
+    "Rain is expected in the north; the south stays dry until Thursday.",
+    "The author thanks the editors for their patience with the second draft.",
+    "Two of the three pumps were replaced, and the third will follow in spring.",
+    "If the test fails again, look at the log first and at the cable afterwards.",
+    "Most visitors come for the gardens and stay for the cake.",
+    "The committee found no fault with the procedure and closed the case.",
+    "There is no need to answer today; next week is early enough.",
+    "A small queue formed at the door, mostly students with bicycles.",
+    "He keeps a diary in which every bird of the valley has its page.",
+    "Das Treffen wurde verschoben, weil der Saal nicht geheizt war.",
+    "Die Ergebnisse liegen vor und werden am Freitag besprochen.",
+    "Le train était en retard, mais le paysage valait le voyage.",
+    "La reunión termina a las seis y después hay una cena.",
+    "Il museo chiude presto d'inverno; conviene arrivare la mattina.",
+    "O relatório foi aceito sem mudanças pela comissão.",
+    "Поезд пришёл вовремя, и все были довольны.",
+    "会议改到下周举行，请大家注意。",
+)
+
+
+def prose(rng: Random) -> str:
+    """Two to five sentences in which nothing is to be found."""
+    return " ".join(rng.choices(PROSE, k=rng.randrange(2, 6)))
+
 
 def version(rng: Random) -> str:
     a, b, c, d = (rng.randrange(30) for _ in range(4))

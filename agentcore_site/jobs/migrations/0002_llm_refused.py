@@ -4,15 +4,30 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     dependencies = [
-        ('jobs', '0001_initial'),
+        ("jobs", "0001_initial"),
     ]
 
     operations = [
         migrations.AlterField(
-            model_name='job',
-            name='status_reason',
-            field=models.CharField(blank=True, choices=[('', ''), ('user', 'by a person'), ('all_iterations', 'all iterations ran'), ('early_stopped', 'no further gain on the selection queries'), ('budget_exceeded', 'the budget is used up'), ('waiting_for_llm', "waiting for the model's service"), ('llm_refused', "the model's service refuses"), ('crashed', 'its workers crashed too often'), ('error', 'an error that trying again does not mend'), ('diverged', 'training diverged')], default='', max_length=30),
+            model_name="job",
+            name="status_reason",
+            field=models.CharField(
+                blank=True,
+                choices=[
+                    ("", ""),
+                    ("user", "by a person"),
+                    ("all_iterations", "all iterations ran"),
+                    ("early_stopped", "no further gain on the selection queries"),
+                    ("budget_exceeded", "the budget is used up"),
+                    ("waiting_for_llm", "waiting for the model's service"),
+                    ("llm_refused", "the model's service refuses"),
+                    ("crashed", "its workers crashed too often"),
+                    ("error", "an error that trying again does not mend"),
+                    ("diverged", "training diverged"),
+                ],
+                default="",
+                max_length=30,
+            ),
         ),
     ]

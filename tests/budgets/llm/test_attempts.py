@@ -27,15 +27,17 @@ async def test_each_attempt_is_held_and_settled_under_a_key_of_its_own(server: M
     sources = [(bill.source, bill.amount > 0) for bill in meter.bills.values()]
     assert sources == [("none", False), ("estimate", True), ("none", False), ("table", True)]
     assert meter.spent >= server.owed.micros and meter.reserved == 0
+    assert done.spent == meter.spent > done.cost > 0
 
 
 async def test_it_gives_up_after_its_last_retry_and_says_how_often_it_tried(
     server: ModelServer, meter: FreeMeter
 ) -> None:
-    server.will(*["error_500"] * 10)
+    server.will("error_500", "bad_gateway_page", "error_500", "bad_gateway_page", "error_500")
     with pytest.raises(errors.Overloaded) as caught:
         await ask(client(server, meter, max_retries=3))
     assert caught.value.attempts == len(meter.bills) == len(server.requests) == 4
+    assert caught.value.spent == meter.spent == 2 * min(meter.holds.values()) > 0
 
 
 @pytest.mark.parametrize("does", ["html", "cut_stream", "empty_choices", act("status", code=400)])
@@ -62,6 +64,14 @@ async def test_it_gives_up_at_once_where_the_wait_is_longer_than_the_time_left(s
     with pytest.raises(errors.RateLimited) as caught:
         await ask(client(server, time=time, max_retries=5, retry_s=60))
     assert caught.value.retry_after == 120 and time.naps == []
+
+
+async def test_the_queue_at_the_gate_takes_no_time_from_the_retries(server: ModelServer) -> None:
+    server.will("answer", "error_503")
+    async with client(server, per_minute={"training": 1}, retry_s=10, max_retries=3, time=(time := Sleeper())) as one:
+        await one.complete(SAY, max_tokens=9, key=key())
+        assert (await one.complete(SAY, max_tokens=9, key=key())).attempts == 2
+    assert sum(time.naps) > 100
 
 
 async def test_a_budget_that_refuses_sends_nothing_and_passes_through(server: ModelServer) -> None:

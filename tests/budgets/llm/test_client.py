@@ -179,6 +179,8 @@ async def test_it_refuses_a_call_without_a_cap(server: ModelServer, meter: FreeM
         {"max_retries": -1},
         {"concurrency": {"training": 0}},
         {"headers": {"x-team": "one\r\nx-other: two"}},
+        {"headers": {"x-team": "one "}},
+        {"headers": {"x-tëam": "one"}},
     ],
 )
 def test_an_endpoint_that_can_not_be_right_is_refused(wrong: dict) -> None:
@@ -190,10 +192,12 @@ def test_an_endpoint_keeps_the_query_of_its_address_at_the_end() -> None:
     assert Endpoint("https://a/v1/?api-version=2", "m").url == "https://a/v1/chat/completions?api-version=2"
 
 
-async def test_a_lone_surrogate_in_a_prompt_is_sent_as_a_replacement(server: ModelServer) -> None:
+@pytest.mark.parametrize("odd", ["\ud83d", "\0"])
+async def test_what_no_model_reads_is_sent_as_a_replacement(server: ModelServer, odd: str) -> None:
     async with client(server) as one:
-        done = await one.complete([Message("user", "half \ud83d an emoji")], max_tokens=50, key=key())
+        done = await one.complete([Message("user", f"half {odd} an emoji")], max_tokens=50, key=key())
     assert done.text == "You said: half \ufffd an emoji"
+    assert server.requests[0].body["messages"][0]["content"] == "half \ufffd an emoji"
 
 
 async def test_one_client_serves_many_calls_at_once(server: ModelServer, meter: FreeMeter) -> None:

@@ -6,8 +6,9 @@ import asyncio
 import datetime
 import ipaddress
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from socket import create_server, socket
 
 import pytest
 from cryptography import x509
@@ -49,12 +50,12 @@ async def test_a_connection_that_was_idle_for_long_is_not_trusted(
     assert sockets(server) == 2
 
 
-@pytest.mark.parametrize("later", [0, 0.05], ids=["at once", "later"])
-async def test_an_answer_that_nobody_asked_for_answers_no_other_call(server: ModelServer, later: float) -> None:
-    server.will(act("answer_twice", later=later))
+@pytest.mark.parametrize("options", [{}, {"later": 0.02}], ids=["at once", "later"])
+async def test_an_answer_that_nobody_asked_for_answers_no_other_call(server: ModelServer, options: dict) -> None:
+    server.will(act("answer_twice", **options))
     async with client(server) as one:
         assert await said(one, "first") == "You said: first"
-        await asyncio.sleep(0.05 + later)  # what arrives after the next request is sent, nobody can tell apart
+        await asyncio.sleep(0.2)  # what arrives after the next request is sent, nobody can tell apart
         assert await said(one, "second") == "You said: second"
     assert sockets(server) == 2
 
@@ -65,6 +66,31 @@ async def test_a_connection_that_the_server_closed_is_made_anew(server: ModelSer
         assert await said(one, "first") == "You said: first"
         assert await said(one, "second") == "You said: second"
     assert sockets(server) == 2 and meter.spent == server.owed.micros
+
+
+async def test_a_connection_that_the_server_left_without_a_word_is_made_anew(
+    server: ModelServer, meter: FreeMeter
+) -> None:
+    server.will("answer_and_leave", "answer")
+    async with client(server, meter) as one:
+        await said(one, "first")
+        while not server.requests[0].writer.is_closing():
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.1)  # the end of the connection travels to this side
+        assert await said(one, "second") == "You said: second"
+    assert meter.spent == server.owed.micros
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_it_hangs_up_on_a_server_that_is_too_slow(server: ModelServer, stream: bool) -> None:
+    """So that a provider can stop working; whether it stops billing is its own affair."""
+    server.will("hang")
+    async with client(server, timeout_s=0.1) as one:
+        with pytest.raises(Timeout):
+            await one.complete(SAY, max_tokens=5, key=key(), stream=stream)
+        async with asyncio.timeout(5):
+            while not server.requests[0].gone:
+                await asyncio.sleep(0.01)
 
 
 async def test_a_failed_answer_leaves_nothing_behind_for_the_next_call(server: ModelServer) -> None:
@@ -89,22 +115,37 @@ async def test_what_is_no_http_is_a_lost_connection_and_costs_the_hold(server: M
     assert meter.spent == sum(meter.holds.values()) > 0
 
 
-async def test_a_host_that_does_not_pick_up_is_a_timeout_that_costs_nothing(meter: FreeMeter) -> None:
-    """A listener whose queue is full lets no connection through."""
-    from socket import create_server, socket
-
-    with create_server(("127.0.0.1", 0), backlog=0) as deaf:
+@pytest.fixture
+def deaf(server: ModelServer) -> Iterator[ModelServer]:
+    """A server whose place a listener with a full queue has taken: nobody picks up."""
+    with create_server(("127.0.0.1", 0), backlog=0) as listener:
         callers = [socket() for _ in range(4)]
         for caller in callers:
             caller.setblocking(False)
-            caller.connect_ex(deaf.getsockname())
-        with ModelServer() as server:
-            pass
-        server.port = deaf.getsockname()[1]
-        with pytest.raises(Timeout):
-            await ask(client(server, meter, connect_s=0.2))
+            caller.connect_ex(listener.getsockname())
+        before, server.port = server.port, listener.getsockname()[1]
+        yield server
+        server.port = before
         for caller in callers:
             caller.close()
+
+
+async def test_a_host_that_does_not_pick_up_is_a_timeout_that_costs_nothing(
+    deaf: ModelServer, meter: FreeMeter
+) -> None:
+    with pytest.raises(Timeout):
+        await ask(client(deaf, meter, connect_s=0.2))
+    assert [(bill.amount, bill.source) for bill in meter.bills.values()] == [(0, "none")]
+
+
+async def test_a_call_that_is_cancelled_before_it_is_sent_costs_nothing(deaf: ModelServer, meter: FreeMeter) -> None:
+    async with client(deaf, meter) as one:
+        task = asyncio.create_task(said(one, "hello"))
+        await asyncio.sleep(0.1)
+        assert meter.reserved > 0
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
     assert [(bill.amount, bill.source) for bill in meter.bills.values()] == [(0, "none")]
 
 

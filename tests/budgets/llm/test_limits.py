@@ -236,6 +236,14 @@ async def test_a_server_that_counts_bytes_never_bills_above_the_hold(meter: Free
     assert meter.spent == server.owed.micros
 
 
+def test_the_bound_has_room_for_what_a_template_puts_around_messages_and_tools() -> None:
+    def bound(messages: int, tools: int) -> int:
+        return tokens.prompt_bound("[]", messages=messages, tools=tools)
+
+    assert bound(2, 0) - bound(1, 0) >= SPECIAL
+    assert bound(1, 1) - bound(1, 0) >= 530 and bound(1, 2) > bound(1, 1)
+
+
 def test_what_is_set_on_the_endpoint_counts_as_prompt_too() -> None:
     plain = encoded([Message("user", "hi")], []).prompt_tokens
     more = encoded([Message("user", "hi")], [], extra={"guide": "x" * 500}, prompt_overhead=100).prompt_tokens

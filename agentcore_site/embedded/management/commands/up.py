@@ -87,9 +87,10 @@ class Command(BaseCommand):
         return port
 
     def _prepare(self) -> None:
-        """Migrations and static files, in processes of their own: ours was set up before there was a database."""
+        """Migrations, prices and static files, in processes of their own: ours was set up before there was a database."""
         for name, command in {
             "migrate": ["migrate", "--no-input", "--verbosity", "0"],
+            "load_prices": ["load_prices", "--verbosity", "0"],
             "collectstatic": ["collectstatic", "--no-input", "--verbosity", "0"],
         }.items():
             done = subprocess.run([*_manage(), *command], capture_output=True, text=True, env=_environment())
