@@ -210,6 +210,9 @@ PORTKEY_API_KEY = env.text("PORTKEY_API_KEY")
 PORTKEY_PROVIDER = env.text("PORTKEY_PROVIDER")
 PORTKEY_CONFIG = env.text("PORTKEY_CONFIG")
 
+# Where a worker serves models to foreign agents (a free port), and the host that those agents are told.
+ROLLOUT_GATEWAY_HOST = env.text("ROLLOUT_GATEWAY_HOST", "127.0.0.1")
+ROLLOUT_GATEWAY_ADVERTISED = env.text("ROLLOUT_GATEWAY_ADVERTISED")
 # Whether alerts may be posted to private addresses.
 WEBHOOK_PRIVATE = env.boolean("WEBHOOK_PRIVATE", default=False)
 

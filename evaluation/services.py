@@ -50,6 +50,8 @@ def evaluation_start(
     if not 1 <= samples <= MAX_SAMPLES:
         message = f"samples must be between 1 and {MAX_SAMPLES}; got {samples}."
         raise Invalid(message, fields={"samples": message})
+    if not run.agent.collects:
+        raise Conflict("This agent may not be recorded, so it can't be evaluated. Its settings say so.")
     chosen = checkpoint or checkpoints.best(run)
     if chosen is None:
         raise Missing("This run has no checkpoint yet. Wait for its first one.")

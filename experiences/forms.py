@@ -15,7 +15,7 @@ from experiences.environments import environments
 from experiences.models import Agent, EndpointKind, ModelEndpoint, Philosophy, Runtime
 from experiences.tools.base import tools
 
-MODEL_FIELDS = ("model", "system_prompt", "tools", "max_tokens")
+MODEL_FIELDS = ("model", "system_prompt", "tools", "max_tokens", "url", "collects")
 TITLES = {"reasoning_gym": "Reasoning gym", "dataset": "Datasets"}
 
 
@@ -112,6 +112,18 @@ class AgentForm(forms.Form):
         max_value=200_000,
         initial=1024,
         help_text="Of each answer; the most that a call may cost is set aside before it is made.",
+    )
+    url = forms.CharField(
+        max_length=300,
+        required=False,
+        label="Address of the agent",
+        help_text="Only over HTTP: it gets each task with a model address and a key of its own. Admins set it.",
+    )
+    collects = forms.BooleanField(
+        required=False,
+        initial=True,
+        label="It may be recorded",
+        help_text="Off: nothing that it does is stored, so it can't be trained.",
     )
     environment = forms.ChoiceField(
         choices=environment_choices, initial="reasoning_gym", help_text="Where its queries and tools come from."

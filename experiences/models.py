@@ -26,6 +26,7 @@ class Runtime(models.TextChoices):
 
     ACTION = "action", "Action policy (embedded, no key needed)"
     LLM = "llm", "Language model (an OpenAI-compatible endpoint)"
+    HTTP = "http", "Somebody else's agent, over HTTP"
 
 
 class EndpointKind(models.TextChoices):
@@ -77,6 +78,10 @@ class Agent(Scoped):
     model = models.CharField(max_length=120, blank=True)
     system_prompt = models.TextField(blank=True)
     tools = models.JSONField(default=list, blank=True, help_text="Names of the tools that it may call.")
+    url = models.CharField(max_length=300, blank=True, help_text="Where an agent over HTTP takes its tasks.")
+    collects = models.BooleanField(
+        "may be recorded", default=True, help_text="Off: nothing that it does is stored, so it can't be trained."
+    )
     max_tokens = models.PositiveIntegerField(default=1024, help_text="Of each answer; what a call may cost at most.")
     archived_at = models.DateTimeField(null=True, blank=True)
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")

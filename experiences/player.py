@@ -8,13 +8,18 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
+from django.conf import settings
+
 from budgets.llm.client import MeteredChatClient
 from budgets.patience import PatientMeter
 from budgets.pricebook import DatabasePriceBook
 from budgets.spending import DatabaseMeter
 from experiences.endpoints import BadEndpoint, endpoint_of_agent
 from experiences.models import Agent
-from experiences.runtimes.base import Halted
+from experiences.models import Runtime as Kind
+from experiences.runtimes.base import Halted, Runtime
+from experiences.runtimes.gateway import RolloutGateway
+from experiences.runtimes.http import HTTPRuntime
 from experiences.runtimes.llm import ChatModel, LLMRuntime, Sampling
 from experiences.tools.toolset import Toolset, python_tools
 
@@ -33,21 +38,45 @@ class ModelPlayer:
         self._toolset = Toolset(python_tools(agent.tools))
         self._meter: DatabaseMeter | None = None
         self._client: MeteredChatClient | None = None
+        self._gateway: RolloutGateway | None = None
 
-    def __call__(self, policy: Any, *, temperature: float, max_steps: int, purpose: str) -> LLMRuntime:
+    def __call__(self, policy: Any, *, temperature: float, max_steps: int, purpose: str) -> Runtime:
+        if self.agent.runtime == Kind.HTTP:
+            return self._foreign(temperature, max_steps, purpose)
         return LLMRuntime(
             model=self._calls(),
             sampling=Sampling(self.model, temperature, self.agent.max_tokens),
             philosophy=self.agent.philosophy,
             system=self.agent.system_prompt,
             toolset=self._toolset,
-            key_prefix=f"{self.job_id}/{self.work}/{purpose}",
-            purpose="training" if purpose == "training" else "evaluation",
+            key_prefix=self._prefix(purpose),
+            purpose=_paid_for(purpose),
         )
+
+    def _foreign(self, temperature: float, max_steps: int, purpose: str) -> HTTPRuntime:
+        calls = self._calls()
+        if self._gateway is None:
+            self._gateway = RolloutGateway(settings.ROLLOUT_GATEWAY_HOST, settings.ROLLOUT_GATEWAY_ADVERTISED)
+        return HTTPRuntime(
+            url=self.agent.url,
+            gateway=self._gateway,
+            model=calls,
+            sampling=Sampling(self.model, temperature, self.agent.max_tokens),
+            system=self.agent.system_prompt,
+            max_steps=max_steps,
+            key_prefix=self._prefix(purpose),
+            purpose=_paid_for(purpose),
+        )
+
+    def _prefix(self, purpose: str) -> str:
+        return f"{self.job_id}/{self.work}/{purpose}"
 
     async def aclose(self) -> None:
         """Waits until every settlement is written. In the loop in which it worked."""
-        client, meter, self._client, self._meter = self._client, self._meter, None, None
+        client, meter, gateway = self._client, self._meter, self._gateway
+        self._client = self._meter = self._gateway = None
+        if gateway is not None:
+            await gateway.aclose()
         if client is not None:
             await client.aclose()
         if meter is not None:
@@ -65,3 +94,8 @@ class ModelPlayer:
             self._meter = DatabaseMeter(organization_id=agent.organization_id, agent_id=agent.id, job_id=self.job_id)
             self._client = MeteredChatClient(endpoint, PatientMeter(self._meter), self._prices)
         return self._client
+
+
+def _paid_for(purpose: str) -> str:
+    """What a look at the selection queries is, to the ledger."""
+    return "training" if purpose == "training" else "evaluation"

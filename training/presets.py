@@ -170,7 +170,7 @@ def preset_values(name: str, policy_kind: str) -> dict[str, Any]:
     preset = PRESETS.get(name)
     if preset is None:
         raise LookupError(f"There is no preset named {name!r}. Known: {', '.join(PRESETS)}.")
-    own = {"action": preset.for_action, "llm": _LLM}.get(policy_kind, {})
+    own = {"action": preset.for_action, "llm": _LLM, "http": _LLM}.get(policy_kind, {})
     return merged({**own, "preset": name}, preset.changes)
 
 

@@ -33,6 +33,8 @@ class AgentOut(serializers.Serializer[Any]):
     system_prompt = serializers.CharField()
     tools = serializers.ListField(child=serializers.CharField())
     max_tokens = serializers.IntegerField()
+    url = serializers.CharField(help_text="Where an agent over HTTP takes its tasks.")
+    collects = serializers.BooleanField(help_text="Whether what it does may be recorded.")
     archived_at = serializers.DateTimeField(allow_null=True)
     created_at = serializers.DateTimeField()
     updated_at = serializers.DateTimeField()
@@ -57,6 +59,8 @@ class AgentIn(Strict):
         child=serializers.CharField(max_length=100), max_length=200, required=False, help_text="See `/api/v1/tools`."
     )
     max_tokens = serializers.IntegerField(required=False, min_value=1, max_value=200_000)
+    url = serializers.CharField(max_length=300, required=False, allow_blank=True)
+    collects = serializers.BooleanField(required=False)
 
 
 class AgentPatch(AgentIn):

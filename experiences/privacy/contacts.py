@@ -45,7 +45,7 @@ _DOMAIN: Final = _domain(_LETTERS)
 _STOP: Final = re.compile(f"[^{_UNSPACED}]*")
 
 _GOES_ON: Final = re.compile(r"\s(?:dot|punkt|punto)\s|\s[(\[{<]", re.IGNORECASE)
-_SIGN: Final = re.compile(r"@|%40")
+_SIGN: Final = re.compile(r"@|%40|&#64;")
 _SPELT: Final = re.compile(r"\s?[(\[{<]\s?(?:at|@|ät|arroba|chez)\s?[)\]}>]\s?|\s(?:at|arroba)\s", re.IGNORECASE)
 _QUOTED: Final = re.compile(r'"[^"\n]{1,62}"')
 _LAST_LABEL: Final = re.compile(rf"(?:[^\W\d_]|[{_MARKS}])+\Z|xn--[a-z0-9-]+\Z", re.IGNORECASE)
@@ -62,7 +62,7 @@ _COMMON_END: Final = re.compile(
 
 
 def emails(reading: Reading) -> Iterator[Span]:
-    """Addresses with an "@" (or "%40"), unicode ones included."""
+    """Addresses with an "@" (or "%40", "&#64;"), unicode ones included."""
     for sign in _SIGN.finditer(reading.text):
         span = _around(reading.text, sign.start(), sign.end())
         if span is not None:
@@ -158,10 +158,10 @@ _AMERICAN: Final = re.compile(
     rf"{_EXTENSION}(?!\w|[-.,]\d)"
 )
 _TOLD: Final = re.compile(
-    r"[ptfmcwh](?<!\w.)(?:(?<=p)hone|(?<=t)ele(?:phone|fono|fone|fon(?:nummer)?)|(?<=t)él(?:éphone|\.)|(?<=t)eléfono"
-    r"|(?<=t)el|(?<=f)(?:on|ax)|(?<=m)ob(?:ile?)?|(?<=m)óvil|(?<=c)el(?:l|ular)|(?<=w)hatsapp|(?<=h)andy"
-    r"|(?<=c)all(?: me| us)?(?: (?:at|on|back))?)"
-    r"(?: ?(?:number|no|nr|num|#))?[\s.:=\"'\\>#-]{1,6}(?:is |ist |es |est )?"
+    r"[ptfmcwhr](?<![^\W_].)(?:(?<=p)hone|(?<=p)h(?=[:.])|(?<=t)ele(?:phone|fono|fone|fon)|(?<=t)él(?:éphone|\.)"
+    r"|(?<=t)eléfono|(?<=t)el|(?<=f)(?:on|ax)|(?<=m)ob(?:ile?)?|(?<=m)óvil|(?<=c)el(?:l|ular)|(?<=w)hatsapp|(?<=h)andy"
+    r"|(?<=r)ufnummer|(?<=r)each me(?: at| on)?|(?<=c)all(?: me| us)?(?: (?:at|on|back))?)"
+    r"(?:[ _]?(?:number|no|nr|num|nummer|#))?[\s.:=\"'\\>#-]{1,6}(?:is |ist |es |est )?"
     rf"(?P<number>\(?\d{_REST}{{6,14}}){_EXTENSION}(?!\w|[.,]\d)"
 )
 _COORDINATE: Final = re.compile(r"\d{1,3}\.\d{1,8}\Z")

@@ -47,6 +47,7 @@ def _runs() -> bytes:
 
 _SHAPE: Final = _shapes()
 _RUN: Final = _runs()
+_OUTLINE: Final = _SHAPE.translate(bytes.maketrans(_LOWER, b"a" * 26))
 _GROUPS: Final = re.compile(r":[0A]{0,4}:[0A]{0,4}:[0A]{0,4}:")
 _ZEROS: Final = re.compile(r"00(?<![\w.-]00)[ -]?[1-9]")  # 0049 30 ...
 _DOTTED: Final = re.compile(r"0\.0{1,4}\.0")
@@ -79,7 +80,7 @@ def signals(text: str) -> int:
             found |= IPV6
     elif found or "=" in shape or "assw" in text:
         found |= _named(data, found)
-    if "%" in shape and "%40" in text:
+    if ("%" in shape and "%40" in text) or ("&" in shape and "&#64;" in text):
         found |= EMAIL
     if "-----" in shape and "PRIVATE KEY" in text:
         found |= PEM
@@ -103,14 +104,17 @@ def _numbers(shape: str, data: bytes) -> int:
 def _grouped(shape: str, data: bytes) -> int:
     """Of texts that have a number in groups, or one of at least seven digits."""
     found = 0
-    if "000-0000" in shape or "000.0000" in shape or "000 0000" in shape:
+    outline = data.translate(_OUTLINE).decode()  # with its letters: the digits of a checksum don't come together here
+    if "000-0000" in outline or "000.0000" in outline or "000 0000" in outline:
         found = AMERICAN_PHONE
-    if "0.0" in shape and _QUAD.search(shape):
-        found |= IPV4
-    if "000-00-0000" in shape or "000 00 0000" in shape:
+    if "000-00-0000" in outline or "000 00 0000" in outline:
         found |= SSN
-    if "0000000000000" in shape or "0000 000" in shape or "0000-000" in shape or "0.0000.0" in shape:
-        found |= CARD | IBAN  # an account in lower-case letters leaves only its digits
+    if "0000000000000" in outline or "0000 000" in outline or "0000-000" in outline or "0.0000.0" in outline:
+        found |= CARD
+    if "aa00" in outline:
+        found |= IBAN
+    if "0.0" in shape and _QUAD.search(outline):
+        found |= IPV4
     low = data.lower().decode("latin-1")
     if "00" in low and _ZEROS.search(low):
         found |= ZEROS_PHONE
@@ -125,7 +129,9 @@ def _tells(low: str) -> bool:
         return True
     if "tel" in low and ("tel." in low or "tel:" in low or "tel " in low or 'tel"' in low or "tele" in low):
         return True
-    if "fon" in low or "handy" in low or "whatsapp" in low:
+    if "fon" in low or "handy" in low or "whatsapp" in low or "ph:" in low or "ph." in low:
+        return True
+    if "rufnummer" in low or "reach me" in low:
         return True
     return not low.isascii() and ("t\xc3\xa9l" in low or "m\xc3\xb3vil" in low)  # tél, móvil in UTF-8
 

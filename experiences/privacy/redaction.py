@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -35,10 +36,12 @@ _DETECTORS: Final[tuple[tuple[int, Callable[[Reading], Iterator[Span]]], ...]] =
     (gates.TOLD_PHONE, contacts.told_phones),
 )
 # What detectors look at beside a value, to reject it: when such a neighbour has been replaced, they look again.
-_TOUCHES_BEFORE: Final = re.compile(r"(?:[\w.-]|\d[ .,/()-]{1,3}|[0-9A-Fa-f:]:|[tT@][)\]}>] ?)\Z")
+_TOUCHES_BEFORE: Final = re.compile(r"(?:[\w.-]|\d[ .,/()-]{1,3}|:[0-9A-Fa-f]{0,4}:|[tT@][)\]}>] ?)\Z")
 _TOUCHES_BEHIND: Final = re.compile(
-    r"\w|\.\w|::|:[0-9A-Fa-f]{0,4}:|:00|[ .,/-]{0,2}[\d(+]| ?[(\[{<] ?[aAdD@]|[\s_.:=\"'\\]{1,6}\d{1,3}\.\d"
+    r"\w|\.\w|::|:[0-9A-Fa-f]{0,4}:|:00|[ .,/-]{0,2}[(+]{0,2}\d| ?[(\[{<] ?[aAdD@]|[\s_.:=\"'\\(]{1,6}\d{1,3}\.\d"
 )
+# A password in a URL may hold anything, so any replacement can make one readable. Ports are none.
+_OPEN_URL: Final = re.compile(r"://[^\s/?#@:\"'<>]{0,128}:(?!\d{2,5}[/\s\"'])")
 # A placeholder can free what stood beside the value ("a.b@c.org+14155552671"). Each round takes something away and
 # never touches a placeholder; two rounds are the rule, and the bound keeps hostile texts linear.
 _ROUNDS: Final = 8
@@ -108,7 +111,7 @@ def _round(plain: str, passed: int) -> tuple[list[Span], bool]:
         if passed & gate:
             spans += detect(reading)
     kept = spans if len(spans) < 2 else _disjoint(spans)
-    return kept, len(kept) == len(spans) and _settled(plain, kept)
+    return kept, len(kept) == len(spans) and _settled(plain, kept, urls=bool(passed & gates.URL))
 
 
 def _disjoint(spans: list[Span]) -> list[Span]:
@@ -131,22 +134,24 @@ def _disjoint(spans: list[Span]) -> list[Span]:
 
 
 def _first_come(spans: list[Span], cluster: list[int]) -> list[Span]:
-    if len(cluster) < 2:
-        return [spans[rank] for rank in cluster]
     kept: list[Span] = []
     for rank in sorted(cluster):
         span = spans[rank]
-        if all(span.end <= other.start or span.start >= other.end for other in kept):
-            kept.append(span)
-    return sorted(kept)
+        at = bisect_left(kept, span)
+        if (at == len(kept) or kept[at].start >= span.end) and (at == 0 or kept[at - 1].end <= span.start):
+            kept.insert(at, span)
+    return kept
 
 
-def _settled(text: str, spans: list[Span]) -> bool:
+def _settled(text: str, spans: list[Span], *, urls: bool) -> bool:
     """Whether nothing can come to light beside the replaced values: no word or number touches or follows them."""
     for start, end, _ in spans:
-        if _TOUCHES_BEFORE.search(text, max(0, start - 4), start) or _TOUCHES_BEHIND.match(text, end, end + 12):
+        if _TOUCHES_BEFORE.search(text, max(0, start - 6), start) or _TOUCHES_BEHIND.match(text, end, end + 12):
             return False
-    return True
+    if not urls:
+        return True
+    ends = {start for start, _, kind in spans if kind == "password"}
+    return all(found.end() in ends for found in _OPEN_URL.finditer(text))
 
 
 def _replaced(text: str, spans: list[Span]) -> str:

@@ -32,11 +32,14 @@ _HEAD: Final = re.compile(
     r"(?:(?<![A-Za-z0-9])(?:SG\.(?:[\w-]{16,32}\.)?|ya29\.)"
     r"|(?<=\d{8}:)|(?<=hooks\.slack\.com/services/)T[A-Z0-9]{6,12}/B[A-Z0-9]{6,12}/)\Z"
 )
+_TAIL: Final = re.compile(r"\.[\w-]{16,64}")
 _JWT: Final = re.compile(r"e(?<![\w-]e)[yw][A-Za-z0-9_-]{8,2000}\.[A-Za-z0-9_-]{4,8000}\.(?:[A-Za-z0-9_-]{1,2000})?")
 _PEM_BEGIN: Final = re.compile(r"-----BEGIN (?P<name>[A-Z ]{0,24}PRIVATE KEY(?: BLOCK)?)-----")
 _PEM_BODY: Final = re.compile(r"[A-Za-z0-9+/=:, \t\r\n-]*")
 _PEM_LONGEST: Final = 20_000
-_USERINFO: Final = re.compile(r"://(?P<user>[^\s/?#@:\"'<>]{0,128}):(?P<password>[^\s/?#\"'<>]{1,256})@(?=[\w\[])")
+_USERINFO: Final = re.compile(
+    r"://(?P<user>[^\s/?#@:\"'<>]{0,128}):(?P<password>[^\s/?#\"'<>]{1,256})@(?=\w|\[(?:ip\]|[0-9a-fA-F:]))"
+)
 
 
 def api_keys(reading: Reading) -> Iterator[Span]:
@@ -49,7 +52,8 @@ def api_keys(reading: Reading) -> Iterator[Span]:
         end = end if end >= 0 else len(runs)
         head = _HEAD.search(text, max(0, start - 80), start) if text[start - 1 : start] in {".", ":", "/"} else None
         if head is not None:
-            yield Span(head.start(), end, "api key")
+            tail = _TAIL.match(text, end)
+            yield Span(head.start(), tail.end() if tail else end, "api key")
         else:
             for found in _KEY.finditer(text, start, end + 1):
                 if found["value"] is None or _is_drawn(found["value"]):
@@ -63,7 +67,10 @@ def _is_drawn(value: str) -> bool:
 
 def jwts(reading: Reading) -> Iterator[Span]:
     """Three parts in base64url, of which the first is a JSON header; the third may be empty (unsecured)."""
-    for found in _JWT.finditer(reading.text):
+    text = reading.text
+    if not ("eyJ" in text or "ewo" in text or "eyA" in text or "ew0" in text):  # {" and { followed by a space or a line
+        return
+    for found in _JWT.finditer(text):
         if is_jwt_header(found[0].partition(".")[0]):
             yield Span(found.start(), found.end(), "jwt")
 

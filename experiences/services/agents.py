@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
@@ -34,6 +35,8 @@ EDITABLE = (
     "system_prompt",
     "tools",
     "max_tokens",
+    "url",
+    "collects",
 )
 MAX_TOKENS = 200_000
 
@@ -55,6 +58,7 @@ def agent_create(actor: Any, *, name: str, slug: str = "", **values: Any) -> Age
         created_by=Actor.of(actor).user,
         **_known(values),
     )
+    _check_address(actor, agent, "")
     _save(agent)
     record(actor, "agent.created", agent, after={"slug": agent.slug})
     return agent
@@ -68,12 +72,19 @@ def agent_update(actor: Any, agent: Agent, **values: Any) -> Agent:
         Invalid, Conflict: as for ``agent_create``.
     """
     require(actor, "agent.edit", agent.organization_id)
-    before = _logged(agent, values)
+    before, address = _logged(agent, values), agent.url
     for name, value in _known(values).items():
         setattr(agent, name, value)
+    _check_address(actor, agent, address)
     _save(agent)
     record(actor, "agent.changed", agent, before=before, after=_logged(agent, values))
     return agent
+
+
+def _check_address(actor: Any, agent: Agent, before: str) -> None:
+    """Our workers call that address from inside: only who may make endpoints may choose it."""
+    if agent.url and agent.url != before:
+        require(actor, "endpoint.edit", agent.organization_id)
 
 
 def _logged(agent: Agent, names: Iterable[str]) -> dict[str, Any]:
@@ -130,7 +141,12 @@ def agent_check(agent: Agent) -> None:
         Toolset(python_tools(agent.tools))
     except (UnknownName, ValueError) as error:
         raise Invalid(str(error), fields={"tools": str(error)}) from error
-    if agent.runtime == Runtime.LLM:
+    if agent.url and not (urlsplit(agent.url).scheme in {"http", "https"} and urlsplit(agent.url).hostname):
+        raise Invalid("The agent's address begins with http:// or https://.", fields={"url": "Not an http address."})
+    if agent.runtime == Runtime.HTTP and not agent.url:
+        message = "Say where the agent takes its tasks."
+        raise Invalid(message, fields={"url": message})
+    if agent.runtime != Runtime.ACTION:
         try:
             endpoint_of_agent(agent)
         except BadEndpoint as error:

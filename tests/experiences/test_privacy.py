@@ -94,6 +94,10 @@ def test_it_leaves_no_account_whatever_the_country() -> None:
         (f"Authorization: Bearer {JWT}", "Authorization: Bearer [jwt]"),
         ("Tel.: 030 1234567", "Tel.: [phone]"),
         ("call me at 555-1234", "call me at [phone]"),
+        ("ph: 098765 43210", "ph: [phone]"),
+        ("bot123456789:" + "AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsaw0/send", "bot123456789:[api key]/send"),
+        ('"mobile_number":"07700900123"', '"mobile_number":"[phone]"'),
+        ("Rufnummer 030/90182-0", "Rufnummer [phone]"),
         ("SSN: 078051120", "SSN: [ssn]"),
     ],
 )

@@ -193,7 +193,7 @@ async def test_no_money_halts_the_run_and_says_so() -> None:
     with ModelServer(brain=calculating) as server:
         with pytest.raises(Halted) as halted:
             await rolled(server, meter=Purse(0))
-        assert server.requests == []
+        assert not server.requests
     assert halted.value.reason == "budget_exceeded"
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agentcore_site.errors import Insufficient, Invalid
+from agentcore_site.errors import Conflict, Forbidden, Insufficient, Invalid
 from agentcore_site.jobs import lifecycle
 from agentcore_site.jobs.models import Job, Status
 from agentcore_site.jobs.services import job_resume
@@ -18,8 +18,9 @@ from budgets.models import Budget, LedgerEntry
 from budgets.services import budget_set_limit, price_set
 from evaluation.models import EvaluationRun
 from experiences.models import Agent, TrajectoryRecord
-from experiences.services.agents import agent_create
+from experiences.services.agents import agent_create, agent_update
 from experiences.services.endpoints import endpoint_create, endpoint_test
+from tests.support.agent_server import AgentServer, Ask
 from tests.support.llm_server import ModelServer
 from tests.support.running import run_to_end
 from training.models import Iteration, TrainingRun
@@ -171,3 +172,42 @@ def test_the_connection_test_shows_model_price_latency_and_a_sample(
     server.keys = set()
     refused = endpoint_test(Actor(adam), endpoint=model_agent.endpoint)
     assert not refused.ok and "sk-test-123" not in refused.message
+
+
+def test_a_foreign_agent_over_http_is_trained_and_paid_for_like_ours(
+    operator: Actor, adam: Any, model_agent: Agent, server: ModelServer
+) -> None:
+    def theirs(asked: dict[str, Any], ask: Ask) -> str:
+        said = ask({"role": "system", "content": "Add."}, {"role": "user", "content": asked["query"]})
+        return str(said["choices"][0]["message"]["content"])
+
+    with AgentServer(theirs) as foreign:
+        agent = agent_create(
+            Actor(adam),
+            name="Theirs",
+            runtime="http",
+            environment="dataset",
+            endpoint=model_agent.endpoint,
+            url=foreign.url,
+            max_tokens=40,
+        )
+        run = start(operator, agent, max_steps=3)
+        job = run_to_end(run.job)
+    assert (job.status, job.error) == (Status.COMPLETED, "")
+    kept = TrajectoryRecord.objects.filter(job_id=job.id)
+    assert kept.count() == 18 and kept.filter(n_steps=2).count() == 18
+    assert Budget.objects.get(job_id=job.id).spent == server.owed.micros > 0
+    assert differences() == []
+
+
+def test_only_an_admin_says_where_a_foreign_agent_lives(operator: Actor, model_agent: Agent) -> None:
+    with pytest.raises(Forbidden):
+        agent_create(
+            operator, name="T", runtime="http", environment="dataset", endpoint=model_agent.endpoint, url="http://a.b/c"
+        )
+
+
+def test_an_agent_that_may_not_be_recorded_is_not_trained(operator: Actor, model_agent: Agent) -> None:
+    agent_update(operator, model_agent, collects=False)
+    with pytest.raises(Conflict, match="may not be recorded"):
+        start(operator, model_agent)

@@ -82,6 +82,8 @@ def run_start(
     asked = _validated(agent, dataset, rows, environment, environment_options, config, preset)
     if agent.archived_at is not None:
         raise Conflict("This agent is archived. Choose another.")
+    if not agent.collects:
+        raise Conflict("This agent may not be recorded, so it can't be trained. Its settings say so.")
     seed = asked.config.seed if asked.config.seed is not None else secrets.randbelow(2**31)
     pools = _pools(asked, seed)
     estimate = _estimate(asked.config, agent, len(pools.train), len(pools.selection), len(pools.held_out))
@@ -224,7 +226,7 @@ def _pools(asked: Request, seed: int) -> Pools:
 
 def _estimate(config: GRPOConfig, agent: Agent, n_train: int, n_selection: int, n_held_out: int) -> dict[str, Any]:
     speed = measured_speed(agent)
-    if agent.runtime == Runtime.LLM and not speed.n:
+    if agent.runtime != Runtime.ACTION and not speed.n:
         speed = _guessed(config, agent, n_train, n_selection, n_held_out)
     plan = estimates.plan(
         iterations=config.n_iterations,

@@ -97,7 +97,8 @@ class Talk:
             self.check()
             began, started = time.time(), time.perf_counter()
             try:
-                answer = await self._complete(messages, tools=tools, temperature=temperature)
+                specs = self.toolset.specs if tools else ()
+                answer = await self._complete(messages, specs=specs, temperature=temperature)
             except Malformed as error:
                 self._unusable(messages, role, error.message, began, started)
                 continue
@@ -109,6 +110,27 @@ class Talk:
             self._malformed = 0
             self._pending = answer
             return answer
+
+    async def once(
+        self,
+        messages: Sequence[Message],
+        *,
+        tools: Sequence[ToolSpec] = (),
+        max_tokens: int | None = None,
+        temperature: float | None = None,
+        response_format: Mapping[str, Any] | None = None,
+    ) -> Completion:
+        """One call as somebody else wants it, within the limits of this rollout. ``check`` is the caller's to make.
+
+        Raises:
+            Halted, ModelFailure: as ``ask``.
+            Malformed: the answer can't be used; it was paid for.
+        """
+        answer = await self._complete(
+            messages, specs=tools, temperature=temperature, max_tokens=max_tokens, response_format=response_format
+        )
+        self._pending = answer
+        return answer
 
     async def use_tools(self, answer: Completion, seen: str, *, role: str = "") -> list[Message]:
         """Runs the tools that an answer calls, each a step, and returns the messages that tell of it.
@@ -175,16 +197,25 @@ class Talk:
         found = await self.toolset.call(call.name, call.arguments)
         return {"success": found.ok, "output": found.output, "error": found.error}
 
-    async def _complete(self, messages: Sequence[Message], *, tools: bool, temperature: float | None) -> Completion:
+    async def _complete(
+        self,
+        messages: Sequence[Message],
+        *,
+        specs: Sequence[ToolSpec],
+        temperature: float | None,
+        max_tokens: int | None = None,
+        response_format: Mapping[str, Any] | None = None,
+    ) -> Completion:
         self._calls += 1
         sampling = self.sampling
         key = CallKey(f"{self.prefix}/{self._calls}", self.purpose, sampling.model, self.iteration, self.prefix)
         try:
             return await self.model.complete(
                 messages,
-                max_tokens=sampling.max_tokens,
+                max_tokens=min(max_tokens or sampling.max_tokens, sampling.max_tokens),
                 key=key,
-                tools=self.toolset.specs if tools and self.toolset.specs else None,
+                tools=specs or None,
+                response_format=response_format,
                 temperature=sampling.temperature if temperature is None else temperature,
                 seed=self.seed,
             )

@@ -66,6 +66,27 @@ async def test_it_gives_up_at_once_where_the_wait_is_longer_than_the_time_left(s
     assert caught.value.retry_after == 120 and time.naps == []
 
 
+async def test_its_waits_count_towards_the_time_of_a_call(server: ModelServer) -> None:
+    server.will(*[act("rate_limited", retry_after=25)] * 5)
+    with pytest.raises(errors.RateLimited) as caught:
+        await ask(client(server, max_retries=9, retry_s=60))
+    assert caught.value.attempts == 3  # 25 + 25 fit into 60 seconds, a third 25 does not
+
+
+async def test_its_attempts_count_towards_the_time_of_a_call(server: ModelServer) -> None:
+    time = Sleeper()
+
+    class Slowly(FreeMeter):
+        async def settle(self, call: CallKey, bill: Bill) -> None:
+            time.now += 40
+            await super().settle(call, bill)
+
+    server.will(*["error_503"] * 5)
+    with pytest.raises(errors.Overloaded) as caught:
+        await ask(client(server, Slowly(), time=time, max_retries=9, retry_s=60))
+    assert caught.value.attempts == 2
+
+
 async def test_the_queue_at_the_gate_takes_no_time_from_the_retries(server: ModelServer) -> None:
     server.will("answer", "error_503")
     async with client(server, per_minute={"training": 1}, retry_s=10, max_retries=3, time=(time := Sleeper())) as one:

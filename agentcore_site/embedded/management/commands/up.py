@@ -87,7 +87,7 @@ class Command(BaseCommand):
         return port
 
     def _prepare(self) -> None:
-        """Migrations, prices and static files, in processes of their own: ours was set up before there was a database."""
+        """Migrations, prices, static files: in processes of their own, since ours was set up without a database."""
         for name, command in {
             "migrate": ["migrate", "--no-input", "--verbosity", "0"],
             "load_prices": ["load_prices", "--verbosity", "0"],

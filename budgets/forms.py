@@ -1,0 +1,185 @@
+"""Forms of the budgets' pages. Who may and what fits is the services' work; a form keeps what was typed."""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+from typing import Any, Final
+
+from django import forms
+from django.core.exceptions import ValidationError
+
+from agentcore_site.errors import DomainError, Invalid
+from budgets.ledger.values import MOST
+from budgets.models import BudgetSettings, ModelPrice
+from budgets.money import MICROS, micros
+from budgets.showing import money
+
+# 1,000 and 1,000.50, but not 0,50: a comma that could be a decimal point must not multiply the amount by a hundred.
+THOUSANDS: Final = re.compile(r"^\d{1,3}(,\d{3})+(\.\d*)?$")
+
+
+class DollarsField(forms.DecimalField):
+    """Dollars as a person types them ("$1,000.50"); cleaned to integer micro-dollars, None where it is empty."""
+
+    widget = forms.TextInput
+
+    def __init__(self, **kwargs: Any) -> None:
+        attributes = {"inputmode": "decimal", "autocomplete": "off"}
+        kwargs.setdefault("widget", forms.TextInput(attrs=attributes))
+        super().__init__(decimal_places=6, **kwargs)
+
+    def to_python(self, value: Any) -> Decimal | None:
+        text = str(value or "").strip().removeprefix("$").strip()
+        if "," in text:
+            if not THOUSANDS.match(text):
+                raise ValidationError("Write the decimals with a point, e.g. 0.50.")
+            text = text.replace(",", "")
+        try:
+            return super().to_python(text)
+        except ValidationError as error:
+            raise ValidationError("Give dollars as a number, e.g. 20 or 0.50.") from error
+
+    def clean(self, value: Any) -> Any:
+        if "\x00" in str(value or ""):
+            raise ValidationError("Give dollars as a number, e.g. 20 or 0.50.")
+        amount = super().clean(value)
+        if amount is None:
+            return None
+        if amount < 0:
+            raise ValidationError("It can't be negative.")
+        if amount * MICROS > MOST:
+            raise ValidationError(f"At most {money(MOST)}.")
+        return micros(amount)
+
+
+class ServiceForm(forms.Form):
+    """A form whose service may refuse: the message stands at its field, else above the form."""
+
+    marker: str = ""  # a field that every real form sends: a POST without it is no form that somebody filled in
+
+    def refuse(self, error: DomainError) -> None:
+        known = {name: message for name, message in error.fields.items() if name in self.fields}
+        for name, message in known.items():
+            self.add_error(name, message)
+        if not known:
+            self.add_error(None, error.message)
+
+    def clean(self) -> dict[str, Any]:
+        found = super().clean() or {}
+        if self.marker and self.marker not in self.data:
+            raise ValidationError("Nothing was sent, so nothing was changed. Fill in the form.")
+        return found
+
+
+class LimitForm(ServiceForm):
+    marker = "limit"
+    limit = DollarsField(required=False, label="Limit in dollars", help_text="Empty: not limited.")
+    note = forms.CharField(
+        required=False,
+        max_length=200,
+        help_text="Why; it stands in the history.",
+        widget=forms.TextInput(attrs={"autocomplete": "off"}),
+    )
+
+
+class NewLimitForm(LimitForm):
+    """The first limit of the organisation or of one of its agents."""
+
+    owner = forms.ChoiceField(label="Whose budget", help_text="By the month; it holds until it is changed.")
+    field_order = ["owner", "limit", "note"]
+
+    def __init__(self, *args: Any, owners: list[tuple[str, str]], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["owner"].choices = owners  # type: ignore[attr-defined]
+
+
+class PriceForm(ServiceForm):
+    """An organisation's own price of a model."""
+
+    marker = "model"
+    model = forms.CharField(max_length=200, help_text="As the provider's answers name it, e.g. gpt-4o-mini.")
+    free = forms.BooleanField(
+        required=False, label="This model is free", help_text="Its calls are counted and cost nothing."
+    )
+    input = DollarsField(required=False, label="Prompt", help_text="Dollars per million tokens.")
+    cached_input = DollarsField(
+        required=False, label="Cached prompt", help_text="Dollars per million tokens; empty: as the prompt."
+    )
+    output = DollarsField(required=False, label="Answer", help_text="Dollars per million tokens, reasoning included.")
+    per_call = DollarsField(required=False, label="Each call", help_text="Dollars on top, if the provider asks for any.")
+    valid_from = forms.DateField(
+        required=False,
+        label="From",
+        widget=forms.DateInput(attrs={"type": "date"}, format="%Y-%m-%d"),
+        help_text="Empty: from today on.",
+    )
+    source = forms.CharField(required=False, max_length=200, help_text="Where the price stands, e.g. a page or an offer.")
+
+    @classmethod
+    def of(cls, price: ModelPrice | None, model: str) -> PriceForm:
+        if price is None:
+            return cls(initial={"model": model})
+        amounts = {name: typed(getattr(price, name)) for name in ("input", "cached_input", "output", "per_call")}
+        return cls(initial={"model": price.model, "free": price.free, **amounts})
+
+    def clean(self) -> dict[str, Any]:
+        found = super().clean()
+        if not found.get("free"):
+            for name in ("input", "output"):
+                if name not in self.errors and found.get(name) is None:
+                    self.add_error(name, "Give a price, or say that the model is free.")
+        return found
+
+    def values(self) -> dict[str, Any]:
+        """The arguments of ``services.price_set``."""
+        found = dict(self.cleaned_data)
+        if found["free"]:
+            return found | {"input": 0, "output": 0, "cached_input": None, "per_call": 0}
+        return found | {"per_call": found["per_call"] or 0}
+
+
+class SettingsForm(ServiceForm):
+    marker = "webhook_url"
+    email_admins = forms.BooleanField(required=False, label="E-mail the admins")
+    webhook_url = forms.CharField(
+        required=False,
+        max_length=500,
+        label="Webhook",
+        help_text="Gets each alert as a signed POST of JSON. Empty: none.",
+        widget=forms.TextInput(attrs={"placeholder": "https://", "autocomplete": "off", "spellcheck": "false"}),
+    )
+
+    @classmethod
+    def of(cls, row: BudgetSettings) -> SettingsForm:
+        return cls(initial={"email_admins": row.email_admins, "webhook_url": row.webhook_url})
+
+
+class RangeForm(forms.Form):
+    """``since`` and ``until`` of a breakdown, both included (UTC)."""
+
+    since = forms.DateField(required=False, widget=forms.DateInput(attrs={"type": "date"}, format="%Y-%m-%d"))
+    until = forms.DateField(required=False, widget=forms.DateInput(attrs={"type": "date"}, format="%Y-%m-%d"))
+
+    def clean(self) -> dict[str, Any]:
+        found = super().clean() or {}
+        try:
+            days_check(found.get("since"), found.get("until"))
+        except Invalid as error:
+            raise ValidationError(error.message) from error
+        return found
+
+
+def days_check(since: Any, until: Any) -> None:
+    """Raises:
+    Invalid: the days are out of the calendar that is kept, or the first is after the last."""
+    for name, day in (("since", since), ("until", until)):
+        if day is not None and not 2000 <= day.year < 2200:
+            raise Invalid("Days are between 2000 and 2199.", fields={name: "Between 2000 and 2199."})
+    if since is not None and until is not None and since > until:
+        raise Invalid("The first day is after the last.", fields={"since": "It is after the last day."})
+
+
+def typed(amount: int | None) -> str:
+    """Micro-dollars as a person would type them: 20.00."""
+    return "" if amount is None else money(amount).removeprefix("$").replace(",", "")

@@ -1,0 +1,52 @@
+"""What the query string of a page asks for, checked: filters that are unknown are left out, as on every list."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterable
+from datetime import date
+
+from django.http import HttpRequest
+
+from agentcore_site.errors import Invalid
+from agentcore_site.values import unstorable
+
+
+def asked(request: HttpRequest, name: str) -> str:
+    """A parameter's text, stripped.
+
+    Raises:
+        Invalid: it holds what no database can be asked for.
+    """
+    text = str(request.GET.get(name, "")).strip()
+    if reason := unstorable(text):
+        raise Invalid(f"The address can't be used: {reason}.", fields={name: reason})
+    return text
+
+
+def one_of(request: HttpRequest, name: str, known: Iterable[str], default: str = "") -> str:
+    """A parameter that is one of some words, else the default."""
+    text = asked(request, name)
+    return text if text in known else default
+
+
+def month_asked(request: HttpRequest, default: date) -> date:
+    """``?month=2026-11`` as its first day; the default where it is none."""
+    try:
+        year, month = asked(request, "month").split("-")
+        return date(int(year), int(month), 1)
+    except ValueError:
+        return default
+
+
+def cursor_check(request: HttpRequest) -> None:
+    """Raises:
+    Invalid: a list that is sorted by text would be asked for a text that can't be."""
+    cursor = asked(request, "cursor")
+    try:
+        place = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))
+    except (binascii.Error, ValueError):
+        return
+    if b"\\u0000" in place or b"\\ud" in place.lower():
+        raise Invalid("This place in the list does not exist. Begin with its first page.")

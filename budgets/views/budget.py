@@ -1,0 +1,201 @@
+"""One budget: what is spent and held, its limits over time, its ledger; and setting a limit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+from uuid import UUID
+
+from django.contrib import messages
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_GET
+
+from agentcore_site.errors import Conflict, DomainError
+from agentcore_site.pages import Sort, allowed, listing, page
+from agentcore_site.templatetags.console import money
+from agentcore_site.tenancy.actors import Actor
+from agentcore_site.tenancy.permissions import current_organization, require
+from budgets.accounts import month_of
+from budgets.charts import spending
+from budgets.exports import LedgerExport, ledger_csv, ledger_export_start
+from budgets.forms import LimitForm, NewLimitForm, typed
+from budgets.models import Budget, EntryKind, LedgerEntry, Scope
+from budgets.naming import agents, jobs_of, named
+from budgets.selectors import budget_get, budgets_visible, ledger_visible, limits_visible
+from budgets.services import budget_set_limit
+from budgets.views.asking import asked, one_of
+from budgets.views.words import curve, forecast_of, over, verdict
+
+SORTS = (Sort("newest", "newest first", "at"), Sort("oldest", "oldest first", "at", descending=False))
+COLUMN = {Scope.ORGANIZATION: "organization_budget_id", Scope.AGENT: "agent_budget_id", Scope.JOB: "job_budget_id"}
+
+
+@require_GET
+@page
+def budget(request: HttpRequest, actor: Actor, budget_id: int) -> HttpResponse:
+    return _shown(request, actor, budget_get(actor, budget_id), None)
+
+
+@page
+def limit(request: HttpRequest, actor: Actor, budget_id: int) -> HttpResponse:
+    """POST sets the limit; GET says beforehand what the typed one would mean."""
+    one = budget_get(actor, budget_id)
+    require(actor, "budget.edit", one.organization_id)
+    form = LimitForm(request.POST if request.method == "POST" else request.GET)
+    right = form.is_valid()
+    if request.method != "POST":
+        context = {"budget": one, "form": form, **_meant(one, form.cleaned_data.get("limit"), right)}
+        return render(request, "budgets/_limit.html", context)
+    if right:
+        try:
+            changed = limit_set(actor, one, form.cleaned_data["limit"], form.cleaned_data["note"])
+        except DomainError as error:
+            form.refuse(error)
+        else:
+            messages.success(request, _done(changed))
+            return redirect("budgets:budget", budget_id=changed.id)
+    return _shown(request, actor, one, form)
+
+
+@page
+def new(request: HttpRequest, actor: Actor) -> HttpResponse:
+    """The limit of an owner who may have no row in this month yet."""
+    organization = current_organization(actor)
+    require(actor, "budget.edit", organization)
+    known = agents(actor).filter(organization=organization, archived_at=None).order_by("name")[:500]
+    owners = [("", f"{organization}, in all"), *((str(one.id), one.name) for one in known)]
+    form = NewLimitForm(request.POST or None, owners=owners, initial={"owner": asked(request, "agent")})
+    form.fields["owner"].required = False
+    if request.method == "POST" and form.is_valid():
+        values = form.cleaned_data
+        agent_id = UUID(values["owner"]) if values["owner"] else None
+        try:
+            changed = budget_set_limit(
+                actor, organization=organization, agent_id=agent_id, limit=values["limit"], note=values["note"]
+            )
+        except DomainError as error:
+            form.refuse(error)
+        else:
+            messages.success(request, _done(changed))
+            return redirect("budgets:budget", budget_id=changed.id)
+    status = 400 if request.method == "POST" else 200
+    return render(request, "budgets/new.html", {"form": form}, status=status)
+
+
+@require_GET
+@page
+def ledger(request: HttpRequest, actor: Actor, budget_id: int) -> HttpResponseBase:
+    """The ledger as CSV, with the page's filters, streamed."""
+    one = budget_get(actor, budget_id)
+    # An export is of one organisation; a person of several means the one whose budget this is.
+    there = replace(actor, organization_id=one.organization_id)
+    started = ledger_export_start(there, job=one.job)
+    rows, _ = _entries(request, there, one)
+    response = StreamingHttpResponse(ledger_csv(LedgerExport(rows)), content_type="text/csv; charset=utf-8")
+    response["Content-Disposition"] = f'attachment; filename="ledger-{one.scope}-{one.id}.csv"'
+    del started  # it was logged; the rows are narrower
+    return response
+
+
+def limit_set(actor: Actor, budget: Budget, limit: int | None, note: str = "") -> Budget:
+    """Sets the limit of a budget's owner, from now on.
+
+    Raises:
+        Conflict: the budget's month is over.
+        Missing, Forbidden, Invalid: as ``budget_set_limit``.
+    """
+    require(actor, "budget.edit", budget.organization_id)
+    if over(budget):
+        raise Conflict(f"{budget.period_start:%B %Y} is over. Set the limit of the running month instead.")
+    return budget_set_limit(
+        actor, organization=budget.organization, agent_id=budget.agent_id, job=budget.job, limit=limit, note=note
+    )
+
+
+def entries_of(actor: Any, budget: Budget) -> QuerySet[LedgerEntry]:
+    """The entries that moved this budget."""
+    rows = ledger_visible(actor).filter(
+        organization_id=budget.organization_id, **{COLUMN[Scope(budget.scope)]: budget.id}
+    )
+    # Said twice for a job: its index is by the job, not by the job's budget.
+    return rows.filter(job_id=budget.owner_id) if budget.scope == Scope.JOB else rows
+
+
+# -- the page ----------------------------------------------------------------------------------------------------------
+
+
+def _shown(request: HttpRequest, actor: Actor, budget: Budget, form: LimitForm | None) -> HttpResponse:
+    may = allowed(actor, budget.organization_id)
+    editable = "budget.edit" in may and not over(budget)
+    if editable and form is None:
+        form = LimitForm(initial={"limit": typed(budget.limit)})
+    forecast = forecast_of(budget)
+    drawn = curve(budget, forecast)
+    rows, filters = _entries(request, actor, budget)
+    found = listing(request, rows, SORTS)
+    context = {
+        "one": named(actor, [budget])[0],
+        "budget": budget,
+        "forecast": forecast,
+        "verdict": verdict(budget, forecast),
+        "over": over(budget),
+        "charts": [spending(drawn, kind="wide"), spending(drawn, width=360, height=230, kind="narrow")] if drawn else [],
+        "months": _months(actor, budget),
+        "limits": limits_visible(actor, budget)[:20],
+        "may": may,
+        "editable": editable,
+        "form": form,
+        "listing": found,
+        "rows": found.rows,
+        "jobs": jobs_of(actor, [row.job_id for row in found.rows]),
+        "kinds": EntryKind.choices,
+        "models": _models(found.rows, filters["model"]),
+        **filters,
+    }
+    status = 400 if form is not None and form.is_bound and form.errors else 200
+    return render(request, "budgets/budget.html", context, status=status)
+
+
+def _entries(request: HttpRequest, actor: Actor, budget: Budget) -> tuple[QuerySet[LedgerEntry], dict[str, str]]:
+    """The entries that the filters leave, and the filters."""
+    kind = one_of(request, "kind", EntryKind.values)
+    filters = {"kind": kind, "model": asked(request, "model"), "purpose": asked(request, "purpose")}
+    given = {name: value for name, value in filters.items() if value}
+    return entries_of(actor, budget).filter(**given), filters
+
+
+def _models(rows: list[LedgerEntry], chosen: str) -> list[str]:
+    """Chips for the models on this page: to look for all of them would read the whole ledger."""
+    return sorted({*(row.model for row in rows if row.model), *([chosen] if chosen else [])})
+
+
+def _months(actor: Actor, budget: Budget) -> QuerySet[Budget] | list[Budget]:
+    """The owner's rows of other months, newest first."""
+    if budget.scope == Scope.JOB:
+        return []
+    rows = budgets_visible(actor).filter(owner_id=budget.owner_id, organization_id=budget.organization_id)
+    return rows.order_by("-period_start")[:12]
+
+
+def _meant(budget: Budget, limit: int | None, right: bool) -> dict[str, Any]:
+    """What setting this limit would do, for the button and the line under it."""
+    used = budget.spent + budget.reserved
+    if not right:
+        return {"action": "", "effect": ""}
+    if limit is None:
+        return {"action": "Take the limit away", "effect": "Nothing would stop the spending any more."}
+    action = f"Set the limit to {money(limit)}"
+    if limit < used:
+        return {"action": action, "effect": "", "short": f"{money(used)} is spent or on hold: choose at least that."}
+    left = max(0, limit - used - budget.debt)
+    return {"action": action, "effect": f"{money(left)} would be left{_from(budget)}."}
+
+
+def _from(budget: Budget) -> str:
+    return " in all" if budget.scope == Scope.JOB else f" until the end of {month_of():%B}"
+
+
+def _done(budget: Budget) -> str:
+    return "The limit is taken away." if budget.limit is None else f"The limit is {money(budget.limit)} now."

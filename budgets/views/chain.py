@@ -1,0 +1,86 @@
+"""The budgets that a job is paid from, and which of them stopped it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+
+from agentcore_site.errors import Missing
+from agentcore_site.jobs.models import Job, Reason, Status
+from agentcore_site.pages import allowed, page
+from agentcore_site.tenancy.actors import Actor
+from budgets.models import EntryKind, LedgerEntry, Scope
+from budgets.naming import agent_names
+from budgets.selectors import Room, budget_chain_of
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """One budget of the chain. ``stopped``: this one refused the job's next call."""
+
+    room: Room
+    title: str
+    name: str
+    stopped: bool
+
+    @property
+    def used(self) -> float | None:
+        if self.room.limit is None:
+            return None
+        return (self.room.spent + self.room.reserved + self.room.debt) / self.room.limit if self.room.limit else 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class JobChain:
+    """``links`` outermost first. ``paused``: the job waits for room; ``roomy``: there is room again for a call like
+    the last one that it made."""
+
+    links: list[Link]
+    paused: bool
+    roomy: bool
+
+
+def chain_shown(actor: Any, job: Job) -> JobChain:
+    """Raises:
+    Missing: somebody else's job."""
+    rooms = budget_chain_of(actor, job)
+    paused = job.status == Status.PAUSED and job.status_reason == Reason.BUDGET_EXCEEDED
+    limited = [room for room in rooms if room.left is not None]
+    # Whatever the refused call wanted, the budget with the least left had no room for it.
+    tightest = min(limited, key=lambda room: (not room.debt, room.left)) if paused and limited else None
+    roomy = tightest is not None and _fits(tightest, _last_hold(job))
+    names = _names(actor, job, rooms)
+    links = [
+        Link(room, Scope(room.scope).label, names[room.scope], room is tightest and not roomy) for room in rooms
+    ]
+    return JobChain(links, paused, roomy)
+
+
+@page
+def chain(request: HttpRequest, actor: Actor, job_id: UUID) -> HttpResponse:
+    job = Job.objects.visible_to(actor).select_related("organization").filter(id=job_id).first()
+    if job is None:
+        raise Missing("There is no such job.")
+    context = {"chain": chain_shown(actor, job), "job": job, "may": allowed(actor, job.organization_id)}
+    return render(request, "budgets/_chain.html", context)
+
+
+def _last_hold(job: Job) -> int | None:
+    """What the job's latest call held, in micro-dollars."""
+    holds = LedgerEntry.objects.filter(job_id=job.id, organization_id=job.organization_id, kind=EntryKind.RESERVE)
+    return holds.order_by("-id").values_list("reserved_delta", flat=True).first()
+
+
+def _fits(room: Room, wanted: int | None) -> bool:
+    return wanted is not None and not room.debt and (room.left or 0) >= max(wanted, 1)
+
+
+def _names(actor: Any, job: Job, rooms: list[Room]) -> dict[str, str]:
+    agent_id = next((room.budget.agent_id for room in rooms if room.budget and room.budget.agent_id), None)
+    agents = agent_names(actor, [agent_id])
+    named = agents.get(agent_id, "its agent") if agent_id else "its agent"
+    return {Scope.ORGANIZATION: str(job.organization), Scope.AGENT: named, Scope.JOB: str(job)}

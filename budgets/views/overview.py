@@ -1,0 +1,193 @@
+"""What an organisation spends: the verdict, the burn-down, every budget of a month, and what the money went for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date, timedelta
+from typing import Any
+
+from django.db.models import Case, CharField, F, FloatField, Q, QuerySet, Value, When
+from django.db.models.functions import Cast
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+
+from agentcore_site.pages import Sort, listing, page
+from agentcore_site.tenancy.actors import Actor
+from agentcore_site.tenancy.models import Organization
+from agentcore_site.tenancy.permissions import current_organization, require
+from budgets import exports
+from budgets.accounts import Owner, limit_standing, month_of
+from budgets.alerts import subject
+from budgets.charts import spending
+from budgets.forms import RangeForm
+from budgets.models import Budget, Scope
+from budgets.naming import agent_names, agents_called, jobs_of, named
+from budgets.selectors import BY, Spending, alerts_visible, breakdown, budgets_visible
+from budgets.views.asking import asked, month_asked, one_of
+from budgets.views.words import curve, forecast_of, month_end, nothing_yet, verdict
+
+SORTS = (
+    Sort("used", "most used first", "used"),
+    Sort("spent", "most spent first", "spent"),
+    Sort("newest", "newest first", "created_at"),
+)
+SHOWN = 100
+TABS = (("model", "Model"), ("agent", "Agent"), ("job", "Job"), ("purpose", "Purpose"), ("day", "Day"))
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A row of the breakdown. ``share`` of the whole; ``job`` and ``agent_id`` lead to what it is of."""
+
+    spending: Spending
+    name: str
+    share: float
+    job: Any = None
+    agent_id: Any = None
+    day: date | None = None
+
+
+@page
+def overview(request: HttpRequest, actor: Actor) -> HttpResponse:
+    organization = current_organization(actor)
+    require(actor, "budget.view", organization)
+    month = month_asked(request, month_of())
+    everything = budgets_visible(actor, month=month).filter(organization=organization)
+    query, scope = asked(request, "q"), one_of(request, "scope", Scope.values)
+    rows = _filtered(actor, everything, query, scope).annotate(used=USED)
+    found = listing(request, rows, SORTS)
+    context = {
+        **_head(organization, month),
+        **_alerts(actor, organization, month),
+        **_spending(request, actor, organization, month),
+        "listing": found,
+        "rows": named(actor, found.rows),
+        "q": query,
+        "scope": scope,
+        "scopes": Scope.choices,
+        "month": month,
+        "months": _months(organization, month),
+        "any": bool(found.count) or everything.exists(),
+    }
+    return render(request, "budgets/budgets.html", context)
+
+
+@page
+def breakdown_csv(request: HttpRequest, actor: Actor) -> HttpResponse:
+    organization = current_organization(actor)
+    require(actor, "budget.view", organization)
+    by = one_of(request, "by", BY, "model")
+    since, until, _ = _range(request, month_of())
+    rows = breakdown(actor, by=by, since=since, until=until, organization_id=organization.id)
+    response = HttpResponse(exports.breakdown_csv(by, rows), content_type="text/csv; charset=utf-8")
+    response["Content-Disposition"] = f'attachment; filename="spending-by-{by}-{since}-{until}.csv"'
+    return response
+
+
+# A limit of nothing counts as used up; without one a budget comes last.
+USED = Case(
+    When(limit=None, then=Value(-1.0)),
+    When(limit=0, then=Value(1.0)),
+    default=Cast(F("spent") + F("debt"), FloatField()) / Cast(F("limit"), FloatField()),
+    output_field=FloatField(),
+)
+
+
+def _head(organization: Organization, month: date) -> dict[str, Any]:
+    own = Budget.objects.filter(owner_id=organization.id, organization=organization, period_start=month)
+    budget = own.select_related("organization").first()
+    if budget is None:
+        limit = limit_standing(Owner(organization.id, Scope.ORGANIZATION, organization.id))
+        return {"own": None, "verdict": nothing_yet(limit), "standing": limit}
+    forecast = forecast_of(budget)
+    drawn = curve(budget, forecast)
+    return {
+        "own": budget,
+        "forecast": forecast,
+        "verdict": verdict(budget, forecast),
+        "charts": [spending(drawn, kind="wide"), spending(drawn, width=360, height=230, kind="narrow")] if drawn else [],
+    }
+
+
+def _alerts(actor: Actor, organization: Organization, month: date) -> dict[str, Any]:
+    rows = alerts_visible(actor).filter(
+        budget__organization=organization, created_at__date__gte=month, created_at__date__lt=month_end(month)
+    )
+    return {"alerts": [{"alert": one, "text": subject(one)} for one in rows[:20]]}
+
+
+def _months(organization: Organization, month: date) -> list[date]:
+    """The latest months that have budgets, newest first, with the one that is shown and the running one."""
+    rows = Budget.objects.filter(organization=organization).exclude(scope=Scope.JOB)
+    known = rows.order_by("-period_start").values_list("period_start", flat=True).distinct()[:6]
+    return sorted({*known, month, month_of()}, reverse=True)
+
+
+def _filtered(actor: Actor, rows: QuerySet[Budget], query: str, scope: str) -> QuerySet[Budget]:
+    if scope:
+        rows = rows.filter(scope=scope)
+    if query:
+        rows = rows.annotate(key=Cast("owner_id", CharField())).filter(
+            Q(scope=Scope.JOB, job__title__icontains=query)
+            | Q(scope=Scope.ORGANIZATION, organization__name__icontains=query)
+            | Q(agent_id__in=agents_called(actor, query))
+            | Q(key__endswith=query.lower())
+        )
+    return rows
+
+
+# -- what it went for --------------------------------------------------------------------------------------------------
+
+
+def _range(request: HttpRequest, month: date) -> tuple[date, date, RangeForm]:
+    """The days that are asked for, both included: the month unless they are given, or where they are wrong."""
+    form = RangeForm(request.GET)
+    right = form.is_valid()
+    since = (form.cleaned_data.get("since") if right else None) or month
+    until = form.cleaned_data.get("until") if right else None
+    return since, until or max(since, month_end(month) - timedelta(days=1)), form
+
+
+def _spending(request: HttpRequest, actor: Actor, organization: Organization, month: date) -> dict[str, Any]:
+    by = one_of(request, "by", BY, "model")
+    since, until, form = _range(request, month)
+    rows = breakdown(actor, by=by, since=since, until=until, organization_id=organization.id)
+    total = sum(one.cost for one in rows)
+    return {
+        "by": by,
+        "tabs": TABS,
+        "since": since,
+        "until": until,
+        "range": form,
+        "total": total,
+        "calls": sum(one.calls for one in rows),
+        "lines": _lines(actor, by, rows[:SHOWN], total),
+        "more": max(0, len(rows) - SHOWN),
+    }
+
+
+def _lines(actor: Actor, by: str, rows: list[Spending], total: int) -> list[Line]:
+    keys = [one.key for one in rows]
+    jobs = jobs_of(actor, keys) if by == "job" else {}
+    agents = agent_names(actor, keys) if by == "agent" else {}
+    return [
+        Line(
+            one,
+            _name(by, one.key, jobs, agents),
+            one.cost / total if total else 0.0,
+            job=jobs.get(one.key),
+            agent_id=one.key if by == "agent" else None,
+            day=one.key if by == "day" else None,
+        )
+        for one in rows
+    ]
+
+
+def _name(by: str, key: Any, jobs: dict[Any, Any], agents: dict[Any, str]) -> str:
+    if not key:
+        return f"no {by}"
+    if by == "job":
+        return str(jobs[key]) if key in jobs else f"job {str(key)[-6:]}"
+    if by == "agent":
+        return agents[key]
+    return f"{key.day} {key:%B %Y}" if by == "day" else str(key)

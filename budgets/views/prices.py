@@ -1,0 +1,81 @@
+"""What models cost: the table in force, one model's prices over time, and an organisation's own."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils.http import urlencode
+
+from agentcore_site.errors import DomainError
+from agentcore_site.pages import Sort, listing, page
+from agentcore_site.tenancy.actors import Actor
+from agentcore_site.tenancy.permissions import current_organization, require
+from budgets.forms import PriceForm
+from budgets.pricelist import price_history, prices_in_force
+from budgets.services import price_set
+from budgets.views.asking import asked, cursor_check, one_of
+
+SORTS = (
+    Sort("model", "model", "model", descending=False),
+    Sort("input", "dearest prompt first", "input"),
+    Sort("output", "dearest answer first", "output"),
+    Sort("newest", "newest first", "valid_from"),
+)
+WHOSE = (("own", "Your own"), ("all", "For all"), ("free", "Free"))
+
+
+@page
+def prices(request: HttpRequest, actor: Actor) -> HttpResponse:
+    organization = current_organization(actor)
+    require(actor, "budget.view", organization)
+    cursor_check(request)
+    everything = prices_in_force(actor, organization.id)
+    query, whose = asked(request, "q"), one_of(request, "whose", dict(WHOSE))
+    rows = everything.filter(model__icontains=query) if query else everything
+    if whose:
+        rows = rows.filter(**{"own": {"organization": organization}, "all": {"organization": None}}.get(whose, {"free": True}))
+    found = listing(request, rows, SORTS, size=50)
+    context: dict[str, Any] = {
+        "listing": found,
+        "rows": found.rows,
+        "q": query,
+        "whose": whose,
+        "all_whose": WHOSE,
+        "any": bool(found.count) or everything.exists(),
+    }
+    if model := asked(request, "panel"):
+        context |= {
+            "panel": {"model": model, "history": list(price_history(actor, organization.id, model)[:50])},
+            "panel_key": model,
+            "panel_template": "budgets/_price.html",
+            "today": datetime.now(UTC).date(),
+        }
+    return render(request, "budgets/prices.html", context)
+
+
+@page
+def set_price(request: HttpRequest, actor: Actor) -> HttpResponse:
+    """An organisation's own price; begins with the one in force for ``?model=``."""
+    organization = current_organization(actor)
+    require(actor, "price.edit", organization)
+    if request.method == "POST":
+        form = PriceForm(request.POST)
+        if form.is_valid():
+            try:
+                price = price_set(actor, organization=organization, **form.values())
+            except DomainError as error:
+                form.refuse(error)
+            else:
+                messages.success(request, f"{price.model} is {'free' if price.free else 'priced'} from {price.valid_from} on.")
+                return redirect(f"{reverse('budgets:prices')}?{urlencode({'panel': price.model})}")
+    else:
+        model = asked(request, "model")
+        now = prices_in_force(actor, organization.id).filter(model=model).first() if model else None
+        form = PriceForm.of(now, model)
+    status = 400 if form.is_bound else 200
+    return render(request, "budgets/price_form.html", {"form": form}, status=status)

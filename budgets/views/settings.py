@@ -1,0 +1,74 @@
+"""Where alerts go: by e-mail to the admins, and as signed POSTs to an address of the organisation's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_POST
+
+from agentcore_site.errors import DomainError
+from agentcore_site.pages import page
+from agentcore_site.tenancy.actors import Actor
+from agentcore_site.tenancy.models import Organization
+from agentcore_site.tenancy.permissions import current_organization, require
+from budgets.forms import SettingsForm
+from budgets.models import BudgetSettings
+from budgets.selectors import alerts_visible
+from budgets.services import budget_settings_set
+from budgets.webhooks import SIGNATURE, webhook_secret
+
+
+@page
+def settings(request: HttpRequest, actor: Actor) -> HttpResponse:
+    organization = current_organization(actor)
+    require(actor, "budget.edit", organization)
+    row = _row(organization)
+    form = SettingsForm(request.POST) if request.method == "POST" else SettingsForm.of(row)
+    if request.method == "POST" and form.is_valid():
+        try:
+            budget_settings_set(actor, organization, **form.cleaned_data)
+        except DomainError as error:
+            form.refuse(error)
+        else:
+            messages.success(request, "Saved.")
+            return redirect("budgets:settings")
+    return _shown(request, actor, organization, {"form": form}, 400 if form.is_bound else 200)
+
+
+@require_POST
+@page
+def secret(request: HttpRequest, actor: Actor) -> HttpResponse:
+    """Makes a new signing secret and shows it, in this answer only: it is in no message and no cookie."""
+    organization = current_organization(actor)
+    require(actor, "budget.edit", organization)
+    row = _row(organization)
+    made = budget_settings_set(
+        actor,
+        organization,
+        email_admins=row.email_admins,
+        webhook_url=row.webhook_url,
+        secret_version=row.secret_version + 1,
+    )
+    context = {"form": SettingsForm.of(made), "secret": webhook_secret(organization.id, made.secret_version)}
+    response = _shown(request, actor, organization, context, 200)
+    response["Cache-Control"] = "no-store, private"
+    return response
+
+
+def _row(organization: Organization) -> BudgetSettings:
+    return BudgetSettings.objects.filter(organization=organization).first() or BudgetSettings(organization=organization)
+
+
+def _shown(
+    request: HttpRequest, actor: Actor, organization: Organization, context: dict[str, Any], status: int
+) -> HttpResponse:
+    alerts = alerts_visible(actor).filter(budget__organization=organization)[:10]
+    return render(
+        request,
+        "budgets/settings.html",
+        {"alerts": alerts, "row": _row(organization), "header": SIGNATURE, **context},
+        status=status,
+    )

@@ -1,0 +1,225 @@
+"""The ``http`` runtime: somebody else's agent, called over HTTP. Its code stays as it is; only the address of its model
+is ours (``experiences.runtimes.gateway``), so that its calls are metered and recorded.
+
+What is sent: {"query", "base_url", "api_key", "model", "rollout", "seed", "max_steps", "system"}.
+What has to come back: {"answer": "..."}, a JSON object with the final answer as text.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import httpx
+import numpy as np
+
+from budgets.llm.errors import Malformed
+from budgets.llm.types import Completion
+from experiences.environments.base import Episode, TextEpisode
+from experiences.runtimes.action import described
+from experiences.runtimes.base import EnvironmentFailure, Halted, RolloutFailure
+from experiences.runtimes.gateway import BadCall, RolloutGateway, Session, messages_of, tools_of
+from experiences.runtimes.llm.calls import ChatModel, Sampling, Talk, failed
+from experiences.tools.toolset import Toolset
+from experiences.types import RolloutKey, Scenario, Step
+
+MAX_ANSWER: Final = 2**20
+CONNECT_SECONDS: Final = 10.0
+
+
+class AgentFailure(RolloutFailure):
+    """The foreign agent can't be reached, or answers with something else than an answer."""
+
+    boundary = "agent"
+
+
+@dataclass
+class HTTPRuntime:
+    """Hands each rollout to the agent at ``url``.
+
+    ``gateway`` belongs to the running loop. ``max_steps`` bounds the model calls of a rollout: further ones are
+    refused, and the agent may still answer.
+    """
+
+    url: str
+    gateway: RolloutGateway
+    model: ChatModel
+    sampling: Sampling
+    system: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    max_steps: int = 20
+    key_prefix: str = "run"
+    purpose: str = "training"
+
+    async def play(
+        self,
+        scenario: Scenario,
+        episode: Episode,
+        rng: np.random.Generator,
+        *,
+        key: RolloutKey,
+        record: Callable[[Step], None],
+        check: Callable[[], None],
+    ) -> bool:
+        """Tells whether the episode ended by itself.
+
+        Raises:
+            RolloutFailure, Halted: as ``Runtime`` says.
+        """
+        if not isinstance(episode, TextEpisode) or not episode.one_answer:
+            raise EnvironmentFailure("an agent over HTTP gives one answer; this environment wants a conversation")
+        prefix = f"{self.key_prefix}/{key.iteration}/{key.scenario}/{key.rollout}"
+        seed = int(rng.integers(2**31))
+        talk = Talk(
+            model=self.model,
+            sampling=self.sampling,
+            toolset=Toolset(),
+            prefix=prefix,
+            purpose=self.purpose,
+            seed=seed,
+            record=record,
+            check=check,
+            iteration=key.iteration,
+        )
+        calls = _Calls(talk, self.max_steps)
+        task = episode.opening()
+        async with self.gateway.session(Session(calls.make)) as (base_url, api_key):
+            asked = {
+                "query": task,
+                "base_url": base_url,
+                "api_key": api_key,
+                "model": self.sampling.model,
+                "rollout": prefix,
+                "seed": seed,
+                "max_steps": self.max_steps,
+                "system": self.system,
+            }
+            began, started = time.time(), time.perf_counter()
+            answer = await calls.until_answered(self._ask(asked))
+        check()
+        try:
+            outcome = await episode.say(answer)
+        except Exception as error:
+            raise EnvironmentFailure(described(error)) from error
+        talk.step(outcome.action, outcome.result, seen=calls.seen or task, began=began, started=started)
+        return True
+
+    async def _ask(self, asked: Mapping[str, Any]) -> str:
+        limits = httpx.Timeout(None, connect=CONNECT_SECONDS)  # the rollout's own limit of time holds
+        try:
+            async with (
+                httpx.AsyncClient(timeout=limits, follow_redirects=False, trust_env=False) as client,
+                client.stream("POST", self.url, json=dict(asked), headers=dict(self.headers)) as response,
+            ):
+                read = b""
+                async for piece in response.aiter_bytes():
+                    read += piece
+                    if len(read) > MAX_ANSWER:
+                        raise AgentFailure(f"it answered with more than {MAX_ANSWER // 2**20} MB")
+                if response.status_code != 200:
+                    shown = read[:300].decode("utf-8", "replace")
+                    raise AgentFailure(f"it answered with HTTP {response.status_code}: {shown}")
+        except httpx.HTTPError as error:
+            raise AgentFailure(f"it can't be reached: {described(error)}") from error
+        return _answer(read)
+
+
+class _Calls:
+    """The model calls of one foreign rollout: each one a step, and the last step left for the answer.
+
+    They are made in the gateway's tasks. What stops the rollout there (no money, no time, a person) is kept, and
+    raised in the rollout's own task, which stops waiting for the agent.
+    """
+
+    def __init__(self, talk: Talk, max_steps: int) -> None:
+        self.talk, self.left = talk, max_steps - 1
+        self.stopped: BaseException | None = None
+        self.seen = ""
+        self._waiting: asyncio.Task[str] | None = None
+
+    async def until_answered(self, asking: Coroutine[Any, Any, str]) -> str:
+        """Raises what stopped the rollout, or AgentFailure."""
+        self._waiting = asyncio.ensure_future(asking)
+        try:
+            answer = await self._waiting
+        except (AgentFailure, asyncio.CancelledError):
+            if self.stopped is not None:
+                raise self.stopped from None
+            raise
+        finally:
+            self._waiting.cancel()
+        if self.stopped is not None:
+            raise self.stopped
+        return answer
+
+    async def make(self, body: dict[str, Any]) -> Completion:
+        """Raises BadCall, Halted, LLMError: what the gateway tells the agent."""
+        if self.stopped is not None:
+            raise BadCall("This rollout was stopped.", 409, "stopped")
+        if self.left <= 0:
+            raise BadCall("This rollout has used all of its model calls.", 429, "step_limit")
+        messages, tools = messages_of(body), tools_of(body)
+        try:
+            self.talk.check()
+        except BaseException as stop:
+            self._stop(stop)
+            raise BadCall("This rollout was stopped.", 409, "stopped") from None
+        self.left -= 1
+        self.seen = messages[-1].content
+        began, started = time.time(), time.perf_counter()
+        try:
+            answer = await self.talk.once(
+                messages,
+                tools=tools,
+                max_tokens=_whole(body.get("max_completion_tokens") or body.get("max_tokens")),
+                temperature=_number(body.get("temperature")),
+                response_format=body.get("response_format") if isinstance(body.get("response_format"), dict) else None,
+            )
+        except Halted as halt:
+            self._stop(halt)
+            raise
+        except Malformed as error:
+            self.talk.step(
+                {"type": "malformed", "tool": "", "parameters": {}}, failed(error.message), seen=self.seen,
+                began=began, started=started,
+            )  # fmt: skip
+            raise
+        wanted = [{"tool": call.name, "parameters": dict(call.arguments)} for call in answer.tool_calls]
+        action: dict[str, Any] = {"type": "message", "tool": "", "parameters": {}}
+        if len(wanted) == 1:
+            action = {"type": "tool", **wanted[0]}
+        elif wanted:
+            action = {"type": "tool", "tool": "several", "parameters": {"calls": wanted}}
+        result = {"success": True, "output": answer.text, "error": ""}
+        self.talk.step(action, result, seen=self.seen, began=began, started=started)
+        return answer
+
+    def _stop(self, why: BaseException) -> None:
+        self.stopped = why
+        if self._waiting is not None:
+            self._waiting.cancel()
+
+
+def _answer(read: bytes) -> str:
+    try:
+        value = json.loads(read)
+    except ValueError:
+        raise AgentFailure("it answered with something that is no JSON") from None
+    answer = value.get("answer") if isinstance(value, Mapping) else None
+    if isinstance(answer, int | float) and not isinstance(answer, bool):
+        return str(answer)
+    if not isinstance(answer, str):
+        raise AgentFailure('it answered without a text under "answer"')
+    return answer
+
+
+def _whole(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 2 else None

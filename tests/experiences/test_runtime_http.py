@@ -1,0 +1,217 @@
+"""Foreign agents over real sockets: their calls are steps, paid for, and bounded; their faults are data."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+import urllib.error
+import urllib.request
+from typing import Any
+
+import pytest
+
+from budgets.meter import FreeMeter
+from experiences.environments.dataset import dataset_environment
+from experiences.rollout import Interrupted, RolloutLimits, run_rollout
+from experiences.runtimes.base import Halted
+from experiences.runtimes.gateway import RolloutGateway
+from experiences.runtimes.http import HTTPRuntime
+from experiences.runtimes.llm import Sampling
+from experiences.types import RolloutKey, Trajectory
+from tests.experiences.test_runtime_llm import ROWS, Purse, client_of, paid
+from tests.support.agent_server import AgentServer, Ask
+from tests.support.llm_server import ModelServer
+
+
+def plain(asked: dict[str, Any], ask: Ask) -> str:
+    first = ask({"role": "user", "content": asked["query"]}, temperature=0)
+    said = first["choices"][0]["message"]["content"]
+    again = ask({"role": "user", "content": f"Only the number of: {said}"})
+    return f"Answer: {again['choices'][0]['message']['content']}"
+
+
+async def rolled(
+    agent: AgentServer,
+    model: ModelServer,
+    *,
+    meter: Any = None,
+    limits: RolloutLimits | None = None,
+    check: Any = lambda: None,
+    url: str = "",
+) -> Trajectory:
+    environment = dataset_environment(ROWS, {})
+    gateway = RolloutGateway()
+    limits = limits or RolloutLimits()
+    try:
+        async with client_of(model, meter or FreeMeter()) as client:
+            return await run_rollout(
+                environment.scenarios("all", 1, 0)[0],
+                RolloutKey(1, 0, 0),
+                environment=environment,
+                runtime=HTTPRuntime(
+                    url or agent.url, gateway, client, Sampling("small"), max_steps=limits.max_steps, key_prefix="j"
+                ),
+                reward=paid,
+                seed=1,
+                limits=limits,
+                check=check,
+            )
+    finally:
+        await gateway.aclose()
+
+
+async def test_its_calls_are_steps_and_its_answer_is_scored() -> None:
+    meter = FreeMeter()
+    with ModelServer(brain=lambda _: "391") as model, AgentServer(plain) as agent:
+        found = await rolled(agent, model, meter=meter)
+    assert (found.success, found.error) == (True, "")
+    assert [step.action["type"] for step in found.steps] == ["message", "message", "answer"]
+    assert found.steps[0].state["observation"] == ROWS[0]["query"]
+    assert list(meter.bills) == ["j/1/0/0/1/1", "j/1/0/0/2/1"]
+    assert found.cost_micros == meter.spent > 0 and meter.reserved == 0
+    assert model.requests[0].model == "small"  # whatever the agent asks for, the job's model answers
+    assert agent.asked[0]["query"] == ROWS[0]["query"]
+
+
+async def test_the_key_is_good_for_one_rollout() -> None:
+    kept: list[Ask] = []
+
+    def keeps(asked: dict[str, Any], ask: Ask) -> str:
+        kept.append(ask)
+        return "Answer: 1"
+
+    environment = dataset_environment(ROWS, {})
+    gateway = RolloutGateway()
+    with ModelServer() as model, AgentServer(keeps) as agent:
+        async with client_of(model, FreeMeter()) as client:
+            await run_rollout(
+                environment.scenarios("all", 1, 0)[0],
+                RolloutKey(1, 0, 0),
+                environment=environment,
+                runtime=HTTPRuntime(agent.url, gateway, client, Sampling("small")),
+                reward=paid,
+                seed=1,
+                limits=RolloutLimits(),
+                check=lambda: None,
+            )
+            late = await asyncio.to_thread(kept[0], {"role": "user", "content": "hi"})
+            await gateway.aclose()
+        assert late["status"] == 401 and not model.requests
+
+
+async def test_tools_and_streams_pass_through() -> None:
+    def brain(messages: list[dict[str, Any]]) -> Any:
+        if messages[-1]["role"] == "tool":
+            return f"Answer: {messages[-1]['content']}"
+        function = {"name": "times", "arguments": '{"a": 17, "b": 23}'}
+        return {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [{"id": "c", "type": "function", "function": function}],
+        }
+
+    def agentic(asked: dict[str, Any], ask: Ask) -> str:
+        tools = [{"type": "function", "function": {"name": "times", "parameters": {"type": "object"}}}]
+        user = {"role": "user", "content": [{"type": "text", "text": asked["query"]}]}
+        said = ask(user, tools=tools)["choices"][0]["message"]
+        arguments = json.loads(said["tool_calls"][0]["function"]["arguments"])
+        result = {"role": "tool", "tool_call_id": "c", "content": str(arguments["a"] * arguments["b"])}
+        chunks = ask(user, said, result, tools=tools, stream=True)["chunks"]
+        return "".join(c["choices"][0]["delta"].get("content") or "" for c in chunks if c["choices"])
+
+    with ModelServer(brain=brain) as model, AgentServer(agentic) as agent:
+        found = await rolled(agent, model)
+    assert found.success, (found.error, found.steps)
+    assert found.steps[0].action == {"type": "tool", "tool": "times", "parameters": {"a": 17, "b": 23}}
+
+
+async def test_more_calls_than_steps_are_refused_and_it_may_still_answer() -> None:
+    seen: list[int] = []
+
+    def greedy(asked: dict[str, Any], ask: Ask) -> str:
+        seen.extend(ask({"role": "user", "content": "more"})["status"] for _ in range(6))
+        return "Answer: 391"
+
+    with ModelServer() as model, AgentServer(greedy) as agent:
+        found = await rolled(agent, model, limits=RolloutLimits(max_steps=4))
+    assert seen == [200, 200, 200, 429, 429, 429]
+    assert found.success and len(found.steps) == 4 and not found.truncated
+
+
+@pytest.mark.parametrize(
+    ("said", "error"),
+    [
+        ((500, b"boom"), "agent: it answered with HTTP 500"),
+        ((200, b"<html>"), "agent: it answered with something that is no JSON"),
+        ((200, b'{"result": 1}'), 'agent: it answered without a text under "answer"'),
+        ((200, b" " * (2**20 + 10)), "agent: it answered with more than 1 MB"),
+    ],
+)
+async def test_what_it_does_wrong_is_the_trajectorys_error(said: Any, error: str) -> None:
+    with ModelServer() as model, AgentServer(lambda *_: said) as agent:
+        found = await rolled(agent, model)
+    assert not found.success and found.error.startswith(error)
+
+
+async def test_an_agent_that_is_not_there_and_one_that_never_answers() -> None:
+    def sleepy(asked: dict[str, Any], ask: Ask) -> str:
+        time.sleep(3)
+        return "late"
+
+    with ModelServer() as model, AgentServer(sleepy) as agent:
+        gone = await rolled(agent, model, url="http://127.0.0.1:9/")
+        slow = await rolled(agent, model, limits=RolloutLimits(timeout_seconds=0.3))
+    assert gone.error.startswith("agent: it can't be reached")
+    assert slow.error.startswith("timeout: over 0.3 s")
+
+
+async def test_no_money_halts_the_run_whatever_the_agent_makes_of_it() -> None:
+    with ModelServer() as model, AgentServer(lambda asked, ask: str(ask({"role": "user", "content": "x"}))) as agent:
+        with pytest.raises(Halted) as halted:
+            await rolled(agent, model, meter=Purse(0))
+        assert not model.requests
+    assert halted.value.reason == "budget_exceeded"
+
+
+async def test_a_pause_stops_it_at_its_next_call() -> None:
+    def stop() -> None:
+        raise Interrupted("pause")
+
+    with ModelServer() as model, AgentServer(plain) as agent:
+        with pytest.raises(Interrupted):
+            await rolled(agent, model, check=stop)
+        assert not model.requests
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"messages": []},
+        {"messages": "hello"},
+        {"messages": [{"role": "robot", "content": "x"}]},
+        {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]},
+        {"messages": [{"role": "user", "content": "x"}], "tools": [{"type": "function"}]},
+        {"messages": [{"role": "assistant", "tool_calls": [7]}]},
+    ],
+)
+async def test_a_bad_call_gets_a_400_that_says_why(body: dict[str, Any]) -> None:
+    answers: list[dict[str, Any]] = []
+
+    def sends(asked: dict[str, Any], ask: Ask) -> str:
+        request = urllib.request.Request(
+            f"{asked['base_url']}/chat/completions",
+            json.dumps(body).encode(),
+            {"authorization": f"Bearer {asked['api_key']}"},
+        )
+        try:
+            urllib.request.urlopen(request, timeout=5)
+        except urllib.error.HTTPError as error:
+            answers.append({"status": error.code, **json.loads(error.read())})
+        return "Answer: 1"
+
+    with ModelServer() as model, AgentServer(sends) as agent:
+        found = await rolled(agent, model)
+        assert not model.requests
+    assert answers[0]["status"] == 400 and answers[0]["error"]["message"]
+    assert [step.action["type"] for step in found.steps] == ["answer"]

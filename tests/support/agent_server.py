@@ -1,0 +1,70 @@
+"""Somebody else's agent on a real socket: an HTTP service in its own framework that knows only a model's address."""
+
+from __future__ import annotations
+
+import json
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Self
+
+Work = Callable[[dict[str, Any], "Ask"], Any]
+
+
+class Ask:
+    """The agent's own client of its model: plain urllib, as a stranger's code would have it."""
+
+    def __init__(self, base_url: str, key: str) -> None:
+        self.base_url, self.key = base_url, key
+
+    def __call__(self, *messages: dict[str, Any], **extra: Any) -> dict[str, Any]:
+        body = json.dumps({"model": "whatever", "messages": messages, **extra}).encode()
+        request = urllib.request.Request(
+            f"{self.base_url}/chat/completions",
+            body,
+            {"authorization": f"Bearer {self.key}", "content-type": "application/json"},
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=20) as answer:
+                raw = answer.read()
+        except urllib.error.HTTPError as error:
+            return {"status": error.code, **json.loads(error.read())}
+        if extra.get("stream"):
+            lines = [line[6:] for line in raw.decode().splitlines() if line.startswith("data: {")]
+            return {"status": 200, "chunks": [json.loads(line) for line in lines]}
+        return {"status": 200, **json.loads(raw)}
+
+
+class AgentServer:
+    """``with AgentServer(work) as server: server.url``. ``work(asked, ask)`` returns an answer, or (status, bytes)."""
+
+    def __init__(self, work: Work) -> None:
+        self.asked: list[dict[str, Any]] = []
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
+                outer.asked.append(asked)
+                said = work(asked, Ask(asked["base_url"], asked["api_key"]))
+                status, body = said if isinstance(said, tuple) else (200, json.dumps({"answer": said}).encode())
+                self.send_response(status)
+                self.send_header("content-length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_: Any) -> None: ...
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}/rollout"
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
