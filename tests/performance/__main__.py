@@ -1,4 +1,4 @@
-"""``make bench``: runs every figure and prints the table. Arguments choose: science storage jobs ledger learning, or one of a
+"""``make bench``: runs every figure and prints the table. Arguments choose: science storage jobs llm ledger learning, or one of a
 part, as in ``jobs.fairness``."""
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ def main() -> int:
     from django.core.management import call_command
 
     call_command("migrate", verbosity=0)
-    from tests.performance import jobs, learning, ledger, science, storage
+    from tests.performance import jobs, learning, ledger, llm, science, storage
     from tests.performance.table import Figure, show
 
     parts = {
         "science": [science.rollouts, science.update],
         "storage": [storage.writes],
         "jobs": [jobs.one_worker, jobs.fairness],
+        "llm": [llm.calls],
         "ledger": [ledger.pairs, ledger.together, ledger.killed],
         "learning": [learning.seeds],
     }
