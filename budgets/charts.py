@@ -69,6 +69,13 @@ def spending(curve: Curve, *, width: int = 760, height: int = 260, kind: str = "
     return Picture(f'<svg {attributes} aria-label="{escape(curve.label)}">{"".join(parts)}</svg>')
 
 
+def pictures(curve: Curve | None) -> list[Picture]:
+    """The curve for wide and for narrow screens, of which the stylesheet shows one: text keeps its size in both."""
+    if curve is None:
+        return []
+    return [spending(curve, kind="wide"), spending(curve, width=360, height=230, kind="narrow")]
+
+
 def highest(curve: Curve) -> int:
     """The highest amount that has to be on the picture, in micro-dollars."""
     top = max([0, *(amount for _, amount in curve.points)])
@@ -132,9 +139,7 @@ def _forecast(frame: _Frame, last: tuple[float, int], forecast: Forecast) -> lis
     parts = []
     if forecast.low is not None and forecast.high is not None:
         low, high = frame.y(forecast.low), frame.y(forecast.high)
-        parts.append(
-            f'<polygon class="burn-band" points="{x:.1f},{y:.1f} {end:.1f},{high:.1f} {end:.1f},{low:.1f}"/>'
-        )
+        parts.append(f'<polygon class="burn-band" points="{x:.1f},{y:.1f} {end:.1f},{high:.1f} {end:.1f},{low:.1f}"/>')
     middle = frame.y(forecast.middle)
     parts.append(f'<line class="burn-pace" x1="{x:.1f}" y1="{y:.1f}" x2="{end:.1f}" y2="{middle:.1f}"/>')
     return parts

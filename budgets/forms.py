@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from decimal import Decimal
 from typing import Any, Final
 
 from django import forms
@@ -29,7 +28,7 @@ class DollarsField(forms.DecimalField):
         kwargs.setdefault("widget", forms.TextInput(attrs=attributes))
         super().__init__(decimal_places=6, **kwargs)
 
-    def to_python(self, value: Any) -> Decimal | None:
+    def to_python(self, value: Any) -> Any:
         text = str(value or "").strip().removeprefix("$").strip()
         if "," in text:
             if not THOUSANDS.match(text):
@@ -107,14 +106,14 @@ class PriceForm(ServiceForm):
         required=False, label="Cached prompt", help_text="Dollars per million tokens; empty: as the prompt."
     )
     output = DollarsField(required=False, label="Answer", help_text="Dollars per million tokens, reasoning included.")
-    per_call = DollarsField(required=False, label="Each call", help_text="Dollars on top, if the provider asks for any.")
+    per_call = DollarsField(required=False, label="Each call", help_text="Dollars on top, if any.")
     valid_from = forms.DateField(
         required=False,
         label="From",
         widget=forms.DateInput(attrs={"type": "date"}, format="%Y-%m-%d"),
         help_text="Empty: from today on.",
     )
-    source = forms.CharField(required=False, max_length=200, help_text="Where the price stands, e.g. a page or an offer.")
+    source = forms.CharField(required=False, max_length=200, help_text="Where the price stands.")
 
     @classmethod
     def of(cls, price: ModelPrice | None, model: str) -> PriceForm:

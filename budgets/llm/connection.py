@@ -108,6 +108,8 @@ class Connection(httpx.AsyncBaseTransport):
         loop = asyncio.get_running_loop()
         reader = Reader(limit=CHUNK, loop=loop)
         protocol = asyncio.StreamReaderProtocol(reader, loop=loop)
+        # The web server's loop (uvloop) tries a host's addresses in turn and takes no such argument.
+        eager: dict[str, Any] = {"happy_eyeballs_delay": 0.25} if isinstance(loop, asyncio.BaseEventLoop) else {}
         try:
             async with asyncio.timeout(request.extensions["timeout"]["connect"]):
                 transport, _ = await loop.create_connection(
@@ -116,7 +118,7 @@ class Connection(httpx.AsyncBaseTransport):
                     port or (443 if self._tls else 80),
                     ssl=self._tls,
                     server_hostname=host if self._tls else None,
-                    happy_eyeballs_delay=0.25,
+                    **eager,
                 )
         except TimeoutError:
             raise httpx.ConnectTimeout("The connection was not made in time.") from None

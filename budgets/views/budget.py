@@ -18,10 +18,11 @@ from agentcore_site.templatetags.console import money
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import current_organization, require
 from budgets.accounts import month_of
-from budgets.charts import spending
+from budgets.charts import pictures
 from budgets.exports import LedgerExport, ledger_csv, ledger_export_start
 from budgets.forms import LimitForm, NewLimitForm, typed
 from budgets.models import Budget, EntryKind, LedgerEntry, Scope
+from budgets.money import dollars
 from budgets.naming import agents, jobs_of, named
 from budgets.selectors import budget_get, budgets_visible, ledger_visible, limits_visible
 from budgets.services import budget_set_limit
@@ -32,23 +33,15 @@ SORTS = (Sort("newest", "newest first", "at"), Sort("oldest", "oldest first", "a
 COLUMN = {Scope.ORGANIZATION: "organization_budget_id", Scope.AGENT: "agent_budget_id", Scope.JOB: "job_budget_id"}
 
 
-@require_GET
 @page
 def budget(request: HttpRequest, actor: Actor, budget_id: int) -> HttpResponse:
-    return _shown(request, actor, budget_get(actor, budget_id), None)
-
-
-@page
-def limit(request: HttpRequest, actor: Actor, budget_id: int) -> HttpResponse:
-    """POST sets the limit; GET says beforehand what the typed one would mean."""
+    """The page; a POST sets the limit."""
     one = budget_get(actor, budget_id)
-    require(actor, "budget.edit", one.organization_id)
-    form = LimitForm(request.POST if request.method == "POST" else request.GET)
-    right = form.is_valid()
     if request.method != "POST":
-        context = {"budget": one, "form": form, **_meant(one, form.cleaned_data.get("limit"), right)}
-        return render(request, "budgets/_limit.html", context)
-    if right:
+        return _shown(request, actor, one, None)
+    require(actor, "budget.edit", one.organization_id)
+    form = LimitForm(request.POST)
+    if form.is_valid():
         try:
             changed = limit_set(actor, one, form.cleaned_data["limit"], form.cleaned_data["note"])
         except DomainError as error:
@@ -57,6 +50,18 @@ def limit(request: HttpRequest, actor: Actor, budget_id: int) -> HttpResponse:
             messages.success(request, _done(changed))
             return redirect("budgets:budget", budget_id=changed.id)
     return _shown(request, actor, one, form)
+
+
+@require_GET
+@page
+def limit(request: HttpRequest, actor: Actor, budget_id: int) -> HttpResponse:
+    """The form's button while somebody types: what it would do, and what would be left then."""
+    one = budget_get(actor, budget_id)
+    require(actor, "budget.edit", one.organization_id)
+    form = LimitForm(request.GET)
+    means = _meant(one, form.cleaned_data["limit"]) if form.is_valid() else {}
+    context = {"form": form, **means}
+    return render(request, "budgets/_limit.html", context)
 
 
 @page
@@ -91,11 +96,10 @@ def ledger(request: HttpRequest, actor: Actor, budget_id: int) -> HttpResponseBa
     one = budget_get(actor, budget_id)
     # An export is of one organisation; a person of several means the one whose budget this is.
     there = replace(actor, organization_id=one.organization_id)
-    started = ledger_export_start(there, job=one.job)
+    ledger_export_start(there, job=one.job)  # asks and logs; what it would export is wider than what is asked for
     rows, _ = _entries(request, there, one)
     response = StreamingHttpResponse(ledger_csv(LedgerExport(rows)), content_type="text/csv; charset=utf-8")
     response["Content-Disposition"] = f'attachment; filename="ledger-{one.scope}-{one.id}.csv"'
-    del started  # it was logged; the rows are narrower
     return response
 
 
@@ -141,14 +145,14 @@ def _shown(request: HttpRequest, actor: Actor, budget: Budget, form: LimitForm |
         "forecast": forecast,
         "verdict": verdict(budget, forecast),
         "over": over(budget),
-        "charts": [spending(drawn, kind="wide"), spending(drawn, width=360, height=230, kind="narrow")] if drawn else [],
+        "charts": pictures(drawn),
         "months": _months(actor, budget),
         "limits": limits_visible(actor, budget)[:20],
         "may": may,
         "editable": editable,
         "form": form,
         "listing": found,
-        "rows": found.rows,
+        "rows": _in_dollars(found.rows),
         "jobs": jobs_of(actor, [row.job_id for row in found.rows]),
         "kinds": EntryKind.choices,
         "models": _models(found.rows, filters["model"]),
@@ -166,6 +170,14 @@ def _entries(request: HttpRequest, actor: Actor, budget: Budget) -> tuple[QueryS
     return entries_of(actor, budget).filter(**given), filters
 
 
+def _in_dollars(rows: list[Any]) -> list[Any]:
+    """The entries with their movements in dollars, which have a sign."""
+    for row in rows:
+        row.spent_usd, row.reserved_usd = dollars(row.spent_delta), dollars(row.reserved_delta)
+        row.debt_usd = dollars(row.debt_delta)
+    return rows
+
+
 def _models(rows: list[LedgerEntry], chosen: str) -> list[str]:
     """Chips for the models on this page: to look for all of them would read the whole ledger."""
     return sorted({*(row.model for row in rows if row.model), *([chosen] if chosen else [])})
@@ -179,11 +191,9 @@ def _months(actor: Actor, budget: Budget) -> QuerySet[Budget] | list[Budget]:
     return rows.order_by("-period_start")[:12]
 
 
-def _meant(budget: Budget, limit: int | None, right: bool) -> dict[str, Any]:
+def _meant(budget: Budget, limit: int | None) -> dict[str, Any]:
     """What setting this limit would do, for the button and the line under it."""
     used = budget.spent + budget.reserved
-    if not right:
-        return {"action": "", "effect": ""}
     if limit is None:
         return {"action": "Take the limit away", "effect": "Nothing would stop the spending any more."}
     action = f"Set the limit to {money(limit)}"

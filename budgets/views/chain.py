@@ -54,9 +54,7 @@ def chain_shown(actor: Any, job: Job) -> JobChain:
     tightest = min(limited, key=lambda room: (not room.debt, room.left)) if paused and limited else None
     roomy = tightest is not None and _fits(tightest, _last_hold(job))
     names = _names(actor, job, rooms)
-    links = [
-        Link(room, Scope(room.scope).label, names[room.scope], room is tightest and not roomy) for room in rooms
-    ]
+    links = [Link(room, Scope(room.scope).label, names[room.scope], room is tightest and not roomy) for room in rooms]
     return JobChain(links, paused, roomy)
 
 

@@ -18,7 +18,7 @@ from agentcore_site.tenancy.permissions import current_organization, require
 from budgets import exports
 from budgets.accounts import Owner, limit_standing, month_of
 from budgets.alerts import subject
-from budgets.charts import spending
+from budgets.charts import pictures
 from budgets.forms import RangeForm
 from budgets.models import Budget, Scope
 from budgets.naming import agent_names, agents_called, jobs_of, named
@@ -105,7 +105,7 @@ def _head(organization: Organization, month: date) -> dict[str, Any]:
         "own": budget,
         "forecast": forecast,
         "verdict": verdict(budget, forecast),
-        "charts": [spending(drawn, kind="wide"), spending(drawn, width=360, height=230, kind="narrow")] if drawn else [],
+        "charts": pictures(drawn),
     }
 
 

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from django.contrib import messages
+from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
@@ -14,8 +15,10 @@ from django.utils.http import urlencode
 from agentcore_site.errors import DomainError
 from agentcore_site.pages import Sort, listing, page
 from agentcore_site.tenancy.actors import Actor
+from agentcore_site.tenancy.models import Organization
 from agentcore_site.tenancy.permissions import current_organization, require
 from budgets.forms import PriceForm
+from budgets.models import ModelPrice
 from budgets.pricelist import price_history, prices_in_force
 from budgets.services import price_set
 from budgets.views.asking import asked, cursor_check, one_of
@@ -38,7 +41,7 @@ def prices(request: HttpRequest, actor: Actor) -> HttpResponse:
     query, whose = asked(request, "q"), one_of(request, "whose", dict(WHOSE))
     rows = everything.filter(model__icontains=query) if query else everything
     if whose:
-        rows = rows.filter(**{"own": {"organization": organization}, "all": {"organization": None}}.get(whose, {"free": True}))
+        rows = rows.filter(of_whom(whose, organization))
     found = listing(request, rows, SORTS, size=50)
     context: dict[str, Any] = {
         "listing": found,
@@ -71,7 +74,7 @@ def set_price(request: HttpRequest, actor: Actor) -> HttpResponse:
             except DomainError as error:
                 form.refuse(error)
             else:
-                messages.success(request, f"{price.model} is {'free' if price.free else 'priced'} from {price.valid_from} on.")
+                messages.success(request, _done(price))
                 return redirect(f"{reverse('budgets:prices')}?{urlencode({'panel': price.model})}")
     else:
         model = asked(request, "model")
@@ -79,3 +82,12 @@ def set_price(request: HttpRequest, actor: Actor) -> HttpResponse:
         form = PriceForm.of(now, model)
     status = 400 if form.is_bound else 200
     return render(request, "budgets/price_form.html", {"form": form}, status=status)
+
+
+def of_whom(whose: str, organization: Organization) -> Q:
+    """The rows of a chip: "own", "all" or "free"."""
+    return {"own": Q(organization=organization), "all": Q(organization=None), "free": Q(free=True)}[whose]
+
+
+def _done(price: ModelPrice) -> str:
+    return f"{price.model} is {'free' if price.free else 'priced'} from {price.valid_from} on."

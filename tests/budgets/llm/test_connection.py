@@ -11,6 +11,7 @@ from pathlib import Path
 from socket import create_server, socket
 
 import pytest
+import uvloop
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -188,3 +189,12 @@ async def test_it_sends_no_key_to_a_server_whose_certificate_it_does_not_trust(s
         await ask(client(server, meter))
     assert not server.requests
     assert [(bill.amount, bill.source) for bill in meter.bills.values()] == [(0, "none")]
+
+
+def test_it_works_on_the_web_servers_event_loop_too() -> None:
+    async def twice(server: ModelServer) -> list[str]:
+        async with client(server) as one:
+            return [(await ask(one)).text for _ in range(2)]
+
+    with ModelServer(brain=lambda _: "hello") as server, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        assert runner.run(twice(server)) == ["hello", "hello"]

@@ -1,0 +1,379 @@
+"""REST: budgets with their ledgers, what the money went for, and prices. Dollars are exact to a micro-dollar."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Any, Final
+
+from django.db.models import QuerySet
+from django_filters import rest_framework as filters
+from drf_spectacular.utils import OpenApiExample, OpenApiParameter, extend_schema, extend_schema_field
+from rest_framework import serializers
+from rest_framework.decorators import action
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from agentcore_site.errors import Invalid
+from agentcore_site.rest.filters import Flag
+from agentcore_site.rest.parsing import Strict, parsed
+from agentcore_site.rest.schema import IDEMPOTENCY_KEY
+from agentcore_site.rest.views import Door
+from agentcore_site.tenancy.authentication import actor_of
+from agentcore_site.tenancy.permissions import current_organization, require
+from budgets.forms import days_check
+from budgets.models import Budget, EntryKind, LedgerEntry, ModelPrice, Period, Scope
+from budgets.money import dollars, micros
+from budgets.naming import agent_find
+from budgets.pricelist import prices_in_force, prices_of
+from budgets.selectors import BY, Spending, breakdown, budget_get, budgets_visible
+from budgets.services import budget_set_limit, price_set
+from budgets.views.budget import entries_of, limit_set
+
+TAG: Final = ["budgets"]
+BYS: Final = tuple(BY)
+
+
+@extend_schema_field(float)
+class Usd(serializers.Field):  # type: ignore[type-arg]
+    """Integer micro-dollars, shown as dollars."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(read_only=True, **kwargs)
+
+    def to_representation(self, value: int) -> float:
+        return dollars(value)
+
+
+class UsdIn(serializers.DecimalField):
+    """Dollars with at most six decimals, as integer micro-dollars."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(max_digits=15, decimal_places=6, min_value=0, **kwargs)
+
+    def to_internal_value(self, data: Any) -> Any:
+        return micros(super().to_internal_value(data))
+
+    def run_validation(self, data: Any = serializers.empty) -> Any:
+        if isinstance(data, bool):
+            raise serializers.ValidationError("A valid number is required.")
+        return super().run_validation(data)
+
+
+class BudgetOut(serializers.Serializer[Any]):
+    """``left`` is the limit less what is spent, on hold and owed; null without a limit."""
+
+    id = serializers.IntegerField()
+    scope = serializers.ChoiceField(choices=Scope.choices)
+    owner_id = serializers.UUIDField(help_text="Of the organisation, the agent or the job.")
+    agent_id = serializers.UUIDField(allow_null=True)
+    job_id = serializers.UUIDField(allow_null=True)
+    period = serializers.ChoiceField(choices=Period.choices)
+    period_start = serializers.SerializerMethodField(help_text="First day of the month (UTC); null for a total.")
+    limit_usd = Usd(source="limit", allow_null=True, help_text="Null: not limited.")
+    limit_micros = serializers.IntegerField(source="limit", allow_null=True)
+    spent_usd = Usd(source="spent")
+    spent_micros = serializers.IntegerField(source="spent")
+    reserved_usd = Usd(source="reserved", help_text="On hold for calls that are under way.")
+    reserved_micros = serializers.IntegerField(source="reserved")
+    debt_usd = Usd(source="debt", help_text="Owed: what calls cost beyond their holds and the limit had no room for.")
+    debt_micros = serializers.IntegerField(source="debt")
+    left_usd = Usd(source="left", allow_null=True)
+    left_micros = serializers.IntegerField(source="left", allow_null=True)
+    created_at = serializers.DateTimeField()
+
+    def get_period_start(self, row: Budget) -> date | None:
+        return row.period_start if row.period == Period.MONTH else None
+
+
+class LimitIn(Strict):
+    limit_usd = UsdIn(allow_null=True, help_text="Null: not limited.")
+    note = serializers.CharField(max_length=200, required=False, allow_blank=True, help_text="Why.")
+
+
+class BudgetIn(LimitIn):
+    agent = serializers.CharField(
+        max_length=60, required=False, help_text="The agent, by id or slug; without it, the organisation's own budget."
+    )
+
+
+class LedgerOut(serializers.Serializer[Any]):
+    """One movement of money. The sum of ``spent`` and ``debt`` over any entries is what they cost."""
+
+    id = serializers.IntegerField()
+    at = serializers.DateTimeField()
+    kind = serializers.CharField(help_text="reserve, settle, charge, refund, debt or adjust.")
+    agent_id = serializers.UUIDField(allow_null=True)
+    job_id = serializers.UUIDField(allow_null=True)
+    purpose = serializers.CharField()
+    model = serializers.CharField()
+    iteration = serializers.IntegerField(allow_null=True)
+    rollout = serializers.CharField()
+    spent_usd = Usd(source="spent_delta")
+    spent_micros = serializers.IntegerField(source="spent_delta")
+    reserved_usd = Usd(source="reserved_delta")
+    reserved_micros = serializers.IntegerField(source="reserved_delta")
+    debt_usd = Usd(source="debt_delta")
+    debt_micros = serializers.IntegerField(source="debt_delta")
+    cost_usd = Usd(source="cost", allow_null=True)
+    cost_micros = serializers.IntegerField(source="cost", allow_null=True)
+    input_tokens = serializers.IntegerField()
+    output_tokens = serializers.IntegerField()
+    cached_tokens = serializers.IntegerField()
+    reasoning_tokens = serializers.IntegerField()
+    latency_ms = serializers.IntegerField()
+    cost_source = serializers.CharField(source="source", help_text="Who said what it cost: provider, table, estimate.")
+    estimated = serializers.BooleanField()
+    error = serializers.CharField()
+
+
+class BreakdownQuery(Strict):
+    by = serializers.ChoiceField(choices=BYS, default="model")
+    since = serializers.DateField(required=False)
+    until = serializers.DateField(required=False)
+
+
+class SpendingOut(serializers.Serializer[Any]):
+    key = serializers.CharField(allow_null=True, help_text="An id, a name or a day; null: of none.")
+    cost_usd = Usd(source="cost")
+    cost_micros = serializers.IntegerField(source="cost")
+    calls = serializers.IntegerField()
+    input_tokens = serializers.IntegerField()
+    output_tokens = serializers.IntegerField()
+    cached_tokens = serializers.IntegerField()
+    estimated_calls = serializers.IntegerField(source="estimated")
+
+
+class BreakdownOut(serializers.Serializer[Any]):
+    by = serializers.CharField()
+    since = serializers.DateField(allow_null=True)
+    until = serializers.DateField(allow_null=True)
+    total_usd = serializers.FloatField()
+    total_micros = serializers.IntegerField()
+    results = SpendingOut(many=True)
+
+
+class PriceOut(serializers.Serializer[Any]):
+    """Prices are per million tokens."""
+
+    id = serializers.IntegerField()
+    model = serializers.CharField()
+    own = serializers.SerializerMethodField(help_text="Your organisation's own; else it is for all.")
+    valid_from = serializers.DateField()
+    free = serializers.BooleanField()
+    input_usd = Usd(source="input")
+    input_micros = serializers.IntegerField(source="input")
+    cached_input_usd = Usd(source="cached_input", allow_null=True, help_text="Null: priced as input.")
+    cached_input_micros = serializers.IntegerField(source="cached_input", allow_null=True)
+    output_usd = Usd(source="output")
+    output_micros = serializers.IntegerField(source="output")
+    per_call_usd = Usd(source="per_call")
+    per_call_micros = serializers.IntegerField(source="per_call")
+    price_source = serializers.CharField(source="source")
+    updated_at = serializers.DateTimeField()
+
+    def get_own(self, row: ModelPrice) -> bool:
+        return row.organization_id is not None
+
+
+class PriceIn(Strict):
+    model = serializers.CharField(max_length=200)
+    free = serializers.BooleanField(default=False, help_text="Its calls are counted and cost nothing.")
+    input_usd = UsdIn(required=False, help_text="Per million prompt tokens; needed unless the model is free.")
+    cached_input_usd = UsdIn(required=False, allow_null=True, help_text="Of cached ones; null: priced as input.")
+    output_usd = UsdIn(required=False, help_text="Per million answer tokens; needed unless the model is free.")
+    per_call_usd = UsdIn(default=0, help_text="For each call.")
+    valid_from = serializers.DateField(required=False, help_text="From today on, unless given.")
+    price_source = serializers.CharField(max_length=200, required=False, allow_blank=True, help_text="Where it stands.")
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        missing = [name for name in ("input_usd", "output_usd") if not attrs["free"] and name not in attrs]
+        if missing:
+            raise serializers.ValidationError(dict.fromkeys(missing, "Give a price, or say that the model is free."))
+        return attrs
+
+
+class BudgetFilters(filters.FilterSet):
+    scope = filters.ChoiceFilter(choices=Scope.choices)
+    agent = filters.CharFilter(method="of_agent", help_text="The agent, by id or slug; its own and its jobs' budgets.")
+    job = filters.UUIDFilter(field_name="job_id")
+    month = filters.CharFilter(method="of_month", help_text="Budgets of one month (UTC), e.g. 2026-11.")
+
+    class Meta:
+        model = Budget
+        fields: list[str] = []
+
+    def of_agent(self, rows: QuerySet[Budget], name: str, value: str) -> QuerySet[Budget]:
+        return rows.filter(agent_id=agent_find(actor_of(self.request), value).id)
+
+    def of_month(self, rows: QuerySet[Budget], name: str, value: str) -> QuerySet[Budget]:
+        try:
+            month = date.fromisoformat(f"{value}-01")
+        except ValueError as error:
+            message = f"month is written like 2026-11; got {value[:20]!r}."
+            raise Invalid(message, fields={"month": message}) from error
+        return rows.filter(period=Period.MONTH, period_start=month)
+
+
+class LedgerFilters(filters.FilterSet):
+    kind = filters.ChoiceFilter(choices=EntryKind.choices)
+    model = filters.CharFilter()
+    purpose = filters.CharFilter()
+
+    class Meta:
+        model = LedgerEntry
+        fields: list[str] = []
+
+
+class PriceFilters(filters.FilterSet):
+    model = filters.CharFilter(help_text="One model, by its whole name.")
+    search = filters.CharFilter(field_name="model", lookup_expr="icontains", help_text="Text in the model's name.")
+    history = Flag(method="as_it_is", help_text="Past and future prices too, not only those in force today.")
+
+    class Meta:
+        model = ModelPrice
+        fields: list[str] = []
+
+    def as_it_is(self, rows: QuerySet[ModelPrice], name: str, value: Any) -> QuerySet[ModelPrice]:
+        return rows  # the door has chosen the rows by it
+
+
+class BudgetDoor(Door):
+    queryset = Budget.objects.none()
+    filterset_class = BudgetFilters
+    lookup_value_converter = "int"
+    tiebreak = "id"
+    orderings = {"-created_at": "created_at", "spent": "spent"}
+    known_query = {"breakdown": ("by", "since", "until")}
+
+    @extend_schema(summary="List budgets", tags=TAG, responses=BudgetOut(many=True))
+    def list(self, request: Request) -> Response:
+        return self.page(budgets_visible(self.actor), BudgetOut)
+
+    @extend_schema(
+        summary="Set the limit of the organisation or of an agent",
+        description="From this month on, also where nothing was spent yet. A job's limit is set with its launch.",
+        tags=TAG,
+        request=BudgetIn,
+        responses={201: BudgetOut},
+        parameters=[IDEMPOTENCY_KEY],
+    )
+    def create(self, request: Request) -> Response:
+        organization = current_organization(self.actor)
+        require(self.actor, "budget.edit", organization)
+        values = parsed(BudgetIn, request.data)
+        agent = agent_find(self.actor, values["agent"]) if "agent" in values else None
+
+        def work() -> Response:
+            made = budget_set_limit(
+                self.actor,
+                organization=agent.organization_id if agent else organization,
+                agent_id=agent.id if agent else None,
+                limit=values["limit_usd"],
+                note=values.get("note", ""),
+            )
+            return Response(BudgetOut(made).data, status=201)
+
+        return self.once(request, work)
+
+    @extend_schema(summary="One budget", tags=TAG, responses=BudgetOut)
+    def retrieve(self, request: Request, pk: int) -> Response:
+        return Response(BudgetOut(budget_get(self.actor, pk)).data)
+
+    @extend_schema(
+        summary="Set a budget's limit",
+        description="From now on. Not below what is spent and on hold; not of a month that is over.",
+        tags=TAG,
+        request=LimitIn,
+        responses=BudgetOut,
+    )
+    def partial_update(self, request: Request, pk: int) -> Response:
+        budget = budget_get(self.actor, pk)
+        require(self.actor, "budget.edit", budget.organization_id)
+        values = parsed(LimitIn, request.data)
+        return Response(BudgetOut(limit_set(self.actor, budget, values["limit_usd"], values.get("note", ""))).data)
+
+    @extend_schema(
+        summary="What the money went for",
+        description="By day in order of time, else the dearest first. The total is what the budgets booked.",
+        tags=TAG,
+        parameters=[
+            OpenApiParameter("by", str, enum=BYS, default="model"),
+            OpenApiParameter("since", date, description="The first day (UTC), included."),
+            OpenApiParameter("until", date, description="The last day (UTC), included."),
+        ],
+        responses=BreakdownOut,
+        filters=False,
+    )
+    @action(detail=False, pagination_class=None)
+    def breakdown(self, request: Request) -> Response:
+        organization = current_organization(self.actor)
+        require(self.actor, "budget.view", organization)
+        asked = parsed(BreakdownQuery, request.query_params.dict())
+        days_check(asked.get("since"), asked.get("until"))
+        rows = breakdown(self.actor, organization_id=organization.id, **asked)
+        return Response(_summed(asked, rows))
+
+
+class LedgerDoor(Door):
+    queryset = LedgerEntry.objects.none()
+    filterset_class = LedgerFilters
+    orderings = {"-at": "at"}
+    tiebreak = "id"
+
+    @extend_schema(summary="A budget's ledger", tags=TAG, responses=LedgerOut(many=True))
+    def list(self, request: Request, budget: int) -> Response:
+        return self.page(entries_of(self.actor, budget_get(self.actor, budget)), LedgerOut)
+
+
+OWN_PRICE: Final = OpenApiExample(
+    "An own price",
+    {"model": "gpt-4o-mini", "input_usd": 0.15, "cached_input_usd": 0.075, "output_usd": 0.6},
+    request_only=True,
+)
+SELF_HOSTED: Final = OpenApiExample("A model of your own", {"model": "qwen-local", "free": True}, request_only=True)
+
+
+class PriceDoor(Door):
+    queryset = ModelPrice.objects.none()
+    filterset_class = PriceFilters
+    orderings = {"model": "model", "valid_from": "valid_from"}
+    tiebreak = "id"
+
+    @extend_schema(summary="What models cost", tags=["prices"], responses=PriceOut(many=True))
+    def list(self, request: Request) -> Response:
+        organization = current_organization(self.actor)
+        require(self.actor, "budget.view", organization)
+        everything = request.query_params.get("history", "").strip().lower() in {"true", "1"}
+        rows = (prices_of if everything else prices_in_force)(self.actor, organization.id)
+        return self.page(rows, PriceOut)
+
+    @extend_schema(
+        summary="Set your organisation's price of a model",
+        description="The same day corrects its price; another day is another row.",
+        tags=["prices"],
+        request=PriceIn,
+        responses={201: PriceOut},
+        parameters=[IDEMPOTENCY_KEY],
+        examples=[OWN_PRICE, SELF_HOSTED],
+    )
+    def create(self, request: Request) -> Response:
+        organization = current_organization(self.actor)
+        require(self.actor, "price.edit", organization)
+        asked = parsed(PriceIn, request.data)
+        values = {name.removesuffix("_usd").removeprefix("price_"): value for name, value in asked.items()}
+        return self.once(
+            request,
+            lambda: Response(PriceOut(price_set(self.actor, organization=organization, **values)).data, status=201),
+        )
+
+
+def _summed(asked: dict[str, Any], rows: list[Spending]) -> dict[str, Any]:
+    total = sum(one.cost for one in rows)
+    return {
+        "by": asked["by"],
+        "since": asked.get("since"),
+        "until": asked.get("until"),
+        "total_usd": dollars(total),
+        "total_micros": total,
+        "results": SpendingOut(rows, many=True).data,
+    }

@@ -1,0 +1,549 @@
+"""The budgets' pages: who sees and changes what, with words first, from an empty house to ten thousand entries."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, date, datetime
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from agentcore_site.audit.models import AuditEvent
+from agentcore_site.jobs.models import Job
+from agentcore_site.tenancy.models import Organization
+from agentcore_site.tenancy.roles import Role
+from budgets.accounts import Chain, chain_open, month_of
+from budgets.charts import Curve, amount_label, highest, pictures, scale, spending
+from budgets.forecasting import Forecast
+from budgets.ledger import reserve, settle
+from budgets.models import Budget, BudgetLimit, BudgetSettings, LedgerEntry, ModelPrice
+from budgets.money import MICROS
+from budgets.services import budget_set_limit, price_set
+from budgets.views.words import verdict
+from budgets.webhooks import webhook_secret
+from tests.budgets.support import bill, hold, limits_set
+
+pytestmark = pytest.mark.django_db
+
+ROLES = ("olivia", "dan", "adam", "stella")
+
+
+@pytest.fixture(autouse=True)
+def quick_passwords(settings: Any) -> None:
+    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+
+
+def at_desk(person: Any) -> Client:
+    client = Client(raise_request_exception=True)
+    client.force_login(person)
+    return client
+
+
+def text(response: Any) -> str:
+    """What a page says, without its tags."""
+    body = re.sub(r"<(style|script|svg).*?</\1>", " ", response.content.decode(), flags=re.S)
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", body)).replace("&#x27;", "'")
+
+
+@pytest.fixture
+def spent(chain: Chain) -> Chain:
+    """The job spent $0.60 of its $1 with the model small and holds $0.10 for another call."""
+    reserve(hold(chain, "a", 700_000))
+    settle("a", bill(600_000))
+    reserve(hold(chain, "b", 100_000))
+    return chain
+
+
+def of(chain: Chain, scope: str) -> Budget:
+    ids = dict(zip(("organization", "agent", "job"), chain.budgets, strict=True))
+    return Budget.objects.select_related("organization", "job").get(id=ids[scope])
+
+
+def addresses(chain: Chain) -> list[str]:
+    return [
+        "/budgets/",
+        "/budgets/?by=day&since=2026-01-01&until=2030-01-01",
+        "/budgets/breakdown/csv/?by=job",
+        "/budgets/prices/",
+        f"/budgets/of-job/{chain.job_id}/",
+        *(f"/budgets/{one}/" for one in chain.budgets),
+        *(f"/budgets/{one}/csv/" for one in chain.budgets),
+    ]
+
+
+# -- who ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ROLES)
+def test_everybody_of_the_organisation_sees_the_budgets(
+    name: str, spent: Chain, request: pytest.FixtureRequest
+) -> None:
+    client = at_desk(request.getfixturevalue(name))
+    for address in addresses(spent):
+        assert client.get(address).status_code == 200, address
+
+
+def test_a_stranger_finds_nothing(spent: Chain, charlie: Any) -> None:
+    client = at_desk(charlie)
+    for address in addresses(spent):
+        response = client.get(address)
+        if re.search(r"/\d+/|of-job", address):
+            assert response.status_code == 404, address
+        else:
+            body = response.content.decode()
+            assert "Acme" not in body and "Router" not in body and "0.60" not in body, address
+    assert client.post(f"/budgets/{spent.job_budget}/", {"limit": "50"}).status_code == 404
+    assert client.get("/budgets/9999999999999999999999999/").status_code == 404
+
+
+@pytest.mark.parametrize("name", ["olivia", "dan", "stella"])
+def test_only_admins_change_anything(name: str, spent: Chain, request: pytest.FixtureRequest) -> None:
+    client = at_desk(request.getfixturevalue(name))
+    before = BudgetLimit.objects.count(), ModelPrice.objects.count(), BudgetSettings.objects.count()
+    for address, sent in (
+        (f"/budgets/{spent.job_budget}/", {"limit": "50"}),
+        ("/budgets/new/", {"limit": "50"}),
+        ("/budgets/prices/set/", {"model": "small", "input": "1", "output": "1"}),
+        ("/budgets/settings/", {"webhook_url": ""}),
+        ("/budgets/settings/secret/", {}),
+    ):
+        assert client.post(address, sent).status_code == 403, address
+    for address in ("/budgets/new/", "/budgets/settings/", "/budgets/prices/set/"):
+        assert client.get(address).status_code == 403, address
+    assert (BudgetLimit.objects.count(), ModelPrice.objects.count(), BudgetSettings.objects.count()) == before
+    page = client.get(f"/budgets/{spent.job_budget}/").content.decode()
+    assert "Set the limit" not in page
+    assert "Set a limit" not in client.get("/budgets/").content.decode()
+
+
+# -- the overview ------------------------------------------------------------------------------------------------------
+
+
+def test_an_empty_house_teaches_the_next_step(adam: Any, stella: Any) -> None:
+    page = at_desk(adam).get("/budgets/")
+    assert "Nothing was spent this month, and no limit is set." in text(page)
+    assert "Set the first limit" in text(page)
+    assert "An admin of your organisation can set a limit" in text(at_desk(stella).get("/budgets/"))
+    assert "Set the first price" in text(at_desk(adam).get("/budgets/prices/"))
+    assert "Set the first price" not in text(at_desk(stella).get("/budgets/prices/"))
+
+
+def test_the_verdict_comes_in_words_first(spent: Chain, stella: Any) -> None:
+    page = text(at_desk(stella).get("/budgets/"))
+    month = f"{timezone.now():%B}"
+    assert "$0.60 of $10.00 spent this month (6 %)" in page
+    assert re.search(rf"at this pace \$[\d.,]+ by \d\d {month}", page) or timezone.now().day == 1
+    assert page.index("$0.60 of $10.00") < page.index("All")
+
+
+def test_the_pill_stands_on_every_page(spent: Chain, stella: Any, charlie: Any) -> None:
+    page = at_desk(stella).get("/jobs/").content.decode()
+    assert "$0.60 of $10.00 spent this month" in page and 'href="/budgets/"' in page
+    assert "$0.60" not in at_desk(charlie).get("/jobs/").content.decode()
+
+
+def test_the_list_is_searched_filtered_and_paged(chain: Chain, acme: Organization, olivia: Any, stella: Any) -> None:
+    for n in range(30):
+        job = Job.objects.create(organization=acme, kind="training", title=f"Batch {n:02d}", created_by=olivia)
+        chain_open(acme.id, agent_id=chain.agent_id, job_id=job.id)
+    client = at_desk(stella)
+    assert "33 budgets" in text(client.get("/budgets/"))
+    assert "1 budget" in text(client.get("/budgets/?q=Batch 07"))
+    assert "1 budget" in text(client.get("/budgets/?scope=organization"))
+    assert "No budget matches" in text(client.get("/budgets/?q=nothing-like-it"))
+    seen: list[str] = []
+    address: str | None = "/budgets/?sort=newest&scope=job"
+    while address:
+        page = client.get(address).content.decode()
+        seen += re.findall(r'class="lead fill"><a href="/budgets/(\d+)/"', page)
+        following = re.search(r'rel="next" href="([^"]+)"', page)
+        address = "/budgets/" + following[1].replace("&amp;", "&") if following else None
+    assert len(seen) == len(set(seen)) == 31
+
+
+def test_each_tab_breaks_the_money_down(spent: Chain, stella: Any) -> None:
+    client = at_desk(stella)
+    for by, word in {
+        "model": "small",
+        "job": "Router",
+        "purpose": "training",
+        "day": f"{timezone.now().day} {timezone.now():%B %Y}",
+    }.items():
+        part = client.get(f"/budgets/?by={by}").content.decode().split('id="breakdown"')[1]
+        assert f">{word}</a>" in part and "$0.60" in part, by
+        assert f"/budgets/breakdown/csv/?by={by}&amp;since={month_of()}" in part
+    csv = client.get("/budgets/breakdown/csv/?by=model").content.decode()
+    assert csv.splitlines()[1].startswith("small,600000,1,100,20,10")
+
+
+def test_a_range_leaves_other_days_out(spent: Chain, stella: Any) -> None:
+    client = at_desk(stella)
+    page = text(client.get("/budgets/?since=2020-01-01&until=2020-01-31"))
+    assert "Nothing was spent in these days" in page
+    assert len(client.get("/budgets/breakdown/csv/?since=2020-01-01&until=2020-01-31").content.splitlines()) == 1
+
+
+def test_a_month_that_is_over_is_told_as_over(spent: Chain, adam: Any, stella: Any) -> None:
+    old = chain_open(spent.organization_id, month=date(2025, 3, 1))
+    reserve(hold(old, "old", 5))
+    settle("old", bill(5))
+    page = text(at_desk(stella).get("/budgets/?month=2025-03"))
+    assert "spent in March 2025; no limit is set." in page and "March 2025" in page
+    budget = Budget.objects.get(id=old.organization_budget)
+    response = at_desk(adam).post(f"/budgets/{budget.id}/", {"limit": "7"})
+    assert response.status_code == 400 and "March 2025 is over" in text(response)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "scope=nonsense",
+        "by=nonsense",
+        "sort=nonsense",
+        "cursor=nonsense",
+        "cursor=WzEsMl0",
+        "cursor=WyJcdTAwMDAiLDFd",
+        "month=nonsense",
+        "month=2026-99",
+        "month=99999-01",
+        "since=nonsense",
+        "since=0001-01-01",
+        "until=9999-12-31",
+        "since=2026-02-02&until=2026-01-01",
+        "panel=nonsense",
+    ],
+)
+def test_nonsense_in_the_address_is_no_accident(query: str, spent: Chain, stella: Any) -> None:
+    client = at_desk(stella)
+    for address in ("/budgets/", "/budgets/prices/", f"/budgets/{spent.job_budget}/", "/budgets/breakdown/csv/"):
+        assert client.get(f"{address}?{query}").status_code in {200, 400}, address
+
+
+@pytest.mark.parametrize("name", ["q", "scope", "by", "month", "since", "model", "kind", "purpose", "panel", "cursor"])
+def test_a_nul_in_the_address_is_no_accident(name: str, spent: Chain, stella: Any) -> None:
+    client = at_desk(stella)
+    for address in ("/budgets/", "/budgets/prices/", f"/budgets/{spent.job_budget}/"):
+        assert client.get(f"{address}?{name}=a%00b").status_code in {200, 400}, address
+
+
+# -- one budget --------------------------------------------------------------------------------------------------------
+
+
+def test_a_budget_shows_what_is_spent_held_and_left(spent: Chain, stella: Any) -> None:
+    page = text(at_desk(stella).get(f"/budgets/{spent.job_budget}/"))
+    assert "$0.60 of $1.00 spent in all (60 %)." in page
+    assert re.search(r"On hold \$0\.10", page) and re.search(r"Left \$0\.30", page)
+    assert "3 entries" in page and "Router" in page
+    assert 'class="burn wide"' in at_desk(stella).get(f"/budgets/{spent.job_budget}/").content.decode()
+
+
+def test_a_budget_that_owes_says_what_stops(chain: Chain) -> None:
+    reserve(hold(chain, "a", 900_000))
+    settle("a", bill(1_250_000))
+    told = verdict(of(chain, "job"))
+    assert told.tone == "bad"
+    assert told.text == (
+        "$1.25 of $1.00 spent in all (125 %). $0.25 of it is owed: nothing more is paid for until the limit is raised."
+    )
+
+
+def test_the_ledger_is_filtered_and_leads_to_the_job(spent: Chain, stella: Any) -> None:
+    client = at_desk(stella)
+    page = client.get(f"/budgets/{spent.organization_budget}/?kind=settle").content.decode()
+    assert "1 entry" in page and f'href="/jobs/{spent.job_id}/"' in page
+    assert "No entry matches" in text(client.get(f"/budgets/{spent.job_budget}/?model=other"))
+    assert "3 entries" in text(client.get(f"/budgets/{spent.job_budget}/?model=small&kind=nonsense"))
+
+
+def test_another_budget_s_entries_are_not_in_the_ledger(spent: Chain, stella: Any) -> None:
+    lonely = chain_open(spent.organization_id)
+    reserve(hold(lonely, "lonely", 1))
+    client = at_desk(stella)
+    assert "4 entries" in text(client.get(f"/budgets/{spent.organization_budget}/"))
+    assert "3 entries" in text(client.get(f"/budgets/{spent.agent_budget}/"))
+    assert "3 entries" in text(client.get(f"/budgets/{spent.job_budget}/"))
+
+
+def test_the_ledger_comes_as_csv_and_is_logged(spent: Chain, stella: Any) -> None:
+    response = at_desk(stella).get(f"/budgets/{spent.job_budget}/csv/?kind=settle")
+    assert response.streaming and response["Content-Disposition"].endswith('.csv"')
+    lines = b"".join(response).decode().splitlines()
+    assert len(lines) == 2 and ",settle," in lines[1] and ",600000," in lines[1]
+    assert AuditEvent.objects.filter(action="ledger.exported", actor="stella").count() == 1
+
+
+def test_ten_thousand_entries_open_in_a_few_queries(
+    spent: Chain, stella: Any, django_assert_max_num_queries: Any
+) -> None:
+    tags = {
+        "organization_id": spent.organization_id,
+        "agent_id": spent.agent_id,
+        "job_id": spent.job_id,
+        "organization_budget_id": spent.organization_budget,
+        "agent_budget_id": spent.agent_budget,
+        "job_budget_id": spent.job_budget,
+        "purpose": "training",
+        "model": "small",
+    }
+    at = timezone.now()
+    LedgerEntry.objects.bulk_create(
+        (LedgerEntry(at=at, kind="settle", spent_delta=1, cost=1, **tags) for _ in range(10_000)), batch_size=2_000
+    )
+    client = at_desk(stella)
+    with django_assert_max_num_queries(13):
+        page = client.get(f"/budgets/{spent.job_budget}/")
+    assert "more than 10,000 entries" in text(page)
+    assert len(re.findall(r"<tr data-row>", page.content.decode())) == 25
+    with django_assert_max_num_queries(16):
+        client.get("/budgets/")
+    assert b"".join(client.get(f"/budgets/{spent.job_budget}/csv/")).count(b"\n") == 10_004
+
+
+# -- limits ------------------------------------------------------------------------------------------------------------
+
+
+def test_an_admin_sets_a_limit_and_it_stands_in_the_history(spent: Chain, adam: Any) -> None:
+    client = at_desk(adam)
+    response = client.post(f"/budgets/{spent.job_budget}/", {"limit": "$1,020.50", "note": "more to learn"})
+    assert response.status_code == 302
+    assert of(spent, "job").limit == 1_020_500_000
+    page = text(client.get(response["Location"]))
+    assert "The limit is $1,020.50 now." in page
+    assert re.search(r"adam .*\$1,020\.50 more to learn", page)
+    assert AuditEvent.objects.filter(action="budget.changed", actor="adam").exists()
+    client.post(f"/budgets/{spent.job_budget}/", {"limit": ""})
+    assert of(spent, "job").limit is None
+
+
+@pytest.mark.parametrize(
+    ("typed", "told"),
+    [
+        ("abc", "Give dollars as a number"),
+        ("-1", "be negative"),
+        ("0.5", "Choose at least $0.70"),
+        ("1" + "0" * 30, "At most $1,000,000,000.00"),
+        ("1e999999", "At most"),
+        ("NaN", "Give dollars as a number"),
+        ("0,50", "with a point"),
+        ("1.0000001", "6 decimal places"),
+        ("1\x000", "Give dollars as a number"),
+    ],
+)
+def test_a_wrong_limit_is_kept_and_explained(typed: str, told: str, spent: Chain, adam: Any) -> None:
+    response = at_desk(adam).post(f"/budgets/{spent.job_budget}/", {"limit": typed, "note": "kept note"})
+    assert response.status_code == 400
+    assert told in text(response)
+    assert 'value="kept note"' in response.content.decode()
+    assert f'value="{typed}"' in response.content.decode() or "\x00" in typed
+    assert of(spent, "job").limit == MICROS
+
+
+def test_a_form_that_nobody_filled_in_takes_no_limit_away(spent: Chain, adam: Any) -> None:
+    assert at_desk(adam).post(f"/budgets/{spent.job_budget}/", {}).status_code == 400
+    assert of(spent, "job").limit == MICROS
+
+
+def test_the_button_says_what_it_does(spent: Chain, adam: Any, stella: Any) -> None:
+    client = at_desk(adam)
+    address = f"/budgets/{spent.job_budget}/limit/"
+    part = text(client.get(address, {"limit": "20"}))
+    assert "Set the limit to $20.00" in part and "$19.30 would be left in all." in part
+    assert "Take the limit away" in text(client.get(address, {"limit": ""}))
+    short = client.get(address, {"limit": "0.1"})
+    assert "choose at least that" in text(short) and "disabled" in short.content.decode()
+    assert "Give dollars as a number" in text(client.get(address, {"limit": "abc"}))
+    assert at_desk(stella).get(address, {"limit": "20"}).status_code == 403
+    assert of(spent, "job").limit == MICROS
+
+
+def test_the_first_limit_is_set_where_nothing_was_spent(adam: Any, acme: Organization, agent: Any) -> None:
+    client = at_desk(adam)
+    made = client.post("/budgets/new/", {"owner": "", "limit": "50"})
+    assert made.status_code == 302
+    assert Budget.objects.get(owner_id=acme.id).limit == 50 * MICROS
+    client.post("/budgets/new/", {"owner": str(agent.id), "limit": "5"})
+    assert Budget.objects.get(owner_id=agent.id).limit == 5 * MICROS
+    for wrong in ({"limit": "abc"}, {"owner": str(uuid4()), "limit": "5"}, {}):
+        assert client.post("/budgets/new/", wrong).status_code == 400, wrong
+    assert "$0.00 of $50.00 spent this month" in text(client.get("/budgets/"))
+
+
+# -- prices ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def priced(acme: Organization) -> None:
+    for model, day, price in (("big", "2025-01-01", 9), ("big", "2026-01-01", 5), ("big", "2190-01-01", 1)):
+        ModelPrice.objects.create(model=model, valid_from=day, input=price * MICROS, output=2 * price * MICROS)
+    ModelPrice.objects.create(model="org/small", valid_from="2026-01-01", input=150_000, output=600_000, source="list")
+
+
+def test_the_table_shows_what_is_in_force(priced: None, stella: Any, adam: Any, acme: Organization) -> None:
+    page = text(at_desk(stella).get("/budgets/prices/"))
+    assert "2 models" in page and "$5.00" in page and "$9.00" not in page and "$1.00" not in page
+    price_set(adam, organization=acme, model="big", input=3 * MICROS, output=4 * MICROS)
+    page = text(at_desk(stella).get("/budgets/prices/?q=big"))
+    assert "1 model" in page and "$3.00" in page and "your own" in page and "$5.00" not in page
+
+
+def test_a_price_of_another_organisation_is_not_shown(priced: None, elsewhere: Organization, stella: Any) -> None:
+    ModelPrice.objects.create(organization=elsewhere, model="secret-deal", valid_from="2026-01-01", input=1, output=1)
+    ModelPrice.objects.create(organization=elsewhere, model="big", valid_from="2026-02-01", input=77, output=1)
+    client = at_desk(stella)
+    page = text(client.get("/budgets/prices/?panel=big"))
+    assert "secret-deal" not in page and "0.000077" not in page and "$5.00" in page
+    assert "its calls are refused" in text(client.get("/budgets/prices/?panel=secret-deal"))
+
+
+def test_one_model_s_prices_over_time(priced: None, stella: Any) -> None:
+    panel = at_desk(stella).get("/budgets/prices/?panel=big").content.decode().split('id="panel"')[1]
+    assert panel.index("1 January 2190") < panel.index("1 January 2026") < panel.index("1 January 2025")
+    assert "not yet" in panel and "Set your own price" not in panel
+
+
+def test_an_admin_sets_a_price_or_declares_a_model_free(adam: Any, acme: Organization) -> None:
+    client = at_desk(adam)
+    sent = {"model": "a/b c", "input": "0.15", "cached_input": "0.075", "output": "0.6"}
+    assert client.post("/budgets/prices/set/", sent).status_code == 302
+    price = ModelPrice.objects.get(model="a/b c")
+    assert (price.input, price.cached_input, price.output, price.organization) == (150_000, 75_000, 600_000, acme)
+    assert client.post("/budgets/prices/set/", {"model": "mine", "free": "on"}).status_code == 302
+    assert ModelPrice.objects.get(model="mine").free
+    assert 'value="0.15"' in client.get("/budgets/prices/set/?model=a/b c").content.decode()
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        {},
+        {"model": ""},
+        {"model": "m"},
+        {"model": "m", "input": "1"},
+        {"model": "m", "input": "0", "output": "0"},
+        {"model": "m", "input": "abc", "output": "1"},
+        {"model": "m", "input": "-1", "output": "1"},
+        {"model": "m", "input": "1" + "0" * 30, "output": "1"},
+        {"model": "m\x00", "input": "1", "output": "1"},
+        {"model": "m" * 300, "input": "1", "output": "1"},
+        {"model": "m", "input": "1", "output": "1", "valid_from": "nonsense"},
+    ],
+)
+def test_a_wrong_price_is_refused_with_its_reason(sent: dict[str, str], adam: Any) -> None:
+    response = at_desk(adam).post("/budgets/prices/set/", sent)
+    assert response.status_code == 400 and ("wrong" in response.content.decode() or "problem" in text(response).lower())
+    assert not ModelPrice.objects.exists()
+
+
+# -- alerts ------------------------------------------------------------------------------------------------------------
+
+
+def test_an_admin_says_where_alerts_go(adam: Any, acme: Organization) -> None:
+    client = at_desk(adam)
+    assert client.post("/budgets/settings/", {"webhook_url": "https://hooks.example.com/x"}).status_code == 302
+    row = BudgetSettings.objects.get(organization=acme)
+    assert row.webhook_url == "https://hooks.example.com/x" and not row.email_admins
+    refused = client.post("/budgets/settings/", {"webhook_url": "ftp://nope", "email_admins": "on"})
+    assert refused.status_code == 400 and 'value="ftp://nope"' in refused.content.decode()
+    assert client.post("/budgets/settings/", {}).status_code == 400
+    row.refresh_from_db()
+    assert row.webhook_url == "https://hooks.example.com/x"
+
+
+def test_the_secret_is_shown_once(adam: Any, acme: Organization) -> None:
+    client = at_desk(adam)
+    client.post("/budgets/settings/", {"webhook_url": "https://hooks.example.com/x", "email_admins": "on"})
+    shown = client.post("/budgets/settings/secret/")
+    row = BudgetSettings.objects.get(organization=acme)
+    secret = webhook_secret(acme.id, row.secret_version)
+    assert row.secret_version == 2 and secret in shown.content.decode() and "no-store" in shown["Cache-Control"]
+    assert row.webhook_url == "https://hooks.example.com/x" and row.email_admins
+    assert secret not in client.get("/budgets/settings/").content.decode()
+    assert client.get("/budgets/settings/secret/").status_code == 405
+
+
+def test_alerts_of_the_month_are_listed(chain: Chain, adam: Any, stella: Any) -> None:
+    reserve(hold(chain, "a", 800_000))
+    settle("a", bill(800_000))
+    page = text(at_desk(stella).get("/budgets/"))
+    assert "Alerts of" in page and "The budget of job Router is 75 % spent: $0.80 of $1.00" in page
+    assert "75 % of $1.00" in text(at_desk(adam).get("/budgets/settings/"))
+
+
+# -- the chain of a job ------------------------------------------------------------------------------------------------
+
+
+def test_a_paused_job_says_which_budget_stopped_it(spent: Chain, stella: Any, adam: Any, acme: Organization) -> None:
+    reserve(hold(spent, "c", 280_000))
+    Job.objects.filter(id=spent.job_id).update(status="paused", status_reason="budget_exceeded")
+    client = at_desk(stella)
+    page = client.get(f"/budgets/of-job/{spent.job_id}/")
+    rows = re.findall(r"<tr.*?</tr>", page.content.decode(), flags=re.S)
+    assert [("stopped it" in row) for row in rows[1:]] == [False, False, True]
+    assert "It pauses until there is room." in text(page) and "Raise it" not in text(page)
+    assert "Raise it" in text(at_desk(adam).get(f"/budgets/of-job/{spent.job_id}/"))
+    job = Job.objects.get(id=spent.job_id)
+    budget_set_limit(adam, organization=acme, agent_id=spent.agent_id, job=job, limit=4 * MICROS)
+    page = client.get(f"/budgets/of-job/{spent.job_id}/")
+    assert "resume the job" in text(page) and "stopped it" not in text(page)
+
+
+def test_the_outermost_budget_can_be_the_one_that_stopped(spent: Chain, stella: Any) -> None:
+    limits_set(spent, 700_000, 5 * MICROS, 1 * MICROS)
+    Job.objects.filter(id=spent.job_id).update(status="paused", status_reason="budget_exceeded")
+    rows = re.findall(r"<tr.*?</tr>", at_desk(stella).get(f"/budgets/of-job/{spent.job_id}/").content.decode(), re.S)
+    assert [("stopped it" in row) for row in rows[1:]] == [True, False, False]
+
+
+def test_a_running_job_was_stopped_by_none(spent: Chain, stella: Any) -> None:
+    assert "stopped it" not in text(at_desk(stella).get(f"/budgets/of-job/{spent.job_id}/"))
+
+
+def test_the_admin_of_another_house_sees_no_chain(spent: Chain, charlie: Any) -> None:
+    charlie.memberships.update(role=Role.ADMIN)
+    client = at_desk(charlie)
+    assert client.get(f"/budgets/of-job/{spent.job_id}/").status_code == 404
+    assert client.get(f"/budgets/{spent.organization_budget}/limit/?limit=1").status_code == 404
+
+
+# -- pictures ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_axis_has_a_few_round_steps() -> None:
+    for top in (1, 3, 7, 999, 12_345, 3_120_000, 50 * MICROS, 10**15):
+        step, end = scale(top)
+        assert end >= top and 1 <= end // step <= 6, top
+        assert str(step).rstrip("0") in {"1", "2", "5"}
+    assert [amount_label(n, n) for n in (1, 50_000, 200_000, MICROS, 5_000 * MICROS)] == [
+        "$0.000001",
+        "$0.05",
+        "$0.20",
+        "$1",
+        "$5,000",
+    ]
+
+
+def test_the_limit_is_on_the_picture_unless_it_would_press_the_curve_flat() -> None:
+    near = Curve([(0.0, 0), (1.0, 400)], 2.0, [(0.0, "1 <b>")], 'a "label"', limit=1_000)
+    far = Curve([(0.0, 0), (1.0, 400)], 2.0, [], "x", limit=10**9)
+    assert highest(near) == 1_000 and 'class="burn-limit"' in spending(near)
+    assert highest(far) == 400 and "far above" in spending(far) and 'class="burn-limit"' not in spending(far)
+    assert "&lt;b&gt;" in spending(near) and "<b>" not in spending(near) and "a &quot;label&quot;" in spending(near)
+
+
+def test_the_interval_is_a_band_that_stays_in_the_frame() -> None:
+    wild = Forecast(400, 800, 600, 10**12, 3)
+    drawn = spending(Curve([(0.0, 0), (1.0, 400)], 2.0, [], "x", forecast=wild))
+    band = re.search(r'burn-band" points="([^"]+)"', drawn)
+    assert band is not None
+    ys = [float(point.split(",")[1]) for point in band[1].split()]
+    assert all(0 <= y <= 260 for y in ys) and len(set(ys)) == 3
+    assert len(pictures(Curve([(0.0, 0)], 1.0, [], "x"))) == 2 and pictures(None) == []
+
+
+def test_a_picture_has_no_style_that_the_policy_forbids(spent: Chain, stella: Any) -> None:
+    page = at_desk(stella).get("/budgets/").content.decode()
+    assert "style=" not in page and "<script>" not in page
+    assert datetime.now(UTC).strftime("1 %b") in page
