@@ -15,6 +15,7 @@ from rest_framework.routers import SimpleRouter
 from agentcore_site.jobs.api import JobDoor
 from agentcore_site.problems import body_of
 from agentcore_site.tenancy.api import ApiKeyDoor, MeDoor, RefreshView, TokenView
+from budgets.api import BudgetDoor, LedgerDoor, PriceDoor
 from evaluation.api import EvaluationDoor
 from experiences.api.agents import AgentDoor
 from experiences.api.endpoints import ModelEndpointDoor, ToolDoor
@@ -34,6 +35,8 @@ router.register("jobs", JobDoor, basename="job")
 router.register("trajectories", TrajectoryDoor, basename="trajectory")
 router.register("checkpoints", CheckpointDoor, basename="checkpoint")
 router.register("evaluations", EvaluationDoor, basename="evaluation")
+router.register("budgets", BudgetDoor, basename="budget")
+router.register("prices", PriceDoor, basename="price")
 router.register("api-keys", ApiKeyDoor, basename="api-key")
 
 GET: dict[str, Any] = {"get": "retrieve"}
@@ -81,6 +84,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("presets", PresetDoor.as_view(GET), name="presets"),
     path("config-schema", ConfigSchemaDoor.as_view(GET), name="config-schema"),
     path("datasets/<uuid:dataset>/rows", RowDoor.as_view({"get": "list"}), name="dataset-rows"),
+    path("budgets/<int:budget>/ledger", LedgerDoor.as_view({"get": "list"}), name="budget-ledger"),
     *router.urls,
 ]
 

@@ -9,12 +9,18 @@ from django.utils.functional import SimpleLazyObject
 
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import Membership
+from budgets.pill import Pill, budget_pill
 
 
 def console(request: HttpRequest) -> dict[str, Any]:
-    """``membership``: the person's current one or nothing. ``may``: the actions that it allows."""
+    """``membership``: the person's current one or nothing. ``may``: the actions that it allows. ``pill``: what the
+    organisation spent this month, or nothing."""
     membership = SimpleLazyObject(lambda: _membership(request))
-    return {"membership": membership, "may": SimpleLazyObject(lambda: _may(request, membership))}
+    return {
+        "membership": membership,
+        "may": SimpleLazyObject(lambda: _may(request, membership)),
+        "pill": SimpleLazyObject(lambda: _pill(membership)),
+    }
 
 
 def _membership(request: HttpRequest) -> Membership | None:
@@ -28,3 +34,7 @@ def _may(request: HttpRequest, membership: Any) -> frozenset[str]:
     if not membership:
         return frozenset()
     return allowed(Actor(request.user, door="console"), membership.organization_id)
+
+
+def _pill(membership: Any) -> Pill | None:
+    return budget_pill(membership.organization_id) if membership else None

@@ -13,6 +13,7 @@ PATHS: Final = {
     "M6.5 3.5H14M6.5 8H14M6.5 12.5H14",
     "evaluations": "M8 2.5v11M3 13.5h10M3.5 5l-2 4h4zM12.5 5l-2 4h4zM3.5 5 8 3.8 12.5 5",
     "checkpoints": "M4 2.5h8v11L8 10.5l-4 3z",
+    "budgets": "M2.5 4.5h11v8h-11zM2.5 7h11M10.5 9.8h.8M4.5 4.5l5-2.2 1 2.2",
     "audit": "M4 2.5h6l2.5 2.5v8.5H4zM6.5 7h4M6.5 9.5h4M6.5 12h2",
     "admin": "M8 2 3 4v4c0 3 2 5 5 6 3-1 5-3 5-6V4zM6 8l1.5 1.5L10.5 6.5",
     "launch": "M5 3.5v9l7.5-4.5z",

@@ -22,6 +22,7 @@ console = [
     path("", include("experiences.urls")),
     path("", include("training.urls")),
     path("", include("evaluation.urls")),
+    path("", include("budgets.urls")),
     path("agents/<str:ref>/", agents.agent, name="agent"),
 ]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from decimal import Decimal
 from typing import Any, Final
 
 from django import forms
@@ -17,6 +18,8 @@ from budgets.showing import money
 # 1,000 and 1,000.50, but not 0,50: a comma that could be a decimal point must not multiply the amount by a hundred.
 THOUSANDS: Final = re.compile(r"^\d{1,3}(,\d{3})+(\.\d*)?$")
 
+NO_NUMBER: Final = "Give dollars as a number, e.g. 20 or 0.50."
+
 
 class DollarsField(forms.DecimalField):
     """Dollars as a person types them ("$1,000.50"); cleaned to integer micro-dollars, None where it is empty."""
@@ -26,7 +29,7 @@ class DollarsField(forms.DecimalField):
     def __init__(self, **kwargs: Any) -> None:
         attributes = {"inputmode": "decimal", "autocomplete": "off"}
         kwargs.setdefault("widget", forms.TextInput(attrs=attributes))
-        super().__init__(decimal_places=6, **kwargs)
+        super().__init__(decimal_places=6, error_messages={"invalid": NO_NUMBER}, **kwargs)
 
     def to_python(self, value: Any) -> Any:
         text = str(value or "").strip().removeprefix("$").strip()
@@ -34,20 +37,17 @@ class DollarsField(forms.DecimalField):
             if not THOUSANDS.match(text):
                 raise ValidationError("Write the decimals with a point, e.g. 0.50.")
             text = text.replace(",", "")
-        try:
-            return super().to_python(text)
-        except ValidationError as error:
-            raise ValidationError("Give dollars as a number, e.g. 20 or 0.50.") from error
+        return super().to_python(text)
 
     def clean(self, value: Any) -> Any:
         if "\x00" in str(value or ""):
-            raise ValidationError("Give dollars as a number, e.g. 20 or 0.50.")
+            raise ValidationError(NO_NUMBER)
         amount = super().clean(value)
         if amount is None:
             return None
         if amount < 0:
             raise ValidationError("It can't be negative.")
-        if amount * MICROS > MOST:
+        if amount > Decimal(MOST) / MICROS:
             raise ValidationError(f"At most {money(MOST)}.")
         return micros(amount)
 

@@ -15,7 +15,7 @@ from experiences.environments import environments
 from experiences.models import Agent, EndpointKind, ModelEndpoint, Philosophy, Runtime
 from experiences.tools.base import tools
 
-MODEL_FIELDS = ("model", "system_prompt", "tools", "max_tokens", "url", "collects")
+MODEL_FIELDS = ("model", "system_prompt", "tools", "max_tokens", "url")
 TITLES = {"reasoning_gym": "Reasoning gym", "dataset": "Datasets"}
 
 
@@ -108,6 +108,7 @@ class AgentForm(forms.Form):
         required=False, choices=tool_choices, help_text="The tools that it may call; none by default."
     )
     max_tokens = forms.IntegerField(
+        required=False,
         min_value=1,
         max_value=200_000,
         initial=1024,
@@ -119,11 +120,10 @@ class AgentForm(forms.Form):
         label="Address of the agent",
         help_text="Only over HTTP: it gets each task with a model address and a key of its own. Admins set it.",
     )
-    collects = forms.BooleanField(
+    opted_out = forms.BooleanField(
         required=False,
-        initial=True,
-        label="It may be recorded",
-        help_text="Off: nothing that it does is stored, so it can't be trained.",
+        label="It may not be recorded",
+        help_text="Nothing that it does is stored then, so it can't be trained or evaluated.",
     )
     environment = forms.ChoiceField(
         choices=environment_choices, initial="reasoning_gym", help_text="Where its queries and tools come from."
@@ -142,7 +142,10 @@ class AgentForm(forms.Form):
         names = ("name", "slug", "description", "philosophy", "runtime", "environment", *MODEL_FIELDS)
         options = json.dumps(agent.environment_options, indent=2) if agent.environment_options else ""
         initial = {name: getattr(agent, name) for name in names} | {"environment_options": options}
-        return cls(initial=initial | {"endpoint": str(agent.endpoint_id or "")}, endpoints=endpoints)
+        return cls(
+            initial=initial | {"endpoint": str(agent.endpoint_id or ""), "opted_out": not agent.collects},
+            endpoints=endpoints,
+        )
 
     def refuse(self, error: DomainError) -> None:
         """Puts a service's message where it belongs: at its field, else above the form."""

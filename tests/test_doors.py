@@ -20,6 +20,7 @@ from agentcore_site.rpc import METHODS
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import ApiKey, Organization
 from agentcore_site.tenancy.roles import ROLE_MAY, Role
+from budgets.models import Budget, BudgetLimit, ModelPrice
 from evaluation.models import EvaluationRun
 from evaluation.services import evaluation_start
 from experiences.models import Agent, Dataset, ModelEndpoint, TrajectoryRecord
@@ -60,6 +61,9 @@ CONSOLE = {
     "launch/data/", "launch/upload/", "checkpoints/", "checkpoints/compare/", "checkpoints/<uuid:checkpoint_id>/tags/",
     "checkpoints/<uuid:checkpoint_id>/download/", "evaluations/", "evaluations/start/", "evaluations/<uuid:job_id>/",
     "evaluations/<uuid:job_id>/json/", "evaluations/<uuid:job_id>/cancel/",
+    "budgets/", "budgets/breakdown/csv/", "budgets/new/", "budgets/<int:budget_id>/",
+    "budgets/<int:budget_id>/limit/", "budgets/<int:budget_id>/csv/", "budgets/of-job/<uuid:job_id>/",
+    "budgets/prices/", "budgets/prices/set/", "budgets/settings/", "budgets/settings/secret/",
 }  # fmt: skip
 # What a POST to a console page needs; the others only show.
 CONSOLE_WRITES = {
@@ -80,6 +84,11 @@ CONSOLE_WRITES = {
     "checkpoints/<uuid:checkpoint_id>/tags/": "checkpoint.edit",
     "evaluations/start/": "evaluate",
     "evaluations/<uuid:job_id>/cancel/": "run.cancel",
+    "budgets/new/": "budget.edit",
+    "budgets/<int:budget_id>/": "budget.edit",
+    "budgets/prices/set/": "price.edit",
+    "budgets/settings/": "budget.edit",
+    "budgets/settings/secret/": "budget.edit",
 }
 # A part of the form that says itself why nothing was taken.
 REFUSED_IN_THE_FORM = {"launch/upload/"}
@@ -91,7 +100,8 @@ REST_READS = {
     "training-jobs/<uuid:pk>/series", "training-jobs/<uuid:pk>/groups", "jobs/<uuid:pk>/events", "trajectories",
     "trajectories/<uuid:pk>", "trajectories/export", "checkpoints", "checkpoints/<uuid:pk>", "checkpoints/compare",
     "checkpoints/<uuid:pk>/download", "evaluations", "evaluations/<uuid:pk>", "evaluations/<uuid:pk>/queries",
-    "api-keys", "tools", "model-endpoints", "model-endpoints/<uuid:pk>",
+    "api-keys", "tools", "model-endpoints", "model-endpoints/<uuid:pk>", "budgets",
+    "budgets/<int:pk>", "budgets/<int:budget>/ledger", "budgets/breakdown", "prices",
 }  # fmt: skip
 REST_WRITES: dict[tuple[str, str], tuple[str, Any]] = {
     ("post", "agents"): ("agent.edit", {"name": "New"}),
@@ -113,6 +123,9 @@ REST_WRITES: dict[tuple[str, str], tuple[str, Any]] = {
     ("post", "api-keys"): ("view", {"name": "mine", "scopes": ["training:view"]}),
     ("delete", "api-keys/<uuid:pk>"): ("view", {}),
     ("delete", "agents/<str:agent>"): ("agent.edit", {}),
+    ("post", "budgets"): ("budget.edit", {"limit_usd": 500}),
+    ("patch", "budgets/<int:pk>"): ("budget.edit", {"limit_usd": 500}),
+    ("post", "prices"): ("price.edit", {"model": "small", "input_usd": 1, "output_usd": 2}),
 }
 RPC: dict[str, tuple[str, Any]] = {
     "training.start_grpo": ("run.start", {"agent_id": "router-7", "config": {"n_iterations": 1}}),
@@ -142,6 +155,7 @@ def values(run: TrainingRun, operator: Actor) -> dict[str, Any]:
     assert trajectory is not None
     Caller(operator.user)  # a key of hers
     checkpoint = checkpoint_of_run(run)
+    budget = Budget.objects.get(owner_id=run.job_id)
     return {
         "ref": run.agent.slug,
         "agent": run.agent.slug,
@@ -155,6 +169,8 @@ def values(run: TrainingRun, operator: Actor) -> dict[str, Any]:
         "iteration": trajectory.iteration,
         "scenario": trajectory.scenario,
         "token": "not-the-token",
+        "budget": budget.id,
+        "budget_id": budget.id,
         "pk": {
             "datasets": dataset.id,
             "model-endpoints": endpoint.id,
@@ -164,6 +180,7 @@ def values(run: TrainingRun, operator: Actor) -> dict[str, Any]:
             "checkpoints": checkpoint.id,
             "evaluations": evaluation.job_id,
             "api-keys": ApiKey.objects.get(user=operator.user).id,
+            "budgets": budget.id,
         },
     }
 
@@ -270,6 +287,8 @@ def snapshot() -> dict[str, Any]:
         "links": list(ShareLink.objects.values_list("id", "revoked_at")),
         "keys": list(ApiKey.objects.filter(user__username="olivia").values_list("id", "revoked_at")),
         "trajectories": TrajectoryRecord.objects.count(),
+        "limits": BudgetLimit.objects.filter(organization__slug="acme").count(),
+        "prices": ModelPrice.objects.exclude(organization__slug="elsewhere").count(),
         "endpoints": list(
             ModelEndpoint.objects.filter(organization__slug="acme").values_list("id", "name", "model", "archived_at")
         ),

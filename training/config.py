@@ -7,9 +7,11 @@ descriptions are what a form shows.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+import ast
+import json
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from training.algorithm.advantages import AdvantageFilter, Baseline, ScaleRewards
 from training.algorithm.credit import Credit
@@ -22,6 +24,19 @@ from training.policies.features import TokenStyle
 
 class _Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, protected_namespaces=())
+
+
+def _read_object(value: Any) -> Any:
+    """A form has texts only: an object is read from JSON, or from Python's way of writing it, in which a form shows
+    the value of an earlier job. What is neither is left for the schema to refuse."""
+    if not isinstance(value, str):
+        return value
+    for read in (json.loads, ast.literal_eval):
+        try:
+            return read(value)
+        except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+            continue
+    return value
 
 
 class ShapingConfig(_Frozen):
@@ -310,7 +325,13 @@ class GRPOConfig(_Frozen):
     )  # fmt: skip
     reward: str = Field(
         "shaped", min_length=1, max_length=100, title="Reward",
-        description="Name of the reward function in the registry: shaped, outcome, or one of your own.",
+        description="Name of the reward function in the registry: shaped, outcome, ground_truth, composite, "
+        "relative_rank, or one of your own.",
+    )  # fmt: skip
+    reward_options: Annotated[dict[str, Any], BeforeValidator(_read_object)] = Field(
+        default_factory=dict, title="Reward options",
+        description="Options of the reward by name, as a JSON object: the weights of composite, what relative_rank "
+        "ranks by. /api/v1/rewards lists them.",
     )  # fmt: skip
     shaping: ShapingConfig = Field(
         default_factory=ShapingConfig, title="Shaping", description="What is paid beside the outcome."

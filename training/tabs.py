@@ -33,6 +33,7 @@ TABS = (
     Tab("trajectories", "Trajectories"),
     Tab("checkpoints", "Checkpoints"),
     Tab("evaluation", "Evaluation"),
+    Tab("cost", "Cost"),
     Tab("settings", "Settings"),
     Tab("events", "Events"),
 )
@@ -108,8 +109,8 @@ def checkpoints(request: HttpRequest, actor: Actor, run: TrainingRun) -> dict[st
     return {"checkpoints": list(rows.order_by("-iteration")[:100]), "best_id": run.best_checkpoint_id}
 
 
-def evaluation(request: HttpRequest, actor: Actor, run: TrainingRun) -> dict[str, Any]:
-    """Nothing here: the app above fills this tab (imports run only downwards)."""
+def elsewhere(request: HttpRequest, actor: Actor, run: TrainingRun) -> dict[str, Any]:
+    """What another app's page brings into the tab by itself."""
     return {}
 
 
@@ -142,7 +143,8 @@ READ: dict[str, Callable[[HttpRequest, Actor, TrainingRun], dict[str, Any]]] = {
     "groups": groups,
     "trajectories": trajectories,
     "checkpoints": checkpoints,
-    "evaluation": evaluation,
+    "evaluation": elsewhere,
+    "cost": elsewhere,
     "settings": settings,
     "events": events,
 }

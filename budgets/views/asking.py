@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import date
+from typing import Any, Final
 
+from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from agentcore_site.errors import Invalid
+from agentcore_site.pages import PAGE_SIZE, Listing, Sort, listing
 from agentcore_site.values import unstorable
+
+NO_PLACE: Final = "This place in the list does not exist. Begin with its first page."
 
 
 def asked(request: HttpRequest, name: str) -> str:
@@ -40,13 +45,22 @@ def month_asked(request: HttpRequest, default: date) -> date:
         return default
 
 
-def cursor_check(request: HttpRequest) -> None:
-    """Raises:
-    Invalid: a list that is sorted by text would be asked for a text that can't be."""
+def listed(request: HttpRequest, rows: QuerySet[Any], sorts: Sequence[Sort], *, size: int = PAGE_SIZE) -> Listing:
+    """``agentcore_site.pages.listing``, for cursors that nobody gave out too.
+
+    Raises:
+        Invalid: the cursor's values are not of the kind that the list is sorted by, or can't be in any database.
+    """
     cursor = asked(request, "cursor")
     try:
-        place = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))
+        place = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).lower()
     except (binascii.Error, ValueError):
-        return
-    if b"\\u0000" in place or b"\\ud" in place.lower():
-        raise Invalid("This place in the list does not exist. Begin with its first page.")
+        place = b""
+    if b"\\u0000" in place or b"\\ud" in place:
+        raise Invalid(NO_PLACE)
+    try:
+        return listing(request, rows, sorts, size=size)
+    except TypeError as error:
+        if not cursor:
+            raise
+        raise Invalid(NO_PLACE) from error

@@ -12,8 +12,8 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBase, StreamingHt
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET
 
-from agentcore_site.errors import Conflict, DomainError
-from agentcore_site.pages import Sort, allowed, listing, page
+from agentcore_site.errors import Conflict, DomainError, Invalid
+from agentcore_site.pages import Sort, allowed, page
 from agentcore_site.templatetags.console import money
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import current_organization, require
@@ -26,7 +26,7 @@ from budgets.money import dollars
 from budgets.naming import agents, jobs_of, named
 from budgets.selectors import budget_get, budgets_visible, ledger_visible, limits_visible
 from budgets.services import budget_set_limit
-from budgets.views.asking import asked, one_of
+from budgets.views.asking import asked, listed, one_of
 from budgets.views.words import curve, forecast_of, over, verdict
 
 SORTS = (Sort("newest", "newest first", "at"), Sort("oldest", "oldest first", "at", descending=False))
@@ -44,7 +44,7 @@ def budget(request: HttpRequest, actor: Actor, budget_id: int) -> HttpResponse:
     if form.is_valid():
         try:
             changed = limit_set(actor, one, form.cleaned_data["limit"], form.cleaned_data["note"])
-        except DomainError as error:
+        except Invalid as error:
             form.refuse(error)
         else:
             messages.success(request, _done(changed))
@@ -138,7 +138,7 @@ def _shown(request: HttpRequest, actor: Actor, budget: Budget, form: LimitForm |
     forecast = forecast_of(budget)
     drawn = curve(budget, forecast)
     rows, filters = _entries(request, actor, budget)
-    found = listing(request, rows, SORTS)
+    found = listed(request, rows, SORTS)
     context = {
         "one": named(actor, [budget])[0],
         "budget": budget,

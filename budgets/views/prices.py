@@ -13,7 +13,7 @@ from django.urls import reverse
 from django.utils.http import urlencode
 
 from agentcore_site.errors import DomainError
-from agentcore_site.pages import Sort, listing, page
+from agentcore_site.pages import Sort, page
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import Organization
 from agentcore_site.tenancy.permissions import current_organization, require
@@ -21,7 +21,7 @@ from budgets.forms import PriceForm
 from budgets.models import ModelPrice
 from budgets.pricelist import price_history, prices_in_force
 from budgets.services import price_set
-from budgets.views.asking import asked, cursor_check, one_of
+from budgets.views.asking import asked, listed, one_of
 
 SORTS = (
     Sort("model", "model", "model", descending=False),
@@ -36,13 +36,12 @@ WHOSE = (("own", "Your own"), ("all", "For all"), ("free", "Free"))
 def prices(request: HttpRequest, actor: Actor) -> HttpResponse:
     organization = current_organization(actor)
     require(actor, "budget.view", organization)
-    cursor_check(request)
     everything = prices_in_force(actor, organization.id)
     query, whose = asked(request, "q"), one_of(request, "whose", dict(WHOSE))
     rows = everything.filter(model__icontains=query) if query else everything
     if whose:
         rows = rows.filter(of_whom(whose, organization))
-    found = listing(request, rows, SORTS, size=50)
+    found = listed(request, rows, SORTS, size=50)
     context: dict[str, Any] = {
         "listing": found,
         "rows": found.rows,

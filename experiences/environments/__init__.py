@@ -1,6 +1,15 @@
 """Environments by name. The built-in ones are registered here; a user's own come through entry points."""
 
-from experiences.environments import dataset, reasoning_gym
+from experiences.environments import agentgym, dataset, reasoning_gym
 from experiences.environments.base import Environment, EnvironmentFactory, Episode, StepOutcome, environments
 
-__all__ = ["Environment", "EnvironmentFactory", "Episode", "StepOutcome", "dataset", "environments", "reasoning_gym"]
+__all__ = [
+    "Environment",
+    "EnvironmentFactory",
+    "Episode",
+    "StepOutcome",
+    "agentgym",
+    "dataset",
+    "environments",
+    "reasoning_gym",
+]

@@ -56,7 +56,7 @@ class TextEpisode(Protocol):
     @property
     def one_answer(self) -> bool: ...
 
-    def opening(self) -> str:
+    async def opening(self) -> str:
         """What the agent is told first: the question, and how this world wants to be spoken to."""
         ...
 
@@ -89,7 +89,8 @@ class Environment(Protocol):
 
 
 class EnvironmentFactory(Protocol):
-    """Builds an environment from its options. ``description`` and ``option_help`` feed forms and docs.
+    """Builds an environment from its options. ``description`` and ``option_help`` feed forms and docs. One that only
+    a language model can play also has ``speaks_text_only = True``.
 
     Raises:
         ValueError: an option is unknown or out of range; the message says what to do.

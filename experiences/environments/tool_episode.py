@@ -112,7 +112,7 @@ class ToolEpisode:
     def one_answer(self) -> bool:
         return True
 
-    def opening(self) -> str:
+    async def opening(self) -> str:
         return self._query
 
     async def say(self, text: str) -> StepOutcome:

@@ -36,11 +36,8 @@ def ipv4(reading: Reading) -> Iterator[Span]:
     text = reading.text
     for quad in _QUAD.finditer(reading.outline):
         start = quad.start()
-        start -= (
-            2
-            if reading.outline.startswith("00", max(0, start - 2), start)
-            else start > 0 and reading.outline[start - 1] == "0"
-        )
+        while start and quad.start() - start < 2 and reading.outline[start - 1] == "0":
+            start -= 1
         found = _IPV4.match(text, start)
         if found is None or found[0].startswith(("0", "127.", "255.")) or int(found[0].partition(".")[0]) > 255:
             continue
@@ -50,14 +47,10 @@ def ipv4(reading: Reading) -> Iterator[Span]:
 
 
 def _is_heading(text: str, start: int, end: int) -> bool:
-    """ "2.3.1.4 Further reading" at the beginning of a line."""
-    small = all(int(part) < 21 for part in text[start:end].split("."))
-    return (
-        small
-        and text[start - 1 : start] in {"", "\n"}
-        and not text[start:].startswith("10.")
-        and bool(_HEADING.match(text, end))
-    )
+    """As in "2.3.1.4 Further reading" at the beginning of a line."""
+    if text[start - 1 : start] not in {"", "\n"} or text.startswith("10.", start):
+        return False
+    return all(int(part) < 21 for part in text[start:end].split(".")) and bool(_HEADING.match(text, end))
 
 
 def ipv6(reading: Reading) -> Iterator[Span]:

@@ -70,7 +70,7 @@ def emails(reading: Reading) -> Iterator[Span]:
 
 
 def spelt_emails(reading: Reading) -> Iterator[Span]:
-    """ "ann (at) example (dot) org", "ann [at] example.org", "ann at example dot org"."""
+    """As in "ann (at) example (dot) org", "ann [at] example.org", "ann at example dot org"."""
     text = reading.text
     for sign in _SPELT.finditer(text):
         span = _around(text, sign.start(), sign.end())

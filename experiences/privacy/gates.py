@@ -64,44 +64,43 @@ def signals(text: str) -> int:
     if not text.isascii():
         text = data.decode("latin-1")  # one byte a character, which is searched several times as fast as two
     shape = data.translate(_SHAPE, _LOWER).decode()
-    found = 0
+    found, low, dashed = 0, "", "-" in shape
     # A key has a hyphen or an underscore behind its prefix, or so many capitals that three come together.
-    if ("-" in shape or "_" in shape or "AAA" in shape) and _LONG in data.translate(_RUN).decode():
+    if (dashed or "_" in shape or "AAA" in shape) and _LONG in data.translate(_RUN).decode():
         found = KEY
+    if ":" in shape or "=" in shape or found or "assw" in text:
+        low = data.lower().decode("latin-1")
+        found |= _named(low, found)
+        if "::" in shape or (shape.count(":") > 6 and _GROUPS.search(shape)):
+            found |= IPV6 if "::" in text or shape.count(":") > 6 else 0
     if "0" in shape:
-        found |= _numbers(shape, data)
+        found |= _numbers(shape, data, low)
     if "@" in shape:
         found |= EMAIL | SPELT_EMAIL if "(@)" in shape else EMAIL
         if "://" in text:
             found |= URL
-    if ":" in shape:
-        found |= _named(data, found)
-        if "::" in text or (shape.count(":") > 6 and _GROUPS.search(shape)):
-            found |= IPV6
-    elif found or "=" in shape or "assw" in text:
-        found |= _named(data, found)
     if ("%" in shape and "%40" in text) or ("&" in shape and "&#64;" in text):
         found |= EMAIL
-    if "-----" in shape and "PRIVATE KEY" in text:
+    if dashed and "-----" in shape and "PRIVATE KEY" in text:
         found |= PEM
-    if " dot " in text or (")" in shape and ("()" in shape or "( )" in shape or "(  )" in shape or "(AA)" in shape)):
-        found |= _spelt(data)
+    if " dot " in text or (")" in shape and ("()" in shape or "( )" in shape or "(AA)" in shape or "(  )" in shape)):
+        found |= _spelt(low or data.lower().decode("latin-1"))
     return found
 
 
-def _numbers(shape: str, data: bytes) -> int:
+def _numbers(shape: str, data: bytes, low: str) -> int:
     found = 0
     grouped = "00 00" in shape or "0000000" in shape or ("-" in shape and "00-0" in shape)
     if "." in shape:
         grouped = grouped or bool(_DOTTED.search(shape))
     if grouped or ("/" in shape and "00/0000" in shape):
-        found |= _grouped(shape, data)
+        found |= _grouped(shape, data, low)
     if "+" in shape and ("+0" in shape or "+(0" in shape):
         found |= PLUS_PHONE
     return found | IBAN if "AA00" in shape else found
 
 
-def _grouped(shape: str, data: bytes) -> int:
+def _grouped(shape: str, data: bytes, low: str) -> int:
     """Of texts that have a number in groups, or one of at least seven digits."""
     found = 0
     outline = data.translate(_OUTLINE).decode()  # with its letters: the digits of a checksum don't come together here
@@ -115,7 +114,7 @@ def _grouped(shape: str, data: bytes) -> int:
         found |= IBAN
     if "0.0" in shape and _QUAD.search(outline):
         found |= IPV4
-    low = data.lower().decode("latin-1")
+    low = low or data.lower().decode("latin-1")
     if "00" in low and _ZEROS.search(low):
         found |= ZEROS_PHONE
     if "000000000" in shape and ("ssn" in low or "social" in low):
@@ -136,9 +135,8 @@ def _tells(low: str) -> bool:
     return not low.isascii() and ("t\xc3\xa9l" in low or "m\xc3\xb3vil" in low)  # tél, móvil in UTF-8
 
 
-def _named(data: bytes, so_far: int) -> int:
+def _named(low: str, so_far: int) -> int:
     """Whether a text speaks of secrets at all."""
-    low = data.lower().decode("latin-1")
     found = 0
     if "pass" in low or "pwd" in low or (not low.isascii() and ("senha" in low or "contras" in low)):
         found = PASSWORD
@@ -149,7 +147,6 @@ def _named(data: bytes, so_far: int) -> int:
     return found | ASSIGNED if so_far and "bearer " in low else found
 
 
-def _spelt(data: bytes) -> int:
-    low = data.lower().decode("latin-1")
+def _spelt(low: str) -> int:
     bracketed = "at)" in low or "at]" in low or "at}" in low or "at>" in low or "at )" in low or "at ]" in low
     return SPELT_EMAIL if bracketed or (" dot " in low and " at " in low) else 0

@@ -38,7 +38,8 @@ _DETECTORS: Final[tuple[tuple[int, Callable[[Reading], Iterator[Span]]], ...]] =
 # What detectors look at beside a value, to reject it: when such a neighbour has been replaced, they look again.
 _TOUCHES_BEFORE: Final = re.compile(r"(?:[\w.-]|\d[ .,/()-]{1,3}|:[0-9A-Fa-f]{0,4}:|[tT@][)\]}>] ?)\Z")
 _TOUCHES_BEHIND: Final = re.compile(
-    r"\w|\.\w|::|:[0-9A-Fa-f]{0,4}:|:00|[ .,/-]{0,2}[(+]{0,2}\d| ?[(\[{<] ?[aAdD@]|[\s_.:=\"'\\(]{1,6}\d{1,3}\.\d"
+    r"[A-Za-z0-9_]|\.\w|::|:[0-9A-Fa-f]{0,4}:|:00|[ .,/-]{0,2}[(+]{0,2}\d| ?[(\[{<] ?[aAdD@]"
+    r"|[\s_.:=\"'\\(]{1,6}\d{1,3}\.\d"
 )
 # A password in a URL may hold anything, so any replacement can make one readable. Ports are none.
 _OPEN_URL: Final = re.compile(r"://[^\s/?#@:\"'<>]{0,128}:(?!\d{2,5}[/\s\"'])")
@@ -63,7 +64,7 @@ def redact(text: str, *, limit: int | None = None) -> str:
     """
     if limit is not None and len(text) > limit:
         return redact_with_counts(text, limit=limit).text
-    plain = folded(text)
+    plain = text if text.isascii() and "\\" not in text else folded(text)
     passed = signals(plain)
     if not passed:  # the way of most texts
         return text

@@ -1,6 +1,31 @@
 """Rewards by name. The built-in ones are registered here; a user's own come through entry points."""
 
-from experiences.rewards import outcome, shaped
-from experiences.rewards.base import FailurePay, Payment, Reward, RewardFactory, pay, rewards
+from experiences.rewards import composite, ground_truth, outcome, relative_rank, shaped
+from experiences.rewards.base import (
+    FailurePay,
+    GroupReward,
+    LearningReward,
+    Payment,
+    Reward,
+    RewardFactory,
+    pay,
+    rewards,
+    settle,
+)
 
-__all__ = ["FailurePay", "Payment", "Reward", "RewardFactory", "outcome", "pay", "rewards", "shaped"]
+__all__ = [
+    "FailurePay",
+    "GroupReward",
+    "LearningReward",
+    "Payment",
+    "Reward",
+    "RewardFactory",
+    "composite",
+    "ground_truth",
+    "outcome",
+    "pay",
+    "relative_rank",
+    "rewards",
+    "settle",
+    "shaped",
+]

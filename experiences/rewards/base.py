@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from agentcore_site.registry import Registry
 from experiences.types import Trajectory
@@ -16,11 +16,25 @@ class Payment:
     """``steps[t]`` is paid for step t (as many as the trajectory has); ``components`` names the parts.
 
     The trajectory's reward is the sum of the components; the steps' payments add up to the same number wherever
-    there is a step that can take them.
+    there is a step that can take them. ``evidence`` (JSON values) says how it was arrived at and is kept under
+    ``trajectory.evidence["reward"]``. ``unscored`` says why there is no reward (yet): the trajectory leaves its
+    group's baseline without being an error.
     """
 
     steps: list[float]
     components: dict[str, float] = field(default_factory=dict)
+    evidence: dict[str, Any] = field(default_factory=dict)
+    unscored: str = ""
+
+    @classmethod
+    def at_the_end(
+        cls, trajectory: Trajectory, components: dict[str, float], evidence: dict[str, Any] | None = None
+    ) -> Payment:
+        """Everything at the last step."""
+        steps = [0.0] * len(trajectory.steps)
+        if steps:
+            steps[-1] = math.fsum(components.values())
+        return cls(steps, components, evidence or {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +58,40 @@ class Reward(Protocol):
     def __call__(self, trajectory: Trajectory) -> Payment: ...
 
 
+@runtime_checkable
+class GroupReward(Protocol):
+    """A reward that needs the siblings: it pays a second time, once a group is complete and before the update.
+
+    ``settle`` must give the same payments for trajectories that were settled before, or that came back from storage:
+    after a crash a group is settled again. A trajectory's row is written as its rollout ends, so the rewards in the
+    group's row are the ones that were learned from.
+    """
+
+    def __call__(self, trajectory: Trajectory) -> Payment: ...
+
+    def settle(self, trajectories: Sequence[Trajectory]) -> Sequence[Payment | None]:
+        """One payment for each trajectory; None leaves it as it is."""
+        ...
+
+
+@runtime_checkable
+class LearningReward(Protocol):
+    """A reward that knows what came before. What it knows stays as it is for a whole iteration, so that siblings are
+    measured alike; ``learn`` is told of an iteration's trajectories, in order, after its update."""
+
+    def __call__(self, trajectory: Trajectory) -> Payment: ...
+
+    def learn(self, trajectories: Sequence[Trajectory]) -> None: ...
+
+    def state_dict(self) -> dict[str, Any]:
+        """JSON values and arrays, for the checkpoint."""
+        ...
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Takes over what ``state_dict`` gave; an empty one is that of a checkpoint from before there was any."""
+        ...
+
+
 class RewardFactory(Protocol):
     """Builds a reward from its options.
 
@@ -64,29 +112,70 @@ rewards: Registry[RewardFactory] = Registry("reward", entry_point_group="agentco
 
 
 def pay(reward: Reward, trajectory: Trajectory) -> None:
-    """Writes the reward, its components and each step's share into ``trajectory``.
+    """Writes the reward, its components, its evidence and each step's share into ``trajectory``.
 
     A reward that raises, or that is not a finite number, leaves the trajectory unscored (NaN) with an error
-    "reward: ..." and nothing else changed.
+    "reward: ..." and nothing else changed. Where a judge gave no verdict ("judge_error" in the evidence) there is
+    nothing to score: NaN, without an error.
     """
     if trajectory.error:
         _pay_failure(getattr(reward, "failures", FailurePay()), trajectory)
         return
-    try:
-        payment = reward(trajectory)
-        if len(payment.steps) != len(trajectory.steps):
-            raise ValueError(f"paid {len(payment.steps)} steps of {len(trajectory.steps)}")
-        total = math.fsum(payment.components.values())
-        if not math.isfinite(total) or not all(map(math.isfinite, payment.steps)):
-            raise ValueError("the reward is not a finite number")
-    except Exception as error:  # a reward's bug marks the trajectory, not the job (R5)
-        trajectory.error = f"reward: {type(error).__name__}: {error}"
-        trajectory.reward = math.nan
+    if trajectory.evidence.get("judge_error"):
+        _leave_out(trajectory, {"unscored": "the judge gave no verdict"})
         return
+    try:
+        _write(trajectory, reward(trajectory))
+    except Exception as error:  # a reward's bug marks the trajectory, not the job (R5)
+        _mark(trajectory, error)
+
+
+def settle(reward: Reward, trajectories: Sequence[Trajectory]) -> None:
+    """The second payment of a complete group; nothing happens where the reward is no ``GroupReward``.
+
+    A reward that raises here leaves the whole group unscored, each with its error.
+    """
+    if not isinstance(reward, GroupReward):
+        return
+    try:
+        payments = reward.settle(trajectories)
+        for trajectory, payment in zip(trajectories, payments, strict=True):
+            if payment is not None:
+                _write(trajectory, payment)
+    except Exception as error:  # as in ``pay``
+        for trajectory in trajectories:
+            if not trajectory.error:
+                _mark(trajectory, error)
+
+
+def _write(trajectory: Trajectory, payment: Payment) -> None:
+    """Raises ValueError, and changes nothing, where the payment can't be paid."""
+    if payment.unscored:
+        _leave_out(trajectory, {**payment.evidence, "unscored": payment.unscored})
+        return
+    if len(payment.steps) != len(trajectory.steps):
+        raise ValueError(f"paid {len(payment.steps)} steps of {len(trajectory.steps)}")
+    total = math.fsum(payment.components.values())
+    if not math.isfinite(total) or not all(map(math.isfinite, payment.steps)):
+        raise ValueError("the reward is not a finite number")
     trajectory.reward = total
     trajectory.components = payment.components
+    if payment.evidence:
+        trajectory.evidence = {**trajectory.evidence, "reward": payment.evidence}
     for step, amount in zip(trajectory.steps, payment.steps, strict=True):
         step.reward = amount
+
+
+def _leave_out(trajectory: Trajectory, evidence: dict[str, Any]) -> None:
+    trajectory.reward, trajectory.components = math.nan, {}
+    trajectory.evidence = {**trajectory.evidence, "reward": evidence}
+    for step in trajectory.steps:
+        step.reward = 0.0
+
+
+def _mark(trajectory: Trajectory, error: Exception) -> None:
+    trajectory.error = f"reward: {type(error).__name__}: {error}"
+    trajectory.reward = math.nan
 
 
 def _pay_failure(failures: FailurePay, trajectory: Trajectory) -> None:

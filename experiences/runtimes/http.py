@@ -86,7 +86,10 @@ class HTTPRuntime:
             iteration=key.iteration,
         )
         calls = _Calls(talk, self.max_steps)
-        task = episode.opening()
+        try:
+            task = await episode.opening()
+        except Exception as error:
+            raise EnvironmentFailure(described(error)) from error
         async with self.gateway.session(Session(calls.make)) as (base_url, api_key):
             asked = {
                 "query": task,

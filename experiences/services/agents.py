@@ -146,6 +146,10 @@ def agent_check(agent: Agent) -> None:
     if agent.runtime == Runtime.HTTP and not agent.url:
         message = "Say where the agent takes its tasks."
         raise Invalid(message, fields={"url": message})
+    world = environments.get(agent.environment) if agent.environment in environments.names() else None
+    if agent.runtime != Runtime.LLM and getattr(world, "speaks_text_only", False):
+        message = f"{agent.environment} is a conversation in text: choose the runtime llm, or another environment."
+        raise Invalid(message, fields={"runtime": message})
     if agent.runtime != Runtime.ACTION:
         try:
             endpoint_of_agent(agent)

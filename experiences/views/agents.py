@@ -70,6 +70,9 @@ def options(request: HttpRequest, actor: Actor) -> HttpResponse:
 
 def _values(actor: Actor, form: AgentForm) -> dict[str, Any]:
     values = dict(form.cleaned_data)
+    values["collects"] = not values.pop("opted_out")
+    if values["max_tokens"] is None:
+        del values["max_tokens"]
     values["endpoint"] = endpoint_get(actor, values["endpoint"]) if values["endpoint"] else None
     return values
 

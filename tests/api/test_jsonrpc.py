@@ -233,7 +233,8 @@ def test_a_busy_agent_is_a_409(api: Caller, agent: Agent) -> None:
 
 
 def test_an_estimate_that_does_not_fit_the_budget_is_a_507(api: Caller, run: TrainingRun, agent: Agent) -> None:
-    run.iterations.update(cost_micros=9_000_000)
+    TrainingRun.objects.filter(pk=run.pk).update(cost_micros=9_000_000)
+    Job.objects.filter(pk=run.pk).update(worked_ms=1_000)
     error = api.error("training.start_grpo", {"agent_id": agent.slug, "config": {"max_budget_usd": 0.01}})
     assert error["code"] == 507 and "max_budget_usd" in error["data"]["fields"]
 

@@ -194,7 +194,7 @@ def test_a_month_that_is_over_is_told_as_over(spent: Chain, adam: Any, stella: A
     assert "spent in March 2025; no limit is set." in page and "March 2025" in page
     budget = Budget.objects.get(id=old.organization_budget)
     response = at_desk(adam).post(f"/budgets/{budget.id}/", {"limit": "7"})
-    assert response.status_code == 400 and "March 2025 is over" in text(response)
+    assert response.status_code == 409 and "March 2025 is over" in text(response)
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,12 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 
 from agentcore_site.tenancy.actors import Actor
-from experiences.models import Agent, Dataset
+from budgets.services import price_set
+from experiences.models import Agent, Dataset, ModelEndpoint
 from experiences.services.agents import agent_create
 from experiences.services.datasets import dataset_create
 from tests.console.conftest import SignIn
+from tests.support.llm_server import ModelServer
 from tests.support.rows import queued_run
 from training.models import TrainingRun
 from training.schema import fields, groups
@@ -222,3 +224,39 @@ def test_another_agent_or_dataset_changes_what_can_be_chosen(console: Client, op
     assert re.search(r'value="environment" disabled', shown) and re.search(r'value="dataset" checked', shown)
     shown = console.post("/launch/data/", {"agent": agent.pk, "source": "dataset", "dataset": rows.pk}).content.decode()
     assert "sums: 30 queries" in shown and "<html" not in shown
+
+
+# -- model endpoints ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.django_db(transaction=True)
+def test_an_admin_makes_an_endpoint_and_an_operator_an_agent_that_uses_it(
+    adam: Any, console: Client, signed_in: SignIn
+) -> None:
+    with ModelServer(brain=lambda _: "I am ready.") as server:
+        boss = signed_in(adam)
+        price_set(
+            Actor(adam), model="small", organization=adam.memberships.get().organization, input=1_000, output=1_000
+        )
+        form = {"name": "local", "kind": "openai", "base_url": server.base_url, "model": "small", "api_key": "sk-abc"}
+        refused = boss.post("/endpoints/new/", form | {"base_url": "ftp://x", "options": '{"timeout_s": 3}'})
+        assert refused.status_code == 400 and "http or https" in text(refused) and "ftp://x" in refused.content.decode()
+        made = boss.post("/endpoints/new/", form)
+        endpoint = ModelEndpoint.objects.get()
+        assert made["Location"] == f"/endpoints/{endpoint.pk}/" and "sk-abc" not in endpoint.api_key
+        shown = boss.get(f"/endpoints/{endpoint.pk}/").content.decode() + boss.get("/endpoints/").content.decode()
+        assert "sk-abc" not in shown and endpoint.api_key not in shown
+        moved = boss.post(f"/endpoints/{endpoint.pk}/", form | {"base_url": "http://other.example/v1", "api_key": ""})
+        assert moved.status_code == 400 and "enter the key again" in text(moved)
+        tried = console.post("/endpoints/test/", {"endpoint": endpoint.pk})
+        assert "I am ready." in text(tried) and "It answers in" in text(tried)
+        agent_form = {"name": "Talker", "philosophy": "cot", "runtime": "llm", "environment": "dataset"}
+        lost = console.post("/agents/new/", agent_form)
+        assert lost.status_code == 400 and "Choose a model endpoint" in text(lost)
+        console.post("/agents/new/", agent_form | {"endpoint": endpoint.pk, "tools": ["int_calc"], "max_tokens": "99"})
+    agent = Agent.objects.get(name="Talker")
+    assert (agent.endpoint, agent.tools, agent.max_tokens, agent.collects) == (endpoint, ["int_calc"], 99, True)
+    assert "small" in text(console.get(f"/agents/{agent.pk}/"))
+    kept = boss.post(f"/endpoints/{endpoint.pk}/archive/")
+    assert kept.status_code == 409 and "Talker use it" in text(kept)
+    assert console.get("/endpoints/new/").status_code == 403

@@ -172,7 +172,8 @@ def test_every_address_of_the_console_is_tried_here(addresses: list[str]) -> Non
     """A new page without a line in these tests fails this one."""
     tried = {
         "overview", "workers", "search", "sign_in", "sign_out", "audit", "agents", "agent", "agent_new", "agent_edit",
-        "agent_archive", "agent_options", "trajectories", "compare", "trajectory", "steps", "raw", "group", "jobs",
+        "agent_archive", "agent_options", "endpoints", "endpoint_new", "endpoint_edit", "endpoint_archive",
+        "endpoint_test", "trajectories", "compare", "trajectory", "steps", "raw", "group", "jobs",
         "job", "status", "series", "pause", "resume", "cancel", "share", "unshare", "launch", "plan", "data",
         "settings", "upload", "checkpoints", "tags", "download", "shared", "shared_status", "shared_series",
         "evaluations", "start", "report", "report_json", "of_run",

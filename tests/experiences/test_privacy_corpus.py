@@ -101,6 +101,8 @@ HOSTILE = [
     "\uff11",
     "=3D@",
     "client_secret_key_",
+    "1.2.3.4 Further reading\n",
+    "a@a.AKIA",
 ]
 OPENING = "password token phone ssn key pass a@b.co 00 00 :// "  # so that the gates let it in
 

@@ -9,6 +9,7 @@ from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from experiences.rewards import LearningReward, settle
 from experiences.rollout import collect_groups
 from experiences.runtimes.action import observation_of
 from experiences.types import RolloutKey, Trajectory, TrajectoryGroup
@@ -62,6 +63,8 @@ class _Loop:
 
     def __post_init__(self) -> None:
         self._reward = self.setup.reward()
+        if isinstance(self._reward, LearningReward):
+            self._reward.load_state_dict(self.state.reward)
         self._pool: PoolEvidence | None = None
 
     def iterate(self, loop: asyncio.AbstractEventLoop, kept: Mapping[RolloutKey, Trajectory]) -> IterationReport:
@@ -78,6 +81,9 @@ class _Loop:
             result = measure_groups(groups, setup.config)
         if state.memory is not None:
             remember(state.memory, groups)
+        if isinstance(self._reward, LearningReward):
+            self._reward.learn([trajectory for group in groups for trajectory in group.trajectories])
+            state.reward = self._reward.state_dict()
         state.iteration, state.drawn = iteration, drawn
         state.policy.updated(setup.version(iteration))
         state.trajectories += int(result.metrics["trajectories"])
@@ -133,7 +139,7 @@ class _Loop:
         chooser: Any = policy
         if isinstance(policy, ActionPolicy) and memory is not None and config.exploration.failure_memory > 0:
             chooser = policy.exploring(memory)
-        return await collect_groups(
+        groups = await collect_groups(
             [setup.train[position] for position in positions],
             iteration=iteration,
             group_size=config.n_trajectories_per_query,
@@ -150,6 +156,9 @@ class _Loop:
             policy_version=self.state.policy.version,
             model=setup.model,
         )
+        for group in groups:
+            settle(self._reward, group.trajectories)
+        return groups
 
     def _baseline(self, loop: asyncio.AbstractEventLoop) -> SelectionReport | None:
         """Measures the policy the run began with, once: before anything is learned."""

@@ -62,10 +62,15 @@ class TrainerSetup:
         return RolloutLimits(config.max_steps, config.rollout_timeout_seconds, config.max_concurrent_rollouts)
 
     def reward(self) -> Reward:
-        """The configured reward, given those of the shaping options that it knows."""
+        """The configured reward, given those of the shaping options that it knows, and its own options.
+
+        Raises:
+            UnknownName, ValueError: there is no such reward, or it refuses its options.
+        """
         factory = rewards.get(self.config.reward)
         options = {**self.config.shaping.model_dump(), "gamma": self.config.gamma}
-        return factory({name: value for name, value in options.items() if name in factory.option_help})
+        known = {name: value for name, value in options.items() if name in factory.option_help}
+        return factory(known | self.config.reward_options)
 
 
 @dataclass

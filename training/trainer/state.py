@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,7 @@ class TrainerState:
     """Policy, optimiser, value function, memory, early stopper, guard and counters after ``iteration``.
 
     ``baseline_success`` (n, k) holds the selection results of the policy the run began with, once measured.
+    ``reward`` is what a learning reward remembers; empty for the others, and in checkpoints from before there were any.
     ``drawn`` counts draws from the pool of queries; ``refused`` counts updates in a row that were not finite.
     """
 
@@ -40,6 +41,7 @@ class TrainerState:
     stopper: EarlyStopper
     guard: CollapseGuard
     baseline_success: FloatArray | None = None
+    reward: dict[str, Any] = field(default_factory=dict)
     drawn: int = 0
     trajectories: int = 0
     refused: int = 0
@@ -79,6 +81,7 @@ class TrainerState:
             state["value"] = self.value.weights
         if self.memory is not None:
             state.update(nested("memory", self.memory.state_dict()))
+        state.update(nested("reward", self.reward))
         state.update(nested("policy", self.policy.state_dict()))
         state.update(nested("optimizer", self.optimizer.state_dict()))
         return pack(state)
@@ -115,6 +118,7 @@ class TrainerState:
             stopper=EarlyStopper(**state["stopper"]),
             guard=CollapseGuard(**state["guard"]),
             baseline_success=None if baseline is None else baseline.astype(np.float64),
+            reward=under("reward", state),
             drawn=int(state["drawn"]),
             trajectories=int(state["trajectories"]),
             refused=int(state["refused"]),

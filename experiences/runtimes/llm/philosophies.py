@@ -37,9 +37,14 @@ class Play:
         data = prompts.DATA if self.talk.toolset.specs else ""
         return Message("system", "\n\n".join(part for part in (self.system, *parts, data) if part))
 
-    def opening(self) -> str:
+    @property
+    def form(self) -> str:
+        """How an answer has to look; nothing in a world that answers back, whose opening says how to speak to it."""
+        return prompts.ANSWER if self.episode.one_answer else ""
+
+    async def opening(self) -> str:
         try:
-            return self.episode.opening()
+            return await self.episode.opening()
         except Exception as error:
             raise EnvironmentFailure(described(error)) from error
 
@@ -88,14 +93,14 @@ PHILOSOPHIES: Registry[Philosophy] = Registry("philosophy", entry_point_group="a
 @PHILOSOPHIES.register("react")
 async def react(play: Play) -> bool:
     """Reason and act in turn (arXiv 2210.03629)."""
-    await play.act([play.prompt(prompts.REACT, prompts.ANSWER), Message("user", play.opening())])
+    await play.act([play.prompt(prompts.REACT, play.form), Message("user", await play.opening())])
     return True
 
 
 @PHILOSOPHIES.register("cot")
 async def chain_of_thought(play: Play) -> bool:
     """Thinks aloud and answers, without tools (arXiv 2201.11903). In a world that answers back, it goes on."""
-    messages = [play.prompt(prompts.COT, prompts.ANSWER), Message("user", play.opening())]
+    messages = [play.prompt(prompts.COT, play.form), Message("user", await play.opening())]
     seen = messages[-1].content
     while True:
         answer = await play.talk.ask(messages)
@@ -110,9 +115,9 @@ async def chain_of_thought(play: Play) -> bool:
 async def autonomous(play: Play) -> bool:
     """Plans, acts, and checks its answer before it gives it; a check that fails sends it back to work. In a world
     that answers back there is no single answer to check: it plans and acts."""
-    task = play.opening()
+    task = await play.opening()
     plan = await play.think("planner", prompts.PLAN, task)
-    messages = [play.prompt(prompts.REACT, prompts.ANSWER), Message("user", f"{task}\n\nPlan:\n{plan}")]
+    messages = [play.prompt(prompts.REACT, play.form), Message("user", f"{task}\n\nPlan:\n{plan}")]
     if not play.episode.one_answer:
         await play.act(messages)
         return True
@@ -124,7 +129,7 @@ async def autonomous(play: Play) -> bool:
 @PHILOSOPHIES.register("multi_agent")
 async def multi_agent(play: Play) -> bool:
     """Planner → executor → verifier → generator: four prompts over one model, each seeing what it needs."""
-    task = play.opening()
+    task = await play.opening()
     plan = await play.think("planner", prompts.PLAN, task)
     work = [play.prompt(prompts.EXECUTE, prompts.REACT), Message("user", f"{task}\n\nPlan:\n{plan}")]
     if not play.episode.one_answer:

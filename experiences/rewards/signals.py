@@ -1,0 +1,106 @@
+"""What the evidence of a trajectory says about code quality and about its user, as numbers in [0, 1].
+
+Evidence comes from environments, from linters and from people: whatever has another form than the documented one says
+nothing, and never raises.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Final
+
+IMPLICIT: Final[Mapping[str, float]] = {"correction": 0.2, "abandoned": 0.0, "none": 0.5}
+NO_FEEDBACK: Final = IMPLICIT["none"]
+STARS: Final = 5
+
+
+def number(value: Any) -> float | None:
+    """A finite number; flags, texts and everything else are none."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        found = float(value)
+    except OverflowError:
+        return None
+    return found if math.isfinite(found) else None
+
+
+def share(value: Any) -> float | None:
+    """A number in [0, 1]; one outside says nothing."""
+    found = number(value)
+    return found if found is not None and 0 <= found <= 1 else None
+
+
+def count(value: Any) -> float | None:
+    found = number(value)
+    return found if found is not None and found >= 0 else None
+
+
+def task_type(evidence: Mapping[str, Any]) -> str:
+    """Of what kind the task is: "task_type", else the scorer's name, else ""."""
+    for name in ("task_type", "scorer"):
+        value = evidence.get(name)
+        if isinstance(value, str) and value:
+            return value[:100]
+    return ""
+
+
+def code_quality(evidence: Mapping[str, Any]) -> float | None:
+    """The mean of what is known under "code_quality"; None where there is no code.
+
+    Linter: "lint" (a score in [0, 1]), else "lint_findings" n as 1 / (1 + n). Tests: "tests" (a share), else
+    "tests_passed" of "tests_total". Security: "security" (a score), else "security_findings" n as 1 / (1 + n).
+    A number in place of the object is the quality itself.
+    """
+    given = evidence.get("code_quality")
+    if not isinstance(given, Mapping):
+        return share(given)
+    parts = (
+        _score_or_findings(given, "lint"),
+        _tests(given),
+        _score_or_findings(given, "security"),
+    )
+    known = [part for part in parts if part is not None]
+    return math.fsum(known) / len(known) if known else None
+
+
+def feedback(evidence: Mapping[str, Any]) -> float:
+    """What the user thought, under "feedback": the mean of "thumbs" (up, down, true, false, 1, -1, 0) and "stars"
+    (1 to 5); where neither was given, "implicit": correction .2, abandoned 0, none .5. .5 where nothing is known."""
+    given = evidence.get("feedback")
+    if not isinstance(given, Mapping):
+        return NO_FEEDBACK
+    said = [one for one in (_thumbs(given.get("thumbs")), _stars(given.get("stars"))) if one is not None]
+    if said:
+        return math.fsum(said) / len(said)
+    implicit = given.get("implicit")
+    return IMPLICIT.get(implicit, NO_FEEDBACK) if isinstance(implicit, str) else NO_FEEDBACK
+
+
+def _score_or_findings(given: Mapping[str, Any], name: str) -> float | None:
+    score = share(given.get(name))
+    if score is not None:
+        return score
+    findings = count(given.get(f"{name}_findings"))
+    return None if findings is None else 1 / (1 + findings)
+
+
+def _tests(given: Mapping[str, Any]) -> float | None:
+    passed, total = count(given.get("tests_passed")), count(given.get("tests_total"))
+    if passed is not None and total and passed <= total:
+        return passed / total
+    return share(given.get("tests"))
+
+
+def _thumbs(value: Any) -> float | None:
+    if isinstance(value, bool):
+        return float(value)
+    if isinstance(value, str):
+        return {"up": 1.0, "down": 0.0}.get(value.lower())
+    return {1.0: 1.0, 0.0: 0.0, -1.0: 0.0}.get(number(value)) if number(value) is not None else None  # type: ignore[arg-type]
+
+
+def _stars(value: Any) -> float | None:
+    stars = number(value)
+    return (stars - 1) / (STARS - 1) if stars is not None and 1 <= stars <= STARS else None
