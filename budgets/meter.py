@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from budgets.pricing import Price, UnknownPrice, Usage
 
-__all__ = ["Bill", "BudgetRefused", "CallKey", "FreeMeter", "Meter", "PriceBook", "UnknownPrice"]
+__all__ = ["Bill", "BudgetRefused", "CallKey", "FreeMeter", "Meter", "MeterFailure", "PriceBook", "UnknownPrice"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +65,12 @@ class BudgetRefused(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.scope, self.limit, self.spent, self.reserved, self.wanted)
+
+
+class MeterFailure(Exception):
+    """The meter can say neither yes nor no; the call is not made. ``passing``: trying again later may help."""
+
+    passing = True
 
 
 class Meter(Protocol):

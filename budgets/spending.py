@@ -12,7 +12,7 @@ from asgiref.sync import sync_to_async
 
 from budgets.accounts import Chain, chain_open, month_of
 from budgets.ledger import LEASE, Hold, Settlement
-from budgets.meter import Bill, CallKey
+from budgets.meter import Bill, CallKey, MeterFailure
 from budgets.writer import LedgerAway, LedgerWriter
 
 __all__ = ["CallRepeated", "DatabaseMeter", "LedgerAway"]
@@ -20,8 +20,10 @@ __all__ = ["CallRepeated", "DatabaseMeter", "LedgerAway"]
 log = logging.getLogger(__name__)
 
 
-class CallRepeated(RuntimeError):
+class CallRepeated(MeterFailure):
     """An attempt was settled already and is about to be made again: each attempt needs a key of its own."""
+
+    passing = False
 
 
 class DatabaseMeter:

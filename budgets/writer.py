@@ -18,7 +18,7 @@ from typing import Any, Final, TypeVar
 from django.db import DatabaseError, InterfaceError, OperationalError, connections
 
 from budgets.ledger import Hold, Reserved, Settled, Settlement, reserve_many, settle_many
-from budgets.meter import Bill
+from budgets.meter import Bill, MeterFailure
 
 log = logging.getLogger(__name__)
 
@@ -28,7 +28,7 @@ PAUSES: Final = (0.05, 0.2, 1.0, 5.0)  # seconds between tries to write a settle
 AWAY: Final = (OperationalError, InterfaceError)
 
 
-class LedgerAway(RuntimeError):
+class LedgerAway(MeterFailure):
     """The ledger can't be written: no call may be made. A hold that may have been written is given back later."""
 
 

@@ -165,6 +165,7 @@ class Slice:
                 stream=EVALUATION_STREAM,
                 check=self._check,
                 acting=self.setup.acting,
+                purpose=f"evaluation/{part.name}",
                 model=self.setup.model,
             )
         except Interrupted as interrupted:

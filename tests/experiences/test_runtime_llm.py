@@ -10,7 +10,7 @@ import pytest
 from budgets.llm.client import MeteredChatClient
 from budgets.llm.retry import RetryPolicy
 from budgets.llm.types import Endpoint
-from budgets.meter import BudgetRefused, CallKey, FreeMeter
+from budgets.meter import BudgetRefused, CallKey, FreeMeter, MeterFailure
 from budgets.pricing import Price
 from experiences.environments.dataset import dataset_environment
 from experiences.environments.tool_episode import answer_in
@@ -275,3 +275,23 @@ async def test_tools_are_bounded_in_time_and_size_and_never_raise() -> None:
 )
 def test_what_counts_as_the_answer(text: str, answer: str) -> None:
     assert answer_in(text) == answer
+
+
+class Broken(FreeMeter):
+    def __init__(self, passing: bool) -> None:
+        super().__init__()
+        self.passing = passing
+
+    async def reserve(self, call: CallKey, amount: int) -> None:
+        failure = MeterFailure("the ledger is away")
+        failure.passing = self.passing
+        raise failure
+
+
+@pytest.mark.parametrize(("passing", "reason"), [(True, "waiting_for_llm"), (False, "llm_refused")])
+async def test_a_meter_that_fails_halts_the_run_and_fails_no_rollout(passing: bool, reason: str) -> None:
+    with ModelServer(brain=calculating) as server:
+        with pytest.raises(Halted) as halted:
+            await rolled(server, meter=Broken(passing))
+        assert not server.requests
+    assert halted.value.reason == reason

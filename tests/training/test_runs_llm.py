@@ -90,6 +90,11 @@ def test_it_runs_to_its_end_and_the_ledger_says_what_the_server_says(
     assert (budget.spent, budget.reserved, budget.debt) == (server.owed.micros, 0, 0)
     calls = LedgerEntry.objects.filter(job_id=job.id, kind="settle")
     assert calls.count() == server.owed.answered
+    # Each look and each arm made calls of its own: a name that came twice would have failed its rollout.
+    assert not TrajectoryRecord.objects.filter(agent_id=model_agent.id).exclude(error="").exists()
+    measured = evaluation.__class__.objects.get(pk=evaluation.pk).report["lines"]["held_out"]["metrics"]["success_rate"]
+    assert 0 < measured["trained"] == measured["baseline"] < 1
+    assert run.selection["success_rate"] == run.selection["baseline_success_rate"] > 0
     assert sum(calls.values_list("input_tokens", flat=True)) == server.owed.prompt_tokens
     assert {"training", "evaluation"} == set(calls.values_list("purpose", flat=True))
     assert differences() == []

@@ -21,6 +21,7 @@ from agentcore_site.jobs.kinds import Progressed
 from agentcore_site.jobs.lease import Lease, LeaseLost, MustPause, StopRequested
 from agentcore_site.jobs.models import Job, Reason
 from budgets.money import dollars
+from experiences.environments.dataset import refuse_judged
 from experiences.player import ModelPlayer
 from experiences.rollout import Interrupted
 from experiences.runtimes.base import Halted
@@ -40,9 +41,14 @@ FLUSH_SECONDS = 0.5
 
 def setup_of(run: TrainingRun, *, work: str = "") -> TrainerSetup:
     """The pure description of a run: what a trainer needs and nothing of rows. ``work`` names whose attempt this is,
-    for the keys of paid calls."""
+    for the keys of paid calls.
+
+    Raises:
+        ValueError: an agent that chooses actions was given rows that a language model has to judge.
+    """
     pools = run_pools(run)
     if run.policy_kind == "action":
+        refuse_judged(pools.environment)
         acting: dict[str, Any] = {}
     else:
         player = ModelPlayer(run.agent, job_id=run.job_id, work=work)

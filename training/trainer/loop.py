@@ -165,7 +165,9 @@ class _Loop:
         state = self.state
         if state.baseline_success is not None or not self.setup.selection:
             return None
-        played = loop.run_until_complete(played_on_selection(self.setup, state.policy, self._reward, self.check))
+        played = loop.run_until_complete(
+            played_on_selection(self.setup, state.policy, self._reward, self.check, at=state.iteration)
+        )
         state.baseline_success = played.success
         return selection_report(state.iteration, played, played.success)
 
@@ -175,7 +177,9 @@ class _Loop:
         config, last = setup.config, state.iteration >= setup.config.n_iterations
         report = None
         if state.baseline_success is not None and (last or state.iteration % config.eval_interval == 0):
-            played = loop.run_until_complete(played_on_selection(setup, state.policy, self._reward, self.check))
+            played = loop.run_until_complete(
+                played_on_selection(setup, state.policy, self._reward, self.check, at=state.iteration)
+            )
             report = selection_report(state.iteration, played, state.baseline_success)
             plateau = state.stopper.update(report.success_rate, standard_error(played.success))
             if plateau and config.early_stopping.enabled:

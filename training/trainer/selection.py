@@ -16,8 +16,9 @@ from training.trainer.setup import Check, SelectionReport, TrainerSetup
 RESAMPLES = 1_999  # for an interval that is looked at, not reported: 0.5 ms for 20 queries
 
 
-async def played_on_selection(setup: TrainerSetup, chooser: Any, reward: Reward, check: Check) -> Played:
-    """``eval_samples`` rollouts of each selection query, with the same random numbers for every policy."""
+async def played_on_selection(setup: TrainerSetup, chooser: Any, reward: Reward, check: Check, *, at: int) -> Played:
+    """``eval_samples`` rollouts of each selection query, with the same random numbers for every policy. ``at``
+    is the iteration after which they are played: no two looks may share the names of their paid calls."""
     config = setup.config
     return await play(
         chooser,
@@ -30,7 +31,7 @@ async def played_on_selection(setup: TrainerSetup, chooser: Any, reward: Reward,
         limits=setup.limits(),
         check=check,
         acting=setup.acting,
-        purpose="selection",
+        purpose=f"selection.{at}",
         model=setup.model,
     )
 

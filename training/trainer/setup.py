@@ -16,8 +16,8 @@ from training.config import GRPOConfig
 
 
 class Acting(Protocol):
-    """Makes the runtime by which a policy plays its rollouts. ``purpose`` ("training", "selection", "evaluation") is
-    for runtimes whose calls are paid for."""
+    """Makes the runtime by which a policy plays its rollouts. ``purpose`` ("training", or what is looked at and
+    when) names the work for runtimes whose calls are paid for: the same call is never made twice under one name."""
 
     def __call__(self, policy: Any, *, temperature: float, max_steps: int, purpose: str) -> Runtime: ...
 

@@ -22,7 +22,7 @@ from budgets.llm.errors import (
     Transient,
 )
 from budgets.llm.types import Completion, Message, ToolCall, ToolSpec
-from budgets.meter import BudgetRefused, CallKey, UnknownPrice
+from budgets.meter import BudgetRefused, CallKey, MeterFailure, UnknownPrice
 from experiences.runtimes.base import Halted, RolloutFailure
 from experiences.tools.toolset import Toolset
 from experiences.types import Step
@@ -223,6 +223,8 @@ class Talk:
             raise Halted("budget_exceeded", str(error)) from error
         except UnknownPrice as error:
             raise Halted("llm_refused", str(error)) from error
+        except MeterFailure as error:
+            raise Halted("waiting_for_llm" if error.passing else "llm_refused", str(error)) from error
         except (Transient, CircuitOpen) as error:
             raise Halted("waiting_for_llm", error.message, error.retry_after) from error
         except (AuthFailed, NoCredit, ModelNotFound) as error:
