@@ -14,12 +14,13 @@ from rest_framework.routers import SimpleRouter
 
 from agentcore_site.jobs.api import JobDoor
 from agentcore_site.problems import body_of
-from agentcore_site.tenancy.api import ApiKeyDoor, MeDoor, RefreshView, TokenView
+from agentcore_site.tenancy.api import ApiKeyDoor, ErasureDoor, MeDoor, RefreshView, TokenView
 from budgets.api import BudgetDoor, LedgerDoor, PriceDoor
 from evaluation.api import EvaluationDoor
 from experiences.api.agents import AgentDoor
 from experiences.api.endpoints import ModelEndpointDoor, ToolDoor
-from experiences.api.environments import EnvironmentDoor, RewardDoor
+from experiences.api.environments import EnvironmentDoor
+from experiences.api.rewards import RewardCheckDoor, RewardDoor, RewardTryDoor
 from experiences.api.trajectories import TrajectoryDoor
 from training.api.checkpoints import CheckpointDoor
 from training.api.datasets import DatasetDoor, RowDoor
@@ -37,6 +38,7 @@ router.register("checkpoints", CheckpointDoor, basename="checkpoint")
 router.register("evaluations", EvaluationDoor, basename="evaluation")
 router.register("budgets", BudgetDoor, basename="budget")
 router.register("prices", PriceDoor, basename="price")
+router.register("erasures", ErasureDoor, basename="erasure")
 router.register("api-keys", ApiKeyDoor, basename="api-key")
 
 GET: dict[str, Any] = {"get": "retrieve"}
@@ -81,6 +83,8 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("environments", EnvironmentDoor.as_view(GET), name="environments"),
     path("tools", ToolDoor.as_view(GET), name="tools"),
     path("rewards", RewardDoor.as_view(GET), name="rewards"),
+    path("rewards/validate", RewardCheckDoor.as_view({"post": "create"}), name="rewards-validate"),
+    path("rewards/run", RewardTryDoor.as_view({"post": "create"}), name="rewards-run"),
     path("presets", PresetDoor.as_view(GET), name="presets"),
     path("config-schema", ConfigSchemaDoor.as_view(GET), name="config-schema"),
     path("datasets/<uuid:dataset>/rows", RowDoor.as_view({"get": "list"}), name="dataset-rows"),

@@ -7,5 +7,5 @@ class SiteConfig(AppConfig):
     verbose_name = "Site"
 
     def ready(self) -> None:
-        from agentcore_site import checks  # noqa: F401
+        from agentcore_site import checks, erasure  # noqa: F401
         from agentcore_site.rest import schema  # noqa: F401  (how OpenAPI describes our ways to sign in)

@@ -100,7 +100,7 @@ REST_READS = {
     "training-jobs/<uuid:pk>/series", "training-jobs/<uuid:pk>/groups", "jobs/<uuid:pk>/events", "trajectories",
     "trajectories/<uuid:pk>", "trajectories/export", "checkpoints", "checkpoints/<uuid:pk>", "checkpoints/compare",
     "checkpoints/<uuid:pk>/download", "evaluations", "evaluations/<uuid:pk>", "evaluations/<uuid:pk>/queries",
-    "api-keys", "tools", "model-endpoints", "model-endpoints/<uuid:pk>", "budgets",
+    "api-keys", "tools", "erasures", "model-endpoints", "model-endpoints/<uuid:pk>", "budgets",
     "budgets/<int:pk>", "budgets/<int:budget>/ledger", "budgets/breakdown", "prices",
 }  # fmt: skip
 REST_WRITES: dict[tuple[str, str], tuple[str, Any]] = {
@@ -120,9 +120,12 @@ REST_WRITES: dict[tuple[str, str], tuple[str, Any]] = {
     ("delete", "jobs/<uuid:pk>/share"): ("share.edit", {}),
     ("patch", "checkpoints/<uuid:pk>"): ("checkpoint.edit", {"tags": ["kept"]}),
     ("post", "evaluations"): ("evaluate", None),
+    ("post", "erasures"): ("subject.erase", {"identifiers": ["nobody at all"], "dry_run": True}),
     ("post", "api-keys"): ("view", {"name": "mine", "scopes": ["training:view"]}),
     ("delete", "api-keys/<uuid:pk>"): ("view", {}),
     ("delete", "agents/<str:agent>"): ("agent.edit", {}),
+    ("post", "rewards/validate"): ("view", {"reward": "composite"}),
+    ("post", "rewards/run"): ("view", {"reward": "composite", "agent": "router-7", "limit": 5}),
     ("post", "budgets"): ("budget.edit", {"limit_usd": 500}),
     ("patch", "budgets/<int:pk>"): ("budget.edit", {"limit_usd": 500}),
     ("post", "prices"): ("price.edit", {"model": "small", "input_usd": 1, "output_usd": 2}),

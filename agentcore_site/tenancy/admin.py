@@ -22,7 +22,7 @@ from agentcore_site.tenancy.administration import (
     actor_at,
     organizations_of,
 )
-from agentcore_site.tenancy.models import ApiKey, Membership, Organization
+from agentcore_site.tenancy.models import ApiKey, Erasure, Membership, Organization
 from agentcore_site.tenancy.services import api_key_revoke
 
 admin.site.unregister(User)
@@ -120,3 +120,10 @@ class ApiKeyAdmin(ReadOnlyAdmin):
     @action(description="Revoke the selected keys")
     def revoke(self, request: HttpRequest, queryset: QuerySet[ApiKey]) -> None:
         self.apply(request, queryset, "Revoked", api_key_revoke)
+
+
+@admin.register(Erasure)
+class ErasureAdmin(ReadOnlyAdmin):
+    list_display = ["created_at", "organization", "requested_by", "found", "left"]
+    list_filter = [("organization", admin.RelatedOnlyFieldListFilter)]
+    list_select_related = ["organization", "requested_by"]

@@ -14,7 +14,8 @@ from rest_framework_simplejwt.views import TokenObtainPairView, TokenRefreshView
 from agentcore_site.errors import Missing
 from agentcore_site.rest.parsing import Strict, parsed
 from agentcore_site.rest.views import Door
-from agentcore_site.tenancy.models import ApiKey
+from agentcore_site.tenancy.erasure import erasures_visible, subject_erase
+from agentcore_site.tenancy.models import ApiKey, Erasure
 from agentcore_site.tenancy.roles import ROLE_MAY, SCOPES, Role
 from agentcore_site.tenancy.services import MAX_DAYS, api_key_create, api_key_revoke
 from agentcore_site.throttling import TokenThrottle
@@ -122,3 +123,40 @@ class ApiKeyDoor(Door):
             raise Missing(f"You have no API key {pk}.")
         api_key_revoke(self.actor, row)
         return Response(status=204)
+
+
+class ErasureIn(Strict):
+    identifiers = serializers.ListField(child=serializers.CharField(max_length=200), min_length=1, max_length=20)
+    dry_run = serializers.BooleanField(default=False, help_text="Only count what would be erased.")
+
+
+class ErasureOut(serializers.Serializer[Any]):
+    """It names nobody: ``digests`` are keyed digests of the identifiers."""
+
+    id = serializers.UUIDField()
+    digests = serializers.ListField(child=serializers.CharField())
+    found = serializers.DictField(child=serializers.IntegerField(), help_text="Rows by place.")
+    left = serializers.DictField(child=serializers.IntegerField(), help_text="Found when every place was asked again.")
+    notes = serializers.ListField(child=serializers.CharField())
+    created_at = serializers.DateTimeField()
+
+
+class ErasureDoor(Door):
+    queryset = Erasure.objects.none()
+    orderings = {"-created_at": "created_at"}
+
+    @extend_schema(summary="Reports of erasures", tags=["privacy"], responses=ErasureOut(many=True))
+    def list(self, request: Request) -> Response:
+        return self.page(erasures_visible(self.actor), ErasureOut)
+
+    @extend_schema(
+        summary="Erase what is kept of a person",
+        description="Trajectories, groups, results and rows of datasets that hold an identifier. It can't be undone.",
+        tags=["privacy"],
+        request=ErasureIn,
+        responses={200: ErasureOut, 201: ErasureOut},
+    )
+    def create(self, request: Request) -> Response:
+        values = parsed(ErasureIn, request.data)
+        report = subject_erase(self.actor, values["identifiers"], dry_run=values["dry_run"])
+        return Response(ErasureOut(report).data, status=200 if values["dry_run"] else 201)

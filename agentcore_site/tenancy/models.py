@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import uuid
+from typing import Any
 
 from django.conf import settings
 from django.contrib.auth.models import AbstractBaseUser
+from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.utils import timezone
 
@@ -13,7 +15,7 @@ from agentcore_site.ids import uuid7
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.roles import Role
 
-__all__ = ["ApiKey", "Membership", "Organization", "Scoped", "ScopedManager"]
+__all__ = ["ApiKey", "Erasure", "Membership", "Organization", "Scoped", "ScopedManager"]
 
 
 class Organization(models.Model):
@@ -102,3 +104,21 @@ class ApiKey(Scoped):
 
 def organization_id_of(value: Organization | uuid.UUID) -> uuid.UUID:
     return value.id if isinstance(value, Organization) else value
+
+
+class Erasure(Scoped):
+    """The report of an erasure by subject. It names nobody: ``digests`` are keyed digests of the identifiers."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    digests = ArrayField(models.CharField(max_length=64))
+    found: Any = models.JSONField(help_text="Rows that were erased, by place.")
+    left: Any = models.JSONField(help_text="Rows that were found when every place was asked again.")
+    notes = ArrayField(models.CharField(max_length=300), default=list, blank=True)
+    requested_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
+
+    class Meta:
+        ordering = ["-created_at"]
+
+    def __str__(self) -> str:
+        return f"{sum(self.found.values()):,} rows, {self.created_at:%Y-%m-%d}"

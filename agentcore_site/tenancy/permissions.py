@@ -28,6 +28,7 @@ NAMES = {
     "budget.view": "see budgets",
     "budget.edit": "edit budgets",
     "price.edit": "edit prices",
+    "subject.erase": "erase a person's data",
     "view": "see this",
 }
 

@@ -26,7 +26,9 @@ OPERATE: Final = DEVELOP | {
     "share.edit",
 }
 
-MANAGE: Final = frozenset({"audit.view", "members.edit", "keys.edit", "budget.edit", "price.edit", "endpoint.edit"})
+MANAGE: Final = frozenset(
+    {"audit.view", "members.edit", "keys.edit", "budget.edit", "price.edit", "endpoint.edit", "subject.erase"}
+)
 
 ROLE_MAY: Final[dict[str, frozenset[str]]] = {
     Role.STAKEHOLDER: VIEW,

@@ -19,7 +19,7 @@ from agentcore_site.jobs.models import Job, Status
 from agentcore_site.jobs.services import share_create
 from agentcore_site.models import IdempotencyRecord
 from agentcore_site.tenancy.actors import Actor
-from agentcore_site.tenancy.models import ApiKey, Membership, Organization
+from agentcore_site.tenancy.models import ApiKey, Erasure, Membership, Organization
 from agentcore_site.tenancy.roles import Role
 from agentcore_site.tenancy.services import api_key_create
 from evaluation.models import EvaluationResult, HeldOutLook
@@ -39,7 +39,7 @@ OURS = [model for model in apps.get_models() if model._meta.app_config.name.spli
 READ_ONLY = {
     "auditevent", "apikey", "job", "jobevent", "sharelink", "dataset", "datasetrow", "trajectoryrecord", "grouprecord",
     "trainingrun", "iteration", "policycheckpoint", "evaluationrun", "evaluationresult", "heldoutlook",
-    "idempotencyrecord", "budgetlimit", "reservation", "ledgerentry", "budgetalert", "modelendpoint",
+    "idempotencyrecord", "budgetlimit", "reservation", "ledgerentry", "budgetalert", "modelendpoint", "erasure",
 }  # fmt: skip
 
 
@@ -69,6 +69,7 @@ def everything(operator: Actor, agent: Agent, adam: Any) -> TrainingRun:
     dataset_create(operator, name="numbers", rows=rows)
     a_row_of_each(run.job)
     factories.ModelEndpointFactory(organization=run.organization)
+    Erasure.objects.create(organization=run.organization, digests=["d"], found={"rows": 1}, left={"rows": 0})
     return run
 
 

@@ -1,0 +1,124 @@
+"""Erasure by subject: everything that holds what names a person is found and deleted, and a report proves it (SPEC S4).
+
+Each app registers its places. A place prepares (it finds, and holds what it will delete), then erases; afterwards every
+place is asked again, and what it still finds stands in the report. The report keeps a keyed digest of each identifier
+and not the identifier: whoever knows it can check that it was erased, nobody can read it there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from operator import or_
+from typing import Any, Final, Protocol
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import Q, QuerySet, TextField
+from django.db.models.functions import Cast
+
+from agentcore_site.audit.services import record
+from agentcore_site.errors import Conflict, Invalid
+from agentcore_site.registry import Registry
+from agentcore_site.tenancy.actors import Actor
+from agentcore_site.tenancy.models import Erasure
+from agentcore_site.tenancy.permissions import current_organization, require
+
+SHORTEST: Final = 4  # characters: shorter ones would find half of everything
+MOST: Final = 20
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a place found: how many rows, and how to erase them."""
+
+    rows: int
+    erase: Callable[[], object]
+    note: str = ""
+
+
+class Place(Protocol):
+    """Finds an organisation's rows that hold one of the words, in any case.
+
+    Raises:
+        Conflict: they can't be erased now; the message says what to do first.
+    """
+
+    def __call__(self, organization_id: uuid.UUID, words: Sequence[str]) -> Finding: ...
+
+
+places: Registry[Place] = Registry("place of personal data", entry_point_group="agentcore.erasure")
+
+
+def subject_erase(actor: Any, identifiers: Sequence[str], *, dry_run: bool = False) -> Erasure:
+    """Deletes all that holds one of the identifiers (an address, a name, a number at a customer's).
+
+    With ``dry_run`` nothing is changed and the report is not stored.
+
+    Raises:
+        Missing, Forbidden: the actor may not.
+        Invalid: an identifier is too short to tell anybody apart.
+        Conflict: running jobs use what would be erased.
+    """
+    organization = current_organization(actor)
+    require(actor, "subject.erase", organization)
+    words = _words(identifiers)
+    with transaction.atomic():
+        found = {name: place(organization.id, words) for name, place in places.items()}
+        report = Erasure(
+            organization=organization,
+            requested_by=Actor.of(actor).user,
+            digests=[digest(word) for word in words],
+            found={name: one.rows for name, one in found.items()},
+            notes=[one.note for one in found.values() if one.note and one.rows],
+        )
+        if dry_run:
+            report.left = report.found
+            return report
+        for one in found.values():
+            one.erase()
+        report.left = {name: place(organization.id, words).rows for name, place in places.items()}
+        if any(report.left.values()):
+            where = ", ".join(f"{name}: {n}" for name, n in report.left.items() if n)
+            raise Conflict(f"Nothing was erased: some rows would have been left ({where}). Try again.")
+        report.save()
+        record(actor, "subject.erased", report, organization=organization.id, after={"found": report.found})
+    return report
+
+
+def erasures_visible(actor: Any) -> QuerySet[Erasure]:
+    return Erasure.objects.visible_to(actor).select_related("requested_by")
+
+
+def digest(identifier: str) -> str:
+    """The keyed digest under which an identifier stands in a report."""
+    return hmac.new(settings.SECRET_KEY.encode(), identifier.casefold().encode(), hashlib.sha256).hexdigest()
+
+
+def holding(rows: QuerySet[Any], words: Sequence[str], *, texts: Sequence[str], values: Sequence[str] = ()) -> Any:
+    """The rows of which a text column or a JSON column holds one of the words, in any case."""
+    rows = rows.annotate(**{f"_{name}_text": Cast(name, TextField()) for name in values})
+    wanted = [Q(**{f"{name}__icontains": word}) for name in texts for word in words]
+    # A word inside JSON stands there as JSON writes it.
+    wanted += [
+        Q(**{f"_{name}_text__icontains": json.dumps(word, ensure_ascii=False)[1:-1]})
+        for name in values
+        for word in words
+    ]
+    return rows.filter(reduce(or_, wanted))
+
+
+def _words(identifiers: Sequence[str]) -> list[str]:
+    words = list(dict.fromkeys(" ".join(str(one).split()) for one in identifiers))
+    if not words or len(words) > MOST:
+        raise Invalid(f"Give 1 to {MOST} identifiers.", fields={"identifiers": f"1 to {MOST} of them."})
+    short = next((word for word in words if len(word) < SHORTEST), None)
+    if short is not None:
+        message = f"{short!r} is too short: it would find other people's data too. Give at least {SHORTEST} characters."
+        raise Invalid(message, fields={"identifiers": message})
+    return words
