@@ -13,15 +13,17 @@ from uuid import UUID
 import orjson
 from django.contrib.auth.views import redirect_to_login
 from django.core.exceptions import ValidationError
+from django.db import DataError
 from django.db.models import F, Q, QuerySet
-from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, QueryDict
 from django.shortcuts import render
 from django.urls import reverse
 
-from agentcore_site.errors import DomainError
+from agentcore_site.errors import DomainError, Invalid
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.authentication import actor_of
 from agentcore_site.tenancy.roles import ROLE_MAY
+from agentcore_site.values import unstorable
 
 PAGE_SIZE: Final = 25
 COUNT_LIMIT: Final = 10_000
@@ -38,11 +40,26 @@ def page(view: View) -> View:
         if not request.user.is_authenticated:
             return _sign_in_first(request)
         try:
+            _check(request.GET, "address")
             return view(request, actor_of(request), *args, **kwargs)
         except DomainError as error:
             return refusal(request, error)
+        except (ValueError, DataError):
+            # A form says itself what is wrong with a field. What none looked at is refused here, not broken by.
+            try:
+                _check(request.POST, "form")
+            except Invalid as error:
+                return refusal(request, error)
+            raise
 
     return wrapped
+
+
+def _check(given: QueryDict, what: str) -> None:
+    """Raises:
+    Invalid: it holds what no database can be asked for."""
+    if reason := unstorable([[name, *values] for name, values in given.lists()]):
+        raise Invalid(f"The {what} can't be used: {reason}.")
 
 
 def refusal(request: HttpRequest, error: DomainError) -> HttpResponse:
@@ -122,7 +139,7 @@ def listing(
     after = _after(cursor, tie, "lt" if sort.descending else "gt") if cursor else None
     try:
         chosen = list(found.filter(after)[: size + 1] if after is not None else found[: size + 1])
-    except (ValidationError, ValueError):
+    except (ValidationError, ValueError, TypeError):
         after, chosen = None, list(found[: size + 1])
     last = chosen[size - 1] if len(chosen) > size else None
     following = _encoded(last._at, last.pk) if last is not None else ""
@@ -143,6 +160,11 @@ def _decoded(cursor: str) -> tuple[Any, Any] | None:
         place = orjson.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
     except (binascii.Error, ValueError):
         return None
-    if isinstance(place, list) and len(place) == 2 and all(isinstance(one, str | int | float) for one in place):
+    if (
+        isinstance(place, list)
+        and len(place) == 2
+        and not unstorable(place)
+        and all(isinstance(one, str | int | float) for one in place)
+    ):
         return place[0], place[1]
     return None

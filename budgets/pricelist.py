@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import Any
 from uuid import UUID
@@ -10,6 +12,7 @@ from django.db.models import Case, IntegerField, Q, QuerySet, Value, When
 
 from budgets.models import ModelPrice
 from budgets.selectors import prices_visible
+from budgets.showing import money
 
 OWN_FIRST = Case(When(organization=None, then=Value(1)), default=Value(0), output_field=IntegerField())
 
@@ -30,3 +33,27 @@ def prices_in_force(actor: Any, organization_id: UUID, *, today: date | None = N
 def price_history(actor: Any, organization_id: UUID, model: str) -> QuerySet[ModelPrice]:
     """Every price of a model, future ones too, newest first; of one day the organisation's own first."""
     return prices_of(actor, organization_id).filter(model=model).order_by("-valid_from", OWN_FIRST, "-id")
+
+
+@dataclass(frozen=True, slots=True)
+class PriceLine:
+    """A price in dollars to the last digit: a price that is rounded is another price. "": as the prompt, or none."""
+
+    row: ModelPrice
+    input: str
+    cached_input: str
+    output: str
+    per_call: str
+
+
+def price_lines(rows: Iterable[ModelPrice]) -> list[PriceLine]:
+    return [
+        PriceLine(
+            row,
+            money(row.input),
+            "" if row.cached_input is None else money(row.cached_input),
+            money(row.output),
+            money(row.per_call) if row.per_call else "",
+        )
+        for row in rows
+    ]

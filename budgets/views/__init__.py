@@ -1,1 +1,1 @@
-"""The pages of budgets: what is spent, what is left, what things cost, and who is told."""
+"""The pages of budgets: what is spent and left, what models cost, and who is told."""

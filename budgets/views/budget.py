@@ -17,7 +17,7 @@ from agentcore_site.pages import Sort, allowed, page
 from agentcore_site.templatetags.console import money
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import current_organization, require
-from budgets.accounts import month_of
+from budgets.accounts import DEFAULT_JOB_LIMIT, month_of
 from budgets.charts import pictures
 from budgets.exports import LedgerExport, ledger_csv, ledger_export_start
 from budgets.forms import LimitForm, NewLimitForm, typed
@@ -145,6 +145,9 @@ def _shown(request: HttpRequest, actor: Actor, budget: Budget, form: LimitForm |
         "forecast": forecast,
         "verdict": verdict(budget, forecast),
         "over": over(budget),
+        "unset": f"A job may spend {money(DEFAULT_JOB_LIMIT)} unless its launch says otherwise."
+        if budget.scope == Scope.JOB
+        else "",
         "charts": pictures(drawn),
         "months": _months(actor, budget),
         "limits": limits_visible(actor, budget)[:20],

@@ -143,8 +143,9 @@ def _range(request: HttpRequest, month: date) -> tuple[date, date, RangeForm]:
     """The days that are asked for, both included: the month unless they are given, or where they are wrong."""
     form = RangeForm(request.GET)
     right = form.is_valid()
-    since = (form.cleaned_data.get("since") if right else None) or month
     until = form.cleaned_data.get("until") if right else None
+    since = form.cleaned_data.get("since") if right else None
+    since = since or min(month, (until or month).replace(day=1))
     return since, until or max(since, month_end(month) - timedelta(days=1)), form
 
 

@@ -19,7 +19,7 @@ from agentcore_site.tenancy.models import Organization
 from agentcore_site.tenancy.permissions import current_organization, require
 from budgets.forms import PriceForm
 from budgets.models import ModelPrice
-from budgets.pricelist import price_history, prices_in_force
+from budgets.pricelist import price_history, price_lines, prices_in_force
 from budgets.services import price_set
 from budgets.views.asking import asked, listed, one_of
 
@@ -44,7 +44,7 @@ def prices(request: HttpRequest, actor: Actor) -> HttpResponse:
     found = listed(request, rows, SORTS, size=50)
     context: dict[str, Any] = {
         "listing": found,
-        "rows": found.rows,
+        "rows": price_lines(found.rows),
         "q": query,
         "whose": whose,
         "all_whose": WHOSE,
@@ -52,7 +52,7 @@ def prices(request: HttpRequest, actor: Actor) -> HttpResponse:
     }
     if model := asked(request, "panel"):
         context |= {
-            "panel": {"model": model, "history": list(price_history(actor, organization.id, model)[:50])},
+            "panel": {"model": model, "history": price_lines(price_history(actor, organization.id, model)[:50])},
             "panel_key": model,
             "panel_template": "budgets/_price.html",
             "today": datetime.now(UTC).date(),

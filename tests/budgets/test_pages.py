@@ -22,9 +22,10 @@ from budgets.ledger import reserve, settle
 from budgets.models import Budget, BudgetLimit, BudgetSettings, LedgerEntry, ModelPrice
 from budgets.money import MICROS
 from budgets.services import budget_set_limit, price_set
-from budgets.views.words import verdict
+from budgets.views.words import curve, verdict
 from budgets.webhooks import webhook_secret
 from tests.budgets.support import bill, hold, limits_set
+from tests.factories import MembershipFactory
 
 pytestmark = pytest.mark.django_db
 
@@ -186,6 +187,25 @@ def test_a_range_leaves_other_days_out(spent: Chain, stella: Any) -> None:
     assert len(client.get("/budgets/breakdown/csv/?since=2020-01-01&until=2020-01-31").content.splitlines()) == 1
 
 
+def test_a_wrong_range_is_said_and_the_month_is_shown(spent: Chain, stella: Any) -> None:
+    page = text(at_desk(stella).get("/budgets/?since=2026-02-02&until=2026-01-01"))
+    assert "The first day is after the last. The whole month is shown." in page
+    assert "Nothing was spent in these days" not in page
+
+
+def test_somebody_of_two_organisations_opens_budgets_of_both(
+    spent: Chain, charlie: Any, elsewhere: Organization, acme: Organization
+) -> None:
+    """Charlie's first organisation is elsewhere; acme's budget is hers too, with its own ledger."""
+    MembershipFactory(organization=acme, user=charlie, role=Role.ADMIN)
+    client = at_desk(charlie)
+    assert "3 entries" in text(client.get(f"/budgets/{spent.job_budget}/"))
+    assert b"".join(client.get(f"/budgets/{spent.organization_budget}/csv/")).count(b"\n") == 4
+    assert client.post(f"/budgets/{spent.job_budget}/", {"limit": "3"}).status_code == 302
+    assert of(spent, "job").limit == 3 * MICROS
+    assert "0.60" not in text(client.get("/budgets/"))
+
+
 def test_a_month_that_is_over_is_told_as_over(spent: Chain, adam: Any, stella: Any) -> None:
     old = chain_open(spent.organization_id, month=date(2025, 3, 1))
     reserve(hold(old, "old", 5))
@@ -238,6 +258,27 @@ def test_a_budget_shows_what_is_spent_held_and_left(spent: Chain, stella: Any) -
     assert re.search(r"On hold \$0\.10", page) and re.search(r"Left \$0\.30", page)
     assert "3 entries" in page and "Router" in page
     assert 'class="burn wide"' in at_desk(stella).get(f"/budgets/{spent.job_budget}/").content.decode()
+
+
+def test_the_curve_ends_where_the_budget_stands(chain: Chain) -> None:
+    reserve(hold(chain, "a", 900_000))
+    settle("a", bill(1_250_000))
+    for scope in ("organization", "agent", "job"):
+        budget = of(chain, scope)
+        drawn = curve(budget)
+        assert drawn is not None and drawn.points[0] == (0.0, 0)
+        assert drawn.points[-1][1] == budget.spent + budget.debt == 1_250_000
+        assert drawn.limit == budget.limit and drawn.points[-1][0] <= drawn.end
+    lonely = chain_open(chain.organization_id, month=date(2024, 2, 1))
+    old = Budget.objects.get(id=lonely.organization_budget)
+    assert [label for _, label in curve(old).ticks] == ["1 Feb", "8", "15", "22", "29"]  # type: ignore[union-attr]
+
+
+def test_a_pace_that_leads_over_the_limit_is_a_warning(spent: Chain) -> None:
+    told = verdict(of(spent, "organization"), Forecast(600_000, 12 * MICROS, 9 * MICROS, 15 * MICROS, 5))
+    assert told.tone == "warn" and "(90 % range $9.00 to $15.00), more than the limit." in told.text
+    calm = verdict(of(spent, "organization"), Forecast(600_000, 2 * MICROS, None, None, 1))
+    assert calm.tone == "" and calm.text.endswith("(from one day only).")
 
 
 def test_a_budget_that_owes_says_what_stops(chain: Chain) -> None:
@@ -377,13 +418,15 @@ def test_the_first_limit_is_set_where_nothing_was_spent(adam: Any, acme: Organiz
 @pytest.fixture
 def priced(acme: Organization) -> None:
     for model, day, price in (("big", "2025-01-01", 9), ("big", "2026-01-01", 5), ("big", "2190-01-01", 1)):
-        ModelPrice.objects.create(model=model, valid_from=day, input=price * MICROS, output=2 * price * MICROS)
+        ModelPrice.objects.create(model=model, valid_from=day, input=price * MICROS, output=2_000_001)
     ModelPrice.objects.create(model="org/small", valid_from="2026-01-01", input=150_000, output=600_000, source="list")
 
 
 def test_the_table_shows_what_is_in_force(priced: None, stella: Any, adam: Any, acme: Organization) -> None:
     page = text(at_desk(stella).get("/budgets/prices/"))
-    assert "2 models" in page and "$5.00" in page and "$9.00" not in page and "$1.00" not in page
+    assert (
+        "2 models" in page and "$2.000001" in page and "$5.00" in page and "$9.00" not in page and "$1.00" not in page
+    )
     price_set(adam, organization=acme, model="big", input=3 * MICROS, output=4 * MICROS)
     page = text(at_desk(stella).get("/budgets/prices/?q=big"))
     assert "1 model" in page and "$3.00" in page and "your own" in page and "$5.00" not in page

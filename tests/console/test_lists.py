@@ -138,10 +138,10 @@ def test_a_list_of_many_jobs_costs_as_many_queries_as_a_list_of_one(
     jobs(operator, agent, ["a", "b", "c"])
     with django_assert_max_num_queries(9):
         console.get("/jobs/")
-    with django_assert_max_num_queries(10):
+    with django_assert_max_num_queries(11):
         console.get("/agents/")
     assert TrajectoryRecord.objects.count() == 24
-    with django_assert_max_num_queries(7):
+    with django_assert_max_num_queries(8):
         console.get("/trajectories/")
 
 
@@ -166,3 +166,20 @@ def test_nothing_of_others_opens_beside_a_list(charlie: Any, signed_in: SignIn, 
     assert client.get(f"/jobs/?panel={run.pk}").status_code == 404
     assert client.get(f"/trajectories/?panel={row.pk}").status_code == 404
     assert client.get("/jobs/?panel=nonsense").status_code == 404
+
+
+@pytest.mark.parametrize(
+    "place", ["/agents/", "/jobs/", "/trajectories/", "/evaluations/", "/checkpoints/", "/endpoints/"]
+)
+@pytest.mark.parametrize(
+    "query", ["q=%00", "cursor=WzEsMl0", "cursor=WyJcdTAwMDAiLCJ4Il0", "cursor=%FF%00", "sort=%00&tag=a%00"]
+)
+def test_an_address_that_nobody_gave_out_is_no_crash(console: Client, run: TrainingRun, place: str, query: str) -> None:
+    assert console.get(f"{place}?{query}").status_code in {200, 400}
+
+
+def test_a_form_with_a_null_byte_is_refused_in_words(console: Client, run: TrainingRun) -> None:
+    checkpoint = run.checkpoints.first()
+    assert checkpoint is not None
+    refused = console.post(f"/checkpoints/{checkpoint.pk}/tags/", {"tags": "a\x00b"})
+    assert refused.status_code == 400 and "NUL" in refused.content.decode()
