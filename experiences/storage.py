@@ -19,7 +19,7 @@ from django.db import connection
 
 from agentcore_site.ids import derived
 from experiences.models import GroupRecord, TrajectoryRecord
-from experiences.privacy import redact, redact_value
+from experiences.privacy import is_clean, redact, redact_value
 from experiences.types import RolloutKey, Step, Trajectory, TrajectoryGroup
 
 COLUMNS = (
@@ -184,6 +184,8 @@ def without_personal_data(trajectory: Trajectory) -> Trajectory:
 
     What was changed stands in its evidence under "redacted".
     """
+    if _is_clean(trajectory):
+        return trajectory
     changes: dict[str, Any] = {}
     for name in ("query", "error", "evidence", "components"):
         value = getattr(trajectory, name)
@@ -192,10 +194,13 @@ def without_personal_data(trajectory: Trajectory) -> Trajectory:
     steps = [_step_without(step) for step in trajectory.steps]
     if any(new is not old for new, old in zip(steps, trajectory.steps, strict=True)):
         changes["steps"] = steps
-    if not changes:
-        return trajectory
     evidence = changes.get("evidence", trajectory.evidence)
     return replace(trajectory, **(changes | {"evidence": {**evidence, "redacted": sorted(changes)}}))
+
+
+def _is_clean(one: Trajectory) -> bool:
+    own = is_clean(one.query) and is_clean(one.error) and is_clean(one.evidence) and is_clean(one.components)
+    return own and all(is_clean(step.state) and is_clean(step.action) and is_clean(step.result) for step in one.steps)
 
 
 def _step_without(step: Step) -> Step:

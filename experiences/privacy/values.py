@@ -10,6 +10,11 @@ from experiences.privacy.redaction import redact
 _MAX_DEPTH: Final = 200
 TOO_DEEP: Final = "[left out: nested too deep]"
 
+_INERT: Final = frozenset({int, float, bool, type(None)})
+_REMEMBERED, _REMEMBERED_LENGTH = 50_000, 200
+_clean: set[str] = set()
+_plain_keys: set[str] = set()
+
 _PASSWORDS: Final = frozenset({"password", "passwd", "pwd", "passphrase", "passcode", "userpassword", "dbpassword"})
 _SECRETS: Final = frozenset(
     {
@@ -55,7 +60,12 @@ def redact_value(value: Any) -> Any:
     secret ("password", "api_key", "authorization" ...) every text and number is replaced, whatever it looks like.
     What lies deeper than 200 levels is replaced by a note.
     """
-    return _redacted(value, "", 0)
+    return value if _is_untouched(value, 0) else _redacted(value, "", 0)
+
+
+def is_clean(value: Any) -> bool:
+    """Whether ``redact_value`` would return the same object. It builds nothing, and remembers clean texts."""
+    return _is_untouched(value, 0)
 
 
 def secret_kind(key: str) -> str:
@@ -68,6 +78,54 @@ def secret_kind(key: str) -> str:
     if plain in _SECRETS:
         return "api key"
     return next((kind for end, kind in _ENDS if plain.endswith(end)), "")
+
+
+def _is_clean(text: str) -> bool:
+    """Whether nothing has to leave ``text``. Steps say the same words over and over, so what was found clean is
+    remembered; what was not never is."""
+    if text in _clean:
+        return True
+    if redact(text) is not text:
+        return False
+    if len(text) <= _REMEMBERED_LENGTH:
+        if len(_clean) >= _REMEMBERED:
+            _clean.clear()
+        _clean.add(text)
+    return True
+
+
+def _is_plain_key(key: Any) -> bool:
+    """Whether a dict's key is a clean text that names no secret."""
+    if key in _plain_keys:
+        return True
+    if not isinstance(key, str) or secret_kind(key) or not _is_clean(key):
+        return False
+    if len(key) <= _REMEMBERED_LENGTH:
+        if len(_plain_keys) >= _REMEMBERED:
+            _plain_keys.clear()
+        _plain_keys.add(key)
+    return True
+
+
+def _is_untouched(value: Any, depth: int) -> bool:
+    """Whether nothing in ``value`` has to change: the rule, so it is asked first and builds nothing."""
+    kind = type(value)
+    if kind is str:
+        return value in _clean or _is_clean(value)
+    if kind in _INERT:
+        return True
+    if depth >= _MAX_DEPTH:
+        return False
+    if kind is dict:
+        for key, one in value.items():
+            if not (key in _plain_keys or _is_plain_key(key)):
+                return False
+            if not (one in _clean if type(one) is str else type(one) in _INERT) and not _is_untouched(one, depth + 1):
+                return False
+        return True
+    if kind is list or kind is tuple:
+        return all(_is_untouched(one, depth + 1) for one in value)
+    return False
 
 
 def _redacted(value: Any, secret: str, depth: int) -> Any:

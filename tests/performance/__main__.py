@@ -1,4 +1,4 @@
-"""``make bench``: runs every figure and prints the table. Arguments choose: science storage jobs llm ledger learning, or one of a
+"""``make bench``: runs every figure and prints the table. Arguments choose: science storage jobs llm ledger privacy learning, or one of a
 part, as in ``jobs.fairness``."""
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def main() -> int:
     from django.core.management import call_command
 
     call_command("migrate", verbosity=0)
-    from tests.performance import jobs, learning, ledger, llm, science, storage
+    from tests.performance import jobs, learning, ledger, llm, privacy, science, storage
     from tests.performance.table import Figure, show
 
     parts = {
@@ -30,6 +30,7 @@ def main() -> int:
         "jobs": [jobs.one_worker, jobs.fairness],
         "llm": [llm.calls],
         "ledger": [ledger.pairs, ledger.together, ledger.killed],
+        "privacy": [privacy.redaction],
         "learning": [learning.seeds],
     }
     figures: list[Figure] = []
