@@ -1,5 +1,6 @@
-"""``make bench``: runs every figure and prints the table. Arguments choose: science storage jobs llm ledger privacy learning, or one of a
-part, as in ``jobs.fairness``."""
+"""``make bench``: runs every figure and prints the table.
+
+Arguments choose parts (science storage jobs llm ledger privacy learning), or one of a part, as in ``jobs.fairness``."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ def main() -> int:
         "science": [science.rollouts, science.update],
         "storage": [storage.writes],
         "jobs": [jobs.one_worker, jobs.fairness],
-        "llm": [llm.calls],
+        "llm": [llm.calls, llm.rollouts],
         "ledger": [ledger.pairs, ledger.together, ledger.killed],
         "privacy": [privacy.redaction],
         "learning": [learning.seeds],

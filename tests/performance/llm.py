@@ -7,6 +7,7 @@ import asyncio
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from statistics import median
@@ -15,7 +16,15 @@ from budgets.llm.client import MeteredChatClient
 from budgets.llm.secret import Secret
 from budgets.llm.types import Endpoint, Message
 from budgets.meter import CallKey, FreeMeter
+from budgets.patience import PatientMeter
 from budgets.pricing import Price
+from budgets.spending import DatabaseMeter
+from experiences.environments.dataset import dataset_environment
+from experiences.rewards import rewards
+from experiences.rollout import RolloutLimits, collect
+from experiences.runtimes.llm import PHILOSOPHIES, LLMRuntime, Sampling
+from experiences.runtimes.llm.philosophies import Play
+from experiences.types import RolloutKey
 from tests.performance.table import Figure, at_most
 
 LATENCY = 0.5
@@ -77,3 +86,51 @@ def calls() -> list[Figure]:
         ),
         at_most("L1", "own time of a metered call", own, 0.5, "ms"),
     ]
+
+
+def rollouts() -> list[Figure]:
+    """The same with everything that a worker does: the ledger in PostgreSQL, the runtime, steps, scores."""
+    from tests.performance.jobs import people
+
+    _, home = people()
+    with model_server(LATENCY) as base_url:
+        one = asyncio.run(played(base_url, home.id, 1))
+        many = median(asyncio.run(played(base_url, home.id, AT_ONCE)) for _ in range(3))
+    name = f"{AT_ONCE} LLM rollouts in one worker, every call through the ledger, to one ({many:.2f} s)"
+    return [at_most("L2", name, many / one, 1.1, "×")]
+
+
+async def played(base_url: str, organization_id: uuid.UUID, n: int) -> float:
+    """Wall seconds of ``n`` rollouts that make ``TURNS`` calls each."""
+    environment = dataset_environment([{"query": "What is 6 times 7?", "expected_outcome": {"answer": 42}}] * n, {})
+    endpoint = Endpoint(base_url, "small", Secret("sk-bench"), default_concurrency=AT_ONCE, max_retries=0)
+    async with (
+        DatabaseMeter(organization_id=organization_id) as meter,
+        MeteredChatClient(endpoint, PatientMeter(meter), OnePrice()) as model,
+    ):
+        await rollout(model, "warm", 1)
+        began = time.perf_counter()
+        trajectories = await collect(
+            [(RolloutKey(1, s.index, 0), s) for s in environment.scenarios("all", n, 0)],
+            environment=environment,
+            runtime=LLMRuntime(model, Sampling("small", max_tokens=64), philosophy="talk", key_prefix=f"{n}-{began}"),
+            reward=rewards.get("outcome")({}),
+            seed=1,
+            limits=RolloutLimits(max_steps=TURNS + 1, concurrency=n),
+            kept={},
+            keep=lambda _: None,
+            check=lambda: None,
+        )
+        seconds = time.perf_counter() - began
+    assert {len(one.steps) for one in trajectories} == {TURNS} and not any(one.error for one in trajectories)
+    return seconds
+
+
+@PHILOSOPHIES.register("talk")
+async def talk(play: Play) -> bool:
+    """So many thoughts, and the last one is the answer."""
+    for _ in range(TURNS - 1):
+        await play.think("thinker", "Think.", TALK[1].content)
+    answer = await play.talk.ask(TALK)
+    await play.say(answer.text, TALK[1].content)
+    return True
