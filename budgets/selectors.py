@@ -76,6 +76,13 @@ def alerts_visible(actor: Any) -> QuerySet[BudgetAlert]:
     return BudgetAlert.objects.visible_to(actor).select_related("budget", "budget__organization", "budget__job")
 
 
+def alerts_standing(actor: Any, *, since: datetime, limit: int) -> list[BudgetAlert]:
+    """The highest alert of each budget that still is as full as the alert says, newest first."""
+    rows = alerts_visible(actor).filter(created_at__gte=since).order_by("budget_id", "-threshold").distinct("budget_id")
+    full = [one for one in rows if one.budget.share is not None and 100 * one.budget.share >= min(one.threshold, 95)]
+    return sorted(full, key=lambda one: one.created_at, reverse=True)[:limit]
+
+
 def ledger_visible(actor: Any) -> QuerySet[LedgerEntry]:
     return LedgerEntry.objects.visible_to(actor)
 

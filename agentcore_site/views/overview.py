@@ -14,6 +14,8 @@ from agentcore_site.jobs.models import Job, Status
 from agentcore_site.jobs.selectors import jobs_visible
 from agentcore_site.pages import page
 from agentcore_site.tenancy.actors import Actor
+from budgets.alerts import subject
+from budgets.selectors import alerts_standing
 from experiences.selectors import agents_visible
 from training.selectors import run_verdict, runs_visible
 from training.summaries import gains_by_agent, success_sparks
@@ -33,7 +35,9 @@ def overview(request: HttpRequest, actor: Actor) -> HttpResponse:
     )
     sparks = success_sparks(running)
     agents = agents_visible(actor)
+    alerts = alerts_standing(actor, since=timezone.now() - RECENT, limit=SHOWN)
     context = {
+        "alerts": [{"alert": one, "text": subject(one)} for one in alerts],
         "stopped": list(stopped.order_by("-updated_at")[:SHOWN]),
         "n_stopped": stopped.count(),
         "running": [{"run": run, "verdict": run_verdict(run), "spark": sparks[run.pk]} for run in running],

@@ -8,8 +8,11 @@ import pytest
 from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
 
+from agentcore_site.tenancy.actors import Actor
+from budgets.models import Budget, BudgetAlert
+from budgets.services import budget_set_limit
 from evaluation.models import EvaluationRun
-from experiences.models import TrajectoryRecord
+from experiences.models import Agent, TrajectoryRecord
 from tests.console.conftest import SignIn
 from training.models import PolicyCheckpoint, TrainingRun
 
@@ -270,3 +273,17 @@ def test_somebody_without_an_organisation_sees_an_empty_console(db: None, signed
     shown = client.get("/").content.decode()
     assert "no organisation yet" in shown
     assert client.get("/agents/new/").status_code == 403
+
+
+def test_the_overview_shows_budgets_that_are_nearly_used_up(
+    console: Client, adam: Any, agent: Agent, acme: Any, charlie: Any, signed_in: SignIn
+) -> None:
+    budget = budget_set_limit(Actor(adam), organization=acme, agent_id=agent.id, limit=1_000_000)
+    Budget.objects.filter(id=budget.id).update(spent=950_000)
+    for threshold in (75, 90):
+        BudgetAlert.objects.create(budget=budget, threshold=threshold, limit=1_000_000, spent=threshold * 10_000)
+    shown = console.get("/").content.decode()
+    assert shown.count(f"/budgets/{budget.id}/") == 1 and "90 %" in shown
+    assert f"/budgets/{budget.id}/" not in signed_in(charlie).get("/").content.decode()
+    budget_set_limit(Actor(adam), organization=acme, agent_id=agent.id, limit=50_000_000)
+    assert f"/budgets/{budget.id}/" not in console.get("/").content.decode()
