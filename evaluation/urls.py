@@ -11,5 +11,6 @@ urlpatterns = [
     path("evaluations/<uuid:job_id>/", views.report, name="report"),
     path("evaluations/<uuid:job_id>/json/", views.report_json, name="report_json"),
     path("evaluations/<uuid:job_id>/cancel/", views.cancel, name="cancel"),
+    path("evaluations/<uuid:job_id>/resume/", views.resume, name="resume"),
     path("jobs/<uuid:job_id>/evaluations/", views.of_run, name="of_run"),
 ]

@@ -12,7 +12,8 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST
 
 from agentcore_site.errors import Invalid
-from agentcore_site.jobs.services import job_cancel, may_cancel
+from agentcore_site.jobs.models import Status
+from agentcore_site.jobs.services import job_cancel, job_resume, may_cancel
 from agentcore_site.pages import Sort, allowed, listing, page
 from agentcore_site.tenancy.actors import Actor
 from evaluation.charts import line_forest, metric_rows
@@ -68,6 +69,7 @@ def report(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse:
         "evaluation": evaluation,
         "job": evaluation.job,
         "can_cancel": evaluation.job.active and may_cancel(actor, evaluation.job),
+        "can_resume": evaluation.job.status == Status.PAUSED and actor.may("run.resume", evaluation.organization_id),
         "lines": _lines(evaluation, None if request.GET.get("all") == "yes" else CHANGED),
         "report": evaluation.report,
     }
@@ -126,6 +128,15 @@ def start(request: HttpRequest, actor: Actor) -> HttpResponse:
 def cancel(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse:
     evaluation = evaluation_get(actor, job_id)
     job_cancel(actor, evaluation.job)
+    return redirect("evaluation:report", job_id=evaluation.pk)
+
+
+@require_POST
+@page
+def resume(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse:
+    """Goes on with a paused evaluation, e.g. once its job's budget was raised."""
+    evaluation = evaluation_get(actor, job_id)
+    job_resume(actor, evaluation.job)
     return redirect("evaluation:report", job_id=evaluation.pk)
 
 

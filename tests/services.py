@@ -27,7 +27,10 @@ if not (os.environ.get("DATABASE_URL") and os.environ.get("REDIS_URL")):
     os.environ["DATA_DIR"] = _folder
     # Nobody needs a test's data after a power cut.
     _stack = Stack(
-        Path(_folder), lambda message: None, {"fsync": "off", "synchronous_commit": "off", "max_connections": "300"}
+        Path(_folder),
+        lambda message: None,
+        {"fsync": "off", "synchronous_commit": "off", "max_connections": "300"},
+        any_port=True,
     )
     os.environ.update({name.upper(): url for name, url in _stack.start().items()})
     os.environ.setdefault("JOB_LEASE_SECONDS", "2")

@@ -20,10 +20,20 @@ from agentcore_site.embedded.valkey import Valkey
 
 
 class Stack:
-    """Starts the embedded services of ``data_dir`` and writes where they are to ``run/services.json``."""
+    """Starts the embedded services of ``data_dir`` and writes where they are to ``run/services.json``.
 
-    def __init__(self, data_dir: Path, say: Callable[[str], None], tuning: dict[str, str] | None = None) -> None:
-        self.data_dir, self.say, self.tuning = data_dir, say, tuning
+    ``any_port``: take ports that nobody would choose, for those who start several stacks at once.
+    """
+
+    def __init__(
+        self,
+        data_dir: Path,
+        say: Callable[[str], None],
+        tuning: dict[str, str] | None = None,
+        *,
+        any_port: bool = False,
+    ) -> None:
+        self.data_dir, self.say, self.tuning, self.any_port = data_dir, say, tuning, any_port
         self.place = place_for(data_dir)
         self.run_folder = data_dir / "run"
         self.run_folder.mkdir(exist_ok=True, mode=0o700)
@@ -80,9 +90,9 @@ class Stack:
             self._lock.close()
 
     def _port(self, name: str, preferred: int, taken: set[int]) -> int:
-        port = free_port(preferred, taken)
+        port = free_port(0 if self.any_port else preferred, taken)
         taken.add(port)
-        if port != preferred:
+        if port != preferred and not self.any_port:
             self.say(f"port {preferred} is busy; {name} takes {port}")
         return port
 

@@ -216,3 +216,23 @@ def test_an_agent_that_may_not_be_recorded_is_not_trained(operator: Actor, model
     agent_update(operator, model_agent, collects=False)
     with pytest.raises(Conflict, match="may not be recorded"):
         start(operator, model_agent)
+
+
+def test_an_evaluation_without_money_pauses_and_goes_on_when_there_is_some(
+    operator: Actor, adam: Any, model_agent: Agent, server: ModelServer, client: Any
+) -> None:
+    run = start(operator, model_agent)
+    run_to_end(run.job)
+    spent = Budget.objects.get(job_id=run.pk).spent
+    limits = {"organization": run.organization_id, "job": run.job, "agent_id": model_agent.id}
+    budget_set_limit(Actor(adam), limit=spent + 1_200, **limits)
+    evaluation = EvaluationRun.objects.get(run=run)
+    job = run_to_end(evaluation.job)
+    assert (job.status, job.status_reason) == (Status.PAUSED, "budget_exceeded")
+    client.force_login(operator.user)
+    shown = client.get(f"/evaluations/{job.pk}/").content.decode()
+    assert "Resume" in shown and "budget" in shown
+    budget_set_limit(Actor(adam), limit=spent + 1_000_000, **limits)
+    assert client.post(f"/evaluations/{job.pk}/resume/").status_code == 302
+    assert run_to_end(job).status == Status.COMPLETED
+    assert differences() == []
