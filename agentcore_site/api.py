@@ -18,9 +18,10 @@ from agentcore_site.tenancy.api import ApiKeyDoor, ErasureDoor, MeDoor, RefreshV
 from budgets.api import BudgetDoor, LedgerDoor, PriceDoor
 from evaluation.api import EvaluationDoor
 from experiences.api.agents import AgentDoor
-from experiences.api.endpoints import ModelEndpointDoor, ToolDoor
+from experiences.api.endpoints import ModelEndpointDoor
 from experiences.api.environments import EnvironmentDoor
 from experiences.api.rewards import RewardCheckDoor, RewardDoor, RewardTryDoor
+from experiences.api.toolservers import ToolDoor, ToolServerDoor
 from experiences.api.trajectories import TrajectoryDoor
 from training.api.checkpoints import CheckpointDoor
 from training.api.datasets import DatasetDoor, RowDoor
@@ -30,6 +31,7 @@ from training.api.settings import ConfigSchemaDoor, PresetDoor
 router = SimpleRouter(trailing_slash=False, use_regex_path=False)
 router.register("agents", AgentDoor, basename="agent")
 router.register("model-endpoints", ModelEndpointDoor, basename="model-endpoint")
+router.register("tool-servers", ToolServerDoor, basename="tool-server")
 router.register("datasets", DatasetDoor, basename="dataset")
 router.register("training-jobs", TrainingJobDoor, basename="training-job")
 router.register("jobs", JobDoor, basename="job")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -210,6 +211,9 @@ PORTKEY_API_KEY = env.text("PORTKEY_API_KEY")
 PORTKEY_PROVIDER = env.text("PORTKEY_PROVIDER")
 PORTKEY_CONFIG = env.text("PORTKEY_CONFIG")
 
+# Command lines of MCP servers that workers may start, by comma, and hosts that the fetch tool may read: none.
+MCP_COMMANDS = [tuple(shlex.split(line)) for line in env.listed("MCP_COMMANDS")]
+FETCH_HOSTS = tuple(env.listed("FETCH_HOSTS"))
 # Where a worker serves models to foreign agents (a free port), and the host that those agents are told.
 ROLLOUT_GATEWAY_HOST = env.text("ROLLOUT_GATEWAY_HOST", "127.0.0.1")
 ROLLOUT_GATEWAY_ADVERTISED = env.text("ROLLOUT_GATEWAY_ADVERTISED")

@@ -13,7 +13,7 @@ from unfold.decorators import action
 from agentcore_site.errors import DomainError, Invalid
 from agentcore_site.jobs.admin import as_id
 from agentcore_site.tenancy.administration import LongTableAdmin, ReadOnlyAdmin, ScopedAdmin
-from experiences.models import Agent, Dataset, DatasetRow, GroupRecord, ModelEndpoint, TrajectoryRecord
+from experiences.models import Agent, Dataset, DatasetRow, GroupRecord, ModelEndpoint, ToolServer, TrajectoryRecord
 from experiences.services.agents import agent_archive, agent_check, environment_check
 
 
@@ -48,7 +48,7 @@ class AgentAdmin(ScopedAdmin):
     list_filter = ["philosophy", "runtime", "environment", ("archived_at", admin.EmptyFieldListFilter), "organization"]
     list_select_related = ["organization"]
     search_fields = ["name", "slug", "description"]
-    autocomplete_fields = ["organization", "endpoint"]
+    autocomplete_fields = ["organization", "endpoint", "tool_servers"]
     readonly_fields = ["archived_at", "created_by", "created_at", "updated_at"]
     prepopulated_fields = {"slug": ["name"]}
     actions = ["archive"]
@@ -72,6 +72,16 @@ class ModelEndpointAdmin(ReadOnlyAdmin):
     list_filter = ["kind", ("archived_at", admin.EmptyFieldListFilter), "organization"]
     list_select_related = ["organization"]
     search_fields = ["name", "base_url", "model"]
+
+
+@admin.register(ToolServer)
+class ToolServerAdmin(ReadOnlyAdmin):
+    """To be read, like model endpoints."""
+
+    list_display = ["name", "organization", "transport", "url", "command", "archived_at"]
+    list_filter = ["transport", ("archived_at", admin.EmptyFieldListFilter), "organization"]
+    list_select_related = ["organization"]
+    search_fields = ["name", "url", "command"]
 
 
 @admin.register(Dataset)

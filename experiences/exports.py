@@ -140,7 +140,11 @@ def _read(
 
 
 def as_exported(rows: list[TrajectoryRecord]) -> Iterator[dict[str, Any]]:
-    """Rows as programs read them, with what the update made of each. One query for all advantages."""
+    """Rows as programs read them, with what the update made of each. One query for all advantages.
+
+    Where a group reward paid after the row was written, "reward" is the group's; components, evidence and the steps'
+    rewards stay those of the moment at which the rollout ended.
+    """
     advantages = advantages_for(rows)
     for row in rows:
         learned = advantages.get(row.id, {})
@@ -158,7 +162,7 @@ def as_exported(rows: list[TrajectoryRecord]) -> Iterator[dict[str, Any]]:
             "steps": [step_exported(step) for step in row.steps],
             "success": row.success,
             "outcome": row.outcome,
-            "reward": row.reward,
+            "reward": learned.get("reward", row.reward),
             "normalized_reward": learned.get("normalized_reward"),
             "advantage": learned.get("advantage"),
             "step_advantages": learned.get("step_advantages"),

@@ -12,8 +12,8 @@ from django.core.exceptions import ValidationError
 
 from agentcore_site.errors import DomainError
 from experiences.environments import environments
-from experiences.models import Agent, EndpointKind, ModelEndpoint, Philosophy, Runtime
-from experiences.tools.base import tools
+from experiences.models import Agent, EndpointKind, ModelEndpoint, Philosophy, Runtime, ToolServer
+from experiences.toolservers import tool_names
 
 MODEL_FIELDS = ("model", "system_prompt", "tools", "max_tokens", "url")
 TITLES = {"reasoning_gym": "Reasoning gym", "dataset": "Datasets"}
@@ -42,7 +42,7 @@ class OptionsField(forms.CharField):
 
 
 def tool_choices() -> list[tuple[str, str]]:
-    return [(name, f"{name}: {tool.description}") for name, tool in tools.items()]
+    return [(name, f"{name}: {description}") for name, description in tool_names()]
 
 
 class EndpointForm(forms.Form):
@@ -89,6 +89,36 @@ def put_errors(form: forms.Form, error: DomainError) -> None:
         form.add_error(None, error.message)
 
 
+class ToolServerForm(forms.Form):
+    """An MCP server. A stored token is kept when its field is left empty and the address stays."""
+
+    name = forms.SlugField(max_length=30, help_text="Stands before the names of its tools.")
+    transport = forms.ChoiceField(choices=ToolServer.Transport.choices)
+    url = forms.CharField(max_length=300, required=False, label="Address", help_text="For streamable HTTP.")
+    token = forms.CharField(
+        required=False,
+        widget=forms.PasswordInput(attrs={"autocomplete": "off"}),
+        help_text="Sent as a bearer token. Stored sealed and never shown again.",
+    )
+    command = forms.CharField(
+        max_length=500, required=False, help_text="For stdio: a command line that the site allows (MCP_COMMANDS)."
+    )
+    tools = forms.CharField(
+        required=False, label="Only these tools", help_text="Names, by comma; empty: all that it lists."
+    )
+
+    @classmethod
+    def of(cls, server: ToolServer) -> ToolServerForm:
+        names = ("name", "transport", "url", "command")
+        return cls(initial={name: getattr(server, name) for name in names} | {"tools": ", ".join(server.tools)})
+
+    def clean_tools(self) -> list[str]:
+        return [name.strip() for name in self.cleaned_data["tools"].split(",") if name.strip()]
+
+    def refuse(self, error: DomainError) -> None:
+        put_errors(self, error)
+
+
 class AgentForm(forms.Form):
     name = forms.CharField(max_length=120, help_text="What people call it.")
     slug = forms.SlugField(
@@ -106,6 +136,9 @@ class AgentForm(forms.Form):
     )
     tools = forms.MultipleChoiceField(
         required=False, choices=tool_choices, help_text="The tools that it may call; none by default."
+    )
+    tool_servers = forms.MultipleChoiceField(
+        required=False, label="Tool servers", help_text="MCP servers whose tools it may call; admins make them."
     )
     max_tokens = forms.IntegerField(
         required=False,
@@ -130,22 +163,28 @@ class AgentForm(forms.Form):
     )
     environment_options = OptionsField(required=False, label="Options of the environment", help_text="A JSON object.")
 
-    def __init__(self, *args: Any, endpoints: Iterable[ModelEndpoint] = (), **kwargs: Any) -> None:
+    def __init__(
+        self, *args: Any, endpoints: Iterable[ModelEndpoint] = (), servers: Iterable[ToolServer] = (), **kwargs: Any
+    ) -> None:
         super().__init__(*args, **kwargs)
         own = "The site's own (LLM_BASE_URL)" if settings.LLM_BASE_URL else "None"
         choices = [("", own), *((str(one.pk), f"{one.name} ({one.base_url})") for one in endpoints)]
         cast(forms.ChoiceField, self.fields["endpoint"]).choices = choices
+        named = [(str(one.pk), f"{one.name} ({one.url or one.command})") for one in servers]
+        cast(forms.ChoiceField, self.fields["tool_servers"]).choices = named
 
     @classmethod
-    def of(cls, agent: Agent, endpoints: Iterable[ModelEndpoint] = ()) -> AgentForm:
+    def of(cls, agent: Agent, endpoints: Iterable[ModelEndpoint] = (), servers: Iterable[ToolServer] = ()) -> AgentForm:
         """The form filled with an agent's values."""
         names = ("name", "slug", "description", "philosophy", "runtime", "environment", *MODEL_FIELDS)
         options = json.dumps(agent.environment_options, indent=2) if agent.environment_options else ""
-        initial = {name: getattr(agent, name) for name in names} | {"environment_options": options}
-        return cls(
-            initial=initial | {"endpoint": str(agent.endpoint_id or ""), "opted_out": not agent.collects},
-            endpoints=endpoints,
-        )
+        initial = {name: getattr(agent, name) for name in names} | {
+            "environment_options": options,
+            "endpoint": str(agent.endpoint_id or ""),
+            "tool_servers": [str(one.pk) for one in agent.tool_servers.all()],
+            "opted_out": not agent.collects,
+        }
+        return cls(initial=initial, endpoints=endpoints, servers=servers)
 
     def refuse(self, error: DomainError) -> None:
         """Puts a service's message where it belongs: at its field, else above the form."""

@@ -63,6 +63,39 @@ class ModelEndpoint(Scoped):
         return self.name
 
 
+class ToolServer(Scoped):
+    """An MCP server whose tools agents may use. Its token is sealed like an endpoint's key.
+
+    ``command`` starts a stdio server, if the site allows that command line (``MCP_COMMANDS``).
+    """
+
+    class Transport(models.TextChoices):
+        HTTP = "http", "Streamable HTTP"
+        STDIO = "stdio", "A program on the workers (stdio)"
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    name = models.SlugField(max_length=30, help_text="Stands before the names of its tools.")
+    transport = models.CharField(max_length=5, choices=Transport.choices, default=Transport.HTTP)
+    url = models.CharField(max_length=300, blank=True)
+    command = models.CharField(max_length=500, blank=True)
+    token = models.TextField(blank=True, editable=False)  # sealed
+    tools = models.JSONField(default=list, blank=True, help_text="Names of those that may be used; empty: all.")
+    archived_at = models.DateTimeField(null=True, blank=True)
+    created_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
+
+    class Meta:
+        ordering = ["name"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["organization", "name"], condition=models.Q(archived_at=None), name="tool_server_name"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+
 class Agent(Scoped):
     """Something that acts and can get better. Training works on copies of its policy (DESIGN, invariant 8)."""
 
@@ -82,6 +115,7 @@ class Agent(Scoped):
     collects = models.BooleanField(
         "may be recorded", default=True, help_text="Off: nothing that it does is stored, so it can't be trained."
     )
+    tool_servers = models.ManyToManyField(ToolServer, blank=True, related_name="agents")
     max_tokens = models.PositiveIntegerField(default=1024, help_text="Of each answer; what a call may cost at most.")
     archived_at = models.DateTimeField(null=True, blank=True)
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")

@@ -6,7 +6,8 @@ Made for one slice of work and one event loop. Every call is charged to organisa
 from __future__ import annotations
 
 import uuid
-from typing import Any
+from dataclasses import replace
+from typing import Any, Final
 
 from django.conf import settings
 
@@ -15,40 +16,56 @@ from budgets.patience import PatientMeter
 from budgets.pricebook import DatabasePriceBook
 from budgets.spending import DatabaseMeter
 from experiences.endpoints import BadEndpoint, endpoint_of_agent
+from experiences.environments.scorers import Rubric
+from experiences.judging import Judge, JudgingRuntime
 from experiences.models import Agent
 from experiences.models import Runtime as Kind
 from experiences.runtimes.base import Halted, Runtime
 from experiences.runtimes.gateway import RolloutGateway
 from experiences.runtimes.http import HTTPRuntime
 from experiences.runtimes.llm import ChatModel, LLMRuntime, Sampling
-from experiences.tools.toolset import Toolset, python_tools
+from experiences.toolservers import AgentTools
+
+JUDGE_TOKENS: Final = 1024  # of a verdict; a model that reasons needs most of them
 
 
 class ModelPlayer:
     """Makes the runtime by which an agent plays (``training.trainer.setup.Acting``).
 
     ``job_id`` is the job whose budget pays; ``attempt`` (with ``work``, a name for what is done) makes the keys of
-    its calls its own. ``temperature`` given to a call of this object wins over the agent's.
+    its calls its own. ``temperature`` given to a call of this object wins over the agent's. Where answers have to be
+    judged, its endpoint's models judge.
     """
 
     def __init__(self, agent: Agent, *, job_id: uuid.UUID, work: str) -> None:
         self.agent, self.job_id, self.work = agent, job_id, work
         self.model = agent.model or (agent.endpoint.model if agent.endpoint else "")
         self._prices = DatabasePriceBook.load(agent.organization_id)
-        self._toolset = Toolset(python_tools(agent.tools))
+        self._tools = AgentTools(agent)
         self._meter: DatabaseMeter | None = None
-        self._client: MeteredChatClient | None = None
+        self._clients: dict[str, MeteredChatClient] = {}
         self._gateway: RolloutGateway | None = None
 
     def __call__(self, policy: Any, *, temperature: float, max_steps: int, purpose: str) -> Runtime:
         if self.agent.runtime == Kind.HTTP:
-            return self._foreign(temperature, max_steps, purpose)
+            runtime: Runtime = self._foreign(temperature, max_steps, purpose)
+        else:
+            runtime = self._own(temperature, purpose)
+        return JudgingRuntime(runtime, self.judge, self._prefix(purpose))
+
+    def judge(self, rubric: Rubric) -> Judge:
+        """The judge that a rubric asks for: the agent's own model, or another one at the same endpoint."""
+        client = self._calls(rubric.model)
+        sampling = Sampling(rubric.model or self.model, 0.0, JUDGE_TOKENS)
+        return Judge(client, sampling, threshold=rubric.threshold, calls=rubric.calls)
+
+    def _own(self, temperature: float, purpose: str) -> LLMRuntime:
         return LLMRuntime(
             model=self._calls(),
             sampling=Sampling(self.model, temperature, self.agent.max_tokens),
             philosophy=self.agent.philosophy,
             system=self.agent.system_prompt,
-            toolset=self._toolset,
+            connect=self._tools.toolset,
             key_prefix=self._prefix(purpose),
             purpose=_paid_for(purpose),
         )
@@ -73,27 +90,36 @@ class ModelPlayer:
 
     async def aclose(self) -> None:
         """Waits until every settlement is written. In the loop in which it worked."""
-        client, meter, gateway = self._client, self._meter, self._gateway
-        self._client = self._meter = self._gateway = None
+        await self._tools.aclose()
+        clients, meter, gateway = self._clients, self._meter, self._gateway
+        self._clients, self._meter, self._gateway = {}, None, None
         if gateway is not None:
             await gateway.aclose()
-        if client is not None:
+        for client in clients.values():
             await client.aclose()
         if meter is not None:
             await meter.close()
 
-    def _calls(self) -> ChatModel:
-        """The client, made in the running loop at its first use."""
-        if self._client is None:
+    def _calls(self, model: str = "") -> ChatModel:
+        """The client of the agent's own model, or of another one, made in the running loop at its first use."""
+        if model == self.model:
+            model = ""
+        if model not in self._clients:
             agent = self.agent
             try:
                 endpoint = endpoint_of_agent(agent)
             except BadEndpoint as error:
                 raise Halted("llm_refused", str(error)) from error
-            self.model = endpoint.model
-            self._meter = DatabaseMeter(organization_id=agent.organization_id, agent_id=agent.id, job_id=self.job_id)
-            self._client = MeteredChatClient(endpoint, PatientMeter(self._meter), self._prices)
-        return self._client
+            if model:
+                endpoint = replace(endpoint, model=model)
+            else:
+                self.model = endpoint.model
+            if self._meter is None:
+                self._meter = DatabaseMeter(
+                    organization_id=agent.organization_id, agent_id=agent.id, job_id=self.job_id
+                )
+            self._clients[model] = MeteredChatClient(endpoint, PatientMeter(self._meter), self._prices)
+        return self._clients[model]
 
 
 def _paid_for(purpose: str) -> str:

@@ -10,11 +10,11 @@ from django.db.models import QuerySet
 
 from agentcore_site.errors import Missing
 from agentcore_site.jobs.selectors import as_uuid
-from experiences.models import Agent, Dataset, DatasetRow, GroupRecord, ModelEndpoint, TrajectoryRecord
+from experiences.models import Agent, Dataset, DatasetRow, GroupRecord, ModelEndpoint, ToolServer, TrajectoryRecord
 
 
 def agents_visible(actor: Any, *, archived: bool = False) -> QuerySet[Agent]:
-    rows = Agent.objects.visible_to(actor).select_related("organization", "endpoint")
+    rows = Agent.objects.visible_to(actor).select_related("organization", "endpoint").prefetch_related("tool_servers")
     return rows if archived else rows.filter(archived_at=None)
 
 
@@ -53,6 +53,20 @@ def endpoint_get(actor: Any, name: Any) -> ModelEndpoint:
         found = rows.filter(name=str(name)).first()
     if found is None:
         raise Missing(f"There is no model endpoint {str(name)[:60]!r}.")
+    return found
+
+
+def tool_servers_visible(actor: Any) -> QuerySet[ToolServer]:
+    return ToolServer.objects.visible_to(actor).select_related("organization").filter(archived_at=None)
+
+
+def tool_server_get(actor: Any, server_id: Any) -> ToolServer:
+    """Raises:
+    Missing: there is none, or it belongs to another organisation."""
+    rows = ToolServer.objects.visible_to(actor).select_related("organization")
+    found = rows.filter(id=as_uuid(server_id, "tool server")).first()
+    if found is None:
+        raise Missing(f"There is no tool server {str(server_id)[:60]}.")
     return found
 
 
@@ -107,6 +121,8 @@ def siblings(row: TrajectoryRecord) -> QuerySet[TrajectoryRecord]:
 def advantages_for(rows: Sequence[TrajectoryRecord]) -> dict[uuid.UUID, dict[str, Any]]:
     """What the update made of each trajectory, by its id: advantage, normalised reward, advantage per step.
 
+    A row is written as its rollout ends, and a group reward pays once the group is complete: where that changed the
+    reward, "reward" is there too (None: not scored), and it is what was learned from.
     One query for all. Trajectories whose group was not updated yet are left out.
     """
     wanted = {(row.job_id, row.iteration, row.scenario) for row in rows if row.purpose == "training"}
@@ -124,4 +140,6 @@ def advantages_for(rows: Sequence[TrajectoryRecord]) -> dict[uuid.UUID, dict[str
                 "normalized_reward": here.normalized_rewards[row.rollout],
                 "step_advantages": here.step_advantages[row.rollout] if here.step_advantages else [],
             }
+            if here.rewards[row.rollout] != row.reward:
+                found[row.id]["reward"] = here.rewards[row.rollout]
     return found

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from experiences.views import agents, endpoints, trajectories
+from experiences.views import agents, endpoints, toolservers, trajectories
 
 app_name = "experiences"
 urlpatterns = [
@@ -15,6 +15,11 @@ urlpatterns = [
     path("endpoints/test/", endpoints.test, name="endpoint_test"),
     path("endpoints/<uuid:endpoint_id>/", endpoints.edit, name="endpoint_edit"),
     path("endpoints/<uuid:endpoint_id>/archive/", endpoints.archive, name="endpoint_archive"),
+    path("tool-servers/", toolservers.tool_servers, name="tool_servers"),
+    path("tool-servers/new/", toolservers.new, name="tool_server_new"),
+    path("tool-servers/<uuid:server_id>/", toolservers.edit, name="tool_server"),
+    path("tool-servers/<uuid:server_id>/archive/", toolservers.archive, name="tool_server_archive"),
+    path("tool-servers/<uuid:server_id>/offer/", toolservers.offer, name="tool_server_offer"),
     path("trajectories/", trajectories.trajectories, name="trajectories"),
     path("trajectories/compare/", trajectories.compare, name="compare"),
     path("trajectories/<uuid:trajectory_id>/", trajectories.trajectory, name="trajectory"),

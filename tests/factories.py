@@ -7,7 +7,7 @@ from django.contrib.auth import get_user_model
 
 from agentcore_site.tenancy.models import Membership, Organization
 from agentcore_site.tenancy.roles import Role
-from experiences.models import Agent, ModelEndpoint
+from experiences.models import Agent, ModelEndpoint, ToolServer
 
 PASSWORD = "correct horse battery staple"
 
@@ -53,6 +53,15 @@ class ModelEndpointFactory(factory.django.DjangoModelFactory):  # type: ignore[m
     name = factory.Sequence(lambda n: f"Endpoint {n}")
     base_url = "http://127.0.0.1:9/v1"
     model = "small"
+
+
+class ToolServerFactory(factory.django.DjangoModelFactory):  # type: ignore[misc]
+    class Meta:
+        model = ToolServer
+
+    organization = factory.SubFactory(OrganizationFactory)
+    name = factory.Sequence(lambda n: f"server-{n}")
+    url = "http://127.0.0.1:9/mcp"
 
 
 class AgentFactory(factory.django.DjangoModelFactory):  # type: ignore[misc]

@@ -51,7 +51,9 @@ SHARED = {"shared/<str:token>/", "shared/<str:token>/status/", "shared/<str:toke
 CONSOLE = {
     "", "overview/workers/", "search/", "audit/", "agents/", "agents/<str:ref>/", "agents/new/", "agents/options/",
     "agents/<uuid:agent_id>/edit/", "agents/<uuid:agent_id>/archive/", "endpoints/", "endpoints/new/",
-    "endpoints/test/", "endpoints/<uuid:endpoint_id>/", "endpoints/<uuid:endpoint_id>/archive/",
+    "endpoints/test/", "endpoints/<uuid:endpoint_id>/", "endpoints/<uuid:endpoint_id>/archive/", "tool-servers/",
+    "tool-servers/new/", "tool-servers/<uuid:server_id>/", "tool-servers/<uuid:server_id>/archive/",
+    "tool-servers/<uuid:server_id>/offer/",
     "trajectories/", "trajectories/compare/",
     "trajectories/<uuid:trajectory_id>/", "trajectories/<uuid:trajectory_id>/steps/",
     "trajectories/<uuid:trajectory_id>/json/", "jobs/<uuid:job_id>/groups/<int:iteration>/<int:scenario>/", "jobs/",
@@ -70,6 +72,10 @@ CONSOLE_WRITES = {
     "agents/new/": "agent.edit",
     "agents/<uuid:agent_id>/edit/": "agent.edit",
     "agents/<uuid:agent_id>/archive/": "agent.edit",
+    "tool-servers/new/": "endpoint.edit",
+    "tool-servers/<uuid:server_id>/": "endpoint.edit",
+    "tool-servers/<uuid:server_id>/archive/": "endpoint.edit",
+    "tool-servers/<uuid:server_id>/offer/": "agent.edit",
     "endpoints/new/": "endpoint.edit",
     "endpoints/test/": "agent.edit",
     "endpoints/<uuid:endpoint_id>/": "endpoint.edit",
@@ -101,12 +107,17 @@ REST_READS = {
     "training-jobs/<uuid:pk>/series", "training-jobs/<uuid:pk>/groups", "jobs/<uuid:pk>/events", "trajectories",
     "trajectories/<uuid:pk>", "trajectories/export", "checkpoints", "checkpoints/<uuid:pk>", "checkpoints/compare",
     "checkpoints/<uuid:pk>/download", "evaluations", "evaluations/<uuid:pk>", "evaluations/<uuid:pk>/queries",
-    "api-keys", "tools", "erasures", "model-endpoints", "model-endpoints/<uuid:pk>", "budgets",
+    "api-keys", "tools", "tool-servers",
+    "tool-servers/<uuid:pk>", "erasures", "model-endpoints", "model-endpoints/<uuid:pk>", "budgets",
     "budgets/<int:pk>", "budgets/<int:budget>/ledger", "budgets/breakdown", "prices",
 }  # fmt: skip
 REST_WRITES: dict[tuple[str, str], tuple[str, Any]] = {
     ("post", "agents"): ("agent.edit", {"name": "New"}),
     ("patch", "agents/<str:agent>"): ("agent.edit", {"description": "x"}),
+    ("post", "tool-servers"): ("endpoint.edit", {"name": "new", "url": "http://127.0.0.1:9/mcp"}),
+    ("patch", "tool-servers/<uuid:pk>"): ("endpoint.edit", {"tools": ["one"]}),
+    ("delete", "tool-servers/<uuid:pk>"): ("endpoint.edit", {}),
+    ("post", "tool-servers/<uuid:pk>/offer"): ("agent.edit", {}),
     ("post", "model-endpoints"): ("endpoint.edit", {"name": "new", "base_url": "http://127.0.0.1:1/v1"}),
     ("patch", "model-endpoints/<uuid:pk>"): ("endpoint.edit", {"model": "other"}),
     ("delete", "model-endpoints/<uuid:pk>"): ("endpoint.edit", {}),
@@ -155,6 +166,7 @@ def values(run: TrainingRun, operator: Actor) -> dict[str, Any]:
     dataset = dataset_create(operator, name="swahili-numbers", rows=ROWS)
     evaluation = evaluation_start(operator, run=run, samples=1)
     endpoint = factories.ModelEndpointFactory(organization=run.organization, name="Zanzibar models")
+    server = factories.ToolServerFactory(organization=run.organization, name="zanzibar-tools")
     trajectory = TrajectoryRecord.objects.filter(job_id=run.job_id).first()
     assert trajectory is not None
     Caller(operator.user)  # a key of hers
@@ -167,6 +179,7 @@ def values(run: TrainingRun, operator: Actor) -> dict[str, Any]:
         "job_id": run.job_id,
         "evaluation": evaluation.job_id,
         "endpoint_id": endpoint.id,
+        "server_id": server.id,
         "trajectory_id": trajectory.id,
         "checkpoint_id": checkpoint.id,
         "dataset": dataset.id,
@@ -178,6 +191,7 @@ def values(run: TrainingRun, operator: Actor) -> dict[str, Any]:
         "pk": {
             "datasets": dataset.id,
             "model-endpoints": endpoint.id,
+            "tool-servers": server.id,
             "training-jobs": run.job_id,
             "jobs": run.job_id,
             "trajectories": trajectory.id,

@@ -29,7 +29,7 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     "Which queries": ("dynamic_sampling", "max_num_gen_batches"),
     "Optimiser": ("optimizer", "max_grad_norm", "weight_decay"),
     "Rollouts": ("temperature", "max_steps", "rollout_timeout_seconds", "max_concurrent_rollouts"),
-    "Rewards": ("reward", "shaping"),
+    "Rewards": ("reward", "reward_options", "shaping"),
     "What the policy sees": ("features",),
     "Selection and stopping": ("eval_interval", "eval_samples", "eval_temperature", "early_stopping"),
 }  # fmt: skip

@@ -16,6 +16,8 @@ from annotated_types import Ge, Gt, Le, Lt
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
+from agentcore_site.registry import UnknownName
+from experiences.rewards.trial import option_errors
 from training.config import GRPOConfig
 from training.presets import DEFAULT_PRESET, PRESETS, merged, preset_values
 from training.splits import normalized
@@ -143,7 +145,16 @@ def _contradictions(config: GRPOConfig) -> list[FieldError]:
             f"epsilon_high is the cap of the ratio with loss cispo and must be at least 1; got {config.epsilon_high:g}."
         )
         return [FieldError("epsilon_high", message)]
-    return []
+    return _reward_errors(config)
+
+
+def _reward_errors(config: GRPOConfig) -> list[FieldError]:
+    """The reward has to be there, and to take its options: found here and not in the first slice."""
+    try:
+        wrong = option_errors(config.reward, config.reward_options)
+    except UnknownName as error:
+        return [FieldError("reward", str(error))]
+    return [FieldError(f"reward_{name}" if name != "reward" else name, text) for name, text in wrong.items()]
 
 
 def _warnings(config: GRPOConfig) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import UUID
 
 from django_filters import rest_framework as filters
 from drf_spectacular.utils import OpenApiExample, extend_schema
@@ -15,7 +16,7 @@ from agentcore_site.rest.parsing import Strict, parsed
 from agentcore_site.rest.schema import IDEMPOTENCY_KEY
 from agentcore_site.rest.views import Door
 from experiences.models import Agent, Philosophy, Runtime
-from experiences.selectors import agent_get, agents_visible, endpoint_get
+from experiences.selectors import agent_get, agents_visible, endpoint_get, tool_server_get
 from experiences.services.agents import agent_archive, agent_create, agent_update
 
 
@@ -32,12 +33,16 @@ class AgentOut(serializers.Serializer[Any]):
     model = serializers.CharField()
     system_prompt = serializers.CharField()
     tools = serializers.ListField(child=serializers.CharField())
+    tool_servers = serializers.SerializerMethodField(help_text="Ids of its MCP servers.")
     max_tokens = serializers.IntegerField()
     url = serializers.CharField(help_text="Where an agent over HTTP takes its tasks.")
     collects = serializers.BooleanField(help_text="Whether what it does may be recorded.")
     archived_at = serializers.DateTimeField(allow_null=True)
     created_at = serializers.DateTimeField()
     updated_at = serializers.DateTimeField()
+
+    def get_tool_servers(self, row: Agent) -> list[UUID]:
+        return [one.pk for one in row.tool_servers.all()]
 
 
 class AgentIn(Strict):
@@ -57,6 +62,9 @@ class AgentIn(Strict):
     system_prompt = serializers.CharField(max_length=100_000, required=False, allow_blank=True)
     tools = serializers.ListField(
         child=serializers.CharField(max_length=100), max_length=200, required=False, help_text="See `/api/v1/tools`."
+    )
+    tool_servers = serializers.ListField(
+        child=serializers.UUIDField(), max_length=20, required=False, help_text="See `/api/v1/tool-servers`."
     )
     max_tokens = serializers.IntegerField(required=False, min_value=1, max_value=200_000)
     url = serializers.CharField(max_length=300, required=False, allow_blank=True)
@@ -121,6 +129,8 @@ class AgentDoor(Door):
         values = parsed(serializer, request.data)
         if values.get("endpoint") is not None:
             values["endpoint"] = endpoint_get(self.actor, values["endpoint"])
+        if "tool_servers" in values:
+            values["tool_servers"] = [tool_server_get(self.actor, one) for one in values["tool_servers"]]
         return values
 
     @extend_schema(

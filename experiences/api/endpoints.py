@@ -1,4 +1,4 @@
-"""REST: model endpoints, and the tools that agents may call."""
+"""REST: model endpoints."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ from experiences.services.endpoints import (
     endpoint_test,
     endpoint_update,
 )
-from experiences.tools.base import tools
 
 TAG = ["model endpoints"]
 
@@ -81,11 +80,6 @@ class TestOut(serializers.Serializer[Any]):
     cost_usd = serializers.FloatField()
     input_usd_per_million = serializers.FloatField(allow_null=True, help_text="Null where the model has no price.")
     output_usd_per_million = serializers.FloatField(allow_null=True)
-
-
-class ToolOut(serializers.Serializer[Any]):
-    name = serializers.CharField()
-    description = serializers.CharField()
 
 
 NEW = OpenApiExample(
@@ -147,16 +141,6 @@ class ModelEndpointDoor(Door):
         values = parsed(TestIn, request.data)
         endpoint = endpoint_get(self.actor, pk)
         return Response(TestOut(shown(endpoint_test(self.actor, endpoint=endpoint, **values))).data)
-
-
-class ToolDoor(Door):
-    pagination_class = None  # type: ignore[assignment]
-
-    @extend_schema(
-        summary="Tools that agents may call", tags=["catalogue"], responses=ToolOut(many=True), filters=False
-    )
-    def retrieve(self, request: Request) -> Response:
-        return Response([{"name": name, "description": tool.description} for name, tool in tools.items()])
 
 
 def shown(found: EndpointTest) -> dict[str, Any]:

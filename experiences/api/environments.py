@@ -1,4 +1,4 @@
-"""REST: the environments that agents can be trained in, and the rewards that can pay them."""
+"""REST: the environments that agents can be trained in."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from rest_framework.response import Response
 
 from agentcore_site.rest.views import Door
 from experiences.environments import environments
-from experiences.rewards import rewards
 
 
 class PluginOut(serializers.Serializer[Any]):
@@ -35,13 +34,3 @@ class EnvironmentDoor(Door):
     )
     def retrieve(self, request: Request) -> Response:
         return Response(described(environments))
-
-
-class RewardDoor(Door):
-    pagination_class = None  # type: ignore[assignment]
-
-    @extend_schema(
-        summary="Rewards and their options", tags=["catalogue"], responses=PluginOut(many=True), filters=False
-    )
-    def retrieve(self, request: Request) -> Response:
-        return Response(described(rewards))

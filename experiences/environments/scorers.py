@@ -11,6 +11,7 @@ import math
 import re
 import unicodedata
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from experiences.types import Outcome
@@ -19,13 +20,49 @@ Check = Callable[[str], Outcome]
 
 MAX_ANSWER = 100_000  # characters that are looked at
 MAX_PATTERN = 1_000
+MAX_RUBRIC = 10_000
 MAX_MATCHED = 10_000  # characters a regular expression is tried on: a bad pattern must not hold up a worker
 _NUMBER = re.compile(r"[-+]?(?:\d[\d,]*(?:\.\d+)?|\.\d+)(?:[eE][-+]?\d+)?%?")
 
 
+SAME_AS_REFERENCE = (
+    "10: the answer says the same as the reference, whole and without errors, in whatever words. 5: about half of it."
+    " 0: something else, or nothing."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Rubric:
+    """What a judge goes by. ``threshold`` is the score in [0, 1] from which an answer is a success; of ``calls``
+    scores the median counts; ``model`` is "" for the agent's own."""
+
+    text: str
+    reference: str = ""
+    threshold: float = 0.7
+    calls: int = 1
+    model: str = ""
+
+
+def rubric_for(expected: Mapping[str, Any], scorer: str = "auto") -> Rubric | None:
+    """What a judge is told about a row; None where the answer is checked without one.
+
+    Raises:
+        ValueError: there is neither a rubric nor a reference. The message is for the row's author.
+    """
+    if scorer != "judge" and not (scorer == "auto" and expected.get("judge") is not None):
+        return None
+    target = _target(expected, "judge", "answer")
+    text = expected.get("judge") or SAME_AS_REFERENCE
+    if not isinstance(text, str) or len(text) > MAX_RUBRIC:
+        raise ValueError(f"its rubric must be text of at most {MAX_RUBRIC:,} characters; got {str(target)[:60]!r}.")
+    answer = expected.get("answer")
+    reference = " | ".join(map(str, answer)) if isinstance(answer, list) else "" if answer is None else str(answer)
+    return Rubric(text, reference)
+
+
 def check_for(expected: Mapping[str, Any], scorer: str = "auto", *, case_sensitive: bool = False) -> Check:
     """The check that a row asks for. ``scorer`` names one; "auto" goes by the keys of ``expected``:
-    "json_schema", "regex", "contains", else "answer" (numeric if it is a number, exact if it is text).
+    "judge", "json_schema", "regex", "contains", else "answer" (numeric if it is a number, exact if it is text).
 
     Raises:
         ValueError: there is nothing to check against, or it is malformed. The message is for the row's author.
@@ -37,7 +74,7 @@ def check_for(expected: Mapping[str, Any], scorer: str = "auto", *, case_sensiti
 
 
 def _by_keys(expected: Mapping[str, Any]) -> str:
-    for name in ("json_schema", "regex", "contains"):
+    for name in ("judge", "json_schema", "regex", "contains"):
         if expected.get(name) is not None:
             return name
     return "numeric" if _is_number(expected.get("answer")) else "exact"
@@ -142,6 +179,20 @@ def json_schema(expected: Mapping[str, Any], case_sensitive: bool) -> Check:
     return check
 
 
+def judge(expected: Mapping[str, Any], case_sensitive: bool) -> Check:
+    """A language model's verdict by a rubric. It is asked while the episode goes on (``TextEpisode.say``); what is
+    built here answers where nobody was there to ask: no verdict, which leaves the trajectory unscored."""
+    rubric = rubric_for(expected, "judge")
+    shown = rubric.reference or rubric.text if rubric else ""
+    missing = "no language model was there to judge it"
+
+    def check(answer: str) -> Outcome:
+        verdict = _verdict(False, "judge", answer, shown)
+        return Outcome(0.0, False, {**verdict.evidence, "judge_error": missing})
+
+    return check
+
+
 def _references(schema: Any) -> list[str]:
     if isinstance(schema, Mapping):
         own = [str(schema[key]) for key in ("$ref", "$dynamicRef") if isinstance(schema.get(key), str)]
@@ -157,4 +208,5 @@ SCORERS: Mapping[str, Callable[[Mapping[str, Any], bool], Check]] = {
     "contains": contains,
     "regex": regex,
     "json_schema": json_schema,
+    "judge": judge,
 }

@@ -10,13 +10,14 @@ Three rules decide whether this can be learned at all (measured before this was 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from experiences.environments.base import StepOutcome
 from experiences.environments.faults import FaultRates, Faults, corrupted
+from experiences.environments.scorers import Rubric
 from experiences.tools import Toolbox
 from experiences.types import ActionSpec, Observation, Outcome, Scenario
 
@@ -42,9 +43,16 @@ class ToolWorld:
     which the scorer raised.
     """
 
-    def __init__(self, toolbox: Toolbox, scorer: Scorer, rates: FaultRates) -> None:
+    def __init__(
+        self,
+        toolbox: Toolbox,
+        scorer: Scorer,
+        rates: FaultRates,
+        rubric_of: Callable[[Scenario], Rubric | None] = lambda _: None,
+    ) -> None:
         self.toolbox = toolbox
         self.scorer = scorer
+        self.rubric_of = rubric_of
         self.rates = rates
         self.scorer_errors = 0
         self.names = tuple(tool.name for tool in toolbox)
@@ -72,7 +80,19 @@ class ToolWorld:
 class ToolEpisode:
     """One attempt at one scenario. The agent sees the question, the last result and what it has tried."""
 
-    __slots__ = ("_answer", "_chain", "_done", "_faults", "_last", "_query", "_scenario", "_tags", "_world")
+    __slots__ = (
+        "_answer",
+        "_chain",
+        "_done",
+        "_faults",
+        "_judge",
+        "_last",
+        "_query",
+        "_scenario",
+        "_tags",
+        "_verdict",
+        "_world",
+    )
 
     def __init__(self, world: ToolWorld, scenario: Scenario, faults: Faults) -> None:
         self._world = world
@@ -84,6 +104,8 @@ class ToolEpisode:
         self._tags: set[str] = set()
         self._done: tuple[str, ...] = ()  # the same, sorted
         self._answer: str | None = None
+        self._judge: Callable[[str], Awaitable[Outcome]] | None = None
+        self._verdict: Outcome | None = None
 
     def observe(self) -> Observation:
         masks = self._world.masks
@@ -115,15 +137,28 @@ class ToolEpisode:
     async def opening(self) -> str:
         return self._query
 
+    @property
+    def rubric(self) -> Rubric | None:
+        """What a judge has to go by; None where the answer is checked without one."""
+        return self._world.rubric_of(self._scenario)
+
+    def judged_by(self, judge: Callable[[str], Awaitable[Outcome]]) -> None:
+        """From now on answers are judged by ``judge``."""
+        self._judge = judge
+
     async def say(self, text: str) -> StepOutcome:
         """Takes a message as the answer; what stands after its last "Answer:" is scored."""
         self._answer = answer_in(text)
+        if self._judge is not None:
+            self._verdict = await self._judge(self._answer)
         action = {"type": "answer", "tool": "", "parameters": {"text": text}}
         return StepOutcome(action, _result(True, self._answer), done=True)
 
     def outcome(self) -> Outcome:
         if self._answer is None:
             return Outcome(0.0, False, {"answered": False})
+        if self._verdict is not None:
+            return self._verdict
         return self._world.score(self._answer, self._scenario)
 
     async def close(self) -> None:

@@ -23,9 +23,9 @@ class GroundTruthReward:
         score = trajectory.outcome
         if not (math.isfinite(score) and 0 <= score <= 1):
             raise ValueError(f"the verifier's score {score!r} is not in [0, 1]")
-        evidence = {name: _cut(trajectory.evidence[name]) for name in KEPT if name in trajectory.evidence}
-        named = {"name": "ground_truth", "score": float(score), **evidence}
-        return Payment.at_the_end(trajectory, {"ground_truth": float(score)}, named)
+        evidence: dict[str, Any] = {"name": "ground_truth", "score": float(score)}
+        evidence |= {name: _cut(trajectory.evidence[name]) for name in KEPT if name in trajectory.evidence}
+        return Payment.at_the_end(trajectory, {"ground_truth": float(score)}, evidence)
 
 
 def _cut(value: Any) -> Any:

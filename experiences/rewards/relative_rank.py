@@ -113,7 +113,7 @@ class RelativeRankReward:
 
     def _evidence(self, trajectory: Trajectory, measure: float, **found: float) -> dict[str, Any]:
         before = trajectory.evidence.get("reward")
-        kept = {name: before[name] for name in ("components", "of") if name in before} if before else {}
+        kept = {n: before[n] for n in ("components", "of") if n in before} if isinstance(before, Mapping) else {}
         return {
             "name": "relative_rank",
             "by": self.by,
@@ -179,7 +179,10 @@ def _other(options: Mapping[str, Any], by: str) -> Reward | None:
         raise ValueError(f"{NOUN}: of must be one of {known}; got {name!r}.")
     if not isinstance(own, Mapping):
         raise ValueError(f"{NOUN}: of_options must be an object; got {own!r}.")
-    return rewards.get(name)(own)
+    try:
+        return rewards.get(name)(own)
+    except ValueError as error:
+        raise ValueError(f"{NOUN}: of_options: {error}") from error
 
 
 rewards.register("relative_rank")(RelativeRankFactory())

@@ -98,7 +98,8 @@ def _thumbs(value: Any) -> float | None:
         return float(value)
     if isinstance(value, str):
         return {"up": 1.0, "down": 0.0}.get(value.lower())
-    return {1.0: 1.0, 0.0: 0.0, -1.0: 0.0}.get(number(value)) if number(value) is not None else None  # type: ignore[arg-type]
+    thumbs = number(value)
+    return None if thumbs not in (1, 0, -1) else float(thumbs == 1)
 
 
 def _stars(value: Any) -> float | None:

@@ -18,9 +18,10 @@ from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import current_organization, require
 from experiences.endpoints import BadEndpoint, endpoint_of_agent
 from experiences.environments import environments
-from experiences.models import Agent, Runtime
+from experiences.models import Agent, Runtime, ToolServer
 from experiences.options import own_options
-from experiences.tools.toolset import Toolset, python_tools
+from experiences.tools.toolset import Toolset
+from experiences.toolservers import named_tools
 
 EDITABLE = (
     "name",
@@ -56,10 +57,12 @@ def agent_create(actor: Any, *, name: str, slug: str = "", **values: Any) -> Age
         name=name.strip(),
         slug=(slug or slugify(name)).strip(),
         created_by=Actor.of(actor).user,
-        **_known(values),
+        **_known({name: value for name, value in values.items() if name != "tool_servers"}),
     )
-    _check_address(actor, agent, "")
+    servers = values.pop("tool_servers", None)
+    _check_address(actor, agent, "", {})
     _save(agent)
+    _set_servers(agent, servers)
     record(actor, "agent.created", agent, after={"slug": agent.slug})
     return agent
 
@@ -72,19 +75,34 @@ def agent_update(actor: Any, agent: Agent, **values: Any) -> Agent:
         Invalid, Conflict: as for ``agent_create``.
     """
     require(actor, "agent.edit", agent.organization_id)
-    before, address = _logged(agent, values), agent.url
+    servers = values.pop("tool_servers", None)
+    before, address, options = _logged(agent, values), agent.url, dict(agent.environment_options or {})
     for name, value in _known(values).items():
         setattr(agent, name, value)
-    _check_address(actor, agent, address)
+    _check_address(actor, agent, address, options)
     _save(agent)
+    _set_servers(agent, servers)
     record(actor, "agent.changed", agent, before=before, after=_logged(agent, values))
     return agent
 
 
-def _check_address(actor: Any, agent: Agent, before: str) -> None:
+def _set_servers(agent: Agent, servers: Iterable[ToolServer] | None) -> None:
+    """The MCP servers whose tools it may use; None: as they were."""
+    if servers is None:
+        return
+    chosen = list(servers)
+    if any(one.organization_id != agent.organization_id for one in chosen):
+        raise Missing("There is no such tool server.")
+    agent.tool_servers.set(chosen)
+
+
+def _check_address(actor: Any, agent: Agent, before: str, options: Mapping[str, Any]) -> None:
     """Our workers call that address from inside: only who may make endpoints may choose it."""
     if agent.url and agent.url != before:
         require(actor, "endpoint.edit", agent.organization_id)
+    given = agent.environment_options
+    if isinstance(given, Mapping):
+        environment_addresses_check(actor, agent.organization_id, agent.environment, given, options)
 
 
 def _logged(agent: Agent, names: Iterable[str]) -> dict[str, Any]:
@@ -138,7 +156,7 @@ def agent_check(agent: Agent) -> None:
     if not isinstance(agent.tools, list) or not all(isinstance(name, str) for name in agent.tools):
         raise Invalid("tools is a list of names.", fields={"tools": "A list of names."})
     try:
-        Toolset(python_tools(agent.tools))
+        Toolset(named_tools(agent.tools))
     except (UnknownName, ValueError) as error:
         raise Invalid(str(error), fields={"tools": str(error)}) from error
     if agent.url and not (urlsplit(agent.url).scheme in {"http", "https"} and urlsplit(agent.url).hostname):
@@ -146,15 +164,38 @@ def agent_check(agent: Agent) -> None:
     if agent.runtime == Runtime.HTTP and not agent.url:
         message = "Say where the agent takes its tasks."
         raise Invalid(message, fields={"url": message})
-    world = environments.get(agent.environment) if agent.environment in environments.names() else None
-    if agent.runtime != Runtime.LLM and getattr(world, "speaks_text_only", False):
-        message = f"{agent.environment} is a conversation in text: choose the runtime llm, or another environment."
-        raise Invalid(message, fields={"runtime": message})
+    environment_fits(agent, agent.environment)
     if agent.runtime != Runtime.ACTION:
         try:
             endpoint_of_agent(agent)
         except BadEndpoint as error:
             raise Invalid(str(error), fields={error.field: str(error)}) from error
+
+
+def environment_fits(agent: Agent, environment: str) -> None:
+    """Raises:
+    Invalid: it is a conversation in text, and the agent has no language model of its own."""
+    if agent.runtime != Runtime.LLM and getattr(_factory(environment), "speaks_text_only", False):
+        message = f"{environment} is a conversation in text: only an agent that is a language model can play it."
+        raise Invalid(message, fields={"runtime": message})
+
+
+def environment_addresses_check(
+    actor: Any, organization_id: Any, environment: str, options: Mapping[str, Any], known: Mapping[str, Any]
+) -> None:
+    """Our workers call the addresses in an environment's options from inside: only who may make endpoints may choose
+    new ones.
+
+    Raises:
+        Missing, Forbidden: the actor may not.
+    """
+    names = getattr(_factory(environment), "address_options", ())
+    if any(options.get(name) and options.get(name) != known.get(name) for name in names):
+        require(actor, "endpoint.edit", organization_id)
+
+
+def _factory(environment: str) -> Any:
+    return environments.get(environment) if environment in environments.names() else None
 
 
 def _save(agent: Agent) -> None:

@@ -16,14 +16,20 @@ from agentcore_site.tenancy.permissions import current_organization, require
 from experiences.environments import environments
 from experiences.forms import AgentForm
 from experiences.models import Agent
-from experiences.selectors import agent_get, endpoint_get, endpoints_visible
+from experiences.selectors import (
+    agent_get,
+    endpoint_get,
+    endpoints_visible,
+    tool_server_get,
+    tool_servers_visible,
+)
 from experiences.services.agents import agent_archive, agent_create, agent_update
 
 
 @page
 def new(request: HttpRequest, actor: Actor) -> HttpResponse:
     require(actor, "agent.edit", current_organization(actor))
-    form = AgentForm(request.POST or None, endpoints=endpoints_visible(actor))
+    form = AgentForm(request.POST or None, **_choices(actor))
     if request.method == "POST" and form.is_valid():
         try:
             made = agent_create(actor, **_values(actor, form))
@@ -39,8 +45,8 @@ def new(request: HttpRequest, actor: Actor) -> HttpResponse:
 def edit(request: HttpRequest, actor: Actor, agent_id: Any) -> HttpResponse:
     agent = agent_get(actor, agent_id)
     require(actor, "agent.edit", agent.organization_id)
-    choices = endpoints_visible(actor)
-    form = AgentForm(request.POST, endpoints=choices) if request.method == "POST" else AgentForm.of(agent, choices)
+    choices = _choices(actor)
+    form = AgentForm(request.POST, **choices) if request.method == "POST" else AgentForm.of(agent, **choices)
     if request.method == "POST" and form.is_valid():
         values = _values(actor, form)
         values["slug"] = values["slug"] or agent.slug
@@ -68,12 +74,17 @@ def options(request: HttpRequest, actor: Actor) -> HttpResponse:
     return render(request, "experiences/_options.html", _options(request.GET.get("environment", "")))
 
 
+def _choices(actor: Actor) -> dict[str, Any]:
+    return {"endpoints": endpoints_visible(actor), "servers": tool_servers_visible(actor)}
+
+
 def _values(actor: Actor, form: AgentForm) -> dict[str, Any]:
     values = dict(form.cleaned_data)
     values["collects"] = not values.pop("opted_out")
     if values["max_tokens"] is None:
         del values["max_tokens"]
     values["endpoint"] = endpoint_get(actor, values["endpoint"]) if values["endpoint"] else None
+    values["tool_servers"] = [tool_server_get(actor, one) for one in values["tool_servers"]]
     return values
 
 

@@ -39,7 +39,8 @@ OURS = [model for model in apps.get_models() if model._meta.app_config.name.spli
 READ_ONLY = {
     "auditevent", "apikey", "job", "jobevent", "sharelink", "dataset", "datasetrow", "trajectoryrecord", "grouprecord",
     "trainingrun", "iteration", "policycheckpoint", "evaluationrun", "evaluationresult", "heldoutlook",
-    "idempotencyrecord", "budgetlimit", "reservation", "ledgerentry", "budgetalert", "modelendpoint", "erasure",
+    "idempotencyrecord", "budgetlimit", "reservation", "ledgerentry", "budgetalert", "modelendpoint", "toolserver",
+    "erasure",
 }  # fmt: skip
 
 
@@ -69,6 +70,7 @@ def everything(operator: Actor, agent: Agent, adam: Any) -> TrainingRun:
     dataset_create(operator, name="numbers", rows=rows)
     a_row_of_each(run.job)
     factories.ModelEndpointFactory(organization=run.organization)
+    factories.ToolServerFactory(organization=run.organization)
     Erasure.objects.create(organization=run.organization, digests=["d"], found={"rows": 1}, left={"rows": 0})
     return run
 

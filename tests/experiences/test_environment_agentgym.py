@@ -11,20 +11,27 @@ import numpy as np
 import pytest
 
 from agentcore_site.errors import Invalid
+from agentcore_site.jobs.models import Status
+from agentcore_site.tenancy.actors import Actor
 from budgets.meter import FreeMeter
+from budgets.services import price_set
 from experiences.environments import environments
 from experiences.environments.agentgym import AgentGymEnvironment, GymError
 from experiences.environments.agentgym.episode import action_in
 from experiences.environments.base import TextEpisode
+from experiences.models import TrajectoryRecord
 from experiences.privacy import redaction
 from experiences.rollout import RolloutLimits, collect_groups, run_rollout
 from experiences.runtimes.action import ActionRuntime
 from experiences.runtimes.llm import LLMRuntime, Sampling
 from experiences.services.agents import agent_create
+from experiences.services.endpoints import endpoint_create
 from experiences.types import RolloutKey, Scenario, Trajectory
 from tests.experiences.test_runtime_llm import client_of, paid
 from tests.support.agentgym_server import GOALS, PLANS, GymServer
 from tests.support.llm_server import ModelServer
+from tests.support.running import run_to_end
+from training.services.runs import run_start
 
 BOTH = pytest.mark.parametrize("dialect", ["A", "B"])
 
@@ -183,7 +190,7 @@ async def test_it_latches_the_success_and_ignores_what_comes_after() -> None:
         assert [one.done for one in said] == [False, True]
         again = await episode.say("get 1 oak log")
         assert again.done and len(server.steps) == 2  # the server would take it, and say done: false
-        assert episode.outcome()[:2] == (1.0, True)
+        assert (episode.outcome().score, episode.outcome().success) == (1.0, True)
         await episode.close()
 
 
@@ -290,9 +297,8 @@ async def test_it_closes_the_session_also_when_the_closing_is_cancelled() -> Non
     with GymServer() as server:
         episode = started(gym(server))
         await episode.opening()
-        server.will("/close", "slow")
         closing = asyncio.create_task(episode.close())
-        await asyncio.to_thread(server.arrived.wait, 5)
+        await asyncio.sleep(0)  # it has begun, and nothing was sent yet
         closing.cancel()
         with pytest.raises(asyncio.CancelledError):
             await closing
@@ -447,3 +453,29 @@ def test_it_is_refused_for_an_agent_that_can_not_talk(adam: Any, runtime: str, u
 
 def test_every_goal_of_the_test_world_has_a_plan() -> None:
     assert set(PLANS) == set(GOALS)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_job_trains_in_it_and_leaves_no_session_open(adam: Any) -> None:
+    actor = Actor(adam)
+    with GymServer("B") as server, ModelServer(brain=crafter) as models:
+        price_set(actor, model="small", organization=adam.memberships.get().organization, input=1000, output=1000)
+        endpoint = endpoint_create(actor, name="local", base_url=models.base_url, model="small", api_key="sk-test-123")
+        options = {"base_url": server.url, "size": 30, "action_format": "action_line"}
+        agent = agent_create(
+            actor,
+            name="Crafter",
+            runtime="llm",
+            philosophy="react",
+            environment="agentgym",
+            environment_options=options | {"pool": {"train": 4, "selection": 2, "held_out": 4}},
+            endpoint=endpoint,
+            max_tokens=60,
+        )
+        config = {"n_iterations": 2, "batch_size": 2, "n_trajectories_per_query": 2, "eval_samples": 1,
+                  "eval_interval": 2, "max_budget_usd": 0.5, "max_steps": 6, "seed": 3}  # fmt: skip
+        job = run_to_end(run_start(actor, agent=agent, config=config).job)
+        assert (job.status, job.error) == (Status.COMPLETED, "")
+        assert server.opened >= 8 and not server.sessions
+    kept = TrajectoryRecord.objects.filter(job_id=job.id, purpose="training")
+    assert kept.count() == 8 and kept.filter(success=True).count() == 8

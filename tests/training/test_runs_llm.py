@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -20,8 +21,10 @@ from evaluation.models import EvaluationRun
 from experiences.models import Agent, TrajectoryRecord
 from experiences.services.agents import agent_create, agent_update
 from experiences.services.endpoints import endpoint_create, endpoint_test
+from experiences.services.toolservers import tool_server_archive, tool_server_create, tool_server_offer
 from tests.support.agent_server import AgentServer, Ask
 from tests.support.llm_server import ModelServer
+from tests.support.mcp_server import MCPHTTP
 from tests.support.running import run_to_end
 from training.models import Iteration, TrainingRun
 from training.services.runs import run_start
@@ -236,3 +239,43 @@ def test_an_evaluation_without_money_pauses_and_goes_on_when_there_is_some(
     assert client.post(f"/evaluations/{job.pk}/resume/").status_code == 302
     assert run_to_end(job).status == Status.COMPLETED
     assert differences() == []
+
+
+def test_an_agent_calls_the_tools_of_an_mcp_server(
+    operator: Actor, adam: Any, model_agent: Agent, server: ModelServer
+) -> None:
+    def brain(messages: list[dict[str, Any]]) -> Any:
+        if messages[-1]["role"] == "tool":
+            return f"Answer: {messages[-1]['content']}"
+        a, b = map(int, re.findall(r"(\d+) \+ (\d+)", messages[1]["content"])[0])
+        function = {"name": "sums__add", "arguments": json.dumps({"a": a, "b": b})}
+        call = {"id": "c1", "type": "function", "function": function}
+        return {"role": "assistant", "content": None, "tool_calls": [call]}
+
+    server.brain = brain
+    with MCPHTTP() as offering:
+        tools = tool_server_create(Actor(adam), name="sums", url=offering.url, token="tok-1", tools=["add"])
+        offered = tool_server_offer(operator, tools)
+        assert offered.ok and [name for name, _ in offered.tools] == ["sums__add"]
+        agent_update(operator, model_agent, philosophy="react", tool_servers=[tools])
+        run = start(operator, model_agent, n_iterations=1)
+        assert run_to_end(run.job).status == Status.COMPLETED
+    assert {one.get("authorization") for one in offering.seen} == {"Bearer tok-1"} and "tok-1" not in tools.token
+    kept = TrajectoryRecord.objects.filter(job_id=run.pk)
+    assert kept.count() == 6 and kept.filter(success=True).count() == 6, kept.first().steps  # type: ignore[union-attr]
+    assert kept.first().steps[0]["action"]["tool"] == "sums__add"  # type: ignore[union-attr]
+
+
+def test_without_its_tool_server_no_agent_is_measured(operator: Actor, adam: Any, model_agent: Agent) -> None:
+    tools = tool_server_create(Actor(adam), name="gone", url="http://127.0.0.1:9/mcp")
+    agent_update(operator, model_agent, philosophy="react", tool_servers=[tools])
+    job = run_to_end(start(operator, model_agent).job)
+    assert (job.status, job.status_reason) == (Status.PAUSED, "waiting_for_llm") and "gone" in job.error
+    assert not TrajectoryRecord.objects.filter(job_id=job.id).exists()
+    tool_server_archive(Actor(adam), tools)
+    assert list(model_agent.tool_servers.all()) == []
+
+
+def test_a_command_that_the_site_does_not_allow_is_refused(adam: Any) -> None:
+    with pytest.raises(Invalid, match="MCP_COMMANDS"):
+        tool_server_create(Actor(adam), name="shell", transport="stdio", command="bash -c 'rm -rf /'")

@@ -24,8 +24,10 @@ from budgets.pricebook import DatabasePriceBook
 from budgets.selectors import budget_preflight
 from budgets.services import budget_open_job
 from experiences.endpoints import BadEndpoint, endpoint_of_agent
+from experiences.environments.dataset import refuse_judged
 from experiences.models import Agent, Dataset, Runtime
 from experiences.selectors import dataset_rows
+from experiences.services.agents import environment_addresses_check, environment_fits
 from experiences.services.datasets import dataset_create
 from experiences.storage import partition_ensure
 from training import estimates
@@ -80,6 +82,8 @@ def run_start(
     """
     require(actor, "run.start", agent.organization_id)
     asked = _validated(agent, dataset, rows, environment, environment_options, config, preset)
+    known = agent.environment_options if asked.environment == agent.environment else {}
+    environment_addresses_check(actor, agent.organization_id, asked.environment, asked.options, known)
     if agent.archived_at is not None:
         raise Conflict("This agent is archived. Choose another.")
     if not agent.collects:
@@ -215,13 +219,22 @@ def _config(config: Mapping[str, Any] | None, preset: str, agent: Agent) -> tupl
 
 def _pools(asked: Request, seed: int) -> Pools:
     try:
-        if asked.rows is not None:
-            return dataset_pools(asked.rows, asked.options, seed)
-        if asked.dataset is not None:
-            return dataset_pools(dataset_rows(asked.dataset), asked.options, seed)
-        return environment_pools(asked.environment, asked.options, seed)
+        pools = _made(asked, seed)
+        if asked.agent.runtime == Runtime.ACTION:
+            refuse_judged(pools.environment)
     except (ValueError, UnknownName) as error:
         raise Invalid(str(error), fields={"data": str(error)}) from error
+    return pools
+
+
+def _made(asked: Request, seed: int) -> Pools:
+    if asked.rows is not None:
+        return dataset_pools(asked.rows, asked.options, seed)
+    if asked.dataset is not None:
+        return dataset_pools(dataset_rows(asked.dataset), asked.options, seed)
+    # Whatever the agent's own environment is: this one has to be one that it can play.
+    environment_fits(asked.agent, asked.environment)
+    return environment_pools(asked.environment, asked.options, seed)
 
 
 def _estimate(config: GRPOConfig, agent: Agent, n_train: int, n_selection: int, n_held_out: int) -> dict[str, Any]:

@@ -76,6 +76,7 @@ class AgentGymFactory:
     """``speaks_text_only`` tells forms and services that only an agent with a language model can play here."""
 
     speaks_text_only: ClassVar[bool] = True
+    address_options: ClassVar[tuple[str, ...]] = ("base_url",)  # what our workers will call
     description: ClassVar[str] = "A world on an AgentGym environment server, spoken to over HTTP; for language models."
     option_help: ClassVar[Mapping[str, str]] = {
         "base_url": "The server's address, e.g. http://textcraft:36001. Required.",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -19,7 +19,8 @@ from experiences.types import RolloutKey, Scenario, Step
 class LLMRuntime:
     """Plays an episode with a language model.
 
-    ``system`` is the agent's own prompt; ``context`` what it has learned (both may be empty). ``key_prefix`` names
+    ``connect`` gives the tools where they have to be connected first, instead of ``toolset``. ``system`` is the
+    agent's own prompt; ``context`` what it has learned (both may be empty). ``key_prefix`` names
     job and attempt, so that no call of another attempt has the same key. ``purpose`` is whose money and whose
     place at the gate is taken.
     """
@@ -32,6 +33,7 @@ class LLMRuntime:
     toolset: Toolset = field(default_factory=Toolset)
     key_prefix: str = "run"
     purpose: str = "training"
+    connect: Callable[[], Awaitable[Toolset]] | None = None
 
     async def play(
         self,
@@ -51,10 +53,11 @@ class LLMRuntime:
         """
         if not isinstance(episode, TextEpisode):
             raise EnvironmentFailure("this environment can't be spoken to in text; choose an action agent")
+        toolset = self.toolset if self.connect is None else await self.connect()
         talk = Talk(
             model=self.model,
             sampling=self.sampling,
-            toolset=self.toolset,
+            toolset=toolset,
             prefix=f"{self.key_prefix}/{key.iteration}/{key.scenario}/{key.rollout}",
             purpose=self.purpose,
             seed=int(rng.integers(2**31)),

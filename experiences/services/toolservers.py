@@ -1,0 +1,130 @@
+"""Writes of tool servers (MCP), and a look at what one offers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from asgiref.sync import async_to_sync
+from django.core.exceptions import ValidationError
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+
+from agentcore_site.audit.services import record
+from agentcore_site.errors import Conflict, Invalid
+from agentcore_site.tenancy.actors import Actor
+from agentcore_site.tenancy.permissions import current_organization, require
+from agentcore_site.vault import sealed
+from experiences.models import ToolServer
+from experiences.tools.mcp import MCPFailure
+from experiences.toolservers import BadToolServer, connected
+
+EDITABLE: Final = ("name", "transport", "url", "command", "tools")
+
+
+@dataclass(frozen=True)
+class Offer:
+    """What a server offers: (name, description) of each tool, or why it can't be asked."""
+
+    ok: bool
+    message: str
+    tools: list[tuple[str, str]] = field(default_factory=list)
+
+
+@transaction.atomic
+def tool_server_create(actor: Any, *, name: str, **values: Any) -> ToolServer:
+    """Makes a tool server. ``token`` comes in plain and is sealed.
+
+    Raises:
+        Missing, Forbidden: the actor may not.
+        Invalid: a field is wrong, or the command may not be started here.
+        Conflict: the name is taken.
+    """
+    organization = current_organization(actor)
+    require(actor, "endpoint.edit", organization)
+    server = ToolServer(organization=organization, created_by=Actor.of(actor).user)
+    _change(server, {"name": name, **values})
+    record(actor, "tool_server.created", server, after=_shown(server))
+    return server
+
+
+@transaction.atomic
+def tool_server_update(actor: Any, server: ToolServer, **values: Any) -> ToolServer:
+    """Changes a tool server. A new address forgets the token, unless one is given with it.
+
+    Raises:
+        Missing, Forbidden, Invalid, Conflict: as for ``tool_server_create``.
+    """
+    require(actor, "endpoint.edit", server.organization_id)
+    before, address = _shown(server), server.url
+    if values.get("url", address) != address and not values.get("token"):
+        server.token = ""
+    _change(server, values)
+    record(actor, "tool_server.changed", server, before=before, after=_shown(server))
+    return server
+
+
+@transaction.atomic
+def tool_server_archive(actor: Any, server: ToolServer) -> ToolServer:
+    """Takes a server out of use, from all agents, and forgets its token."""
+    require(actor, "endpoint.edit", server.organization_id)
+    if server.archived_at is None:
+        server.archived_at, server.token = timezone.now(), ""
+        server.save(update_fields=["archived_at", "token"])
+        server.agents.clear()
+        record(actor, "tool_server.archived", server)
+    return server
+
+
+def tool_server_offer(actor: Any, server: ToolServer) -> Offer:
+    """Connects, and lists what the server offers to agents.
+
+    Raises:
+        Missing, Forbidden: the actor may not.
+    """
+    require(actor, "agent.edit", server.organization_id)
+    try:
+        return async_to_sync(_asked)(server)
+    except (BadToolServer, MCPFailure) as error:
+        return Offer(False, str(error))
+
+
+async def _asked(server: ToolServer) -> Offer:
+    async with connected([server]) as mcp:
+        found = [(tool.spec.name, tool.spec.description) for tool in await mcp.tools()]
+    return Offer(True, f"It offers {len(found)} tool{'' if len(found) == 1 else 's'}.", found)
+
+
+def _change(server: ToolServer, values: Mapping[str, Any]) -> None:
+    unknown = set(values) - {*EDITABLE, "token"}
+    if unknown:
+        message = f"Unknown field {sorted(unknown)[0]!r}. Fields: {', '.join((*EDITABLE, 'token'))}."
+        raise Invalid(message, fields={sorted(unknown)[0]: message})
+    for name in EDITABLE:
+        if name in values:
+            value = values[name]
+            setattr(server, name, value.strip() if isinstance(value, str) else value)
+    if given := str(values.get("token") or "").strip():
+        server.token = sealed(given)
+    if not isinstance(server.tools, list) or not all(isinstance(one, str) for one in server.tools):
+        raise Invalid("tools is a list of names.", fields={"tools": "A list of names."})
+    try:
+        server.full_clean(exclude=["organization", "created_by"], validate_unique=False, validate_constraints=False)
+        connected([server])
+    except ValidationError as error:
+        fields = {name: " ".join(messages) for name, messages in error.message_dict.items()}
+        raise Invalid(" ".join(f"{name}: {text}" for name, text in fields.items()), fields=fields) from error
+    except BadToolServer as error:
+        raise Invalid(str(error), fields={error.field: str(error)}) from error
+    try:
+        with transaction.atomic():
+            server.save()
+    except IntegrityError as error:
+        message = f"There is already a tool server called {server.name!r}. Choose another name."
+        raise Conflict(message, fields={"name": message}) from error
+
+
+def _shown(server: ToolServer) -> dict[str, Any]:
+    """For the audit log: everything but the token."""
+    return {name: getattr(server, name) for name in EDITABLE} | {"has_token": bool(server.token)}

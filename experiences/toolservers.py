@@ -1,0 +1,120 @@
+"""The tools of one agent, from wherever they come: the registry, the fetch tool, MCP servers."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+from collections.abc import Sequence
+from typing import Final
+
+from django.conf import settings
+
+from agentcore_site.vault import Unsealable, opened
+from experiences.models import Agent, ToolServer
+from experiences.runtimes.base import Halted
+from experiences.tools.base import tools
+from experiences.tools.fetch import FetchTool
+from experiences.tools.mcp import MCPFailure, MCPServer, MCPTools
+from experiences.tools.toolset import AgentTool, Toolset, python_tools
+
+FETCH: Final = "fetch"
+
+
+class BadToolServer(ValueError):
+    """The server can't be used as it stands; ``field`` says where to look."""
+
+    def __init__(self, message: str, field: str = "command") -> None:
+        super().__init__(message)
+        self.field = field
+
+
+def tool_names() -> list[tuple[str, str]]:
+    """(name, description) of the tools that an agent can be given here."""
+    found = [(name, tool.description) for name, tool in tools.items()]
+    return [*found, (FETCH, FetchTool(settings.FETCH_HOSTS).spec.description)] if settings.FETCH_HOSTS else found
+
+
+def named_tools(names: Sequence[str]) -> list[AgentTool]:
+    """The named tools.
+
+    Raises:
+        UnknownName: one is not there (the fetch tool is only where the site allows hosts).
+    """
+    fetch = [FetchTool(settings.FETCH_HOSTS)] if settings.FETCH_HOSTS and FETCH in names else []
+    return [*python_tools(name for name in names if not (fetch and name == FETCH)), *fetch]
+
+
+def server_value(server: ToolServer) -> MCPServer:
+    """What the client takes.
+
+    Raises:
+        BadToolServer: a token can't be opened, or a field is wrong.
+    """
+    try:
+        token = opened(server.token)
+        words = shlex.split(server.command)
+        return MCPServer(
+            name=server.name,
+            transport="http" if server.transport == ToolServer.Transport.HTTP else "stdio",
+            command=words[0] if words else "",
+            args=tuple(words[1:]),
+            url=server.url,
+            headers={"Authorization": f"Bearer {token}"} if token else {},
+            tools=tuple(server.tools) or None,
+        )
+    except Unsealable as error:
+        raise BadToolServer(str(error), "token") from None
+    except ValueError as error:
+        place = "url" if server.transport == ToolServer.Transport.HTTP else "command"
+        raise BadToolServer(str(error), place) from error
+
+
+def connected(servers: Sequence[ToolServer]) -> MCPTools:
+    """Not connected yet: that happens in the loop which asks for the tools.
+
+    Raises:
+        BadToolServer: a server's fields are wrong, or its command may not be started here.
+    """
+    values = [server_value(server) for server in servers]
+    try:
+        return MCPTools(values, commands=settings.MCP_COMMANDS)
+    except ValueError as error:
+        raise BadToolServer(f"{error} The site's setting MCP_COMMANDS says which are.") from error
+
+
+class AgentTools:
+    """An agent's tools for one slice of work in one event loop."""
+
+    def __init__(self, agent: Agent) -> None:
+        self._own = named_tools(agent.tools)
+        self._servers = list(agent.tool_servers.filter(archived_at=None))
+        self._mcp: MCPTools | None = None
+        self._made: Toolset | None = None
+        self._turn = asyncio.Lock()
+
+    async def toolset(self) -> Toolset:
+        """All of them, once connected.
+
+        Raises:
+            Halted: a server can't be had; without its tools it would be another agent that is measured.
+        """
+        async with self._turn:
+            if self._made is None:
+                self._made = Toolset([*self._own, *await self._remote()])
+        return self._made
+
+    async def aclose(self) -> None:
+        mcp, self._mcp, self._made = self._mcp, None, None
+        if mcp is not None:
+            await mcp.__aexit__(None, None, None)
+
+    async def _remote(self) -> list[AgentTool]:
+        if not self._servers:
+            return []
+        try:
+            self._mcp = connected(self._servers)
+            return await self._mcp.tools()
+        except BadToolServer as error:
+            raise Halted("llm_refused", str(error)) from error
+        except MCPFailure as error:
+            raise Halted("waiting_for_llm", str(error)) from error

@@ -1,0 +1,258 @@
+"""The composite reward: its numbers by hand, its scales, and evidence that nobody should have written."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from experiences.rewards import LearningReward, pay, rewards, signals
+from experiences.rewards.composite import MAX_TYPES, CompositeReward
+from experiences.rewards.window import ENOUGH, Window
+from experiences.types import RolloutKey, Step, Trajectory
+
+
+def trajectory(
+    outcome: float = 1.0, turns: int = 3, evidence: dict[str, Any] | None = None, **changed: Any
+) -> Trajectory:
+    steps = [Step({}, {"type": "tool", "tool": "t"}, {"success": True, "output": "1"}) for _ in range(turns)]
+    values: dict[str, Any] = {"success": outcome >= 1, "outcome": outcome, "evidence": dict(evidence or {}), **changed}
+    return Trajectory(RolloutKey(0, 0, 0), "q", steps, **values)
+
+
+def made(**options: Any) -> CompositeReward:
+    reward = rewards.get("composite")(options)
+    assert isinstance(reward, CompositeReward)
+    return reward
+
+
+def paid(reward: Any, one: Trajectory) -> Trajectory:
+    pay(reward, one)
+    return one
+
+
+def taught(outcomes: list[float], turns: list[int] | None = None, **options: Any) -> CompositeReward:
+    reward = made(**options)
+    pairs = zip(outcomes, turns or [3] * len(outcomes), strict=True)
+    reward.learn([paid(reward, trajectory(outcome, n)) for outcome, n in pairs])
+    return reward
+
+
+def test_it_pays_raw_units_until_thirty_were_observed() -> None:
+    """1 x .40 + .5 x .20 (no average yet) + 0 (no code) + .5 x .25 (no feedback)."""
+    one = paid(made(), trajectory())
+    assert one.components == pytest.approx(
+        {"completion": 0.4, "efficiency": 0.1, "code_quality": 0.0, "feedback": 0.125}
+    )
+    assert one.reward == pytest.approx(0.625)
+    assert [step.reward for step in one.steps] == pytest.approx([0, 0, 0.625])
+    almost = taught([1.0, 0.0] * 14 + [1.0])
+    assert paid(almost, trajectory()).components["completion"] == pytest.approx(0.4)
+
+
+def test_it_pays_z_scores_from_thirty_on() -> None:
+    """15 successes and 15 failures: mean .5, standard deviation .5. So a success is z = 1 and pays .4."""
+    reward = taught([1.0, 0.0] * 15)
+    success, failure = paid(reward, trajectory(1.0)), paid(reward, trajectory(0.0))
+    assert success.components == pytest.approx({"completion": 0.4, "efficiency": 0, "code_quality": 0, "feedback": 0})
+    assert failure.reward == pytest.approx(-0.4)
+    kept = success.evidence["reward"]
+    assert kept["raw"] == {"completion": 1.0, "efficiency": 0.5, "code_quality": None, "feedback": 0.5}
+    assert kept["normalised"]["completion"] == pytest.approx(1.0)
+    assert kept["observed"] == {"completion": 30, "efficiency": 30, "code_quality": 0, "feedback": 30}
+
+
+def test_a_component_that_never_changes_does_not_explode() -> None:
+    """30 times .5 of feedback: sigma is 0, its floor .05 of the range. Five stars are then (1 - .5) / .05 = 10."""
+    reward = taught([1.0] * 30)
+    praised = paid(reward, trajectory(evidence={"feedback": {"stars": 5}}))
+    assert praised.components["feedback"] == pytest.approx(0.25 * 10)
+    assert praised.components["completion"] == 0
+
+
+def test_it_prefers_fewer_turns_than_is_usual_for_the_task_type() -> None:
+    """Turns 2 and 6, 15 times each: mean 4, sigma 2. One turn more or less is half a sigma: 1/8 of the scale."""
+    reward = made()
+    evidence = {"task_type": "sums"}
+    reward.learn([paid(reward, trajectory(1.0, turns, evidence)) for turns in [2, 6] * 15])
+
+    def efficiency(turns: int, kind: str = "sums") -> float:
+        one = paid(reward, trajectory(1.0, turns, {"task_type": kind}))
+        return float(one.evidence["reward"]["raw"]["efficiency"])
+
+    assert [efficiency(turns) for turns in (4, 3, 5, 2, 0, 20)] == pytest.approx([0.5, 0.625, 0.375, 0.75, 1.0, 0.0])
+    assert efficiency(3, "another kind") == 0.5
+
+
+def test_the_task_type_is_the_scorer_where_nothing_else_is_said() -> None:
+    assert signals.task_type({"scorer": "numeric"}) == "numeric"
+    assert signals.task_type({"scorer": "numeric", "task_type": "sums"}) == "sums"
+    assert signals.task_type({"task_type": 7}) == signals.task_type({}) == ""
+
+
+@pytest.mark.parametrize(
+    ("given_", "quality"),
+    [
+        (None, None),
+        ({}, None),
+        (0.8, 0.8),
+        ({"lint": 0.9, "tests_passed": 3, "tests_total": 4, "security": 0.6}, 0.75),
+        ({"lint_findings": 1}, 0.5),
+        ({"lint_findings": 3, "security_findings": 0}, 0.625),
+        ({"tests": 0.5}, 0.5),
+        ({"tests_passed": 5, "tests_total": 4}, None),
+        ({"tests_passed": 0, "tests_total": 0}, None),
+        ({"lint": "good", "tests_passed": None, "security": [1]}, None),
+        ("spotless", None),
+        (math.nan, None),
+        (True, None),
+        (10**400, None),
+    ],
+)
+def test_it_reads_code_quality(given_: Any, quality: float | None) -> None:
+    assert signals.code_quality({"code_quality": given_}) == (None if quality is None else pytest.approx(quality))
+
+
+@pytest.mark.parametrize(
+    ("given_", "value"),
+    [
+        (None, 0.5),
+        ({"thumbs": "up"}, 1.0),
+        ({"thumbs": False}, 0.0),
+        ({"thumbs": -1}, 0.0),
+        ({"thumbs": 1.0}, 1.0),
+        ({"stars": 1}, 0.0),
+        ({"stars": 4}, 0.75),
+        ({"stars": 9}, 0.5),
+        ({"thumbs": "up", "stars": 3}, 0.75),
+        ({"implicit": "correction"}, 0.2),
+        ({"implicit": "abandoned"}, 0.0),
+        ({"implicit": "none"}, 0.5),
+        ({"implicit": ["abandoned"]}, 0.5),
+        ({"thumbs": "down", "implicit": "none"}, 0.0),
+        ({"thumbs": {"up": 1}, "stars": math.inf}, 0.5),
+        ("great", 0.5),
+    ],
+)
+def test_it_reads_feedback(given_: Any, value: float) -> None:
+    assert signals.feedback({"feedback": given_}) == pytest.approx(value)
+
+
+def test_what_is_missing_is_worth_its_mean() -> None:
+    reward = made()
+    with_code = [trajectory(evidence={"code_quality": quality}) for quality in (0.2, 0.6)]
+    reward.learn([paid(reward, one) for one in with_code])
+    assert paid(reward, trajectory()).components["code_quality"] == pytest.approx(0.15 * 0.4)
+    reward.learn([paid(reward, trajectory(evidence={"code_quality": n % 2})) for n in range(ENOUGH)])
+    assert paid(reward, trajectory()).components["code_quality"] == 0
+
+
+def test_siblings_are_measured_alike_until_it_learns() -> None:
+    reward = taught([1.0, 0.0] * 15)
+    first = paid(reward, trajectory()).reward
+    for _ in range(50):
+        assert paid(reward, trajectory()).reward == first
+    reward.learn([paid(reward, trajectory()) for _ in range(50)])
+    assert paid(reward, trajectory()).reward < first
+
+
+def test_it_forgets_what_lies_further_back_than_its_window() -> None:
+    window = Window(3)
+    window.add([9.0, 1.0, 2.0, 3.0])
+    assert window.values.tolist() == [1.0, 2.0, 3.0]
+    assert (window.scale.n, window.scale.mean) == (3, 2.0)
+    assert Window(3).scale.mean == 0
+    reward = taught([0.0] * 1000)
+    reward.learn([paid(reward, trajectory(1.0)) for _ in range(1000)])
+    assert paid(reward, trajectory()).components["completion"] == 0
+
+
+def test_it_remembers_the_task_types_that_were_seen_last() -> None:
+    reward = made()
+    for kind in [*range(MAX_TYPES), 0, MAX_TYPES]:
+        reward.learn([paid(reward, trajectory(evidence={"task_type": f"kind {kind}"}))])
+    types = reward.state_dict()["types"]
+    assert len(types) == MAX_TYPES and "kind 0" in types and "kind 1" not in types
+
+
+def test_what_failed_teaches_nothing() -> None:
+    reward = made()
+    late = paid(reward, trajectory(error="timeout: over 3 s"))
+    assert late.reward == -1.0
+    reward.learn([late, paid(reward, trajectory(error="environment: gone"))])
+    state = reward.state_dict()
+    assert state["lengths"] == [] and not len(state["seen/completion"])
+
+
+def test_its_memory_comes_back_bit_for_bit() -> None:
+    reward = taught([n / 7 % 1 for n in range(45)], [n % 5 + 1 for n in range(45)])
+    again = made()
+    assert isinstance(again, LearningReward)
+    again.load_state_dict(reward.state_dict())
+    for outcome, turns in ((1.0, 1), (0.3, 4)):
+        assert paid(again, trajectory(outcome, turns)).reward == paid(reward, trajectory(outcome, turns)).reward
+    again.load_state_dict({})
+    assert paid(again, trajectory()).reward == pytest.approx(0.625)
+
+
+def test_weights_are_options() -> None:
+    one = paid(made(completion=1, efficiency=0, feedback=0, code_quality=0), trajectory(0.25))
+    assert one.reward == 0.25
+    with pytest.raises(ValueError, match="must not all be 0"):
+        made(completion=0, efficiency=0, feedback=0, code_quality=0)
+    with pytest.raises(ValueError, match="completion must be a number from 0 to 10; got -1"):
+        made(completion=-1)
+    assert paid(made(timeout=-0.5), trajectory(error="timeout: over 1 s")).reward == -0.5
+    assert paid(made(failure=-0.2), trajectory(error="model: refused")).reward == -0.2
+
+
+def test_an_outcome_that_is_no_share_marks_the_trajectory() -> None:
+    for outcome in (math.nan, 1.5, -0.1):
+        assert paid(made(), trajectory(outcome)).error.startswith("reward: ValueError: the outcome")
+
+
+_values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=True, allow_infinity=True)
+    | st.text(max_size=8)
+    | st.just(10**400),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=6,
+)
+_quality = st.dictionaries(
+    st.sampled_from(["lint", "lint_findings", "tests", "tests_passed", "tests_total", "security", "security_findings"]),
+    _values,
+)
+_feedback = st.dictionaries(st.sampled_from(["thumbs", "stars", "implicit"]), _values)
+_evidence = st.fixed_dictionaries(
+    {},
+    optional={
+        "task_type": _values,
+        "scorer": _values,
+        "code_quality": _values | _quality,
+        "feedback": _values | _feedback,
+        "reward": _values,
+    },
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(evidence=_evidence, outcome=st.floats(0, 1), turns=st.integers(0, 30), learned=st.booleans())
+def test_it_is_finite_whatever_the_evidence_says(
+    evidence: dict[str, Any], outcome: float, turns: int, learned: bool
+) -> None:
+    reward = taught([1.0, 0.0] * 15) if learned else made()
+    one = paid(reward, trajectory(outcome, turns, evidence))
+    assert one.error == "" and math.isfinite(one.reward)
+    assert one.reward == pytest.approx(math.fsum(one.components.values()))
+    assert all(value is None or 0 <= value <= 1 for value in one.evidence["reward"]["raw"].values())
+    json.dumps(one.evidence["reward"], allow_nan=False)
+    reward.learn([one])
+    assert np.isfinite(reward.state_dict()["turns"]).all()

@@ -1,0 +1,357 @@
+"""The fetch tool against a real server: what is allowed is read, and nothing leads inside."""
+
+from __future__ import annotations
+
+import datetime
+import ipaddress
+import json
+import ssl
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, Self
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from experiences.tools import fetch
+from experiences.tools.base import ToolResult
+from experiences.tools.fetch import FetchTool, public, text_of_html
+from experiences.tools.toolset import Toolset
+
+HOME = ipaddress.ip_address("127.0.0.1")
+
+
+class Pages:
+    """``with Pages({path: (status, headers, body)}) as pages``. A body may be a number of bytes that never ends."""
+
+    def __init__(self, pages: dict[str, Any], tls: ssl.SSLContext | None = None) -> None:
+        self.asked: list[tuple[str, dict[str, str]]] = []
+        stopping = self._stopping = threading.Event()
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                outer.asked.append((self.path, {name.lower(): value for name, value in self.headers.items()}))
+                status, headers, body = pages.get(self.path, (404, {}, b"nothing here"))
+                self.send_response(status)
+                for name, value in {"content-type": "text/plain", **headers}.items():
+                    self.send_header(name, value.replace("PORT", str(outer.port)))
+                self.end_headers()
+                try:
+                    self.wfile.write(body if isinstance(body, bytes) else b"x" * body)
+                    while not isinstance(body, bytes) and not stopping.wait(0.001):
+                        self.wfile.write(b"x" * 65536)
+                except OSError:
+                    outer.cut = True
+
+            def log_message(self, *_: Any) -> None: ...
+
+        self.cut = False
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        if tls is not None:
+            self._server.socket = tls.wrap_socket(self._server.socket, server_side=True)
+        self.port = self._server.server_address[1]
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopping.set()
+        self._server.shutdown()
+        self._server.server_close()
+
+
+class Names:
+    """A resolver with answers of its own; several for one name are given one after the other."""
+
+    def __init__(self, **names: list[str]) -> None:
+        self.names = {name.replace("_", "."): answers for name, answers in names.items()}
+        self.asked: list[str] = []
+
+    async def __call__(self, host: str, port: int) -> list[str]:
+        self.asked.append(host)
+        answers = self.names.get(host, [])
+        if not answers:
+            raise OSError("no such name")
+        return answers.pop(0).split() if len(answers) > 1 else answers[0].split()
+
+
+def home_only(address: Any) -> bool:
+    return address == HOME
+
+
+def tool(**changes: Any) -> FetchTool:
+    values: dict[str, Any] = {
+        "allowed_hosts": ("pages.test", "*.docs.test"),
+        "resolver": Names(pages_test=["127.0.0.1"], a_docs_test=["127.0.0.1"], docs_test=["127.0.0.1"]),
+        "permitted": home_only,
+        "timeout": 5.0,
+    }
+    return FetchTool(**{**values, **changes})
+
+
+async def fetched(one: FetchTool, url: Any) -> ToolResult:
+    return await Toolset([one]).call("fetch", {"url": url})
+
+
+@pytest.fixture
+def pages() -> Iterator[Pages]:
+    html = {"content-type": "text/html; charset=utf-8"}
+    known = {
+        "/": (200, {}, b"hello"),
+        "/page": (200, html, "<title>Tea</title><script>steal()</script><p>Grüße<br>&amp; tea".encode()),
+        "/latin": (200, {"content-type": "text/plain; charset=iso-8859-1"}, "Grüße".encode("latin-1")),
+        "/odd": (200, {"content-type": "text/plain; charset=punycode"}, b"plain"),
+        "/data": (200, {"content-type": "application/ld+json"}, b'{"a": 1}'),
+        "/image": (200, {"content-type": "image/png"}, b"\x89PNG"),
+        "/unnamed": (200, {"content-type": ""}, b"?"),
+        "/zipped": (200, {"content-encoding": "gzip"}, b"\x1f\x8b"),
+        "/endless": (200, {}, 65536),
+        "/here": (302, {"location": "/"}, b""),
+        "/there": (301, {"location": "http://a.docs.test:PORT/"}, b""),
+        "/away": (302, {"location": "http://elsewhere.test:PORT/"}, b""),
+        "/inside": (302, {"location": "http://169.254.169.254/latest/meta-data/"}, b""),
+        "/file": (302, {"location": "file:///etc/passwd"}, b""),
+        "/as": (302, {"location": "http://me:secret@pages.test:PORT/"}, b""),
+        "/round": (302, {"location": "/round"}, b""),
+        "/broken": (500, {}, b"secret stack trace"),
+    }
+    known |= {f"/hop{n}": (302, {"location": f"/hop{n - 1}" if n > 1 else "/"}, b"") for n in range(1, 5)}
+    with Pages(known) as server:
+        yield server
+
+
+# -- reading ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("/", "hello"),
+        ("/page", "Tea\nGrüße\n& tea"),
+        ("/latin", "Grüße"),
+        ("/odd", "plain"),
+        ("/data", '{"a": 1}'),
+        ("/here", "hello"),
+        ("/there", "hello"),
+        ("/hop3", "hello"),
+    ],
+)
+async def test_it_reads_pages_as_text(pages: Pages, path: str, text: str) -> None:
+    assert await fetched(tool(), f"http://pages.test:{pages.port}{path}") == ToolResult(True, text)
+
+
+async def test_it_asks_for_the_name_and_sends_nothing_of_ours(pages: Pages, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
+    assert (await fetched(tool(), f"http://pages.test:{pages.port}/")).ok
+    [(path, headers)] = pages.asked
+    assert path == "/" and headers["host"] == f"pages.test:{pages.port}"
+    assert set(headers) == {"host", "user-agent", "accept", "accept-encoding"}
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("/nowhere", "HTTP 404"),
+        ("/broken", "HTTP 500"),
+        ("/image", "no text but image/png"),
+        ("/unnamed", "no text but of an unknown type"),
+        ("/zipped", "compressed"),
+        ("/round", "more than 3 times"),
+        ("/hop4", "more than 3 times"),
+    ],
+)
+async def test_it_says_why_a_page_can_not_be_read(pages: Pages, path: str, said: str) -> None:
+    found = await fetched(tool(), f"http://pages.test:{pages.port}{path}")
+    assert not found.ok and said in found.error and "secret" not in found.error
+
+
+async def test_it_stops_reading_at_its_limit(pages: Pages) -> None:
+    found = await tool(max_bytes=100_000).run({"url": f"http://pages.test:{pages.port}/endless"})
+    assert found.output == "x" * 100_000 + "\n[cut: only 100,000 bytes were read]"
+
+
+async def test_it_stops_reading_when_its_time_is_over(pages: Pages) -> None:
+    found = await fetched(tool(max_bytes=2**40, timeout=0.3), f"http://pages.test:{pages.port}/endless")
+    assert found == ToolResult(False, "", "timeout: no page within 0.3 s")
+
+
+async def test_it_takes_another_address_of_a_name_where_one_can_not_be_reached(pages: Pages) -> None:
+    names = Names(pages_test=["::1 127.0.0.1"])
+    one = tool(resolver=names, permitted=lambda address: address.is_loopback)
+    assert (await fetched(one, f"http://pages.test:{pages.port}/")).output == "hello"
+
+
+async def test_it_says_so_when_nobody_answers(pages: Pages) -> None:
+    found = await fetched(tool(), "http://pages.test:1/")
+    assert not found.ok and found.error.startswith("it can't be reached")
+
+
+# -- refusing ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("http://elsewhere.test/", "'elsewhere.test' is not allowed"),
+        ("http://docs.test/", "'docs.test' is not allowed"),  # below it is allowed, it is not
+        ("http://evildocs.test/", "not allowed"),
+        ("http://pages.test.evil.test/", "not allowed"),
+        ("http://pages.test@evil.test/", "name and a password"),
+        ("http://me:secret@pages.test/", "name and a password"),
+        ("http://127.0.0.1/", "not allowed"),
+        ("http://[::1]/", "not allowed"),
+        ("http://2130706433/", "not allowed"),
+        ("file:///etc/passwd", "http:// or https://"),
+        ("gopher://pages.test/", "http:// or https://"),
+        ("//pages.test/", "http:// or https://"),
+        ("http://", "http:// or https://"),
+        ("http://pages.test:99999999/", "no address"),
+        ("http://" + "a" * 2_000, "call it with"),
+        (None, "call it with"),
+        (3, "call it with"),
+    ],
+)
+async def test_it_refuses_what_is_not_on_the_list(pages: Pages, url: Any, said: str) -> None:
+    names = Names()
+    found = await fetched(tool(resolver=names), url)
+    assert not found.ok and said in found.error, found
+    assert not pages.asked and not names.asked  # not even the name is looked up
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("/away", "'elsewhere.test' is not allowed"),
+        ("/inside", "'169.254.169.254' is not allowed"),
+        ("/file", "http:// or https://"),
+        ("/as", "name and a password"),
+    ],
+)
+async def test_it_checks_every_hop_of_a_redirect(pages: Pages, path: str, said: str) -> None:
+    found = await fetched(tool(), f"http://pages.test:{pages.port}{path}")
+    assert not found.ok and said in found.error
+    assert [path for path, _ in pages.asked] == [path]
+
+
+async def test_it_refuses_a_name_that_leads_inside(pages: Pages) -> None:
+    one = tool(permitted=public)  # as it is in use
+    found = await fetched(one, f"http://pages.test:{pages.port}/")
+    assert found == ToolResult(False, "", "the host 'pages.test' is not on the open internet") and not pages.asked
+
+
+async def test_it_refuses_localhost_by_the_systems_own_resolver(pages: Pages) -> None:
+    found = await fetched(FetchTool(("localhost", "127.0.0.1")), f"http://localhost:{pages.port}/")
+    assert "not on the open internet" in found.error
+    found = await fetched(FetchTool(("localhost", "127.0.0.1")), f"http://127.0.0.1:{pages.port}/")
+    assert "not on the open internet" in found.error and not pages.asked
+
+
+async def test_it_refuses_a_name_with_one_address_inside(pages: Pages) -> None:
+    one = tool(resolver=Names(pages_test=["127.0.0.1 10.0.0.7"]))
+    assert "not on the open internet" in (await fetched(one, f"http://pages.test:{pages.port}/")).error
+    assert not pages.asked
+
+
+async def test_it_connects_to_the_address_that_it_checked(pages: Pages) -> None:
+    names = Names(pages_test=["127.0.0.1", "10.0.0.7"])  # a name that changes once it was checked
+    one = tool(resolver=names)
+    assert (await fetched(one, f"http://pages.test:{pages.port}/")).ok and names.asked == ["pages.test"]
+    assert "not on the open internet" in (await fetched(one, f"http://pages.test:{pages.port}/")).error
+    names = Names(pages_test=["127.0.0.1", "10.0.0.7"])  # and one that changes between two hops
+    assert "not on the open" in (await fetched(tool(resolver=names), f"http://pages.test:{pages.port}/here")).error
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "0.0.0.0", "10.1.2.3", "100.64.0.1", "127.0.0.1", "127.9.9.9", "169.254.169.254", "172.16.0.1", "192.0.2.1",
+        "192.168.1.1", "198.18.0.1", "224.0.0.1", "240.0.0.1", "255.255.255.255",
+        "::", "::1", "fe80::1", "fc00::1", "fd12::1", "fec0::1", "ff02::1", "2001:db8::1", "::ffff:127.0.0.1",
+        "::ffff:10.0.0.1", "::127.0.0.1", "64:ff9b::7f00:1", "2002:7f00:1::", "2001:0:7f00:1::1",
+    ],
+)  # fmt: skip
+def test_it_knows_addresses_that_are_not_of_the_open_internet(address: str) -> None:
+    assert not public(ipaddress.ip_address(address))
+
+
+@pytest.mark.parametrize("address", ["1.1.1.1", "93.184.215.14", "2606:4700::1111", "::ffff:1.1.1.1", "172.32.0.1"])
+def test_it_knows_addresses_of_the_open_internet(address: str) -> None:
+    assert public(ipaddress.ip_address(address))
+
+
+@pytest.mark.parametrize("host", ["*", "http://a.test", "a.test/x", "a.test:80", "*.*.test", "A.test", "", "a..test"])
+def test_it_takes_no_host_of_the_wrong_form(host: str) -> None:
+    with pytest.raises(ValueError, match="no host"):
+        FetchTool((host,))
+
+
+async def test_it_fetches_nothing_where_no_host_is_listed(pages: Pages) -> None:
+    found = await fetched(tool(allowed_hosts=()), f"http://pages.test:{pages.port}/")
+    assert found.error.endswith("allowed: none") and not pages.asked
+
+
+def test_it_tells_the_model_which_hosts_it_may_read() -> None:
+    spec = tool().spec
+    assert spec.name == "fetch" and "pages.test, *.docs.test" in spec.description
+    json.dumps(dict(spec.parameters))
+
+
+# -- certificates -----------------------------------------------------------------------------------------------------
+
+
+def certificate(folder: Path, name: str) -> Path:
+    private = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
+    now = datetime.datetime.now(datetime.UTC)
+    builder = x509.CertificateBuilder(subject, subject, private.public_key(), x509.random_serial_number())
+    builder = builder.not_valid_before(now).not_valid_after(now + datetime.timedelta(hours=1))
+    names = x509.SubjectAlternativeName([x509.DNSName(name)])
+    signed = builder.add_extension(names, critical=False).sign(private, hashes.SHA256())
+    pem, plain = serialization.Encoding.PEM, serialization.NoEncryption()
+    path = folder / "certificate.pem"
+    secret = private.private_bytes(pem, serialization.PrivateFormat.PKCS8, plain)
+    path.write_bytes(signed.public_bytes(pem) + secret)
+    return path
+
+
+@pytest.mark.parametrize(("name", "good"), [("pages.test", True), ("other.test", False)])
+async def test_it_checks_the_certificate_against_the_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, good: bool
+) -> None:
+    path = certificate(tmp_path, name)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(path)
+    monkeypatch.setattr(fetch, "_tls", lambda: ssl.create_default_context(cafile=str(path)))
+    with Pages({"/": (200, {}, b"hello")}, tls=context) as pages:
+        found = await fetched(tool(), f"https://pages.test:{pages.port}/")
+    assert found.ok is good
+    assert good or "certificate" in found.error.lower()
+
+
+# -- HTML -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("page", "text"),
+    [
+        ("<!DOCTYPE html><head><title>T</title><style>p{}</style></head><body><p>a<p>b", "T\na\nb"),
+        ("<script>if (a < b) { x('</p>') }</SCRIPT >after", "after"),
+        ("a<!-- <p>hidden</p> -->b", "a\nb"),
+        ("<table><tr><td>1</td><td>2</td></tr></table>", "1 2"),
+        ("one <b>bold</b> word &lt;tag&gt; &euro;", "one bold word <tag> €"),
+        ("3 < 4 and 5 > 4", "3 < 4 and 5 > 4"),
+        ("text <p never closed", "text"),
+        ("x<script>never closed", "x"),
+        ("", ""),
+    ],
+)
+def test_it_reduces_html_to_its_text(page: str, text: str) -> None:
+    assert text_of_html(page) == text

@@ -1,0 +1,294 @@
+"""Tools of real MCP servers on both transports: named, bounded, never raising, and no process left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from experiences.tools.base import ToolResult
+from experiences.tools.mcp import MCPFailure, MCPServer, MCPTools, _safe_name
+from experiences.tools.toolset import Toolset
+from tests.support import mcp_server
+from tests.support.mcp_server import MCPHTTP
+
+PROGRAM = (sys.executable, mcp_server.PATH)
+
+
+def local(*args: str, **changes: Any) -> MCPServer:
+    values = {"name": "local", "transport": "stdio", "command": PROGRAM[0], "args": (PROGRAM[1], *args)}
+    return MCPServer(**{**values, "timeout_s": 20.0, **changes})
+
+
+def allowing(*servers: MCPServer, **more: Any) -> MCPTools:
+    return MCPTools(servers, commands=[PROGRAM], **more)
+
+
+def alive(pid: int) -> bool:
+    """Whether it runs; one that is dead and not yet collected by its parent doesn't."""
+    try:
+        with open(f"/proc/{pid}/stat") as stat:
+            return stat.read().rpartition(")")[2].split()[0] not in {"Z", "X"}
+    except FileNotFoundError:
+        return False
+
+
+async def gone(*pids: int) -> bool:
+    deadline = time.monotonic() + 10
+    while any(alive(pid) for pid in pids) and time.monotonic() < deadline:
+        await asyncio.sleep(0.02)
+    return not any(alive(pid) for pid in pids)
+
+
+@pytest.fixture(params=["stdio", "http", "stateless", "legacy"])
+async def toolset(request: pytest.FixtureRequest) -> AsyncIterator[Toolset]:
+    if request.param == "stdio":
+        async with allowing(local(name="test")) as mcp:
+            yield Toolset(await mcp.tools(), max_output=1_000)
+        return
+    with MCPHTTP(stateless=request.param == "stateless", legacy=request.param == "legacy") as server:
+        async with MCPTools([MCPServer("test", "http", url=server.url)]) as mcp:
+            yield Toolset(await mcp.tools(), max_output=1_000)
+
+
+# -- calling ----------------------------------------------------------------------------------------------------------
+
+
+async def test_it_lists_tools_with_their_schemas_and_calls_them(toolset: Toolset) -> None:
+    specs = {spec.name: spec for spec in toolset.specs}
+    assert {"test__add", "test__text_shout_it", "test__fail"} <= set(specs)
+    assert specs["test__add"].description == "Adds two numbers."
+    assert set(specs["test__add"].parameters["properties"]) == {"a", "b"}
+    assert await toolset.call("test__add", {"a": 17, "b": 25}) == ToolResult(True, "42")
+    assert await toolset.call("test__text_shout_it", {"text": "ho"}) == ToolResult(True, "HO")
+    assert '"city": "Oslo"' in (await toolset.call("test__weather", {"city": "Oslo"})).output
+
+
+async def test_it_makes_failed_results_of_whatever_goes_wrong(toolset: Toolset) -> None:
+    failed = await toolset.call("test__fail", {})
+    assert not failed.ok and "the disk is full" in failed.error
+    wrong = await toolset.call("test__add", {"a": "many"})
+    assert not wrong.ok and wrong.error
+    seen = await toolset.call("test__picture", {})
+    assert (seen.ok, seen.error) == (False, "the result holds no text, only: image")
+    cut = await toolset.call("test__big", {"size": 50_000})
+    assert cut.output.endswith("[cut: 50,000 characters]") and len(cut.output) < 1_100
+    assert (await toolset.call("test__add", {"a": 1, "b": 1})).output == "2"
+
+
+async def test_it_serves_many_rollouts_at_once(toolset: Toolset) -> None:
+    found = await asyncio.gather(*(toolset.call("test__add", {"a": n, "b": n}) for n in range(20)))
+    assert [result.output for result in found] == [str(2 * n) for n in range(20)]
+
+
+@pytest.mark.parametrize("transport", ["stdio", "http"])
+async def test_it_gives_up_on_a_call_that_takes_too_long(transport: str) -> None:
+    with MCPHTTP() as server:
+        url = {} if transport == "stdio" else {"transport": "http", "url": server.url}
+        async with allowing(local(**url)) as mcp:
+            tools = Toolset(await mcp.tools())
+            for tool in mcp._peers.values():
+                object.__setattr__(tool.server, "timeout_s", 0.3)
+            late = await tools.call("local__slow", {"seconds": 30})
+            assert late == ToolResult(False, "", "timeout: no result within 0.3 s")
+            assert (await tools.call("local__add", {"a": 1, "b": 1})).output == "2"
+
+
+async def test_it_survives_a_rollout_that_is_cancelled_during_a_call(toolset: Toolset) -> None:
+    call = asyncio.create_task(toolset.call("test__slow", {"seconds": 30}))
+    await asyncio.sleep(0.2)
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    assert (await toolset.call("test__add", {"a": 1, "b": 1})).output == "2"
+
+
+# -- what may be used -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "commands", [[], [()], [("/bin/other",)], [(sys.executable, "-m")], [(*PROGRAM, "--stubborn")]]
+)
+def test_it_starts_no_program_that_is_not_allowed(commands: list[tuple[str, ...]]) -> None:
+    with pytest.raises(ValueError, match="not allowed to be started"):
+        MCPTools([local()], commands=commands)
+
+
+async def test_it_offers_only_the_tools_that_may_be_used() -> None:
+    async with allowing(local(tools=("add", "pid"))) as mcp:
+        tools = Toolset(await mcp.tools())
+        assert [spec.name for spec in tools.specs] == ["local__add", "local__pid"]
+        assert "no tool 'local__die'" in (await tools.call("local__die", {})).error
+    async with allowing(local(tools=("add", "fly"))) as mcp:
+        with pytest.raises(MCPFailure, match="has no tool 'fly'"):
+            await mcp.tools()
+
+
+async def test_it_passes_on_only_the_variables_that_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LLM_API_KEY", "sk-of-this-process")
+    variables = {"TOKEN": "t", "OTHER": "o"}
+    async with allowing(local(env=("TOKEN", "MISSING")), variables=variables) as mcp:
+        tools = Toolset(await mcp.tools())
+        said = [(await tools.call("local__variable", {"name": n})).output for n in ("TOKEN", "OTHER", "LLM_API_KEY")]
+    assert said == ["t", "(none)", "(none)"]
+
+
+async def test_it_sends_its_headers_and_does_not_print_them() -> None:
+    with MCPHTTP() as http:
+        server = MCPServer("far", "http", url=http.url, headers={"authorization": "Bearer secret-token"})
+        assert "secret-token" not in repr(server)
+        async with MCPTools([server]) as mcp:
+            await mcp.tools()
+    assert http.seen and all(headers["authorization"] == "Bearer secret-token" for headers in http.seen)
+
+
+def test_it_gives_tools_names_that_every_model_takes() -> None:
+    taken: set[str] = set()
+    names = [_safe_name("s", tool, taken) for tool in ("a.b", "a b", "a_b", "ü" * 5, "x" * 100, "x" * 101)]
+    assert len(set(names)) == 6 and names[0] == "s__a_b"
+    assert all(len(name) <= 64 and name.isascii() and name.replace("_", "").isalnum() for name in names)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"name": "has space", "transport": "http", "url": "http://a"},
+        {"name": "a" * 33, "transport": "http", "url": "http://a"},
+        {"name": "a", "transport": "http", "url": "file:///etc/passwd"},
+        {"name": "a", "transport": "http", "url": "http://me:pw@a"},
+        {"name": "a", "transport": "stdio"},
+    ],
+)
+def test_it_refuses_a_server_of_the_wrong_form(values: dict[str, Any]) -> None:
+    with pytest.raises(ValueError):
+        MCPServer(**values)
+
+
+def test_it_refuses_two_servers_of_one_name() -> None:
+    with pytest.raises(ValueError, match="called 'local'"):
+        allowing(local(), local())
+
+
+# -- processes --------------------------------------------------------------------------------------------------------
+
+
+async def test_it_starts_nothing_before_it_is_needed() -> None:
+    async with allowing(local("--broken")):
+        pass  # a server that can't start would have raised
+
+
+@pytest.mark.parametrize("args", [(), ("--stubborn",)])
+async def test_it_leaves_no_process_behind(args: tuple[str, ...]) -> None:
+    async with allowing(local(*args)) as mcp:
+        tools = Toolset(await mcp.tools())
+        server = int((await tools.call("local__pid", {})).output)
+        child = int((await tools.call("local__child", {})).output)
+        assert alive(server) and alive(child) and server != os.getpid()
+    assert await gone(server, child)
+    assert (await tools.call("local__pid", {})).error == "local: the connection was closed"
+
+
+async def test_it_leaves_no_process_behind_when_the_work_fails() -> None:
+    with pytest.raises(RuntimeError, match="the work failed"):
+        async with allowing(local()) as mcp:
+            server = int((await Toolset(await mcp.tools()).call("local__pid", {})).output)
+            raise RuntimeError("the work failed")
+    assert await gone(server)
+
+
+async def test_it_leaves_no_process_behind_when_the_work_is_cancelled() -> None:
+    pids: list[int] = []
+
+    async def work() -> None:
+        async with allowing(local()) as mcp:
+            tools = Toolset(await mcp.tools())
+            pids.append(int((await tools.call("local__pid", {})).output))
+            await tools.call("local__slow", {"seconds": 60})
+
+    working = asyncio.create_task(work())
+    while not pids:
+        await asyncio.sleep(0.02)
+    working.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await working
+    assert await gone(*pids)
+
+
+async def test_it_starts_a_server_that_died_again_but_once() -> None:
+    async with allowing(local()) as mcp:
+        tools = Toolset(await mcp.tools())
+        first = int((await tools.call("local__pid", {})).output)
+        child = int((await tools.call("local__child", {})).output)
+        died = await tools.call("local__die", {})
+        assert not died.ok and "broke off during the call; the next call connects anew" in died.error
+        second = int((await tools.call("local__pid", {})).output)
+        assert first != second and await gone(first, child)
+        assert "it is not started again" in (await tools.call("local__die", {})).error
+        assert (await tools.call("local__pid", {})).error == "local: the server died and is not started again"
+    assert await gone(second)
+
+
+async def test_it_starts_one_server_again_for_all_rollouts_that_it_left() -> None:
+    async with allowing(local()) as mcp:
+        tools = Toolset(await mcp.tools())
+        await asyncio.gather(*(tools.call("local__slow", {"seconds": 20}) for _ in range(4)),
+                             tools.call("local__die", {}))  # fmt: skip
+        pids = await asyncio.gather(*(tools.call("local__pid", {}) for _ in range(4)))
+        assert len({result.output for result in pids}) == 1 and all(result.ok for result in pids)
+
+
+async def test_it_keeps_a_new_connection_when_a_late_call_gives_up_the_old_one() -> None:
+    async with allowing(local()) as mcp:
+        tools = Toolset(await mcp.tools())
+        peer = mcp._peers["local"]
+        old = peer._link
+        await tools.call("local__die", {})
+        second = (await tools.call("local__pid", {})).output
+        assert old is not None and peer._link is not old
+        peer._drop(old)
+        assert (await tools.call("local__pid", {})).output == second
+
+
+async def test_it_makes_a_new_session_when_an_http_server_forgot_the_old_one() -> None:
+    with MCPHTTP(legacy=True) as http:
+        mcp = MCPTools([MCPServer("far", "http", url=http.url, timeout_s=5)])
+        tools = Toolset(await mcp.tools())
+        assert (await tools.call("far__add", {"a": 1, "b": 1})).output == "2"
+    with MCPHTTP(http.port, legacy=True):
+        lost = await tools.call("far__add", {"a": 1, "b": 1})
+        assert not lost.ok and "the next call connects anew" in lost.error
+        assert (await tools.call("far__add", {"a": 1, "b": 1})).output == "2"
+        await mcp.__aexit__()
+
+
+async def test_it_says_so_when_a_server_can_not_be_had() -> None:
+    async with allowing(local("--broken")) as mcp:
+        with pytest.raises(MCPFailure, match="local: it can't be connected: Connection closed"):
+            await mcp.tools()
+    async with MCPTools([local(command="no-such-program", args=())], commands=[("no-such-program",)]) as mcp:
+        with pytest.raises(MCPFailure, match="there is no program 'no-such-program'"):
+            await mcp.tools()
+    async with allowing(local("--silent", timeout_s=0.5)) as mcp:
+        with pytest.raises(MCPFailure, match=r"no answer within 0\.5 s"):
+            await mcp.tools()
+
+
+async def test_it_says_so_when_an_http_server_is_away_and_finds_it_again() -> None:
+    with MCPHTTP() as http:
+        mcp = MCPTools([MCPServer("far", "http", url=http.url, timeout_s=5)])
+        tools = Toolset(await mcp.tools())
+        assert (await tools.call("far__add", {"a": 1, "b": 1})).output == "2"
+    away = await tools.call("far__add", {"a": 1, "b": 1})
+    assert not away.ok and away.error
+    with MCPHTTP(http.port):
+        results = [await tools.call("far__add", {"a": 1, "b": 1}) for _ in range(2)]
+    assert results[-1].output == "2", results
+    await mcp.__aexit__()
+    async with MCPTools([MCPServer("far", "http", url=http.url, timeout_s=5)]) as again:
+        with pytest.raises(MCPFailure, match="far: it can't be connected"):
+            await again.tools()
