@@ -78,7 +78,7 @@ class Slice:
             StopRequested, LeaseLost: the evaluation has to stop; what was committed stays.
             MustPause: its calls can't be paid for, or the model's service is away.
         """
-        with asyncio.Runner() as runner:
+        with asyncio.Runner(loop_factory=self.setup.new_loop) as runner:
             try:
                 return self._work(runner)
             except Halted as halt:

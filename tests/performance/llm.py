@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from statistics import median
 
+import uvloop
+
 from budgets.llm.client import MeteredChatClient
 from budgets.llm.secret import Secret
 from budgets.llm.types import Endpoint, Message
@@ -93,9 +95,10 @@ def rollouts() -> list[Figure]:
     from tests.performance.jobs import people
 
     _, home = people()
-    with model_server(LATENCY) as base_url:
-        one = asyncio.run(played(base_url, home.id, 1))
-        many = median(asyncio.run(played(base_url, home.id, AT_ONCE)) for _ in range(3))
+    # The loop is the one that a worker takes for such jobs.
+    with model_server(LATENCY) as base_url, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        one = runner.run(played(base_url, home.id, 1))
+        many = median(runner.run(played(base_url, home.id, AT_ONCE)) for _ in range(3))
     name = f"{AT_ONCE} LLM rollouts in one worker, every call through the ledger, to one ({many:.2f} s)"
     return [at_most("L2", name, many / one, 1.1, "×")]
 

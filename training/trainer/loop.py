@@ -46,7 +46,7 @@ def steps(
     """
     training = _Loop(setup, state, keep, check)
     # The runner's own ``run`` swaps the process's signal handler each time, which costs milliseconds an iteration.
-    with asyncio.Runner() as runner:
+    with asyncio.Runner(loop_factory=setup.new_loop) as runner:
         try:
             while not state.stop_reason:
                 yield training.iterate(runner.get_loop(), kept(state.iteration + 1))

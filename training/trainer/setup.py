@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from asyncio import AbstractEventLoop
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -41,7 +42,8 @@ class TrainerSetup:
     """Everything that stays the same during a run. ``train`` and ``selection`` share no text; each scenario's
     ``index`` is unique within its list. Policy versions are named ``policy_version_prefix`` + iteration.
     ``policy_kind`` is "action" or "frozen"; ``model`` is the language model behind the policy, "" for none;
-    ``closing`` is awaited when the work ends, in the loop in which it was done."""
+    ``closing`` is awaited when the work ends, in the loop in which it was done; ``new_loop`` makes that loop (None:
+    the standard one)."""
 
     config: GRPOConfig
     seed: int
@@ -53,6 +55,7 @@ class TrainerSetup:
     acting: Acting = by_choice
     model: str = ""
     closing: Callable[[], Coroutine[Any, Any, None]] = _nothing_to_close
+    new_loop: Callable[[], AbstractEventLoop] | None = None
 
     def version(self, iteration: int) -> str:
         return f"{self.policy_version_prefix}{iteration}"
