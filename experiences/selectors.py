@@ -14,7 +14,7 @@ from experiences.models import Agent, Dataset, DatasetRow, GroupRecord, ModelEnd
 
 
 def agents_visible(actor: Any, *, archived: bool = False) -> QuerySet[Agent]:
-    rows = Agent.objects.visible_to(actor).select_related("organization", "endpoint").prefetch_related("tool_servers")
+    rows = Agent.objects.visible_to(actor).select_related("organization", "endpoint")
     return rows if archived else rows.filter(archived_at=None)
 
 

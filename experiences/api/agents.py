@@ -102,7 +102,7 @@ class AgentDoor(Door):
 
     @extend_schema(summary="List agents", tags=["agents"], responses=AgentOut(many=True))
     def list(self, request: Request) -> Response:
-        return self.page(agents_visible(self.actor, archived=True), AgentOut)
+        return self.page(agents_visible(self.actor, archived=True).prefetch_related("tool_servers"), AgentOut)
 
     @extend_schema(
         summary="Make an agent",

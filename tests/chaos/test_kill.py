@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from django.db import OperationalError, connection, transaction
 
 from agentcore_site.jobs.models import ENDED, Job, Status
 from agentcore_site.tenancy.actors import Actor
@@ -107,7 +108,7 @@ def test_a_stopped_worker_that_wakes_up_after_its_lease_writes_nothing(
     try:
         fleet.worker()  # a second worker takes over once the lease has run out
         stopped_at = Job.objects.get(id=run.job_id).attempt
-        eventually(lambda: Job.objects.get(id=run.job_id).attempt > stopped_at, seconds=30, why="a new claim")
+        eventually(lambda: Job.objects.get(id=run.job_id).attempt > stopped_at, seconds=90, why="a new claim")
     finally:
         os.kill(sleeper, signal.SIGCONT)
     eventually(lambda: Job.objects.get(id=run.job_id).ended, seconds=120, why="the job to end")
@@ -119,3 +120,17 @@ def test_a_stopped_worker_that_wakes_up_after_its_lease_writes_nothing(
 def _holder(job_id: Any) -> str:
     job = Job.objects.get(id=job_id)
     return job.worker.rsplit(":", 1)[1] if job.lease_until and job.status == Status.RUNNING else ""
+
+
+def test_a_session_that_hangs_in_a_transaction_is_ended_and_frees_its_rows(transactional_db: None) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SHOW idle_in_transaction_session_timeout")
+        assert cursor.fetchone()[0] == "30s"
+        cursor.execute("SET idle_in_transaction_session_timeout = '200ms'")
+    with pytest.raises(OperationalError), transaction.atomic():
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT 1")
+        time.sleep(1.0)
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT 1")
+    connection.close()
