@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from celery import shared_task
 from django.conf import settings
-from django.db import close_old_connections
+from django.db import InterfaceError, InternalError, OperationalError, close_old_connections
 from django.utils import timezone
 
 from agentcore_site.errors import DomainError
@@ -56,6 +56,11 @@ def run_slice(job: Job) -> str:
             return "lost"
         except DomainError as error:
             return _failed(job, lease, error.message)
+        except (OperationalError, InterfaceError, InternalError) as error:
+            # The database went away, or ended a session that hung. It says nothing about the job: its row stays as it
+            # is, and once the lease has run out it is taken up again from what was kept.
+            log.warning("the database failed job %s: %s", job.id, error)
+            return "database away"
         except Exception as error:  # a failure is data with an address: it stands in the job's row and events
             log.exception("job %s failed", job.id)
             where = traceback.extract_tb(error.__traceback__)[-1]

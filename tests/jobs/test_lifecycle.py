@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from django.db import connection, transaction
+from django.db import InternalError, connection, transaction
 
 from agentcore_site.audit.models import AuditEvent
 from agentcore_site.errors import Conflict, Forbidden, Missing, TooMany
@@ -290,3 +290,17 @@ def test_the_owner_may_cancel_whatever_their_role_but_not_with_a_key_that_only_r
     with pytest.raises(Missing):
         job_cancel(Actor(charlie), job)
     assert job_cancel(Actor(dan), job).status == Status.CANCELLED
+
+
+def test_a_database_that_goes_away_fails_no_job(acme: Any, kind: Counting) -> None:
+    def breaks(job: Job, lease: Lease) -> None:
+        raise InternalError("terminating connection due to idle-in-transaction timeout")
+
+    kind.work = breaks
+    job = submit(acme)
+    assert tasks.advance(str(job.id), 0) == "database away"
+    job.refresh_from_db()
+    assert job.status == Status.RUNNING and job.lease_until is not None
+    kind.work, kind.seen = None, 1
+    Job.objects.filter(id=job.id).update(lease_until="2000-01-01T00:00:00Z")
+    assert tasks.advance(str(job.id), 1) == "completed"
