@@ -1,11 +1,14 @@
-"""The tools of one agent, from wherever they come: the registry, the fetch tool, MCP servers."""
+"""The tools of one agent, from wherever they come: the registry, the fetch tool, MCP servers.
+
+The protocol's package takes 20 MB of each process that imports it: it is imported where a server is used.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import shlex
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from django.conf import settings
 
@@ -14,8 +17,10 @@ from experiences.models import Agent, ToolServer
 from experiences.runtimes.base import Halted
 from experiences.tools.base import tools
 from experiences.tools.fetch import FetchTool
-from experiences.tools.mcp import MCPFailure, MCPServer, MCPTools
 from experiences.tools.toolset import AgentTool, Toolset, python_tools
+
+if TYPE_CHECKING:
+    from experiences.tools.mcp import MCPServer, MCPTools
 
 FETCH: Final = "fetch"
 
@@ -50,6 +55,8 @@ def server_value(server: ToolServer) -> MCPServer:
     Raises:
         BadToolServer: a token can't be opened, or a field is wrong.
     """
+    from experiences.tools.mcp import MCPServer
+
     try:
         token = opened(server.token)
         words = shlex.split(server.command)
@@ -75,6 +82,8 @@ def connected(servers: Sequence[ToolServer]) -> MCPTools:
     Raises:
         BadToolServer: a server's fields are wrong, or its command may not be started here.
     """
+    from experiences.tools.mcp import MCPTools
+
     values = [server_value(server) for server in servers]
     try:
         return MCPTools(values, commands=settings.MCP_COMMANDS)
@@ -111,6 +120,8 @@ class AgentTools:
     async def _remote(self) -> list[AgentTool]:
         if not self._servers:
             return []
+        from experiences.tools.mcp import MCPFailure
+
         try:
             self._mcp = connected(self._servers)
             return await self._mcp.tools()

@@ -17,7 +17,6 @@ from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import current_organization, require
 from agentcore_site.vault import sealed
 from experiences.models import ToolServer
-from experiences.tools.mcp import MCPFailure
 from experiences.toolservers import BadToolServer, connected
 
 EDITABLE: Final = ("name", "transport", "url", "command", "tools")
@@ -84,6 +83,8 @@ def tool_server_offer(actor: Any, server: ToolServer) -> Offer:
         Missing, Forbidden: the actor may not.
     """
     require(actor, "agent.edit", server.organization_id)
+    from experiences.tools.mcp import MCPFailure
+
     try:
         return async_to_sync(_asked)(server)
     except (BadToolServer, MCPFailure) as error:

@@ -41,3 +41,13 @@ def test_whoever_draws_gets_the_real_library() -> None:
 def test_one_module_can_be_asked_for() -> None:
     script = "from experiences.environments.lean_import import reasoning_gym as rg; print(len(rg('factory').DATASETS))"
     assert int(python(script)) > 100
+
+
+def test_a_worker_imports_the_tool_protocol_only_where_a_server_is_used() -> None:
+    seen = python(
+        "import os, sys; os.environ['DJANGO_SETTINGS_MODULE'] = 'agentcore_site.settings';"
+        "import django; django.setup();"
+        "import agentcore_site.celery, training.tasks, training.services.execution, evaluation.execution;"
+        "print('mcp' in sys.modules, 'scipy' in sys.modules, 'reasoning_gym' in sys.modules)"
+    )
+    assert seen == "False False False"
