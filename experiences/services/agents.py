@@ -6,14 +6,14 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from django.core.exceptions import ValidationError
-from django.db import IntegrityError, transaction
+from django.db import transaction
 from django.utils import timezone
 from django.utils.text import slugify
 
 from agentcore_site.audit.services import record
-from agentcore_site.errors import Conflict, Invalid, Missing
+from agentcore_site.errors import Invalid, Missing
 from agentcore_site.registry import UnknownName
+from agentcore_site.rows import check_row, known_fields, save_row
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import current_organization, require
 from experiences.endpoints import BadEndpoint, endpoint_of_agent
@@ -52,14 +52,14 @@ def agent_create(actor: Any, *, name: str, slug: str = "", **values: Any) -> Age
     """
     organization = current_organization(actor)
     require(actor, "agent.edit", organization)
+    servers = values.pop("tool_servers", None)
     agent = Agent(
         organization=organization,
         name=name.strip(),
         slug=(slug or slugify(name)).strip(),
         created_by=Actor.of(actor).user,
-        **_known({name: value for name, value in values.items() if name != "tool_servers"}),
+        **known_fields(values, EDITABLE),
     )
-    servers = values.pop("tool_servers", None)
     _check_address(actor, agent, "", {})
     _save(agent)
     _set_servers(agent, servers)
@@ -77,7 +77,7 @@ def agent_update(actor: Any, agent: Agent, **values: Any) -> Agent:
     require(actor, "agent.edit", agent.organization_id)
     servers = values.pop("tool_servers", None)
     before, address, options = _logged(agent, values), agent.url, dict(agent.environment_options or {})
-    for name, value in _known(values).items():
+    for name, value in known_fields(values, EDITABLE).items():
         setattr(agent, name, value)
     _check_address(actor, agent, address, options)
     _save(agent)
@@ -132,14 +132,6 @@ def environment_check(name: str, options: Mapping[str, Any]) -> None:
     except (UnknownName, ValueError) as error:
         message = str(error)
         raise Invalid(message, fields={"environment": message}) from error
-
-
-def _known(values: Mapping[str, Any]) -> dict[str, Any]:
-    unknown = set(values) - set(EDITABLE)
-    if unknown:
-        message = f"Unknown field {sorted(unknown)[0]!r}. Fields: {', '.join(EDITABLE)}."
-        raise Invalid(message, fields={sorted(unknown)[0]: message})
-    return dict(values)
 
 
 def agent_check(agent: Agent) -> None:
@@ -202,14 +194,5 @@ def _save(agent: Agent) -> None:
     agent_check(agent)
     if agent.environment != "dataset":
         environment_check(agent.environment, agent.environment_options)
-    try:
-        agent.full_clean(exclude=["organization", "created_by"], validate_unique=False, validate_constraints=False)
-    except ValidationError as error:
-        fields = {name: " ".join(messages) for name, messages in error.message_dict.items()}
-        raise Invalid(" ".join(f"{name}: {text}" for name, text in fields.items()), fields=fields) from error
-    try:
-        with transaction.atomic():
-            agent.save()
-    except IntegrityError as error:
-        message = f"There is already an agent with the slug {agent.slug!r}. Choose another."
-        raise Conflict(message, fields={"slug": message}) from error
+    check_row(agent, exclude=["organization", "created_by"])
+    save_row(agent, unique="slug", taken=f"There is already an agent with the slug {agent.slug!r}. Choose another.")

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from asgiref.sync import async_to_sync
-from django.core.exceptions import ValidationError
-from django.db import IntegrityError, transaction
+from django.db import transaction
 from django.utils import timezone
 
 from agentcore_site.audit.services import record
 from agentcore_site.errors import Conflict, Invalid
 from agentcore_site.ids import uuid7
+from agentcore_site.rows import check_row, known_fields, save_row
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import current_organization, require
 from agentcore_site.vault import sealed
@@ -25,7 +26,7 @@ from budgets.meter import BudgetRefused, CallKey, UnknownPrice
 from budgets.pricebook import DatabasePriceBook
 from budgets.pricing import Price
 from budgets.spending import DatabaseMeter, LedgerAway
-from experiences.endpoints import OPTIONS, BadEndpoint, endpoint_value
+from experiences.endpoints import BadEndpoint, endpoint_value
 from experiences.models import ModelEndpoint
 
 EDITABLE: Final = ("name", "kind", "base_url", "model", "options")
@@ -135,10 +136,7 @@ async def _asked(value: Endpoint, prices: DatabasePriceBook, organization_id: An
 
 
 def _change(endpoint: ModelEndpoint, values: Mapping[str, Any], *, stored: str = "") -> None:
-    unknown = set(values) - {*EDITABLE, *KEYS}
-    if unknown:
-        message = f"Unknown field {sorted(unknown)[0]!r}. Fields: {', '.join((*EDITABLE, *KEYS))}."
-        raise Invalid(message, fields={sorted(unknown)[0]: message})
+    known_fields(values, (*EDITABLE, *KEYS))
     for name in EDITABLE:
         if name in values:
             value = values[name]
@@ -147,26 +145,17 @@ def _change(endpoint: ModelEndpoint, values: Mapping[str, Any], *, stored: str =
         if given := str(values.get(name) or "").strip():
             setattr(endpoint, name, sealed(given))
     _check(endpoint, given={name for name in KEYS if values.get(name)}, stored=stored)
-    try:
-        with transaction.atomic():
-            endpoint.save()
-    except IntegrityError as error:
-        message = f"There is already an endpoint called {endpoint.name!r}. Choose another name."
-        raise Conflict(message, fields={"name": message}) from error
+    save_row(
+        endpoint, unique="name", taken=f"There is already an endpoint called {endpoint.name!r}. Choose another name."
+    )
 
 
 def _check(endpoint: ModelEndpoint, *, given: set[str], stored: str) -> None:
-    try:
-        endpoint.full_clean(exclude=["organization", "created_by"], validate_unique=False, validate_constraints=False)
-    except ValidationError as error:
-        fields = {name: " ".join(messages) for name, messages in error.message_dict.items()}
-        raise Invalid(" ".join(f"{name}: {text}" for name, text in fields.items()), fields=fields) from error
+    check_row(endpoint, exclude=["organization", "created_by"])
     try:
         endpoint_value(endpoint, endpoint.model or "any")
     except BadEndpoint as error:
         raise Invalid(str(error), fields={error.field: str(error)}) from error
-    from urllib.parse import urlsplit
-
     moved = stored and urlsplit(stored)[:2] != urlsplit(endpoint.base_url)[:2]
     for name in KEYS:
         if moved and getattr(endpoint, name) and name not in given:
@@ -179,6 +168,3 @@ def _shown(endpoint: ModelEndpoint) -> dict[str, Any]:
     return {name: getattr(endpoint, name) for name in EDITABLE} | {
         f"has_{name}": bool(getattr(endpoint, name)) for name in KEYS
     }
-
-
-__all__ = ["OPTIONS", "EndpointTest", "endpoint_archive", "endpoint_create", "endpoint_test", "endpoint_update"]

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from asgiref.sync import async_to_sync
-from django.core.exceptions import ValidationError
-from django.db import IntegrityError, transaction
+from django.db import transaction
 from django.utils import timezone
 
 from agentcore_site.audit.services import record
-from agentcore_site.errors import Conflict, Invalid
+from agentcore_site.errors import Invalid
+from agentcore_site.rows import check_row, known_fields, save_row
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import current_organization, require
 from agentcore_site.vault import sealed
@@ -98,10 +98,7 @@ async def _asked(server: ToolServer) -> Offer:
 
 
 def _change(server: ToolServer, values: Mapping[str, Any]) -> None:
-    unknown = set(values) - {*EDITABLE, "token"}
-    if unknown:
-        message = f"Unknown field {sorted(unknown)[0]!r}. Fields: {', '.join((*EDITABLE, 'token'))}."
-        raise Invalid(message, fields={sorted(unknown)[0]: message})
+    known_fields(values, (*EDITABLE, "token"))
     for name in EDITABLE:
         if name in values:
             value = values[name]
@@ -110,20 +107,14 @@ def _change(server: ToolServer, values: Mapping[str, Any]) -> None:
         server.token = sealed(given)
     if not isinstance(server.tools, list) or not all(isinstance(one, str) for one in server.tools):
         raise Invalid("tools is a list of names.", fields={"tools": "A list of names."})
+    check_row(server, exclude=["organization", "created_by"])
     try:
-        server.full_clean(exclude=["organization", "created_by"], validate_unique=False, validate_constraints=False)
         connected([server])
-    except ValidationError as error:
-        fields = {name: " ".join(messages) for name, messages in error.message_dict.items()}
-        raise Invalid(" ".join(f"{name}: {text}" for name, text in fields.items()), fields=fields) from error
     except BadToolServer as error:
         raise Invalid(str(error), fields={error.field: str(error)}) from error
-    try:
-        with transaction.atomic():
-            server.save()
-    except IntegrityError as error:
-        message = f"There is already a tool server called {server.name!r}. Choose another name."
-        raise Conflict(message, fields={"name": message}) from error
+    save_row(
+        server, unique="name", taken=f"There is already a tool server called {server.name!r}. Choose another name."
+    )
 
 
 def _shown(server: ToolServer) -> dict[str, Any]:

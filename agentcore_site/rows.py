@@ -1,0 +1,50 @@
+"""What every service asks of a row before it is written: known fields, valid values, a name that is free."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+from django.core.exceptions import ValidationError
+from django.db import IntegrityError, models, transaction
+
+from agentcore_site.errors import Conflict, Invalid
+
+
+def known_fields(values: Mapping[str, Any], fields: Iterable[str]) -> dict[str, Any]:
+    """The values, none of which may be of another field.
+
+    Raises:
+        Invalid: a field is unknown; the message lists those there are.
+    """
+    allowed = tuple(fields)
+    if unknown := sorted(set(values) - set(allowed)):
+        message = f"Unknown field {unknown[0]!r}. Fields: {', '.join(allowed)}."
+        raise Invalid(message, fields={unknown[0]: message})
+    return dict(values)
+
+
+def check_row(row: models.Model, *, exclude: Collection[str] = ()) -> None:
+    """Runs the model's own checks. What is unique or constrained is left to the database, which alone can say so.
+
+    Raises:
+        Invalid: ``fields`` says which and why.
+    """
+    try:
+        row.full_clean(exclude=exclude, validate_unique=False, validate_constraints=False)
+    except ValidationError as error:
+        fields = {name: " ".join(texts) for name, texts in error.message_dict.items()}
+        raise Invalid(" ".join(f"{name}: {text}" for name, text in fields.items()), fields=fields) from error
+
+
+def save_row(row: models.Model, *, unique: str, taken: str) -> None:
+    """Saves a row in a savepoint, so that the caller's transaction outlives a refusal.
+
+    Raises:
+        Conflict: another row has its ``unique`` field's value; ``taken`` is the message.
+    """
+    try:
+        with transaction.atomic():
+            row.save()
+    except IntegrityError as error:
+        raise Conflict(taken, fields={unique: taken}) from error
