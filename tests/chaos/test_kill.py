@@ -103,8 +103,7 @@ def test_a_stopped_worker_that_wakes_up_after_its_lease_writes_nothing(
     fleet.beat()
     run = run_start(operator, agent=agent, environment_options=SMALL_POOL, config=CONFIG | {"n_iterations": 300})
     eventually(lambda: Iteration.objects.filter(run=run, number__gte=5).exists(), why="the first iterations")
-    sleeper = int(eventually(lambda: _holder(run.job_id), why="a holder"))
-    os.kill(sleeper, signal.SIGSTOP)
+    sleeper = eventually(lambda: _stopped_holder(run.job_id), why="a worker stopped while it holds the job")
     try:
         fleet.worker()  # a second worker takes over once the lease has run out
         stopped_at = Job.objects.get(id=run.job_id).attempt
@@ -117,9 +116,24 @@ def test_a_stopped_worker_that_wakes_up_after_its_lease_writes_nothing(
     assert TrajectoryRecord.objects.filter(job_id=run.job_id).count() == 300 * 16
 
 
-def _holder(job_id: Any) -> str:
+def _stopped_holder(job_id: Any) -> int:
+    """The process that holds the job, stopped in the middle of its slice; 0 if it was between two slices, where its
+    sleep would prove nothing: it holds no lease then, and its parent may have taken the next message already."""
+    holder = _holder(job_id)
+    if not holder:
+        return 0
+    os.kill(holder, signal.SIGSTOP)
+    time.sleep(0.2)  # what it had sent to the database when it fell asleep has arrived
+    if _holder(job_id) == holder:
+        return holder
+    os.kill(holder, signal.SIGCONT)
+    return 0
+
+
+def _holder(job_id: Any) -> int:
     job = Job.objects.get(id=job_id)
-    return job.worker.rsplit(":", 1)[1] if job.lease_until and job.status == Status.RUNNING else ""
+    held = job.lease_until is not None and job.status == Status.RUNNING
+    return int(job.worker.rsplit(":", 1)[1]) if held else 0
 
 
 def test_a_session_that_hangs_in_a_transaction_is_ended_and_frees_its_rows(transactional_db: None) -> None:
