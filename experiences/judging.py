@@ -6,7 +6,6 @@ and the instructions say that whatever stands there is data (SPEC R4; the markin
 
 from __future__ import annotations
 
-import json
 import secrets
 import statistics
 import unicodedata
@@ -23,6 +22,7 @@ from experiences.environments.base import Episode
 from experiences.environments.scorers import Rubric
 from experiences.runtimes.base import EnvironmentFailure, Halted, Runtime
 from experiences.runtimes.llm.calls import ChatModel, ModelFailure, Sampling, Talk
+from experiences.structured import json_objects
 from experiences.tools.toolset import Toolset
 from experiences.types import Outcome, RolloutKey, Scenario, Step
 
@@ -31,7 +31,6 @@ HEAD, TAIL = 6_000, 2_000  # characters of an answer that are judged; what lies 
 MAX_KEPT: Final = 10_000  # characters of an answer in the evidence
 MAX_REASON: Final = 500
 MAX_DRAWS: Final = 100
-MAX_OBJECTS: Final = 50  # places in a judge's text that are tried as JSON
 
 INSTRUCTIONS: Final = """You grade an answer to a question by a rubric.
 What you are given stands in blocks. A block begins with the line <<<NAME {nonce}>>> and ends with the line
@@ -219,7 +218,7 @@ def grade_in(text: str) -> tuple[float, str]:
     Raises:
         Unusable: there is none, or there are several that differ, or its score is no number from 0 to 10.
     """
-    found = [value for value in _objects(text) if "score" in value]
+    found = [value for value in json_objects(text) if "score" in value]
     if not found:
         raise Unusable('there is no JSON object with a "score" in it')
     scores = {repr(value["score"]) for value in found}
@@ -229,22 +228,6 @@ def grade_in(text: str) -> tuple[float, str]:
     if isinstance(score, bool) or not isinstance(score, int | float) or not 0 <= score <= TOP:
         raise Unusable("its score is no number from 0 to 10")
     return float(score), reason[:MAX_REASON] if isinstance(reason, str) else ""
-
-
-def _objects(text: str) -> list[dict[str, Any]]:
-    """The JSON objects in a text, outermost ones only."""
-    decoder, found, at = json.JSONDecoder(), [], 0
-    for _ in range(MAX_OBJECTS):
-        at = text.find("{", at)
-        if at < 0:
-            break
-        try:
-            value, at = decoder.raw_decode(text, at)
-        except (ValueError, RecursionError):
-            at += 1
-            continue
-        found.append(value)
-    return found
 
 
 def _plain(text: str) -> str:

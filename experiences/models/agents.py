@@ -1,17 +1,14 @@
-"""What agents are, what they are asked, and what they lived through."""
+"""What agents are, and what they need: models to ask and tools to use."""
 
 from __future__ import annotations
 
-from typing import Any
-
 from django.conf import settings
-from django.contrib.postgres.fields import ArrayField
 from django.core.validators import RegexValidator
 from django.db import models
 from django.utils import timezone
 
 from agentcore_site.ids import uuid7
-from agentcore_site.tenancy.models import Scoped, ScopedManager
+from agentcore_site.tenancy.models import Scoped
 
 
 class Philosophy(models.TextChoices):
@@ -110,6 +107,14 @@ class Agent(Scoped):
     endpoint = models.ForeignKey(ModelEndpoint, null=True, blank=True, on_delete=models.PROTECT, related_name="agents")
     model = models.CharField(max_length=120, blank=True)
     system_prompt = models.TextField(blank=True)
+    prompt_pack = models.ForeignKey(
+        "PromptPack",
+        null=True,
+        blank=True,
+        on_delete=models.PROTECT,
+        related_name="agents",
+        help_text="Stands in the place of the system prompt.",
+    )
     tools = models.JSONField(default=list, blank=True, help_text="Names of the tools that it may call.")
     url = models.CharField(max_length=300, blank=True, help_text="Where an agent over HTTP takes its tasks.")
     collects = models.BooleanField(
@@ -128,125 +133,3 @@ class Agent(Scoped):
 
     def __str__(self) -> str:
         return self.name
-
-
-class Dataset(Scoped):
-    """Queries whose outcome can be checked, uploaded once and never changed (a change is a new dataset)."""
-
-    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
-    name = models.CharField(max_length=120)
-    sha256 = models.CharField(max_length=64, editable=False)
-    size = models.PositiveIntegerField(editable=False, help_text="Number of queries.")
-    created_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
-    created_at = models.DateTimeField(default=timezone.now, editable=False)
-
-    class Meta:
-        ordering = ["-created_at"]
-
-    def __str__(self) -> str:
-        return f"{self.name} ({self.size:,} queries)"
-
-
-class DatasetRow(models.Model):
-    """One query of a dataset with what counts as success."""
-
-    dataset = models.ForeignKey(Dataset, on_delete=models.CASCADE, related_name="rows")
-    index = models.PositiveIntegerField()
-    query = models.TextField()
-    expected_outcome = models.JSONField(default=dict)
-    metadata = models.JSONField(default=dict, blank=True)
-
-    objects = ScopedManager()
-
-    class Meta:
-        ordering = ["index"]
-        constraints = [models.UniqueConstraint(fields=["dataset", "index"], name="dataset_rows_in_order")]
-
-    def __str__(self) -> str:
-        return self.query[:80]
-
-
-DatasetRow.objects.path = "dataset__organization"
-
-
-class TrajectoryRecord(models.Model):
-    """One rollout, kept as it ended. Append-only; partitioned by the month in which its job was created.
-
-    The id is derived from (job, arm, line, iteration, scenario, rollout), so that the same rollout can't be kept
-    twice. ``month`` is constant for a job, which lets the primary key of the partitioned table be (month, id).
-    Advantages stand in the group's row: they are known only once the group is complete.
-    """
-
-    id = models.UUIDField(primary_key=True, editable=False)
-    month = models.DateField()
-    organization_id = models.UUIDField()
-    agent_id = models.UUIDField()
-    job_id = models.UUIDField()
-    purpose = models.CharField(max_length=12)  # "training" | "evaluation"
-    arm = models.CharField(max_length=10, blank=True)  # "" | "baseline" | "trained"
-    line = models.CharField(max_length=30, blank=True)  # evaluation line: "held_out", "harder_numbers" …
-    iteration = models.IntegerField()
-    scenario = models.IntegerField()
-    rollout = models.IntegerField()
-    query = models.TextField()
-    success = models.BooleanField()
-    outcome = models.FloatField()
-    reward = models.FloatField(null=True)
-    n_steps = models.SmallIntegerField()
-    truncated = models.BooleanField(default=False)
-    error = models.TextField(blank=True)
-    tokens = models.IntegerField(default=0)
-    cost_micros = models.BigIntegerField(default=0)
-    duration_ms = models.FloatField()
-    policy_version = models.CharField(max_length=60, blank=True)
-    model = models.CharField(max_length=80, blank=True)
-    components = models.JSONField(default=dict)
-    evidence = models.JSONField(default=dict)
-    steps = models.JSONField(default=list)
-    created_at = models.DateTimeField()
-
-    objects = ScopedManager()
-
-    class Meta:
-        managed = False  # made by SQL in the migration: Django can't declare partitions
-        db_table = "experiences_trajectory"
-        ordering = ["-created_at", "-id"]
-        verbose_name = "trajectory"
-        verbose_name_plural = "trajectories"
-
-    def __str__(self) -> str:
-        return f"iteration {self.iteration}, query {self.scenario}, rollout {self.rollout}"
-
-
-TrajectoryRecord.objects.path = "organization_id"
-
-
-class GroupRecord(models.Model):
-    """G trajectories of one scenario in one iteration, and what the algorithm made of them. One narrow row."""
-
-    id = models.BigAutoField(primary_key=True)
-    job_id = models.UUIDField()
-    organization_id = models.UUIDField()
-    iteration = models.IntegerField()
-    scenario = models.IntegerField()
-    query = models.CharField(max_length=200)
-    has_signal = models.BooleanField()
-    success = ArrayField(models.BooleanField())
-    rewards = ArrayField(models.FloatField(null=True))
-    normalized_rewards = ArrayField(models.FloatField())
-    advantages = ArrayField(models.FloatField())
-    step_advantages: Any = models.JSONField()
-
-    objects = ScopedManager()
-
-    class Meta:
-        verbose_name = "trajectory group"
-        constraints = [
-            models.UniqueConstraint(fields=["job_id", "iteration", "scenario"], name="one_group_per_scenario")
-        ]
-
-    def __str__(self) -> str:
-        return f"iteration {self.iteration}, query {self.scenario}"
-
-
-GroupRecord.objects.path = "organization_id"
