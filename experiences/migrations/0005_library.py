@@ -8,7 +8,6 @@ from django.db import migrations, models
 
 import agentcore_site.ids
 
-
 GUARD = """
 CREATE FUNCTION experiences_history_stays() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
