@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import secrets
 import statistics
-import unicodedata
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ from budgets.llm.errors import Malformed
 from budgets.llm.types import Completion, Message
 from experiences.environments.base import Episode
 from experiences.environments.scorers import Rubric
+from experiences.quoting import bounded, plain, quoted, unheard_of
 from experiences.runtimes.base import EnvironmentFailure, Halted, Runtime
 from experiences.runtimes.llm.calls import ChatModel, ModelFailure, Sampling, Talk
 from experiences.structured import json_objects
@@ -30,7 +30,6 @@ TOP: Final = 10.0
 HEAD, TAIL = 6_000, 2_000  # characters of an answer that are judged; what lies between is left out
 MAX_KEPT: Final = 10_000  # characters of an answer in the evidence
 MAX_REASON: Final = 500
-MAX_DRAWS: Final = 100
 
 INSTRUCTIONS: Final = """You grade an answer to a question by a rubric.
 What you are given stands in blocks. A block begins with the line <<<NAME {nonce}>>> and ends with the line
@@ -192,24 +191,15 @@ class Judge:
 
 def prompt(question: str, answer: str, rubric: str, reference: str = "", *, nonce: Callable[[], str]) -> list[Message]:
     """What a judge reads. No text can begin or end a block: markers carry a nonce that occurs in none of them."""
-    blocks = {"QUESTION": _plain(question), "RUBRIC": _plain(rubric)}
+    blocks = {"QUESTION": plain(question), "RUBRIC": plain(rubric)}
     if reference:
-        blocks["REFERENCE"] = _plain(reference)
-    blocks["ANSWER"] = bounded(_plain(answer))
-    mark = _unheard_of(nonce, blocks.values())
-    parts = [f"<<<{name} {mark}>>>\n{text}\n<<<END {name} {mark}>>>" for name, text in blocks.items()]
+        blocks["REFERENCE"] = plain(reference)
+    blocks["ANSWER"] = bounded(plain(answer), HEAD, TAIL)
+    mark = unheard_of(nonce, blocks.values())
     return [
         Message("system", INSTRUCTIONS.format(nonce=mark)),
-        Message("user", "\n\n".join([*parts, ASKED.format(nonce=mark)])),
+        Message("user", f"{quoted(blocks, mark)}\n\n{ASKED.format(nonce=mark)}"),
     ]
-
-
-def bounded(answer: str) -> str:
-    """The answer's beginning and end: a judge's attention, and our money, are not for whoever writes most."""
-    if len(answer) <= HEAD + TAIL:
-        return answer
-    left_out = len(answer) - HEAD - TAIL
-    return f"{answer[:HEAD]}\n[{left_out:,} characters left out]\n{answer[-TAIL:]}"
 
 
 def grade_in(text: str) -> tuple[float, str]:
@@ -228,20 +218,6 @@ def grade_in(text: str) -> tuple[float, str]:
     if isinstance(score, bool) or not isinstance(score, int | float) or not 0 <= score <= TOP:
         raise Unusable("its score is no number from 0 to 10")
     return float(score), reason[:MAX_REASON] if isinstance(reason, str) else ""
-
-
-def _plain(text: str) -> str:
-    """Text that can be sent: without lone surrogates and NUL."""
-    return text.replace("\x00", "\ufffd").encode("utf-8", "replace").decode("utf-8")
-
-
-def _unheard_of(nonce: Callable[[], str], texts: Any) -> str:
-    folded = [unicodedata.normalize("NFKC", text).casefold() for text in texts]
-    for _ in range(MAX_DRAWS):
-        mark = nonce()
-        if not any(mark.casefold() in text for text in folded):
-            return mark
-    raise RuntimeError("no marker could be drawn that does not occur in the texts")
 
 
 def _text(answer: Completion, account: _Account) -> str:

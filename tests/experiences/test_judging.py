@@ -20,7 +20,8 @@ from budgets.meter import Bill, BudgetRefused, CallKey, FreeMeter
 from budgets.pricing import Usage
 from experiences.environments.dataset import DatasetEnvironment, dataset_environment, refuse_judged
 from experiences.environments.scorers import Rubric, rubric_for
-from experiences.judging import HEAD, TAIL, Judge, JudgingRuntime, Unusable, bounded, grade_in, prompt
+from experiences.judging import HEAD, TAIL, Judge, JudgingRuntime, Unusable, grade_in, prompt
+from experiences.quoting import bounded
 from experiences.rewards import rewards
 from experiences.rollout import RolloutLimits, run_rollout
 from experiences.runtimes.base import Halted
@@ -276,9 +277,9 @@ def test_no_text_can_open_or_close_a_block(answer: str, question: str, reference
 
 def test_a_long_answer_is_judged_by_its_ends() -> None:
     long = "a" * HEAD + "b" * 50_000 + "c" * TAIL
-    cut = bounded(long)
+    cut = bounded(long, HEAD, TAIL)
     assert cut == f"{'a' * HEAD}\n[50,000 characters left out]\n{'c' * TAIL}"
-    assert bounded("x" * (HEAD + TAIL)) == "x" * (HEAD + TAIL)
+    assert bounded("x" * (HEAD + TAIL), HEAD, TAIL) == "x" * (HEAD + TAIL)
     model = Scripted(score(1))
     graded(model, long)
     assert len(model.calls[0]["messages"][1].content) < HEAD + TAIL + 1_000

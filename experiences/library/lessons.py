@@ -1,0 +1,124 @@
+"""Lessons and the library that holds them: values that never change. A change makes another library."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from typing import Any, Final, Literal, Self
+
+from budgets.llm.tokens import middle
+
+Status = Literal["proposed", "active", "pruned", "quarantined"]
+Kind = Literal["experience", "section"]
+LIVE: Final = frozenset({"proposed", "active"})
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """One thing that an agent may be told.
+
+    ``handle`` is its name for ever: it is never changed and never given again. ``version`` rises when the text changes,
+    and what was measured before says nothing about the new text. ``kind`` is "section" for a section of a playbook:
+    it is selected like an experience, and only its owner changes its text. ``taught_by`` names the rollouts
+    ("iteration/query/rollout") that it was learned from, ``group`` is "iteration/query".
+    """
+
+    handle: str
+    text: str
+    kind: Kind = "experience"
+    version: int = 1
+    status: Status = "proposed"
+    domain: str = ""
+    why: str = ""
+    task: str = ""
+    group: str = ""
+    epoch: int = 1
+    taught_by: tuple[str, ...] = ()
+    parents: tuple[str, ...] = ()
+    ground_truth: float | None = None
+    relative_rank: float | None = None
+    tool_stats: tuple[Mapping[str, Any], ...] = ()
+
+    @cached_property
+    def tokens(self) -> int:
+        """About what it costs to tell it, with its line's mark."""
+        return middle(self.text) + 2
+
+    @property
+    def live(self) -> bool:
+        return self.status in LIVE
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON values, complete."""
+        return asdict(self)
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Self:
+        """What ``as_dict`` gave, also after a way through JSON."""
+        listed = {name: tuple(values[name]) for name in ("taught_by", "parents", "tool_stats") if name in values}
+        return cls(**{**values, **listed})
+
+
+@dataclass(frozen=True)
+class Library:
+    """Lessons in the order in which they came. Those that were taken out keep their place, so that nothing that was
+    measured is lost and they can come back."""
+
+    lessons: tuple[Lesson, ...] = ()
+
+    def __iter__(self) -> Iterator[Lesson]:
+        return iter(self.lessons)
+
+    def __len__(self) -> int:
+        return len(self.lessons)
+
+    @cached_property
+    def position(self) -> Mapping[str, int]:
+        return {lesson.handle: at for at, lesson in enumerate(self.lessons)}
+
+    @cached_property
+    def live(self) -> tuple[Lesson, ...]:
+        return tuple(lesson for lesson in self.lessons if lesson.live)
+
+    @property
+    def tokens(self) -> int:
+        """Of all live lessons: what a prompt that held them all would cost."""
+        return sum(lesson.tokens for lesson in self.live)
+
+    def get(self, handle: str) -> Lesson | None:
+        at = self.position.get(handle)
+        return None if at is None else self.lessons[at]
+
+    def chosen(self, handles: Iterable[str]) -> list[Lesson]:
+        """The lessons of these names that are live, in the library's order."""
+        wanted = set(handles)
+        return [lesson for lesson in self.live if lesson.handle in wanted]
+
+    def having(self, lesson: Lesson) -> Library:
+        """With this lesson, in the place of the one of its name or at the end."""
+        at = self.position.get(lesson.handle)
+        if at is None:
+            return Library((*self.lessons, lesson))
+        return Library((*self.lessons[:at], lesson, *self.lessons[at + 1 :]))
+
+    def moved(self, handles: Iterable[str], status: Status) -> Library:
+        """With another status for these lessons."""
+        wanted = set(handles)
+        return Library(
+            tuple(replace(lesson, status=status) if lesson.handle in wanted else lesson for lesson in self.lessons)
+        )
+
+    def as_list(self) -> list[dict[str, Any]]:
+        return [lesson.as_dict() for lesson in self.lessons]
+
+    @classmethod
+    def of(cls, values: Sequence[Mapping[str, Any]]) -> Library:
+        return cls(tuple(Lesson.of(one) for one in values))
+
+
+def new_handle(*where: object) -> str:
+    """A name drawn from where the lesson came from: the same place gives the same name, so that work that is done
+    again after a crash finds its own lessons."""
+    return "x" + hashlib.blake2b("/".join(map(str, where)).encode(), digest_size=5).hexdigest()

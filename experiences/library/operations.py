@@ -1,0 +1,296 @@
+"""Changes of a library by operations: each is taken or refused with its reason, none is dropped in silence."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from experiences.library.guards import MAX_WORDS, Source, lesson_fault
+from experiences.library.lessons import Lesson, Library, new_handle
+from experiences.library.similarity import ALIKE, most_alike
+from experiences.library.suspicion import suspicion
+
+Kind = Literal["ADD", "UPDATE", "DELETE", "MERGE", "NONE"]
+_SYNONYMS: Final = {"MODIFY": "UPDATE", "EDIT": "UPDATE", "REMOVE": "DELETE", "KEEP": "NONE", "NOOP": "NONE"}
+MAX_OPERATIONS: Final = 20
+DELETED_ITEMS, DELETED_TOKENS = 0.2, 0.3  # a batch that takes out a larger share is a rewrite, and refused
+
+
+class Operation(BaseModel):
+    """One change that a model proposes."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    op: Kind = Field(description="ADD a lesson, UPDATE or DELETE the one with this id, MERGE several, or NONE.")
+    id: str = Field("", description="The id of the lesson that UPDATE or DELETE is about.")
+    ids: list[str] = Field(default_factory=list, max_length=10, description="The ids of the lessons that MERGE joins.")
+    text: str = Field("", max_length=2000, description="The lesson's text, for ADD, UPDATE and MERGE.")
+    reason: str = Field("", max_length=2000, description="Why, in a few words.")
+
+    @field_validator("op", mode="before")
+    @classmethod
+    def _by_any_name(cls, value: Any) -> Any:
+        named = value.strip().upper() if isinstance(value, str) else value
+        return _SYNONYMS.get(named, named)
+
+
+class Operations(BaseModel):
+    """What a model answers when it is asked for changes."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    operations: list[Operation] = Field(max_length=MAX_OPERATIONS, description="The changes, none if nothing is new.")
+
+
+@dataclass(frozen=True, slots=True)
+class Lineage:
+    """Where an operation comes from: what its lesson will say of itself, and what it may not repeat."""
+
+    task: str = ""
+    group: str = ""
+    epoch: int = 1
+    domain: str = ""
+    taught_by: tuple[str, ...] = ()
+    ground_truth: float | None = None
+    relative_rank: float | None = None
+    tool_stats: tuple[Mapping[str, Any], ...] = ()
+    sources: tuple[Source, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What may be done. ``may_delete`` False leaves removal to evidence; lessons in ``protected`` have been measured,
+    and their texts are not changed by opinion. ``evictable`` gives way when the library is full, the first first."""
+
+    max_words: int = MAX_WORDS
+    max_items: int = 60
+    max_tokens: int = 2500
+    max_new: int = 8
+    may_delete: bool = True
+    protected: Collection[str] = ()
+    evictable: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What became of one operation. ``handle`` is the lesson that it added, changed or took out."""
+
+    op: str
+    taken: bool
+    why: str
+    handle: str = ""
+    text: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"op": self.op, "taken": self.taken, "why": self.why, "handle": self.handle, "text": self.text}
+
+
+@dataclass
+class Applied:
+    """A library after a batch of operations, and what became of each."""
+
+    library: Library
+    receipts: list[Receipt] = field(default_factory=list)
+
+    @property
+    def refused(self) -> list[Receipt]:
+        return [one for one in self.receipts if not one.taken and one.op != "NONE"]
+
+
+def apply_operations(
+    library: Library, proposed: Sequence[tuple[Operation, Lineage]], rules: Rules, *, place: str
+) -> Applied:
+    """The library after the operations, in their order, each against what the ones before it left.
+
+    ``place`` names where they come from (run and iteration), and so the handles of new lessons.
+    """
+    batch = _Batch(library, rules, place)
+    if why := _rewrite(library, [operation for operation, _ in proposed], rules):
+        batch.no_deletes = why
+    for number, (operation, lineage) in enumerate(proposed):
+        batch.take(operation, lineage, number)
+    return Applied(batch.library, batch.receipts)
+
+
+class _Batch:
+    def __init__(self, library: Library, rules: Rules, place: str) -> None:
+        self.library, self.rules, self.place = library, rules, place
+        self.receipts: list[Receipt] = []
+        self.no_deletes = "" if rules.may_delete else "whether a lesson goes is left to what it is measured to do"
+        self.added = 0
+
+    def take(self, operation: Operation, lineage: Lineage, number: int) -> None:
+        step = {"ADD": self._add, "UPDATE": self._update, "DELETE": self._delete, "MERGE": self._merge}
+        if operation.op == "NONE":
+            self._say(operation, False, "nothing to change")
+            return
+        step[operation.op](operation, lineage, number)
+
+    def _add(self, operation: Operation, lineage: Lineage, number: int) -> None:
+        text = " ".join(operation.text.split())
+        if fault := lesson_fault(text, lineage.sources, max_words=self.rules.max_words):
+            self._say(operation, False, fault)
+        elif (known := self._known(text)) is not None:
+            self._remember(known, lineage)
+            self._say(operation, False, f"it is known as {known.handle}", known.handle)
+        elif self.added >= self.rules.max_new:
+            self._say(operation, False, f"{self.rules.max_new} new lessons at once are enough")
+        elif not self._has_room(text):
+            self._say(operation, False, "the library is full, and none of its lessons is known to be of less use")
+        else:
+            self._put(operation, self._new(text, operation, lineage, number))
+
+    def _update(self, operation: Operation, lineage: Lineage, number: int) -> None:
+        lesson, text = self._target(operation), " ".join(operation.text.split())
+        if lesson is None:
+            return
+        if fault := lesson_fault(text, lineage.sources, max_words=self.rules.max_words) or suspicion(text):
+            self._say(operation, False, fault, lesson.handle)
+        elif (known := self._known(text)) is not None and known.handle != lesson.handle:
+            self._say(operation, False, f"it would be the same as {known.handle}", lesson.handle)
+        elif text == lesson.text:
+            self._say(operation, False, "it says so already", lesson.handle)
+        else:
+            changed = replace(
+                lesson,
+                text=text,
+                version=lesson.version + 1,
+                why=operation.reason[:500],
+                taught_by=_joined(lesson.taught_by, lineage.taught_by),
+            )
+            self.library = self.library.having(changed)
+            self._say(operation, True, operation.reason, lesson.handle)
+
+    def _delete(self, operation: Operation, lineage: Lineage, number: int) -> None:
+        lesson = self._target(operation)
+        if lesson is None:
+            return
+        if self.no_deletes:
+            self._say(operation, False, self.no_deletes, lesson.handle)
+            return
+        self.library = self.library.moved([lesson.handle], "pruned")
+        self._say(operation, True, operation.reason, lesson.handle)
+
+    def _merge(self, operation: Operation, lineage: Lineage, number: int) -> None:
+        parents = [lesson for one in dict.fromkeys(operation.ids) if (lesson := self.library.get(_id(one)))]
+        unknown = [one for one in operation.ids if self.library.get(_id(one)) is None]
+        text = " ".join(operation.text.split())
+        if unknown or len(parents) < 2:
+            self._say(operation, False, f"unknown: {', '.join(unknown)}" if unknown else "a merge needs two lessons")
+            return
+        held = [one.handle for one in parents if not one.live or one.kind != "experience" or self._measured(one)]
+        if held or self.no_deletes:
+            self._say(operation, False, f"{held[0]} can't be merged" if held else self.no_deletes)
+        elif fault := lesson_fault(text, lineage.sources, max_words=self.rules.max_words) or suspicion(text):
+            self._say(operation, False, fault)
+        else:
+            taught = _joined(*(parent.taught_by for parent in parents), lineage.taught_by)
+            merged = replace(
+                self._new(text, operation, lineage, number),
+                parents=tuple(parent.handle for parent in parents),
+                taught_by=taught,
+            )
+            self.library = self.library.moved([parent.handle for parent in parents], "pruned")
+            self._put(operation, merged)
+
+    # -- shared ----------------------------------------------------------------------------------------------------
+
+    def _target(self, operation: Operation) -> Lesson | None:
+        """The lesson that an operation names; None, and a receipt, where it may not be changed."""
+        lesson = self.library.get(_id(operation.id))
+        why = ""
+        if lesson is None:
+            why = f"there is no lesson {operation.id[:40]!r}"
+        elif not lesson.live:
+            why = f"it is {lesson.status}"
+        elif lesson.kind != "experience":
+            why = "it is a section of the playbook, which has its own way of being changed"
+        elif self._measured(lesson):
+            why = "it has been measured: what it does decides"
+        if why:
+            self._say(operation, False, why, "" if lesson is None else lesson.handle)
+            return None
+        return lesson
+
+    def _measured(self, lesson: Lesson) -> bool:
+        return lesson.handle in self.rules.protected
+
+    def _known(self, text: str) -> Lesson | None:
+        """The lesson that says the same in nearly the same words, whatever became of it."""
+        lessons = self.library.lessons
+        at, found = most_alike(text, [lesson.text for lesson in lessons])
+        return lessons[at] if found >= ALIKE else None
+
+    def _remember(self, known: Lesson, lineage: Lineage) -> None:
+        taught = _joined(known.taught_by, lineage.taught_by)
+        self.library = self.library.having(replace(known, taught_by=taught))
+
+    def _new(self, text: str, operation: Operation, lineage: Lineage, number: int) -> Lesson:
+        why = suspicion(text)
+        return Lesson(
+            handle=new_handle(self.place, number),
+            text=text,
+            status="quarantined" if why else "proposed",
+            domain=lineage.domain,
+            why=why or operation.reason[:500],
+            task=lineage.task[:200],
+            group=lineage.group,
+            epoch=lineage.epoch,
+            taught_by=lineage.taught_by,
+            ground_truth=lineage.ground_truth,
+            relative_rank=lineage.relative_rank,
+            tool_stats=lineage.tool_stats,
+        )
+
+    def _put(self, operation: Operation, lesson: Lesson) -> None:
+        self.library = self.library.having(lesson)
+        self.added += 1
+        if lesson.status == "quarantined":
+            self._say(operation, False, f"in quarantine: {lesson.why}", lesson.handle)
+        else:
+            self._say(operation, True, operation.reason, lesson.handle)
+
+    def _has_room(self, text: str) -> bool:
+        """Whether one more fits, after evicting what may be."""
+        size = Lesson("", text).tokens
+        for handle in [None, *self.rules.evictable]:
+            if handle is not None:
+                lesson = self.library.get(handle)
+                if lesson is None or not lesson.live or lesson.kind != "experience":
+                    continue
+                self.library = self.library.moved([handle], "pruned")
+                self.receipts.append(Receipt("EVICT", True, "the library was full", handle, lesson.text))
+            live = self.library.live
+            if len(live) < self.rules.max_items and self.library.tokens + size <= self.rules.max_tokens:
+                return True
+        return False
+
+    def _say(self, operation: Operation, taken: bool, why: str, handle: str = "") -> None:
+        self.receipts.append(Receipt(operation.op, taken, why[:300], handle, operation.text[:400]))
+
+
+def _rewrite(library: Library, operations: Sequence[Operation], rules: Rules) -> str:
+    """Why the batch's removals are refused as a whole: it would be a rewrite (context collapse, arXiv 2510.04618)."""
+    named = {_id(one.id) for one in operations if one.op == "DELETE"}
+    named |= {_id(one) for operation in operations if operation.op == "MERGE" for one in operation.ids}
+    gone = library.chosen(named)
+    if not gone or not rules.may_delete:
+        return ""
+    items, tokens = len(library.live), library.tokens
+    if len(gone) > max(1, DELETED_ITEMS * items) or sum(one.tokens for one in gone) > max(
+        gone[0].tokens, DELETED_TOKENS * tokens
+    ):
+        return f"the batch would take out {len(gone)} of {items} lessons at once"
+    return ""
+
+
+def _id(said: str) -> str:
+    """An id as models write it: with brackets, quotes or spaces around."""
+    return said.strip().strip("[]()\"'` ").lower() if said else ""
+
+
+def _joined(*lists: Sequence[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(one for some in lists for one in some))[:64]
