@@ -66,8 +66,9 @@ class Call:
         return int(self.body.get("max_completion_tokens") or self.body.get("max_tokens") or 10**6)
 
     def think(self) -> dict[str, Any]:
-        """The brain's answer as a message."""
-        said = self.server.brain(self.body["messages"])
+        """The brain's answer as a message; a brain with a ``reply`` is given the whole request."""
+        reply = getattr(self.server.brain, "reply", None)
+        said = self.server.brain(self.body["messages"]) if reply is None else reply(self.body)
         return {"role": "assistant", "content": said} if isinstance(said, str) else said
 
     def bill(self, message: Mapping[str, Any] | None = None) -> dict[str, Any]:

@@ -182,6 +182,10 @@ class ModelServer:
         self.account(call.model, call.key).requests += 1
         if self.latency_s:
             await asyncio.sleep(self.latency_s)
+        refusal = getattr(self.brain, "refusal", lambda _: None)(call.body)  # what this model can't do
+        if refusal is not None:
+            self.acted["refusal"] += 1
+            return await ACTS["status"](call, {"code": 400, "error": refusal})
         chosen = self._chosen()
         self.acted[chosen.name] += 1
         return await ACTS[chosen.name](call, chosen.options)
