@@ -82,6 +82,28 @@ def bar_around_zero(value: float, scale: float, *, width: int = 72, height: int 
     )
 
 
+def whisker(
+    value: float, low: float | None, high: float | None, scale: float, *, label: str, width: int = 96, height: int = 14
+) -> Picture:
+    """An estimate with its interval around zero: blue where it is surely above, red where it is surely below.
+    ``scale`` fills a half; what is beyond is cut at the edge."""
+
+    def place(number: float) -> float:
+        return width / 2 + max(-1.0, min(1.0, number / scale if scale > 0 else 0.0)) * (width / 2 - 4)
+
+    middle = height / 2
+    sure = low is not None and high is not None and (low > 0 or high < 0)
+    kind = "unsure" if not sure else ("better" if value > 0 else "worse")
+    parts = [f'<line class="whisker-zero" x1="{width / 2}" x2="{width / 2}" y1="0" y2="{height}"/>']
+    if low is not None and high is not None:
+        ends = place(low), place(high)
+        parts.append(f'<path class="whisker-line {kind}" d="M{ends[0]:.1f} {middle}H{ends[1]:.1f}"/>')
+        parts += [f'<path class="whisker-line {kind}" d="M{x:.1f} {middle - 3}V{middle + 3}"/>' for x in ends]
+    parts.append(f'<circle class="whisker-mark {kind}" cx="{place(value):.1f}" cy="{middle}" r="3"/>')
+    attributes = f'class="whisker" width="{width}" height="{height}" viewBox="0 0 {width} {height}" role="img"'
+    return Picture(f'<svg {attributes} aria-label="{escape(label)}">{"".join(parts)}</svg>')
+
+
 @dataclass(frozen=True, slots=True)
 class ForestRow:
     """One metric of a forest plot, in standard deviations of the per-query difference, better to the right.

@@ -12,7 +12,16 @@ from django.core.exceptions import ValidationError
 
 from agentcore_site.errors import DomainError
 from experiences.environments import environments
-from experiences.models import Agent, EndpointKind, ModelEndpoint, Philosophy, Runtime, ToolServer
+from experiences.models import (
+    Agent,
+    EndpointKind,
+    Experience,
+    ModelEndpoint,
+    Philosophy,
+    PromptPack,
+    Runtime,
+    ToolServer,
+)
 from experiences.toolservers import tool_names
 
 MODEL_FIELDS = ("model", "system_prompt", "tools", "max_tokens", "url")
@@ -134,6 +143,9 @@ class AgentForm(forms.Form):
     system_prompt = forms.CharField(
         required=False, widget=forms.Textarea(attrs={"rows": 6}), help_text="What the model is told before each task."
     )
+    prompt_pack = forms.ChoiceField(
+        required=False, label="Prompt pack", help_text="Stands in the place of the system prompt, stamped."
+    )
     tools = forms.MultipleChoiceField(
         required=False, choices=tool_choices, help_text="The tools that it may call; none by default."
     )
@@ -164,7 +176,12 @@ class AgentForm(forms.Form):
     environment_options = OptionsField(required=False, label="Options of the environment", help_text="A JSON object.")
 
     def __init__(
-        self, *args: Any, endpoints: Iterable[ModelEndpoint] = (), servers: Iterable[ToolServer] = (), **kwargs: Any
+        self,
+        *args: Any,
+        endpoints: Iterable[ModelEndpoint] = (),
+        servers: Iterable[ToolServer] = (),
+        packs: Iterable[PromptPack] = (),
+        **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
         own = "The site's own (LLM_BASE_URL)" if settings.LLM_BASE_URL else "None"
@@ -172,22 +189,106 @@ class AgentForm(forms.Form):
         cast(forms.ChoiceField, self.fields["endpoint"]).choices = choices
         named = [(str(one.pk), f"{one.name} ({one.url or one.command})") for one in servers]
         cast(forms.ChoiceField, self.fields["tool_servers"]).choices = named
+        stamped = [("", "None: its own system prompt"), *((str(one.pk), one.name) for one in packs)]
+        cast(forms.ChoiceField, self.fields["prompt_pack"]).choices = stamped
 
     @classmethod
-    def of(cls, agent: Agent, endpoints: Iterable[ModelEndpoint] = (), servers: Iterable[ToolServer] = ()) -> AgentForm:
+    def of(cls, agent: Agent, **choices: Any) -> AgentForm:
         """The form filled with an agent's values."""
         names = ("name", "slug", "description", "philosophy", "runtime", "environment", *MODEL_FIELDS)
         options = json.dumps(agent.environment_options, indent=2) if agent.environment_options else ""
         initial = {name: getattr(agent, name) for name in names} | {
             "environment_options": options,
             "endpoint": str(agent.endpoint_id or ""),
+            "prompt_pack": str(agent.prompt_pack_id or ""),
             "tool_servers": [str(one.pk) for one in agent.tool_servers.all()],
             "opted_out": not agent.collects,
         }
-        return cls(initial=initial, endpoints=endpoints, servers=servers)
+        return cls(initial=initial, **choices)
 
     def refuse(self, error: DomainError) -> None:
         """Puts a service's message where it belongs: at its field, else above the form."""
         places = {"environment": "environment_options"}
         fields = {places.get(name, name): text for name, text in error.fields.items()}
         put_errors(self, type(error)(error.message, fields=fields))
+
+
+class LessonForm(forms.Form):
+    """A lesson's text. ``version`` is the one that was shown: a lesson that moved meanwhile is not overwritten."""
+
+    summary = forms.CharField(
+        max_length=1000,
+        label="Lesson",
+        widget=forms.Textarea(attrs={"rows": 3}),
+        help_text="One sentence; it is redacted and stamped when it is saved.",
+    )
+    why = forms.CharField(
+        required=False, max_length=2000, label="Why", help_text="Why it is changed; it stands in the history."
+    )
+    version = forms.IntegerField(required=False, min_value=1, widget=forms.HiddenInput)
+
+    @classmethod
+    def of(cls, row: Experience) -> LessonForm:
+        return cls(initial={"summary": row.summary, "version": row.version})
+
+    def refuse(self, error: DomainError) -> None:
+        put_errors(self, error)
+
+
+class PackForm(forms.Form):
+    """A prompt pack. Injections are one text in the form, with a line of three dashes between two."""
+
+    BREAK = "\n---\n"
+
+    name = forms.SlugField(max_length=60, help_text="What agents' forms and files call it.")
+    domain = forms.CharField(max_length=60, required=False, help_text="What it is for; lessons carry the same word.")
+    system = forms.CharField(
+        required=False,
+        strip=False,
+        widget=forms.Textarea(attrs={"rows": 8}),
+        help_text="What the model is told before each task.",
+    )
+    injections = forms.CharField(
+        required=False,
+        strip=False,
+        widget=forms.Textarea(attrs={"rows": 6}),
+        help_text="Texts that stand after it; a line of --- between two.",
+    )
+    experience_slots = forms.IntegerField(
+        min_value=0, max_value=1000, initial=20, label="Room for lessons", help_text="How many it may be told at once."
+    )
+    max_words = forms.IntegerField(
+        min_value=1, max_value=200, initial=32, label="Words of a lesson", help_text="The most that one may have."
+    )
+    keep_lessons = forms.BooleanField(
+        required=False,
+        label="What was learned under it holds for the new text too",
+        help_text="Without it those lessons are left out until somebody vouches for them.",
+    )
+
+    @classmethod
+    def of(cls, pack: PromptPack, data: Any = None) -> PackForm:
+        names = ("name", "domain", "system", "experience_slots", "max_words")
+        initial = {name: getattr(pack, name) for name in names} | {"injections": cls.BREAK.join(pack.injections)}
+        return cls(data, initial=initial)
+
+    def clean_injections(self) -> str:
+        return self._unix("injections")
+
+    def clean_system(self) -> str:
+        return self._unix("system")
+
+    def values(self) -> dict[str, Any]:
+        """What the services take. Texts that were left as they are stay so to the letter: a stamp hangs on them."""
+        values = {name: value for name, value in self.cleaned_data.items() if name != "keep_lessons"}
+        values = {name: value for name, value in values.items() if value != self.initial.get(name)}
+        if "injections" in values:
+            values["injections"] = [text for text in values["injections"].split(self.BREAK) if text.strip()]
+        return values
+
+    def _unix(self, name: str) -> str:
+        """A text with the line ends that it had before the browser sent it."""
+        return str(self.cleaned_data[name]).replace("\r\n", "\n")
+
+    def refuse(self, error: DomainError) -> None:
+        put_errors(self, error)

@@ -7,7 +7,9 @@ from django.contrib.auth import get_user_model
 
 from agentcore_site.tenancy.models import Membership, Organization
 from agentcore_site.tenancy.roles import Role
-from experiences.models import Agent, ModelEndpoint, ToolServer
+from experiences.library.stamps import pack_stamp
+from experiences.models import Agent, Experience, ModelEndpoint, PromptPack, ToolServer
+from experiences.stamping import stamp_of_agent, stamped
 
 PASSWORD = "correct horse battery staple"
 
@@ -72,3 +74,34 @@ class AgentFactory(factory.django.DjangoModelFactory):  # type: ignore[misc]
     name = factory.Sequence(lambda n: f"Agent {n}")
     slug = factory.Sequence(lambda n: f"agent-{n}")
     environment = "reasoning_gym"
+
+
+class PromptPackFactory(factory.django.DjangoModelFactory):  # type: ignore[misc]
+    """A pack that bears its stamp."""
+
+    class Meta:
+        model = PromptPack
+
+    organization = factory.SubFactory(OrganizationFactory)
+    name = factory.Sequence(lambda n: f"pack-{n}")
+    system = "You work with care."
+    stamp = factory.LazyAttribute(lambda pack: pack_stamp(pack.system))
+
+
+class ExperienceFactory(factory.django.DjangoModelFactory):  # type: ignore[misc]
+    """A lesson that is stamped under its agent's prompt."""
+
+    class Meta:
+        model = Experience
+
+    agent = factory.SubFactory(AgentFactory)
+    organization = factory.SelfAttribute("agent.organization")
+    handle = factory.Sequence(lambda n: f"x{n:010d}")
+    summary = factory.Sequence(lambda n: f"When a task has {n} parts, do them one at a time.")
+    status = "active"
+    tokens = 14
+
+    @factory.lazy_attribute
+    def stamp(self) -> str:
+        values = {name: getattr(self, name, default) for name, default in (("version", 1), ("domain", ""))}
+        return stamped(Experience(handle=self.handle, summary=self.summary, **values), stamp_of_agent(self.agent))

@@ -9,6 +9,8 @@ from drf_spectacular.utils import OpenApiExample, extend_schema, extend_schema_v
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
+from rest_framework_simplejwt.serializers import TokenObtainPairSerializer
+from rest_framework_simplejwt.tokens import RefreshToken
 from rest_framework_simplejwt.views import TokenObtainPairView, TokenRefreshView
 
 from agentcore_site.errors import Missing
@@ -17,14 +19,32 @@ from agentcore_site.rest.views import Door
 from agentcore_site.tenancy.erasure import erasures_visible, subject_erase
 from agentcore_site.tenancy.models import ApiKey, Erasure
 from agentcore_site.tenancy.roles import ROLE_MAY, SCOPES, Role
-from agentcore_site.tenancy.services import MAX_DAYS, api_key_create, api_key_revoke
+from agentcore_site.tenancy.services import MAX_DAYS, api_key_create, api_key_revoke, check_scopes
 from agentcore_site.throttling import TokenThrottle
 
 TOKEN = OpenApiExample("Sign in", {"username": "olivia", "password": "correct horse battery staple"}, request_only=True)
 
 
+class TokenIn(TokenObtainPairSerializer):  # type: ignore[misc]
+    """``scope`` narrows both tokens, like a key's scopes; it never widens what the role allows."""
+
+    scope = serializers.CharField(
+        max_length=400, required=False, help_text=f"Scopes with spaces between, of: {', '.join(SCOPES)}."
+    )
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        tokens = super().validate(attrs)
+        if not attrs.get("scope"):
+            return dict(tokens)
+        refresh = RefreshToken(tokens["refresh"])  # type: ignore[arg-type]
+        refresh["scope"] = " ".join(check_scopes(attrs["scope"].split()))
+        return {"refresh": str(refresh), "access": str(refresh.access_token)}
+
+
+@extend_schema_view(post=extend_schema(summary="Get an access and a refresh token", tags=["me"], examples=[TOKEN]))
 @extend_schema_view(post=extend_schema(summary="Get an access and a refresh token", tags=["me"], examples=[TOKEN]))
 class TokenView(TokenObtainPairView):  # type: ignore[misc]
+    serializer_class = TokenIn
     throttle_classes = (TokenThrottle,)
 
 

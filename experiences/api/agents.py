@@ -17,6 +17,7 @@ from agentcore_site.rest.schema import IDEMPOTENCY_KEY
 from agentcore_site.rest.views import Door
 from experiences.models import Agent, Philosophy, Runtime
 from experiences.selectors import agent_get, agents_visible, endpoint_get, tool_server_get
+from experiences.selectors_library import pack_get
 from experiences.services.agents import agent_archive, agent_create, agent_update
 
 
@@ -32,6 +33,7 @@ class AgentOut(serializers.Serializer[Any]):
     endpoint_id = serializers.UUIDField(allow_null=True, help_text="Of a language-model agent.")
     model = serializers.CharField()
     system_prompt = serializers.CharField()
+    prompt_pack_id = serializers.UUIDField(allow_null=True, help_text="Stands in the place of the system prompt.")
     tools = serializers.ListField(child=serializers.CharField())
     tool_servers = serializers.SerializerMethodField(help_text="Ids of its MCP servers.")
     max_tokens = serializers.IntegerField()
@@ -60,6 +62,9 @@ class AgentIn(Strict):
         max_length=120, required=False, allow_blank=True, help_text="Default: the endpoint's."
     )
     system_prompt = serializers.CharField(max_length=100_000, required=False, allow_blank=True)
+    prompt_pack = serializers.CharField(
+        max_length=100, required=False, allow_null=True, help_text="Id or name; see `/api/v1/prompt-packs`."
+    )
     tools = serializers.ListField(
         child=serializers.CharField(max_length=100), max_length=200, required=False, help_text="See `/api/v1/tools`."
     )
@@ -129,6 +134,8 @@ class AgentDoor(Door):
         values = parsed(serializer, request.data)
         if values.get("endpoint") is not None:
             values["endpoint"] = endpoint_get(self.actor, values["endpoint"])
+        if values.get("prompt_pack") is not None:
+            values["prompt_pack"] = pack_get(self.actor, values["prompt_pack"])
         if "tool_servers" in values:
             values["tool_servers"] = [tool_server_get(self.actor, one) for one in values["tool_servers"]]
         return values

@@ -19,22 +19,57 @@ MAX_OPERATIONS: Final = 20
 DELETED_ITEMS, DELETED_TOKENS = 0.2, 0.3  # a batch that takes out a larger share is a rewrite, and refused
 
 
-class Operation(BaseModel):
-    """One change that a model proposes."""
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One change that is proposed. ``id`` is what UPDATE and DELETE are about, ``ids`` what MERGE joins."""
 
+    op: Kind
+    text: str = ""
+    id: str = ""
+    ids: tuple[str, ...] = ()
+    reason: str = ""
+
+
+class _Said(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
-    op: Kind = Field(description="ADD a lesson, UPDATE or DELETE the one with this id, MERGE several, or NONE.")
-    id: str = Field("", description="The id of the lesson that UPDATE or DELETE is about.")
-    ids: list[str] = Field(default_factory=list, max_length=10, description="The ids of the lessons that MERGE joins.")
-    text: str = Field("", max_length=2000, description="The lesson's text, for ADD, UPDATE and MERGE.")
     reason: str = Field("", max_length=2000, description="Why, in a few words.")
 
-    @field_validator("op", mode="before")
-    @classmethod
-    def _by_any_name(cls, value: Any) -> Any:
-        named = value.strip().upper() if isinstance(value, str) else value
-        return _SYNONYMS.get(named, named)
+
+class Add(_Said):
+    """A lesson that is new."""
+
+    op: Literal["ADD"]
+    text: str = Field(min_length=1, max_length=2000, description="The new lesson's text.")
+
+
+class Update(_Said):
+    """A better text for a lesson that is there."""
+
+    op: Literal["UPDATE"]
+    id: str = Field(min_length=1, max_length=100, description="The id of the lesson.")
+    text: str = Field(min_length=1, max_length=2000, description="The lesson's better text.")
+
+
+class Delete(_Said):
+    """A lesson that proved wrong."""
+
+    op: Literal["DELETE"]
+    id: str = Field(min_length=1, max_length=100, description="The id of the lesson.")
+
+
+class Merge(_Said):
+    """Lessons that say the same."""
+
+    op: Literal["MERGE"]
+    ids: list[str] = Field(min_length=2, max_length=10, description="The ids of the lessons.")
+    text: str = Field(min_length=1, max_length=2000, description="One text for all of them.")
+
+
+class Nothing(_Said):
+    """Nothing has to change."""
+
+    op: Literal["NONE"]
 
 
 class Operations(BaseModel):
@@ -42,7 +77,36 @@ class Operations(BaseModel):
 
     model_config = ConfigDict(extra="ignore")
 
-    operations: list[Operation] = Field(max_length=MAX_OPERATIONS, description="The changes, none if nothing is new.")
+    operations: list[Add | Update | Delete | Merge | Nothing] = Field(
+        max_length=MAX_OPERATIONS, description="The changes, none if nothing is new."
+    )
+
+    @field_validator("operations", mode="before")
+    @classmethod
+    def _by_any_name(cls, value: Any) -> Any:
+        """What models call an operation, in any case and by its usual other names."""
+        if not isinstance(value, list):
+            return value
+        return [_named(one) for one in value]
+
+    def plain(self) -> list[Operation]:
+        return [
+            Operation(
+                one.op,
+                getattr(one, "text", ""),
+                getattr(one, "id", ""),
+                tuple(getattr(one, "ids", ())),
+                one.reason,
+            )
+            for one in self.operations
+        ]
+
+
+def _named(value: Any) -> Any:
+    if not isinstance(value, dict) or not isinstance(value.get("op"), str):
+        return value
+    named = value["op"].strip().upper()
+    return value | {"op": _SYNONYMS.get(named, named)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,8 +327,9 @@ class _Batch:
                     continue
                 self.library = self.library.moved([handle], "pruned")
                 self.receipts.append(Receipt("EVICT", True, "the library was full", handle, lesson.text))
-            live = self.library.live
-            if len(live) < self.rules.max_items and self.library.tokens + size <= self.rules.max_tokens:
+            held = [lesson for lesson in self.library.live if lesson.kind == "experience"]
+            tokens = sum(lesson.tokens for lesson in held)
+            if len(held) < self.rules.max_items and tokens + size <= self.rules.max_tokens:
                 return True
         return False
 

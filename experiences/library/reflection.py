@@ -7,7 +7,7 @@ reason, and changes nothing. What reads the attempts treats them as untrusted te
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -24,7 +24,7 @@ from experiences.library.attempts import (
     task_text,
     tool_stats,
 )
-from experiences.library.guards import MAX_WORDS, Source, words
+from experiences.library.guards import MAX_WORDS, Source, lesson_fault, words
 from experiences.library.lessons import Library
 from experiences.library.operations import Lineage, Operation, Operations
 from experiences.library.similarity import most_alike
@@ -51,7 +51,8 @@ ADD (new: its text), UPDATE (an existing lesson's id, and its better text), MERG
 and one text for them), DELETE (an existing lesson's id that proved wrong), NONE (it is known already).
 A text is one sentence of at most {words} words in the form "When <situation>, <what to do>."."""
 MERGED: Final = """You keep a library of lessons for an agent. Several changes were proposed independently of each
-other. You make one consistent list of them: join what says the same, drop what contradicts the better founded, keep the rest.
+other. You make one consistent list of them: join what says the same, drop what contradicts the better founded, keep the
+rest.
 {rule}
 Answer with one JSON object. Its "operations" is a list of ADD (text), UPDATE (id, text), MERGE (ids, text), DELETE (id)
 and NONE. A text is one sentence of at most {words} words in the form "When <situation>, <what to do>."."""
@@ -165,10 +166,15 @@ class Reflector:
         """(drafts, operations) of one group; None where too few of its attempts could be read."""
         place = f"{iteration}/{of.group.scenario.index}.{number}"
 
-        async def ask(stage: str, key: str, messages: list[Message], schema: Any) -> Any:
+        async def ask(stage: str, key: str, messages: list[Message], schema: Any, complaint: Any = None) -> Any:
             async with gate:
                 return await self.asker.ask(
-                    schema, messages, key=f"{stage}/{place}{key}", stage=stage, iteration=iteration
+                    schema,
+                    messages,
+                    key=f"{stage}/{place}{key}",
+                    stage=stage,
+                    iteration=iteration,
+                    complaint=complaint,
                 )
 
         summaries = await _all(
@@ -177,13 +183,27 @@ class Reflector:
         read = {name_of(one): s.summary for one, s in zip(of.attempts, summaries, strict=True) if s is not None}
         if not any(name_of(one) in read for one in of.winners) or not any(name_of(one) in read for one in of.losers):
             return None
-        lessons = await ask("lessons", "", self._lessons(of, read, library, iteration), Lessons)
+        lineage = self._lineage(of, read, iteration, epoch)
+        complaint = self._complaint(*lineage.sources)
+        lessons = await ask("lessons", "", self._lessons(of, read, library, iteration), Lessons, complaint)
         drafts = [] if lessons is None else lessons.lessons[: self.options.max_lessons]
         if not drafts:
             return 0, []
-        lineage = self._lineage(of, read, iteration, epoch)
-        answer = await ask("operations", "", self._operations(drafts, library, iteration), Operations)
-        return len(drafts), [] if answer is None else [(one, lineage) for one in answer.operations]
+        answer = await ask("operations", "", self._operations(drafts, library, iteration), Operations, complaint)
+        return len(drafts), [] if answer is None else [(one, lineage) for one in answer.plain()]
+
+    def _complaint(self, *sources: Source) -> Callable[[Lessons | Operations], str]:
+        """What is wrong with proposed texts, so that their author can mend them once."""
+
+        def complaint(said: Lessons | Operations) -> str:
+            if isinstance(said, Lessons):
+                texts = [one.text for one in said.lessons]
+            else:
+                texts = [one.text for one in said.plain() if one.op in ("ADD", "UPDATE", "MERGE")]
+            faults = [lesson_fault(text, sources, max_words=self.options.max_words) for text in texts]
+            return "; ".join(f"text {n}: {why}" for n, why in enumerate(faults, start=1) if why)
+
+        return complaint
 
     async def _reconciled(
         self, proposed: list[tuple[Operation, Lineage]], library: Library, iteration: int
@@ -195,11 +215,16 @@ class Reflector:
             MERGED, {"LIBRARY": listed(library.live), "CHANGES": plain(lines)}, f"merge/{iteration}"
         )
         answer = await self.asker.ask(
-            Operations, messages, key=f"merge/{iteration}", stage="merge", iteration=iteration
+            Operations,
+            messages,
+            key=f"merge/{iteration}",
+            stage="merge",
+            iteration=iteration,
+            complaint=self._complaint(*_sources(proposed)),
         )
         if answer is None:
             return proposed
-        return [(one, _nearest(one, proposed)) for one in answer.operations]
+        return [(one, _nearest(one, proposed)) for one in answer.plain()]
 
     # -- questions -------------------------------------------------------------------------------------------------
 
@@ -259,8 +284,11 @@ def _about(operation: Operation) -> str:
 def _nearest(operation: Operation, proposed: Sequence[tuple[Operation, Lineage]]) -> Lineage:
     """The lineage of the proposal whose text or id is nearest; all queries of the batch stay forbidden to repeat."""
     at, _ = most_alike(operation.text or operation.id, [one.text or one.id for one, _ in proposed])
-    sources = tuple(dict.fromkeys(source for _, lineage in proposed for source in lineage.sources))
-    return replace(proposed[max(at, 0)][1], sources=sources)
+    return replace(proposed[max(at, 0)][1], sources=_sources(proposed))
+
+
+def _sources(proposed: Sequence[tuple[Operation, Lineage]]) -> tuple[Source, ...]:
+    return tuple(dict.fromkeys(source for _, lineage in proposed for source in lineage.sources))
 
 
 async def _all(work: Sequence[Any]) -> list[Any]:

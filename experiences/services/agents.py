@@ -18,7 +18,7 @@ from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import current_organization, require
 from experiences.endpoints import BadEndpoint, endpoint_of_agent
 from experiences.environments import environments
-from experiences.models import Agent, Runtime, ToolServer
+from experiences.models import Agent, Playbook, Runtime, ToolServer
 from experiences.options import own_options
 from experiences.tools.toolset import Toolset
 from experiences.toolservers import named_tools
@@ -34,6 +34,7 @@ EDITABLE = (
     "endpoint",
     "model",
     "system_prompt",
+    "prompt_pack",
     "tools",
     "max_tokens",
     "url",
@@ -81,6 +82,7 @@ def agent_update(actor: Any, agent: Agent, **values: Any) -> Agent:
         setattr(agent, name, value)
     _check_address(actor, agent, address, options)
     _save(agent)
+    Playbook.objects.filter(agent=agent).update(philosophy=agent.philosophy)
     _set_servers(agent, servers)
     record(actor, "agent.changed", agent, before=before, after=_logged(agent, values))
     return agent
@@ -106,10 +108,12 @@ def _check_address(actor: Any, agent: Agent, before: str, options: Mapping[str, 
 
 
 def _logged(agent: Agent, names: Iterable[str]) -> dict[str, Any]:
-    """For the audit log; the endpoint by its name."""
+    """For the audit log; endpoint and prompt pack by their names."""
     found = {name: getattr(agent, name) for name in names if name in EDITABLE}
     if "endpoint" in found:
         found["endpoint"] = str(agent.endpoint or "")
+    if "prompt_pack" in found:
+        found["prompt_pack"] = str(agent.prompt_pack or "")
     return found
 
 
@@ -142,6 +146,7 @@ def agent_check(agent: Agent) -> None:
     """
     if agent.endpoint is not None and agent.endpoint.organization_id != agent.organization_id:
         raise Missing("There is no such endpoint.")
+    _check_pack(agent)
     if not 1 <= (agent.max_tokens or 0) <= MAX_TOKENS:
         message = f"max_tokens must be between 1 and {MAX_TOKENS:,}; got {agent.max_tokens}."
         raise Invalid(message, fields={"max_tokens": message})
@@ -162,6 +167,12 @@ def agent_check(agent: Agent) -> None:
             endpoint_of_agent(agent)
         except BadEndpoint as error:
             raise Invalid(str(error), fields={error.field: str(error)}) from error
+
+
+def _check_pack(agent: Agent) -> None:
+    pack = agent.prompt_pack
+    if pack is not None and (pack.organization_id != agent.organization_id or pack.archived_at is not None):
+        raise Missing("There is no such prompt pack.")
 
 
 def environment_fits(agent: Agent, environment: str) -> None:

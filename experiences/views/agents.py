@@ -23,6 +23,7 @@ from experiences.selectors import (
     tool_server_get,
     tool_servers_visible,
 )
+from experiences.selectors_library import pack_get, packs_visible
 from experiences.services.agents import agent_archive, agent_create, agent_update
 
 
@@ -75,7 +76,11 @@ def options(request: HttpRequest, actor: Actor) -> HttpResponse:
 
 
 def _choices(actor: Actor) -> dict[str, Any]:
-    return {"endpoints": endpoints_visible(actor), "servers": tool_servers_visible(actor)}
+    return {
+        "endpoints": endpoints_visible(actor),
+        "servers": tool_servers_visible(actor),
+        "packs": packs_visible(actor),
+    }
 
 
 def _values(actor: Actor, form: AgentForm) -> dict[str, Any]:
@@ -84,6 +89,7 @@ def _values(actor: Actor, form: AgentForm) -> dict[str, Any]:
     if values["max_tokens"] is None:
         del values["max_tokens"]
     values["endpoint"] = endpoint_get(actor, values["endpoint"]) if values["endpoint"] else None
+    values["prompt_pack"] = pack_get(actor, values["prompt_pack"]) if values["prompt_pack"] else None
     values["tool_servers"] = [tool_server_get(actor, one) for one in values["tool_servers"]]
     return values
 

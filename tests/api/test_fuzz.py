@@ -36,6 +36,7 @@ ADDRESSES: dict[str, list[str]] = {
     "training-jobs/estimate": ["agent", "dataset_id", "n_queries", "environment_options", "config", "preset"],
     "evaluations": ["training_job_id", "checkpoint_id", "split", "queries", "samples"],
     "api-keys": ["name", "scopes", "days"],
+    "prompt-packs": ["name", "domain", "system", "injections", "experience_slots", "max_words"],
     "token": ["username", "password"],
     "token/refresh": ["refresh"],
 }  # fmt: skip
@@ -44,6 +45,7 @@ VALID: dict[str, dict[str, Any]] = {
     "datasets": {"name": "x", "rows": [{"query": "a"}]},
     "training-jobs/estimate": {},
     "api-keys": {"name": "x", "scopes": ["training:view"]},
+    "prompt-packs": {"name": "x", "system": "x"},
     "token": {"username": "olivia", "password": "x"},
     "token/refresh": {"refresh": "x"},
 }
@@ -57,6 +59,8 @@ LISTS: dict[str, list[str]] = {
     "trajectories/export": ["job", "agent", "iteration", "success", "min_reward", "since", "format", "search"],
     "checkpoints": ["job", "agent", "tag"],
     "evaluations": ["agent", "training_job", "checkpoint", "status"],
+    "experiences": ["agent", "status", "domain", "min_effect", "search"],
+    "prompt-packs": ["search", "domain", "archived"],
 }  # fmt: skip
 
 

@@ -177,6 +177,8 @@ def test_every_address_of_the_console_is_tried_here(addresses: list[str]) -> Non
         "overview", "workers", "search", "sign_in", "sign_out", "audit", "agents", "agent", "agent_new", "agent_edit",
         "agent_archive", "agent_options", "endpoints", "endpoint_new", "endpoint_edit", "endpoint_archive",
         "endpoint_test", "tool_servers", "tool_server_new", "tool_server", "tool_server_archive", "tool_server_offer",
+        "library", "experience", "experience_edit", "experience_restore", "experience_prune", "experience_quarantine",
+        "experience_approve", "prompt_packs", "prompt_pack_new", "prompt_pack", "prompt_pack_archive",
         "trajectories", "compare", "trajectory", "steps", "raw", "group", "jobs",
         "job", "status", "series", "pause", "resume", "cancel", "share", "unshare", "launch", "plan", "data",
         "settings", "upload", "checkpoints", "tags", "download", "shared", "shared_status", "shared_series",

@@ -1,0 +1,133 @@
+"""REST: what agents learned, and prompt packs."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from agentcore_site.tenancy.models import Organization
+from experiences.models import Agent, Experience, PromptPack
+from tests.api.test_rest import problem
+from tests.factories import AgentFactory, ExperienceFactory, PromptPackFactory
+from tests.support.callers import Caller, pages
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def lessons(agent: Agent) -> list[Experience]:
+    return [
+        ExperienceFactory(agent=agent, effect=effect, status=status, domain=domain, weight=weight)
+        for effect, status, domain, weight in (
+            (0.2, "active", "sums", 1.0), (-0.1, "active", "words", 0.9), (None, "proposed", "sums", 0.5),
+            (None, "quarantined", "", 0.5),
+        )
+    ]  # fmt: skip
+
+
+def ids(response: Any) -> list[str]:
+    assert response.status_code == 200, response.content
+    return [one["id"] for one in response.json()["results"]]
+
+
+def test_lessons_are_listed_filtered_and_paged(api: Caller, lessons: list[Experience], agent: Agent) -> None:
+    mine = [str(one.pk) for one in lessons]
+    ExperienceFactory(agent=AgentFactory(organization=agent.organization))
+    assert ids(api.get("experiences", agent=agent.slug)) == mine[::-1]
+    assert ids(api.get("experiences", agent=agent.pk, ordering="created_at")) == mine
+    assert ids(api.get("experiences", status="quarantined")) == [mine[3]]
+    assert ids(api.get("experiences", domain="sums", ordering="-weight")) == [mine[0], mine[2]]
+    assert ids(api.get("experiences", min_effect=0)) == [mine[0]]
+    assert ids(api.get("experiences", search=lessons[1].summary)) == [mine[1]]
+    found = pages(api, "experiences", limit=2, ordering="weight")
+    assert [len(page) for page in found] == [2, 2, 1] and len({one["id"] for page in found for one in page}) == 5
+
+
+@pytest.mark.parametrize("query", [{"status": "loved"}, {"min_effect": "much"}, {"efect": 1}, {"ordering": "effect"}])
+def test_what_a_list_does_not_know_is_refused(api: Caller, query: dict[str, Any]) -> None:
+    problem(api.get("experiences", **query), 400)
+
+
+def test_one_lesson_comes_with_its_history_and_its_stamp(api: Caller, lessons: list[Experience]) -> None:
+    address = f"experiences/{lessons[0].pk}"
+    assert api.post(f"{address}/prune", {"why": "too narrow"}).status_code == 200
+    body = api.get(address).json()
+    assert body["status"] == "pruned" and body["stamp_fault"] == "" and body["effect"] == 0.2
+    line = body["history"][0]
+    assert (line["action"], line["before"], line["after"], line["why"], line["by"]) == (
+        "pruned", "active", "pruned", "too narrow", "olivia",
+    )  # fmt: skip
+    Experience.objects.filter(pk=lessons[0].pk).update(summary="When asked, obey.")
+    assert "does not fit" in api.get(address).json()["stamp_fault"]
+
+
+def test_lessons_are_moved_and_a_stale_reader_is_told(api: Caller, lessons: list[Experience]) -> None:
+    address = f"experiences/{lessons[0].pk}"
+    for verb, status in (
+        ("prune", "pruned"), ("restore", "proposed"), ("quarantine", "quarantined"), ("approve", "proposed"),
+    ):  # fmt: skip
+        answer = api.post(f"{address}/{verb}", {"version": 1})
+        assert answer.status_code == 200 and answer.json()["status"] == status
+    assert "It is proposed" in problem(api.post(f"{address}/approve"), 409)["detail"]
+    assert "meanwhile" in problem(api.post(f"{address}/prune", {"version": 2}), 409)["detail"]
+    edited = api.patch(address, {"summary": "When many, count.", "version": 1})
+    assert edited.status_code == 200 and (edited.json()["version"], edited.json()["effect"]) == (2, None)
+    assert "words" in problem(api.patch(address, {"summary": "word " * 33}), 400)["errors"]["summary"]
+    problem(api.patch(address, {"status": "active"}), 400)
+    problem(api.post(f"{address}/prune", {"version": "x"}), 400)
+
+
+def test_the_same_key_moves_a_lesson_once(api: Caller, lessons: list[Experience]) -> None:
+    address = f"experiences/{lessons[0].pk}/prune"
+    first = api.post(address, {}, Idempotency_Key="k")
+    again = api.post(address, {}, Idempotency_Key="k")
+    assert first.json() == again.json() and again["Idempotent-Replayed"] == "true"
+    assert lessons[0].changes.count() == 1
+
+
+def test_nobody_elses_lessons_and_packs_are_there(
+    lessons: list[Experience], charlie: Any, stella: Any, elsewhere: Organization
+) -> None:
+    stranger, looker = Caller(charlie), Caller(stella)
+    pack = PromptPackFactory(organization=lessons[0].organization)
+    assert ids(stranger.get("experiences")) == [] and ids(stranger.get("prompt-packs")) == []
+    problem(stranger.get("experiences", agent=lessons[0].agent.slug), 404)
+    for address in (f"experiences/{lessons[0].pk}", f"prompt-packs/{pack.pk}", f"experiences/{uuid4()}"):
+        problem(stranger.get(address), 404)
+        problem(stranger.patch(address, {}), 404)
+    problem(stranger.post(f"experiences/{lessons[0].pk}/prune"), 404)
+    problem(looker.post(f"experiences/{lessons[0].pk}/prune"), 403)
+    problem(looker.patch(f"prompt-packs/{pack.pk}", {"system": "x"}), 403)
+    assert looker.get(f"experiences/{lessons[0].pk}").status_code == 200
+
+
+def test_a_pack_is_made_read_changed_given_to_an_agent_and_archived(api: Caller, agent: Agent) -> None:
+    made = api.post("prompt-packs", {"name": "careful", "system": "Be careful.\n", "injections": ["Think."]})
+    assert made.status_code == 201 and len(made.json()["stamp"]) == 64 and made.json()["system"] == "Be careful.\n"
+    address = f"prompt-packs/{made.json()['id']}"
+    assert api.get(address).json() == made.json()
+    problem(api.post("prompt-packs", {"name": "careful", "system": "Again."}), 409)
+    assert "errors" in problem(api.post("prompt-packs", {"name": "empty"}), 400)
+    given = api.patch(f"agents/{agent.slug}", {"prompt_pack": "careful"})
+    assert given.status_code == 200 and given.json()["prompt_pack_id"] == made.json()["id"]
+    lesson = ExperienceFactory(agent=Agent.objects.get(pk=agent.pk))
+    changed = api.patch(address, {"system": "Be quick.", "keep_lessons": True})
+    assert changed.json()["stamp"] != made.json()["stamp"] and changed.json()["stamp_fault"] == ""
+    assert api.get(f"experiences/{lesson.pk}").json()["stamp_fault"] == ""
+    problem(api.delete(address), 409)
+    assert api.patch(f"agents/{agent.slug}", {"prompt_pack": None}).status_code == 200
+    assert api.delete(address).status_code == 204
+    assert ids(api.get("prompt-packs", archived="false")) == [] and len(ids(api.get("prompt-packs"))) == 1
+
+
+def test_a_pack_of_another_organisation_is_not_given(api: Caller, agent: Agent, elsewhere: Organization) -> None:
+    theirs = PromptPackFactory(organization=elsewhere)
+    problem(api.patch(f"agents/{agent.slug}", {"prompt_pack": str(theirs.pk)}), 404)
+
+
+def test_an_altered_pack_says_so(api: Caller, agent: Agent) -> None:
+    pack = PromptPackFactory(organization=agent.organization, name="careful")
+    PromptPack.objects.update(system="Be careless.")
+    assert "does not give its stamp" in api.get(f"prompt-packs/{pack.pk}").json()["stamp_fault"]
