@@ -20,6 +20,8 @@ from evaluation.api import EvaluationDoor
 from experiences.api.agents import AgentDoor
 from experiences.api.endpoints import ModelEndpointDoor
 from experiences.api.environments import EnvironmentDoor
+from experiences.api.experiences import ExperienceDoor
+from experiences.api.packs import PromptPackDoor
 from experiences.api.rewards import RewardCheckDoor, RewardDoor, RewardTryDoor
 from experiences.api.toolservers import ToolDoor, ToolServerDoor
 from experiences.api.trajectories import TrajectoryDoor
@@ -32,6 +34,8 @@ router = SimpleRouter(trailing_slash=False, use_regex_path=False)
 router.register("agents", AgentDoor, basename="agent")
 router.register("model-endpoints", ModelEndpointDoor, basename="model-endpoint")
 router.register("tool-servers", ToolServerDoor, basename="tool-server")
+router.register("experiences", ExperienceDoor, basename="experience")
+router.register("prompt-packs", PromptPackDoor, basename="prompt-pack")
 router.register("datasets", DatasetDoor, basename="dataset")
 router.register("training-jobs", TrainingJobDoor, basename="training-job")
 router.register("jobs", JobDoor, basename="job")
@@ -65,7 +69,7 @@ def fallback(request: HttpRequest, rest: str = "") -> HttpResponseBase:
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
     """400 from outside of any door, e.g. for a host that is not ours."""
-    if not request.path.startswith("/api/"):
+    if not request.path.startswith(("/api/", "/internal/")):
         return defaults.bad_request(request, exception)
     detail = "The request can't be understood: its host or its form is not accepted here."
     body = body_of(400, "Invalid request", detail, request_id=getattr(request, "request_id", ""))

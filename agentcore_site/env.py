@@ -59,6 +59,19 @@ def integer(name: str, default: int, *, low: int, high: int) -> int:
     return number
 
 
+def number(name: str, default: float, *, low: float, high: float) -> float:
+    value = text(name)
+    if not value:
+        return default
+    try:
+        parsed = float(value)
+    except ValueError:
+        raise BadEnvironment(f"{name} must be a number; got {value!r}.") from None
+    if not low <= parsed <= high:
+        raise BadEnvironment(f"{name} must be between {low:g} and {high:g}; got {value}.")
+    return parsed
+
+
 def listed(name: str, default: str = "") -> list[str]:
     return [part.strip() for part in text(name, default).split(",") if part.strip()]
 

@@ -7,6 +7,7 @@ DomainError
 ├── Conflict         409  somebody was first, or the state does not allow it
 ├── TooLarge         413  more than the limit
 ├── TooMany          429  a limit on concurrent work is reached
+├── Unavailable      503  what would do it is switched off, or away
 └── Insufficient     507  it does not fit the budget or the resources
 """
 
@@ -49,6 +50,10 @@ class TooLarge(DomainError):
 
 class TooMany(DomainError):
     code, title = 429, "Too many"
+
+
+class Unavailable(DomainError):
+    code, title = 503, "Unavailable"
 
 
 class Insufficient(DomainError):

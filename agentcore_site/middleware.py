@@ -50,7 +50,7 @@ class DatabaseAway:
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
         if not isinstance(exception, OperationalError | InterfaceError):
             return None
-        if request.path.startswith(("/api/", "/health/", "/metrics")):
+        if request.path.startswith(("/api/", "/internal/", "/health/", "/metrics")):
             body = {"type": "about:blank", "title": "Database away", "status": 503, "detail": self.MESSAGE}
             response: HttpResponse = JsonResponse(body, status=503, content_type="application/problem+json")
         else:

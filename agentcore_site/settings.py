@@ -179,7 +179,11 @@ REST_FRAMEWORK = {
     "DEFAULT_FILTER_BACKENDS": ["agentcore_site.rest.filters.StrictFilters"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_THROTTLE_CLASSES": ["agentcore_site.throttling.KeyThrottle"],
-    "DEFAULT_THROTTLE_RATES": {"key": env.text("API_RATE", "6000/min"), "token": "30/min"},
+    "DEFAULT_THROTTLE_RATES": {
+        "key": env.text("API_RATE", "6000/min"),
+        "token": "30/min",
+        "ace": env.text("ACE_RATE", "60000/min"),
+    },
     "EXCEPTION_HANDLER": "agentcore_site.problems.handler",
     "TEST_REQUEST_DEFAULT_FORMAT": "json",
 }
@@ -204,7 +208,10 @@ SPECTACULAR_SETTINGS = {
         "agentcore_site.rest.schema.add_problems",
         "agentcore_site.rpc.describe",
     ],
-    "ENUM_NAME_OVERRIDES": {"JobStatus": "agentcore_site.jobs.models.Status"},
+    "ENUM_NAME_OVERRIDES": {
+        "JobStatus": "agentcore_site.jobs.models.Status",
+        "ExperienceStatus": "experiences.models.ExperienceStatus",
+    },
 }
 
 # -- models: the endpoint of agents that name none -----------------------------------------------------------------
@@ -257,8 +264,21 @@ CELERY_BEAT_SCHEDULE = {
     "budgets.sweep": {"task": "budgets.sweep", "schedule": 30},
     "evaluation.sweep": {"task": "evaluation.sweep", "schedule": 60},
     "training.retention": {"task": "training.retention", "schedule": timedelta(hours=6)},
+    "experiences.retention": {"task": "experiences.retention", "schedule": timedelta(days=1)},
 }
 CELERY_BEAT_SCHEDULE_FILENAME = str(DATA_DIR / "run" / "beat-schedule")
+
+# -- playbooks that evolve (ACE) -------------------------------------------------------------------------------------
+# Off: nothing evolves and nobody can ask for it; playbooks stay readable and can be changed by hand.
+ACE_ENABLED = env.boolean("ACE_ENABLED", default=True)
+ACE_DELTA_MODEL = env.text("ACE_DELTA_MODEL")  # at the agent's endpoint; empty: the agent's own model
+ACE_MIN_CONFIDENCE = env.number("ACE_MIN_CONFIDENCE", 0.7, low=0, high=1)
+ACE_REVIEW_CONFIDENCE = env.number("ACE_REVIEW_CONFIDENCE", 0.4, low=0, high=1)
+ACE_MAX_SECTIONS = env.integer("ACE_MAX_SECTIONS", 20, low=1, high=200)
+ACE_EVOLUTION_FREQUENCY = env.integer("ACE_EVOLUTION_FREQUENCY", 10, low=1, high=100_000)
+ACE_MONTHLY_BUDGET_USD = env.number("ACE_MONTHLY_BUDGET_USD", 100, low=0, high=1_000_000)  # of each agent
+ACE_TRACE_DAYS = env.integer("ACE_TRACE_DAYS", 30, low=1, high=3650)
+ACE_DELTA_DAYS = env.integer("ACE_DELTA_DAYS", 90, low=1, high=3650)
 
 # -- watching --------------------------------------------------------------------------------------------------------
 PROMETHEUS_METRIC_NAMESPACE = ""

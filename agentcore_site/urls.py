@@ -31,6 +31,7 @@ urlpatterns = [
     path("admin/", admin.site.urls),
     path("api/v1/jsonrpc", rpc.jsonrpc, name="jsonrpc"),
     path("api/v1/", include((api.urlpatterns, "api"))),
+    path("internal/ace/", include(("experiences.ace.urls", "ace"))),
     api.unknown,
     path("health/live", health.live, name="health-live"),
     path("health/ready", health.ready, name="health-ready"),

@@ -13,8 +13,33 @@ from unfold.decorators import action
 from agentcore_site.errors import DomainError, Invalid
 from agentcore_site.jobs.admin import as_id
 from agentcore_site.tenancy.administration import LongTableAdmin, ReadOnlyAdmin, ScopedAdmin
-from experiences.models import Agent, Dataset, DatasetRow, GroupRecord, ModelEndpoint, ToolServer, TrajectoryRecord
+from experiences.models import (
+    Agent,
+    ContextDelta,
+    Dataset,
+    DatasetRow,
+    Evolution,
+    ExecutionTrace,
+    Experience,
+    ExperienceChange,
+    GroupRecord,
+    ModelEndpoint,
+    Playbook,
+    PlaybookChange,
+    PlaybookVersion,
+    PromptPack,
+    Question,
+    ToolServer,
+    TrajectoryRecord,
+)
 from experiences.services.agents import agent_archive, agent_check, environment_check
+from experiences.services.lessons import (
+    experience_approve,
+    experience_prune,
+    experience_quarantine,
+    experience_restore,
+)
+from experiences.services.packs import pack_archive
 
 
 class AgentForm(forms.ModelForm):  # type: ignore[type-arg]
@@ -158,3 +183,122 @@ class GroupAdmin(LongTableAdmin):
             return queryset, False
         wanted = as_id(search_term)
         return (queryset.filter(job_id=wanted) if wanted else queryset.none()), False
+
+
+@admin.register(PromptPack)
+class PromptPackAdmin(ReadOnlyAdmin):
+    """To be read: a pack is changed in the console, which stamps it, or loaded from its files."""
+
+    list_display = ["name", "organization", "domain", "experience_slots", "max_words", "stamp", "archived_at"]
+    list_filter = [("archived_at", admin.EmptyFieldListFilter), "organization"]
+    list_select_related = ["organization"]
+    search_fields = ["name", "domain", "stamp"]
+    actions = ["archive"]
+
+    @action(description="Archive the selected packs")
+    def archive(self, request: HttpRequest, queryset: QuerySet[PromptPack]) -> None:
+        self.apply(request, queryset, "Archived", pack_archive)
+
+
+@admin.register(Experience)
+class ExperienceAdmin(ReadOnlyAdmin):
+    """Lessons are moved here by the services of the console; their text is edited there, where it is checked."""
+
+    list_display = ["handle", "__str__", "agent", "status", "weight", "effect", "rollouts", "version", "created_at"]
+    list_filter = ["status", "organization"]
+    list_select_related = ["agent", "organization"]
+    search_fields = ["handle", "summary", "agent__name", "agent__slug"]
+    actions = ["restore", "prune", "quarantine", "approve"]
+
+    @action(description="Bring the selected lessons back")
+    def restore(self, request: HttpRequest, queryset: QuerySet[Experience]) -> None:
+        self.apply(request, queryset, "Brought back", experience_restore)
+
+    @action(description="Take the selected lessons out")
+    def prune(self, request: HttpRequest, queryset: QuerySet[Experience]) -> None:
+        self.apply(request, queryset, "Taken out", experience_prune)
+
+    @action(description="Put the selected lessons in quarantine")
+    def quarantine(self, request: HttpRequest, queryset: QuerySet[Experience]) -> None:
+        self.apply(request, queryset, "Put in quarantine", experience_quarantine)
+
+    @action(description="Let the selected lessons out of quarantine")
+    def approve(self, request: HttpRequest, queryset: QuerySet[Experience]) -> None:
+        self.apply(request, queryset, "Let out", experience_approve)
+
+
+@admin.register(ExperienceChange)
+class ExperienceChangeAdmin(LongTableAdmin):
+    organization_path = "experience__organization"
+    list_display = ["experience", "action", "version", "by", "at"]
+    list_filter = ["action"]
+    list_select_related = ["experience"]
+    search_fields = ["experience__handle", "by"]
+    ordering = ["-id"]
+
+
+@admin.register(Question)
+class QuestionAdmin(LongTableAdmin):
+    list_display = ["stage", "key", "agent", "iteration", "usable", "reason", "tokens", "cost_micros", "at"]
+    list_filter = ["stage", "usable"]
+    list_select_related = ["agent"]
+    search_fields = ["key", "reason"]
+    ordering = ["-id"]
+
+
+@admin.register(Playbook)
+class PlaybookAdmin(ReadOnlyAdmin):
+    """To be read: a playbook is changed by services, which keep its history."""
+
+    list_display = ["agent", "organization", "version", "section_count", "evolves", "evolutions", "failures"]
+    list_filter = ["evolves", "philosophy", "organization"]
+    list_select_related = ["agent", "organization"]
+    search_fields = ["agent__name", "agent__slug"]
+
+
+@admin.register(PlaybookVersion)
+class PlaybookVersionAdmin(LongTableAdmin):
+    organization_path = "playbook__organization"
+    list_display = ["playbook", "number", "action", "by", "at"]
+    list_filter = ["action"]
+    list_select_related = ["playbook__agent"]
+    search_fields = ["playbook__agent__slug", "by"]
+    ordering = ["-id"]
+
+
+@admin.register(PlaybookChange)
+class PlaybookChangeAdmin(LongTableAdmin):
+    organization_path = "playbook__organization"
+    list_display = ["playbook", "handle", "version", "action", "by", "at"]
+    list_filter = ["action"]
+    list_select_related = ["playbook__agent"]
+    search_fields = ["playbook__agent__slug", "handle", "by"]
+    ordering = ["-id"]
+
+
+@admin.register(ContextDelta)
+class ContextDeltaAdmin(LongTableAdmin):
+    list_display = ["agent", "type", "target", "confidence", "state", "reason", "by", "created_at"]
+    list_filter = ["state", "type"]
+    list_select_related = ["agent"]
+    search_fields = ["agent__slug", "target", "by"]
+    ordering = ["-created_at", "-id"]
+
+
+@admin.register(ExecutionTrace)
+class ExecutionTraceAdmin(LongTableAdmin):
+    """The table is long: search takes the slug of an agent or the id of a task."""
+
+    list_display = ["id", "agent", "task_id", "success", "duration_ms", "context_version", "recorded_at"]
+    list_filter = ["success"]
+    list_select_related = ["agent"]
+    search_fields = ["=agent__slug", "=task_id"]
+    ordering = ["-recorded_at", "-id"]
+
+
+@admin.register(Evolution)
+class EvolutionAdmin(ReadOnlyAdmin):
+    list_display = ["agent", "job", "trigger", "tries", "version_before", "version_after", "settled_at"]
+    list_filter = ["trigger", "organization"]
+    list_select_related = ["agent", "job", "organization"]
+    search_fields = ["agent__name", "agent__slug"]

@@ -5,4 +5,5 @@ class ExperiencesConfig(AppConfig):
     name = "experiences"
 
     def ready(self) -> None:
-        from experiences import erasure  # noqa: F401  (says where personal data may stand)
+        # They say where personal data may stand, and register the kind of job.
+        from experiences import erasure, erasure_playbooks, evolution  # noqa: F401

@@ -6,8 +6,9 @@ Made for one slice of work and one event loop. Every call is charged to organisa
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from django.conf import settings
 
@@ -18,15 +19,20 @@ from budgets.spending import DatabaseMeter
 from experiences.endpoints import BadEndpoint, endpoint_of_agent
 from experiences.environments.scorers import Rubric
 from experiences.judging import Judge, JudgingRuntime
+from experiences.library.reflection import ReflectionOptions, Reflector
 from experiences.models import Agent
 from experiences.models import Runtime as Kind
-from experiences.runtimes.base import Halted, Runtime
+from experiences.runtimes.base import Halted, Runtime, Teller
 from experiences.runtimes.gateway import RolloutGateway
 from experiences.runtimes.http import HTTPRuntime
 from experiences.runtimes.llm import ChatModel, LLMRuntime, Sampling
+from experiences.services.packs import system_text
+from experiences.structured import Answered, Asker
 from experiences.toolservers import AgentTools
 
 JUDGE_TOKENS: Final = 1024  # of a verdict; a model that reasons needs most of them
+REFLECTION_TOKENS: Final = 1024  # of an answer with several lessons
+REFLECTION_TEMPERATURE: Final = 0.3
 
 
 class ModelPlayer:
@@ -40,18 +46,24 @@ class ModelPlayer:
     def __init__(self, agent: Agent, *, job_id: uuid.UUID, work: str) -> None:
         self.agent, self.job_id, self.work = agent, job_id, work
         self.model = agent.model or (agent.endpoint.model if agent.endpoint else "")
+        self._system = system_text(agent)
         self._prices = DatabasePriceBook.load(agent.organization_id)
         self._tools = AgentTools(agent)
         self._meter: DatabaseMeter | None = None
         self._clients: dict[str, MeteredChatClient] = {}
         self._gateway: RolloutGateway | None = None
 
-    def __call__(self, policy: Any, *, temperature: float, max_steps: int, purpose: str) -> Runtime:
+    def __call__(self, policy: Teller, *, temperature: float, max_steps: int, purpose: str) -> Runtime:
         if self.agent.runtime == Kind.HTTP:
-            runtime: Runtime = self._foreign(temperature, max_steps, purpose)
+            runtime: Runtime = self._foreign(policy, temperature, max_steps, purpose)
         else:
-            runtime = self._own(temperature, purpose)
+            runtime = self._own(policy, temperature, purpose)
         return JudgingRuntime(runtime, self.judge, self._prefix(purpose))
+
+    def client(self, model: str = "") -> ChatModel:
+        """What asks the agent's own model, or another one at the same endpoint, on this job's account. In the loop in
+        which it will work."""
+        return self._calls(model)
 
     def judge(self, rubric: Rubric) -> Judge:
         """The judge that a rubric asks for: the agent's own model, or another one at the same endpoint."""
@@ -59,18 +71,40 @@ class ModelPlayer:
         sampling = Sampling(rubric.model or self.model, 0.0, JUDGE_TOKENS)
         return Judge(client, sampling, threshold=rubric.threshold, calls=rubric.calls)
 
-    def _own(self, temperature: float, purpose: str) -> LLMRuntime:
+    def reflector(
+        self,
+        options: ReflectionOptions,
+        *,
+        recall: Callable[[str, str], Answered | None],
+        keep: Callable[[Answered], None],
+        check: Callable[[], None],
+    ) -> Reflector:
+        """Asks the agent's own model what its attempts teach. ``recall`` and ``keep`` hold what was answered, so that
+        nothing is asked twice. In the loop in which it will work."""
+        asker = Asker(
+            model=self._calls(),
+            sampling=Sampling(self.model, REFLECTION_TEMPERATURE, max(self.agent.max_tokens, REFLECTION_TOKENS)),
+            prefix=self._prefix("reflection"),
+            purpose="reflection",
+            recall=recall,
+            keep=keep,
+            check=check,
+        )
+        return Reflector(asker, options, secret=f"{settings.SECRET_KEY}/{self.job_id}")
+
+    def _own(self, policy: Teller, temperature: float, purpose: str) -> LLMRuntime:
         return LLMRuntime(
             model=self._calls(),
             sampling=Sampling(self.model, temperature, self.agent.max_tokens),
             philosophy=self.agent.philosophy,
-            system=self.agent.system_prompt,
+            system=self._system,
+            context=policy.told,
             connect=self._tools.toolset,
             key_prefix=self._prefix(purpose),
             purpose=_paid_for(purpose),
         )
 
-    def _foreign(self, temperature: float, max_steps: int, purpose: str) -> HTTPRuntime:
+    def _foreign(self, policy: Teller, temperature: float, max_steps: int, purpose: str) -> HTTPRuntime:
         calls = self._calls()
         if self._gateway is None:
             self._gateway = RolloutGateway(settings.ROLLOUT_GATEWAY_HOST, settings.ROLLOUT_GATEWAY_ADVERTISED)
@@ -79,7 +113,8 @@ class ModelPlayer:
             gateway=self._gateway,
             model=calls,
             sampling=Sampling(self.model, temperature, self.agent.max_tokens),
-            system=self.agent.system_prompt,
+            system=self._system,
+            context=policy.told,
             max_steps=max_steps,
             key_prefix=self._prefix(purpose),
             purpose=_paid_for(purpose),

@@ -18,6 +18,7 @@ from pydantic import BaseModel, ValidationError
 
 from budgets.llm.errors import Malformed
 from budgets.llm.types import Completion, Message
+from experiences.privacy import redact_value
 from experiences.runtimes.llm.calls import ChatModel, ModelFailure, Sampling, Talk
 from experiences.tools.toolset import Toolset
 
@@ -117,9 +118,18 @@ class Asker:
         self._ladder = Ladder()
 
     async def ask(
-        self, schema: type[T], messages: Sequence[Message], *, key: str, stage: str, iteration: int = 0
+        self,
+        schema: type[T],
+        messages: Sequence[Message],
+        *,
+        key: str,
+        stage: str,
+        iteration: int = 0,
+        complaint: Callable[[T], str] | None = None,
     ) -> T | None:
         """The answer as an object of ``schema``; None where none came that can be used, which ``keep`` was told.
+
+        ``complaint`` says what else is wrong with an answer ("" for nothing): it can be mended in the repair round.
 
         Raises:
             Halted: no money, no service, no right: the work can't go on for now.
@@ -133,7 +143,9 @@ class Asker:
         account = _Account()
         value, why = None, ""
         try:
-            value, why = await self._answer(schema, messages, key, iteration, account)
+            value, why = await self._answer(schema, messages, key, iteration, account, complaint)
+            if value is not None and (clean := redact_value(reply := value.model_dump(mode="json"))) is not reply:
+                value = schema.model_validate(clean)  # what is stored and what is used are the same
         except ModelFailure as error:
             why = f"the model refused the question: {error}"
         took = (time.perf_counter() - began) * 1e3
@@ -157,7 +169,13 @@ class Asker:
         return value
 
     async def _answer(
-        self, schema: type[T], messages: Sequence[Message], key: str, iteration: int, account: _Account
+        self,
+        schema: type[T],
+        messages: Sequence[Message],
+        key: str,
+        iteration: int,
+        account: _Account,
+        complaint: Callable[[T], str] | None,
     ) -> tuple[T | None, str]:
         talk = Talk(
             model=self.model,
@@ -172,17 +190,17 @@ class Asker:
         )
         shape = schema.model_json_schema()
         said = await self._said(talk, messages, schema.__name__, shape, account)
-        try:
-            return read(schema, said), ""
-        except Unusable as why:
-            account.repaired = True
-            told = [Message("assistant", said[:MAX_QUOTED])] if said.strip() else []
-            repair = Message("user", REPAIR.format(why=why, schema=json.dumps(shape)))
+        value, why = _read(schema, said)
+        if value is not None and complaint is not None:
+            why = complaint(value)
+        if not why:
+            return value, ""
+        account.repaired = True
+        told = [Message("assistant", said[:MAX_QUOTED])] if said.strip() else []
+        repair = Message("user", REPAIR.format(why=why, schema=json.dumps(shape)))
         said = await self._said(talk, [*messages, *told, repair], schema.__name__, shape, account)
-        try:
-            return read(schema, said), ""
-        except Unusable as why:
-            return None, str(why)
+        mended, why = _read(schema, said)
+        return (value, "") if mended is None and value is not None else (mended, why)
 
     async def _said(
         self, talk: Talk, messages: Sequence[Message], name: str, shape: Mapping[str, Any], account: _Account
@@ -216,6 +234,14 @@ class _Account:
         self.tokens += answer.usage.total_tokens
         self.cost_micros += answer.spent or answer.cost
         self.latency_ms += answer.latency_ms
+
+
+def _read(schema: type[T], text: str) -> tuple[T | None, str]:
+    """(the object, "") or (None, why there is none)."""
+    try:
+        return read(schema, text), ""
+    except Unusable as why:
+        return None, str(why)
 
 
 def read(schema: type[T], text: str) -> T:

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from experiences.views import agents, endpoints, toolservers, trajectories
+from experiences.views import agents, endpoints, library, packs, toolservers, trajectories
 
 app_name = "experiences"
 urlpatterns = [
@@ -20,6 +20,17 @@ urlpatterns = [
     path("tool-servers/<uuid:server_id>/", toolservers.edit, name="tool_server"),
     path("tool-servers/<uuid:server_id>/archive/", toolservers.archive, name="tool_server_archive"),
     path("tool-servers/<uuid:server_id>/offer/", toolservers.offer, name="tool_server_offer"),
+    path("experiences/", library.library, name="library"),
+    path("experiences/<uuid:experience_id>/", library.experience, name="experience"),
+    path("experiences/<uuid:experience_id>/edit/", library.edit, name="experience_edit"),
+    path("experiences/<uuid:experience_id>/restore/", library.restore, name="experience_restore"),
+    path("experiences/<uuid:experience_id>/prune/", library.prune, name="experience_prune"),
+    path("experiences/<uuid:experience_id>/quarantine/", library.quarantine, name="experience_quarantine"),
+    path("experiences/<uuid:experience_id>/approve/", library.approve, name="experience_approve"),
+    path("prompt-packs/", packs.prompt_packs, name="prompt_packs"),
+    path("prompt-packs/new/", packs.new, name="prompt_pack_new"),
+    path("prompt-packs/<uuid:pack_id>/", packs.edit, name="prompt_pack"),
+    path("prompt-packs/<uuid:pack_id>/archive/", packs.archive, name="prompt_pack_archive"),
     path("trajectories/", trajectories.trajectories, name="trajectories"),
     path("trajectories/compare/", trajectories.compare, name="compare"),
     path("trajectories/<uuid:trajectory_id>/", trajectories.trajectory, name="trajectory"),

@@ -44,7 +44,7 @@ def submit(
     """Adds a queued job with its first event. Must be called inside a transaction with the row of its kind.
 
     Raises:
-        Conflict: another active job holds ``exclusive_key`` (the message is ``busy``).
+        Conflict: another active job holds ``exclusive_key`` (the message is ``busy``, or names a job of another kind).
         TooMany: the organisation's or the person's limit of active jobs is reached.
     """
     user = Actor.of(actor).user if actor is not None else None
@@ -62,7 +62,7 @@ def submit(
             )
     except IntegrityError as error:
         if "one_active_job_per_key" in str(error):
-            raise Conflict(busy) from error
+            raise Conflict(_held(kind, exclusive_key) or busy) from error
         raise
     event_add(job, "created", message="Job created and queued.", data={"status": job.status})
     metrics.created.inc()
@@ -287,6 +287,14 @@ def _announce(job: Job) -> None:
 def _allowed(source: str, target: str) -> None:
     if target not in TRANSITIONS[source]:
         raise Conflict(f"A job that is {source} can't become {target}.")
+
+
+def _held(kind: str, exclusive_key: str) -> str:
+    """Which job of another kind holds the key; "" where it is one of this kind, or has just ended."""
+    holder = Job.objects.filter(exclusive_key=exclusive_key, status__in=ACTIVE).exclude(kind=kind).first()
+    if holder is None:
+        return ""
+    return f"The job “{holder}” ({holder.kind}, {holder.status}) holds this. Wait until it ends, or cancel it."
 
 
 def _check_limits(user: Any, organization: Organization) -> None:

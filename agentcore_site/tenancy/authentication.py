@@ -68,7 +68,13 @@ class JwtAuthentication(JWTAuthentication):
         found = super().authenticate(request)
         if found is None:
             return None
-        return found[0], Actor(found[0], ip=client_ip(request), door="jwt")
+        return found[0], Actor(found[0], scopes=scopes_of(found[1]), ip=client_ip(request), door="jwt")
+
+
+def scopes_of(token: Any) -> frozenset[str] | None:
+    """The scopes that a token was narrowed to; None: it may do what its owner may."""
+    claim = token.get("scope")
+    return None if claim is None else frozenset(str(claim).split())
 
 
 class ConsoleSessionAuthentication(SessionAuthentication):

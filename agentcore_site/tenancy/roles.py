@@ -15,7 +15,14 @@ class Role(models.TextChoices):
 
 
 VIEW: Final = frozenset({"view", "budget.view"})
-DEVELOP: Final = VIEW | {"agent.edit", "dataset.edit", "evaluate", "checkpoint.download"}
+DEVELOP: Final = VIEW | {
+    "agent.edit",
+    "dataset.edit",
+    "evaluate",
+    "checkpoint.download",
+    "playbook.edit",
+    "trace.record",
+}
 OPERATE: Final = DEVELOP | {
     "run.start",
     "run.cancel",
@@ -24,6 +31,7 @@ OPERATE: Final = DEVELOP | {
     "export",
     "checkpoint.edit",
     "share.edit",
+    "playbook.evolve",
 }
 
 MANAGE: Final = frozenset(
@@ -45,4 +53,6 @@ SCOPES: Final[dict[str, frozenset[str]]] = {
     "training:evaluate": frozenset({"evaluate"}),
     "training:export": frozenset({"export", "checkpoint.download"}),
     "training:manage": MANAGE | {"checkpoint.edit", "share.edit"},
+    # For services beside agents: they read playbooks, record executions and let playbooks evolve.
+    "service:internal": frozenset({"view", "playbook.edit", "trace.record", "playbook.evolve"}),
 }

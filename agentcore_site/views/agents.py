@@ -9,6 +9,7 @@ from django.shortcuts import render
 from agentcore_site.pages import Sort, allowed, listing, page
 from agentcore_site.tenancy.actors import Actor
 from evaluation.selectors import evaluations_visible
+from experiences.learned import overview_of
 from experiences.selectors import agent_get, agents_visible
 from training.selectors import checkpoints_visible, run_verdict, runs_visible
 from training.summaries import agent_rows, success_sparks
@@ -50,6 +51,7 @@ def agent(request: HttpRequest, actor: Actor, ref: str) -> HttpResponse:
         "proven": proven[0] if proven else None,
         "evaluations": list(evaluations_visible(actor).filter(agent=found).order_by("-job__created_at")[:SHOWN]),
         "checkpoints": list(checkpoints_visible(actor).filter(agent=found).order_by("-created_at")[:SHOWN]),
+        "learned": overview_of(actor, found.pk),
         "n_checkpoints": checkpoints_visible(actor).filter(agent=found).count(),
     }
     return render(request, "agentcore_site/agent.html", context)

@@ -1,0 +1,1 @@
+"""The doors of ``/internal/ace/``: for services beside agents, which read playbooks and record executions."""

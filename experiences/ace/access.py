@@ -1,0 +1,21 @@
+"""Who may use the internal doors: keys and tokens that carry the scope ``service:internal``, and nobody else."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from agentcore_site.errors import Forbidden
+from agentcore_site.tenancy.actors import Actor
+
+SCOPE: Final = "service:internal"
+
+
+def is_service(actor: Actor) -> bool:
+    return actor.scopes is not None and SCOPE in actor.scopes
+
+
+def require_service(actor: Actor) -> None:
+    """Raises:
+    Forbidden: the key or token lacks the scope."""
+    if not is_service(actor):
+        raise Forbidden(f"These addresses are for services: they take an API key or a token with the scope {SCOPE}.")

@@ -1,0 +1,40 @@
+"""Tells every web process that a playbook changed, so that none goes on giving out the version before.
+
+A nudge like the others of the house: the row is the truth, and whoever keeps a copy reads it again after a few seconds
+in any case.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import uuid
+from functools import lru_cache
+from typing import Final
+
+import redis
+from django.conf import settings
+from django.db import transaction
+
+log = logging.getLogger(__name__)
+
+CHANNEL: Final = "agentcore.playbooks"
+SECONDS: Final = 1.0
+
+
+def announce_on_commit(agent_id: uuid.UUID) -> None:
+    """After the transaction, whatever becomes of the message."""
+    transaction.on_commit(lambda: announce(agent_id), robust=True)
+
+
+def announce(agent_id: uuid.UUID) -> None:
+    try:
+        _client(os.getpid()).publish(CHANNEL, str(agent_id))
+    except redis.RedisError as error:
+        log.warning("nobody was told that the playbook of agent %s changed: %s", agent_id, error)
+
+
+@lru_cache(maxsize=1)
+def _client(_: int) -> redis.Redis:
+    """This process's connections; made anew after a fork."""
+    return redis.Redis.from_url(settings.REDIS_URL, socket_timeout=SECONDS, socket_connect_timeout=SECONDS)

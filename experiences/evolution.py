@@ -1,0 +1,25 @@
+"""Evolution of playbooks as the job engine sees it."""
+
+from __future__ import annotations
+
+from agentcore_site.jobs.kinds import Progressed, kinds
+from agentcore_site.jobs.lease import Lease
+from agentcore_site.jobs.models import Job
+
+
+@kinds.register("evolution")
+class EvolutionKind:
+    """Slices of evolutions."""
+
+    @staticmethod
+    def advance(job: Job, lease: Lease) -> Progressed:
+        # Imported here: web processes know the kind, but never load the model's client and what it needs.
+        from experiences.evolving import Slice
+
+        return Slice(job, lease).work()
+
+    @staticmethod
+    def stopped(job: Job) -> None:
+        from experiences.services.evolutions import evolution_stopped
+
+        evolution_stopped(job)

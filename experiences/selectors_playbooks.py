@@ -1,0 +1,236 @@
+"""Reads of playbooks, their history, what is proposed for them and how their evolutions went; scoped to who asks."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from django.conf import settings
+from django.db.models import F, QuerySet, Sum
+
+from agentcore_site.errors import Missing
+from agentcore_site.jobs.models import ACTIVE, Job, Status
+from agentcore_site.jobs.selectors import as_uuid
+from budgets.models import LedgerEntry
+from budgets.money import micros
+from experiences.models import (
+    Agent,
+    ContextDelta,
+    DeltaState,
+    Evolution,
+    ExecutionTrace,
+    Playbook,
+    PlaybookChange,
+    PlaybookSection,
+    PlaybookVersion,
+)
+from experiences.playbooks.history import Difference, difference
+from experiences.playbooks.sections import Section, in_order
+from experiences.selectors import agent_get
+
+PURPOSE = "evolution"  # of paid calls, in the ledger
+WAITING = (DeltaState.PROPOSED, DeltaState.REVIEW, DeltaState.QUARANTINED)
+
+
+# -- playbooks ---------------------------------------------------------------------------------------------------------
+
+
+def playbooks_visible(actor: Any) -> QuerySet[Playbook]:
+    return Playbook.objects.visible_to(actor).select_related("agent", "organization")
+
+
+def playbook_get(actor: Any, agent: Any) -> Playbook:
+    """The playbook of an agent, by the agent's id or slug.
+
+    Raises:
+        Missing: there is no such agent, or it has no playbook.
+    """
+    found = playbooks_visible(actor).filter(agent_id=agent_get(actor, agent).id).first()
+    if found is None:
+        raise Missing(f"The agent {str(agent)[:60]!r} has no playbook.")
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """A playbook as an agent's service reads it."""
+
+    playbook_id: uuid.UUID
+    agent_id: uuid.UUID
+    context: str
+    version: int
+    section_count: int
+
+
+def compiled(actor: Any, agent: Any) -> Compiled:
+    """The context that an agent is told now. Every door that gives it out asks here.
+
+    Raises:
+        Missing: as ``playbook_get``.
+    """
+    row = playbook_get(actor, agent)
+    return Compiled(row.id, row.agent_id, row.context, row.version, row.section_count)
+
+
+# -- history -----------------------------------------------------------------------------------------------------------
+
+
+def versions_of(playbook: Playbook) -> QuerySet[PlaybookVersion]:
+    """Every version, newest first."""
+    return PlaybookVersion.objects.filter(playbook=playbook)
+
+
+def version_get(playbook: Playbook, number: int) -> PlaybookVersion:
+    """Raises:
+    Missing: there is no such version, or an erasure took it."""
+    found = versions_of(playbook).filter(number=number).first()
+    if found is None:
+        raise Missing(f"The playbook has no version {number}.")
+    return found
+
+
+def sections_of(playbook: Playbook, number: int | None = None) -> list[Section]:
+    """The items of a version (of the newest one), with their counts of now, in the order in which they are read."""
+    stored = version_get(playbook, playbook.version if number is None else number).sections
+    counted = PlaybookSection.objects.filter(playbook=playbook)
+    rows = counted.values_list("handle", "usage", "helpful", "harmful")
+    counts = {handle: {"usage": used, "helpful": good, "harmful": bad} for handle, used, good, bad in rows}
+    return in_order([Section.of(one, counts.get(one["id"])) for one in stored])
+
+
+def sections_told(agent: Agent) -> list[Section]:
+    """The items that the agent is told now; none where it has no playbook."""
+    playbook = Playbook.objects.filter(agent=agent).first()
+    return [] if playbook is None else sections_of(playbook)
+
+
+def versions_differ(playbook: Playbook, before: int, after: int) -> list[Difference]:
+    """The items that two versions do not share.
+
+    Raises:
+        Missing: one of them does not exist.
+    """
+    return difference(sections_of(playbook, before), sections_of(playbook, after))
+
+
+@dataclass(frozen=True, slots=True)
+class Blame:
+    """Where an item comes from: the change that gave it its present text, the delta behind it, who was first."""
+
+    section: Section
+    origin: PlaybookChange | None
+    latest: PlaybookChange | None
+    delta: ContextDelta | None
+
+
+def blame(playbook: Playbook) -> list[Blame]:
+    """For each item of now: which version, delta, person and executions taught it. Three queries."""
+    lines: dict[str, list[PlaybookChange]] = {}
+    for line in PlaybookChange.objects.filter(playbook=playbook).order_by("version", "id"):
+        lines.setdefault(line.handle, []).append(line)
+    latest = {handle: _worded(of_one) for handle, of_one in lines.items()}
+    wanted = [line.delta for line in latest.values() if line and line.delta]
+    deltas = ContextDelta.objects.filter(playbook=playbook).in_bulk(wanted)
+    return [_blame(one, lines.get(one.id, []), latest.get(one.id), deltas) for one in sections_of(playbook)]
+
+
+def _worded(lines: Sequence[PlaybookChange]) -> PlaybookChange | None:
+    """The last change of the text: one that only says it again taught nothing new."""
+    return next((line for line in reversed(lines) if line.action != "merged"), None)
+
+
+def _blame(
+    section: Section,
+    lines: Sequence[PlaybookChange],
+    latest: PlaybookChange | None,
+    deltas: dict[uuid.UUID, ContextDelta],
+) -> Blame:
+    delta = deltas.get(latest.delta) if latest and latest.delta else None
+    return Blame(section, lines[0] if lines else None, latest, delta)
+
+
+def changes_of(playbook: Playbook, handle: str) -> QuerySet[PlaybookChange]:
+    """The life of one item, the oldest change first."""
+    return PlaybookChange.objects.filter(playbook=playbook, handle=handle)
+
+
+# -- deltas and executions ---------------------------------------------------------------------------------------------
+
+
+def deltas_visible(actor: Any) -> QuerySet[ContextDelta]:
+    return ContextDelta.objects.visible_to(actor).select_related("playbook", "agent", "job")
+
+
+def review_queue(actor: Any) -> QuerySet[ContextDelta]:
+    """What waits for a person, the oldest first."""
+    return deltas_visible(actor).filter(state__in=WAITING).order_by("created_at", "id")
+
+
+def delta_get(actor: Any, delta_id: Any) -> ContextDelta:
+    """Raises:
+    Missing: there is none, or it belongs to another organisation."""
+    found = deltas_visible(actor).filter(id=as_uuid(delta_id, "delta")).first()
+    if found is None:
+        raise Missing(f"There is no delta {delta_id}.")
+    return found
+
+
+def traces_visible(actor: Any, agent: Agent | None = None) -> QuerySet[ExecutionTrace]:
+    """Executions, newest first."""
+    rows = ExecutionTrace.objects.visible_to(actor).select_related("agent")
+    return rows.filter(agent=agent) if agent is not None else rows
+
+
+# -- evolutions --------------------------------------------------------------------------------------------------------
+
+
+def evolutions_visible(actor: Any) -> QuerySet[Evolution]:
+    return Evolution.objects.visible_to(actor).select_related("job", "agent", "playbook")
+
+
+def dead_letters(actor: Any) -> QuerySet[Evolution]:
+    """Evolutions that failed and were not tried again with success, newest first."""
+    return evolutions_visible(actor).filter(job__status=Status.FAILED).order_by("-job__finished_at")
+
+
+def evolution_status(playbook: Playbook) -> dict[str, Any]:
+    """How its evolutions went, under the names of the internal API."""
+    return {
+        "agent_id": playbook.agent_id,
+        "last_evolution_at": playbook.last_evolution_at,
+        "evolution_count": playbook.evolutions,
+        "success_count": playbook.successes,
+        "failure_count": playbook.failures,
+        "total_deltas_generated": playbook.deltas_generated,
+        "total_deltas_applied": playbook.deltas_applied,
+        "average_confidence": playbook.average_confidence,
+        "last_error": playbook.last_error or None,
+    }
+
+
+def agent_holder(agent_id: uuid.UUID) -> Job | None:
+    """The active job that may change the agent now: training or evolution, never both (SPEC X12)."""
+    return Job.objects.filter(exclusive_key=f"agent:{agent_id}", status__in=ACTIVE).first()
+
+
+def queue_position(job: Job) -> int:
+    """Its place among the evolutions that wait: 1 is next."""
+    waiting = Job.objects.filter(kind="evolution", status=Status.QUEUED, created_at__lt=job.created_at)
+    return waiting.exclude(id=job.id).count() + 1
+
+
+def evolution_spent(agent: Agent) -> int:
+    """What the agent's evolutions cost this month, in micro-dollars."""
+    month = datetime.now(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    rows = LedgerEntry.objects.filter(
+        organization_id=agent.organization_id, agent_id=agent.id, purpose=PURPOSE, at__gte=month
+    )
+    return rows.aggregate(cost=Sum(F("spent_delta") + F("debt_delta")))["cost"] or 0
+
+
+def evolution_left(agent: Agent) -> int:
+    """What they may still cost this month, in micro-dollars."""
+    return max(0, micros(settings.ACE_MONTHLY_BUDGET_USD) - evolution_spent(agent))

@@ -1,0 +1,158 @@
+"""Executions as they are recorded: checked, without personal data, counted, and every so many an evolution."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+from django.conf import settings
+from django.db import transaction
+from django.db.models import F
+
+from agentcore_site.errors import Conflict, DomainError, Insufficient, Invalid, TooLarge
+from agentcore_site.tenancy.permissions import require
+from agentcore_site.values import unstorable
+from experiences import playbook_metrics
+from experiences.models import Agent, ExecutionTrace, Playbook, PlaybookSection, PlaybookVersion
+from experiences.privacy import redact, redact_value
+from experiences.services.evolutions import evolution_queue
+
+log = logging.getLogger(__name__)
+
+MAX_BATCH: Final = 500
+MAX_BYTES: Final = 64 * 1024  # of an execution's inputs, and of its outputs
+LONGEST_MS: Final = 1e10  # four months
+TASK_LENGTH: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class NewTrace:
+    """One execution to record. ``context_version`` is the playbook's version that the agent was told."""
+
+    agent: Agent
+    inputs: Any
+    outputs: Any
+    duration_ms: float
+    success: bool
+    task_id: str = ""
+    context_version: int | None = None
+
+
+def traces_record(actor: Any, given: Sequence[NewTrace]) -> list[ExecutionTrace]:
+    """Stores executions, all of them or none, and lets the playbooks evolve whose turn it is.
+
+    Raises:
+        Missing, Forbidden: the actor may not.
+        Invalid: one of them is wrong (``fields`` says which).
+        TooLarge: too many at once.
+        Conflict: an agent may not be recorded.
+    """
+    if not given:
+        raise Invalid("Give at least one execution.", fields={"traces": "At least one."})
+    if len(given) > MAX_BATCH:
+        raise TooLarge(f"At most {MAX_BATCH} executions are taken at once; got {len(given)}.")
+    agents = {one.agent.id: one.agent for one in given}
+    for agent in agents.values():
+        _check_agent(actor, agent)
+    rows = [_row(one, f"traces[{index}]" if len(given) > 1 else "") for index, one in enumerate(given)]
+    with transaction.atomic():
+        # 1. The playbooks' rows, always in the same order: two batches wait for each other and never in a circle.
+        told = [_count(agents[agent_id], rows) for agent_id in sorted(agents)]
+        # 2. Only then rows that point to the organisation: who waits for its lock holds none of ours.
+        ExecutionTrace.objects.bulk_create(rows)
+    playbook_metrics.traces.inc(len(rows))
+    for playbook in filter(None, told):
+        _trigger(playbook)
+    return rows
+
+
+def _check_agent(actor: Any, agent: Agent) -> None:
+    require(actor, "trace.record", agent.organization_id)
+    if not agent.collects:
+        raise Conflict(f"What {agent.name} does may not be recorded. Its settings say so.")
+
+
+def _row(one: NewTrace, where: str) -> ExecutionTrace:
+    if fields := {f"{where}.{name}".lstrip("."): why for name, why in _faults(one).items()}:
+        raise Invalid(" ".join(f"{name}: {why}" for name, why in fields.items()), fields=fields)
+    return ExecutionTrace(
+        organization_id=one.agent.organization_id,
+        agent=one.agent,
+        task_id=redact(one.task_id)[:TASK_LENGTH],
+        inputs=redact_value(one.inputs),
+        outputs=redact_value(one.outputs),
+        duration_ms=one.duration_ms,
+        success=one.success,
+        context_version=one.context_version,
+    )
+
+
+def _faults(one: NewTrace) -> dict[str, str]:
+    """What is wrong with an execution, by field."""
+    found = {}
+    if not (math.isfinite(one.duration_ms) and 0 < one.duration_ms <= LONGEST_MS):
+        found["duration_ms"] = "It is a positive number of milliseconds."
+    for name, value in (("inputs", one.inputs), ("outputs", one.outputs)):
+        if why := _value_fault(value):
+            found[name] = why
+    if len(one.task_id) > TASK_LENGTH or unstorable(one.task_id):
+        found["task_id"] = f"It is a text of at most {TASK_LENGTH} characters."
+    return found
+
+
+def _value_fault(value: Any) -> str:
+    if why := unstorable(value):
+        return f"It can't be stored: {why}."
+    if len(orjson.dumps(value)) > MAX_BYTES:
+        return f"It is larger than {MAX_BYTES // 1024} KB."
+    return ""
+
+
+def _count(agent: Agent, rows: Sequence[ExecutionTrace]) -> Playbook | None:
+    """Counts the agent's executions in its playbook, and for each item how those ended that had it in their context."""
+    mine = [row for row in rows if row.agent_id == agent.id]
+    told = sorted({row.context_version for row in mine if row.context_version is not None})
+    counted = Playbook.objects.filter(agent_id=agent.id)
+    if not counted.update(traces=F("traces") + len(mine), pending=F("pending") + len(mine)):
+        if told:
+            message = "The agent has no playbook, so it can't have been told a version of one."
+            raise Invalid(message, fields={"context_version": message})
+        return None
+    playbook = counted.get()
+    ended = Counter((row.context_version, row.success) for row in mine)
+    for version in told:
+        _credit(playbook, version, helpful=ended[version, True], harmful=ended[version, False])
+    return playbook
+
+
+def _credit(playbook: Playbook, version: int, *, helpful: int, harmful: int) -> None:
+    stored = PlaybookVersion.objects.filter(playbook=playbook, number=version).values_list("sections", flat=True)
+    sections = stored.first()
+    if sections is None:
+        message = f"The playbook has no version {version}; it is at version {playbook.version}."
+        raise Invalid(message, fields={"context_version": message})
+    PlaybookSection.objects.filter(playbook=playbook, handle__in=[one["id"] for one in sections]).update(
+        usage=F("usage") + helpful + harmful, helpful=F("helpful") + helpful, harmful=F("harmful") + harmful
+    )
+
+
+def _trigger(playbook: Playbook) -> None:
+    """Queues an evolution if its turn has come, in a transaction of its own: recording never fails for it."""
+    frequency = settings.ACE_EVOLUTION_FREQUENCY
+    if not (settings.ACE_ENABLED and playbook.evolves and playbook.pending >= frequency):
+        return
+    try:
+        with transaction.atomic():
+            # The conditional update is the trigger: of all who recorded, one finds the count that high.
+            turn = Playbook.objects.filter(id=playbook.id, pending__gte=frequency)
+            if turn.update(pending=F("pending") % frequency):
+                evolution_queue(None, playbook, trigger="traces")
+    except Insufficient as error:  # the count was rolled back: the next execution asks again
+        Playbook.objects.filter(id=playbook.id).update(last_error=error.message)
+    except DomainError as error:
+        log.info("no evolution of agent %s now: %s", playbook.agent_id, error.message)
