@@ -143,12 +143,106 @@ class ExplorationConfig(_Frozen):
     )  # fmt: skip
 
 
+class ContextConfig(_Frozen):
+    """How an agent of a language model learns what it should be told (SPEC G8, ALGORITHMS 4 and 5). Only such agents
+    use it."""
+
+    propose: bool = Field(
+        True, title="Propose lessons",
+        description="Asks the model what groups of attempts teach. Off: only the lessons that are there are weighed.",
+    )  # fmt: skip
+    update_rule: Literal["grpo_adam", "ridge_thompson"] = Field(
+        "grpo_adam", title="Update rule",
+        description="How lessons gain weight: by GRPO's gradient, or by the probability that they help (quicker, and "
+        "less cautious about combinations).",
+    )  # fmt: skip
+    epochs: int = Field(
+        3, ge=1, le=100, title="Epochs",
+        description="Into how many parts the iterations are divided. With algorithm tfgrpo each ends at a gate. 3.",
+    )  # fmt: skip
+    token_cost: float = Field(
+        0.0, ge=0, le=10, title="Price of being told",
+        description="Taken off the reward per 1,000 tokens of lessons. 0 asks for the best score; 0.05-0.2 for a "
+        "short prompt.",
+    )  # fmt: skip
+    propose_every: int = Field(
+        1, ge=1, le=1000, title="Reflect every",
+        description="Iterations between two reflections. Each costs about five calls per group compared.",
+    )  # fmt: skip
+    propose_until: float = Field(
+        0.6, gt=0, le=1, title="Reflect until",
+        description="Share of the iterations in which lessons are proposed; the rest measures them. 0.5-0.8. Not used "
+        "by tfgrpo.",
+    )  # fmt: skip
+    reflect_groups: int = Field(
+        4, ge=1, le=128, title="Groups compared",
+        description="Groups of an iteration that are compared, those with the most spread. Small numbers (3-5) "
+        "generalise better than whole batches.",
+    )  # fmt: skip
+    reflect_each: int = Field(
+        2, ge=1, le=16, title="Attempts read",
+        description="Of each group so many good and so many bad attempts are summarised. 1-3.",
+    )  # fmt: skip
+    max_lessons: int = Field(
+        3, ge=1, le=10, title="Lessons per group",
+        description="What one comparison may propose at most. 1-3; more find rare lessons sooner.",
+    )  # fmt: skip
+    max_new: int = Field(
+        4, ge=1, le=60, title="New lessons at once",
+        description="What one iteration may add at most: too many at once can't be told apart. 2-8.",
+    )  # fmt: skip
+    max_words: int = Field(
+        32, ge=8, le=100, title="Words per lesson",
+        description="A longer lesson is refused. 32 is the source documents' limit.",
+    )  # fmt: skip
+    max_items: int = Field(
+        60, ge=1, le=200, title="Lessons at most",
+        description="When the library is full, the least useful lesson makes room. 30-60.",
+    )  # fmt: skip
+    max_tokens: int = Field(
+        2500, ge=100, le=100_000, title="Tokens at most",
+        description="Of all lessons together: what the longest prompt grows by.",
+    )  # fmt: skip
+    prune_z: float = Field(
+        2.5, ge=1, le=6, title="Evidence to prune",
+        description="A lesson goes when its effect lies so many standard errors below 0. At 2.5 about 2 % of harmless "
+        "ones go by chance, at 2 about 10 %.",
+    )  # fmt: skip
+    prune_information: float = Field(
+        15.0, ge=1, le=1000, title="Rollouts to prune",
+        description="Comparisons that have to speak before a lesson may go, in units of information. 10-30.",
+    )  # fmt: skip
+    ship_confidence: float = Field(
+        0.8, ge=0.5, lt=1, title="Confidence to keep",
+        description="A lesson is kept when it helps with more than this probability. 0.5 for the best score, 0.7-0.95 "
+        "for a lean prompt.",
+    )  # fmt: skip
+    gate_alpha: float = Field(
+        0.025, gt=0, le=0.5, title="Error of the gate",
+        description="How often a context that is no better may be accepted, over all gates of a run.",
+    )  # fmt: skip
+    gate_margin: float = Field(
+        0.02, ge=0, le=0.5, title="Margin of the gate",
+        description="Algorithm tfgrpo: an epoch is kept if the selection queries show that it is not worse by more.",
+    )  # fmt: skip
+    min_mixed: float = Field(
+        0.1, ge=0, le=1, title="Least share of mixed groups",
+        description="Below this share of groups with both good and bad attempts nothing is proposed.",
+    )  # fmt: skip
+
+
 class GRPOConfig(_Frozen):
     """Settings of one training job. Immutable; unknown keys are refused."""
 
     preset: str = Field(
         "recommended", max_length=40, title="Preset",
         description="The named configuration the others start from; differences to it are shown.",
+    )  # fmt: skip
+
+    algorithm: Literal["grpo", "tfgrpo"] = Field(
+        "grpo", title="Algorithm",
+        description="grpo learns by gradients; for a language model's agent lessons are proposed, and rewards decide "
+        "which are told. tfgrpo (training-free GRPO) tells all of them, and a gate decides after each epoch.",
     )  # fmt: skip
 
     # Size of the job: names and ranges of the source documents.
@@ -338,6 +432,10 @@ class GRPOConfig(_Frozen):
     )
     features: FeatureConfig = Field(
         default_factory=FeatureConfig, title="Features", description="What the action policy sees of a text."
+    )
+
+    context: ContextConfig = Field(
+        default_factory=ContextConfig, title="What the agent is told", description="How lessons are found and weighed."
     )
 
     # Selection.

@@ -37,6 +37,9 @@ class TrainingRun(Scoped):
     n_held_out = models.PositiveIntegerField(default=0)
     estimate = models.JSONField(default=dict, blank=True)
     warnings = models.JSONField(default=list, blank=True)
+    library = models.JSONField(
+        default=list, blank=True, help_text="The lessons that the run began with, and the weight of each."
+    )
 
     iteration = models.PositiveIntegerField(default=0)
     total_iterations = models.PositiveIntegerField()
@@ -114,6 +117,33 @@ class Iteration(models.Model):
 
 
 Iteration.objects.path = "run__organization"
+
+
+class Epoch(models.Model):
+    """One part of a run that learns what an agent should be told: what it cost by tool, what was proposed and became of
+    it, and what the gate decided (SPEC X3, X4). Written with its iterations, exactly once each.
+    """
+
+    run = models.ForeignKey(TrainingRun, on_delete=models.CASCADE, related_name="epochs")
+    number = models.PositiveSmallIntegerField()
+    iterations = models.PositiveIntegerField(default=0)
+    metrics = models.JSONField(default=dict, help_text="Sums over its rollouts, in all and by tool.")
+    changes = models.JSONField(default=list, help_text="What was proposed for the library, and what became of it.")
+    gate = models.JSONField(null=True, help_text="What the selection queries said at its end.")
+    started_at = models.DateTimeField(default=timezone.now)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    objects = ScopedManager()
+
+    class Meta:
+        ordering = ["number"]
+        constraints = [models.UniqueConstraint(fields=["run", "number"], name="one_row_per_epoch")]
+
+    def __str__(self) -> str:
+        return f"epoch {self.number}"
+
+
+Epoch.objects.path = "run__organization"
 
 
 class PolicyCheckpoint(Scoped):

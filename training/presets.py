@@ -46,14 +46,16 @@ _ACTION: Mapping[str, Any] = {
 
 # A frozen language model: every rollout is paid for, so groups are small and looks are few (ALGORITHMS 1.12).
 _LLM: Mapping[str, Any] = {
-    "n_iterations": 20,
-    "batch_size": 5,
-    "n_trajectories_per_query": 4,
+    "n_iterations": 30,
+    "batch_size": 10,
+    "n_trajectories_per_query": 8,
+    "learning_rate": 0.1,
+    "optimizer": "adam",
     "temperature": 0.7,
     "eval_temperature": 0.3,
-    "eval_samples": 2,
     "max_steps": 10,
     "credit": "uniform",
+    "shaping": {"tool": 0.0, "verify": 0.0},
 }
 
 

@@ -17,7 +17,9 @@ from training.presets import PRESETS, preset_config
 
 # The groups of the advanced settings, in their order. What no group names falls under "Rollouts".
 GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
-    "Size and pace": ("batch_size", "n_trajectories_per_query", "learning_rate", "checkpoint_interval", "seed"),
+    "Size and pace": (
+        "algorithm", "batch_size", "n_trajectories_per_query", "learning_rate", "checkpoint_interval", "seed",
+    ),
     "Advantages and credit": (
         "scale_rewards", "baseline", "adv_eps", "std_ddof", "advantage_filter", "credit", "gamma", "step_advantage_w",
         "value_fit", "gae_lambda",
@@ -31,6 +33,7 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     "Rollouts": ("temperature", "max_steps", "rollout_timeout_seconds", "max_concurrent_rollouts"),
     "Rewards": ("reward", "reward_options", "shaping"),
     "What the policy sees": ("features",),
+    "What the agent is told": ("context",),
     "Selection and stopping": ("eval_interval", "eval_samples", "eval_temperature", "early_stopping"),
 }  # fmt: skip
 PLAIN: Final = ("n_iterations", "max_budget_usd")  # stand above the advanced settings

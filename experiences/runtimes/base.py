@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -43,6 +44,22 @@ class Halted(Exception):
         self.retry_after = retry_after
 
 
+class Told(NamedTuple):
+    """What an agent is told beside its own prompt. ``note`` says of which lessons it is made, for the record."""
+
+    text: str
+    note: Mapping[str, Any]
+
+
+class Teller(Protocol):
+    """A policy as a language model's runtime sees it: it says what each rollout is told."""
+
+    @property
+    def version(self) -> str: ...
+
+    def told(self, key: RolloutKey) -> Told: ...
+
+
 class Chooser(Protocol):
     """A policy as a runtime sees it: picks one of the allowed actions, and says how likely that pick was."""
 
@@ -52,6 +69,19 @@ class Chooser(Protocol):
     def choose(self, observation: Observation, rng: np.random.Generator, *, temperature: float) -> tuple[int, float]:
         """(index, log-probability of it). Temperature 0 takes the best, ties broken at random."""
         ...
+
+
+def noting(record: Callable[[Step], None], told: Told) -> Callable[[Step], None]:
+    """Records as ``record`` does, and says in the first step what the agent was told (SPEC A6: its memory)."""
+    pending = dict(told.note) if told.text else None
+
+    def recorded(step: Step) -> None:
+        nonlocal pending
+        if pending is not None:
+            step, pending = replace(step, state=step.state | {"told": pending}), None
+        record(step)
+
+    return recorded
 
 
 class Runtime(Protocol):

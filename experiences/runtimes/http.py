@@ -21,7 +21,7 @@ from budgets.llm.errors import Malformed
 from budgets.llm.types import Completion
 from experiences.environments.base import Episode, TextEpisode
 from experiences.runtimes.action import described
-from experiences.runtimes.base import EnvironmentFailure, Halted, RolloutFailure
+from experiences.runtimes.base import EnvironmentFailure, Halted, RolloutFailure, Told, noting
 from experiences.runtimes.gateway import BadCall, RolloutGateway, Session, messages_of, tools_of
 from experiences.runtimes.llm.calls import ChatModel, Sampling, Talk, failed
 from experiences.tools.toolset import Toolset
@@ -42,7 +42,7 @@ class HTTPRuntime:
     """Hands each rollout to the agent at ``url``.
 
     ``gateway`` belongs to the running loop. ``max_steps`` bounds the model calls of a rollout: further ones are
-    refused, and the agent may still answer.
+    refused, and the agent may still answer. ``context`` says what each rollout is told beside ``system``.
     """
 
     url: str
@@ -50,6 +50,7 @@ class HTTPRuntime:
     model: ChatModel
     sampling: Sampling
     system: str = ""
+    context: Callable[[RolloutKey], Told] | None = None
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     max_steps: int = 20
     key_prefix: str = "run"
@@ -72,6 +73,7 @@ class HTTPRuntime:
         """
         if not isinstance(episode, TextEpisode) or not episode.one_answer:
             raise EnvironmentFailure("an agent over HTTP gives one answer; this environment wants a conversation")
+        told = Told("", {}) if self.context is None else self.context(key)
         prefix = f"{self.key_prefix}/{key.iteration}/{key.scenario}/{key.rollout}"
         seed = int(rng.integers(2**31))
         talk = Talk(
@@ -81,7 +83,7 @@ class HTTPRuntime:
             prefix=prefix,
             purpose=self.purpose,
             seed=seed,
-            record=record,
+            record=noting(record, told),
             check=check,
             iteration=key.iteration,
         )
@@ -99,7 +101,7 @@ class HTTPRuntime:
                 "rollout": prefix,
                 "seed": seed,
                 "max_steps": self.max_steps,
-                "system": self.system,
+                "system": "\n\n".join(part for part in (self.system, told.text) if part),
             }
             began, started = time.time(), time.perf_counter()
             answer = await calls.until_answered(self._ask(asked))

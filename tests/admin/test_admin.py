@@ -24,7 +24,7 @@ from agentcore_site.tenancy.roles import Role
 from agentcore_site.tenancy.services import api_key_create
 from evaluation.models import EvaluationResult, HeldOutLook
 from evaluation.services import evaluation_start
-from experiences.models import Agent, TrajectoryRecord
+from experiences.models import Agent, ExperienceChange, Question, TrajectoryRecord
 from experiences.services.datasets import dataset_create
 from tests import factories
 from tests.budgets.rows import a_row_of_each
@@ -40,7 +40,7 @@ READ_ONLY = {
     "auditevent", "apikey", "job", "jobevent", "sharelink", "dataset", "datasetrow", "trajectoryrecord", "grouprecord",
     "trainingrun", "iteration", "policycheckpoint", "evaluationrun", "evaluationresult", "heldoutlook",
     "idempotencyrecord", "budgetlimit", "reservation", "ledgerentry", "budgetalert", "modelendpoint", "toolserver",
-    "erasure",
+    "erasure", "promptpack", "experience", "experiencechange", "question",
 }  # fmt: skip
 
 
@@ -71,6 +71,12 @@ def everything(operator: Actor, agent: Agent, adam: Any) -> TrainingRun:
     a_row_of_each(run.job)
     factories.ModelEndpointFactory(organization=run.organization)
     factories.ToolServerFactory(organization=run.organization)
+    factories.PromptPackFactory(organization=run.organization)
+    lesson = factories.ExperienceFactory(agent=agent)
+    ExperienceChange.objects.create(experience=lesson, version=1, action="added", by="olivia")
+    Question.objects.create(
+        organization=run.organization, job=run.job, agent=agent, key="k", stage="summary", asked="a", usable=True
+    )
     Erasure.objects.create(organization=run.organization, digests=["d"], found={"rows": 1}, left={"rows": 0})
     return run
 

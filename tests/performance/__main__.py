@@ -1,6 +1,6 @@
 """``make bench``: runs every figure and prints the table.
 
-Arguments choose parts (science storage jobs llm ledger privacy learning), or one of a part, as in ``jobs.fairness``."""
+Arguments choose parts (science storage jobs llm ace ledger privacy learning), or one of a part: ``jobs.fairness``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def main() -> int:
     from django.core.management import call_command
 
     call_command("migrate", verbosity=0)
-    from tests.performance import jobs, learning, ledger, llm, privacy, science, storage
+    from tests.performance import ace, jobs, learning, ledger, llm, privacy, science, storage
     from tests.performance.table import Figure, show
 
     parts = {
@@ -30,6 +30,7 @@ def main() -> int:
         "storage": [storage.writes],
         "jobs": [jobs.one_worker, jobs.fairness],
         "llm": [llm.calls, llm.rollouts],
+        "ace": [ace.contexts, ace.evolutions],
         "ledger": [ledger.pairs, ledger.together, ledger.killed],
         "privacy": [privacy.redaction],
         "learning": [learning.seeds],

@@ -40,6 +40,7 @@ CONFIG = {
     "eval_samples": 1,
     "max_budget_usd": 0.5,
     "max_concurrent_rollouts": 4,
+    "context": {"propose": False},
     "seed": 3,
 }
 PRICE = (2_000_000, 8_000_000)  # micro-dollars per million tokens
@@ -120,13 +121,13 @@ def test_it_pauses_at_its_budget_and_goes_on_when_it_is_raised(
     budget = Budget.objects.get(job_id=job.id)
     assert budget.spent == spent <= limit and budget.reserved == 0
     done = Iteration.objects.filter(run=run).count()
-    kept = TrajectoryRecord.objects.filter(job_id=job.id).count()
+    kept = TrajectoryRecord.objects.filter(job_id=job.id, purpose="training").count()
     assert kept > 0
     budget_set_limit(Actor(adam), organization=run.organization_id, job=job, agent_id=model_agent.id, limit=10 * needed)
     job_resume(operator, job)
     assert run_to_end(job).status == Status.COMPLETED
     assert Iteration.objects.filter(run=run).count() == 3 >= done
-    assert TrajectoryRecord.objects.filter(job_id=job.id).count() == 18
+    assert TrajectoryRecord.objects.filter(job_id=job.id, purpose="training").count() == 18
     # What was kept before the pause was not asked again.
     assert server.owed.micros - before < 1.5 * needed
     assert differences() == []
@@ -202,7 +203,7 @@ def test_a_foreign_agent_over_http_is_trained_and_paid_for_like_ours(
         run = start(operator, agent, max_steps=3)
         job = run_to_end(run.job)
     assert (job.status, job.error) == (Status.COMPLETED, "")
-    kept = TrajectoryRecord.objects.filter(job_id=job.id)
+    kept = TrajectoryRecord.objects.filter(job_id=job.id, purpose="training")
     assert kept.count() == 18 and kept.filter(n_steps=2).count() == 18
     assert Budget.objects.get(job_id=job.id).spent == server.owed.micros > 0
     assert differences() == []
@@ -261,7 +262,7 @@ def test_an_agent_calls_the_tools_of_an_mcp_server(
         run = start(operator, model_agent, n_iterations=1)
         assert run_to_end(run.job).status == Status.COMPLETED
     assert {one.get("authorization") for one in offering.seen} == {"Bearer tok-1"} and "tok-1" not in tools.token
-    kept = TrajectoryRecord.objects.filter(job_id=run.pk)
+    kept = TrajectoryRecord.objects.filter(job_id=run.pk, purpose="training")
     assert kept.count() == 6 and kept.filter(success=True).count() == 6, kept.first().steps  # type: ignore[union-attr]
     assert kept.first().steps[0]["action"]["tool"] == "sums__add"  # type: ignore[union-attr]
 
@@ -271,7 +272,7 @@ def test_without_its_tool_server_no_agent_is_measured(operator: Actor, adam: Any
     agent_update(operator, model_agent, philosophy="react", tool_servers=[tools])
     job = run_to_end(start(operator, model_agent).job)
     assert (job.status, job.status_reason) == (Status.PAUSED, "waiting_for_llm") and "gone" in job.error
-    assert not TrajectoryRecord.objects.filter(job_id=job.id).exists()
+    assert not TrajectoryRecord.objects.filter(job_id=job.id, purpose="training").exists()
     tool_server_archive(Actor(adam), tools)
     assert list(model_agent.tool_servers.all()) == []
 

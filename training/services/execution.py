@@ -8,9 +8,9 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import uvloop
@@ -23,16 +23,22 @@ from agentcore_site.jobs.lease import Lease, LeaseLost, MustPause, StopRequested
 from agentcore_site.jobs.models import Job, Reason
 from budgets.money import dollars
 from experiences.environments.dataset import refuse_judged
+from experiences.library.lessons import Library
+from experiences.library.reflection import Reflected, Reflector
+from experiences.models import Agent
 from experiences.player import ModelPlayer
+from experiences.questions import QuestionBook
 from experiences.rollout import Interrupted
 from experiences.runtimes.base import Halted
 from experiences.storage import Owner, groups_write, last_kept_iteration, trajectories_kept, trajectories_write
-from experiences.types import RolloutKey, Trajectory
+from experiences.types import RolloutKey, Trajectory, TrajectoryGroup
 from training import metrics
 from training.config import GRPOConfig
 from training.models import Iteration, TrainingRun
 from training.policies.archive import CorruptState
+from training.policies.context import ContextPolicy
 from training.services import checkpoints
+from training.services.learned import epoch_add, lessons_sync, library_of_run, reflection_options
 from training.services.runs import run_pools
 from training.trainer import IterationReport, TrainerSetup, TrainerState, steps
 
@@ -53,12 +59,15 @@ def setup_of(run: TrainingRun, *, work: str = "") -> TrainerSetup:
         acting: dict[str, Any] = {}
     else:
         player = ModelPlayer(run.agent, job_id=run.job_id, work=work)
+        library, weights = library_of_run(run)
         acting = {
-            "policy_kind": "frozen",
+            "policy_kind": "context",
             "acting": player,
             "model": player.model,
             "closing": player.aclose,
             "new_loop": uvloop.new_event_loop,  # a fifth less of the processor for each call
+            "library": library,
+            "weights": weights,
         }
     return TrainerSetup(
         config=GRPOConfig.model_validate(run.config),
@@ -76,6 +85,27 @@ def owner_of(run: TrainingRun, **where: str) -> Owner:
     return Owner(run.job_id, run.organization_id, run.agent_id, created, **where)
 
 
+@dataclass
+class LazyReflector:
+    """Reflection whose client is made where it is first needed: in the loop in which the work is done."""
+
+    setup: TrainerSetup
+    agent: Agent
+    book: QuestionBook
+    check: Callable[[], None]
+    _reflector: Reflector | None = None
+
+    async def reflect(
+        self, groups: Sequence[TrajectoryGroup], library: Library, *, iteration: int, epoch: int
+    ) -> Reflected:
+        if self._reflector is None:
+            player = self.setup.acting
+            assert isinstance(player, ModelPlayer)
+            options = reflection_options(self.setup.config, self.agent)
+            self._reflector = player.reflector(options, recall=self.book.recall, keep=self.book.keep, check=self.check)
+        return await self._reflector.reflect(groups, library, iteration=iteration, epoch=epoch)
+
+
 class Slice:
     """One worker's turn with one run."""
 
@@ -86,10 +116,12 @@ class Slice:
         )
         self.owner = owner_of(self.run)
         self.setup = setup_of(self.run, work=f"{job.attempt}")
-        self.state = self._load()
         self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="keep")
-        self._pending: list[Trajectory] = []
-        self._flushed: set[RolloutKey] = set()
+        self._pending: list[tuple[Owner, Trajectory]] = []
+        self._flushed: set[tuple[str, RolloutKey]] = set()  # by line: "" for training, the iteration of a look
+        if self.run.policy_kind != "action":
+            self._pay_once()
+        self.state = self._load()
         self._flushed_at = time.monotonic()
         self._last_event = 0.0
         self._last_kept = last_kept_iteration(self.owner)
@@ -133,6 +165,13 @@ class Slice:
         self._checkpoint()
         return Progressed(finished=False)
 
+    def _pay_once(self) -> None:
+        """Looks at the selection queries, and questions, cost money: what was answered is kept, and used again."""
+        book = QuestionBook(self.job, self.run.agent_id, self._write_by_itself)
+        book.epoch_of = self.setup.epoch
+        self.setup.look_kept, self.setup.look_keep = self.look_kept, self.look_keep
+        self.setup.reflecting = LazyReflector(self.setup, self.run.agent, book, self.check)
+
     # -- what the trainer calls ------------------------------------------------------------------------------------
 
     def check(self) -> None:
@@ -147,7 +186,7 @@ class Slice:
         if iteration > self._last_kept:
             return {}
         found = trajectories_kept(self.owner, iteration=iteration)
-        self._flushed.update(found)
+        self._flushed.update(("", key) for key in found)
         if self.run.policy_kind != "action":
             return found
         # An update needs what the policy saw, to the letter: where personal data left the record, the rollout is
@@ -157,12 +196,28 @@ class Slice:
     def keep(self, trajectory: Trajectory) -> None:
         """Called as each rollout ends. Fast ones are written with their iteration, slow ones twice a second."""
         metrics.rollout_seconds.observe(trajectory.duration_ms / 1000)
-        if trajectory.key in self._flushed:
+        self._keep(self.owner, trajectory)
+
+    def look_kept(self, at: int) -> Mapping[RolloutKey, Trajectory]:
+        """What an earlier attempt played of the look at the selection queries after iteration ``at``."""
+        owner = self._look(at)
+        found = trajectories_kept(owner, iteration=0)
+        self._flushed.update((owner.line, key) for key in found)
+        return found
+
+    def look_keep(self, at: int, trajectory: Trajectory) -> None:
+        self._keep(self._look(at), trajectory)
+
+    def _look(self, at: int) -> Owner:
+        return replace(self.owner, purpose="selection", line=f"{at}")
+
+    def _keep(self, owner: Owner, trajectory: Trajectory) -> None:
+        if (owner.line, trajectory.key) in self._flushed:
             return
-        self._pending.append(trajectory)
+        self._pending.append((owner, trajectory))
         if time.monotonic() - self._flushed_at > FLUSH_SECONDS:
             # Rollouts run on an event loop, where Django refuses to wait: a thread writes with its own connection.
-            self._writer.submit(self._flush_by_itself).result()
+            self._write_by_itself(self._flush)
 
     # -- one iteration ---------------------------------------------------------------------------------------------
 
@@ -199,12 +254,22 @@ class Slice:
                 tokens=F("tokens") + tokens,
                 **changes,
             )
+            if isinstance(self.state.policy, ContextPolicy):
+                lessons_sync(self.job, self.run, self.state.policy, report, self.owner.id_of)
+                epoch_add(self.run, report)
             self._tell(report, len(trajectories), cost, selection)
             if selection or report.iteration % self.setup.config.checkpoint_interval == 0:
-                self._write_checkpoint(figures, selection)
+                self._write_checkpoint(figures, self._validated(report, selection))
         self.run.iteration = report.iteration
         self._dearest = max(self._dearest, cost)
         self._flushed.clear()
+
+    def _validated(self, report: IterationReport, selection: dict[str, Any] | None) -> dict[str, Any] | None:
+        """The look that speaks for what a checkpoint ships. A context that was only tried, or was refused, is not what
+        the checkpoint would tell anybody."""
+        if not isinstance(self.state.policy, ContextPolicy):
+            return selection
+        return selection if report.gate is not None and report.gate.accepted else None
 
     def _afford_another(self) -> None:
         """Raises:
@@ -286,17 +351,26 @@ class Slice:
             self._write_checkpoint(self.run.metrics, None, final=True)
         return Progressed(finished=True, reason=reason)
 
-    def _flush_by_itself(self) -> None:
-        try:
-            with self.lease.fenced():
-                self._flush()
-        finally:
-            connection.close()
+    def _write_by_itself(self, write: Callable[[], None]) -> None:
+        """Waits for a write that the iteration's own transaction is too late for."""
+
+        def fenced() -> None:
+            try:
+                with self.lease.fenced():
+                    write()
+            finally:
+                connection.close()
+
+        self._writer.submit(fenced).result()
 
     def _flush(self) -> None:
-        fresh = [one for one in self._pending if one.key not in self._flushed]
-        trajectories_write(self.owner, fresh)
-        self._flushed.update(one.key for one in fresh)
+        by_owner: dict[Owner, list[Trajectory]] = {}
+        for owner, one in self._pending:
+            if (owner.line, one.key) not in self._flushed:
+                by_owner.setdefault(owner, []).append(one)
+        for owner, fresh in by_owner.items():
+            trajectories_write(owner, fresh)
+            self._flushed.update((owner.line, one.key) for one in fresh)
         self._pending.clear()
         self._flushed_at = time.monotonic()
 

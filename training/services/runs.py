@@ -35,6 +35,7 @@ from training.config import GRPOConfig
 from training.models import TrainingRun
 from training.pools import Pools, dataset_pools, environment_pools, pool_sizes
 from training.selectors import measured_speed
+from training.services.learned import starting_library
 from training.splits import split_counts
 from training.uploads import clean_rows
 from training.validation import ConfigError, parse_config, query_warnings
@@ -132,6 +133,7 @@ def run_start(
             n_held_out=len(pools.held_out),
             estimate=estimate,
             warnings=asked.warnings,
+            library=[] if agent.runtime == Runtime.ACTION else starting_library(agent),
             total_iterations=asked.config.n_iterations,
             budget_micros=budget,
         )

@@ -9,6 +9,8 @@ from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from experiences.library.operations import Receipt, apply_operations
+from experiences.library.reflection import Reflected
 from experiences.rewards import LearningReward, settle
 from experiences.rollout import collect_groups
 from experiences.runtimes.action import observation_of
@@ -16,12 +18,16 @@ from experiences.types import RolloutKey, Trajectory, TrajectoryGroup
 from training.algorithm.advantages import ZERO_SPREAD
 from training.algorithm.convergence import Vitals
 from training.policies.action import ActionPolicy
+from training.policies.context import ContextPolicy
 from training.policies.exploration import FailureMemory, PoolEvidence
+from training.trainer import gate
+from training.trainer.context import MIXED_AFTER, rules_of, too_even, update_context, worth_reflecting
+from training.trainer.play import Played
 from training.trainer.sampling import draw_prioritised, draw_scenarios
 from training.trainer.selection import played_on_selection, selection_report, standard_error
-from training.trainer.setup import Check, IterationReport, Keep, Kept, SelectionReport, TrainerSetup
+from training.trainer.setup import Check, GateReport, IterationReport, Keep, Kept, SelectionReport, TrainerSetup
 from training.trainer.state import TrainerState
-from training.trainer.update import UpdateResult, measure_groups, update_policy
+from training.trainer.update import UpdateResult, update_policy
 
 EARLY_STOPPED, ALL_ITERATIONS = "early_stopped", "all_iterations"
 MAX_REFUSED = 3  # updates in a row that were not finite before the run is given up
@@ -74,11 +80,9 @@ class _Loop:
         started = time.perf_counter()
         groups, drawn = loop.run_until_complete(self._rollouts(iteration, drawn, kept))
         collected = time.perf_counter()
-        memory = state.memory if setup.config.exploration.failure_memory > 0 else None
-        if isinstance(state.policy, ActionPolicy):
-            result = update_policy(groups, state.policy, state.optimizer, state.value, setup.config, memory)
-        else:
-            result = measure_groups(groups, setup.config)
+        # What is asked comes before what is changed: an interruption leaves the policy as it was.
+        reflected = self._reflect(loop, groups, iteration)
+        result, receipts = self._update(groups, reflected, iteration)
         if state.memory is not None:
             remember(state.memory, groups)
         if isinstance(self._reward, LearningReward):
@@ -88,10 +92,14 @@ class _Loop:
         state.policy.updated(setup.version(iteration))
         state.trajectories += int(result.metrics["trajectories"])
         updated = time.perf_counter()
-        warnings = self._judge(result) if isinstance(state.policy, ActionPolicy) else []
-        selection = self._select(loop)
+        warnings = self._judge(result)
+        selection, decided = self._select(loop)
         return IterationReport(
             iteration=iteration,
+            epoch=setup.epoch(iteration),
+            reflected=reflected,
+            receipts=receipts,
+            gate=decided,
             groups=groups,
             metrics=result.metrics,
             warnings=warnings,
@@ -101,6 +109,35 @@ class _Loop:
             rollout_seconds=collected - started,
             update_seconds=updated - collected,
         )
+
+    def _reflect(
+        self, loop: asyncio.AbstractEventLoop, groups: list[TrajectoryGroup], iteration: int
+    ) -> Reflected | None:
+        """What the groups teach a context policy, where this iteration asks for it."""
+        setup, policy = self.setup, self.state.policy
+        if not isinstance(policy, ContextPolicy) or setup.reflecting is None:
+            return None
+        if not worth_reflecting(policy, setup.config, iteration):
+            return None
+        return loop.run_until_complete(
+            setup.reflecting.reflect(groups, policy.library, iteration=iteration, epoch=setup.epoch(iteration))
+        )
+
+    def _update(
+        self, groups: list[TrajectoryGroup], reflected: Reflected | None, iteration: int
+    ) -> tuple[UpdateResult, list[Receipt]]:
+        setup, state, config = self.setup, self.state, self.setup.config
+        if isinstance(state.policy, ActionPolicy):
+            memory = state.memory if config.exploration.failure_memory > 0 else None
+            return update_policy(groups, state.policy, state.optimizer, state.value, config, memory), []
+        policy = state.policy
+        result = update_context(groups, policy, state.optimizer, config, setup.seed)
+        if reflected is None:
+            return result, []
+        place = f"{setup.policy_version_prefix}/{iteration}"
+        applied = apply_operations(policy.library, reflected.proposed, rules_of(policy, config), place=place)
+        policy.take(applied.library)
+        return result, applied.receipts
 
     async def _rollouts(
         self, iteration: int, drawn: int, kept: Mapping[RolloutKey, Trajectory]
@@ -137,7 +174,9 @@ class _Loop:
     ) -> list[TrajectoryGroup]:
         setup, config, policy, memory = self.setup, self.setup.config, self.state.policy, self.state.memory
         chooser: Any = policy
-        if isinstance(policy, ActionPolicy) and memory is not None and config.exploration.failure_memory > 0:
+        if isinstance(policy, ContextPolicy):
+            chooser = policy.exploring(setup.seed, config.n_trajectories_per_query)
+        elif memory is not None and config.exploration.failure_memory > 0:
             chooser = policy.exploring(memory)
         groups = await collect_groups(
             [setup.train[position] for position in positions],
@@ -165,32 +204,42 @@ class _Loop:
         state = self.state
         if state.baseline_success is not None or not self.setup.selection:
             return None
-        played = loop.run_until_complete(
-            played_on_selection(self.setup, state.policy, self._reward, self.check, at=state.iteration)
-        )
-        state.baseline_success = played.success
+        played = played_on_selection(loop, self.setup, state.policy, self._reward, self.check, at=state.iteration)
+        state.baseline_success = state.current_success = played.success
         return selection_report(state.iteration, played, played.success)
 
-    def _select(self, loop: asyncio.AbstractEventLoop) -> SelectionReport | None:
-        """Evaluates every ``eval_interval`` iterations and at the end, and decides whether to stop."""
+    def _select(self, loop: asyncio.AbstractEventLoop) -> tuple[SelectionReport | None, GateReport | None]:
+        """Evaluates every ``eval_interval`` iterations and at the end, decides whether to stop, and what is shipped."""
         setup, state = self.setup, self.state
         config, last = setup.config, state.iteration >= setup.config.n_iterations
-        report = None
-        if state.baseline_success is not None and (last or state.iteration % config.eval_interval == 0):
-            played = loop.run_until_complete(
-                played_on_selection(setup, state.policy, self._reward, self.check, at=state.iteration)
-            )
-            report = selection_report(state.iteration, played, state.baseline_success)
-            plateau = state.stopper.update(report.success_rate, standard_error(played.success))
-            if plateau and config.early_stopping.enabled:
-                state.stop_reason = EARLY_STOPPED
         if last:
             state.stop_reason = ALL_ITERATIONS
-        return report
+        due = last or state.iteration % config.eval_interval == 0 or gate.is_due(setup, state.iteration, last=last)
+        if state.baseline_success is None or not due:
+            return None, None
+        policy = state.policy
+        candidate = policy.candidate(config.context.ship_confidence) if isinstance(policy, ContextPolicy) else ()
+        played = self._played(loop, candidate)
+        report = selection_report(state.iteration, played, state.baseline_success)
+        plateau = state.stopper.update(report.success_rate, standard_error(played.success))
+        if plateau and config.early_stopping.enabled:
+            state.stop_reason = state.stop_reason or EARLY_STOPPED
+        ends = bool(state.stop_reason)
+        if not isinstance(policy, ContextPolicy) or not gate.is_due(setup, state.iteration, last=ends):
+            return report, None
+        return report, gate.decide(setup, state, policy, candidate, played, ends)
+
+    def _played(self, loop: asyncio.AbstractEventLoop, candidate: tuple[str, ...]) -> Played:
+        """The present policy on the selection queries; a context policy as it would be shipped."""
+        policy: Any = self.state.policy
+        chooser = policy.showing(candidate) if isinstance(policy, ContextPolicy) else policy
+        return played_on_selection(loop, self.setup, chooser, self._reward, self.check, at=self.state.iteration)
 
     def _judge(self, result: UpdateResult) -> list[str]:
         """Warnings of collapse or divergence; gives up after several updates that were not finite."""
         state, metrics = self.state, result.metrics
+        if isinstance(state.policy, ContextPolicy):
+            return self._even(state.policy)
         state.refused = state.refused + 1 if result.not_finite else 0
         if state.refused >= MAX_REFUSED:
             raise TrainingDiverged(f"{state.refused} updates in a row were not finite; lower the learning rate.")
@@ -205,6 +254,16 @@ class _Loop:
                 grad_norm=metrics["grad_norm"],
             )
         )
+
+    def _even(self, policy: ContextPolicy) -> list[str]:
+        """Said once, when it is known: with a model like this nothing can be compared."""
+        if policy.compared - self.setup.config.batch_size >= MIXED_AFTER or not too_even(policy, self.setup.config):
+            return []
+        share = policy.mixed / max(policy.compared, 1)
+        return [
+            f"Only {share:.0%} of the groups had both good and bad attempts: there is little to learn from. Take "
+            "queries of which the model solves some and fails some, or another model."
+        ]
 
 
 def remember(memory: FailureMemory, groups: Sequence[TrajectoryGroup]) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from asyncio import AbstractEventLoop
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,11 +18,13 @@ from training.trainer.setup import Check, SelectionReport, TrainerSetup
 RESAMPLES = 1_999  # for an interval that is looked at, not reported: 0.5 ms for 20 queries
 
 
-async def played_on_selection(setup: TrainerSetup, chooser: Any, reward: Reward, check: Check, *, at: int) -> Played:
+def played_on_selection(
+    loop: AbstractEventLoop, setup: TrainerSetup, chooser: Any, reward: Reward, check: Check, *, at: int
+) -> Played:
     """``eval_samples`` rollouts of each selection query, with the same random numbers for every policy. ``at``
     is the iteration after which they are played: no two looks may share the names of their paid calls."""
-    config = setup.config
-    return await play(
+    config, kept = setup.config, setup.look_kept(at)
+    playing = play(
         chooser,
         setup.selection,
         config.eval_samples,
@@ -29,11 +33,14 @@ async def played_on_selection(setup: TrainerSetup, chooser: Any, reward: Reward,
         seed=setup.seed,
         temperature=config.eval_temperature,
         limits=setup.limits(),
+        kept=kept,
+        keep=partial(setup.look_keep, at),
         check=check,
         acting=setup.acting,
         purpose=f"selection.{at}",
         model=setup.model,
     )
+    return loop.run_until_complete(playing)
 
 
 def selection_report(iteration: int, played: Played, baseline_success: FloatArray) -> SelectionReport:

@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from experiences.environments.base import Environment
+from experiences.library.lessons import Library
+from experiences.library.operations import Receipt
+from experiences.library.reflection import Reflected
 from experiences.rewards import Reward, rewards
 from experiences.rollout import RolloutLimits
 from experiences.runtimes.action import ActionRuntime
@@ -32,6 +35,27 @@ async def _nothing_to_close() -> None:
     """The default ``closing``."""
 
 
+class Reflecting(Protocol):
+    """Asks what groups of rollouts teach (``experiences.library.reflection``)."""
+
+    async def reflect(
+        self, groups: Sequence[TrajectoryGroup], library: Library, *, iteration: int, epoch: int
+    ) -> Reflected:
+        """Raises:
+        Halted: a question can't be paid for now, or the model is away; what was answered is kept.
+        """
+        ...
+
+
+def _none_kept(_: int) -> Mapping[RolloutKey, Trajectory]:
+    """The default ``look_kept``: looks cost nothing, and are made again."""
+    return {}
+
+
+def _not_kept(_: int, __: Trajectory) -> None:
+    """The default ``look_keep``."""
+
+
 Kept = Callable[[int], Mapping[RolloutKey, Trajectory]]
 Keep = Callable[[Trajectory], None]
 Check = Callable[[], None]
@@ -41,9 +65,13 @@ Check = Callable[[], None]
 class TrainerSetup:
     """Everything that stays the same during a run. ``train`` and ``selection`` share no text; each scenario's
     ``index`` is unique within its list. Policy versions are named ``policy_version_prefix`` + iteration.
-    ``policy_kind`` is "action" or "frozen"; ``model`` is the language model behind the policy, "" for none;
+    ``policy_kind`` is "action" or "context"; ``model`` is the language model behind the policy, "" for none;
     ``closing`` is awaited when the work ends, in the loop in which it was done; ``new_loop`` makes that loop (None:
-    the standard one)."""
+    the standard one).
+
+    For a context policy, ``library`` is what the run starts from, with the ``weights`` of earlier runs by handle;
+    ``reflecting`` finds new lessons (None: none are looked for). ``look_kept`` and ``look_keep`` store the rollouts of
+    looks at the selection queries by iteration, where they were paid for."""
 
     config: GRPOConfig
     seed: int
@@ -56,6 +84,19 @@ class TrainerSetup:
     model: str = ""
     closing: Callable[[], Coroutine[Any, Any, None]] = _nothing_to_close
     new_loop: Callable[[], AbstractEventLoop] | None = None
+    library: Library = field(default_factory=Library)
+    weights: Mapping[str, float] = field(default_factory=dict)
+    reflecting: Reflecting | None = None
+    look_kept: Callable[[int], Mapping[RolloutKey, Trajectory]] = _none_kept
+    look_keep: Callable[[int, Trajectory], None] = _not_kept
+
+    def epoch(self, iteration: int) -> int:
+        """The epoch (from 1) that an iteration belongs to: the iterations in equal parts, the last the shortest."""
+        length = -(-self.config.n_iterations // self.config.context.epochs)
+        return (max(iteration, 1) - 1) // length + 1
+
+    def ends_epoch(self, iteration: int) -> bool:
+        return iteration >= self.config.n_iterations or self.epoch(iteration) != self.epoch(iteration + 1)
 
     def version(self, iteration: int) -> str:
         return f"{self.policy_version_prefix}{iteration}"
@@ -97,9 +138,36 @@ class SelectionReport:
 
 
 @dataclass
+class GateReport:
+    """What queries that were kept out of training say of a library, and what was decided (SPEC E6, ALGORITHMS 5.5).
+
+    ``candidate`` and ``current`` are handles; rates lie in [0, 1]. ``difference`` with its 95 % interval is candidate
+    less current; ``gain`` and ``p_value`` (one-sided) compare it with what the run began with.
+    """
+
+    iteration: int
+    epoch: int
+    candidate: tuple[str, ...]
+    current: tuple[str, ...]
+    n_queries: int
+    samples: int
+    candidate_rate: float
+    current_rate: float
+    difference: float
+    low: float
+    high: float
+    gain: float
+    p_value: float
+    accepted: bool
+    why: str
+    rolled_back: list[str] = field(default_factory=list)
+
+
+@dataclass
 class IterationReport:
     """One applied iteration. ``groups`` carry their advantages; ``baseline`` is set on the first iteration only:
-    the evaluation of the policy the run began with."""
+    the evaluation of the policy the run began with. ``reflected`` and ``receipts`` say what was proposed for the
+    library and what became of it, ``gate`` what was decided about it."""
 
     iteration: int
     groups: list[TrajectoryGroup]
@@ -107,6 +175,10 @@ class IterationReport:
     warnings: list[str] = field(default_factory=list)
     selection: SelectionReport | None = None
     baseline: SelectionReport | None = None
+    epoch: int = 1
+    reflected: Reflected | None = None
+    receipts: list[Receipt] = field(default_factory=list)
+    gate: GateReport | None = None
     stop_reason: str = ""
     rollout_seconds: float = 0.0
     update_seconds: float = 0.0

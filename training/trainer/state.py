@@ -15,20 +15,22 @@ from training.algorithm.value import RidgeValue
 from training.config import GRPOConfig
 from training.policies.action import ActionPolicy
 from training.policies.archive import CorruptState, nested, pack, under, unpack
+from training.policies.context import ContextPolicy
 from training.policies.exploration import FailureMemory
 from training.policies.features import FeatureOptions
-from training.policies.frozen import FrozenPolicy
 from training.trainer.setup import TrainerSetup
 
-Policy = ActionPolicy | FrozenPolicy
-KINDS: Mapping[str, type[ActionPolicy] | type[FrozenPolicy]] = {"action": ActionPolicy, "frozen": FrozenPolicy}
+Policy = ActionPolicy | ContextPolicy
+KINDS: Mapping[str, type[ActionPolicy] | type[ContextPolicy]] = {"action": ActionPolicy, "context": ContextPolicy}
+_SUCCESSES = ("baseline_success", "current_success")
 
 
 @dataclass
 class TrainerState:
     """Policy, optimiser, value function, memory, early stopper, guard and counters after ``iteration``.
 
-    ``baseline_success`` (n, k) holds the selection results of the policy the run began with, once measured.
+    ``baseline_success`` (n, k) holds the selection results of the policy the run began with, once measured;
+    ``current_success`` (n, k) those of the context that is shipped.
     ``reward`` is what a learning reward remembers; empty for the others, and in checkpoints from before there were any.
     ``drawn`` counts draws from the pool of queries; ``refused`` counts updates in a row that were not finite.
     """
@@ -41,6 +43,7 @@ class TrainerState:
     stopper: EarlyStopper
     guard: CollapseGuard
     baseline_success: FloatArray | None = None
+    current_success: FloatArray | None = None
     reward: dict[str, Any] = field(default_factory=dict)
     drawn: int = 0
     trajectories: int = 0
@@ -75,8 +78,9 @@ class TrainerState:
             "stopper": asdict(self.stopper),
             "guard": asdict(self.guard),
         }
-        if self.baseline_success is not None:
-            state["baseline_success"] = self.baseline_success.astype(np.float32)
+        for name in _SUCCESSES:
+            if (success := getattr(self, name)) is not None:
+                state[name] = success.astype(np.float32)
         if self.value is not None:
             state["value"] = self.value.weights
         if self.memory is not None:
@@ -104,7 +108,7 @@ class TrainerState:
         config = setup.config
         optimizer = _optimizer(config)
         optimizer.load_state_dict(under("optimizer", state))
-        baseline = state.get("baseline_success")
+        successes = {name: state[name].astype(np.float64) for name in _SUCCESSES if name in state}
         policy = KINDS[setup.policy_kind].from_state_dict(under("policy", state))
         memory = _memory(setup, policy)
         if memory is not None:
@@ -117,7 +121,7 @@ class TrainerState:
             memory=memory,
             stopper=EarlyStopper(**state["stopper"]),
             guard=CollapseGuard(**state["guard"]),
-            baseline_success=None if baseline is None else baseline.astype(np.float64),
+            **successes,
             reward=under("reward", state),
             drawn=int(state["drawn"]),
             trajectories=int(state["trajectories"]),
@@ -129,12 +133,12 @@ class TrainerState:
 def policy_of(data: bytes) -> Policy:
     """Only the policy of a stored trainer state: what evaluation and serving need."""
     state = under("policy", unpack(data))
-    return (FrozenPolicy if state.get("kind") == "frozen" else ActionPolicy).from_state_dict(state)
+    return (ContextPolicy if state.get("kind") in ("context", "frozen") else ActionPolicy).from_state_dict(state)
 
 
 def _untrained(setup: TrainerSetup) -> Policy:
-    if setup.policy_kind == "frozen":
-        return FrozenPolicy()
+    if setup.policy_kind == "context":
+        return ContextPolicy.fresh(setup.library, setup.weights, selects=setup.config.algorithm == "grpo")
     options = FeatureOptions(**setup.config.features.model_dump())
     return ActionPolicy.fresh(setup.environment.actions, options, [scenario.query for scenario in setup.train])
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from experiences.types import TrajectoryGroup
-from training.algorithm.advantages import GroupAdvantages, group_advantages
+from training.algorithm.advantages import GroupAdvantages
 from training.algorithm.arrays import FloatArray, discounted_to_go
 from training.algorithm.credit import FlatSteps
 from training.algorithm.kl import kl_term
@@ -25,12 +25,14 @@ from training.trainer.objective import Measured, Objective
 @dataclass(slots=True)
 class UpdateResult:
     """``applied`` counts optimiser steps: 0 where the batch carried no signal (ALGORITHMS D5). ``not_finite``
-    tells that a step was refused because its loss or gradient was not a finite number."""
+    tells that a step was refused because its loss or gradient was not a finite number. ``pruned`` are the lessons that
+    evidence took out."""
 
     metrics: dict[str, float]
     applied: int = 0
     not_finite: bool = False
     warnings: list[str] = field(default_factory=list)
+    pruned: list[str] = field(default_factory=list)
 
 
 def update_policy(
@@ -55,7 +57,7 @@ def update_policy(
     if not config.exploration.learn_from_failed_groups:
         used = np.where(batch.failed, 0.0, used)
     write_back(groups, batch.steps, whole, used)
-    result = UpdateResult(_observed(groups, batch, whole))
+    result = UpdateResult(observed(groups, batch, whole))
     failed_coefficient = max(config.entropy_coef, config.entropy_coef_failed_group)
     coefficient = np.where(batch.failed, failed_coefficient, config.entropy_coef)
     objective = Objective(encoded, batch, used, coefficient, logp_ref, config)
@@ -67,28 +69,6 @@ def update_policy(
     if value is not None:
         _fit_value(value, batch.steps, encoded, config)
     return result
-
-
-def measure_groups(groups: Sequence[TrajectoryGroup], config: GRPOConfig) -> UpdateResult:
-    """Advantages and figures of a policy that has nothing to move. Each step carries its trajectory's advantage."""
-    batch = batch_of(groups, config)
-    steps = batch.steps
-    whole = group_advantages(
-        steps.reward,
-        steps.group,
-        scale_rewards=config.scale_rewards,
-        baseline=config.baseline if config.baseline != "value" else "group_mean",
-        eps=config.adv_eps,
-        ddof=config.std_ddof,
-    )
-    write_back(groups, steps, whole, np.zeros(len(steps.trajectory)))
-    for group in groups:
-        group.step_advantages = [
-            [advantage] * len(trajectory.steps)
-            for advantage, trajectory in zip(group.advantages, group.trajectories, strict=True)
-        ]
-    nothing = {"loss": 0.0, "policy_gradient_loss": 0.0, "entropy": 0.0, "approx_kl": 0.0, "kl": 0.0}
-    return UpdateResult(_observed(groups, batch, whole) | nothing)
 
 
 def _prepared(
@@ -141,7 +121,7 @@ def _losses(before: Measured, after: Measured) -> dict[str, float]:
     }
 
 
-def _observed(groups: Sequence[TrajectoryGroup], batch: Batch, whole: GroupAdvantages) -> dict[str, float]:
+def observed(groups: Sequence[TrajectoryGroup], batch: Batch, whole: GroupAdvantages) -> dict[str, float]:
     """What the rollouts themselves say, before anything is learned."""
     trajectories = [trajectory for group in groups for trajectory in group.trajectories]
     reward = batch.steps.reward[np.isfinite(batch.steps.reward)]

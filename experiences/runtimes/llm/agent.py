@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from experiences.environments.base import Episode, TextEpisode
-from experiences.runtimes.base import EnvironmentFailure
+from experiences.runtimes.base import EnvironmentFailure, Told, noting
 from experiences.runtimes.llm.calls import ChatModel, Sampling, Talk
 from experiences.runtimes.llm.philosophies import PHILOSOPHIES, Play
 from experiences.tools.toolset import Toolset
@@ -20,7 +20,7 @@ class LLMRuntime:
     """Plays an episode with a language model.
 
     ``connect`` gives the tools where they have to be connected first, instead of ``toolset``. ``system`` is the
-    agent's own prompt; ``context`` what it has learned (both may be empty). ``key_prefix`` names
+    agent's own prompt; ``context`` what it is told besides, or who says so for each rollout. ``key_prefix`` names
     job and attempt, so that no call of another attempt has the same key. ``purpose`` is whose money and whose
     place at the gate is taken.
     """
@@ -29,7 +29,7 @@ class LLMRuntime:
     sampling: Sampling
     philosophy: str = "react"
     system: str = ""
-    context: str = ""
+    context: str | Callable[[RolloutKey], Told] = ""
     toolset: Toolset = field(default_factory=Toolset)
     key_prefix: str = "run"
     purpose: str = "training"
@@ -53,6 +53,7 @@ class LLMRuntime:
         """
         if not isinstance(episode, TextEpisode):
             raise EnvironmentFailure("this environment can't be spoken to in text; choose an action agent")
+        told = Told(self.context, {}) if isinstance(self.context, str) else self.context(key)
         toolset = self.toolset if self.connect is None else await self.connect()
         talk = Talk(
             model=self.model,
@@ -61,9 +62,9 @@ class LLMRuntime:
             prefix=f"{self.key_prefix}/{key.iteration}/{key.scenario}/{key.rollout}",
             purpose=self.purpose,
             seed=int(rng.integers(2**31)),
-            record=record,
+            record=noting(record, told),
             check=check,
             iteration=key.iteration,
         )
-        system = "\n\n".join(part for part in (self.system.strip(), self.context.strip()) if part)
+        system = "\n\n".join(part for part in (self.system.strip(), told.text.strip()) if part)
         return await PHILOSOPHIES.get(self.philosophy)(Play(talk, episode, system))

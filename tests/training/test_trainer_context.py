@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from experiences.environments import environments
+from experiences.types import RolloutKey
 from training.config import GRPOConfig
-from training.policies.frozen import FrozenPolicy
+from training.policies.context import ContextPolicy
 from training.trainer import TrainerSetup, TrainerState, steps
 from training.trainer.setup import by_choice
 
@@ -25,7 +26,7 @@ def setup(**changes: object) -> TrainerSetup:
     environment = environments.get("reasoning_gym")({})
 
     def acting(policy, *, temperature, max_steps, purpose):  # type: ignore[no-untyped-def]
-        assert isinstance(policy, FrozenPolicy)
+        assert policy.told(RolloutKey(1, 0, 0)).text == ""
         return by_choice(Uniform(), temperature=temperature, max_steps=max_steps)
 
     config = GRPOConfig.model_validate(
@@ -39,7 +40,7 @@ def setup(**changes: object) -> TrainerSetup:
         train=environment.scenarios("train", 12, 5),
         selection=environment.scenarios("selection", 4, 5),
         policy_version_prefix="f",
-        policy_kind="frozen",
+        policy_kind="context",
         acting=acting,
         model="some-model",
     )
@@ -68,5 +69,5 @@ def test_its_state_comes_back_from_bytes() -> None:
     run = steps(made, state, kept=lambda _: {}, keep=lambda _: None, check=lambda: None)
     next(run)
     again = TrainerState.from_bytes(made, state.to_bytes())
-    assert isinstance(again.policy, FrozenPolicy)
+    assert isinstance(again.policy, ContextPolicy)
     assert (again.iteration, again.policy.version, again.drawn) == (1, "f1", state.drawn)

@@ -1,0 +1,176 @@
+"""Runs of a context policy against the simulated model: the real trainer, runtime and client, and no database."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import uvloop
+
+from budgets.llm.client import MeteredChatClient
+from budgets.llm.secret import Secret
+from budgets.llm.types import Endpoint
+from budgets.meter import FreeMeter
+from budgets.pricing import Price
+from experiences.library.lessons import Library
+from experiences.library.reflection import Reflected, ReflectionOptions, Reflector
+from experiences.runtimes.base import Runtime, Teller
+from experiences.runtimes.llm import LLMRuntime, Sampling
+from experiences.structured import Answered, Asker
+from experiences.types import TrajectoryGroup
+from training.algorithm.inference import PairedDifference, paired_difference
+from training.config import GRPOConfig
+from training.pools import Pools, dataset_pools
+from training.presets import merged, preset_values
+from training.trainer import IterationReport, TrainerSetup, TrainerState, play, steps
+
+MODEL = "small"
+
+
+class OnePrice:
+    def price(self, model: str) -> Price:
+        return Price(model, 150_000, 600_000)
+
+
+@dataclass
+class Player:
+    """Plays as ``experiences.player.ModelPlayer`` does, on a meter that never refuses."""
+
+    base_url: str
+    meter: FreeMeter = field(default_factory=FreeMeter)
+    concurrency: int = 64
+    _client: MeteredChatClient | None = None
+
+    def client(self) -> MeteredChatClient:
+        if self._client is None:
+            endpoint = Endpoint(
+                self.base_url, MODEL, Secret("sk-test"), default_concurrency=self.concurrency, max_retries=2
+            )
+            self._client = MeteredChatClient(endpoint, self.meter, OnePrice())
+        return self._client
+
+    def __call__(self, policy: Teller, *, temperature: float, max_steps: int, purpose: str) -> Runtime:
+        return LLMRuntime(
+            self.client(),
+            Sampling(MODEL, temperature, 200),
+            philosophy="cot",
+            context=policy.told,
+            key_prefix=f"run/{purpose}",
+        )
+
+    async def aclose(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            await client.aclose()
+
+
+@dataclass
+class Reflecting:
+    """Reflection that keeps what it asked."""
+
+    player: Player
+    options: ReflectionOptions
+    answered: list[Answered] = field(default_factory=list)
+    _reflector: Reflector | None = None
+
+    async def reflect(
+        self, groups: Sequence[TrajectoryGroup], library: Library, *, iteration: int, epoch: int
+    ) -> Reflected:
+        if self._reflector is None:
+            asker = Asker(self.player.client(), Sampling(MODEL, 0.3, 1024), "run/reflection", keep=self.answered.append)
+            self._reflector = Reflector(asker, self.options, "a secret")
+        return await self._reflector.reflect(groups, library, iteration=iteration, epoch=epoch)
+
+
+@dataclass
+class Finished:
+    """What a run came to."""
+
+    setup: TrainerSetup
+    state: TrainerState
+    reports: list[IterationReport]
+    answered: list[Answered]
+    spent: int
+    player: Player
+    pools: Pools
+
+    @property
+    def shipped(self) -> list[str]:
+        """The texts of the lessons that the run ships."""
+        policy: Any = self.state.policy
+        return [lesson.text for lesson in policy.library.chosen(policy.shipped)]
+
+
+def setup_of(
+    base_url: str, rows: list[dict[str, Any]], config: Mapping[str, Any], *, seed: int
+) -> tuple[TrainerSetup, Reflecting, Player, Pools]:
+    values = merged(preset_values("recommended", "llm"), {"max_concurrent_rollouts": 64, **config})
+    parsed = GRPOConfig.model_validate(values)
+    pools = dataset_pools(rows, {}, seed)
+    player = Player(base_url)
+    context = parsed.context
+    options = ReflectionOptions(
+        context.reflect_groups, context.reflect_each, context.max_lessons, context.max_words, concurrency=64
+    )
+    reflecting = Reflecting(player, options)
+    setup = TrainerSetup(
+        config=parsed,
+        seed=seed,
+        environment=pools.environment,
+        train=pools.train,
+        selection=pools.selection,
+        policy_version_prefix=f"r{seed}.",
+        policy_kind="context",
+        acting=player,
+        model=MODEL,
+        closing=player.aclose,
+        new_loop=uvloop.new_event_loop,
+        reflecting=reflecting,
+    )
+    return setup, reflecting, player, pools
+
+
+def learned(base_url: str, rows: list[dict[str, Any]], config: Mapping[str, Any], *, seed: int) -> Finished:
+    """A whole run."""
+    setup, reflecting, player, pools = setup_of(base_url, rows, config, seed=seed)
+    state = TrainerState.fresh(setup)
+    reports = list(steps(setup, state, kept=lambda _: {}, keep=lambda _: None, check=lambda: None))
+    return Finished(setup, state, reports, reflecting.answered, player.meter.spent, player, pools)
+
+
+def success_of(finished: Finished, policy: Any, *, samples: int, purpose: str) -> np.ndarray[Any, Any]:
+    """(n, k) on the held-out queries."""
+    setup = finished.setup
+
+    async def played() -> Any:
+        try:
+            return await play(
+                policy,
+                finished.pools.held_out,
+                samples,
+                environment=setup.environment,
+                reward=setup.reward(),
+                seed=setup.seed,
+                temperature=setup.config.eval_temperature,
+                limits=setup.limits(),
+                stream=2,
+                acting=setup.acting,
+                purpose=purpose,
+                model=MODEL,
+            )
+        finally:
+            await finished.player.aclose()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        success: np.ndarray[Any, Any] = runner.run(played()).success
+    return success
+
+
+def gain_of(finished: Finished, *, samples: int = 8) -> PairedDifference:
+    """The shipped context against the one that the run began with, on the held-out queries, paired."""
+    before = success_of(finished, TrainerState.fresh(finished.setup).policy, samples=samples, purpose="baseline")
+    after = success_of(finished, finished.state.policy, samples=samples, purpose="trained")
+    return paired_difference(after, before)

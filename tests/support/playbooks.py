@@ -1,0 +1,91 @@
+"""What tests of playbooks share: an agent with a model that suggests changes, and executions to learn from."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from agentcore_site.jobs.models import Job
+from agentcore_site.tenancy.actors import Actor
+from budgets.services import price_set
+from experiences.models import Agent, Playbook
+from experiences.services.agents import agent_create
+from experiences.services.endpoints import endpoint_create
+from experiences.services.playbooks import playbook_create
+from experiences.services.traces import NewTrace, traces_record
+from tests.support.llm_server import ModelServer
+from tests.support.running import run_to_end
+
+PRICE = (2_000_000, 8_000_000)  # micro-dollars per million tokens
+SECTIONS = [
+    {"category": "strategies", "content": "Read the whole order before answering a customer.", "confidence": 0.9},
+    {
+        "category": "failures",
+        "content": "Refunds above the limit need a ticket number.",
+        "confidence": 0.8,
+    },
+]
+
+# Ten lessons, no two of them alike.
+TEXTS = [
+    "Check the stock before promising a delivery date.",
+    "Ask for the order number when a customer names none.",
+    "Refunds above one hundred euros need a second signature.",
+    "Parcels to islands take two days longer than the table says.",
+    "Never quote prices from memory; the catalogue changes weekly.",
+    "Answer complaints with the next step and who takes it.",
+    "The tracking tool fails for numbers with lower-case letters.",
+    "Summarise long threads before asking a colleague.",
+    "Invoices are corrected by a credit note and a new invoice.",
+    "Returns without the original box lose a tenth of the price.",
+]
+
+
+def suggesting(*deltas: dict[str, Any]) -> str:
+    """What a model says that suggests these changes."""
+    return json.dumps({"deltas": list(deltas)})
+
+
+def add(content: str, *, category: str = "learnings", confidence: float = 0.8, **more: Any) -> dict[str, Any]:
+    return {"type": "add", "category": category, "content": content, "confidence": confidence, **more}
+
+
+def model_agent(admin: Actor, server: ModelServer, name: str = "Clerk") -> Agent:
+    """An agent of a language model at that server, with a price."""
+    organization = admin.user.memberships.get().organization
+    price_set(admin, model="small", organization=organization, input=PRICE[0], output=PRICE[1])
+    endpoint = endpoint_create(
+        admin, name=f"of {name}", base_url=server.base_url, model="small", api_key="sk-test", options={"max_retries": 0}
+    )
+    return agent_create(admin, name=name, runtime="llm", environment="dataset", endpoint=endpoint, max_tokens=40)
+
+
+def playbook_of(actor: Actor, agent: Agent, sections: Sequence[dict[str, Any]] = SECTIONS) -> Playbook:
+    return playbook_create(actor, agent=agent, initial_sections=sections)
+
+
+def lived(actor: Actor, agent: Agent, n: int = 1, *, success: bool = True, **more: Any) -> None:
+    """Records ``n`` executions, one by one."""
+    for number in range(n):
+        traces_record(
+            actor,
+            [
+                NewTrace(
+                    agent=agent,
+                    inputs={"order": number, "question": "where is my parcel"},
+                    outputs={"answer": "it is on its way"},
+                    duration_ms=120.0 + number,
+                    success=success,
+                    **more,
+                )
+            ],
+        )
+
+
+def evolutions() -> list[Job]:
+    return list(Job.objects.filter(kind="evolution").order_by("created_at"))
+
+
+def evolved(job: Job) -> Job:
+    return run_to_end(job)

@@ -1,0 +1,259 @@
+"""Jobs that learn what to tell a frozen model: over real rows, the ledger, and a simulated model that listens."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from agentcore_site.jobs import lifecycle
+from agentcore_site.jobs.models import Job, Status
+from agentcore_site.jobs.services import job_resume
+from agentcore_site.jobs.tasks import run_slice
+from agentcore_site.tenancy.actors import Actor
+from budgets.checking import differences
+from budgets.models import Budget, LedgerEntry
+from budgets.services import budget_set_limit, price_set
+from evaluation.models import EvaluationRun
+from experiences.models import Agent, Experience, ExperienceChange, Question, TrajectoryRecord
+from experiences.services.agents import agent_create
+from experiences.services.endpoints import endpoint_create
+from tests.support.llm_server import ModelServer
+from tests.support.running import run_to_end
+from tests.support.simulated_model import simulated_server
+from tests.support.world import World
+from training.models import Epoch, Iteration, TrainingRun
+from training.services import checkpoints, execution
+from training.services.runs import run_start
+from training.trainer import policy_of
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+WORLD = World(7)
+ROWS = WORLD.rows(120, 7)
+CONFIG = {
+    "n_iterations": 12,
+    "batch_size": 8,
+    "n_trajectories_per_query": 6,
+    "eval_interval": 6,
+    "eval_samples": 6,
+    "max_concurrent_rollouts": 32,
+    "max_budget_usd": 5.0,
+    "early_stopping": {"enabled": False},
+    "checkpoint_interval": 3,
+    "context": {"epochs": 3, "ship_confidence": 0.7},
+    "seed": 3,
+}
+PRICE = (150_000, 600_000)
+
+
+@pytest.fixture(autouse=True)
+def long_slices(settings: Any) -> None:
+    settings.JOB_SLICE_SECONDS = settings.JOB_ROUND_SECONDS = 600
+
+
+@pytest.fixture
+def server() -> Iterator[ModelServer]:
+    with simulated_server(WORLD, prices={"small": PRICE}) as running:
+        yield running
+
+
+@pytest.fixture
+def agent(adam: Any, server: ModelServer) -> Agent:
+    actor = Actor(adam)
+    price_set(actor, model="small", organization=adam.memberships.get().organization, input=PRICE[0], output=PRICE[1])
+    endpoint = endpoint_create(
+        actor, name="local", base_url=server.base_url, model="small", api_key="sk-test-123", options={"max_retries": 0}
+    )
+    return agent_create(
+        actor, name="Learner", runtime="llm", philosophy="cot", environment="dataset", endpoint=endpoint, max_tokens=200
+    )
+
+
+class Killed(BaseException):
+    """The end of a process, past every handler; asyncio lets it through, as it does not a SystemExit."""
+
+
+def start(actor: Actor, agent: Agent, **changes: Any) -> TrainingRun:
+    return run_start(actor, agent=agent, rows=ROWS, config=CONFIG | changes)
+
+
+def calls_of(server: ModelServer) -> int:
+    return sum(account.requests for account in server.accounts.values())
+
+
+def test_it_learns_what_to_tell_and_the_held_out_queries_prove_it(
+    operator: Actor, agent: Agent, server: ModelServer
+) -> None:
+    run = start(operator, agent)
+    job = run_to_end(run.job)
+    assert (job.status, job.error) == (Status.COMPLETED, "")
+    run.refresh_from_db()
+    lessons = Experience.objects.filter(agent=agent)
+    active = [row.summary for row in lessons.filter(status="active")]
+    assert active and WORLD.success_rate(active) > WORLD.success_rate([]) + 0.15
+    gate = Epoch.objects.get(run=run, number=3).gate
+    assert gate["accepted"] and gate["p_value"] <= 0.025
+    assert set(lessons.filter(status="active").values_list("handle", flat=True)) == set(gate["candidate"])
+    # Every lesson says where it comes from: trajectories that are there, its group, what was measured of it.
+    for row in lessons:
+        kept = TrajectoryRecord.objects.filter(id__in=row.taught_by)
+        assert kept.count() == len(row.taught_by) > 1
+        assert row.changes.filter(action="added").exists()
+    evaluation = EvaluationRun.objects.get(run=run)
+    assert run_to_end(evaluation.job).status == Status.COMPLETED
+    run.refresh_from_db()
+    assert run.verdict["p_value"] < 0.01
+    assert differences() == []
+    paid = LedgerEntry.objects.filter(job_id=run.job_id)
+    assert {"training", "evaluation", "reflection"} <= set(paid.values_list("purpose", flat=True))
+
+
+def test_each_epoch_says_what_it_cost_and_what_became_of_every_proposal(operator: Actor, agent: Agent) -> None:
+    run = start(operator, agent)
+    run_to_end(run.job)
+    epochs = list(Epoch.objects.filter(run=run))
+    assert [one.number for one in epochs] == [1, 2, 3]
+    assert [one.iterations for one in epochs] == [4, 4, 4]
+    rollouts = TrajectoryRecord.objects.filter(job_id=run.job_id, purpose="training")
+    assert sum(one.metrics["rollouts"] for one in epochs) == rollouts.count() == 12 * 8 * 6
+    tools = epochs[0].metrics["tools"]
+    assert sum(tool["tokens"] for tool in tools.values()) == epochs[0].metrics["tokens"] > 0
+    changes = [change for one in epochs for change in one.changes]
+    taken = Counter(change["taken"] for change in changes)
+    assert taken[True] and taken[False] and all(change["why"] for change in changes if not change["taken"])
+    asked = Question.objects.filter(job_id=run.job_id)
+    assert set(asked.values_list("stage", flat=True)) == {"summary", "lessons", "operations", "merge"}
+    assert all(asked.filter(usable=False).values_list("reason", flat=True))
+
+
+def test_a_worker_killed_at_any_stage_pays_nothing_twice(
+    operator: Actor, agent: Agent, server: ModelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process dies after so many writes: in the first look, between rollouts, in the middle of reflection, before
+    an iteration is committed. What was answered is used again; only calls that were under way may be made twice."""
+    whole = start(operator, agent)
+    run_to_end(whole.job)
+    once = calls_of(server)
+    Experience.objects.all().delete()
+    broken = start(operator, agent)
+    write, deaths = execution.Slice._write_by_itself, iter((3, 9, 20, 5, 30, 14))
+    left = [next(deaths)]
+
+    def dies(self: Any, work: Any) -> None:
+        write(self, work)
+        left[0] -= 1
+        if left[0] == 0:
+            raise Killed
+
+    monkeypatch.setattr(execution.Slice, "_write_by_itself", dies)
+    monkeypatch.setattr(execution, "FLUSH_SECONDS", 0.0)
+    kills = 0
+    for _ in range(50):
+        claimed = lifecycle.claim(broken.job_id)
+        if claimed is None:
+            break
+        try:
+            run_slice(claimed)
+        except Killed:
+            kills += 1
+            left[0] = next(deaths, 0)
+            Job.objects.filter(id=broken.job_id).update(lease_until="2000-01-01T00:00:00Z")
+    assert kills == 6
+    job = Job.objects.get(id=broken.job_id)
+    assert (job.status, job.error) == (Status.COMPLETED, "")
+    assert Iteration.objects.filter(run=broken).count() == 12
+    keys = TrajectoryRecord.objects.filter(job_id=broken.job_id).values_list(
+        "purpose", "line", "iteration", "scenario", "rollout"
+    )
+    assert len(keys) == len(set(keys))
+    again = calls_of(server) - once
+    assert once <= again <= once + kills * 2 * CONFIG["max_concurrent_rollouts"]  # type: ignore[operator]
+    assert differences() == []
+
+
+def test_an_empty_budget_in_any_stage_pauses_it_and_it_goes_on(
+    operator: Actor, agent: Agent, server: ModelServer
+) -> None:
+    run = start(operator, agent, max_budget_usd=0.004)
+    budget = Budget.objects.get(job_id=run.job_id)
+    pauses = 0
+    for _ in range(60):
+        job = run_to_end(run.job)
+        if job.status == Status.COMPLETED:
+            break
+        assert (job.status, job.status_reason) == (Status.PAUSED, "budget_exceeded")
+        pauses += 1
+        budget.refresh_from_db()
+        budget_set_limit(
+            operator_admin(agent),
+            organization=run.organization_id,
+            job=run.job,
+            agent_id=agent.id,
+            limit=budget.limit + 9_000,
+        )
+        job_resume(operator, run.job)
+    assert pauses > 5
+    assert Iteration.objects.filter(run=run).count() == 12
+    asked = Question.objects.filter(job_id=run.job_id)
+    assert asked.count() == asked.values("key").distinct().count()
+    bought = LedgerEntry.objects.filter(job_id=run.job_id, kind="settle").values_list("key", flat=True)
+    assert len(bought) == len(set(bought))
+    assert differences() == []
+
+
+def operator_admin(agent: Agent) -> Actor:
+    member = agent.organization.memberships.get(user__username="adam")
+    return Actor(member.user)
+
+
+def test_training_free_grpo_tells_all_and_a_gate_decides_after_each_epoch(operator: Actor, agent: Agent) -> None:
+    run = start(operator, agent, algorithm="tfgrpo", n_iterations=6)
+    job = run_to_end(run.job)
+    assert (job.status, job.error) == (Status.COMPLETED, "")
+    gates = [one.gate for one in Epoch.objects.filter(run=run)]
+    assert all(gates) and len(gates) == 3
+    policy: Any = policy_of(checkpoints.checkpoint_load(checkpoints.latest(run)))  # type: ignore[arg-type]
+    assert not policy.selects
+    refused = [gate for gate in gates if not gate["accepted"]]
+    for gate in refused:
+        assert "it" in gate["why"] and not set(gate["rolled_back"]) & set(policy.shipped)
+    active = set(Experience.objects.filter(agent=agent, status="active").values_list("handle", flat=True))
+    assert active == set(policy.shipped)
+
+
+def test_the_next_run_begins_with_what_this_one_proved(operator: Actor, agent: Agent) -> None:
+    first = start(operator, agent)
+    run_to_end(first.job)
+    proven = set(Experience.objects.filter(agent=agent, status="active").values_list("handle", flat=True))
+    second = start(operator, agent, n_iterations=1, context={"propose": False})
+    assert {one["lesson"]["handle"] for one in second.library} == proven
+    run_to_end(second.job)
+    policy: Any = policy_of(checkpoints.checkpoint_load(checkpoints.latest(second)))  # type: ignore[arg-type]
+    assert set(policy.start) == proven
+
+
+def test_what_a_person_took_out_meanwhile_stays_out(operator: Actor, agent: Agent) -> None:
+    from experiences.services.lessons import experience_prune
+
+    run = start(operator, agent)
+    claimed = lifecycle.claim(run.job_id)
+    assert claimed is not None
+    with pytest.MonkeyPatch.context() as patch:
+        applied = execution.Slice.apply
+
+        def prunes_at_six(self: Any, report: Any) -> None:
+            applied(self, report)
+            if report.iteration == 6:
+                experience_prune(
+                    operator_admin(agent), Experience.objects.filter(agent=agent, status="proposed").first()
+                )  # type: ignore[arg-type]
+
+        patch.setattr(execution.Slice, "apply", prunes_at_six)
+        run_slice(claimed)
+    by_hand = ExperienceChange.objects.get(action="pruned", job=None)
+    assert Experience.objects.get(id=by_hand.experience_id).status == "pruned"
+    assert timezone.now() > by_hand.at

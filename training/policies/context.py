@@ -1,0 +1,271 @@
+"""The policy of a frozen language model: what it is told. Each lesson has a logit; a rollout draws which ones it sees.
+
+The model's weights are nobody's to change, but the draw is ours, and its log-probability is exact: so GRPO applies to
+it as it does to any policy (SPEC G8, ALGORITHMS 4). What is *shipped* is a fixed set: it changes only when queries
+that were kept out of training support it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import numpy as np
+
+from experiences.library.lessons import Lesson, Library
+from experiences.library.telling import told
+from experiences.runtimes.base import Told
+from experiences.types import RolloutKey
+from training.algorithm.arrays import BoolArray, FloatArray
+from training.algorithm.optimizers import Arrays
+from training.policies.effects import Effects, Estimate
+from training.policies.inclusion import balanced, bits, logit_of, probabilities
+
+INCLUSION_STREAM = 7  # of random numbers: rollouts draw from streams 0 to 2
+FLOOR = 0.05
+PRIOR = 0.5  # a new lesson's probability: a higher one leaves too few rollouts without it to tell (ALGORITHMS 4.3)
+
+
+@dataclass
+class ContextPolicy:
+    """``parameters["theta"]`` (K,) are the logits, in the library's order; those of lessons that are out don't count.
+
+    ``shipped`` are the handles of what is told outside of training; ``supported`` is the library as it was when that
+    was decided, to which a library that is refused goes back. ``start`` is what was shipped when the run began.
+    ``selects`` False tells rollouts all live lessons: nothing is drawn, and nothing can be learned about single ones.
+    ``compared`` and ``mixed`` count groups, and those with spread.
+    """
+
+    library: Library = field(default_factory=Library)
+    shipped: tuple[str, ...] = ()
+    start: tuple[str, ...] = ()
+    supported: Library = field(default_factory=Library)
+    effects: Effects = field(default_factory=Effects)
+    selects: bool = True
+    floor: float = FLOOR
+    version: str = ""
+    compared: int = 0
+    mixed: int = 0
+    kind: str = "context"
+    parameters: Arrays = field(default_factory=lambda: {"theta": np.zeros(0)})
+
+    @classmethod
+    def fresh(
+        cls, library: Library, weights: Mapping[str, float], *, selects: bool = True, floor: float = FLOOR
+    ) -> ContextPolicy:
+        """The policy before anything was learned in this run: it ships the library's active lessons. ``weights`` are
+        probabilities from earlier runs; they are drawn half-way back to where nothing is known."""
+        p = np.array([weights.get(one.handle, PRIOR) for one in library])
+        active = tuple(one.handle for one in library if one.status == "active")
+        policy = cls(library, active, active, library, selects=selects, floor=floor)
+        policy.parameters["theta"] = 0.5 * logit_of(p, floor) if len(p) else np.zeros(0)
+        policy.effects.grow(len(library))
+        return policy
+
+    # -- what rollouts are told ------------------------------------------------------------------------------------
+
+    def told(self, key: RolloutKey) -> Told:
+        """What anybody is told outside of training."""
+        return self._telling(self.library.chosen(self.shipped), None)
+
+    def showing(self, handles: Iterable[str]) -> Showing:
+        """This policy as if it shipped other lessons: to be measured before it does."""
+        return Showing(self, tuple(handles))
+
+    def exploring(self, seed: int, group: int) -> Exploring:
+        """What training rollouts are told: balanced draws within each group of siblings."""
+        return Exploring(self, seed, group)
+
+    def drawn(self, seed: int, group: int, key: RolloutKey) -> BoolArray:
+        """Which lessons (K,) the rollout of this key is told."""
+        if not self.selects:
+            return self.live.copy()
+        block, index = divmod(key.rollout, group)
+        rng = np.random.default_rng((INCLUSION_STREAM, seed, key.iteration, key.scenario, block))
+        return balanced(rng, np.where(self.live, self.probabilities, 0.0), group)[index]
+
+    def _telling(self, lessons: list[Lesson], logprob: float | None) -> Told:
+        note: dict[str, Any] = {
+            "lessons": [lesson.handle for lesson in lessons],
+            "tokens": sum(lesson.tokens for lesson in lessons),
+        }
+        if logprob is not None:
+            note["logprob"] = logprob
+        return Told(told(lessons), note)
+
+    # -- what is known of the lessons ------------------------------------------------------------------------------
+
+    @property
+    def theta(self) -> FloatArray:
+        return self.parameters["theta"]
+
+    @property
+    def probabilities(self) -> FloatArray:
+        return probabilities(self.theta, self.floor)
+
+    @property
+    def live(self) -> BoolArray:
+        return np.array([lesson.live for lesson in self.library], dtype=np.bool_)
+
+    def estimate(self) -> Estimate:
+        return self.effects.estimate()
+
+    def candidate(self, confidence: float) -> tuple[str, ...]:
+        """What this policy would ship: the live lessons that add to the reward with more than this probability; all
+        live ones where nothing selects."""
+        if not self.selects:
+            return tuple(lesson.handle for lesson in self.library.live)
+        sure = self.estimate().above() > confidence
+        return tuple(one.handle for one, good in zip(self.library, sure, strict=True) if good and one.live)
+
+    def measured(self, information: float) -> set[str]:
+        """Lessons of which enough is known that opinions about them don't count any more."""
+        enough = self.estimate().information >= information
+        return {one.handle for one, known in zip(self.library, enough, strict=True) if known}
+
+    def weakest_first(self) -> list[str]:
+        """Live lessons by how little speaks for them: what makes room first."""
+        if not self.selects:
+            return []
+        sure = self.estimate().above()
+        ranked = sorted(zip(sure, self.library, strict=True), key=lambda pair: float(pair[0]))
+        return [lesson.handle for good, lesson in ranked if lesson.live and good < PRIOR]
+
+    # -- changes ---------------------------------------------------------------------------------------------------
+
+    def take(self, library: Library) -> None:
+        """A library that came of this one: new lessons start at the prior, new texts with half of their logit."""
+        before = self.library
+        theta = np.concatenate([self.theta, np.zeros(len(library) - len(before))])
+        self.effects.grow(len(library))
+        for at, (old, new) in enumerate(zip(before, library, strict=False)):
+            if old.version != new.version:
+                self.effects.forget(at)
+                theta[at] *= 0.5
+        self.library = library
+        self.parameters["theta"] = theta
+
+    def prune(self, z: float, information: float) -> list[str]:
+        """Takes out what evidence speaks against: beta + z * error < 0 with enough information. It can come back."""
+        known = self.estimate()
+        bad = (known.beta + z * known.error < 0) & (known.information >= information) & self.live
+        handles = [lesson.handle for lesson, out in zip(self.library, bad, strict=True) if out]
+        self.library = self.library.moved(handles, "pruned")
+        return handles
+
+    def ship(self, handles: Iterable[str]) -> None:
+        """These are told from now on: queries that were kept out of training support it."""
+        chosen = tuple(handles)
+        self.library = self.library.moved(chosen, "active")
+        left_out = [one.handle for one in self.library if one.status == "active" and one.handle not in chosen]
+        self.library = self.library.moved(left_out, "proposed")
+        self.shipped, self.supported = chosen, self.library
+
+    def roll_back(self) -> list[str]:
+        """Back to the library that is supported; what came since is taken out, and kept for the record. Returns its
+        handles."""
+        kept = self.supported.position
+        later = [lesson for lesson in self.library if lesson.handle not in kept]
+        library = self.supported
+        for lesson in later:
+            library = library.having(lesson)
+        changed = [at for at, (a, b) in enumerate(zip(self.library, library, strict=True)) if a.version != b.version]
+        for at in changed:
+            self.effects.forget(at)
+        gone = [lesson.handle for lesson in later if lesson.live]
+        self.library = library.moved(gone, "pruned")
+        return gone
+
+    def back_to_start(self) -> list[str]:
+        """Ships again what the run began with; what it learned is taken out, and kept for the record."""
+        gone = [one.handle for one in self.library.live if one.handle not in self.start and one.kind == "experience"]
+        self.library = self.library.moved(gone, "pruned")
+        self.ship(self.start)
+        return gone
+
+    # -- as the trainer's other policies ---------------------------------------------------------------------------
+
+    def make_reference(self) -> None:
+        """What it ships is its reference."""
+
+    def updated(self, version: str) -> None:
+        self.version = version
+
+    def state_dict(self) -> dict[str, Any]:
+        effects = {f"effects.{name}": value for name, value in self.effects.state_dict().items()}
+        return {
+            "kind": self.kind,
+            "version": self.version,
+            "library": self.library.as_list(),
+            "supported": self.supported.as_list(),
+            "shipped": list(self.shipped),
+            "start": list(self.start),
+            "selects": self.selects,
+            "floor": self.floor,
+            "compared": self.compared,
+            "mixed": self.mixed,
+            "theta": self.theta.copy(),
+            **effects,
+        }
+
+    @classmethod
+    def from_state_dict(cls, state: Mapping[str, Any]) -> Self:
+        """Raises KeyError where the state is that of another kind of policy. One of a time when nothing could be told
+        ("frozen") is a policy without lessons."""
+        if state["kind"] == "frozen":
+            return cls(version=str(state["version"]))
+        if state["kind"] != "context":
+            raise KeyError(f"a {state['kind']} policy")
+        effects = {key.removeprefix("effects."): value for key, value in state.items() if key.startswith("effects.")}
+        policy = cls(
+            library=Library.of(state["library"]),
+            shipped=tuple(state["shipped"]),
+            start=tuple(state["start"]),
+            supported=Library.of(state["supported"]),
+            effects=Effects.from_state_dict(effects),
+            selects=bool(state["selects"]),
+            floor=float(state["floor"]),
+            version=str(state["version"]),
+            compared=int(state["compared"]),
+            mixed=int(state["mixed"]),
+        )
+        policy.parameters["theta"] = np.array(state["theta"], dtype=np.float64)
+        return policy
+
+
+@dataclass(frozen=True)
+class Showing:
+    """A policy as if it shipped ``handles``."""
+
+    policy: ContextPolicy
+    handles: tuple[str, ...]
+
+    @property
+    def version(self) -> str:
+        return self.policy.version
+
+    def told(self, key: RolloutKey) -> Told:
+        return self.policy._telling(self.policy.library.chosen(self.handles), None)
+
+
+@dataclass
+class Exploring:
+    """A policy as training rollouts meet it."""
+
+    policy: ContextPolicy
+    seed: int
+    group: int
+
+    @property
+    def version(self) -> str:
+        return self.policy.version
+
+    def told(self, key: RolloutKey) -> Told:
+        z = self.policy.drawn(self.seed, self.group, key)
+        lessons = [lesson for lesson, told_of in zip(self.policy.library, z, strict=True) if told_of]
+        live = self.policy.live
+        if not self.policy.selects or not live.any():
+            return self.policy._telling(lessons, None)
+        logp = bits(z[None, live], self.policy.theta[live], self.policy.floor).logp
+        return self.policy._telling(lessons, float(logp.sum()))

@@ -1,0 +1,116 @@
+"""What each lesson adds to the reward, with its standard error: ridge regression on rewards centred in their groups.
+
+All effects are estimated from the same rollouts, as in a factorial experiment (ALGORITHMS 4.2). Only sums are kept, so
+that a run of any length costs K^2 numbers. A lesson with a new text begins anew.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+
+from training.algorithm.arrays import BoolArray, FloatArray, IntArray
+
+RIDGE = 4.0  # the prior: effects of about half the rewards' spread, before anything was seen
+_NORMAL = NormalDist()
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """``beta`` (K,) and its standard error; ``information`` (K,) is the sum of squared centred inclusions."""
+
+    beta: FloatArray
+    error: FloatArray
+    information: FloatArray
+
+    def above(self, threshold: float = 0.0) -> FloatArray:
+        """P(beta_k > threshold), (K,)."""
+        z = (self.beta - threshold) / np.maximum(self.error, 1e-12)
+        return np.array([_NORMAL.cdf(float(one)) for one in z])
+
+
+@dataclass
+class Effects:
+    """The sums. ``rollouts`` (K,) counts those since a lesson's present text that had a chance to see it."""
+
+    gram: FloatArray = field(default_factory=lambda: np.zeros((0, 0)))
+    moment: FloatArray = field(default_factory=lambda: np.zeros(0))
+    rollouts: FloatArray = field(default_factory=lambda: np.zeros(0))
+    square: float = 0.0
+    free: float = 0.0  # rollouts minus groups
+
+    def grow(self, k: int) -> None:
+        """Room for ``k`` lessons; nothing is known of the new ones."""
+        more = k - len(self.moment)
+        if more > 0:
+            self.gram = np.pad(self.gram, ((0, more), (0, more)))
+            self.moment = np.pad(self.moment, (0, more))
+            self.rollouts = np.pad(self.rollouts, (0, more))
+
+    def forget(self, k: int) -> None:
+        """Lesson ``k`` has a new text."""
+        self.gram[k, :] = 0.0
+        self.gram[:, k] = 0.0
+        self.moment[k] = 0.0
+        self.rollouts[k] = 0.0
+
+    def learn(self, z: BoolArray, reward: FloatArray, group: IntArray, tried: BoolArray) -> None:
+        """Takes in N rollouts: inclusion (N, K), reward (N,), group (N,), which lessons had a chance (K,). Rewards that
+        are NaN are left out; so is a group of which fewer than two are known."""
+        known = np.isfinite(reward)
+        told, reward, group = z[known].astype(np.float64), reward[known], group[known]
+        _, index, counts = np.unique(group, return_inverse=True, return_counts=True)
+        index = index.reshape(-1)
+        used = counts[index] > 1
+        if not used.any():
+            return
+        zc = (told - _means(told, index, counts))[used]
+        yc = (reward - _means(reward[:, None], index, counts)[:, 0])[used]
+        self.gram += zc.T @ zc
+        self.moment += zc.T @ yc
+        self.square += float(yc @ yc)
+        self.free += float(used.sum() - len(np.unique(index[used])))
+        self.rollouts += tried * float(used.sum())
+
+    def estimate(self) -> Estimate:
+        """Effects, errors and information of all K lessons."""
+        k = len(self.moment)
+        inverse = np.linalg.inv(self.gram + RIDGE * np.eye(k)) if k else np.zeros((0, 0))
+        beta = inverse @ self.moment
+        residual = self.square - 2 * float(beta @ self.moment) + float(beta @ self.gram @ beta)
+        tried = int((np.diag(self.gram) > 0).sum()) if k else 0
+        freedom = max(self.free - tried, 1.0)
+        variance = max(residual, 1e-9) / freedom if self.free else 1.0
+        # sd of the estimate under the model; the ridge only makes it smaller, so it is not added to.
+        error = np.sqrt(variance * np.maximum(np.diag(inverse), 0.0)) if k else np.zeros(0)
+        return Estimate(beta, error, np.diag(self.gram).copy() if k else np.zeros(0))
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "gram": self.gram.copy(),
+            "moment": self.moment.copy(),
+            "rollouts": self.rollouts.copy(),
+            "square": self.square,
+            "free": self.free,
+        }
+
+    @classmethod
+    def from_state_dict(cls, state: dict[str, Any]) -> Effects:
+        return cls(
+            gram=np.array(state["gram"]),
+            moment=np.array(state["moment"]),
+            rollouts=np.array(state["rollouts"]),
+            square=float(state["square"]),
+            free=float(state["free"]),
+        )
+
+
+def _means(values: FloatArray, index: IntArray, counts: IntArray) -> FloatArray:
+    """Each row's group mean, (N, K)."""
+    sums = np.zeros((len(counts), values.shape[1]))
+    np.add.at(sums, index, values)
+    result: FloatArray = (sums / counts[:, None])[index]
+    return result

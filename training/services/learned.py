@@ -1,0 +1,192 @@
+"""What a run learns to tell its agent: from rows to the library that it starts from, and back after each iteration."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from agentcore_site.jobs.models import Job
+from experiences.library.attempts import tool_stats
+from experiences.library.lessons import Lesson, Library
+from experiences.library.reflection import ReflectionOptions
+from experiences.library.states import ExperienceState
+from experiences.models import Agent, Experience, Playbook
+from experiences.selectors_library import library_of
+from experiences.selectors_playbooks import sections_of
+from experiences.services.experiences import experiences_sync
+from experiences.types import RolloutKey, Trajectory
+from training.config import GRPOConfig
+from training.models import Epoch, TrainingRun
+from training.policies.context import ContextPolicy
+from training.trainer import IterationReport
+
+MAX_CHANGES = 2_000  # receipts that an epoch keeps
+SECTION_WEIGHT = 0.5  # whoever wrote a section may be right; only rollouts without it can tell
+
+
+def starting_library(agent: Agent) -> list[dict[str, Any]]:
+    """What a run of this agent begins with, as it is stored in its row: the lessons that are active, and the sections
+    of its playbook. Those whose stamps don't fit are not among them."""
+    lessons = [{"lesson": _lesson(row).as_dict(), "weight": row.weight} for row in library_of(agent).rows]
+    playbook = Playbook.objects.filter(agent=agent).first()
+    sections = [] if playbook is None else sections_of(playbook)
+    return lessons + [
+        {
+            "lesson": Lesson(section.id, section.content, kind="section", status="active").as_dict(),
+            "weight": SECTION_WEIGHT,
+        }
+        for section in sections
+    ]
+
+
+def library_of_run(run: TrainingRun) -> tuple[Library, Mapping[str, float]]:
+    """The library that a run began with, and the weights of its lessons by handle."""
+    library = Library.of([one["lesson"] for one in run.library])
+    return library, {one["lesson"]["handle"]: float(one["weight"]) for one in run.library}
+
+
+def reflection_options(config: GRPOConfig, agent: Agent) -> ReflectionOptions:
+    context = config.context
+    pack = agent.prompt_pack
+    return ReflectionOptions(
+        max_groups=context.reflect_groups,
+        each=context.reflect_each,
+        max_lessons=context.max_lessons,
+        max_words=min(context.max_words, pack.max_words) if pack else context.max_words,
+        domain=pack.domain if pack else "",
+        concurrency=config.max_concurrent_rollouts,
+    )
+
+
+IdOf = Callable[[RolloutKey], Any]
+
+
+def lessons_sync(job: Job, run: TrainingRun, policy: ContextPolicy, report: IterationReport, id_of: IdOf) -> None:
+    """Writes what the iteration knows of its lessons. Inside its transaction."""
+    states = states_of(policy, id_of)
+    if states:
+        limit = GRPOConfig.model_validate(run.config).context.max_words
+        experiences_sync(job=job, agent=run.agent, states=states, by=f"iteration {report.iteration}", max_words=limit)
+
+
+def states_of(policy: ContextPolicy, id_of: IdOf) -> list[ExperienceState]:
+    """The policy's experiences as rows know them; sections are their playbook's to write. ``id_of`` gives the id under
+    which a rollout of this run is kept; lessons of earlier runs have theirs already."""
+    known, told = policy.estimate(), policy.probabilities
+    return [
+        _state(lesson, at, known, float(told[at]) if policy.selects else float(lesson.live), policy, id_of)
+        for at, lesson in enumerate(policy.library)
+        if lesson.kind == "experience"
+    ]
+
+
+def _state(lesson: Lesson, at: int, known: Any, weight: float, policy: ContextPolicy, id_of: IdOf) -> ExperienceState:
+    measured = bool(known.information[at] > 0)
+    return ExperienceState(
+        handle=lesson.handle,
+        summary=lesson.text,
+        why=lesson.why,
+        domain=lesson.domain,
+        status=lesson.status,
+        version=lesson.version,
+        weight=round(weight, 6),
+        effect=_finite(known.beta[at]) if measured else None,
+        effect_error=_finite(known.error[at]) if measured else None,
+        rollouts=int(policy.effects.rollouts[at]),
+        tokens=lesson.tokens,
+        epoch=lesson.epoch,
+        group=lesson.group,
+        task=lesson.task,
+        taught_by=tuple(_kept_id(name, id_of) for name in lesson.taught_by),
+        parents=lesson.parents,
+        ground_truth=lesson.ground_truth,
+        relative_rank=lesson.relative_rank,
+        tool_stats=lesson.tool_stats,
+    )
+
+
+def _kept_id(name: str, id_of: IdOf) -> Any:
+    """A rollout of this run is named by its key, one of an earlier run by its id."""
+    parts = name.split("/")
+    return id_of(RolloutKey(*map(int, parts))) if len(parts) == 3 else name
+
+
+def _finite(value: float) -> float | None:
+    return round(float(value), 9) if math.isfinite(value) else None
+
+
+def _lesson(row: Experience) -> Lesson:
+    return Lesson(
+        handle=row.handle,
+        text=row.summary,
+        version=row.version,
+        status="active",
+        domain=row.domain,
+        why=row.why,
+        task=row.task,
+        group=row.group,
+        epoch=row.epoch,
+        taught_by=tuple(str(one) for one in row.taught_by),
+        parents=tuple(row.parents),
+        ground_truth=row.ground_truth,
+        relative_rank=row.relative_rank,
+        tool_stats=tuple(row.tool_stats),
+    )
+
+
+# -- epochs ------------------------------------------------------------------------------------------------------------
+
+
+def epoch_add(run: TrainingRun, report: IterationReport) -> None:
+    """Adds an iteration to its epoch's row. Inside the iteration's transaction, and so exactly once."""
+    row, _ = Epoch.objects.select_for_update().get_or_create(run=run, number=report.epoch)
+    trajectories = [one for group in report.groups for one in group.trajectories]
+    row.metrics = added(row.metrics, sums_of(trajectories, report))
+    changes = [receipt.as_dict() | {"iteration": report.iteration} for receipt in report.receipts]
+    row.changes = [*row.changes, *changes][-MAX_CHANGES:]
+    row.iterations += 1
+    if report.gate is not None:
+        row.gate = asdict(report.gate)
+    row.save(update_fields=["metrics", "changes", "iterations", "gate", "updated_at"])
+
+
+def sums_of(trajectories: Sequence[Trajectory], report: IterationReport) -> dict[str, Any]:
+    """What can be added up of an iteration."""
+    known = [one.reward for one in trajectories if math.isfinite(one.reward)]
+    reflected = report.reflected.as_dict() if report.reflected else {}
+    return {
+        "rollouts": len(trajectories),
+        "successes": sum(one.success for one in trajectories),
+        "scored": len(known),
+        "reward_sum": sum(known),
+        "steps": sum(len(one.steps) for one in trajectories),
+        "tokens": sum(one.tokens for one in trajectories),
+        "cost_micros": sum(one.cost_micros for one in trajectories),
+        "latency_ms": sum(one.duration_ms for one in trajectories),
+        "proposed": sum(one.op not in ("NONE", "EVICT") for one in report.receipts),
+        "taken": sum(one.taken and one.op != "EVICT" for one in report.receipts),
+        "reflected": reflected,
+        "tools": {
+            one["tool"]: {
+                "calls": one["calls"],
+                "tokens": one["tokens"],
+                "latency_ms": one["latency_ms"] * one["calls"],
+                "cost_micros": round(one["cost_usd"] * 1e6),
+            }
+            for one in tool_stats(trajectories)
+        },
+    }
+
+
+def added(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, Any]:
+    """Both together: numbers are summed, mappings likewise, inside of each other."""
+    result = dict(a)
+    for name, value in b.items():
+        mine = result.get(name)
+        if isinstance(value, Mapping):
+            result[name] = added(mine or {}, value)
+        else:
+            result[name] = (mine or 0) + value
+    return result
