@@ -1,10 +1,11 @@
-"""Two checkpoints side by side: figures, and the settings in which their runs differ (SPEC C3)."""
+"""Two checkpoints side by side: figures, the settings in which their runs differ, and what they tell (SPEC C3)."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from training.models import PolicyCheckpoint
+from training.services.checkpoints import Damaged, checkpoint_load
 
 
 def checkpoint_comparison(a: PolicyCheckpoint, b: PolicyCheckpoint) -> dict[str, Any]:
@@ -18,7 +19,38 @@ def checkpoint_comparison(a: PolicyCheckpoint, b: PolicyCheckpoint) -> dict[str,
             for name, left, right in _pairs(_flat(_config(a)), _flat(_config(b)))
             if left != right
         ],
+        "told": _told_differently(a, b),
     }
+
+
+def _told_differently(a: PolicyCheckpoint, b: PolicyCheckpoint) -> list[dict[str, Any]] | None:
+    """The lessons that two contexts don't share, each with its text in either; None where one of the two tells nobody
+    anything (an action policy), or can't be read any more."""
+    mine, theirs = _shipped(a), _shipped(b)
+    if mine is None or theirs is None:
+        return None
+    return [
+        {"handle": handle, "a": mine.get(handle), "b": theirs.get(handle)}
+        for handle in dict.fromkeys([*mine, *theirs])
+        if mine.get(handle) != theirs.get(handle)
+    ]
+
+
+def _shipped(checkpoint: PolicyCheckpoint) -> dict[str, str] | None:
+    """Text by handle of what the checkpoint would tell."""
+    if checkpoint.run is None or checkpoint.run.policy_kind == "action":
+        return None
+    # Imported here: pages of action policies don't load a trainer for this.
+    from training.policies.context import ContextPolicy
+    from training.trainer import policy_of
+
+    try:
+        policy = policy_of(checkpoint_load(checkpoint))
+    except (Damaged, ValueError):
+        return None
+    if not isinstance(policy, ContextPolicy):
+        return None
+    return {lesson.handle: lesson.text for lesson in policy.library.chosen(policy.shipped)}
 
 
 def _figures(checkpoint: PolicyCheckpoint) -> dict[str, Any]:

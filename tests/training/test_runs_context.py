@@ -14,8 +14,9 @@ from agentcore_site.jobs.models import Job, Status
 from agentcore_site.jobs.services import job_resume
 from agentcore_site.jobs.tasks import run_slice
 from agentcore_site.tenancy.actors import Actor
+from agentcore_site.tenancy.erasure import subject_erase
 from budgets.checking import differences
-from budgets.models import Budget, LedgerEntry
+from budgets.models import Budget, LedgerEntry, Reservation
 from budgets.services import budget_set_limit, price_set
 from evaluation.models import EvaluationRun
 from experiences.models import Agent, Experience, ExperienceChange, Question, TrajectoryRecord
@@ -25,7 +26,8 @@ from tests.support.llm_server import ModelServer
 from tests.support.running import run_to_end
 from tests.support.simulated_model import simulated_server
 from tests.support.world import World
-from training.models import Epoch, Iteration, TrainingRun
+from training.comparisons import checkpoint_comparison
+from training.models import Epoch, Iteration, PolicyCheckpoint, TrainingRun
 from training.services import checkpoints, execution
 from training.services.runs import run_start
 from training.trainer import policy_of
@@ -88,7 +90,7 @@ def calls_of(server: ModelServer) -> int:
 def test_it_learns_what_to_tell_and_the_held_out_queries_prove_it(
     operator: Actor, agent: Agent, server: ModelServer
 ) -> None:
-    run = start(operator, agent)
+    run = start(operator, agent, n_iterations=18, batch_size=10, eval_samples=8, eval_interval=9)
     job = run_to_end(run.job)
     assert (job.status, job.error) == (Status.COMPLETED, "")
     run.refresh_from_db()
@@ -200,7 +202,7 @@ def test_an_empty_budget_in_any_stage_pauses_it_and_it_goes_on(
     assert Iteration.objects.filter(run=run).count() == 12
     asked = Question.objects.filter(job_id=run.job_id)
     assert asked.count() == asked.values("key").distinct().count()
-    bought = LedgerEntry.objects.filter(job_id=run.job_id, kind="settle").values_list("key", flat=True)
+    bought = Reservation.objects.filter(job_id=run.job_id, state="settled").values_list("key", flat=True)
     assert len(bought) == len(set(bought))
     assert differences() == []
 
@@ -234,6 +236,10 @@ def test_the_next_run_begins_with_what_this_one_proved(operator: Actor, agent: A
     run_to_end(second.job)
     policy: Any = policy_of(checkpoints.checkpoint_load(checkpoints.latest(second)))  # type: ignore[arg-type]
     assert set(policy.start) == proven
+    early, late = PolicyCheckpoint.objects.filter(run=first).earliest("iteration"), checkpoints.latest(first)
+    told = checkpoint_comparison(early, late)["told"]  # type: ignore[arg-type]
+    assert {row["handle"] for row in told} == proven
+    assert all(row["a"] is None and row["b"] for row in told)
 
 
 def test_what_a_person_took_out_meanwhile_stays_out(operator: Actor, agent: Agent) -> None:
@@ -257,3 +263,25 @@ def test_what_a_person_took_out_meanwhile_stays_out(operator: Actor, agent: Agen
     by_hand = ExperienceChange.objects.get(action="pruned", job=None)
     assert Experience.objects.get(id=by_hand.experience_id).status == "pruned"
     assert timezone.now() > by_hand.at
+
+
+def test_an_erasure_reaches_what_runs_and_checkpoints_would_tell(operator: Actor, agent: Agent) -> None:
+    first = start(operator, agent)
+    run_to_end(first.job)
+    row = Experience.objects.filter(agent=agent).first()
+    assert row is not None
+    word = max(row.summary.split(), key=len).strip(".,;")
+    second = start(operator, agent, n_iterations=1, context={"propose": False})
+    run_to_end(second.job)
+    for evaluation in EvaluationRun.objects.filter(agent=agent):
+        run_to_end(evaluation.job)
+    admin = operator_admin(agent)
+    found = subject_erase(admin, [word], dry_run=True).found
+    assert found["lessons"] > 0 and found["checkpoints that tell of it"] > 0
+    report = subject_erase(admin, [word])
+    assert not any(report.left.values())
+    for run in (first, second):
+        latest = checkpoints.latest(run)
+        assert latest is not None
+        policy: Any = policy_of(checkpoints.checkpoint_load(latest))
+        assert word.casefold() not in str(policy.state_dict()).casefold()

@@ -68,6 +68,12 @@ class SettingOut(serializers.Serializer[Any]):
     b = serializers.JSONField(allow_null=True)
 
 
+class ToldOut(serializers.Serializer[Any]):
+    handle = serializers.CharField()
+    a = serializers.CharField(allow_null=True, help_text="The lesson's text in a; null where it is not told.")
+    b = serializers.CharField(allow_null=True)
+
+
 class ComparisonOut(serializers.Serializer[Any]):
     a = CheckpointOut()
     b = CheckpointOut()
@@ -75,6 +81,7 @@ class ComparisonOut(serializers.Serializer[Any]):
     same_run = serializers.BooleanField()
     metrics = FigureOut(many=True)
     settings = SettingOut(many=True, help_text="Only what differs between the runs.")
+    told = ToldOut(many=True, allow_null=True, help_text="The lessons that two contexts don't share; null for others.")
 
 
 class CheckpointFilters(OfAgent):

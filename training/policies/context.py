@@ -7,7 +7,7 @@ that were kept out of training support it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -24,6 +24,7 @@ from training.policies.inclusion import balanced, bits, logit_of, probabilities
 
 INCLUSION_STREAM = 7  # of random numbers: rollouts draw from streams 0 to 2
 FLOOR = 0.05
+ERASED = "[erased]"
 PRIOR = 0.5  # a new lesson's probability: a higher one leaves too few rollouts without it to tell (ALGORITHMS 4.3)
 
 
@@ -232,6 +233,27 @@ class ContextPolicy:
         )
         policy.parameters["theta"] = np.array(state["theta"], dtype=np.float64)
         return policy
+
+
+def without_lessons(state: Mapping[str, Any], gone: Callable[[str], bool]) -> dict[str, Any] | None:
+    """A stored policy (``state_dict``) in which the lessons whose texts ``gone`` names say nothing any more; None where
+    there is none. They keep their places, on which the figures of the others depend."""
+    handles: set[str] = set()
+
+    def cleaned(values: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        found = []
+        for value in values:
+            if any(gone(str(value[name])) for name in ("text", "why", "task")):
+                handles.add(value["handle"])
+                value = {**value, "text": ERASED, "why": "", "task": "", "status": "pruned"}
+            found.append(dict(value))
+        return found
+
+    changed = {name: cleaned(state[name]) for name in ("library", "supported")}
+    if not handles:
+        return None
+    kept = {name: [one for one in state[name] if one not in handles] for name in ("shipped", "start")}
+    return {**state, **changed, **kept}
 
 
 @dataclass(frozen=True)

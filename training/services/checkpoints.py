@@ -95,6 +95,17 @@ def checkpoint_load(checkpoint: PolicyCheckpoint) -> bytes:
     return data
 
 
+def checkpoint_rewrite(checkpoint: PolicyCheckpoint, data: bytes) -> None:
+    """Puts other bytes into a checkpoint, for an erasure and in its transaction: what it held is gone for good."""
+    old = checkpoint.path
+    if checkpoint.run is None:
+        raise ValueError("a checkpoint without a run has no place in storage")
+    values = {"sha256": PolicyCheckpoint.digest(data), "size": len(data), "data": None, "path": ""}
+    PolicyCheckpoint.objects.filter(pk=checkpoint.pk).update(**(values | _place(checkpoint.run, data)))
+    if old:
+        transaction.on_commit(lambda: default_storage.delete(old), robust=True)
+
+
 def latest(run: TrainingRun) -> PolicyCheckpoint | None:
     return PolicyCheckpoint.objects.filter(run=run).order_by("-iteration").first()
 
