@@ -280,9 +280,22 @@ ACE_MONTHLY_BUDGET_USD = env.number("ACE_MONTHLY_BUDGET_USD", 100, low=0, high=1
 ACE_TRACE_DAYS = env.integer("ACE_TRACE_DAYS", 30, low=1, high=3650)
 ACE_DELTA_DAYS = env.integer("ACE_DELTA_DAYS", 90, low=1, high=3650)
 
+# -- learning what to tell a model -----------------------------------------------------------------------------------
+# Off: nothing is rolled out in groups for training-free GRPO; such a job is refused at every door. What serves people
+# never runs in groups: rollouts are played by jobs that somebody starts, and by nothing else.
+FEATURE_TFGRPO_GROUP = env.boolean("FEATURE_TFGRPO_GROUP", default=True)
+# What `manage.py tfgrpo_learning` does where its command line says nothing.
+TFGRPO_EPOCHS = env.integer("TFGRPO_EPOCHS", 3, low=1, high=100)
+TFGRPO_GROUP_SIZE = env.integer("TFGRPO_GROUP_SIZE", 2, low=2, high=32)
+TFGRPO_SAMPLE_SIZE = env.integer("TFGRPO_SAMPLE_SIZE", 100, low=10, high=10_000)
+TFGRPO_TRAIN_TEMP = env.number("TFGRPO_TRAIN_TEMP", 0.7, low=0.01, high=5)
+TFGRPO_EVAL_TEMP = env.number("TFGRPO_EVAL_TEMP", 0.3, low=0, high=5)
+
 # -- watching --------------------------------------------------------------------------------------------------------
 PROMETHEUS_METRIC_NAMESPACE = ""
 METRICS_TOKEN = env.text("METRICS_TOKEN")
+# Spans of jobs go here (OTLP over HTTP); empty: none are made.
+OTEL_ENDPOINT = env.text("OTEL_EXPORTER_OTLP_ENDPOINT")
 WORKER_METRICS_FOLDER = DATA_DIR / "run" / "metrics"
 LOGGING: dict[str, Any] = {
     "version": 1,

@@ -1,11 +1,18 @@
-"""Structured logs: one JSON object a line, with the ids that tie a line to its request and job (SPEC O2)."""
+"""Structured logs, one JSON object a line, with the ids that tie a line to its request and job (SPEC O2), and the
+tracer of jobs, where ``OTEL_EXPORTER_OTLP_ENDPOINT`` says where spans go (SPEC X4)."""
 
 from __future__ import annotations
 
 import json
 import logging
-from typing import Any
+from functools import cache
+from typing import Any, Final
 
+from opentelemetry.trace import Tracer
+
+log = logging.getLogger(__name__)
+SERVICE: Final = "agentcore"
+WAITING: Final = 16_384  # spans that may wait for the exporter; a large iteration makes them all at once
 STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
@@ -25,3 +32,25 @@ class JsonFormatter(logging.Formatter):
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
         return json.dumps(line, ensure_ascii=False)
+
+
+@cache
+def tracer() -> Tracer | None:
+    """What makes spans, in this process; None where nobody asked for them, or the SDK is not installed."""
+    from django.conf import settings
+
+    if not settings.OTEL_ENDPOINT:
+        return None
+    try:
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        from opentelemetry.sdk.resources import Resource
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+    except ImportError:
+        log.warning("OTEL_EXPORTER_OTLP_ENDPOINT is set, but spans can't be sent: pip install 'agentcore[telemetry]'")
+        return None
+    provider = TracerProvider(resource=Resource.create({"service.name": SERVICE}))
+    exporter = OTLPSpanExporter(endpoint=f"{settings.OTEL_ENDPOINT.rstrip('/')}/v1/traces")
+    # A collector that is away costs a thread its time, and never a job.
+    provider.add_span_processor(BatchSpanProcessor(exporter, max_queue_size=WAITING))
+    return provider.get_tracer(SERVICE)

@@ -26,6 +26,7 @@ from experiences.models import (
     ModelEndpoint,
     Playbook,
     PlaybookChange,
+    PlaybookSection,
     PlaybookVersion,
     PromptPack,
     Question,
@@ -263,6 +264,15 @@ class PlaybookVersionAdmin(LongTableAdmin):
     list_filter = ["action"]
     list_select_related = ["playbook__agent"]
     search_fields = ["playbook__agent__slug", "by"]
+    ordering = ["-id"]
+
+
+@admin.register(PlaybookSection)
+class PlaybookSectionAdmin(LongTableAdmin):
+    organization_path = "playbook__organization"
+    list_display = ["playbook", "handle", "usage", "helpful", "harmful"]
+    list_select_related = ["playbook__agent"]
+    search_fields = ["playbook__agent__slug", "handle"]
     ordering = ["-id"]
 
 

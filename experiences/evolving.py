@@ -69,13 +69,13 @@ class Slice:
 
     def _executions(self) -> list[Lived]:
         """The last ones, the newest at the end; chosen once, and the same when the job is taken up again."""
-        wanted = ExecutionTrace.objects.filter(agent_id=self.evolution.agent_id)
-        if not self.evolution.trace_ids:
-            self.evolution.trace_ids = list(wanted.values_list("id", flat=True)[:EXECUTIONS])
-            with self.lease.fenced(progress=0.1):
-                Evolution.objects.filter(job=self.job).update(trace_ids=self.evolution.trace_ids)
-        rows = wanted.filter(id__in=self.evolution.trace_ids).order_by("recorded_at", "id")
-        return [Lived(str(row.id), row.inputs, row.outputs, row.success, row.duration_ms) for row in rows]
+        lived = ExecutionTrace.objects.filter(agent_id=self.evolution.agent_id)
+        chosen = self.evolution.trace_ids or list(lived.values_list("id", flat=True)[:EXECUTIONS])
+        rows = lived.filter(id__in=chosen).order_by("recorded_at", "id")
+        found = [Lived(str(row.id), row.inputs, row.outputs, row.success, row.duration_ms) for row in rows]
+        with self.lease.fenced(progress=0.1):
+            Evolution.objects.filter(job=self.job).update(trace_ids=chosen, metrics=metrics_of(found))
+        return found
 
     # -- the question ----------------------------------------------------------------------------------------------
 
@@ -84,7 +84,6 @@ class Slice:
         MustPause, NoSuggestions, StopRequested, LeaseLost: see ``work``."""
         player = ModelPlayer(self.evolution.agent, job_id=self.job.id, work=f"evolution/{self.job.attempt}")
         sections, metrics = sections_of(self.evolution.playbook), metrics_of(executions)
-        Evolution.objects.filter(job=self.job).update(metrics=metrics)
         kept, marks = self._kept(), steady_marks(settings.SECRET_KEY, self.job.id)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner, ThreadPoolExecutor(1) as writer:
             # On an event loop Django refuses to wait: a thread writes with a connection of its own.

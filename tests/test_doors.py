@@ -126,7 +126,8 @@ ROWS = [{"query": "what is 1?", "expected_outcome": {"answer": "1"}}]
 REST_READS = {
     "me", "environments", "rewards", "presets", "config-schema", "agents", "agents/<str:agent>", "datasets",
     "datasets/<uuid:pk>", "datasets/<uuid:dataset>/rows", "training-jobs", "training-jobs/<uuid:pk>",
-    "training-jobs/<uuid:pk>/series", "training-jobs/<uuid:pk>/groups", "jobs/<uuid:pk>/events", "trajectories",
+    "training-jobs/<uuid:pk>/series", "training-jobs/<uuid:pk>/groups", "training-jobs/<uuid:pk>/epochs",
+    "training-jobs/<uuid:pk>/manifest", "jobs/<uuid:pk>/events", "trajectories",
     "trajectories/<uuid:pk>", "trajectories/export", "checkpoints", "checkpoints/<uuid:pk>", "checkpoints/compare",
     "checkpoints/<uuid:pk>/download", "evaluations", "evaluations/<uuid:pk>", "evaluations/<uuid:pk>/queries",
     "api-keys", "tools", "tool-servers",

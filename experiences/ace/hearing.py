@@ -30,6 +30,7 @@ class Hearing:
         self._changed = changed
         self.listening = False
         self._task: asyncio.Task[None] | None = None
+        self._complained = False
 
     def ensure(self) -> None:
         """Starts in the running loop, at the first request: this server has no other beginning."""
@@ -41,7 +42,9 @@ class Hearing:
             try:
                 await self._listen()
             except (RedisError, OSError) as error:
-                log.warning("changes of playbooks can't be heard: %s", error)
+                if not self._complained:  # once for each time that Redis is away
+                    log.warning("changes of playbooks can't be heard: %s", error)
+                self._complained = True
             finally:
                 self.listening = False
             await asyncio.sleep(AGAIN_SECONDS)
@@ -66,7 +69,7 @@ class Hearing:
         if message["type"] == "subscribe":
             # What was announced before that moment was not heard.
             self._changed(None)
-            self.listening = True
+            self.listening, self._complained = True, False
         elif message["type"] == "message":
             data = message["data"]
             self._changed(data.decode("ascii", "replace") if isinstance(data, bytes) else str(data))

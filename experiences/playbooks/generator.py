@@ -135,7 +135,7 @@ def _delta(one: Suggestion, executions: Sequence[Lived]) -> Delta:
         type=one.type,
         confidence=one.confidence,
         category=one.category,
-        content="" if one.type == "remove" else one.content.strip(),
+        content="" if one.type == "remove" else one.content.replace("\r\n", "\n").strip(),
         target="" if one.type == "add" else one.target.strip().strip("[]"),
         rationale=one.rationale.strip(),
         taught_by=tuple(named or [execution.id for execution in executions]),

@@ -23,10 +23,10 @@ from experiences.playbooks.deltas import SETTLED, Change, Curated, Delta
 from experiences.playbooks.history import changes_between, with_item
 from experiences.playbooks.rendering import context_of
 from experiences.playbooks.sections import Section, section_of
-from experiences.privacy import redact
 from experiences.selectors_playbooks import sections_of
 from experiences.services.versions import (
     VersionMoved,
+    clean,
     delta_rows,
     names_of,
     rules_of_people,
@@ -95,7 +95,7 @@ def _given(where: str, one: Mapping[str, Any]) -> Delta:
     if not isinstance(content, str):
         message = "content is a text."
         raise Invalid(message, fields={f"{where}.content": message})
-    return Delta("add", float(confidence), category, redact(content.strip()))  # type: ignore[arg-type]
+    return Delta("add", float(confidence), category, clean(content))  # type: ignore[arg-type]
 
 
 @transaction.atomic
@@ -125,7 +125,7 @@ def playbook_edit(
     if type not in {"add", "update", "remove"}:
         raise Invalid("A change is add, update or remove.", fields={"type": "add, update or remove."})
     check_expected(playbook, expected)
-    delta = Delta(type, confidence, category or None, redact(content.strip()), target, rationale)  # type: ignore[arg-type]
+    delta = Delta(type, confidence, category or None, clean(content), target, rationale)  # type: ignore[arg-type]
     curated = by_person(playbook, delta)
     row = delta_rows(playbook, [delta], curated, by=Actor.of(actor).name)[0]
     row.experience = experience.id if experience else None

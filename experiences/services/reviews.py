@@ -17,7 +17,7 @@ from experiences.playbooks.deltas import Delta
 from experiences.privacy import redact
 from experiences.selectors_playbooks import WAITING
 from experiences.services.playbooks import by_person
-from experiences.services.versions import version_write
+from experiences.services.versions import clean, version_write
 
 DECIDED = "Somebody has decided about this change already."
 
@@ -38,7 +38,7 @@ def delta_approve(
     """
     require(actor, "playbook.edit", delta.organization_id)
     playbook = Playbook.objects.get(id=delta.playbook_id)
-    text = delta.content if content is None else redact(content.strip())
+    text = delta.content if content is None else clean(content)
     wanted = Delta(
         type=delta.type,  # type: ignore[arg-type]
         confidence=delta.confidence,

@@ -14,7 +14,7 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models import F
 
-from agentcore_site.errors import Conflict, DomainError, Insufficient, Invalid, TooLarge
+from agentcore_site.errors import Conflict, DomainError, Insufficient, Invalid, TooLarge, Unavailable
 from agentcore_site.tenancy.permissions import require
 from agentcore_site.values import unstorable
 from experiences import playbook_metrics
@@ -152,7 +152,7 @@ def _trigger(playbook: Playbook) -> None:
             turn = Playbook.objects.filter(id=playbook.id, pending__gte=frequency)
             if turn.update(pending=F("pending") % frequency):
                 evolution_queue(None, playbook, trigger="traces")
-    except Insufficient as error:  # the count was rolled back: the next execution asks again
+    except (Insufficient, Unavailable) as error:  # the count was rolled back: the next execution asks again
         Playbook.objects.filter(id=playbook.id).update(last_error=error.message)
     except DomainError as error:
         log.info("no evolution of agent %s now: %s", playbook.agent_id, error.message)

@@ -18,7 +18,7 @@ from experiences.playbooks.curator import Rules
 from experiences.playbooks.deltas import Change, Curated, Delta, State, Verdict
 from experiences.playbooks.guards import Grams
 from experiences.playbooks.rendering import context_of
-from experiences.playbooks.sections import Section, number
+from experiences.playbooks.sections import MAX_CONTENT, Section, number
 from experiences.privacy import redact
 
 MAX_REASON = 300
@@ -120,6 +120,11 @@ def _line(playbook: Playbook, change: Change, delta: ContextDelta | None, by: st
     )
 
 
+def clean(content: str) -> str:
+    """A text as it came from outside: without personal data, and with lines that end as ours do."""
+    return redact(content.replace("\r\n", "\n").strip())
+
+
 def names_of(playbook: Playbook) -> Callable[[], str]:
     """Gives names that were never given before; they are taken when the version is written."""
     numbers = count(playbook.next_section)
@@ -157,7 +162,7 @@ def _row(playbook: Playbook, delta: Delta, verdict: Verdict, by: str, job: Job |
         job=job,
         type=delta.type,
         category=delta.category or "",
-        content=delta.content,
+        content=delta.content[:MAX_CONTENT],
         target=delta.target[:40],
         confidence=delta.confidence,
         rationale=redact(delta.rationale),

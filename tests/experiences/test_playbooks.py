@@ -125,6 +125,11 @@ def test_the_philosophy_follows_the_agents(operator: Actor, playbook: Playbook) 
     assert playbook.philosophy == "cot"
 
 
+def test_a_text_of_a_form_has_lines_like_ours(operator: Actor, playbook: Playbook) -> None:
+    edited(operator, playbook, type="add", category="patterns", content="Ask first.\r\nThen answer.\r\n")
+    assert "- [s3] Ask first.\n  Then answer." in playbook.context
+
+
 def test_strangers_find_nothing_and_onlookers_change_nothing(playbook: Playbook, charlie: Any, stella: Any) -> None:
     with pytest.raises(Missing):
         playbook_get(charlie, playbook.agent_id)

@@ -9,13 +9,12 @@ from typing import Any
 from agentcore_site.jobs.models import Job
 from agentcore_site.tenancy.actors import Actor
 from budgets.services import price_set
-from experiences.models import Agent, Playbook
+from experiences.models import Agent, Evolution, Playbook
 from experiences.services.agents import agent_create
 from experiences.services.endpoints import endpoint_create
-from experiences.services.playbooks import playbook_create
+from experiences.services.playbooks import playbook_create, playbook_edit
 from experiences.services.traces import NewTrace, traces_record
 from tests.support.llm_server import ModelServer
-from tests.support.running import run_to_end
 
 PRICE = (2_000_000, 8_000_000)  # micro-dollars per million tokens
 SECTIONS = [
@@ -83,9 +82,14 @@ def lived(actor: Actor, agent: Agent, n: int = 1, *, success: bool = True, **mor
         )
 
 
+def a_row_of_each_playbook_table(actor: Actor, agent: Agent, job: Job) -> Playbook:
+    """A playbook with a version, a change, a delta, an execution, and an evolution by that job."""
+    playbook = playbook_of(actor, agent)
+    playbook_edit(actor, playbook, type="update", target="s1", content="Read the order and its notes first.")
+    lived(actor, agent)
+    Evolution.objects.create(organization=agent.organization, job=job, playbook=playbook, agent=agent)
+    return playbook
+
+
 def evolutions() -> list[Job]:
     return list(Job.objects.filter(kind="evolution").order_by("created_at"))
-
-
-def evolved(job: Job) -> Job:
-    return run_to_end(job)
