@@ -231,15 +231,15 @@ def test_the_next_run_begins_with_what_this_one_proved(operator: Actor, agent: A
     first = start(operator, agent)
     run_to_end(first.job)
     proven = set(Experience.objects.filter(agent=agent, status="active").values_list("handle", flat=True))
+    early, late = PolicyCheckpoint.objects.filter(run=first).earliest("iteration"), checkpoints.latest(first)
+    told = checkpoint_comparison(early, late)["told"]  # type: ignore[arg-type]
+    assert {row["handle"] for row in told} == proven
+    assert all(row["a"] is None and row["b"] for row in told)
     second = start(operator, agent, n_iterations=1, context={"propose": False})
     assert {one["lesson"]["handle"] for one in second.library} == proven
     run_to_end(second.job)
     policy: Any = policy_of(checkpoints.checkpoint_load(checkpoints.latest(second)))  # type: ignore[arg-type]
     assert set(policy.start) == proven
-    early, late = PolicyCheckpoint.objects.filter(run=first).earliest("iteration"), checkpoints.latest(first)
-    told = checkpoint_comparison(early, late)["told"]  # type: ignore[arg-type]
-    assert {row["handle"] for row in told} == proven
-    assert all(row["a"] is None and row["b"] for row in told)
 
 
 def test_what_a_person_took_out_meanwhile_stays_out(operator: Actor, agent: Agent) -> None:
