@@ -207,6 +207,30 @@ def test_an_empty_budget_in_any_stage_pauses_it_and_it_goes_on(
     assert differences() == []
 
 
+def test_an_outage_in_any_stage_pauses_it_and_it_goes_on(operator: Actor, agent: Agent, server: ModelServer) -> None:
+    """One request in two hundred is answered with 503, and the endpoint retries none of them."""
+    run = start(operator, agent)
+    server.faults = {"error_503": 0.005}
+    waits: Counter[str] = Counter()
+    for _ in range(80):
+        job = run_to_end(run.job)
+        if job.status == Status.COMPLETED:
+            break
+        assert (job.status, job.status_reason) == (Status.PAUSED, "waiting_for_llm"), job.error
+        waits[job.status_reason] += 1
+        job_resume(operator, run.job)
+    assert waits["waiting_for_llm"] > 3
+    assert Iteration.objects.filter(run=run).count() == 12
+    rollouts = TrajectoryRecord.objects.filter(job_id=run.job_id, purpose="training")
+    assert rollouts.count() == 12 * 8 * 6 and not rollouts.exclude(error="").exists()
+    # What the server did beside what was kept: an outage wastes no answer that had come.
+    answered = sum(account.answered for account in server.accounts.values())
+    looks = TrajectoryRecord.objects.filter(job_id=run.job_id, purpose="selection").count()
+    asked = sum(Question.objects.filter(job_id=run.job_id).values_list("calls", flat=True))
+    assert answered <= rollouts.count() + looks + asked + 4 * sum(waits.values())
+    assert differences() == []
+
+
 def operator_admin(agent: Agent) -> Actor:
     member = agent.organization.memberships.get(user__username="adam")
     return Actor(member.user)
