@@ -16,7 +16,7 @@ from typing import Final
 
 import httpx
 
-from budgets.llm.connection import Connection
+from budgets.llm.connection import Connection, Place, Response
 from budgets.llm.errors import ConnectionLost, LLMError, Malformed, Timeout
 from budgets.llm.refusals import refusal, refusal_in_answer
 from budgets.llm.request import Request
@@ -32,32 +32,17 @@ IDLE_S: Final = 4.0  # uvicorn (vLLM) closes after 5; a request sent into a clos
 ERROR_BYTES: Final = 64 * 1024
 
 
-class Sent(httpx.AsyncByteStream):
-    """The body of a request, which knows whether it was sent: ``started`` before its first byte is handed over.
-
-    A provider that has not got the body can't have worked on it.
-    """
-
-    def __init__(self, body: bytes) -> None:
-        self._body = body
-        self.started = False
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        self.started = True
-        yield self._body
-
-
 class Exchange:
-    """One attempt: ``sent`` says whether it can have reached the provider, ``request_id`` is the provider's."""
+    """One attempt: ``sent`` says whether it can have reached the provider (one that has not got the body can't have
+    worked on it), ``request_id`` is the provider's."""
 
     def __init__(self, request: Request) -> None:
         self.request = request
-        self.body = Sent(request.body)
+        self.sent = False
         self.request_id = ""
 
-    @property
-    def sent(self) -> bool:
-        return self.body.started
+    def sending(self) -> None:
+        self.sent = True
 
 
 class Line:
@@ -68,20 +53,26 @@ class Line:
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
-        self._url = httpx.URL(endpoint.url)
-        self._headers = _headers(endpoint, self._url)
+        url = httpx.URL(endpoint.url)
+        self._head = _head(endpoint, url)
+        self._place = Place(
+            host=url.raw_host.decode(),
+            port=url.port or (443 if url.scheme == "https" else 80),
+            tls=tls(endpoint.ca_file) if url.scheme == "https" else None,
+            connect_s=min(endpoint.connect_s, endpoint.timeout_s),
+        )
         self._idle: list[Connection] = []  # the last one used is the next: it is the warmest
 
     async def exchange(
         self, exchange: Exchange, *, trace: str = "", on_delta: OnDelta | None = None
     ) -> Answer | LLMError:
         """Sends a request and reads its answer within ``timeout_s``."""
-        connection = self._idle.pop() if self._idle else self._connection()
+        connection = self._idle.pop() if self._idle else Connection(self._place, idle_s=IDLE_S)
         seconds = self._endpoint.timeout_s
         reading = _Reading(self._endpoint, exchange)
         try:
             async with asyncio.timeout(seconds):
-                return await reading.run(connection, self._request(exchange, trace), on_delta)
+                return await reading.run(connection, self._head_of(exchange, trace), on_delta)
         except (TimeoutError, httpx.TimeoutException):
             return reading.lost(Timeout(f"No answer within {seconds:g} s."))
         except httpx.HTTPError as error:
@@ -93,18 +84,14 @@ class Line:
         """Closes what is idle: end the calls first."""
         idle, self._idle = self._idle, []
         for connection in idle:
-            await connection.aclose()
+            connection.drop()
 
-    def _connection(self) -> Connection:
-        return Connection(tls=tls(self._endpoint.ca_file) if self._url.scheme == "https" else None, idle_s=IDLE_S)
-
-    def _request(self, exchange: Exchange, trace: str) -> httpx.Request:
-        headers = [*self._headers, (b"content-length", b"%d" % len(exchange.request.body))]
+    def _head_of(self, exchange: Exchange, trace: str) -> bytes:
+        head = self._head + b"content-length: %d\r\n" % len(exchange.request.body)
         if trace and self._endpoint.kind == "portkey" and "x-portkey-trace-id" not in self._endpoint.headers:
-            headers.append((b"x-portkey-trace-id", "".join(filter(str.isprintable, trace)).encode("ascii", "replace")))
-        seconds = self._endpoint.timeout_s
-        times = {"connect": min(self._endpoint.connect_s, seconds)}
-        return httpx.Request("POST", self._url, headers=headers, stream=exchange.body, extensions={"timeout": times})
+            shown = "".join(filter(str.isprintable, trace)).encode("ascii", "replace")
+            head += b"x-portkey-trace-id: %s\r\n" % shown
+        return head + b"\r\n"
 
 
 class _Reading:
@@ -116,16 +103,17 @@ class _Reading:
         self._succeeding = False  # a success's headers are here: the answer has begun
         self._assembly: Assembly | None = None
 
-    async def run(self, connection: Connection, request: httpx.Request, on_delta: OnDelta | None) -> Answer | LLMError:
-        response = await connection.handle_async_request(request)
+    async def run(self, connection: Connection, head: bytes, on_delta: OnDelta | None) -> Answer | LLMError:
+        exchange = self._exchange
+        response = await connection.exchange(head, exchange.request.body, sending=exchange.sending)
         try:
             headers = response.headers
-            self._exchange.request_id = headers.get("x-request-id", "")[:200]
-            if not response.is_success:
+            exchange.request_id = headers.get("x-request-id", "")[:200]
+            if not response.ok:
                 body = await _beginning(response, ERROR_BYTES)
-                return refusal(response.status_code, headers, body, self._endpoint.secrets)
+                return refusal(response.status, headers, body, self._endpoint.secrets)
             self._succeeding = True
-            if self._exchange.request.stream and "text/event-stream" in headers.get("content-type", ""):
+            if exchange.request.stream and "text/event-stream" in headers.get("content-type", ""):
                 return await self._streamed(response, on_delta)
             answer = read(load(await self._whole(response)))
             if on_delta is not None and answer.text:
@@ -134,7 +122,7 @@ class _Reading:
         except Malformed as error:
             return self._malformed(error)
         finally:
-            await response.aclose()
+            response.close()
 
     def lost(self, error: LLMError) -> LLMError:
         """``error`` where no answer had begun; else the answer was cut, and a second attempt would repeat its text."""
@@ -143,7 +131,7 @@ class _Reading:
         error.unbilled = not self._exchange.sent
         return error
 
-    async def _whole(self, response: httpx.Response) -> bytes:
+    async def _whole(self, response: Response) -> bytes:
         limit = self._endpoint.max_answer_bytes
         announced = response.headers.get("content-length", "")
         if announced.isdigit() and int(announced) > limit:
@@ -155,7 +143,7 @@ class _Reading:
                 raise Malformed(f"The answer is larger than {limit:,} bytes.")
         return bytes(found)
 
-    async def _streamed(self, response: httpx.Response, on_delta: OnDelta | None) -> Answer:
+    async def _streamed(self, response: Response, on_delta: OnDelta | None) -> Answer:
         limit = self._endpoint.max_answer_bytes
         reader, assembly = EventReader(limit), Assembly(limit)
         self._assembly = assembly
@@ -184,10 +172,9 @@ def _told(text: str, on_delta: OnDelta | None) -> None:
         on_delta(text)
 
 
-async def _decoded(response: httpx.Response, limit: int) -> AsyncIterator[bytes]:
+async def _decoded(response: Response, limit: int) -> AsyncIterator[bytes]:
     """The body's bytes; a compressed one, which nobody asked for, is unpacked within ``limit`` bytes at a time."""
-    stream = response.stream
-    assert isinstance(stream, httpx.AsyncByteStream)
+    stream = response.pieces()
     encoding = response.headers.get("content-encoding", "identity").strip().lower()
     if encoding in {"identity", ""}:
         async for chunk in stream:
@@ -206,7 +193,7 @@ async def _decoded(response: httpx.Response, limit: int) -> AsyncIterator[bytes]
             raise Malformed(f"The answer is larger than {limit:,} bytes.")
 
 
-async def _beginning(response: httpx.Response, limit: int) -> bytes:
+async def _beginning(response: Response, limit: int) -> bytes:
     """The first ``limit`` bytes of an error's body. What can't be read is left out: the status says enough."""
     found = bytearray()
     try:
@@ -219,8 +206,9 @@ async def _beginning(response: httpx.Response, limit: int) -> bytes:
     return bytes(found[:limit])
 
 
-def _headers(endpoint: Endpoint, url: httpx.URL) -> list[tuple[bytes, bytes]]:
-    """What every request carries. Only here do secrets leave their wrapping."""
+def _head(endpoint: Endpoint, url: httpx.URL) -> bytes:
+    """The beginning of every request, up to what is its own. Only here do secrets leave their wrapping; ``Endpoint``
+    has seen to it that no value can end its line."""
     given = {name.lower(): value for name, value in endpoint.headers.items()}
     lines: dict[str, str | Secret] = {
         "host": url.netloc.decode(),
@@ -232,10 +220,9 @@ def _headers(endpoint: Endpoint, url: httpx.URL) -> list[tuple[bytes, bytes]]:
     }
     if endpoint.api_key and "authorization" not in given:
         lines["authorization"] = Secret(f"Bearer {endpoint.api_key.reveal()}")
-    return [
-        (name.encode(), (value.reveal() if isinstance(value, Secret) else value).encode())
-        for name, value in lines.items()
-    ]
+    shown = {name: value.reveal() if isinstance(value, Secret) else value for name, value in lines.items()}
+    first = b"POST %s HTTP/1.1\r\n" % url.raw_path
+    return first + "".join(f"{name}: {value}\r\n" for name, value in shown.items()).encode()
 
 
 @lru_cache(maxsize=16)

@@ -43,7 +43,7 @@ class OnePrice:
 @contextmanager
 def model_server(latency: float) -> Iterator[str]:
     """A server in a process of its own; gives its address."""
-    command = [sys.executable, "-m", "tests.support.llm_server", "--port", "0", "--latency", str(latency)]
+    command = [sys.executable, "-m", "tests.support.quick_server", "--latency", str(latency)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None

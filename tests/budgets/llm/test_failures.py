@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import gzip
 import zlib
-from collections.abc import AsyncIterator
 from typing import Any
 
-import httpx
 import pytest
 
 from budgets.llm import errors
+from budgets.llm.connection import Connection, Place, Response, Wire
 from budgets.llm.transport import _decoded
 from budgets.llm.types import Completion
 from budgets.meter import Bill, FreeMeter
@@ -167,11 +166,13 @@ async def test_fifty_megabytes_are_not_read_to_their_end(server: ModelServer) ->
 
 @pytest.mark.parametrize("encoding", ["gzip", "deflate"])
 async def test_a_compressed_bomb_is_unpacked_no_further_than_the_limit(encoding: str) -> None:
-    class Bomb(httpx.AsyncByteStream):
-        async def __aiter__(self) -> AsyncIterator[bytes]:
-            yield (gzip.compress if encoding == "gzip" else zlib.compress)(b"a" * 20 * MEGABYTE)
-
-    response = httpx.Response(200, headers={"content-encoding": encoding}, stream=Bomb())
+    wire = Wire()
+    wire.begin()
+    wire.on_body((gzip.compress if encoding == "gzip" else zlib.compress)(b"a" * 20 * MEGABYTE))
+    wire.on_headers_complete()
+    response = Response(
+        200, {"content-encoding": encoding}, Connection(Place("127.0.0.1", 1, None, 1.0), idle_s=1.0), wire
+    )
     pieces = []
     with pytest.raises(errors.Malformed, match="larger than"):
         async for piece in _decoded(response, MEGABYTE):

@@ -1,0 +1,66 @@
+"""A model server that answers every request with the same text after the same time, and costs next to nothing.
+
+Where the client is measured, the server must not be: with a server that thinks, 500 requests at once wait for each
+other there, and the last answer comes long after the time that was promised.
+By hand: ``python -m tests.support.quick_server --latency .5``; prints its address.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+from typing import Any
+
+import uvloop
+
+BODY = json.dumps(
+    {
+        "id": "quick",
+        "object": "chat.completion",
+        "model": "small",
+        "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "Answer: 42"}}],
+        "usage": {"prompt_tokens": 120, "completion_tokens": 4, "total_tokens": 124},
+    }
+).encode()
+ANSWER = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(BODY) + BODY
+END, LENGTH = b"\r\n\r\n", b"content-length:"
+
+
+class Quick(asyncio.Protocol):
+    """Counts the bytes of each request by its content-length, and answers when its time has come."""
+
+    def __init__(self, latency: float) -> None:
+        self.latency = latency
+        self.seen = b""
+        self.transport: Any = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self.seen += data
+        while (end := self.seen.find(END)) >= 0:
+            at = self.seen.find(LENGTH)
+            size = int(self.seen[at + len(LENGTH) : self.seen.index(b"\r\n", at)])
+            if len(self.seen) < end + len(END) + size:
+                return
+            self.seen = self.seen[end + len(END) + size :]
+            asyncio.get_running_loop().call_later(self.latency, self.answer)
+
+    def answer(self) -> None:
+        if not self.transport.is_closing():
+            self.transport.write(ANSWER)
+
+
+async def serve(latency: float) -> None:
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(lambda: Quick(latency), "127.0.0.1", 0, backlog=2048)
+    print(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1", flush=True)
+    await server.serve_forever()
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description="A model server that costs next to nothing.")
+    parser.add_argument("--latency", type=float, default=0.5)
+    uvloop.run(serve(parser.parse_args().latency))
