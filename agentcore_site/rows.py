@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, models, transaction
@@ -48,3 +49,17 @@ def save_row(row: models.Model, *, unique: str, taken: str) -> None:
             row.save()
     except IntegrityError as error:
         raise Conflict(taken, fields={unique: taken}) from error
+
+
+def check_secrets_stay(row: Any, names: Iterable[str], *, given: Collection[str], before: str, after: str) -> None:
+    """A stored secret goes to no other host than the one that it was entered for.
+
+    Raises:
+        Invalid: the address is on another host now, and a secret that is stored was not given with it.
+    """
+    if not before or urlsplit(before)[:2] == urlsplit(after)[:2]:
+        return
+    for name in names:
+        if getattr(row, name) and name not in given:
+            message = "The address is on another host now: enter it again, so that it goes nowhere by mistake."
+            raise Invalid(message, fields={name: message})

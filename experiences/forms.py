@@ -99,7 +99,7 @@ def put_errors(form: forms.Form, error: DomainError) -> None:
 
 
 class ToolServerForm(forms.Form):
-    """An MCP server. A stored token is kept when its field is left empty and the address stays."""
+    """An MCP server. A stored token is kept when its field is left empty; on another host it is needed anew."""
 
     name = forms.SlugField(max_length=30, help_text="Stands before the names of its tools.")
     transport = forms.ChoiceField(choices=ToolServer.Transport.choices)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from asgiref.sync import async_to_sync
 from django.db import transaction
@@ -14,7 +13,7 @@ from django.utils import timezone
 from agentcore_site.audit.services import record
 from agentcore_site.errors import Conflict, Invalid
 from agentcore_site.ids import uuid7
-from agentcore_site.rows import check_row, known_fields, save_row
+from agentcore_site.rows import check_row, check_secrets_stay, known_fields, save_row
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import current_organization, require
 from agentcore_site.vault import sealed
@@ -156,11 +155,7 @@ def _check(endpoint: ModelEndpoint, *, given: set[str], stored: str) -> None:
         endpoint_value(endpoint, endpoint.model or "any")
     except BadEndpoint as error:
         raise Invalid(str(error), fields={error.field: str(error)}) from error
-    moved = stored and urlsplit(stored)[:2] != urlsplit(endpoint.base_url)[:2]
-    for name in KEYS:
-        if moved and getattr(endpoint, name) and name not in given:
-            message = "The address is on another host now: enter the key again, so that it goes nowhere by mistake."
-            raise Invalid(message, fields={name: message})
+    check_secrets_stay(endpoint, KEYS, given=given, before=stored, after=endpoint.base_url)
 
 
 def _shown(endpoint: ModelEndpoint) -> dict[str, Any]:

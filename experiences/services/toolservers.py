@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from agentcore_site.audit.services import record
 from agentcore_site.errors import Invalid
-from agentcore_site.rows import check_row, known_fields, save_row
+from agentcore_site.rows import check_row, check_secrets_stay, known_fields, save_row
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import current_organization, require
 from agentcore_site.vault import sealed
@@ -50,16 +50,16 @@ def tool_server_create(actor: Any, *, name: str, **values: Any) -> ToolServer:
 
 @transaction.atomic
 def tool_server_update(actor: Any, server: ToolServer, **values: Any) -> ToolServer:
-    """Changes a tool server. A new address forgets the token, unless one is given with it.
+    """Changes a tool server; what is not given stays, and a token that is given empty stays too.
+
+    An address on another host needs its token anew: a stored one is never sent to where it was not meant for.
 
     Raises:
         Missing, Forbidden, Invalid, Conflict: as for ``tool_server_create``.
     """
     require(actor, "endpoint.edit", server.organization_id)
     before, address = _shown(server), server.url
-    if values.get("url", address) != address and not values.get("token"):
-        server.token = ""
-    _change(server, values)
+    _change(server, values, stored=address)
     record(actor, "tool_server.changed", server, before=before, after=_shown(server))
     return server
 
@@ -97,7 +97,7 @@ async def _asked(server: ToolServer) -> Offer:
     return Offer(True, f"It offers {len(found)} tool{'' if len(found) == 1 else 's'}.", found)
 
 
-def _change(server: ToolServer, values: Mapping[str, Any]) -> None:
+def _change(server: ToolServer, values: Mapping[str, Any], *, stored: str = "") -> None:
     known_fields(values, (*EDITABLE, "token"))
     for name in EDITABLE:
         if name in values:
@@ -112,6 +112,9 @@ def _change(server: ToolServer, values: Mapping[str, Any]) -> None:
         connected([server])
     except BadToolServer as error:
         raise Invalid(str(error), fields={error.field: str(error)}) from error
+    check_secrets_stay(
+        server, ["token"], given=["token"] if values.get("token") else [], before=stored, after=server.url
+    )
     save_row(
         server, unique="name", taken=f"There is already a tool server called {server.name!r}. Choose another name."
     )

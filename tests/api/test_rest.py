@@ -553,3 +553,15 @@ def test_two_organisations_never_see_each_others_rows(
             assert secret not in mine
     assert TrajectoryRecord.objects.count() == 48
     assert len(pages(stranger, "trajectories", limit=200)[0]) == 24
+
+
+def test_a_tool_servers_token_goes_to_no_other_host(adam: Any) -> None:
+    """The same rule as an endpoint's key: what was entered for one host is entered anew for the next."""
+    admin = Caller(adam)
+    made = admin.post("tool-servers", {"name": "search", "url": "http://127.0.0.1:9/mcp", "token": "s3cret"})
+    assert made.status_code == 201
+    address = f"tool-servers/{made.json()['id']}"
+    moved = admin.patch(address, {"url": "http://127.0.0.2:9/mcp"})
+    assert moved.status_code == 400 and "enter it again" in moved.json()["errors"]["token"]
+    assert admin.patch(address, {"url": "http://127.0.0.1:9/other"}).json()["has_token"]
+    assert admin.patch(address, {"url": "http://127.0.0.2:9/mcp", "token": "new"}).status_code == 200
