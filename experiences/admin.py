@@ -33,7 +33,8 @@ from experiences.models import (
     ToolServer,
     TrajectoryRecord,
 )
-from experiences.services.agents import agent_archive, agent_check, environment_check
+from experiences.services.agents import agent_archive, agent_check
+from experiences.services.environments import environment_check
 from experiences.services.lessons import (
     experience_approve,
     experience_prune,

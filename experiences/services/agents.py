@@ -17,9 +17,8 @@ from agentcore_site.rows import check_row, known_fields, save_row
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import current_organization, require
 from experiences.endpoints import BadEndpoint, endpoint_of_agent
-from experiences.environments import environments
 from experiences.models import Agent, Playbook, Runtime, ToolServer
-from experiences.options import own_options
+from experiences.services.environments import environment_addresses_check, environment_check, environment_fits
 from experiences.tools.toolset import Toolset
 from experiences.toolservers import named_tools
 
@@ -77,14 +76,15 @@ def agent_update(actor: Any, agent: Agent, **values: Any) -> Agent:
     """
     require(actor, "agent.edit", agent.organization_id)
     servers = values.pop("tool_servers", None)
-    before, address, options = _logged(agent, values), agent.url, dict(agent.environment_options or {})
+    names = [*values, *(["tool_servers"] if servers is not None else [])]
+    before, address, options = _logged(agent, names), agent.url, dict(agent.environment_options or {})
     for name, value in known_fields(values, EDITABLE).items():
         setattr(agent, name, value)
     _check_address(actor, agent, address, options)
     _save(agent)
     Playbook.objects.filter(agent=agent).update(philosophy=agent.philosophy)
     _set_servers(agent, servers)
-    record(actor, "agent.changed", agent, before=before, after=_logged(agent, values))
+    record(actor, "agent.changed", agent, before=before, after=_logged(agent, names))
     return agent
 
 
@@ -108,12 +108,15 @@ def _check_address(actor: Any, agent: Agent, before: str, options: Mapping[str, 
 
 
 def _logged(agent: Agent, names: Iterable[str]) -> dict[str, Any]:
-    """For the audit log; endpoint and prompt pack by their names."""
-    found = {name: getattr(agent, name) for name in names if name in EDITABLE}
+    """For the audit log; endpoint, prompt pack and tool servers by their names."""
+    wanted = list(names)
+    found = {name: getattr(agent, name) for name in wanted if name in EDITABLE}
     if "endpoint" in found:
         found["endpoint"] = str(agent.endpoint or "")
     if "prompt_pack" in found:
         found["prompt_pack"] = str(agent.prompt_pack or "")
+    if "tool_servers" in wanted:
+        found["tool_servers"] = [str(server) for server in agent.tool_servers.order_by("name")]
     return found
 
 
@@ -126,16 +129,6 @@ def agent_archive(actor: Any, agent: Agent) -> Agent:
         agent.save(update_fields=["archived_at"])
         record(actor, "agent.archived", agent)
     return agent
-
-
-def environment_check(name: str, options: Mapping[str, Any]) -> None:
-    """Raises:
-    Invalid: there is no such environment, or it refuses the options."""
-    try:
-        environments.get(name)(own_options(options))
-    except (UnknownName, ValueError) as error:
-        message = str(error)
-        raise Invalid(message, fields={"environment": message}) from error
 
 
 def agent_check(agent: Agent) -> None:
@@ -173,32 +166,6 @@ def _check_pack(agent: Agent) -> None:
     pack = agent.prompt_pack
     if pack is not None and (pack.organization_id != agent.organization_id or pack.archived_at is not None):
         raise Missing("There is no such prompt pack.")
-
-
-def environment_fits(agent: Agent, environment: str) -> None:
-    """Raises:
-    Invalid: it is a conversation in text, and the agent has no language model of its own."""
-    if agent.runtime != Runtime.LLM and getattr(_factory(environment), "speaks_text_only", False):
-        message = f"{environment} is a conversation in text: only an agent that is a language model can play it."
-        raise Invalid(message, fields={"runtime": message})
-
-
-def environment_addresses_check(
-    actor: Any, organization_id: Any, environment: str, options: Mapping[str, Any], known: Mapping[str, Any]
-) -> None:
-    """Our workers call the addresses in an environment's options from inside: only who may make endpoints may choose
-    new ones.
-
-    Raises:
-        Missing, Forbidden: the actor may not.
-    """
-    names = getattr(_factory(environment), "address_options", ())
-    if any(options.get(name) and options.get(name) != known.get(name) for name in names):
-        require(actor, "endpoint.edit", organization_id)
-
-
-def _factory(environment: str) -> Any:
-    return environments.get(environment) if environment in environments.names() else None
 
 
 def _save(agent: Agent) -> None:

@@ -12,7 +12,7 @@ from django.db.models import F
 from django.utils import timezone
 
 from agentcore_site.audit.services import record
-from agentcore_site.errors import Conflict, Insufficient, TooMany, Unavailable
+from agentcore_site.errors import Conflict, DomainError, Insufficient, TooMany, Unavailable
 from agentcore_site.jobs import lifecycle
 from agentcore_site.jobs.models import Job
 from agentcore_site.tenancy.permissions import require
@@ -90,6 +90,18 @@ def evolution_check(playbook: Playbook) -> None:
         raise Unavailable("Evolution is switched off on this site (ACE_ENABLED).")
     if not playbook.evolves:
         raise Unavailable("This playbook does not evolve: it only changes by hand. Switch it on first.")
+
+
+def evolution_fault(playbook: Playbook) -> str:
+    """Why it can't evolve now, in a sentence; "" if it can."""
+    try:
+        evolution_check(playbook)
+        agent = Agent.objects.select_related("organization", "endpoint").get(id=playbook.agent_id)
+        _refuse_beside(agent)
+        _affordable(agent)
+    except DomainError as error:
+        return error.message
+    return "" if playbook.traces else "No execution was recorded yet, so there is nothing to learn from."
 
 
 def _refuse_beside(agent: Agent) -> None:

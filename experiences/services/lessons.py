@@ -74,6 +74,15 @@ def experience_approve(actor: Any, experience: Experience, *, why: str = "", ver
     return _move(actor, experience, "approved", PROPOSED, {QUARANTINED}, why, version, vouched=True)
 
 
+def experience_reject(actor: Any, experience: Experience, *, why: str = "", version: int | None = None) -> Experience:
+    """Refuses a quarantined lesson: it is taken out, and can be brought back.
+
+    Raises:
+        Missing, Forbidden, Conflict: as for ``experience_restore``.
+    """
+    return _move(actor, experience, "rejected", PRUNED, {QUARANTINED}, why, version)
+
+
 @transaction.atomic
 def experience_edit(
     actor: Any, experience: Experience, *, summary: str | None = None, why: str = "", version: int | None = None

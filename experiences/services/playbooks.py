@@ -25,6 +25,7 @@ from experiences.playbooks.rendering import context_of
 from experiences.playbooks.sections import Section, section_of
 from experiences.selectors_playbooks import sections_of
 from experiences.services.versions import (
+    DEFAULT_CONFIDENCE,
     VersionMoved,
     clean,
     delta_rows,
@@ -35,7 +36,6 @@ from experiences.services.versions import (
 )
 
 FIELDS = ("category", "content", "confidence")
-DEFAULT_CONFIDENCE = 0.8
 
 
 @transaction.atomic

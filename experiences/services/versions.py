@@ -22,6 +22,7 @@ from experiences.playbooks.sections import MAX_CONTENT, Section, number
 from experiences.privacy import redact
 
 MAX_REASON = 300
+DEFAULT_CONFIDENCE = 0.8  # of what a person writes
 
 
 class VersionMoved(Conflict):

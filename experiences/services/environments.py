@@ -1,0 +1,49 @@
+"""What may be said of an environment: that it is there, that the agent can play it, whose addresses it calls."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from agentcore_site.errors import Invalid
+from agentcore_site.registry import UnknownName
+from agentcore_site.tenancy.permissions import require
+from experiences.environments import environments
+from experiences.models import Agent, Runtime
+from experiences.options import own_options
+
+
+def environment_check(name: str, options: Mapping[str, Any]) -> None:
+    """Raises:
+    Invalid: there is no such environment, or it refuses the options."""
+    try:
+        environments.get(name)(own_options(options))
+    except (UnknownName, ValueError) as error:
+        message = str(error)
+        raise Invalid(message, fields={"environment": message}) from error
+
+
+def environment_fits(agent: Agent, environment: str) -> None:
+    """Raises:
+    Invalid: it is a conversation in text, and the agent has no language model of its own."""
+    if agent.runtime != Runtime.LLM and getattr(_factory(environment), "speaks_text_only", False):
+        message = f"{environment} is a conversation in text: only an agent that is a language model can play it."
+        raise Invalid(message, fields={"runtime": message})
+
+
+def environment_addresses_check(
+    actor: Any, organization_id: Any, environment: str, options: Mapping[str, Any], known: Mapping[str, Any]
+) -> None:
+    """Our workers call the addresses in an environment's options from inside: only who may make endpoints may choose
+    new ones.
+
+    Raises:
+        Missing, Forbidden: the actor may not.
+    """
+    names = getattr(_factory(environment), "address_options", ())
+    if any(options.get(name) and options.get(name) != known.get(name) for name in names):
+        require(actor, "endpoint.edit", organization_id)
+
+
+def _factory(environment: str) -> Any:
+    return environments.get(environment) if environment in environments.names() else None
