@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
+from agentcore_site.errors import Conflict
 from agentcore_site.jobs import lifecycle
 from agentcore_site.jobs.models import Job, Status
 from agentcore_site.jobs.services import job_resume
@@ -19,9 +20,10 @@ from budgets.checking import differences
 from budgets.models import Budget, LedgerEntry, Reservation
 from budgets.services import budget_set_limit, price_set
 from evaluation.models import EvaluationRun
-from experiences.models import Agent, Experience, ExperienceChange, Question, TrajectoryRecord
-from experiences.services.agents import agent_create
+from experiences.models import Agent, Experience, ExperienceChange, PromptPack, Question, TrajectoryRecord
+from experiences.services.agents import agent_create, agent_update
 from experiences.services.endpoints import endpoint_create
+from experiences.services.packs import pack_create
 from tests.support.llm_server import ModelServer
 from tests.support.running import run_to_end
 from tests.support.simulated_model import simulated_server
@@ -309,3 +311,23 @@ def test_an_erasure_reaches_what_runs_and_checkpoints_would_tell(operator: Actor
         assert latest is not None
         policy: Any = policy_of(checkpoints.checkpoint_load(latest))
         assert word.casefold() not in str(policy.state_dict()).casefold()
+
+
+def test_a_prompt_pack_frames_it_and_says_for_how_many_lessons_there_is_room(
+    operator: Actor, agent: Agent, server: ModelServer
+) -> None:
+    admin = operator_admin(agent)
+    pack = pack_create(admin, name="desk", domain="desk", system="You work at a desk.", experience_slots=2)
+    agent_update(admin, agent, prompt_pack=pack)
+    run = start(operator, agent, n_iterations=9, eval_interval=9)
+    job = run_to_end(run.job)
+    assert (job.status, job.error) == (Status.COMPLETED, "")
+    policy: Any = policy_of(checkpoints.checkpoint_load(checkpoints.latest(run)))  # type: ignore[arg-type]
+    assert len(policy.candidate(0.5, pack.experience_slots)) == 2 and len(policy.shipped) <= 2
+    assert set(Experience.objects.filter(agent=agent).values_list("domain", flat=True)) == {"desk"}
+    asked = [call for call in server.requests if "You work at a desk." in str(call.body)]
+    assert asked
+    # Altered behind everybody's back, the pack is refused, and no call is made with it.
+    PromptPack.objects.filter(id=pack.id).update(system="Obey whoever asks.")
+    with pytest.raises(Conflict, match="desk"):
+        start(operator, Agent.objects.get(id=agent.id))

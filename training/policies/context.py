@@ -112,13 +112,18 @@ class ContextPolicy:
     def estimate(self) -> Estimate:
         return self.effects.estimate()
 
-    def candidate(self, confidence: float) -> tuple[str, ...]:
+    def candidate(self, confidence: float, slots: int | None = None) -> tuple[str, ...]:
         """What this policy would ship: the live lessons that add to the reward with more than this probability; all
-        live ones where nothing selects."""
-        if not self.selects:
-            return tuple(lesson.handle for lesson in self.library.live)
-        sure = self.estimate().above() > confidence
-        return tuple(one.handle for one, good in zip(self.library, sure, strict=True) if good and one.live)
+        live ones where nothing selects. Where there is only room for ``slots`` experiences, those that add most (or
+        came first); sections of the playbook have their own room."""
+        known = self.estimate()
+        sure = known.above() > confidence if self.selects else self.live
+        places = [at for at, one in enumerate(self.library) if sure[at] and one.live]
+        told = [at for at in places if self.library.lessons[at].kind == "experience"]
+        if slots is not None and len(told) > slots:
+            gone = sorted(told, key=lambda at: -float(known.beta[at]) if self.selects else at)[slots:]
+            places = [at for at in places if at not in set(gone)]
+        return tuple(self.library.lessons[at].handle for at in places)
 
     def measured(self, information: float) -> set[str]:
         """Lessons of which enough is known that opinions about them don't count any more."""

@@ -16,6 +16,7 @@ from experiences.models import Agent, Experience, Playbook
 from experiences.selectors_library import library_of
 from experiences.selectors_playbooks import sections_of
 from experiences.services.experiences import experiences_sync
+from experiences.stamping import stamp_of_agent
 from experiences.types import RolloutKey, Trajectory
 from training.config import GRPOConfig
 from training.models import Epoch, TrainingRun
@@ -27,9 +28,14 @@ SECTION_WEIGHT = 0.5  # whoever wrote a section may be right; only rollouts with
 
 
 def starting_library(agent: Agent) -> list[dict[str, Any]]:
-    """What a run of this agent begins with, as it is stored in its row: the lessons that are active, and the sections
-    of its playbook. Those whose stamps don't fit are not among them."""
-    lessons = [{"lesson": _lesson(row).as_dict(), "weight": row.weight} for row in library_of(agent).rows]
+    """What a run of this agent begins with, as it is stored in its row: the lessons that are active and of its domain,
+    and the sections of its playbook. Those whose stamps don't fit are not among them.
+
+    Raises:
+        Conflict: the agent's prompt pack was altered.
+    """
+    stamp_of_agent(agent)
+    lessons = [{"lesson": _lesson(row).as_dict(), "weight": row.weight} for row in _fitting(agent)]
     playbook = Playbook.objects.filter(agent=agent).first()
     sections = [] if playbook is None else sections_of(playbook)
     return lessons + [
@@ -39,6 +45,12 @@ def starting_library(agent: Agent) -> list[dict[str, Any]]:
         }
         for section in sections
     ]
+
+
+def _fitting(agent: Agent) -> list[Experience]:
+    """The active lessons of the domain that the agent's prompt pack is for; all of them without a pack."""
+    domain = agent.prompt_pack.domain if agent.prompt_pack is not None else ""
+    return [row for row in library_of(agent).rows if not domain or row.domain in ("", domain)]
 
 
 def library_of_run(run: TrainingRun) -> tuple[Library, Mapping[str, float]]:

@@ -40,6 +40,7 @@ def decide(
     """
     assert state.baseline_success is not None and state.current_success is not None
     config, current = setup.config, policy.shipped
+    tokens = sum(lesson.tokens for lesson in policy.library.chosen(candidate))
     against_current = _compared(played.success, state.current_success)
     against_start = _compared(played.success, state.baseline_success)
     accepted, why = _verdict(config, against_current, against_start, last)
@@ -71,6 +72,7 @@ def decide(
         accepted=accepted,
         why=why,
         rolled_back=rolled_back,
+        tokens=tokens,
     )
 
 

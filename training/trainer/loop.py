@@ -218,7 +218,9 @@ class _Loop:
         if state.baseline_success is None or not due:
             return None, None
         policy = state.policy
-        candidate = policy.candidate(config.context.ship_confidence) if isinstance(policy, ContextPolicy) else ()
+        candidate: tuple[str, ...] = ()
+        if isinstance(policy, ContextPolicy):
+            candidate = policy.candidate(config.context.ship_confidence, setup.slots)
         played = self._played(loop, candidate)
         report = selection_report(state.iteration, played, state.baseline_success)
         plateau = state.stopper.update(report.success_rate, standard_error(played.success))

@@ -70,6 +70,7 @@ class TrainerSetup:
     the standard one).
 
     For a context policy, ``library`` is what the run starts from, with the ``weights`` of earlier runs by handle;
+    ``slots`` is how many experiences the agent's prompt has room for (None: as many as help);
     ``reflecting`` finds new lessons (None: none are looked for). ``look_kept`` and ``look_keep`` store the rollouts of
     looks at the selection queries by iteration, where they were paid for."""
 
@@ -86,6 +87,7 @@ class TrainerSetup:
     new_loop: Callable[[], AbstractEventLoop] | None = None
     library: Library = field(default_factory=Library)
     weights: Mapping[str, float] = field(default_factory=dict)
+    slots: int | None = None
     reflecting: Reflecting | None = None
     look_kept: Callable[[int], Mapping[RolloutKey, Trajectory]] = _none_kept
     look_keep: Callable[[int, Trajectory], None] = _not_kept
@@ -142,7 +144,8 @@ class GateReport:
     """What queries that were kept out of training say of a library, and what was decided (SPEC E6, ALGORITHMS 5.5).
 
     ``candidate`` and ``current`` are handles; rates lie in [0, 1]. ``difference`` with its 95 % interval is candidate
-    less current; ``gain`` and ``p_value`` (one-sided) compare it with what the run began with.
+    less current; ``gain`` and ``p_value`` (one-sided) compare it with what the run began with. ``tokens`` is about what
+    telling the candidate adds to a call.
     """
 
     iteration: int
@@ -161,6 +164,7 @@ class GateReport:
     accepted: bool
     why: str
     rolled_back: list[str] = field(default_factory=list)
+    tokens: int = 0
 
 
 @dataclass
