@@ -32,9 +32,6 @@ from budgets.webhooks import webhook_secret
 
 DOLLARS: dict[str, Any] = {"min_value": Decimal(0), "max_digits": 15, "decimal_places": 6, "required": False}
 
-# Names only the organisations whose rows the person may see.
-WHOSE = ("organization", admin.RelatedOnlyFieldListFilter)
-
 
 def in_dollars(amount: int | None) -> Decimal | None:
     return None if amount is None else Decimal(amount) / MICROS
@@ -82,7 +79,7 @@ class BudgetAdmin(ServiceAdmin):
         "debt_",
         "used",
     ]
-    list_filter = ["scope", "period", "period_start", WHOSE]
+    list_filter = ["scope", "period", "period_start", "organization"]
     list_select_related = ["organization", "job"]
     search_fields = ["organization__name"]
     search_help_text = "An organisation's name, or the id of a job or an agent."
@@ -189,7 +186,7 @@ class PriceForm(forms.ModelForm):  # type: ignore[type-arg]
 class ModelPriceAdmin(ServiceAdmin):
     form = PriceForm
     list_display = ["model", "valid_from", "organization", "input_", "cached_", "output_", "free", "source"]
-    list_filter = ["free", "valid_from", WHOSE]
+    list_filter = ["free", "valid_from", "organization"]
     list_select_related = ["organization"]
     search_fields = ["model", "source"]
     autocomplete_fields = ["organization"]
@@ -256,7 +253,7 @@ class BudgetSettingsAdmin(ServiceAdmin):
 @admin.register(BudgetLimit)
 class BudgetLimitAdmin(ReadOnlyAdmin):
     list_display = ["at", "organization", "scope", "owner_id", "before", "limit", "actor", "note"]
-    list_filter = ["scope", WHOSE]
+    list_filter = ["scope", "organization"]
     list_select_related = ["organization"]
     search_fields = ["actor", "note"]
 

@@ -125,5 +125,5 @@ class ApiKeyAdmin(ReadOnlyAdmin):
 @admin.register(Erasure)
 class ErasureAdmin(ReadOnlyAdmin):
     list_display = ["created_at", "organization", "requested_by", "found", "left"]
-    list_filter = [("organization", admin.RelatedOnlyFieldListFilter)]
+    list_filter = ["organization"]
     list_select_related = ["organization", "requested_by"]

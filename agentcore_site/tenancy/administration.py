@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from django.contrib import messages
+from django.contrib.admin import RelatedOnlyFieldListFilter
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest
 from unfold.admin import ModelAdmin
@@ -93,6 +94,13 @@ class ScopedAdmin(AuditedAdmin):
     def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
         """Nothing is deleted here: rows that others rely on are archived, revoked or cancelled instead."""
         return False
+
+    def get_list_filter(self, request: HttpRequest) -> list[Any]:
+        """A filter by another row names only what the rows that the person sees belong to: names are data too."""
+        return [(one, RelatedOnlyFieldListFilter) if self._is_relation(one) else one for one in self.list_filter]
+
+    def _is_relation(self, name: Any) -> bool:
+        return isinstance(name, str) and "__" not in name and bool(self.opts.get_field(name).is_relation)
 
     def formfield_for_foreignkey(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
         related = self.admin_site._registry.get(db_field.remote_field.model)

@@ -28,8 +28,9 @@ from experiences.models import Agent, ExperienceChange, Question, TrajectoryReco
 from experiences.services.datasets import dataset_create
 from tests import factories
 from tests.budgets.rows import a_row_of_each
+from tests.support.playbooks import a_row_of_each_playbook_table
 from tests.support.rows import checkpoint_of_run, lived_run, queued_run
-from training.models import TrainingRun
+from training.models import Epoch, TrainingRun
 
 pytestmark = pytest.mark.django_db
 
@@ -40,7 +41,8 @@ READ_ONLY = {
     "auditevent", "apikey", "job", "jobevent", "sharelink", "dataset", "datasetrow", "trajectoryrecord", "grouprecord",
     "trainingrun", "iteration", "policycheckpoint", "evaluationrun", "evaluationresult", "heldoutlook",
     "idempotencyrecord", "budgetlimit", "reservation", "ledgerentry", "budgetalert", "modelendpoint", "toolserver",
-    "erasure", "promptpack", "experience", "experiencechange", "question",
+    "erasure", "promptpack", "experience", "experiencechange", "question", "epoch", "playbook", "playbookversion",
+    "playbooksection", "playbookchange", "contextdelta", "executiontrace", "evolution",
 }  # fmt: skip
 
 
@@ -77,6 +79,8 @@ def everything(operator: Actor, agent: Agent, adam: Any) -> TrainingRun:
     Question.objects.create(
         organization=run.organization, job=run.job, agent=agent, key="k", stage="summary", asked="a", usable=True
     )
+    a_row_of_each_playbook_table(operator, agent, run.job)
+    Epoch.objects.create(run=run, number=1, metrics={"rollouts": 2}, gate={"accepted": True})
     Erasure.objects.create(organization=run.organization, digests=["d"], found={"rows": 1}, left={"rows": 0})
     return run
 
@@ -256,3 +260,21 @@ def test_secrets_and_blobs_are_not_shown(boss: Client, everything: TrainingRun) 
         boss.get(address(type(checkpoint), "changelist"))
         boss.get(address(type(checkpoint), "change", checkpoint.pk))
     assert not any('"training_policycheckpoint"."data"' in one["sql"] for one in asked)
+
+
+def test_no_list_names_an_organisation_whose_rows_it_does_not_show(
+    everything: TrainingRun, acme: Organization, charlie: Any
+) -> None:
+    """A filter that lists all organisations would tell an admin who else is a customer."""
+    theirs = charlie.memberships.get().organization
+    Organization.objects.filter(id=theirs.id).update(name="Zanzibar Shipping")
+    carla = factories.UserFactory(username="carla", is_staff=True)
+    factories.MembershipFactory(organization=acme, user=carla, role=Role.ADMIN)
+    client = Client()
+    client.force_login(carla)
+    shown = 0
+    for model in OURS:
+        page = client.get(reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_changelist"))
+        assert b"Zanzibar Shipping" not in page.content, model
+        shown += page.status_code == 200
+    assert shown > 20
