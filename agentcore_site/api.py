@@ -22,6 +22,7 @@ from experiences.api.endpoints import ModelEndpointDoor
 from experiences.api.environments import EnvironmentDoor
 from experiences.api.experiences import ExperienceDoor
 from experiences.api.packs import PromptPackDoor
+from experiences.api.playbooks import PlaybookDoor, ReviewDoor
 from experiences.api.rewards import RewardCheckDoor, RewardDoor, RewardTryDoor
 from experiences.api.toolservers import ToolDoor, ToolServerDoor
 from experiences.api.trajectories import TrajectoryDoor
@@ -35,6 +36,8 @@ router.register("agents", AgentDoor, basename="agent")
 router.register("model-endpoints", ModelEndpointDoor, basename="model-endpoint")
 router.register("tool-servers", ToolServerDoor, basename="tool-server")
 router.register("experiences", ExperienceDoor, basename="experience")
+router.register("playbooks", PlaybookDoor, basename="playbook")
+router.register("reviews", ReviewDoor, basename="review")
 router.register("prompt-packs", PromptPackDoor, basename="prompt-pack")
 router.register("datasets", DatasetDoor, basename="dataset")
 router.register("training-jobs", TrainingJobDoor, basename="training-job")

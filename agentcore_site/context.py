@@ -2,38 +2,36 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 from django.http import HttpRequest
 from django.utils.functional import SimpleLazyObject
 
 from agentcore_site.tenancy.actors import Actor
-from agentcore_site.tenancy.models import Membership
 from budgets.pill import Pill, budget_pill
+from experiences.selectors_playbooks import waiting_count
 
 
 def console(request: HttpRequest) -> dict[str, Any]:
     """``membership``: the person's current one or nothing. ``may``: the actions that it allows. ``pill``: what the
-    organisation spent this month, or nothing."""
-    membership = SimpleLazyObject(lambda: _membership(request))
+    organisation spent this month, or nothing. ``waiting``: how many changes and lessons wait for a person."""
+    actor = cache(lambda: Actor(getattr(request, "user", None), door="console"))  # one: it reads memberships once
+    membership = SimpleLazyObject(lambda: next(iter(actor().memberships.values()), None))
     return {
         "membership": membership,
-        "may": SimpleLazyObject(lambda: _may(request, membership)),
+        "may": SimpleLazyObject(lambda: _may(actor(), membership)),
         "pill": SimpleLazyObject(lambda: _pill(membership)),
+        "waiting": cache(lambda: waiting_count(actor())),
     }
 
 
-def _membership(request: HttpRequest) -> Membership | None:
-    user = getattr(request, "user", None)
-    return next(iter(Actor(user, door="console").memberships.values()), None)
-
-
-def _may(request: HttpRequest, membership: Any) -> frozenset[str]:
+def _may(actor: Actor, membership: Any) -> frozenset[str]:
     from agentcore_site.pages import allowed
 
     if not membership:
         return frozenset()
-    return allowed(Actor(request.user, door="console"), membership.organization_id)
+    return allowed(actor, membership.organization_id)
 
 
 def _pill(membership: Any) -> Pill | None:

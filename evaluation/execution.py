@@ -97,6 +97,7 @@ class Slice:
                 return Progressed(finished=False)
             self._play(runner, part, choosers[part.arm], progress=(index + 1) / len(parts))
             done.add(part.name)
+        runner.run(self.setup.closing())  # the report says what the calls cost: all of them have to be settled
         self._finish()
         return Progressed(finished=True)
 

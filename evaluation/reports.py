@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 import numpy as np
 
-from budgets.money import MICROS
+from budgets.money import MICROS, dollars
 from evaluation import statistics
+from evaluation.context_value import context_value, context_words, thousand_calls
 from evaluation.models import EvaluationResult, EvaluationRun
 from training.algorithm.arrays import FloatArray
 from training.algorithm.inference import bca_interval, paired_difference, per_query, wilson_interval
+from training.services.checkpoints import checkpoint_load
+from training.trainer import policy_of
 
 ALPHA: Final = 0.05
 LINE_NAMES: Final = {
@@ -46,7 +49,9 @@ def build(evaluation: EvaluationRun, *, looks: int, seconds: float) -> dict[str,
     """The report of a finished evaluation, ready to be stored as JSON."""
     lines = {line: _line(evaluation, line) for line in evaluation.lines}
     primary = evaluation.lines[0]
+    context = learned_context(evaluation, lines[primary])
     return {
+        **({} if context is None else {"context": context}),
         "verdict": lines[primary]["verdict"],
         "primary": primary,
         "seconds": round(seconds, 2),
@@ -79,6 +84,26 @@ def verdict_of(evaluation: EvaluationRun) -> dict[str, Any]:
             for name, line in evaluation.report["lines"].items()
         },
     }
+
+
+def learned_context(evaluation: EvaluationRun, line: dict[str, Any]) -> dict[str, Any] | None:
+    """What a learned context costs and brings (SPEC X11); None for a policy that is no context."""
+    run, success, cost = evaluation.run, line["metrics"]["success_rate"], line["metrics"]["cost_usd"]
+    if run.policy_kind == "action" or success["improvement"] is None or cost["improvement"] is None:
+        return None
+    policy: Any = policy_of(checkpoint_load(evaluation.checkpoint))
+    told = policy.library.chosen(policy.shipped)
+    value = context_value(
+        success_without=success["baseline"],
+        success_with=success["trained"],
+        cost_without=cost["baseline"],
+        cost_with=cost["trained"],
+        learning_cost=dollars(run.spent_micros),
+    )
+    sure = {name: success[name] for name in ("improvement", "low", "high", "p_value")}
+    found = {"lessons": len(told), "tokens": sum(lesson.tokens for lesson in told), **sure, **asdict(value)}
+    found["per_thousand"] = thousand_calls(value)
+    return found | {"verdict": context_words(found)}
 
 
 def _line(evaluation: EvaluationRun, line: str) -> dict[str, Any]:

@@ -22,6 +22,8 @@ from experiences.models import (
     DeltaState,
     Evolution,
     ExecutionTrace,
+    Experience,
+    ExperienceStatus,
     Playbook,
     PlaybookChange,
     PlaybookSection,
@@ -178,6 +180,22 @@ def delta_get(actor: Any, delta_id: Any) -> ContextDelta:
     return found
 
 
+def waiting_count(actor: Any) -> int:
+    """How many changes and lessons wait for a person, over all agents. One query."""
+    changes = ContextDelta.objects.visible_to(actor).filter(state__in=WAITING).order_by().values("id")
+    lessons = Experience.objects.visible_to(actor).filter(status=ExperienceStatus.QUARANTINED).order_by().values("id")
+    return changes.union(lessons, all=True).count()
+
+
+def trace_get(actor: Any, trace_id: Any) -> ExecutionTrace:
+    """Raises:
+    Missing: there is none, or it belongs to another organisation."""
+    found = traces_visible(actor).filter(id=as_uuid(trace_id, "execution")).first()
+    if found is None:
+        raise Missing(f"There is no execution {str(trace_id)[:60]}. It may have been deleted by its age.")
+    return found
+
+
 def traces_visible(actor: Any, agent: Agent | None = None) -> QuerySet[ExecutionTrace]:
     """Executions, newest first."""
     rows = ExecutionTrace.objects.visible_to(actor).select_related("agent")
@@ -189,6 +207,15 @@ def traces_visible(actor: Any, agent: Agent | None = None) -> QuerySet[Execution
 
 def evolutions_visible(actor: Any) -> QuerySet[Evolution]:
     return Evolution.objects.visible_to(actor).select_related("job", "agent", "playbook")
+
+
+def evolution_get(actor: Any, job_id: Any) -> Evolution:
+    """Raises:
+    Missing: there is none, or it belongs to another organisation."""
+    found = evolutions_visible(actor).filter(job_id=as_uuid(job_id, "evolution")).first()
+    if found is None:
+        raise Missing(f"There is no evolution {str(job_id)[:60]}.")
+    return found
 
 
 def dead_letters(actor: Any) -> QuerySet[Evolution]:

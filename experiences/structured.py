@@ -87,15 +87,16 @@ class Ladder:
         Malformed: it answered with what is no answer; it was paid for.
         """
         while True:
-            rung = RUNGS[self.rung]
+            at = self.rung
+            rung = RUNGS[at]
             asked = list(messages) if rung == "json_schema" else [*messages, _in_text(schema)]
             try:
                 return await talk.once(asked, response_format=_format(rung, name, schema))
             except ModelFailure:
-                if self.rung == len(RUNGS) - 1:
+                if at == len(RUNGS) - 1:
                     self.rung = 0  # it was not the form: the next question begins at the top again
                     raise
-                self.rung += 1
+                self.rung = max(self.rung, at + 1)  # of several that are refused at once, the first steps down
 
 
 @dataclass

@@ -2,7 +2,19 @@
 
 from django.urls import path
 
-from experiences.views import agents, endpoints, library, packs, toolservers, trajectories
+from experiences.views import (
+    agents,
+    endpoints,
+    evolutions,
+    library,
+    packs,
+    playbook_items,
+    playbook_versions,
+    playbooks,
+    reviews,
+    toolservers,
+    trajectories,
+)
 
 app_name = "experiences"
 urlpatterns = [
@@ -27,6 +39,30 @@ urlpatterns = [
     path("experiences/<uuid:experience_id>/prune/", library.prune, name="experience_prune"),
     path("experiences/<uuid:experience_id>/quarantine/", library.quarantine, name="experience_quarantine"),
     path("experiences/<uuid:experience_id>/approve/", library.approve, name="experience_approve"),
+    path("playbooks/", playbooks.playbooks, name="playbooks"),
+    path("agents/<uuid:agent_id>/playbook/", playbooks.playbook, name="playbook"),
+    path("agents/<uuid:agent_id>/playbook/create/", playbooks.create, name="playbook_create"),
+    path("agents/<uuid:agent_id>/playbook/switch/", playbooks.switch, name="playbook_switch"),
+    path("agents/<uuid:agent_id>/playbook/delete/", playbooks.delete, name="playbook_delete"),
+    path("agents/<uuid:agent_id>/playbook/add/", playbook_items.add, name="playbook_add"),
+    path("agents/<uuid:agent_id>/playbook/items/<slug:handle>/", playbook_items.item, name="playbook_item"),
+    path("agents/<uuid:agent_id>/playbook/items/<slug:handle>/edit/", playbook_items.edit, name="playbook_item_edit"),
+    path("agents/<uuid:agent_id>/playbook/items/<slug:handle>/remove/", playbook_items.remove, name="playbook_remove"),
+    path("agents/<uuid:agent_id>/playbook/items/<slug:handle>/revert/", playbook_items.revert, name="playbook_revert"),
+    path("agents/<uuid:agent_id>/playbook/diff/", playbook_versions.diff, name="playbook_diff"),
+    path("agents/<uuid:agent_id>/playbook/rollback/", playbook_versions.rollback, name="playbook_rollback"),
+    path("agents/<uuid:agent_id>/playbook/adopt/", playbook_versions.adopt, name="playbook_adopt"),
+    path("agents/<uuid:agent_id>/playbook/evolve/", evolutions.evolve, name="playbook_evolve"),
+    path("evolutions/<uuid:job_id>/", evolutions.evolution, name="evolution"),
+    path("evolutions/<uuid:job_id>/cancel/", evolutions.cancel, name="evolution_cancel"),
+    path("evolutions/<uuid:job_id>/retry/", evolutions.retry, name="evolution_retry"),
+    path("executions/<uuid:trace_id>/", evolutions.execution, name="execution"),
+    path("reviews/", reviews.reviews, name="reviews"),
+    path("reviews/<uuid:delta_id>/", reviews.review, name="review"),
+    path("reviews/<uuid:delta_id>/approve/", reviews.approve, name="review_approve"),
+    path("reviews/<uuid:delta_id>/reject/", reviews.reject, name="review_reject"),
+    path("reviews/lessons/<uuid:experience_id>/approve/", reviews.approve_lesson, name="review_approve_lesson"),
+    path("reviews/lessons/<uuid:experience_id>/reject/", reviews.reject_lesson, name="review_reject_lesson"),
     path("prompt-packs/", packs.prompt_packs, name="prompt_packs"),
     path("prompt-packs/new/", packs.new, name="prompt_pack_new"),
     path("prompt-packs/<uuid:pack_id>/", packs.edit, name="prompt_pack"),

@@ -25,6 +25,7 @@ from evaluation.models import EvaluationRun
 from evaluation.services import evaluation_start
 from experiences.models import (
     Agent,
+    ContextDelta,
     Dataset,
     ExecutionTrace,
     Experience,
@@ -37,6 +38,7 @@ from experiences.services.datasets import dataset_create
 from experiences.services.playbooks import playbook_create
 from tests import factories
 from tests.support.callers import Caller
+from tests.support.playbooks import delta_waiting, evolution_failed
 from tests.support.routes import filled, parameters, routes
 from tests.support.rows import checkpoint_of_run, lived_run
 from tests.support.sockets import Socket
@@ -67,6 +69,17 @@ CONSOLE = {
     "experiences/", "experiences/<uuid:experience_id>/", "experiences/<uuid:experience_id>/edit/",
     "experiences/<uuid:experience_id>/restore/", "experiences/<uuid:experience_id>/prune/",
     "experiences/<uuid:experience_id>/quarantine/", "experiences/<uuid:experience_id>/approve/",
+    "playbooks/", "agents/<uuid:agent_id>/playbook/", "agents/<uuid:agent_id>/playbook/create/",
+    "agents/<uuid:agent_id>/playbook/switch/", "agents/<uuid:agent_id>/playbook/delete/",
+    "agents/<uuid:agent_id>/playbook/add/", "agents/<uuid:agent_id>/playbook/items/<slug:handle>/",
+    "agents/<uuid:agent_id>/playbook/items/<slug:handle>/edit/",
+    "agents/<uuid:agent_id>/playbook/items/<slug:handle>/remove/",
+    "agents/<uuid:agent_id>/playbook/items/<slug:handle>/revert/", "agents/<uuid:agent_id>/playbook/diff/",
+    "agents/<uuid:agent_id>/playbook/rollback/", "agents/<uuid:agent_id>/playbook/adopt/",
+    "agents/<uuid:agent_id>/playbook/evolve/", "evolutions/<uuid:job_id>/", "evolutions/<uuid:job_id>/cancel/",
+    "evolutions/<uuid:job_id>/retry/", "executions/<uuid:trace_id>/", "reviews/", "reviews/<uuid:delta_id>/",
+    "reviews/<uuid:delta_id>/approve/", "reviews/<uuid:delta_id>/reject/",
+    "reviews/lessons/<uuid:experience_id>/approve/", "reviews/lessons/<uuid:experience_id>/reject/",
     "prompt-packs/", "prompt-packs/new/", "prompt-packs/<uuid:pack_id>/", "prompt-packs/<uuid:pack_id>/archive/",
     "trajectories/", "trajectories/compare/",
     "trajectories/<uuid:trajectory_id>/", "trajectories/<uuid:trajectory_id>/steps/",
@@ -91,6 +104,22 @@ CONSOLE_WRITES = {
     "experiences/<uuid:experience_id>/prune/": "agent.edit",
     "experiences/<uuid:experience_id>/quarantine/": "agent.edit",
     "experiences/<uuid:experience_id>/approve/": "agent.edit",
+    "reviews/lessons/<uuid:experience_id>/approve/": "agent.edit",
+    "reviews/lessons/<uuid:experience_id>/reject/": "agent.edit",
+    "reviews/<uuid:delta_id>/approve/": "playbook.edit",
+    "reviews/<uuid:delta_id>/reject/": "playbook.edit",
+    "evolutions/<uuid:job_id>/retry/": "playbook.evolve",
+    "evolutions/<uuid:job_id>/cancel/": "run.cancel",
+    "agents/<uuid:agent_id>/playbook/create/": "playbook.edit",
+    "agents/<uuid:agent_id>/playbook/switch/": "playbook.edit",
+    "agents/<uuid:agent_id>/playbook/add/": "playbook.edit",
+    "agents/<uuid:agent_id>/playbook/items/<slug:handle>/edit/": "playbook.edit",
+    "agents/<uuid:agent_id>/playbook/items/<slug:handle>/remove/": "playbook.edit",
+    "agents/<uuid:agent_id>/playbook/items/<slug:handle>/revert/": "playbook.edit",
+    "agents/<uuid:agent_id>/playbook/rollback/": "playbook.edit",
+    "agents/<uuid:agent_id>/playbook/adopt/": "playbook.edit",
+    "agents/<uuid:agent_id>/playbook/evolve/": "playbook.evolve",
+    "agents/<uuid:agent_id>/playbook/delete/": "playbook.edit",
     "prompt-packs/new/": "agent.edit",
     "prompt-packs/<uuid:pack_id>/": "agent.edit",
     "prompt-packs/<uuid:pack_id>/archive/": "agent.edit",
@@ -133,7 +162,8 @@ REST_READS = {
     "api-keys", "tools", "tool-servers",
     "tool-servers/<uuid:pk>", "erasures", "model-endpoints", "model-endpoints/<uuid:pk>", "budgets",
     "budgets/<int:pk>", "budgets/<int:budget>/ledger", "budgets/breakdown", "prices",
-    "experiences", "experiences/<uuid:pk>", "prompt-packs", "prompt-packs/<uuid:pk>",
+    "playbooks", "playbooks/<str:agent>", "playbooks/<str:agent>/versions", "playbooks/<str:agent>/diff", "reviews",
+    "reviews/<uuid:pk>", "experiences", "experiences/<uuid:pk>", "prompt-packs", "prompt-packs/<uuid:pk>",
 }  # fmt: skip
 REST_WRITES: dict[tuple[str, str], tuple[str, Any]] = {
     ("post", "agents"): ("agent.edit", {"name": "New"}),
@@ -143,6 +173,9 @@ REST_WRITES: dict[tuple[str, str], tuple[str, Any]] = {
     ("post", "experiences/<uuid:pk>/prune"): ("agent.edit", {}),
     ("post", "experiences/<uuid:pk>/quarantine"): ("agent.edit", {}),
     ("post", "experiences/<uuid:pk>/approve"): ("agent.edit", {}),
+    ("post", "playbooks/<str:agent>/adopt"): ("playbook.edit", {}),
+    ("post", "reviews/<uuid:pk>/approve"): ("playbook.edit", {}),
+    ("post", "reviews/<uuid:pk>/reject"): ("playbook.edit", {}),
     ("post", "prompt-packs"): ("agent.edit", {"name": "new", "system": "You are careful."}),
     ("patch", "prompt-packs/<uuid:pk>"): ("agent.edit", {"domain": "x"}),
     ("delete", "prompt-packs/<uuid:pk>"): ("agent.edit", {}),
@@ -203,7 +236,12 @@ def values(run: TrainingRun, operator: Actor) -> dict[str, Any]:
     dataset = dataset_create(operator, name="swahili-numbers", rows=ROWS)
     evaluation = evaluation_start(operator, run=run, samples=1)
     lesson = {"category": "learnings", "content": "Zanzibar is an island."}
-    playbook_create(operator, agent=run.agent, initial_sections=[lesson])
+    playbook = playbook_create(operator, agent=run.agent, initial_sections=[lesson])
+    delta = delta_waiting(playbook, content="Zanzibar has no trams.")
+    evolution = evolution_failed(playbook)
+    execution = ExecutionTrace.objects.create(
+        organization=run.organization, agent=run.agent, inputs={"place": "Zanzibar"}, duration_ms=1.0, success=True
+    )
     endpoint = factories.ModelEndpointFactory(organization=run.organization, name="Zanzibar models")
     server = factories.ToolServerFactory(organization=run.organization, name="zanzibar-tools")
     pack = factories.PromptPackFactory(organization=run.organization, name="zanzibar-pack", system="Zanzibar prompt")
@@ -223,6 +261,10 @@ def values(run: TrainingRun, operator: Actor) -> dict[str, Any]:
         "server_id": server.id,
         "pack_id": pack.id,
         "experience_id": lesson.id,
+        "handle": "s1",
+        "delta_id": delta.id,
+        "trace_id": execution.id,
+        "evolution": evolution.job_id,
         "trajectory_id": trajectory.id,
         "checkpoint_id": checkpoint.id,
         "dataset": dataset.id,
@@ -236,6 +278,7 @@ def values(run: TrainingRun, operator: Actor) -> dict[str, Any]:
             "model-endpoints": endpoint.id,
             "tool-servers": server.id,
             "prompt-packs": pack.id,
+            "reviews": delta.id,
             "experiences": lesson.id,
             "training-jobs": run.job_id,
             "jobs": run.job_id,
@@ -254,6 +297,8 @@ def address(route: str, values: dict[str, Any]) -> str:
     own = dict(values)
     if plain.startswith("evaluations/"):
         own["job_id"] = values["evaluation"]
+    if plain.startswith("evolutions/"):
+        own["job_id"] = values["evolution"]
     if "pk" in parameters(route):
         own["pk"] = values["pk"][plain.split("/")[0]]
     return filled(route, own)
@@ -356,6 +401,8 @@ def snapshot() -> dict[str, Any]:
         "limits": BudgetLimit.objects.filter(organization__slug="acme").count(),
         "prices": ModelPrice.objects.exclude(organization__slug="elsewhere").count(),
         "lessons": list(Experience.objects.order_by("id").values_list("id", "status", "version", "summary")),
+        "changes": list(ContextDelta.objects.order_by("id").values_list("id", "state")),
+        "switches": list(Playbook.objects.order_by("id").values_list("id", "evolves")),
         "packs": list(PromptPack.objects.filter(organization__slug="acme").values_list("id", "stamp", "archived_at")),
         "endpoints": list(
             ModelEndpoint.objects.filter(organization__slug="acme").values_list("id", "name", "model", "archived_at")

@@ -15,6 +15,8 @@ SPREAD: Final = (0.6, 2.0)
 # Before an agent of a language model has run: calls of a rollout by philosophy, and what a call is made of.
 CALLS: Final[Mapping[str, int]] = {"cot": 1, "react": 3, "autonomous": 5, "multi_agent": 6}
 PROMPT_TOKENS, ANSWER_TOKENS, CALL_MS = 500, 200, 2_500
+# A question about what attempts teach: it shows one attempt, or summaries beside the library.
+QUESTION_TOKENS, REPLY_TOKENS = 1_300, 250
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +33,37 @@ class Measured:
 
     @classmethod
     def guessed(
-        cls, price: Price, *, philosophy: str, prompt_tokens: int, max_tokens: int, looks: float, concurrency: int
+        cls,
+        price: Price,
+        *,
+        philosophy: str,
+        prompt_tokens: int,
+        max_tokens: int,
+        looks: float,
+        concurrency: int,
+        questions: float = 0.0,
     ) -> Measured:
         """For an agent of a language model that never ran. ``looks`` is how many rollouts are played to evaluate for
-        each one to train on; they are paid for too."""
+        each one to train on, ``questions`` how many questions are asked about what they teach; all are paid for."""
         calls = CALLS.get(philosophy, 3) * (1 + looks)
         usage = Usage(PROMPT_TOKENS + prompt_tokens, min(ANSWER_TOKENS, max_tokens))
-        return cls(calls * CALL_MS / max(concurrency, 1), calls * cost(price, usage), 0)
+        asked = cost(price, Usage(QUESTION_TOKENS, REPLY_TOKENS))
+        ms = (calls + questions) * CALL_MS / max(concurrency, 1)
+        return cls(ms, calls * cost(price, usage) + questions * asked, 0)
+
+
+def looks(iterations: int, every: int, gates: int = 1) -> int:
+    """How often a run looks at its selection queries: before anything, every so many iterations, and at each gate."""
+    length = -(-iterations // max(gates, 1))
+    ends = {min(number * length, iterations) for number in range(1, gates + 1)}
+    return 1 + len(ends | set(range(every, iterations + 1, every)))
+
+
+def questions(iterations: int, *, every: int, until: float, groups: int, attempts: int) -> int:
+    """How many questions reflection asks at most: of each group a summary per attempt, its lessons and its operations,
+    and one to reconcile them."""
+    reflections = int(min(float(iterations), max(1.0, until * iterations))) // every
+    return reflections * (groups * (attempts + 2) + (groups > 1))
 
 
 @dataclass(frozen=True, slots=True)

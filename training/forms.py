@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, Final
 
+from django.conf import settings
 from django.http import QueryDict
 
 from agentcore_site.errors import DomainError, Invalid
@@ -16,7 +17,7 @@ from agentcore_site.tenancy.actors import Actor
 from experiences.models import Agent, Dataset
 from experiences.selectors import agent_get, agents_visible, dataset_get, datasets_visible
 from training.models import TrainingRun
-from training.presets import DEFAULT_PRESET, PRESETS, preset_config
+from training.presets import DEFAULT_PRESET, PRESETS, Preset, preset_config, presets_for
 from training.schema import PLAIN, Field, changes, fields, groups, nested, value_at
 
 SOURCES: Final = ("environment", "dataset", "upload")
@@ -106,6 +107,18 @@ class LaunchForm:
     @property
     def preset(self) -> str:
         return self.text("preset") if self.text("preset") in PRESETS else DEFAULT_PRESET
+
+    @property
+    def presets(self) -> list[Preset]:
+        """The presets that fit the agent, and are switched on here."""
+        agent = self.agent if not self.errors.get("agent") else None
+        fitting = presets_for(agent.runtime) if agent is not None else list(PRESETS.values())
+        return [one for one in fitting if settings.FEATURE_TFGRPO_GROUP or one.changes.get("algorithm") != "tfgrpo"]
+
+    @property
+    def marked(self) -> str:
+        """The preset that is marked: the chosen one, or the default where that does not fit the agent."""
+        return self.preset if any(one.name == self.preset for one in self.presets) else DEFAULT_PRESET
 
     @property
     def priority(self) -> int:

@@ -19,6 +19,8 @@ CHARTS: Final = (
     ("signal", "Groups without signal", "All rollouts of the group got the same reward: nothing to learn from."),
     ("steps", "Steps per rollout", "Mean length of training rollouts."),
 )
+# An agent that is told something: how much, instead of how long its rollouts are.
+TOLD: Final = ("told", "What is told", "Lessons that are tried, and the tokens that a rollout is told on average.")
 AXES: Final = (("n", "Iterations"), ("trajectories", "Trajectories"), ("cost_usd", "Dollars"), ("seconds", "Time"))
 
 
@@ -66,9 +68,10 @@ def watching(run: TrainingRun) -> bool:
     return run.job.active or proving(run)
 
 
-def curves(*, shared: bool = False) -> dict[str, Any]:
-    """The charts of the page; a shared page has the first one only."""
-    return {"charts": CHARTS[:1] if shared else CHARTS, "axes": AXES}
+def curves(*, shared: bool = False, told: bool = False) -> dict[str, Any]:
+    """The charts of the page; a shared page has the first one only. ``told``: the run learns what its agent is told."""
+    own = (*CHARTS[:-1], TOLD) if told else CHARTS
+    return {"charts": CHARTS[:1] if shared else own, "axes": AXES}
 
 
 def success(run: TrainingRun) -> Success | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from training.config import GRPOConfig
 
@@ -19,13 +19,15 @@ DEFAULT_PRESET = "recommended"
 @dataclass(frozen=True, slots=True)
 class Preset:
     """``when`` is one sentence for the form; ``changes`` are the fields that differ from ``GRPOConfig``'s
-    defaults, ``for_action`` those that differ further for the ``action`` policy."""
+    defaults, ``for_action`` those that differ further for the ``action`` policy. ``fits`` says which agents it is for:
+    those that choose actions, those of a language model, or all."""
 
     name: str
     title: str
     when: str
     changes: Mapping[str, Any]
     for_action: Mapping[str, Any]
+    fits: Literal["all", "action", "model"] = "all"
 
 
 _ACTION: Mapping[str, Any] = {
@@ -140,18 +142,39 @@ PRESETS: dict[str, Preset] = {
             epsilon_high=5.0,
             credit="uniform",
         ),
-        _relative(
-            "GiGPO",
+        Preset(
             "gigpo",
+            "GiGPO",
             "Take this when siblings often stand in the same state: those steps are compared with each other too "
             "(arXiv 2505.10978).",
-            credit="gigpo",
-            scale_rewards="none",
-            entropy_coef=0.005,
-            entropy_coef_failed_group=0.025,
+            {"credit": "gigpo", "scale_rewards": "none", "entropy_coef": 0.005, "entropy_coef_failed_group": 0.025},
+            _ACTION,
+            fits="action",  # a context is learned from whole rollouts
+        ),
+        Preset(
+            "tfgrpo",
+            "Training-free GRPO",
+            "Take this for a language model and about 100 queries: all lessons are told, and a gate decides after each "
+            "of three epochs whether they stay (arXiv 2510.08191); it spends less than recommended, and can't tell "
+            "single lessons apart.",
+            {
+                "algorithm": "tfgrpo",
+                "n_trajectories_per_query": 5,
+                "temperature": 0.7,
+                "eval_temperature": 0.3,
+                "context": {"epochs": 3},
+            },
+            {},
+            fits="model",
         ),
     )
 }
+
+
+def presets_for(policy_kind: str) -> list[Preset]:
+    """The presets that make a difference to a kind of policy, in their order."""
+    kind = "action" if policy_kind == "action" else "model"
+    return [one for one in PRESETS.values() if one.fits in ("all", kind)]
 
 
 def preset_config(name: str = DEFAULT_PRESET, policy_kind: str = "action") -> GRPOConfig:

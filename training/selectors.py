@@ -28,6 +28,8 @@ SERIES_METRICS: Final = (
     "clip_fraction",
     "grad_norm",
     "failed_rollouts",
+    "lessons",
+    "told_tokens",
 )
 SERIES_POINTS = 2000
 

@@ -12,10 +12,12 @@ from agentcore_site.jobs.models import JobEvent
 from agentcore_site.tenancy.actors import Actor
 from experiences.listing import trajectory_listing
 from experiences.models import GroupRecord
+from training.epochs import learned_tab
 from training.models import PolicyCheckpoint, TrainingRun
 from training.presets import PRESETS
 from training.schema import changes, sections
 from training.selectors import group_grid
+from training.selectors_learned import learns_context
 
 CELLS = 600  # of the groups' grid on one page
 ROWS = 60
@@ -33,10 +35,16 @@ TABS = (
     Tab("trajectories", "Trajectories"),
     Tab("checkpoints", "Checkpoints"),
     Tab("evaluation", "Evaluation"),
+    Tab("learned", "Learned"),
     Tab("cost", "Cost"),
     Tab("settings", "Settings"),
     Tab("events", "Events"),
 )
+
+
+def tabs_of(run: TrainingRun) -> list[Tab]:
+    """The tabs of a run. An agent that chooses actions is told nothing, and so learns no lessons."""
+    return [one for one in TABS if one.key != "learned" or learns_context(run)]
 
 
 def tab_context(request: HttpRequest, actor: Actor, run: TrainingRun, tab: str) -> dict[str, Any]:
@@ -114,6 +122,10 @@ def elsewhere(request: HttpRequest, actor: Actor, run: TrainingRun) -> dict[str,
     return {}
 
 
+def learned(request: HttpRequest, actor: Actor, run: TrainingRun) -> dict[str, Any]:
+    return learned_tab(actor, run)
+
+
 def settings(request: HttpRequest, actor: Actor, run: TrainingRun) -> dict[str, Any]:
     """What differs from the preset, then everything."""
     return {
@@ -144,6 +156,7 @@ READ: dict[str, Callable[[HttpRequest, Actor, TrainingRun], dict[str, Any]]] = {
     "trajectories": trajectories,
     "checkpoints": checkpoints,
     "evaluation": elsewhere,
+    "learned": learned,
     "cost": elsewhere,
     "settings": settings,
     "events": events,

@@ -63,7 +63,7 @@ def parse_config(raw: Mapping[str, Any] | None, *, policy_kind: str = "action") 
         config = GRPOConfig.model_validate(merged(preset_values(name, policy_kind), values))
     except ValidationError as error:
         raise ConfigError([_field_error(details) for details in error.errors()]) from None
-    errors = _contradictions(config)
+    errors = _contradictions(config, policy_kind)
     if errors:
         raise ConfigError(errors)
     return config, _warnings(config)
@@ -131,8 +131,10 @@ def _row_problem(row: Any) -> str:
     return ""
 
 
-def _contradictions(config: GRPOConfig) -> list[FieldError]:
+def _contradictions(config: GRPOConfig, policy_kind: str) -> list[FieldError]:
     """Combinations that can't learn, though each value is in range."""
+    if errors := _told_errors(config, policy_kind):
+        return errors
     alone = config.credit == "value" or (config.baseline == "value" and config.credit in ("uniform", "discounted"))
     if config.n_trajectories_per_query < 2 and not alone:
         message = (
@@ -146,6 +148,23 @@ def _contradictions(config: GRPOConfig) -> list[FieldError]:
         )
         return [FieldError("epsilon_high", message)]
     return _reward_errors(config)
+
+
+def _told_errors(config: GRPOConfig, policy_kind: str) -> list[FieldError]:
+    """What learning by telling needs: a model that can be told something, and rollouts to compare."""
+    if config.algorithm == "tfgrpo" and policy_kind == "action":
+        message = (
+            "algorithm tfgrpo tells a language model what it learned; this agent chooses actions and reads nothing. "
+            "Take algorithm grpo."
+        )
+        return [FieldError("algorithm", message)]
+    if config.n_trajectories_per_query < 2 and policy_kind != "action":
+        message = (
+            "n_trajectories_per_query must be at least 2: lessons are learned by comparing rollouts of the same query; "
+            f"got {config.n_trajectories_per_query}."
+        )
+        return [FieldError("n_trajectories_per_query", message)]
+    return []
 
 
 def _reward_errors(config: GRPOConfig) -> list[FieldError]:

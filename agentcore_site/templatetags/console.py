@@ -24,6 +24,7 @@ register = template.Library()
 LONG, LONG_LINES = 600, 12
 NOTHING = "–"
 MINUS = "−"
+JOB_PAGES = {"evaluation": "evaluation:report", "evolution": "experiences:evolution"}
 UNITS = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
 
@@ -226,7 +227,7 @@ def bar(value: Any, scale: Any) -> Picture:
 @register.simple_tag
 def job_url(job: Any) -> str:
     """The page of a job of any kind."""
-    return reverse("evaluation:report" if job.kind == "evaluation" else "training:job", args=[job.id])
+    return reverse(JOB_PAGES.get(job.kind, "training:job"), args=[job.id])
 
 
 @register.simple_tag

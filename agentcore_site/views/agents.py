@@ -11,6 +11,7 @@ from agentcore_site.tenancy.actors import Actor
 from evaluation.selectors import evaluations_visible
 from experiences.learned import overview_of
 from experiences.selectors import agent_get, agents_visible
+from experiences.told import told_of
 from training.selectors import checkpoints_visible, run_verdict, runs_visible
 from training.summaries import agent_rows, success_sparks
 
@@ -52,6 +53,7 @@ def agent(request: HttpRequest, actor: Actor, ref: str) -> HttpResponse:
         "evaluations": list(evaluations_visible(actor).filter(agent=found).order_by("-job__created_at")[:SHOWN]),
         "checkpoints": list(checkpoints_visible(actor).filter(agent=found).order_by("-created_at")[:SHOWN]),
         "learned": overview_of(actor, found.pk),
+        "told": told_of(actor, found.pk),
         "n_checkpoints": checkpoints_visible(actor).filter(agent=found).count(),
     }
     return render(request, "agentcore_site/agent.html", context)

@@ -17,6 +17,7 @@ from agentcore_site.tenancy.actors import Actor
 from budgets.alerts import subject
 from budgets.selectors import alerts_standing
 from experiences.selectors import agents_visible
+from experiences.selectors_playbooks import waiting_count
 from training.selectors import run_verdict, runs_visible
 from training.summaries import gains_by_agent, success_sparks
 
@@ -38,6 +39,7 @@ def overview(request: HttpRequest, actor: Actor) -> HttpResponse:
     alerts = alerts_standing(actor, since=timezone.now() - RECENT, limit=SHOWN)
     context = {
         "alerts": [{"alert": one, "text": subject(one)} for one in alerts],
+        "to_review": waiting_count(actor),
         "stopped": list(stopped.order_by("-updated_at")[:SHOWN]),
         "n_stopped": stopped.count(),
         "running": [{"run": run, "verdict": run_verdict(run), "spark": sparks[run.pk]} for run in running],

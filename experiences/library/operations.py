@@ -9,13 +9,14 @@ from typing import Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from experiences.library.guards import MAX_WORDS, Source, lesson_fault
-from experiences.library.lessons import Lesson, Library, new_handle
+from experiences.library.lessons import Lesson, Library, Status, new_handle
 from experiences.library.similarity import ALIKE, most_alike
 from experiences.library.suspicion import suspicion
 
 Kind = Literal["ADD", "UPDATE", "DELETE", "MERGE", "NONE"]
 _SYNONYMS: Final = {"MODIFY": "UPDATE", "EDIT": "UPDATE", "REMOVE": "DELETE", "KEEP": "NONE", "NOOP": "NONE"}
 MAX_OPERATIONS: Final = 20
+FULL: Final = "the library is full, and none of its lessons is known to be of less use"
 DELETED_ITEMS, DELETED_TOKENS = 0.2, 0.3  # a batch that takes out a larger share is a rewrite, and refused
 
 
@@ -198,12 +199,11 @@ class _Batch:
         if fault := lesson_fault(text, lineage.sources, max_words=self.rules.max_words):
             self._say(operation, False, fault)
         elif (known := self._known(text)) is not None:
-            self._remember(known, lineage)
-            self._say(operation, False, f"it is known as {known.handle}", known.handle)
+            self._again(operation, known, lineage)
         elif self.added >= self.rules.max_new:
             self._say(operation, False, f"{self.rules.max_new} new lessons at once are enough")
         elif not self._has_room(text):
-            self._say(operation, False, "the library is full, and none of its lessons is known to be of less use")
+            self._say(operation, False, FULL)
         else:
             self._put(operation, self._new(text, operation, lineage, number))
 
@@ -217,6 +217,8 @@ class _Batch:
             self._say(operation, False, f"it would be the same as {known.handle}", lesson.handle)
         elif text == lesson.text:
             self._say(operation, False, "it says so already", lesson.handle)
+        elif not self._fits(text, without=[lesson.handle]):
+            self._say(operation, False, FULL, lesson.handle)
         else:
             changed = replace(
                 lesson,
@@ -250,6 +252,10 @@ class _Batch:
             self._say(operation, False, f"{held[0]} can't be merged" if held else self.no_deletes)
         elif fault := lesson_fault(text, lineage.sources, max_words=self.rules.max_words) or suspicion(text):
             self._say(operation, False, fault)
+        elif (known := self._known(text)) is not None and known.live and known not in parents:
+            self._say(operation, False, f"it would be the same as {known.handle}", known.handle)
+        elif not self._fits(text, without=[parent.handle for parent in parents]):
+            self._say(operation, False, FULL)
         else:
             taught = _joined(*(parent.taught_by for parent in parents), lineage.taught_by)
             merged = replace(
@@ -288,9 +294,15 @@ class _Batch:
         at, found = most_alike(text, [lesson.text for lesson in lessons])
         return lessons[at] if found >= ALIKE else None
 
-    def _remember(self, known: Lesson, lineage: Lineage) -> None:
+    def _again(self, operation: Operation, known: Lesson, lineage: Lineage) -> None:
+        """What is known was taught once more. Where nothing was measured (``may_delete``), one that was taken out by
+        opinion or with its epoch gets another chance; what evidence took out stays out."""
         taught = _joined(known.taught_by, lineage.taught_by)
-        self.library = self.library.having(replace(known, taught_by=taught))
+        back = known.status == "pruned" and self.rules.may_delete and self._fits(known.text)
+        status: Status = "proposed" if back else known.status
+        self.library = self.library.having(replace(known, taught_by=taught, status=status))
+        why = "it was taken out, and is tried again" if back else f"it is known as {known.handle}"
+        self._say(operation, back, why, known.handle)
 
     def _new(self, text: str, operation: Operation, lineage: Lineage, number: int) -> Lesson:
         why = suspicion(text)
@@ -319,19 +331,20 @@ class _Batch:
 
     def _has_room(self, text: str) -> bool:
         """Whether one more fits, after evicting what may be."""
-        size = Lesson("", text).tokens
-        for handle in [None, *self.rules.evictable]:
-            if handle is not None:
-                lesson = self.library.get(handle)
-                if lesson is None or not lesson.live or lesson.kind != "experience":
-                    continue
+        for handle in self.rules.evictable:
+            if self._fits(text):
+                return True
+            lesson = self.library.get(handle)
+            if lesson is not None and lesson.live and lesson.kind == "experience":
                 self.library = self.library.moved([handle], "pruned")
                 self.receipts.append(Receipt("EVICT", True, "the library was full", handle, lesson.text))
-            held = [lesson for lesson in self.library.live if lesson.kind == "experience"]
-            tokens = sum(lesson.tokens for lesson in held)
-            if len(held) < self.rules.max_items and tokens + size <= self.rules.max_tokens:
-                return True
-        return False
+        return self._fits(text)
+
+    def _fits(self, text: str, without: Collection[str] = ()) -> bool:
+        """Whether the library has room for a text, once ``without`` are gone. Sections have room of their own."""
+        held = [one for one in self.library.live if one.kind == "experience" and one.handle not in without]
+        tokens = sum(one.tokens for one in held) + Lesson("", text).tokens
+        return len(held) < self.rules.max_items and tokens <= self.rules.max_tokens
 
     def _say(self, operation: Operation, taken: bool, why: str, handle: str = "") -> None:
         self.receipts.append(Receipt(operation.op, taken, why[:300], handle, operation.text[:400]))
@@ -339,17 +352,15 @@ class _Batch:
 
 def _rewrite(library: Library, operations: Sequence[Operation], rules: Rules) -> str:
     """Why the batch's removals are refused as a whole: it would be a rewrite (context collapse, arXiv 2510.04618)."""
-    named = {_id(one.id) for one in operations if one.op == "DELETE"}
-    named |= {_id(one) for operation in operations if operation.op == "MERGE" for one in operation.ids}
-    gone = library.chosen(named)
+    gone = library.chosen(_id(one.id) for one in operations if one.op == "DELETE")
+    joined = [library.chosen(map(_id, one.ids)) for one in operations if one.op == "MERGE"]
+    gone += [lesson for group in joined for lesson in group[1:]]  # a merge leaves one in the place of several
     if not gone or not rules.may_delete:
         return ""
     items, tokens = len(library.live), library.tokens
-    if len(gone) > max(1, DELETED_ITEMS * items) or sum(one.tokens for one in gone) > max(
-        gone[0].tokens, DELETED_TOKENS * tokens
-    ):
-        return f"the batch would take out {len(gone)} of {items} lessons at once"
-    return ""
+    too_many = len(gone) > max(1, DELETED_ITEMS * items)
+    too_much = sum(one.tokens for one in gone) > max(gone[0].tokens, DELETED_TOKENS * tokens)
+    return f"the batch would take out {len(gone)} of {items} lessons at once" if too_many or too_much else ""
 
 
 def _id(said: str) -> str:

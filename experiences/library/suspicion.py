@@ -28,10 +28,14 @@ _SENDING: Final = (
     r"\b(?:send|post|upload|forward|exfiltrate|e-?mail)\b[^.]{0,40}"
     r"\b(?:to|at) (?:this|the following|an?) (?:address|url|server|webhook|e-?mail|endpoint)"
 )
+_MARKERS: Final = (
+    r"<\|[a-z_]{2,20}\|>|\[/?inst\]|<</?sys>>|<<<|>>>|</\s*[a-z_]+\s*>|\bend of (?:system )?prompt\b"
+    r"|\bnew (?:instructions?|rules?|orders?|task)\s*:"
+)
 _SIGNS: Final = (
     ("it tells the reader to leave its instructions", _ORDERS),
     ("it pretends to speak for the system", r"(?:^|[\n\"'(\[])\s*(?:system|assistant|developer|user|tool)\s*:"),
-    ("it holds a role marker", r"<\|[a-z_]{2,20}\|>|\[/?inst\]|<</?sys>>|<<<|>>>|\bend of (?:system )?prompt\b"),
+    ("it holds a role marker", _MARKERS),
     ("it gives the reader another role", _ROLES),
     ("it asks for secrets", _SECRETS),
     ("it holds an address", r"https?://|\bwww\.[a-z0-9-]+\.|\b[a-z0-9-]+\.(?:com|net|org|io|ru|cn|xyz)\b"),

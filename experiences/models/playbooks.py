@@ -66,7 +66,7 @@ class PlaybookVersion(models.Model):
     playbook = models.ForeignKey(Playbook, on_delete=models.CASCADE, related_name="versions")
     number = models.PositiveIntegerField()
     sections: Any = models.JSONField(default=list)
-    action = models.CharField(max_length=20)  # created, evolved, reviewed, edited, reverted, rolled back, erased
+    action = models.CharField(max_length=20)  # created, edited, adopted, evolved, reviewed, reverted, rolled back …
     note = models.CharField(max_length=300, blank=True)
     by = models.CharField(max_length=150, help_text="A person, or an evolution.")
     job = models.ForeignKey(Job, null=True, on_delete=models.SET_NULL, related_name="+")

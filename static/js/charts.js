@@ -125,12 +125,23 @@
     };
   }
 
+  function told() {
+    return {
+      data: [xs(points.iterations), column("lessons"), column("told_tokens")],
+      series: [line("Lessons", "c-blue", plain), line("Tokens", "c-orange", plain, { scale: "tokens" })],
+      range: (_, low, high) => [0, high > 0 ? high * 1.1 : 1],
+      show: plain,
+      second: { scale: "tokens", side: 1, show: plain },
+    };
+  }
+
   const zeroToOne = { range: () => [0, 1.02], show: (value) => `${Math.round(100 * value)} %` };
   const BUILD = {
     success,
     reward: () => simple("reward_mean", "Reward", "c-green", plain),
     cost,
     entropy,
+    told,
     signal: () => ({ ...simple("frac_reward_zero_std", "Without signal", "c-red", percent), ...zeroToOne }),
     steps: () => simple("steps_mean", "Steps", "c-blue", plain),
   };

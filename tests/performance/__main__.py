@@ -1,6 +1,7 @@
 """``make bench``: runs every figure and prints the table.
 
-Arguments choose parts (science storage jobs llm ace ledger privacy learning), or one of a part: ``jobs.fairness``."""
+Arguments choose parts (science storage jobs llm ace ledger privacy learning context), or one of a part:
+``jobs.fairness``."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ def main() -> int:
     from django.core.management import call_command
 
     call_command("migrate", verbosity=0)
-    from tests.performance import ace, jobs, learning, ledger, llm, privacy, science, storage
+    from tests.performance import ace, context, jobs, learning, ledger, llm, privacy, science, storage, telemetry
     from tests.performance.table import Figure, show
 
     parts = {
@@ -34,6 +35,8 @@ def main() -> int:
         "ledger": [ledger.pairs, ledger.together, ledger.killed],
         "privacy": [privacy.redaction],
         "learning": [learning.seeds],
+        "telemetry": [telemetry.spans],
+        "context": [context.gains, context.nulls, context.free],
     }
     figures: list[Figure] = []
     for chosen in sys.argv[1:] or list(parts):

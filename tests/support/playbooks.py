@@ -6,10 +6,12 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from django.utils import timezone
+
 from agentcore_site.jobs.models import Job
 from agentcore_site.tenancy.actors import Actor
 from budgets.services import price_set
-from experiences.models import Agent, Evolution, Playbook
+from experiences.models import Agent, ContextDelta, Evolution, Playbook
 from experiences.services.agents import agent_create
 from experiences.services.endpoints import endpoint_create
 from experiences.services.playbooks import playbook_create, playbook_edit
@@ -89,6 +91,31 @@ def a_row_of_each_playbook_table(actor: Actor, agent: Agent, job: Job) -> Playbo
     lived(actor, agent)
     Evolution.objects.create(organization=agent.organization, job=job, playbook=playbook, agent=agent)
     return playbook
+
+
+def delta_waiting(playbook: Playbook, **values: Any) -> ContextDelta:
+    """A suggested change that waits for a person."""
+    given = {"type": "add", "category": "learnings", "content": "Weekend orders leave on Monday.", "confidence": 0.5}
+    given |= {"state": "review", "reason": "its confidence is 0.50; 0.70 are needed", "by": "evolution abc123"}
+    return ContextDelta.objects.create(
+        organization_id=playbook.organization_id, playbook=playbook, agent_id=playbook.agent_id, **given | values
+    )
+
+
+def evolution_failed(playbook: Playbook, error: str = "The model gave no answer that can be used.") -> Evolution:
+    """A dead letter."""
+    job = Job.objects.create(
+        organization_id=playbook.organization_id,
+        kind="evolution",
+        title=f"Evolve the playbook of {playbook.agent.name}",
+        status="failed",
+        error=error,
+        finished_at=timezone.now(),
+        exclusive_key=f"agent:{playbook.agent_id}",
+    )
+    return Evolution.objects.create(
+        organization_id=playbook.organization_id, job=job, playbook=playbook, agent_id=playbook.agent_id, tries=1
+    )
 
 
 def evolutions() -> list[Job]:

@@ -117,12 +117,22 @@ def test_a_policy_kind_without_recommendations_of_its_own_gets_the_documented_de
 @pytest.mark.parametrize("name", PRESETS)
 @pytest.mark.parametrize("kind", ["action", "llm", "context"])
 def test_every_preset_is_a_valid_configuration_that_says_when_to_take_it(name: str, kind: str) -> None:
+    if kind == "action" and PRESETS[name].fits == "model":
+        with pytest.raises(ConfigError, match="algorithm tfgrpo tells a language model"):
+            parse_config({"preset": name}, policy_kind=kind)
+        return
     config, _ = parse_config({"preset": name}, policy_kind=kind)
     assert config == preset_config(name, kind)
     assert config.preset == name
     assert diff_to_preset(config, kind) == {}
     assert PRESETS[name].when.startswith("Take this")
     assert PRESETS[name].when.endswith(".")
+
+
+@pytest.mark.parametrize("given", [{}, {"algorithm": "tfgrpo"}, {"credit": "value"}])
+def test_a_language_model_learns_from_groups_of_two_at_least(given: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="n_trajectories_per_query must be at least 2: lessons are learned by"):
+        parse_config({"n_trajectories_per_query": 1, **given}, policy_kind="llm")
 
 
 def test_an_unknown_preset_names_the_known_ones() -> None:

@@ -29,7 +29,7 @@ from tests.support.running import run_to_end
 from tests.support.simulated_model import simulated_server
 from tests.support.world import World
 from training.comparisons import checkpoint_comparison
-from training.models import Epoch, Iteration, PolicyCheckpoint, TrainingRun
+from training.models import Epoch, Iteration, TrainingRun
 from training.services import checkpoints, execution
 from training.services.runs import run_start
 from training.trainer import policy_of
@@ -254,18 +254,23 @@ def test_training_free_grpo_tells_all_and_a_gate_decides_after_each_epoch(operat
 
 
 def test_the_next_run_begins_with_what_this_one_proved(operator: Actor, agent: Agent) -> None:
+    nothing = start(operator, agent, n_iterations=1, context={"propose": False})
+    run_to_end(nothing.job)
     first = start(operator, agent)
     run_to_end(first.job)
-    proven = set(Experience.objects.filter(agent=agent, status="active").values_list("handle", flat=True))
-    early, late = PolicyCheckpoint.objects.filter(run=first).earliest("iteration"), checkpoints.latest(first)
-    told = checkpoint_comparison(early, late)["told"]  # type: ignore[arg-type]
-    assert {row["handle"] for row in told} == proven
+    proven = dict(Experience.objects.filter(agent=agent, status="active").values_list("handle", "effect"))
+    before, after = checkpoints.latest(nothing), checkpoints.latest(first)
+    assert before is not None and after is not None
+    told = checkpoint_comparison(before, after)["told"]
+    assert {row["handle"] for row in told} == set(proven)
     assert all(row["a"] is None and row["b"] for row in told)
-    second = start(operator, agent, n_iterations=1, context={"propose": False})
-    assert {one["lesson"]["handle"] for one in second.library} == proven
+    # One that measures nothing itself: what was measured before stays as it was.
+    second = start(operator, agent, n_iterations=1, algorithm="tfgrpo", context={"propose": False})
+    assert {one["lesson"]["handle"] for one in second.library} == set(proven)
     run_to_end(second.job)
     policy: Any = policy_of(checkpoints.checkpoint_load(checkpoints.latest(second)))  # type: ignore[arg-type]
-    assert set(policy.start) == proven
+    assert set(policy.start) == set(proven)
+    assert dict(Experience.objects.filter(handle__in=proven).values_list("handle", "effect")) == proven
 
 
 def test_what_a_person_took_out_meanwhile_stays_out(operator: Actor, agent: Agent) -> None:

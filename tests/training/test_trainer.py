@@ -19,7 +19,7 @@ from training.config import GRPOConfig
 from training.policies.action import ActionPolicy
 from training.policies.archive import CorruptState
 from training.policies.features import FeatureOptions
-from training.presets import PRESETS
+from training.presets import PRESETS, presets_for
 from training.trainer import (
     ALL_ITERATIONS,
     EARLY_STOPPED,
@@ -104,7 +104,7 @@ def greedy(made: TrainerSetup, policy: ActionPolicy) -> float:
     return played.success_rate
 
 
-@pytest.mark.parametrize("name", [name for name in PRESETS if name != "flow_spec"])
+@pytest.mark.parametrize("name", [one.name for one in presets_for("action") if one.name != "flow_spec"])
 def test_every_preset_learns_the_small_world(name: str) -> None:
     made = setup(preset=name, n_iterations=100, selection=0)
     state, reports = run(made)

@@ -23,10 +23,13 @@ from experiences.filters import OfAgent
 from experiences.models import GroupRecord
 from experiences.selectors import agent_get, dataset_get
 from training.api.datasets import RowsField
+from training.api.epochs import EpochOut, ManifestOut
 from training.api.shapes import PRIORITIES, FullEstimateOut, JobOut, JobRow, job_out, job_row
+from training.manifests import run_manifest
 from training.models import TrainingRun
 from training.presets import DEFAULT_PRESET
 from training.selectors import group_grid, run_get, run_series, runs_visible
+from training.selectors_learned import run_epochs
 from training.services.runs import run_estimate, run_start
 
 MAX_GROUP_ITERATIONS = 100
@@ -218,6 +221,30 @@ class TrainingJobDoor(Door):
         first = max(asked.get("first", last - 9), last - MAX_GROUP_ITERATIONS + 1, 0)
         rows = group_grid(run, first=first, last=last)
         return Response({"first": first, "last": last, "queries": [_group_row(row) for row in rows]})
+
+    @extend_schema(
+        summary="Epochs of a job that learns what to tell its agent",
+        description="Means, tools, questions of reflection, what became of every proposal, and the gate. Empty for "
+        "jobs of agents that choose actions.",
+        tags=["training jobs"],
+        responses=EpochOut(many=True),
+        filters=False,
+    )
+    @action(detail=True, pagination_class=None)
+    def epochs(self, request: Request, pk: UUID) -> Response:
+        return Response(EpochOut(run_epochs(run_get(self.actor, pk)), many=True).data)
+
+    @extend_schema(
+        summary="The manifest of a job that learns what to tell its agent",
+        description="Run, agent, data, epochs, lessons, scores, gates and the evidence of its guard-rails; see "
+        "docs/learning-without-weights.md.",
+        tags=["training jobs"],
+        responses=ManifestOut,
+        filters=False,
+    )
+    @action(detail=True, pagination_class=None)
+    def manifest(self, request: Request, pk: UUID) -> Response:
+        return Response(run_manifest(run_get(self.actor, pk)))
 
     # -- shared ----------------------------------------------------------------------------------------------------
 

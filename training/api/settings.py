@@ -20,7 +20,8 @@ class PresetOut(serializers.Serializer[Any]):
     title = serializers.CharField()
     when = serializers.CharField(help_text="When to take it.")
     default = serializers.BooleanField()
-    config = serializers.DictField(help_text="The whole configuration for the embedded action policy.")
+    fits = serializers.CharField(help_text="all, action (agents that choose actions) or model (of a language model).")
+    config = serializers.DictField(help_text="The whole configuration: for agents that choose actions, where it fits.")
 
 
 class PresetDoor(Door):
@@ -34,7 +35,8 @@ class PresetDoor(Door):
                 "title": preset.title,
                 "when": preset.when,
                 "default": preset.name == DEFAULT_PRESET,
-                "config": preset_config(preset.name).as_dict(),
+                "fits": preset.fits,
+                "config": preset_config(preset.name, "llm" if preset.fits == "model" else "action").as_dict(),
             }
             for preset in PRESETS.values()
         ]

@@ -31,6 +31,7 @@ from experiences.questions import QuestionBook
 from experiences.rollout import Interrupted
 from experiences.runtimes.base import Halted
 from experiences.storage import Owner, groups_write, last_kept_iteration, trajectories_kept, trajectories_write
+from experiences.structured import Answered
 from experiences.types import RolloutKey, Trajectory, TrajectoryGroup
 from training import metrics
 from training.config import GRPOConfig
@@ -40,6 +41,7 @@ from training.policies.context import ContextPolicy
 from training.services import checkpoints
 from training.services.learned import epoch_add, lessons_sync, library_of_run, reflection_options
 from training.services.runs import run_pools
+from training.services.spans import RunSpans
 from training.trainer import IterationReport, TrainerSetup, TrainerState, steps
 
 EVENT_SECONDS = 0.5
@@ -68,6 +70,7 @@ def setup_of(run: TrainingRun, *, work: str = "") -> TrainerSetup:
             "new_loop": uvloop.new_event_loop,  # a fifth less of the processor for each call
             "library": library,
             "weights": weights,
+            "slots": None if run.agent.prompt_pack is None else run.agent.prompt_pack.experience_slots,
         }
     return TrainerSetup(
         config=GRPOConfig.model_validate(run.config),
@@ -93,6 +96,7 @@ class LazyReflector:
     agent: Agent
     book: QuestionBook
     check: Callable[[], None]
+    heard: Callable[[Answered], None]
     _reflector: Reflector | None = None
 
     async def reflect(
@@ -102,8 +106,12 @@ class LazyReflector:
             player = self.setup.acting
             assert isinstance(player, ModelPlayer)
             options = reflection_options(self.setup.config, self.agent)
-            self._reflector = player.reflector(options, recall=self.book.recall, keep=self.book.keep, check=self.check)
+            self._reflector = player.reflector(options, recall=self.book.recall, keep=self._keep, check=self.check)
         return await self._reflector.reflect(groups, library, iteration=iteration, epoch=epoch)
+
+    def _keep(self, answered: Answered) -> None:
+        self.book.keep(answered)
+        self.heard(answered)
 
 
 class Slice:
@@ -111,14 +119,15 @@ class Slice:
 
     def __init__(self, job: Job, lease: Lease) -> None:
         self.job, self.lease = job, lease
-        self.run = TrainingRun.objects.select_related("job", "agent", "agent__endpoint", "dataset", "organization").get(
-            job=job
-        )
+        self.run = TrainingRun.objects.select_related(
+            "job", "agent", "agent__endpoint", "agent__prompt_pack", "dataset", "organization"
+        ).get(job=job)
         self.owner = owner_of(self.run)
         self.setup = setup_of(self.run, work=f"{job.attempt}")
         self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="keep")
         self._pending: list[tuple[Owner, Trajectory]] = []
         self._flushed: set[tuple[str, RolloutKey]] = set()  # by line: "" for training, the iteration of a look
+        self._spans = RunSpans.of(self.run)
         if self.run.policy_kind != "action":
             self._pay_once()
         self.state = self._load()
@@ -170,7 +179,7 @@ class Slice:
         book = QuestionBook(self.job, self.run.agent_id, self._write_by_itself)
         book.epoch_of = self.setup.epoch
         self.setup.look_kept, self.setup.look_keep = self.look_kept, self.look_keep
-        self.setup.reflecting = LazyReflector(self.setup, self.run.agent, book, self.check)
+        self.setup.reflecting = LazyReflector(self.setup, self.run.agent, book, self.check, self._spans.asked)
 
     # -- what the trainer calls ------------------------------------------------------------------------------------
 
@@ -263,6 +272,7 @@ class Slice:
         self.run.iteration = report.iteration
         self._dearest = max(self._dearest, cost)
         self._flushed.clear()
+        self._spans.iteration(report)
 
     def _validated(self, report: IterationReport, selection: dict[str, Any] | None) -> dict[str, Any] | None:
         """The look that speaks for what a checkpoint ships. A context that was only tried, or was refused, is not what

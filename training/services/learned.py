@@ -21,9 +21,11 @@ from experiences.types import RolloutKey, Trajectory
 from training.config import GRPOConfig
 from training.models import Epoch, TrainingRun
 from training.policies.context import ContextPolicy
+from training.policies.effects import Estimate
 from training.trainer import IterationReport
 
 MAX_CHANGES = 2_000  # receipts that an epoch keeps
+MEASURED = ("effect", "effect_error", "rollouts")
 SECTION_WEIGHT = 0.5  # whoever wrote a section may be right; only rollouts without it can tell
 
 
@@ -35,7 +37,10 @@ def starting_library(agent: Agent) -> list[dict[str, Any]]:
         Conflict: the agent's prompt pack was altered.
     """
     stamp_of_agent(agent)
-    lessons = [{"lesson": _lesson(row).as_dict(), "weight": row.weight} for row in _fitting(agent)]
+    lessons = [
+        {"lesson": _lesson(row).as_dict(), "weight": row.weight, **{name: getattr(row, name) for name in MEASURED}}
+        for row in _fitting(agent)
+    ]
     playbook = Playbook.objects.filter(agent=agent).first()
     sections = [] if playbook is None else sections_of(playbook)
     return lessons + [
@@ -77,25 +82,45 @@ IdOf = Callable[[RolloutKey], Any]
 
 def lessons_sync(job: Job, run: TrainingRun, policy: ContextPolicy, report: IterationReport, id_of: IdOf) -> None:
     """Writes what the iteration knows of its lessons. Inside its transaction."""
-    states = states_of(policy, id_of)
+    earlier = {one["lesson"]["handle"]: one for one in run.library}
+    states = states_of(policy, id_of, earlier)
     if states:
         limit = GRPOConfig.model_validate(run.config).context.max_words
         experiences_sync(job=job, agent=run.agent, states=states, by=f"iteration {report.iteration}", max_words=limit)
 
 
-def states_of(policy: ContextPolicy, id_of: IdOf) -> list[ExperienceState]:
+def states_of(
+    policy: ContextPolicy, id_of: IdOf, earlier: Mapping[str, Mapping[str, Any]] | None = None
+) -> list[ExperienceState]:
     """The policy's experiences as rows know them; sections are their playbook's to write. ``id_of`` gives the id under
-    which a rollout of this run is kept; lessons of earlier runs have theirs already."""
+    which a rollout of this run is kept; lessons of earlier runs have theirs already. ``earlier`` is what was measured
+    before this run, by handle: it holds for a text that this run has not measured itself."""
     known, told = policy.estimate(), policy.probabilities
+    before = earlier or {}
     return [
-        _state(lesson, at, known, float(told[at]) if policy.selects else float(lesson.live), policy, id_of)
+        _state(
+            lesson,
+            float(told[at]) if policy.selects else float(lesson.live),
+            _measured(policy, known, at, before.get(lesson.handle, {})),
+            id_of,
+        )
         for at, lesson in enumerate(policy.library)
         if lesson.kind == "experience"
     ]
 
 
-def _state(lesson: Lesson, at: int, known: Any, weight: float, policy: ContextPolicy, id_of: IdOf) -> ExperienceState:
-    measured = bool(known.information[at] > 0)
+def _measured(policy: ContextPolicy, known: Estimate, at: int, before: Mapping[str, Any]) -> dict[str, Any]:
+    if known.information[at] > 0:
+        return {
+            "effect": _finite(known.beta[at]),
+            "effect_error": _finite(known.error[at]),
+            "rollouts": int(policy.effects.rollouts[at]),
+        }
+    same_text = before and before["lesson"]["version"] == policy.library.lessons[at].version
+    return {name: before[name] for name in MEASURED if name in before} if same_text else {}
+
+
+def _state(lesson: Lesson, weight: float, measured: Mapping[str, Any], id_of: IdOf) -> ExperienceState:
     return ExperienceState(
         handle=lesson.handle,
         summary=lesson.text,
@@ -104,9 +129,7 @@ def _state(lesson: Lesson, at: int, known: Any, weight: float, policy: ContextPo
         status=lesson.status,
         version=lesson.version,
         weight=round(weight, 6),
-        effect=_finite(known.beta[at]) if measured else None,
-        effect_error=_finite(known.error[at]) if measured else None,
-        rollouts=int(policy.effects.rollouts[at]),
+        **measured,
         tokens=lesson.tokens,
         epoch=lesson.epoch,
         group=lesson.group,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
 
@@ -27,8 +28,8 @@ from experiences.endpoints import BadEndpoint, endpoint_of_agent
 from experiences.environments.dataset import refuse_judged
 from experiences.models import Agent, Dataset, Runtime
 from experiences.selectors import dataset_rows
-from experiences.services.agents import environment_addresses_check, environment_fits
 from experiences.services.datasets import dataset_create
+from experiences.services.environments import environment_addresses_check, environment_fits
 from experiences.storage import partition_ensure
 from training import estimates
 from training.config import GRPOConfig
@@ -214,9 +215,13 @@ def _validated(
 def _config(config: Mapping[str, Any] | None, preset: str, agent: Agent) -> tuple[GRPOConfig, list[str]]:
     raw = {"preset": preset, **(config or {})}
     try:
-        return parse_config(raw, policy_kind=agent.runtime)
+        parsed, warnings = parse_config(raw, policy_kind=agent.runtime)
     except ConfigError as error:
         raise Invalid(str(error), fields={one.field: one.message for one in error.errors}) from error
+    if parsed.algorithm == "tfgrpo" and not settings.FEATURE_TFGRPO_GROUP:
+        message = "Training-free GRPO is switched off here (FEATURE_TFGRPO_GROUP=0). Take algorithm grpo."
+        raise Invalid(message, fields={"algorithm": message})
+    return parsed, warnings
 
 
 def _pools(asked: Request, seed: int) -> Pools:
@@ -298,12 +303,22 @@ def _guessed(config: GRPOConfig, agent: Agent, n_train: int, n_selection: int, n
     except UnknownPrice as error:
         raise Invalid(str(error), fields={"agent": str(error)}) from error
     trained = config.n_iterations * min(config.batch_size, max(n_train, 1)) * config.n_trajectories_per_query
-    looks = (config.n_iterations // config.eval_interval + 2) * n_selection + 2 * n_held_out
+    context = config.context
+    gates = context.epochs if config.algorithm == "tfgrpo" else 1
+    looks = estimates.looks(config.n_iterations, config.eval_interval, gates) * n_selection + 2 * n_held_out
+    questions = estimates.questions(
+        config.n_iterations if context.propose else 0,
+        every=context.propose_every,
+        until=1.0 if config.algorithm == "tfgrpo" else context.propose_until,
+        groups=min(context.reflect_groups, config.batch_size, max(n_train, 1)),
+        attempts=min(2 * context.reflect_each, config.n_trajectories_per_query),
+    )
     return estimates.Measured.guessed(
         price,
         philosophy=agent.philosophy,
         prompt_tokens=len(agent.system_prompt) // 3,
         max_tokens=agent.max_tokens,
         looks=looks * config.eval_samples / max(trained, 1),
+        questions=questions / max(trained, 1),
         concurrency=config.max_concurrent_rollouts,
     )

@@ -43,9 +43,9 @@ def decide(
     tokens = sum(lesson.tokens for lesson in policy.library.chosen(candidate))
     against_current = _compared(played.success, state.current_success)
     against_start = _compared(played.success, state.baseline_success)
-    accepted, why = _verdict(config, against_current, against_start, last)
-    current_rate = float(state.current_success.mean())
     proven = _better(config, _compared(state.current_success, state.baseline_success))
+    accepted, why = _verdict(config, against_current, against_start, last, proven)
+    current_rate = float(state.current_success.mean())
     rolled_back: list[str] = []
     if accepted:
         policy.ship(candidate)
@@ -83,10 +83,12 @@ def one_sided(difference: PairedDifference) -> float:
 
 
 def _verdict(
-    config: GRPOConfig, against_current: PairedDifference, against_start: PairedDifference, last: bool
+    config: GRPOConfig, against_current: PairedDifference, against_start: PairedDifference, last: bool, proven: bool
 ) -> tuple[bool, str]:
+    """``proven`` tells whether the present library is itself better than what the run began with: at the end, one that
+    is not would be given up in any case, and holds nobody back."""
     margin = config.context.gate_margin
-    if config.algorithm == "tfgrpo" and against_current.low < -margin:
+    if config.algorithm == "tfgrpo" and against_current.low < -margin and (proven or not last):
         return False, f"it may be worse than the present one by more than {margin * 100:g} points"
     if (last or config.algorithm == "grpo") and not _better(config, against_start):
         return False, "it is not shown to be better than what the run began with"

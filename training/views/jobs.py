@@ -22,8 +22,9 @@ from budgets.money import dollars
 from training import panel
 from training.models import TrainingRun
 from training.selectors import run_get, run_series, run_verdict, runs_visible
+from training.selectors_learned import learns_context
 from training.summaries import success_sparks
-from training.tabs import TABS, tab_context
+from training.tabs import tab_context, tabs_of
 
 STATUSES = ("running", "queued", "paused", "completed", "failed", "cancelled")
 SORTS = (
@@ -64,15 +65,16 @@ def jobs(request: HttpRequest, actor: Actor) -> HttpResponse:
 def job(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse:
     run = run_get(actor, job_id)
     may = allowed(actor, run.organization_id)
-    tab = request.GET.get("tab", TABS[0].key)
-    tab = tab if any(tab == one.key for one in TABS) else TABS[0].key
+    tabs = tabs_of(run)
+    tab = request.GET.get("tab", tabs[0].key)
+    tab = tab if any(tab == one.key for one in tabs) else tabs[0].key
     context = {
         **panel.head(run),
-        **panel.curves(),
+        **panel.curves(told=learns_context(run)),
         **tab_context(request, actor, run, tab),
         **_permissions(run, actor, may),
         "tab": tab,
-        "tabs": TABS,
+        "tabs": tabs,
         "series_url": reverse("training:series", args=[run.pk]),
         "socket": f"/ws/jobs/{run.pk}/",
         "watching": panel.watching(run),

@@ -20,7 +20,6 @@ from experiences.selectors import dataset_rows
 from experiences.services.datasets import dataset_create
 from training.forms import LaunchForm
 from training.models import TrainingRun
-from training.presets import PRESETS
 from training.selectors import run_get
 from training.services.runs import run_estimate, run_start
 from training.uploads import read_rows
@@ -60,8 +59,10 @@ def settings(request: HttpRequest, actor: Actor) -> HttpResponse:
 @require_POST
 @page
 def data(request: HttpRequest, actor: Actor) -> HttpResponse:
-    """The data part anew: another agent may train on other data, another dataset has other rows."""
-    return render(request, "training/_data.html", _shown(LaunchForm.read(actor, request.POST)))
+    """The data part anew: another agent may train on other data and has other presets, another dataset has other
+    rows."""
+    form = LaunchForm.read(actor, request.POST)
+    return render(request, "training/_data_and_presets.html", _shown(form))
 
 
 @require_POST
@@ -153,7 +154,7 @@ def _prefilled(request: HttpRequest, actor: Actor) -> LaunchForm:
 
 
 def _form(request: HttpRequest, form: LaunchForm, *, status: int = 200) -> HttpResponse:
-    context = _shown(form) | _plan(form.actor, form) | {"presets": PRESETS.values(), "priorities": Priority.choices}
+    context = _shown(form) | _plan(form.actor, form) | {"priorities": Priority.choices}
     return render(request, "training/launch.html", context, status=status)
 
 

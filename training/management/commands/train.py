@@ -11,10 +11,9 @@ from django.core.management.base import BaseCommand, CommandError
 
 from agentcore_site.errors import DomainError
 from agentcore_site.tenancy.actors import Actor
-from experiences.models import Agent
 from training.following import follow
+from training.management.asking import agent_named, rows_of_file
 from training.services.runs import run_start
-from training.uploads import read_rows
 
 
 class Command(BaseCommand):
@@ -31,12 +30,12 @@ class Command(BaseCommand):
         parser.add_argument("--follow", action="store_true", help="show the progress until job and evaluation are done")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        agent = self._agent(options["agent"], options["organization"])
+        agent = agent_named(options["agent"], options["organization"])
         try:
             run = run_start(
                 Actor(agent.created_by, door="command"),
                 agent=agent,
-                rows=self._rows(options["data"]),
+                rows=rows_of_file(options["data"]) if options["data"] else None,
                 environment=options["environment"],
                 config=self._config(options["config"]),
                 preset=options["preset"],
@@ -53,29 +52,6 @@ class Command(BaseCommand):
                 raise SystemExit(1)
         else:
             self.stdout.write(json.dumps({"job_id": str(run.job_id), "status": run.job.status}))
-
-    def _agent(self, slug: str, organization: str | None) -> Agent:
-        agents = Agent.objects.filter(slug=slug, archived_at=None).select_related("created_by", "organization")
-        if organization:
-            agents = agents.filter(organization__slug=organization)
-        found = list(agents[:2])
-        if not found:
-            raise CommandError(f"There is no agent with the slug {slug!r}. `manage.py seed_demo` makes one to try.")
-        if len(found) > 1:
-            raise CommandError(f"Several organisations have an agent {slug!r}: name one with --organization.")
-        if found[0].created_by is None:
-            raise CommandError(f"The agent {slug!r} has no owner any more: give it one in the admin.")
-        return found[0]
-
-    def _rows(self, path: Path | None) -> list[dict[str, Any]] | None:
-        if path is None:
-            return None
-        try:
-            return read_rows(path.name, path.read_bytes())
-        except OSError as error:
-            raise CommandError(f"{path} can't be read: {error.strerror}.") from error
-        except DomainError as error:
-            raise CommandError(f"{path}: {error.message}") from error
 
     def _config(self, path: Path | None) -> dict[str, Any]:
         if path is None:

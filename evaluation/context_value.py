@@ -1,0 +1,101 @@
+"""Is it worth telling an agent what it learned? Pure.
+
+A *call* is one time that the agent is asked. What is told makes it dearer, and more of the calls succeed. So the two
+are compared at equal success: a call with the context brings s1 successes for c1 dollars; as many successes without it
+would have cost s1 · c0 / s0. The difference is what each call saves, and the cost of learning over it says after how
+many calls the context has paid for itself.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+PaysOff = Literal["after", "never", "unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class ContextValue:
+    """Rates in [0, 1], money in dollars per call. ``learning_cost`` is all that the ledger has of the training job, its
+    proof included. ``saving`` is None and ``pays_off`` "unknown" where nothing succeeds without the context, or where
+    calls cost nothing; "never" where a success is not cheaper with it. ``calls`` is set with "after" only."""
+
+    success_without: float
+    success_with: float
+    cost_without: float
+    cost_with: float
+    extra_cost: float
+    learning_cost: float
+    saving: float | None
+    pays_off: PaysOff
+    calls: int | None
+
+
+def context_value(
+    *, success_without: float, success_with: float, cost_without: float, cost_with: float, learning_cost: float
+) -> ContextValue:
+    """The value of a context from both arms' success rates and costs per call."""
+    saving = None
+    if success_without > 0 and cost_without > 0:
+        saving = success_with * cost_without / success_without - cost_with
+    pays_off: PaysOff = "unknown" if saving is None else "after" if saving > 0 else "never"
+    return ContextValue(
+        success_without=success_without,
+        success_with=success_with,
+        cost_without=cost_without,
+        cost_with=cost_with,
+        extra_cost=cost_with - cost_without,
+        learning_cost=learning_cost,
+        saving=saving,
+        pays_off=pays_off,
+        calls=math.ceil(learning_cost / saving) if saving is not None and saving > 0 else None,
+    )
+
+
+def thousand_calls(value: ContextValue) -> dict[str, float | None]:
+    """Dollars for a thousand calls: a single one often costs less than can be read."""
+    return {
+        "cost_without": 1000 * value.cost_without,
+        "cost_with": 1000 * value.cost_with,
+        "saving": None if value.saving is None else 1000 * value.saving,
+    }
+
+
+def context_words(found: Mapping[str, Any]) -> str:
+    """The value in a sentence. ``found`` is a ``ContextValue`` with what was told and how sure the difference is."""
+    if not found["lessons"]:
+        return "Nothing is told: no lesson was shown to help, so that a call costs what it did."
+    rates = f"with it {_rate(found['success_with'])} succeed, without {_rate(found['success_without'])}"
+    sure = f"{_points(found['improvement'])} points, 95 % interval {_points(found['low'])} to {_points(found['high'])}"
+    p = "< .001" if found["p_value"] < 0.001 else f"{found['p_value']:.3f}".lstrip("0")
+    dearer = "more" if found["extra_cost"] >= 0 else "less"
+    return (
+        f"Learned context: {found['tokens']:,} tokens per call; {rates} (paired: {sure}, p {p}); it costs "
+        f"{_dollars(abs(found['extra_cost']))} {dearer} per call and {_when(found)}."
+    )
+
+
+def _when(found: Mapping[str, Any]) -> str:
+    learned = f"learning cost {_dollars(found['learning_cost'])}"
+    if found["pays_off"] == "after":
+        return f"pays for itself after {found['calls']:,} calls ({learned})"
+    if found["pays_off"] == "never":
+        return f"never pays for itself, at these prices ({learned})"
+    why = "nothing succeeds without it" if found["success_without"] <= 0 else "calls cost nothing"
+    return f"when it pays for itself is unknown: {why}"
+
+
+def _rate(value: float) -> str:
+    return f"{100 * value:.1f} %"
+
+
+def _points(value: float) -> str:
+    return f"{100 * value:+.1f}".replace("-", "−")
+
+
+def _dollars(value: float) -> str:
+    if 0 < value < 0.01:
+        return f"${value:.2g}" if value >= 1e-4 else f"${value:.7f}".rstrip("0")
+    return f"${value:,.2f}"

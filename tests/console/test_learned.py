@@ -1,0 +1,235 @@
+"""A job's tab "Learned": the verdict first, then what each epoch cost, proposed and was allowed, then the lessons."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from agentcore_site.jobs.models import Job, Status
+from agentcore_site.tenancy.actors import Actor
+from evaluation.context_value import context_value, context_words, thousand_calls
+from evaluation.models import EvaluationRun
+from experiences.models import Agent, Experience, Question
+from tests.console.conftest import SignIn
+from tests.factories import ExperienceFactory
+from training.epochs import explained, verdict
+from training.models import Epoch, Iteration, TrainingRun
+from training.presets import presets_for
+from training.selectors_learned import run_epochs
+
+pytestmark = pytest.mark.django_db
+
+GATE = {
+    "iteration": 2, "epoch": 1, "candidate": ["x1", "x2"], "current": [], "n_queries": 10, "samples": 4,
+    "candidate_rate": 0.77, "current_rate": 0.5, "difference": 0.27, "low": 0.15, "high": 0.39, "gain": 0.27,
+    "p_value": 0.0003, "accepted": True, "why": "it is better than what the run began with", "rolled_back": [],
+    "tokens": 210,
+}  # fmt: skip
+CHANGES = [
+    {"iteration": 1, "op": "ADD", "taken": True, "why": "the winners did", "handle": "x1", "text": "When many, count."},
+    {"iteration": 1, "op": "ADD", "taken": False, "why": "it has 41 words; 32 are allowed", "handle": "", "text": "W"},
+    {"iteration": 1, "op": "DELETE", "taken": False, "why": "there is no lesson '<b>x9</b>'", "handle": "", "text": ""},
+    {"iteration": 2, "op": "NONE", "taken": False, "why": "nothing to change", "handle": "", "text": ""},
+]
+METRICS = {
+    "rollouts": 20, "successes": 12, "scored": 20, "reward_sum": 13.0, "steps": 40, "tokens": 9_000,
+    "cost_micros": 120_000, "latency_ms": 40_000.0,
+    "reflected": {"groups": 5, "with_spread": 3, "compared": 2, "unread": 1, "drafts": 4, "operations": 4},
+    "tools": {
+        "model": {"calls": 30, "tokens": 8_500, "latency_ms": 39_000.0, "cost_micros": 110_000},
+        "calc": {"calls": 10, "tokens": 500, "latency_ms": 1_000.0, "cost_micros": 10_000},
+    },
+}  # fmt: skip
+
+
+@pytest.fixture
+def told(run: TrainingRun) -> TrainingRun:
+    """A run of a language model's agent, before its first epoch."""
+    Agent.objects.filter(pk=run.agent_id).update(runtime="llm")
+    TrainingRun.objects.filter(pk=run.pk).update(policy_kind="llm")
+    return TrainingRun.objects.select_related("job", "agent").get(pk=run.pk)
+
+
+@pytest.fixture
+def learned(told: TrainingRun) -> TrainingRun:
+    """The same after an epoch whose gate let two lessons through."""
+    Epoch.objects.create(run=told, number=1, iterations=2, metrics=METRICS, changes=CHANGES, gate=GATE)
+    seen = {"success_rate": 0.77, "low": 0.6, "high": 0.9, "baseline_success_rate": 0.5}
+    seen |= {"improvement": 0.27, "improvement_low": 0.15, "improvement_high": 0.39}
+    Iteration.objects.filter(run=told, number=2).update(selection=seen)
+    for handle in ("x1", "x2"):
+        ExperienceFactory(
+            agent=told.agent, job=told.job, handle=handle, status="active", summary=f"When {handle}, count.",
+            tokens=105, effect=0.2, effect_error=0.05,
+        )  # fmt: skip
+    for number, (stage, usable, reason) in enumerate(
+        [("summary", True, ""), ("summary", False, "it is empty"), ("lessons", True, "")]
+    ):
+        Question.objects.create(
+            organization=told.organization, job=told.job, agent=told.agent, key=f"k{number}", stage=stage, asked="a",
+            usable=usable, reason=reason, epoch=1, calls=1 + number, tokens=100, cost_micros=2_000, own_ms=3.0,
+            latency_ms=900.0, repaired=not usable,
+        )  # fmt: skip
+    return told
+
+
+def text_of(client: Client, run: TrainingRun) -> str:
+    shown = client.get(f"/jobs/{run.pk}/?tab=learned").content.decode()
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", shown))
+
+
+def test_only_agents_that_are_told_something_have_the_tab(console: Client, run: TrainingRun) -> None:
+    shown = console.get(f"/jobs/{run.pk}/?tab=learned").content.decode()
+    assert ">Learned</a>\n    <a" not in shown and 'hx-get="/jobs/' in shown and f"{run.pk}/?tab=learned" not in shown
+
+
+def test_before_the_first_epoch_it_says_what_will_stand_there(console: Client, told: TrainingRun) -> None:
+    assert "Nothing was learned The job ended before its first iteration" in text_of(console, told)
+    Job.objects.filter(pk=told.pk).update(status=Status.RUNNING)
+    assert "Nothing was learned yet After the first iteration" in text_of(console, told)
+
+
+def test_the_verdict_comes_first_and_says_how_sure_it_is(console: Client, learned: TrainingRun) -> None:
+    shown = text_of(console, learned)
+    said = (
+        "Epoch 1 of 3: the gate accepted 2 lessons: +27.0 points on the selection queries (95 % interval +15.0 to "
+        "+39.0), p &lt; .001; they add 210 tokens per call."
+    )
+    assert said in shown and shown.index(said) < shown.index("Lessons of this job")
+    assert "verdict good" in console.get(f"/jobs/{learned.pk}/?tab=learned").content.decode()
+
+
+def test_the_charts_show_what_is_told_instead_of_steps(console: Client, learned: TrainingRun) -> None:
+    shown = console.get(f"/jobs/{learned.pk}/").content.decode()
+    assert 'data-chart="told"' in shown and 'data-chart="steps"' not in shown
+    Iteration.objects.filter(run=learned, number=2).update(metrics={"lessons": 2.0, "told_tokens": 105.0})
+    point = console.get(f"/jobs/{learned.pk}/series/").json()["iterations"][-1]
+    assert (point["lessons"], point["told_tokens"]) == (2.0, 105.0)
+
+
+def test_an_epoch_says_what_it_cost_by_tool_and_by_question(console: Client, learned: TrainingRun) -> None:
+    shown = text_of(console, learned)
+    assert "Success 60.0 % of 20 rollouts" in shown and "Rollouts cost $0.12 2.0 s each, on average" in shown
+    assert "the model itself 30 8,500 1.3 s $0.11" in shown and "calc 10 500 100 ms $0.01" in shown
+    assert "Reflection: 3 questions, 2 of 3 groups with both good and bad attempts compared" in shown
+    assert "Summary 2 1 1 200 900 ms 3 ms" in shown and "summary: it is empty (1)" in shown
+    assert "1 group left unread" in shown
+
+
+def test_each_refusal_says_why_and_what_stands_behind_it(console: Client, learned: TrainingRun) -> None:
+    shown = text_of(console, learned)
+    assert "Proposals: 1 taken, 2 refused" in shown
+    assert "it has 41 words; 32 are allowed (1) A long lesson says several things" in shown
+    assert "The model named a lesson that does not exist." in shown
+    assert "<b>x9</b>" not in console.get(f"/jobs/{learned.pk}/?tab=learned").content.decode()
+    assert explained("something nobody foresaw") == ""
+
+
+def test_the_gate_and_the_lessons_are_drawn_with_their_intervals(console: Client, learned: TrainingRun) -> None:
+    shown = console.get(f"/jobs/{learned.pk}/?tab=learned").content.decode()
+    assert shown.count('class="whisker"') == 4  # the gate twice, and two lessons
+    assert 'aria-label="+27.0 points, +15.0 to +39.0"' in shown
+    lesson = Experience.objects.get(handle="x1")
+    assert f"/experiences/{lesson.pk}/" in shown and f"/experiences/?agent={learned.agent.slug}" in shown
+    assert "style=" not in shown and "onclick" not in shown
+
+
+def test_a_refused_gate_says_what_stays_in_use_and_what_was_rolled_back(console: Client, learned: TrainingRun) -> None:
+    gate = GATE | {
+        "accepted": False, "why": "it is not shown to be better than what the run began with", "current": ["x2"],
+        "rolled_back": ["x1"], "gain": 0.03, "p_value": 0.22,
+    }  # fmt: skip
+    Epoch.objects.update(gate=gate)
+    shown = text_of(console, learned)
+    assert "the gate refused 2 lessons, since it is not shown to be better" in shown
+    assert "1 lesson stays in use" in shown
+    assert "Rolled back x1" in shown
+
+
+def test_while_the_gate_is_to_come_it_says_what_is_tried(learned: TrainingRun) -> None:
+    Epoch.objects.update(gate=None)
+    said = verdict(learned, run_epochs(learned)).text
+    assert said == "Epoch 1 of 3: 1 lesson taken up, 2 proposals refused; the gate has not decided yet."
+    assert verdict(learned, []).text == "Nothing was learned yet."
+
+
+@pytest.mark.parametrize("who", ["olivia", "dan", "adam", "stella"])
+def test_every_role_may_read_it(who: str, learned: TrainingRun, signed_in: SignIn, request: Any) -> None:
+    assert "the gate accepted" in text_of(signed_in(request.getfixturevalue(who)), learned)
+
+
+def test_a_page_of_many_epochs_asks_as_often_as_one_of_few(
+    console: Client, learned: TrainingRun, django_assert_max_num_queries: Any
+) -> None:
+    for number in range(2, 12):
+        Epoch.objects.create(run=learned, number=number, iterations=2, metrics=METRICS, changes=CHANGES, gate=GATE)
+    with django_assert_max_num_queries(40):
+        console.get(f"/jobs/{learned.pk}/?tab=learned")
+
+
+# -- REST --------------------------------------------------------------------------------------------------------------
+
+
+def test_epochs_and_manifest_are_to_be_had_by_rest(
+    console: Client, learned: TrainingRun, charlie: Any, signed_in: SignIn
+) -> None:
+    at = f"/api/v1/training-jobs/{learned.pk}"
+    epoch = console.get(f"{at}/epochs").json()[0]
+    assert (epoch["epoch"], epoch["success_rate"], epoch["taken"], epoch["refused"]) == (1, 0.6, 1, 2)
+    assert epoch["gate"]["accepted"] and epoch["tools"][0]["tool"] == "model"
+    assert epoch["questions"][0]["reasons"] == {"it is empty": 1}
+    manifest = console.get(f"{at}/manifest").json()
+    assert manifest["guard_rails"]["operations_refused"] and len(manifest["experiences"]) == 2
+    assert manifest["guard_rails"]["held_out"]["held"] is None  # an environment that makes its own items
+    for part in ("epochs", "manifest"):
+        assert signed_in(charlie).get(f"{at}/{part}").status_code == 404
+
+
+# -- the evaluation report --------------------------------------------------------------------------------------------
+
+
+def test_the_report_says_what_the_context_costs_and_when_it_pays(console: Client, evaluation: EvaluationRun) -> None:
+    worth = context_value(success_without=0.5, success_with=0.8, cost_without=0.01, cost_with=0.012, learning_cost=2.0)
+    found = {"lessons": 9, "tokens": 210, "improvement": 0.3, "low": 0.15, "high": 0.39, "p_value": 0.0003}
+    found |= asdict(worth) | {"per_thousand": thousand_calls(worth)}
+    assert "With and without" not in console.get(f"/evaluations/{evaluation.pk}/").content.decode()
+    evaluation.report["context"] = found | {"verdict": context_words(found)}
+    evaluation.save()
+    shown = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", console.get(f"/evaluations/{evaluation.pk}/").content.decode()))
+    assert "Learned context: 210 tokens per call" in shown and "Pays for itself after 500 calls" in shown
+    assert "1,000 calls cost $10.00 → $12.00 And save +$4.00" in shown
+    report = console.get(f"/evaluations/{evaluation.pk}/json/").json()["report"]
+    assert report["context"]["calls"] == 500
+
+
+# -- the launch form ---------------------------------------------------------------------------------------------------
+
+
+def test_the_form_offers_presets_that_fit_the_agent(
+    console: Client, agent: Agent, told: TrainingRun, settings: Any
+) -> None:
+    def offered(chosen: Any) -> set[str]:
+        shown = console.get(f"/launch/?agent={chosen.pk}").content.decode()
+        return set(re.findall(r'name="preset" value="([a-z_]+)"', shown))
+
+    assert offered(told.agent) == {one.name for one in presets_for("llm")}
+    settings.FEATURE_TFGRPO_GROUP = False
+    assert "tfgrpo" not in offered(told.agent)
+    settings.FEATURE_TFGRPO_GROUP = True
+    Agent.objects.filter(pk=agent.pk).update(runtime="action")
+    assert offered(agent) == {one.name for one in presets_for("action")} and "tfgrpo" not in offered(agent)
+
+
+def test_another_agent_moves_the_presets_and_a_preset_that_does_not_fit_is_refused(
+    console: Client, agent: Agent, operator: Actor
+) -> None:
+    form = {"agent": str(agent.pk), "preset": "tfgrpo", "source": "environment"}
+    shown = console.post("/launch/data/", form).content.decode()
+    assert '<fieldset id="presets" class="card" hx-swap-oob="true">' in shown
+    assert 'value="tfgrpo"' not in shown and 'value="recommended" checked' in shown
+    refused = console.post("/launch/", form)
+    assert refused.status_code == 400 and "algorithm tfgrpo tells a language model" in refused.content.decode()

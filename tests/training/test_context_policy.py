@@ -1,0 +1,546 @@
+"""The policy over what an agent is told: its draws, its gradient, what it knows of each lesson, and the gate."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from experiences.library.lessons import Lesson, Library
+from experiences.types import RolloutKey, Scenario, Step, Trajectory, TrajectoryGroup
+from tests.support.context_runs import setup_of
+from tests.support.llm_server import ModelServer
+from tests.support.simulated_habits import Habits
+from tests.support.simulated_model import simulated_server
+from tests.support.world import World
+from training.algorithm.optimizers import make_optimizer
+from training.config import GRPOConfig
+from training.policies.archive import under, unpack
+from training.policies.context import FLOOR, ContextPolicy
+from training.policies.effects import RIDGE, Effects
+from training.policies.inclusion import balanced, bits, entropy, logit_of, probabilities
+from training.trainer import IterationReport, TrainerSetup, TrainerState, gate, steps
+from training.trainer.context import update_context
+from training.trainer.play import Played
+from training.trainer.sampling import draw_scenarios
+from training.trainer.update import UpdateResult
+
+SEED = 5
+WORLD = World(21)
+ROWS = WORLD.rows(80, 21)
+SHORT = {"n_iterations": 6, "batch_size": 5, "n_trajectories_per_query": 4, "eval_interval": 3, "eval_samples": 2}
+
+Reward = Callable[[np.ndarray[Any, Any], np.random.Generator], float]
+
+
+def library(k: int, words: int = 4) -> Library:
+    return Library(tuple(Lesson(f"x{n}", f"When case {n} comes up, {'really ' * words}do {n}.") for n in range(k)))
+
+
+def policy_of(theta: Sequence[float], **changes: Any) -> ContextPolicy:
+    policy = ContextPolicy.fresh(library(len(theta)), {}, **changes)
+    policy.parameters["theta"] = np.array(theta, dtype=np.float64)
+    return policy
+
+
+def config_of(**changes: Any) -> GRPOConfig:
+    context = changes.pop("context", {})
+    plain = {"n_trajectories_per_query": 8, "optimizer": "sgd", "learning_rate": 0.05, "max_grad_norm": 1e3}
+    return GRPOConfig.model_validate(plain | changes | {"context": {"prune_z": 6.0, **context}})
+
+
+def lived(policy: ContextPolicy, reward: Reward, *, iteration: int = 1, queries: int = 6, size: int = 8) -> Any:
+    """Groups of rollouts that are told what the policy draws; ``reward`` sees what each was told."""
+    groups = []
+    for index in range(queries):
+        attempts = []
+        for rollout in range(size):
+            key = RolloutKey(iteration, index, rollout)
+            rng = np.random.default_rng((99, *key))
+            got = reward(policy.drawn(SEED, size, key), rng)
+            step = Step({"observation": "", "done": []}, {"type": "answer"}, {"success": True, "output": ""})
+            attempts.append(Trajectory(key, f"q{index}", [step], success=got > 0.5, outcome=got, reward=got))
+        groups.append(TrajectoryGroup(Scenario(index, f"q{index}"), attempts))
+    return groups
+
+
+def updated(policy: ContextPolicy, groups: Any, config: GRPOConfig, optimizer: Any = None) -> UpdateResult:
+    made = optimizer or make_optimizer(config.optimizer, learning_rate=config.learning_rate, weight_decay=0.0)
+    return update_context(groups, policy, made, config, SEED)
+
+
+def worth(*effects: float) -> Reward:
+    """Success with a probability that depends on what is told."""
+    return lambda z, rng: float(rng.random() < np.clip(0.5 + z[: len(effects)] @ np.array(effects), 0, 1))
+
+
+# -- draws and log-probabilities ---------------------------------------------------------------------------------------
+
+
+def test_the_probabilities_of_all_sets_sum_to_one() -> None:
+    theta = np.array([-3.0, -0.5, 0.0, 0.7, 2.0, 6.0])
+    every = np.array(list(itertools.product((False, True), repeat=6)))
+    assert np.exp(bits(every, theta, FLOOR).logp.sum(axis=1)).sum() == pytest.approx(1.0, abs=1e-12)
+    one = probabilities(np.array([-50.0, 50.0]), FLOOR)
+    assert one == pytest.approx([FLOOR, 1 - FLOOR], abs=1e-12)
+
+
+def test_scores_and_entropies_are_the_derivatives_of_what_they_belong_to() -> None:
+    theta, step = np.array([-4.0, -0.3, 0.0, 1.1, 5.0]), 1e-6
+    for z in ([True] * 5, [False] * 5):
+        told = np.array([z])
+        slope = (bits(told, theta + step, FLOOR).logp - bits(told, theta - step, FLOOR).logp) / (2 * step)
+        assert bits(told, theta, FLOOR).score == pytest.approx(slope, abs=1e-8)
+    slope = (entropy(theta + step, FLOOR)[0] - entropy(theta - step, FLOOR)[0]) / (2 * step)
+    assert entropy(theta, FLOOR)[1] == pytest.approx(slope, abs=1e-8)
+    assert logit_of(probabilities(theta, FLOOR), FLOOR) == pytest.approx(theta)
+
+
+@pytest.mark.parametrize("place", [0, 3, 7])
+def test_each_place_in_a_group_is_told_each_lesson_with_its_own_probability(place: int) -> None:
+    p, n = np.array([0.05, 0.3, 0.5, 0.62, 0.95]), 6_000
+    rng = np.random.default_rng(place)
+    told = np.array([balanced(rng, p, 8)[place] for _ in range(n)])
+    chi_square = ((told.sum(axis=0) - n * p) ** 2 / (n * p * (1 - p))).sum()
+    assert chi_square < 20.5  # the 99.9 % quantile with 5 degrees of freedom
+    apart = np.corrcoef(told.T)[~np.eye(5, dtype=bool)]
+    assert np.abs(apart).max() < 4 / math.sqrt(n)  # lessons are drawn independently of each other
+
+
+def test_siblings_share_each_lesson_out_as_evenly_as_can_be() -> None:
+    p = np.array([0.05, 0.3, 0.5, 0.62, 0.95])
+    rng = np.random.default_rng(1)
+    counts = np.array([balanced(rng, p, 8).sum(axis=0) for _ in range(500)])
+    assert (counts >= np.floor(8 * p)).all() and (counts <= np.ceil(8 * p)).all()
+    assert counts.mean(axis=0) == pytest.approx(8 * p, abs=0.1)
+
+
+def test_a_draw_follows_from_its_key_and_from_nothing_else() -> None:
+    policy = policy_of([0.0] * 12)
+    keys = [RolloutKey(i, s, r) for i in range(3) for s in range(4) for r in range(16)]
+    drawn = {key: policy.drawn(SEED, 8, key).tolist() for key in keys}
+    assert {key: policy.drawn(SEED, 8, key).tolist() for key in reversed(keys)} == drawn
+    assert len({tuple(drawn[key]) for key in keys}) > 0.9 * len(keys)
+    assert drawn[RolloutKey(1, 1, 3)] != drawn[RolloutKey(1, 1, 11)]  # a second block of siblings is a new draw
+    assert policy.drawn(SEED + 1, 8, keys[0]).tolist() != drawn[keys[0]]
+
+
+def test_what_is_out_is_never_drawn_and_does_not_count() -> None:
+    policy = policy_of([3.0] * 4)
+    policy.library = policy.library.moved(["x1"], "pruned").moved(["x2"], "quarantined")
+    told = [policy.exploring(SEED, 8).told(RolloutKey(1, s, r)) for s in range(20) for r in range(8)]
+    assert {handle for one in told for handle in one.note["lessons"]} == {"x0", "x3"}
+    least = 2 * math.log(FLOOR + (1 - 2 * FLOOR) / (1 + math.exp(-3)))
+    assert max(one.note["logprob"] for one in told) == pytest.approx(least)
+
+
+# -- learning ----------------------------------------------------------------------------------------------------------
+
+
+def objective(theta: Any, before: Any, z: Any, advantages: Any, config: GRPOConfig) -> float:
+    """The clipped loss over all bits less the entropy bonus, by another hand."""
+
+    def logp(at: Any) -> Any:
+        p = FLOOR + (1 - 2 * FLOOR) / (1 + np.exp(-at))
+        return np.where(z, np.log(p), np.log(1 - p))
+
+    ratio = np.exp(logp(theta) - logp(before))
+    clipped = np.clip(ratio, 1 - config.epsilon, 1 + config.epsilon_high)
+    a = advantages[:, None]
+    p = FLOOR + (1 - 2 * FLOOR) / (1 + np.exp(-theta))
+    spread = -(p * np.log(p) + (1 - p) * np.log(1 - p)).mean()
+    return float(-np.minimum(ratio * a, clipped * a).mean() - config.entropy_coef * spread)
+
+
+@pytest.mark.parametrize("coefficient", [0.0, 0.3])
+def test_each_step_goes_down_the_gradient_of_the_clipped_objective(coefficient: float) -> None:
+    config = config_of(num_iterations=2, entropy_coef=coefficient, learning_rate=0.1)
+    start = np.array([-1.0, 0.4, 0.0, 2.0])
+    policy = policy_of(start)
+    groups = lived(policy, worth(0.3, -0.3, 0.0, 0.1))
+    z = np.array([policy.drawn(SEED, 8, one.key) for group in groups for one in group.trajectories])
+    reward = np.array([[one.reward for one in group.trajectories] for group in groups])
+    spread = reward.std(axis=1, ddof=1, keepdims=True)
+    advantages = ((reward - reward.mean(axis=1, keepdims=True)) / (spread + config.adv_eps) * (spread > 0)).ravel()
+    result = updated(policy, groups, config)
+    expected, small = start.copy(), 1e-6
+    for _ in range(2):
+        up, down = (
+            np.array([objective(expected + way * one, start, z, advantages, config) for one in small * np.eye(4)])
+            for way in (1, -1)
+        )
+        expected = expected - 0.1 * (up - down) / (2 * small)
+    assert result.applied == 2
+    assert policy.theta == pytest.approx(expected, abs=1e-8)
+    assert np.abs(policy.theta - start).max() > 1e-4
+
+
+def test_without_signal_the_optimiser_makes_no_step_however_much_momentum_it_has() -> None:
+    config = config_of(optimizer="adam")
+    adam = make_optimizer("adam", learning_rate=0.1, weight_decay=0.0)
+    policy = policy_of([0.0] * 3)
+    for iteration in (1, 2, 3):
+        updated(policy, lived(policy, worth(0.4), iteration=iteration), config, adam)
+    before = policy.theta.copy()
+    result = updated(policy, lived(policy, lambda z, rng: 0.5, iteration=4), config, adam)
+    assert result.applied == 0 and policy.theta.tolist() == before.tolist()
+
+
+def test_a_reward_that_is_not_known_leaves_its_group_and_nothing_else_changes() -> None:
+    config, effects = config_of(), []
+    for lost in (False, True):
+        policy = policy_of([0.0] * 3)
+        groups = lived(policy, worth(0.4, -0.2))
+        if lost:
+            groups[2].trajectories[5].reward = math.nan
+        else:
+            del groups[2].trajectories[5]
+        result = updated(policy, groups, config)
+        assert np.isfinite(policy.theta).all() and result.applied == 1
+        effects.append((policy.effects.state_dict(), groups[2].advantages))
+    (first, without), (second, unknown) = effects
+    assert unknown[5] == 0.0 and unknown[:5] + unknown[6:] == pytest.approx(without)
+    for name, value in first.items():
+        assert np.asarray(second[name]) == pytest.approx(np.asarray(value)), name
+
+
+def test_what_helps_gains_weight_and_what_hurts_loses_it() -> None:
+    config, policy = config_of(optimizer="adam", learning_rate=0.1), policy_of([0.0] * 4)
+    adam = make_optimizer("adam", learning_rate=0.1, weight_decay=0.0)
+    for iteration in range(1, 31):
+        updated(policy, lived(policy, worth(0.25, -0.25), iteration=iteration), config, adam)
+    assert policy.probabilities[0] > 0.8 and policy.probabilities[1] < 0.2
+    assert policy.candidate(0.8)[0] == "x0" and "x1" not in policy.candidate(0.5)
+
+
+@pytest.mark.parametrize("effect", [0.4, -0.4])
+def test_by_evidence_nothing_is_ever_sure_enough_not_to_be_tried(effect: float) -> None:
+    config, policy = config_of(context={"update_rule": "ridge_thompson"}), policy_of([0.0] * 3)
+    for iteration in range(1, 25):
+        updated(policy, lived(policy, worth(effect), iteration=iteration), config)
+        assert (policy.probabilities >= FLOOR - 1e-9).all() and (policy.probabilities <= 1 - FLOOR + 1e-9).all()
+    assert policy.probabilities[0] == pytest.approx(1 - FLOOR if effect > 0 else FLOOR, abs=1e-3)
+
+
+def test_being_told_has_a_price_that_what_does_nothing_can_not_pay() -> None:
+    shares = []
+    for cost in (0.0, 4.0):
+        config = config_of(context={"update_rule": "ridge_thompson", "token_cost": cost})
+        policy = policy_of([0.0] * 8)
+        for iteration in range(1, 21):
+            updated(policy, lived(policy, worth(0.3, 0.3), iteration=iteration), config)
+        assert (policy.probabilities[:2] > 0.8).all()
+        shares.append((policy.probabilities[2:].mean(), sum(one not in ("x0", "x1") for one in policy.candidate(0.8))))
+    assert shares[1][0] < shares[0][0] - 0.1 and shares[1][1] <= shares[0][1]
+
+
+# -- what is known of each lesson --------------------------------------------------------------------------------------
+
+
+def rollouts(rng: np.random.Generator, effects: Any, queries: int, p: float = 0.5) -> tuple[Any, Any, Any]:
+    """(told, success, query) of groups of eight, whose queries differ more than lessons do."""
+    effects = np.asarray(effects)
+    z = np.concatenate([balanced(rng, np.full(len(effects), p), 8) for _ in range(queries)])
+    base = np.repeat(rng.uniform(0.25, 0.75, queries), 8)
+    return z, (rng.random(8 * queries) < base + (z - p) @ effects).astype(float), np.repeat(np.arange(queries), 8)
+
+
+def known_of(z: Any, reward: Any, group: Any) -> Effects:
+    effects = Effects()
+    effects.grow(z.shape[1])
+    effects.learn(z, reward, group, np.ones(z.shape[1], dtype=bool))
+    return effects
+
+
+def test_the_sums_give_the_ridge_regression_of_the_raw_data() -> None:
+    rng = np.random.default_rng(3)
+    parts = [rollouts(rng, (0.2, -0.1, 0.0, 0.05), queries) for queries in (5, 9, 3)]
+    effects = Effects()
+    effects.grow(4)
+    for part in parts:
+        effects.learn(*part, np.ones(4, dtype=bool))
+    z, reward = (np.concatenate([part[at] for part in parts]).astype(float) for at in (0, 1))
+    group = np.repeat(np.arange(17), 8)
+    centred = z - np.array([z[group == g].mean(axis=0) for g in group])
+    y = reward - np.array([reward[group == g].mean() for g in group])
+    inverse = np.linalg.inv(centred.T @ centred + RIDGE * np.eye(4))
+    beta = inverse @ centred.T @ y
+    variance = ((y - centred @ beta) ** 2).sum() / (len(y) - 17 - 4)
+    found = effects.estimate()
+    assert found.beta == pytest.approx(beta, abs=1e-12)
+    assert found.error == pytest.approx(np.sqrt(variance * np.diag(inverse)), abs=1e-12)
+    assert found.information == pytest.approx((centred**2).sum(axis=0))
+
+
+def test_effects_are_right_on_average_and_their_intervals_hold_what_they_promise() -> None:
+    truth, rng = np.array([0.15, 0.05, 0.0, 0.0, -0.05, -0.15]), np.random.default_rng(11)
+    estimates = [known_of(*rollouts(rng, truth, 120)).estimate() for _ in range(400)]
+    beta, error = np.array([one.beta for one in estimates]), np.array([one.error for one in estimates])
+    shrunk = truth * (240 / (240 + RIDGE))  # 960 rollouts at p = .5 are 240 units of information
+    assert np.abs(beta.mean(axis=0) - shrunk).max() < 4 * beta.std() / math.sqrt(400)
+    assert np.abs(beta.mean(axis=0) - truth).max() < 0.01
+    covered = np.abs(beta - truth) <= 1.96 * error
+    assert 0.92 <= covered.mean() <= 0.98
+    assert ((covered.mean(axis=0) > 0.9) & (covered.mean(axis=0) < 0.99)).all()
+
+
+def test_a_new_text_forgets_what_was_known_of_that_lesson_only() -> None:
+    effects = known_of(*rollouts(np.random.default_rng(2), (0.2, -0.1, 0.1, 0.0), 20))
+    before = effects.state_dict()
+    effects.forget(2)
+    others = [0, 1, 3]
+    assert effects.gram[np.ix_(others, others)].tolist() == before["gram"][np.ix_(others, others)].tolist()
+    assert effects.moment[others].tolist() == before["moment"][others].tolist()
+    assert effects.rollouts[others].tolist() == before["rollouts"][others].tolist()
+    found = effects.estimate()
+    assert (found.beta[2], found.information[2], effects.rollouts[2]) == (0.0, 0.0, 0.0)
+    assert found.above()[2] == 0.5
+
+
+def test_a_library_that_grows_keeps_what_was_learned() -> None:
+    policy = policy_of([1.0, -2.0])
+    policy.effects = known_of(*rollouts(np.random.default_rng(2), (0.2, -0.1), 20))
+    before = policy.effects.state_dict()
+    reworded = replace(policy.library.lessons[1], text="When another case comes up, do so.", version=2)
+    policy.take(Library((policy.library.lessons[0], reworded, Lesson("x9", "When new, do new."))))
+    assert policy.theta.tolist() == [1.0, -1.0, 0.0]
+    assert policy.effects.gram[0, 0] == before["gram"][0, 0] and policy.effects.moment[0] == before["moment"][0]
+    assert not policy.effects.gram[1].any() and not policy.effects.gram[2].any()
+
+
+def test_what_hurts_is_pruned_by_evidence_and_can_come_back() -> None:
+    policy = policy_of([0.0, 0.5, -0.5])
+    policy.effects = known_of(*rollouts(np.random.default_rng(4), (0.2, -0.3, 0.0), 60))
+    before, theta = policy.estimate(), policy.theta.copy()
+    assert policy.prune(2.5, 15) == ["x1"]
+    assert not policy.live[1] and policy.prune(2.5, 15) == []
+    assert "x1" not in policy.exploring(SEED, 8).told(RolloutKey(1, 1, 1)).note["lessons"]
+    policy.library = policy.library.moved(["x1"], "proposed")
+    assert policy.live.all() and policy.theta.tolist() == theta.tolist()
+    assert policy.estimate().beta.tolist() == before.beta.tolist()
+
+
+def test_too_little_information_prunes_nothing() -> None:
+    policy = policy_of([0.0])
+    policy.effects = known_of(*rollouts(np.random.default_rng(4), (-0.5,), 6))
+    assert policy.estimate().information[0] < 15 and policy.prune(1.0, 15) == []
+    assert policy.prune(1.0, 1) == ["x0"]
+
+
+def test_lessons_without_effect_are_hardly_ever_pruned_by_a_whole_run_of_looks() -> None:
+    rng, pruned, lessons = np.random.default_rng(8), 0, 0
+    for _ in range(60):
+        policy = policy_of([0.0] * 10)
+        for _ in range(30):
+            policy.effects.learn(*rollouts(rng, [0.0] * 10, 10), np.ones(10, dtype=bool))
+            pruned += len(policy.prune(2.5, 15))
+        lessons += 10
+    assert pruned / lessons <= 0.05
+
+
+# -- whole runs --------------------------------------------------------------------------------------------------------
+
+
+def taught() -> Library:
+    """Lessons that help in this world, and as many that harm."""
+    rng = random.Random(1)
+    some = (*WORLD.helpful[:3], *WORLD.harmful[:3])
+    texts = [WORLD.lesson(one, WORLD.kinds[0], rng) for one in some]
+    return Library(tuple(Lesson(f"x{n}", text) for n, text in enumerate(texts)))
+
+
+def going_on(setup: TrainerSetup, state: TrainerState) -> Iterator[IterationReport]:
+    return steps(setup, state, kept=lambda _: {}, keep=lambda _: None, check=lambda: None)
+
+
+def setup_at(server: ModelServer, *, seed: int = 4, own: Library | None = None, **config: Any) -> Any:
+    """(setup, meter) of a short run."""
+    setup, _, player, _ = setup_of(server.base_url, ROWS, SHORT | config, seed=seed)
+    return (setup if own is None else replace(setup, library=own)), player.meter
+
+
+@pytest.fixture
+def server() -> Iterator[ModelServer]:
+    with simulated_server(WORLD, habits=Habits()) as running:
+        yield running
+
+
+def settled(state: TrainerState) -> dict[str, Any]:
+    """All that a state holds, but for how long the tools took."""
+    values = unpack(state.to_bytes())
+    policy = under("policy", values)
+    for name in ("library", "supported"):
+        policy[name] = [{**one, "tool_stats": ()} for one in policy[name]]
+    others = {name: value for name, value in values.items() if not name.startswith("policy")}
+    return {
+        name: value.tolist() if isinstance(value, np.ndarray) else value
+        for name, value in (*others.items(), *(("policy." + name, value) for name, value in policy.items()))
+    }
+
+
+def test_what_a_rollout_was_told_and_how_likely_that_was_stands_in_its_first_step(server: ModelServer) -> None:
+    setup, _ = setup_at(server, own=taught(), context={"propose": False, "prune_z": 6})
+    state, seen = TrainerState.fresh(setup), 0
+    run = going_on(setup, state)
+    for _ in range(3):
+        policy: Any = state.policy
+        theta = policy.theta.copy()
+        for group in next(run).groups:
+            for one in group.trajectories:
+                if (told := one.steps[0].state.get("told")) is not None:
+                    z = np.array([lesson.handle in told["lessons"] for lesson in policy.library])
+                    assert z.tolist() == policy_at(policy, theta).drawn(setup.seed, 4, one.key).tolist()
+                    assert told["logprob"] == pytest.approx(bits(z[None], theta, FLOOR).logp.sum(), abs=1e-12)
+                    seen += 1
+    run.close()
+    assert seen > 50
+
+
+def policy_at(policy: ContextPolicy, theta: Any) -> ContextPolicy:
+    """The policy with other logits."""
+    other = ContextPolicy.from_state_dict(policy.state_dict())
+    other.parameters["theta"] = theta
+    return other
+
+
+@pytest.mark.parametrize("algorithm", ["grpo", "tfgrpo"])
+def test_a_run_that_is_taken_up_in_its_middle_ends_as_one_that_was_left_alone(algorithm: str) -> None:
+    """Each on a server of its own: what the reflector says depends on how often it was asked the same."""
+    ends = []
+    for cut in (None, 3):
+        with simulated_server(WORLD, habits=Habits()) as server:
+            setup, _ = setup_at(server, algorithm=algorithm)
+            state = TrainerState.fresh(setup)
+            run = going_on(setup, state)
+            for _ in range(cut or 0):
+                next(run)
+            run.close()
+            data = state.to_bytes()
+            assert TrainerState.from_bytes(setup, data).to_bytes() == data
+            setup, _ = setup_at(server, algorithm=algorithm)
+            state = TrainerState.from_bytes(setup, data)
+            list(going_on(setup, state))
+            ends.append(settled(state))
+    assert ends[0]["iteration"] == 6 and len(ends[0]["policy.library"]) > 3
+    assert ends[0] == ends[1]
+
+
+@pytest.mark.parametrize("algorithm", ["grpo", "tfgrpo"])
+def test_what_is_shipped_changes_at_gates_and_nowhere_else(server: ModelServer, algorithm: str) -> None:
+    setup, _ = setup_at(server, algorithm=algorithm, context={"gate_margin": 0.5, "gate_alpha": 0.5})
+    state = TrainerState.fresh(setup)
+    policy: Any = state.policy
+    before, gates = policy.shipped, []
+    for report in going_on(setup, state):
+        if report.gate is None:
+            assert policy.shipped == before
+        else:
+            gates.append(report.iteration)
+            ships = report.gate.candidate if report.gate.accepted else policy.shipped
+            assert set(policy.shipped) == set(ships) and (report.gate.accepted or set(ships) <= set(before))
+        before = policy.shipped
+    assert gates == ([6] if algorithm == "grpo" else [2, 4, 6])
+
+
+def test_each_look_is_played_anew_and_no_call_has_the_name_of_another(server: ModelServer) -> None:
+    setup, meter = setup_at(server, algorithm="tfgrpo")
+    state = TrainerState.fresh(setup)
+    list(going_on(setup, state))
+    looks = Counter(key.split("/")[1] for key in meter.calls if key.split("/")[1].startswith("selection"))
+    assert set(looks) == {"selection.0", "selection.2", "selection.3", "selection.4", "selection.6"}
+    assert set(looks.values()) == {len(setup.selection) * SHORT["eval_samples"]}
+
+
+def test_queries_come_in_an_order_that_differs_by_seed_and_by_round() -> None:
+    orders = []
+    for seed in (1, 2):
+        first, drawn = draw_scenarios(30, 30, 0, seed)
+        second, _ = draw_scenarios(30, 30, drawn, seed)
+        assert sorted(first) == sorted(second) == list(range(30))
+        assert draw_scenarios(30, 30, 0, seed)[0] == first
+        orders += [first, second]
+    assert len(set(map(tuple, [*orders, list(range(30))]))) == 5
+
+
+# -- the gate ----------------------------------------------------------------------------------------------------------
+
+
+def at_gate(algorithm: str = "tfgrpo") -> tuple[TrainerSetup, TrainerState, Any]:
+    """A run whose library began with two lessons that are shipped; since then one was added and one reworded."""
+    values = SHORT | {"algorithm": algorithm}
+    setup, *_ = setup_of("http://localhost:1", ROWS, values, seed=4)
+    active = library(2).moved(["x0", "x1"], "active")
+    state = TrainerState.fresh(replace(setup, library=active))
+    policy: Any = state.policy
+    reworded = replace(policy.library.lessons[1], text="When told otherwise, do otherwise.", version=2)
+    policy.take(Library((policy.library.lessons[0], reworded, Lesson("x9", "When new, do new."))))
+    state.iteration = 2
+    state.baseline_success = state.current_success = successes(0.5)
+    return setup, state, policy
+
+
+def successes(rate: float, n: int = 24, samples: int = 8) -> Any:
+    rng = np.random.default_rng(round(rate * 100))
+    return (rng.random((n, samples)) < rate).astype(float)
+
+
+def decided(setup: TrainerSetup, state: TrainerState, rate: float, *, last: bool = False) -> Any:
+    policy: Any = state.policy
+    success = successes(rate)
+    played = Played(success, np.ones_like(success), success, [])
+    return gate.decide(setup, state, policy, policy.candidate(0.8), played, last)
+
+
+def test_a_library_that_hurts_goes_back_to_what_is_supported() -> None:
+    setup, state, policy = at_gate()
+    texts = {lesson.handle: lesson.text for lesson in policy.supported}
+    report = decided(setup, state, 0.3)
+    assert not report.accepted and "worse" in report.why and report.rolled_back == ["x9"]
+    assert {one.handle: (one.text, one.status) for one in policy.library.live} == {
+        handle: (text, "active") for handle, text in texts.items()
+    }
+    assert policy.library.get("x9").status == "pruned" and set(policy.shipped) == {"x0", "x1"}
+    assert not policy.effects.gram[1].any() and state.current_success.mean() == state.baseline_success.mean()
+
+
+def test_a_library_that_helps_is_kept_and_shipped() -> None:
+    setup, state, policy = at_gate()
+    report = decided(setup, state, 0.8)
+    assert report.accepted and report.gain == pytest.approx(0.3, abs=0.08) and report.p_value < 0.01
+    assert set(policy.shipped) == {"x0", "x1", "x9"} and policy.supported == policy.library
+    assert policy.library.get("x1").version == 2
+    assert state.current_success.mean() > 0.7
+    # What comes next is compared with this one, and no longer with what the run began with.
+    policy.take(policy.library.having(Lesson("x10", "When late, do less.")))
+    assert not decided(setup, state, 0.6).accepted
+
+
+def test_a_run_that_proves_nothing_ends_as_it_began() -> None:
+    setup, state, policy = at_gate()
+    policy.ship(policy.candidate(0.8))  # an epoch that was not shown to be worse
+    state.current_success = successes(0.51)
+    report = decided(setup, state, 0.5, last=True)
+    assert not report.accepted and policy.shipped == policy.start == ("x0", "x1")
+    assert policy.library.get("x9").status == "pruned"
+
+
+@pytest.mark.parametrize(("rate", "ships"), [(0.3, False), (0.52, False), (0.8, True)])
+def test_the_gradient_ships_once_and_only_what_is_better_than_the_beginning(rate: float, ships: bool) -> None:
+    setup, state, policy = at_gate("grpo")
+    policy.effects = known_of(*rollouts(np.random.default_rng(4), (0.3, -0.3, 0.3), 60))
+    report = decided(setup, state, rate, last=True)
+    assert report.accepted is ships and report.candidate == ("x0", "x9")
+    assert policy.shipped == (report.candidate if ships else ("x0", "x1"))
+    assert len(policy.library.live) == 3  # what was learned stays to be learned of
+
+
+def test_all_looks_of_a_run_share_the_error_that_is_allowed() -> None:
+    for algorithm, looks in (("grpo", 1), ("tfgrpo", 3)):
+        assert gate.gates(at_gate(algorithm)[0].config) == looks

@@ -1,0 +1,99 @@
+"""What the epochs of a job, and its manifest, look like from outside."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rest_framework import serializers
+
+
+class EpochToolOut(serializers.Serializer[Any]):
+    tool = serializers.CharField(help_text='"model" is what the model said itself.')
+    calls = serializers.IntegerField()
+    tokens = serializers.IntegerField()
+    latency_ms = serializers.FloatField(allow_null=True, help_text="Mean of a call.")
+    cost_usd = serializers.FloatField()
+
+
+class QuestionsOut(serializers.Serializer[Any]):
+    stage = serializers.CharField()
+    asked = serializers.IntegerField()
+    refused = serializers.IntegerField(help_text="Answers that could not be used.")
+    repaired = serializers.IntegerField(help_text="Asked once more, since the first answer could not be used.")
+    calls = serializers.IntegerField()
+    tokens = serializers.IntegerField()
+    cost_usd = serializers.FloatField()
+    latency_ms = serializers.FloatField(help_text="Mean of a question.")
+    own_ms = serializers.FloatField(help_text="Mean time that was spent on our side of a question.")
+    reasons = serializers.DictField(child=serializers.IntegerField(), help_text="Why answers could not be used.")
+
+
+class ProposalOut(serializers.Serializer[Any]):
+    iteration = serializers.IntegerField()
+    op = serializers.CharField(help_text="ADD, UPDATE, DELETE, MERGE, NONE or EVICT.")
+    taken = serializers.BooleanField()
+    why = serializers.CharField(allow_blank=True)
+    handle = serializers.CharField(allow_blank=True)
+    text = serializers.CharField(allow_blank=True)
+
+
+class GateOut(serializers.Serializer[Any]):
+    iteration = serializers.IntegerField()
+    accepted = serializers.BooleanField()
+    why = serializers.CharField()
+    candidate = serializers.ListField(child=serializers.CharField(), help_text="Handles that were to be told.")
+    current = serializers.ListField(child=serializers.CharField(), help_text="Handles that were told until then.")
+    rolled_back = serializers.ListField(child=serializers.CharField())
+    tokens = serializers.IntegerField(help_text="About what telling the candidate adds to a call.")
+    n_queries = serializers.IntegerField()
+    samples = serializers.IntegerField()
+    candidate_rate = serializers.FloatField()
+    current_rate = serializers.FloatField()
+    difference = serializers.FloatField(help_text="Candidate less current, with its 95 % interval.")
+    low = serializers.FloatField()
+    high = serializers.FloatField()
+    gain = serializers.FloatField(help_text="Candidate less what the run began with.")
+    p_value = serializers.FloatField(help_text="Of the gain, one-sided.")
+
+
+class EpochOut(serializers.Serializer[Any]):
+    """One epoch. Means are over its rollouts; null where nothing was measured."""
+
+    epoch = serializers.IntegerField()
+    iterations = serializers.IntegerField()
+    started_at = serializers.DateTimeField()
+    updated_at = serializers.DateTimeField()
+    rollouts = serializers.IntegerField()
+    success_rate = serializers.FloatField(allow_null=True)
+    reward_mean = serializers.FloatField(allow_null=True)
+    steps_mean = serializers.FloatField(allow_null=True)
+    tokens = serializers.IntegerField()
+    tokens_mean = serializers.FloatField(allow_null=True)
+    cost_usd = serializers.FloatField()
+    latency_ms = serializers.FloatField(allow_null=True)
+    tools = EpochToolOut(many=True)
+    reflected = serializers.DictField(
+        child=serializers.IntegerField(), help_text="Groups, those with spread, compared, unread; drafts, operations."
+    )
+    questions = QuestionsOut(many=True)
+    taken = serializers.IntegerField(help_text="Proposals that changed the library.")
+    refused = serializers.IntegerField()
+    refusals = serializers.DictField(child=serializers.IntegerField(), help_text="By reason.")
+    changes = ProposalOut(many=True)
+    gate = GateOut(allow_null=True)
+
+
+class ManifestOut(serializers.Serializer[Any]):
+    manifest_version = serializers.IntegerField()
+    made_at = serializers.DateTimeField()
+    run = serializers.DictField()
+    agent = serializers.DictField()
+    config = serializers.DictField()
+    data = serializers.DictField()  # type: ignore[assignment]
+    epochs = serializers.ListField(child=serializers.DictField())
+    per_epoch_averages = serializers.DictField()
+    experiences = serializers.ListField(child=serializers.DictField())
+    scores = serializers.DictField()
+    gates = serializers.ListField(child=serializers.DictField())
+    guard_rails = serializers.DictField()
+    versions = serializers.DictField(child=serializers.CharField())

@@ -1,0 +1,141 @@
+"""What a run learned to tell its agent, as its page says it: the verdict in words, epochs with their gates, lessons."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from agentcore_site import drawing
+from agentcore_site.drawing import Picture
+from agentcore_site.templatetags.console import count, p_value, points
+from agentcore_site.tenancy.actors import Actor
+from experiences.learned import Verdict, lessons
+from experiences.selectors_library import experiences_visible
+from training.models import TrainingRun
+from training.selectors_learned import lessons_of_run, run_epochs
+
+SHOWN: Final = 40  # lessons on the tab; the library has all of them
+CHANGES: Final = 200  # proposals of an epoch that are listed
+
+# Why a proposal was refused, in more words than its receipt has: the first that the receipt contains.
+EXPLAINED: Final[Mapping[str, str]] = {
+    "words": "A long lesson says several things, which can't be told apart when it is measured.",
+    "it is known": "Nearly the same words stand in the library, where the new evidence was added.",
+    "would be the same": "Nearly the same words stand in the library already.",
+    "at once are enough": "Too many new lessons at once can't be told apart by the same rollouts.",
+    "the library is full": "A lesson makes room only where evidence speaks against it.",
+    "in quarantine": "It reads like an order to the agent, and not like advice: a person has to look at it.",
+    "left to what it is measured": "Opinions delete nothing where rewards decide.",
+    "has been measured": "What was measured of it would say nothing about another text.",
+    "there is no lesson": "The model named a lesson that does not exist.",
+    "unknown:": "The model named a lesson that does not exist.",
+    "can't be merged": "A lesson that was measured, or taken out, keeps its own text.",
+    "would take out": "A batch that takes out much of the library is a rewrite, in which what was learned is lost.",
+    "section of the playbook": "Playbooks have their own way of being changed.",
+    "says so already": "The text would be the same.",
+}
+
+
+def learned_tab(actor: Actor, run: TrainingRun) -> dict[str, Any]:
+    """Everything that the tab shows."""
+    epochs = run_epochs(run)
+    mine = lessons_of_run(run).values("id")
+    rows = experiences_visible(actor).filter(id__in=mine)
+    by_use = sorted(rows, key=lambda row: (row.status != "active", -(row.effect or 0.0), row.handle))
+    scale = max((abs(edge) for one in epochs for edge in _edges(one["gate"])), default=0.0)
+    return {
+        "agent": run.agent,
+        "told": verdict(run, epochs),
+        "epochs": [_shown(one, scale) for one in epochs],
+        "lessons": lessons(by_use[:SHOWN]),
+        "n_lessons": len(by_use),
+        "gate_only_at_end": run.config.get("algorithm") != "tfgrpo",
+    }
+
+
+# -- words -------------------------------------------------------------------------------------------------------------
+
+
+def verdict(run: TrainingRun, epochs: Sequence[Mapping[str, Any]]) -> Verdict:
+    """What the gate said last, with how sure it is and what is told by it; before that, what is being tried."""
+    if not epochs:
+        return Verdict("Nothing was learned yet.", "quiet")
+    decided = [one for one in epochs if one["gate"] is not None]
+    total = run.config["context"]["epochs"]
+    if not decided:
+        last = epochs[-1]
+        tried = f"{_lessons(last['taken'])} taken up, {count(last['refused'])} proposals refused"
+        return Verdict(f"Epoch {last['epoch']} of {total}: {tried}; the gate has not decided yet.")
+    gate = decided[-1]["gate"]
+    head = f"Epoch {decided[-1]['epoch']} of {total}: the gate"
+    told = _lessons(len(gate["candidate"]))
+    if gate["accepted"]:
+        cost = f"they add {count(gate['tokens'])} tokens per call"
+        tone = "good" if gate["seen"].get("improvement_low", -1) > 0 else ""
+        return Verdict(f"{head} accepted {told}: {gain_words(gate)}; {cost}.", tone)
+    left = _still_told(gate)
+    stays = f"{_lessons(left)} {'stays' if left == 1 else 'stay'} in use" if left else "nothing is told"
+    return Verdict(f"{head} refused {told}, since {gate['why']}: {gain_words(gate)}; {stays}.")
+
+
+def gain_words(gate: Mapping[str, Any]) -> str:
+    """How much better than what the run began with, and how sure that is."""
+    seen = gate["seen"]
+    gain = f"{points(gate['gain'])} points on the selection queries"
+    p = f"p {p_value(gate['p_value'])}"
+    if "improvement_low" not in seen:
+        return f"{gain} ({p})"
+    interval = f"{points(seen['improvement_low'])} to {points(seen['improvement_high'])}"
+    return f"{gain} (95 % interval {interval}), {p}"
+
+
+def explained(why: str) -> str:
+    """What stands behind a refusal, in a sentence; "" where the receipt says it all."""
+    return next((text for part, text in EXPLAINED.items() if part in why), "")
+
+
+def _still_told(gate: Mapping[str, Any]) -> int:
+    return len(set(gate["current"]) - set(gate["rolled_back"]))
+
+
+def _lessons(number: int) -> str:
+    return f"{count(number)} lesson{'' if number == 1 else 's'}"
+
+
+# -- one epoch ---------------------------------------------------------------------------------------------------------
+
+
+def _shown(epoch: Mapping[str, Any], scale: float) -> dict[str, Any]:
+    """An epoch with its gate drawn, and its refusals explained."""
+    gate = epoch["gate"]
+    return {
+        **epoch,
+        "changes": epoch["changes"][-CHANGES:],
+        "n_changes": len(epoch["changes"]),
+        "why": [(why, n, explained(why)) for why, n in epoch["refusals"].items()],
+        "asked": sum(one["asked"] for one in epoch["questions"]),
+        "asked_cost_usd": sum(one["cost_usd"] for one in epoch["questions"]),
+        "unusable": [(one["stage"], why, n) for one in epoch["questions"] for why, n in one["reasons"].items()],
+        "gate_words": gain_words(gate) if gate else "",
+        "against_start": _drawn(gate, "start", scale) if gate else None,
+        "against_current": _drawn(gate, "current", scale) if gate else None,
+    }
+
+
+def _drawn(gate: Mapping[str, Any], against: str, scale: float) -> Picture:
+    """The difference with its interval, on the scale of all gates of the run."""
+    value, low, high = _difference(gate, against)
+    words = f"{points(value)} points" + ("" if low is None else f", {points(low)} to {points(high)}")
+    return drawing.whisker(value, low, high, scale, label=words)
+
+
+def _difference(gate: Mapping[str, Any], against: str) -> tuple[float, float | None, float | None]:
+    if against == "current":
+        return gate["difference"], gate["low"], gate["high"]
+    return gate["gain"], gate["seen"].get("improvement_low"), gate["seen"].get("improvement_high")
+
+
+def _edges(gate: Mapping[str, Any] | None) -> list[float]:
+    if gate is None:
+        return []
+    return [edge for against in ("start", "current") for edge in _difference(gate, against) if edge is not None]

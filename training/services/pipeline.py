@@ -1,0 +1,142 @@
+"""The pipeline ``tfgrpo-learning``: about a hundred queries, three epochs, small groups, one command (SPEC X5).
+
+Whoever asks says what they want; what they leave open comes from the environment (``TFGRPO_…``), and what that leaves
+open from the source documents. What comes of it is an ordinary training job.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from django.conf import settings
+
+from agentcore_site.errors import Invalid
+from experiences.models import Agent, Dataset, Runtime
+from experiences.selectors import dataset_rows
+from training.models import TrainingRun
+from training.services.runs import run_start
+from training.splits import split_queries
+from training.uploads import clean_rows
+
+ALGORITHMS: Final[Mapping[str, str]] = {"tfgrpo": "tfgrpo", "grpo": "recommended"}  # and the presets they start from
+LEAST_GROUP, LEAST_SAMPLE = 2, 10
+
+
+@dataclass(frozen=True)
+class PipelineOptions:
+    """How the pipeline learns. ``budget_usd`` None is the preset's budget."""
+
+    epochs: int
+    group_size: int
+    sample_size: int
+    train_temperature: float
+    eval_temperature: float
+    batch_size: int = 10
+    algorithm: str = "tfgrpo"
+    budget_usd: float | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Raises:
+        Invalid: a value that nothing could be learned with; the message says why."""
+        if self.group_size < LEAST_GROUP:
+            _refuse(
+                "group_size",
+                f"The group size must be at least {LEAST_GROUP}: lessons are learned by comparing rollouts of the same "
+                f"query; got {self.group_size}.",
+            )
+        if self.sample_size < LEAST_SAMPLE:
+            _refuse("sample_size", f"The sample size must be at least {LEAST_SAMPLE}; got {self.sample_size}.")
+        if not 1 <= self.epochs <= 100:
+            _refuse("epochs", f"Epochs must be between 1 and 100; got {self.epochs}.")
+        if not 1 <= self.batch_size <= 128:
+            _refuse("batch_size", f"The batch size must be between 1 and 128; got {self.batch_size}.")
+        if self.algorithm not in ALGORITHMS:
+            _refuse("algorithm", f"The algorithm must be one of {', '.join(ALGORITHMS)}; got {self.algorithm!r}.")
+
+
+def pipeline_options(**given: Any) -> PipelineOptions:
+    """What was asked for, where None leaves a value to the environment.
+
+    Raises:
+        Invalid: a value that nothing could be learned with.
+    """
+    from_environment = {
+        "epochs": settings.TFGRPO_EPOCHS,
+        "group_size": settings.TFGRPO_GROUP_SIZE,
+        "sample_size": settings.TFGRPO_SAMPLE_SIZE,
+        "train_temperature": settings.TFGRPO_TRAIN_TEMP,
+        "eval_temperature": settings.TFGRPO_EVAL_TEMP,
+    }
+    asked = {name: value for name, value in given.items() if value is not None}
+    return PipelineOptions(**{**from_environment, **asked})
+
+
+def pipeline_start(
+    actor: Any,
+    *,
+    agent: Agent,
+    options: PipelineOptions,
+    rows: Sequence[Any] | None = None,
+    dataset: Dataset | None = None,
+    title: str = "",
+) -> TrainingRun:
+    """Queues the pipeline's job, on rows or on a dataset. More rows than the sample size are sampled by the seed.
+
+    Raises:
+        Invalid: the agent can't be told anything, or the data are wrong.
+        Forbidden, Conflict, TooMany, Insufficient: as ``run_start`` says.
+    """
+    if agent.runtime == Runtime.ACTION:
+        _refuse(
+            "agent",
+            f"The pipeline teaches agents of language models; {agent.slug} chooses actions and reads nothing. "
+            "Take `manage.py train`.",
+        )
+    known = dataset_rows(dataset) if dataset is not None else clean_rows(list(rows or []))
+    taken = sampled(known, options.sample_size, options.seed)
+    whole = dataset is not None and len(taken) == len(known)
+    return run_start(
+        actor,
+        agent=agent,
+        dataset=dataset if whole else None,
+        rows=None if whole else taken,
+        config=pipeline_config(options, [row["query"] for row in taken]),
+        preset=ALGORITHMS[options.algorithm],
+        title=title or f"tfgrpo-learning of {agent.name}",
+    )
+
+
+def sampled(rows: Sequence[dict[str, Any]], size: int, seed: int) -> list[dict[str, Any]]:
+    """At most ``size`` rows, drawn by the seed alone, in their order."""
+    if len(rows) <= size:
+        return list(rows)
+    return [rows[at] for at in sorted(random.Random(seed).sample(range(len(rows)), size))]  # noqa: S311
+
+
+def pipeline_config(options: PipelineOptions, queries: Sequence[str]) -> dict[str, Any]:
+    """What differs from the preset: each epoch passes over the training queries once and ends with a look at the
+    selection queries."""
+    n_train = len(split_queries(queries, seed=options.seed).train)
+    batch = min(options.batch_size, n_train)
+    length = -(-n_train // batch)
+    config: dict[str, Any] = {
+        "algorithm": options.algorithm,
+        "n_iterations": options.epochs * length,
+        "batch_size": batch,
+        "n_trajectories_per_query": options.group_size,
+        "temperature": options.train_temperature,
+        "eval_temperature": options.eval_temperature,
+        "eval_interval": length,
+        "early_stopping": {"enabled": False},
+        "context": {"epochs": options.epochs},
+        "seed": options.seed,
+    }
+    return config | ({} if options.budget_usd is None else {"max_budget_usd": options.budget_usd})
+
+
+def _refuse(name: str, message: str) -> None:
+    raise Invalid(message, fields={name: message})

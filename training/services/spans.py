@@ -1,0 +1,125 @@
+"""What a run of a language model did, as OpenTelemetry spans (SPEC X4): iteration, reflection, question, tool call.
+
+Spans are made of what was recorded anyway, after the iteration that they belong to is committed, with the times at
+which things happened. So rollouts carry nothing, an iteration that was thrown away leaves no span, and where nobody
+listens nothing is done.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from opentelemetry.context import Context
+from opentelemetry.trace import Span, Tracer, set_span_in_context
+
+from agentcore_site.telemetry import tracer
+from budgets.money import dollars
+from experiences.structured import Answered
+from experiences.types import Step
+from training.models import TrainingRun
+from training.trainer import IterationReport
+
+NANO = 1_000_000_000
+
+
+@dataclass
+class RunSpans:
+    """The spans of one run. ``tracer`` None makes none; ``every`` are attributes of all of them."""
+
+    tracer: Tracer | None
+    every: Mapping[str, Any]
+    _asked: list[tuple[float, Answered]] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, run: TrainingRun, by: Tracer | None = None) -> Self:
+        """Agents that choose actions make a thousand rollouts a second: their runs make no spans."""
+        listening = (by or tracer()) if run.policy_kind != "action" else None
+        return cls(
+            listening,
+            {
+                "job_id": str(run.job_id),
+                "agent": run.agent.slug,
+                "algorithm": str(run.config["algorithm"]),
+                "group_size": int(run.config["n_trajectories_per_query"]),
+            },
+        )
+
+    def asked(self, answered: Answered) -> None:
+        """Called as each question of reflection is answered."""
+        if self.tracer is not None:
+            self._asked.append((time.time(), answered))
+
+    def iteration(self, report: IterationReport) -> None:
+        """Called when an iteration is committed."""
+        if self.tracer is None:
+            return
+        asked, self._asked = self._asked, []
+        ended, worked = time.time(), report.rollout_seconds + report.update_seconds
+        rollouts = [one for group in report.groups for one in group.trajectories]
+        every = {**self.every, "tfgrpo_epoch": report.epoch, "iteration": report.iteration}
+        own = {
+            "tool_cost_usd": dollars(sum(one.cost_micros for one in rollouts)),
+            "latency_ms": 1e3 * worked,
+            "rollouts": len(rollouts),
+            "success_rate": float(report.metrics.get("success_rate", 0.0)),
+        }
+        began = min([ended - worked, *(one.started_at for one in rollouts)])  # some were kept from before a crash
+        span = self._span("iteration", began, Context(), every | own)
+        inside = set_span_in_context(span, Context())
+        for rollout in rollouts:
+            for step in rollout.steps:
+                if step.action.get("type") == "tool":
+                    self._tool(step, inside, every)
+        if asked:
+            self._reflection(asked, inside, every)
+        span.end(int(ended * NANO))
+
+    def _tool(self, step: Step, inside: Context, every: dict[str, Any]) -> None:
+        name = str(step.action.get("tool") or "")
+        own = {
+            "tool": name,
+            "tool_cost_usd": dollars(step.cost_micros),
+            "latency_ms": step.duration_ms,
+            "tokens": step.tokens,
+            "success": bool(step.result.get("success")),
+        }
+        span = self._span(f"tool {name}", step.timestamp, inside, every | own)
+        span.end(int((step.timestamp + step.duration_ms / 1e3) * NANO))
+
+    def _reflection(self, asked: list[tuple[float, Answered]], inside: Context, every: dict[str, Any]) -> None:
+        began = min(at - _seconds(one) for at, one in asked)
+        ended = max(at for at, _ in asked)
+        own = {
+            "questions": len(asked),
+            "tool_cost_usd": dollars(sum(one.cost_micros for _, one in asked)),
+            "latency_ms": 1e3 * (ended - began),
+        }
+        span = self._span("reflection", began, inside, every | own)
+        of_it = set_span_in_context(span, Context())
+        for at, one in asked:
+            self._question(at, one, of_it, every)
+        span.end(int(ended * NANO))
+
+    def _question(self, at: float, one: Answered, inside: Context, every: dict[str, Any]) -> None:
+        own = {
+            "stage": one.stage,
+            "usable": one.usable,
+            "repaired": one.repaired,
+            "tokens": one.tokens,
+            "tool_cost_usd": dollars(one.cost_micros),
+            "latency_ms": one.latency_ms,
+            "own_ms": one.own_ms,
+        }
+        span = self._span(f"question {one.stage}", at - _seconds(one), inside, every | own)
+        span.end(int(at * NANO))
+
+    def _span(self, name: str, began: float, inside: Context, attributes: Mapping[str, Any]) -> Span:
+        assert self.tracer is not None
+        return self.tracer.start_span(name, context=inside, start_time=int(began * NANO), attributes=attributes)
+
+
+def _seconds(one: Answered) -> float:
+    return (one.latency_ms + one.own_ms) / 1e3
