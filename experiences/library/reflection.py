@@ -190,7 +190,10 @@ class Reflector:
         if not drafts:
             return 0, []
         answer = await ask("operations", "", self._operations(drafts, library, iteration), Operations, complaint)
-        return len(drafts), [] if answer is None else [(one, lineage) for one in answer.plain()]
+        if answer is None:
+            return len(drafts), []
+        texts = [one.text for one in drafts]
+        return len(drafts), [(self._as_proposed(one, texts, lineage.sources), lineage) for one in answer.plain()]
 
     def _complaint(self, *sources: Source) -> Callable[[Lessons | Operations], str]:
         """What is wrong with proposed texts, so that their author can mend them once."""
@@ -224,7 +227,21 @@ class Reflector:
         )
         if answer is None:
             return proposed
-        return [(one, _nearest(one, proposed)) for one in answer.plain()]
+        texts, sources = [one.text for one, _ in proposed if one.text], _sources(proposed)
+        plain_ones = [self._as_proposed(one, texts, sources) for one in answer.plain()]
+        return [(one, _nearest(one, proposed)) for one in plain_ones]
+
+    def _as_proposed(self, operation: Operation, texts: Sequence[str], sources: Sequence[Source]) -> Operation:
+        """A new lesson that was sound when it was proposed, and was spoiled by being written once more, stands as it
+        was proposed."""
+
+        def sound(text: str) -> bool:
+            return not lesson_fault(text, sources, max_words=self.options.max_words)
+
+        if operation.op != "ADD" or sound(operation.text):
+            return operation
+        at, _ = most_alike(operation.text, texts)
+        return replace(operation, text=texts[at]) if at >= 0 and sound(texts[at]) else operation
 
     # -- questions -------------------------------------------------------------------------------------------------
 

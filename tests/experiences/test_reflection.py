@@ -156,6 +156,19 @@ async def test_what_is_merged_keeps_the_lineage_of_the_proposal_that_is_nearest(
     assert all(len(lineage.sources) == 2 for _, lineage in result.proposed)  # no query of the batch may be repeated
 
 
+async def test_a_lesson_that_is_spoiled_by_being_written_again_stands_as_it_was_proposed() -> None:
+    long = f"{LESSON.removesuffix('.')}, {'and really ' * 20}with care."
+
+    def say(question: Question) -> str:
+        if question.stage in ("operations", "merge"):
+            return json.dumps({"operations": [{"op": "ADD", "text": long}, {"op": "ADD", "text": "Be careful."}]})
+        return sane(question)
+
+    result, _, _ = await reflected([group(0.0, 1.0, index=0), group(0.0, 1.0, index=1)], say)
+    assert [operation.text for operation, _ in result.proposed] == [LESSON, LESSON]
+    assert [one.taken for one in after(result).receipts] == [True, False]
+
+
 async def test_where_the_merge_can_not_be_read_the_proposals_stand() -> None:
     result, _, kept = await reflected(
         [group(0.0, 1.0, index=0), group(0.0, 1.0, index=1)], lambda q: "?" if q.stage == "merge" else sane(q)
