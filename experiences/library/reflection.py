@@ -33,6 +33,8 @@ from experiences.quoting import RULE, plain, quoted, steady_marks, unheard_of
 from experiences.structured import Asker
 from experiences.types import Trajectory, TrajectoryGroup
 
+REWRITTEN: Final = 0.5  # two texts that are so much alike are one that was written again
+
 SUMMARY: Final = """You read one attempt of an agent at a task and say what it did and why it ended as it did.
 {rule}
 Answer with one JSON object. Its "summary" is one or two sentences of at most {words} words: the strategy that was
@@ -240,8 +242,8 @@ class Reflector:
 
         if operation.op != "ADD" or sound(operation.text):
             return operation
-        at, _ = most_alike(operation.text, texts)
-        return replace(operation, text=texts[at]) if at >= 0 and sound(texts[at]) else operation
+        at, likeness = most_alike(operation.text, texts)
+        return replace(operation, text=texts[at]) if likeness >= REWRITTEN and sound(texts[at]) else operation
 
     # -- questions -------------------------------------------------------------------------------------------------
 

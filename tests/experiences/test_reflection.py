@@ -157,7 +157,7 @@ async def test_what_is_merged_keeps_the_lineage_of_the_proposal_that_is_nearest(
 
 
 async def test_a_lesson_that_is_spoiled_by_being_written_again_stands_as_it_was_proposed() -> None:
-    long = f"{LESSON.removesuffix('.')}, {'and really ' * 20}with care."
+    long = f"{LESSON.removesuffix('.')}, {LESSON.removeprefix('When ')} {LESSON.removeprefix('When ')}"
 
     def say(question: Question) -> str:
         if question.stage in ("operations", "merge"):
@@ -165,7 +165,7 @@ async def test_a_lesson_that_is_spoiled_by_being_written_again_stands_as_it_was_
         return sane(question)
 
     result, _, _ = await reflected([group(0.0, 1.0, index=0), group(0.0, 1.0, index=1)], say)
-    assert [operation.text for operation, _ in result.proposed] == [LESSON, LESSON]
+    assert [operation.text for operation, _ in result.proposed] == [LESSON, "Be careful."]
     assert [one.taken for one in after(result).receipts] == [True, False]
 
 
