@@ -54,7 +54,7 @@ def usd(value: Any) -> str:
     if number is None:
         return NOTHING
     if 0 < abs(number) < 0.01:
-        return f"${number:.2g}" if abs(number) >= 0.0001 else "under $0.0001"
+        return f"${number:.2g}" if abs(number) >= 0.0001 else f"${number:.6f}".rstrip("0").rstrip(".")
     return f"${number:,.2f}"
 
 

@@ -267,7 +267,8 @@ class Reflector:
         return self._messages(LESSONS, blocks, f"lessons/{iteration}/{of.group.scenario.index}")
 
     def _operations(self, drafts: Sequence[Draft], library: Library, iteration: int) -> list[Message]:
-        proposed = "\n".join(f"{n}. {plain(one.text)} ({plain(one.why)})" for n, one in enumerate(drafts, start=1))
+        # Without the reasons: what stands beside a lesson is taken for a part of it.
+        proposed = "\n".join(f"{n}. {plain(one.text)}" for n, one in enumerate(drafts, start=1))
         blocks = {"LIBRARY": listed(library.live), "PROPOSED LESSONS": proposed}
         return self._messages(OPERATIONS, blocks, f"operations/{iteration}")
 
@@ -296,8 +297,7 @@ class Reflector:
 
 def _about(operation: Operation) -> str:
     ids = ", ".join([*([operation.id] if operation.id else []), *operation.ids])
-    why = f" ({plain(operation.reason)[:200]})" if operation.reason else ""
-    return f"{f'[{ids}] ' if ids else ''}{plain(operation.text)}{why}"
+    return f"{f'[{ids}] ' if ids else ''}{plain(operation.text)}"
 
 
 def _nearest(operation: Operation, proposed: Sequence[tuple[Operation, Lineage]]) -> Lineage:

@@ -224,6 +224,7 @@ def test_another_agent_or_dataset_changes_what_can_be_chosen(console: Client, op
     assert re.search(r'value="environment" disabled', shown) and re.search(r'value="dataset" checked', shown)
     shown = console.post("/launch/data/", {"agent": agent.pk, "source": "dataset", "dataset": rows.pk}).content.decode()
     assert "sums: 30 queries" in shown and "<html" not in shown
+    assert 'placeholder="375"' in shown  # the settings follow: other agents have other presets
 
 
 # -- model endpoints ---------------------------------------------------------------------------------------------------

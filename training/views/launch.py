@@ -59,8 +59,8 @@ def settings(request: HttpRequest, actor: Actor) -> HttpResponse:
 @require_POST
 @page
 def data(request: HttpRequest, actor: Actor) -> HttpResponse:
-    """The data part anew: another agent may train on other data and has other presets, another dataset has other
-    rows."""
+    """The data part anew: another agent may train on other data and has other presets and settings, another dataset has
+    other rows."""
     form = LaunchForm.read(actor, request.POST)
     return render(request, "training/_data_and_presets.html", _shown(form))
 
