@@ -21,9 +21,11 @@ from budgets.models import Budget, LedgerEntry, Reservation
 from budgets.services import budget_set_limit, price_set
 from evaluation.models import EvaluationRun
 from experiences.models import Agent, Experience, ExperienceChange, PromptPack, Question, TrajectoryRecord
+from experiences.services.adoption import playbook_adopt
 from experiences.services.agents import agent_create, agent_update
 from experiences.services.endpoints import endpoint_create
 from experiences.services.packs import pack_create
+from experiences.services.playbooks import playbook_edit
 from tests.support.llm_server import ModelServer
 from tests.support.running import run_to_end
 from tests.support.simulated_model import simulated_server
@@ -51,6 +53,7 @@ CONFIG = {
     "context": {"epochs": 3, "ship_confidence": 0.7},
     "seed": 3,
 }
+THOROUGH = {"n_iterations": 18, "batch_size": 10, "eval_samples": 8, "eval_interval": 9}  # a gate that surely opens
 PRICE = (150_000, 600_000)
 
 
@@ -92,7 +95,7 @@ def calls_of(server: ModelServer) -> int:
 def test_it_learns_what_to_tell_and_the_held_out_queries_prove_it(
     operator: Actor, agent: Agent, server: ModelServer
 ) -> None:
-    run = start(operator, agent, n_iterations=18, batch_size=10, eval_samples=8, eval_interval=9)
+    run = start(operator, agent, **THOROUGH)
     job = run_to_end(run.job)
     assert (job.status, job.error) == (Status.COMPLETED, "")
     run.refresh_from_db()
@@ -256,7 +259,7 @@ def test_training_free_grpo_tells_all_and_a_gate_decides_after_each_epoch(operat
 def test_the_next_run_begins_with_what_this_one_proved(operator: Actor, agent: Agent) -> None:
     nothing = start(operator, agent, n_iterations=1, context={"propose": False})
     run_to_end(nothing.job)
-    first = start(operator, agent)
+    first = start(operator, agent, **THOROUGH)
     run_to_end(first.job)
     proven = dict(Experience.objects.filter(agent=agent, status="active").values_list("handle", "effect"))
     before, after = checkpoints.latest(nothing), checkpoints.latest(first)
@@ -264,12 +267,17 @@ def test_the_next_run_begins_with_what_this_one_proved(operator: Actor, agent: A
     told = checkpoint_comparison(before, after)["told"]
     assert {row["handle"] for row in told} == set(proven)
     assert all(row["a"] is None and row["b"] for row in told)
+    # What is adopted into the playbook is not told twice; an item of somebody's own is weighed like a lesson.
+    playbook_adopt(operator_admin(agent), agent, list(Experience.objects.filter(agent=agent, status="active")))
+    playbook_edit(operator_admin(agent), agent.playbook, type="add", category="strategies", content="Read it twice.")
     # One that measures nothing itself: what was measured before stays as it was.
     second = start(operator, agent, n_iterations=1, algorithm="tfgrpo", context={"propose": False})
-    assert {one["lesson"]["handle"] for one in second.library} == set(proven)
+    kinds = {one["lesson"]["handle"]: one["lesson"]["kind"] for one in second.library}
+    assert {handle for handle, kind in kinds.items() if kind == "experience"} == set(proven)
+    assert [one["lesson"]["text"] for one in second.library if one["lesson"]["kind"] == "section"] == ["Read it twice."]
     run_to_end(second.job)
     policy: Any = policy_of(checkpoints.checkpoint_load(checkpoints.latest(second)))  # type: ignore[arg-type]
-    assert set(policy.start) == set(proven)
+    assert set(policy.start) == set(kinds)
     assert dict(Experience.objects.filter(handle__in=proven).values_list("handle", "effect")) == proven
 
 

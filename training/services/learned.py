@@ -11,6 +11,7 @@ from agentcore_site.jobs.models import Job
 from experiences.library.attempts import tool_stats
 from experiences.library.lessons import Lesson, Library
 from experiences.library.reflection import ReflectionOptions
+from experiences.library.similarity import ALIKE, most_alike
 from experiences.library.states import ExperienceState
 from experiences.models import Agent, Experience, Playbook
 from experiences.selectors_library import library_of
@@ -42,7 +43,13 @@ def starting_library(agent: Agent) -> list[dict[str, Any]]:
         for row in _fitting(agent)
     ]
     playbook = Playbook.objects.filter(agent=agent).first()
-    sections = [] if playbook is None else sections_of(playbook)
+    texts = [one["lesson"]["text"] for one in lessons]
+    # A lesson that was adopted stands in the playbook too: told twice, half of what it does would be its twin's.
+    sections = [
+        section
+        for section in (sections_of(playbook) if playbook is not None else [])
+        if most_alike(section.content, texts)[1] < ALIKE
+    ]
     return lessons + [
         {
             "lesson": Lesson(section.id, section.content, kind="section", status="active").as_dict(),
