@@ -207,20 +207,29 @@ async def test_closing_says_what_was_left_unwritten(chain: Chain) -> None:
 
 async def test_sessions_that_the_server_ends_lose_nothing(chain: Chain) -> None:
     @sync_to_async
-    def end_the_others() -> None:
+    def now_there() -> Any:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT clock_timestamp()")
+            return cursor.fetchone()[0]
+
+    @sync_to_async
+    def end_the_writers() -> None:
+        """Those that began with this test: a web server of other tests has sessions of its own."""
         with connection.cursor() as cursor:
             cursor.execute(
-                "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity"
-                " WHERE datname = current_database() AND pid <> pg_backend_pid() AND query LIKE '%%COMMIT%%'"
+                "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = current_database()"
+                " AND pid <> pg_backend_pid() AND query LIKE '%%COMMIT%%' AND backend_start >= %s",
+                [began],
             )
-            assert cursor.rowcount >= 1  # the writer's own, and perhaps one that an earlier test left idle
+            assert cursor.rowcount == 1
 
+    began = await now_there()
     async with meter_of(chain) as meter:
         await meter.reserve(call("a"), CENT)
         for n in range(3):
-            await end_the_others()
+            await end_the_writers()
             await meter.reserve(call(str(n)), CENT)
-            await end_the_others()
+            await end_the_writers()
             await meter.settle(call(str(n)), bill(100))
         await meter.settle(call("a"), bill(100))
     assert await now(chain) == [(400, 0, 0)] * 3
