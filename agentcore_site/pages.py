@@ -62,6 +62,12 @@ def _check(given: QueryDict, what: str) -> None:
         raise Invalid(f"The {what} can't be used: {reason}.")
 
 
+def whole_number(given: QueryDict, name: str, *, digits: int = 9) -> int | None:
+    """A whole number from 0 of at most so many digits; None where there is none."""
+    text = given.get(name, "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= digits else None
+
+
 def refusal(request: HttpRequest, error: DomainError) -> HttpResponse:
     """The answer to a refused request: a notice for htmx, a whole page otherwise."""
     if is_part(request):

@@ -16,6 +16,7 @@ from django.db.models import QuerySet
 from agentcore_site.errors import Conflict
 from agentcore_site.jobs.models import ACTIVE, Job
 from agentcore_site.tenancy.erasure import Finding, holding, places
+from experiences.library.lessons import ERASED
 from experiences.models import (
     DatasetRow,
     Experience,
@@ -27,8 +28,6 @@ from experiences.models import (
 )
 from experiences.privacy import redact
 from experiences.services.packs import packs_restamp
-
-ERASED = "[erased]"
 
 
 def rows_about(organization_id: uuid.UUID, words: Sequence[str]) -> list[DatasetRow]:

@@ -24,7 +24,7 @@ from agentcore_site.jobs.models import Job
 from experiences.models import Evolution, ExecutionTrace, Playbook, Question
 from experiences.playbooks.deltas import Curated, Delta, State
 from experiences.playbooks.generator import Lived, metrics_of, proposed
-from experiences.playbooks.guards import texts_in, untrusted_grams
+from experiences.playbooks.guards import texts_in, untrusted_runs
 from experiences.player import ModelPlayer
 from experiences.questions import QuestionBook
 from experiences.quoting import steady_marks
@@ -159,7 +159,7 @@ class Slice:
             try:
                 with self.lease.fenced(progress=1.0, crashes=0):
                     curated = evolution_apply(
-                        self.evolution, playbook, deltas, untrusted=untrusted_grams(said, known), spent=self._spent()
+                        self.evolution, playbook, deltas, untrusted=untrusted_runs(said, known), spent=self._spent()
                     )
                     self._tell(curated, playbook)
                 return

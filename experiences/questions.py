@@ -16,14 +16,17 @@ KEPT = (
 
 
 class QuestionBook:
-    """The questions of one job. Read once, when it is made; ``write`` runs what writes a row, fenced and in a thread of
+    """The questions of one job. Those of iterations after ``after`` are read once, when it is made: earlier ones are
+    behind a checkpoint, and not asked again. ``write`` runs what writes a row, fenced and in a thread of
     its own, since questions are asked on an event loop."""
 
-    def __init__(self, job: Job, agent_id: Any, write: Callable[[Callable[[], None]], None]) -> None:
+    def __init__(
+        self, job: Job, agent_id: Any, write: Callable[[Callable[[], None]], None], *, after: int = -1
+    ) -> None:
         self._job, self._agent_id, self._write = job, agent_id, write
         self.epoch_of: Callable[[int], int] = lambda _: 1
         self._answered: dict[str, Answered] = {
-            row["key"]: Answered(**row) for row in Question.objects.filter(job=job).values(*KEPT)
+            row["key"]: Answered(**row) for row in Question.objects.filter(job=job, iteration__gt=after).values(*KEPT)
         }
 
     def recall(self, key: str, asked: str) -> Answered | None:

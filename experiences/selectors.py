@@ -24,14 +24,19 @@ def agent_get(actor: Any, name: Any) -> Agent:
     Raises:
         Missing: there is none of that name in the actor's organisations.
     """
-    rows = agents_visible(actor, archived=True)
-    try:
-        found = rows.filter(id=uuid.UUID(str(name))).first()
-    except ValueError:
-        found = rows.filter(slug=str(name)).first()
+    found = agent_find(actor, name)
     if found is None:
         raise Missing(f"There is no agent {str(name)[:60]!r}.")
     return found
+
+
+def agent_find(actor: Any, name: Any) -> Agent | None:
+    """An agent by id or slug; None where there is none of that name in the actor's organisations."""
+    rows = agents_visible(actor, archived=True)
+    try:
+        return rows.filter(id=uuid.UUID(str(name))).first()
+    except ValueError:
+        return rows.filter(slug=str(name)).first()
 
 
 def endpoints_visible(actor: Any, *, archived: bool = False) -> QuerySet[ModelEndpoint]:

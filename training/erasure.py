@@ -12,7 +12,8 @@ from typing import Any
 from agentcore_site.errors import Conflict
 from agentcore_site.jobs.models import ACTIVE
 from agentcore_site.tenancy.erasure import Finding, holding, places
-from experiences.erasure import ERASED, rows_about
+from experiences.erasure import rows_about
+from experiences.library.lessons import ERASED
 from training.models import Epoch, PolicyCheckpoint, TrainingRun
 from training.services.checkpoints import Damaged, checkpoint_load, checkpoint_rewrite
 

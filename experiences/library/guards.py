@@ -13,6 +13,8 @@ LEAK_WORDS: Final = 5  # so many words in a row from a query are a quotation and
 SHORTEST_ANSWER: Final = 3  # shorter answers stand in too many innocent sentences
 _COMMON_ANSWERS: Final = frozenset({"yes", "no", "true", "false", "none", "all", "right", "wrong", "the", "and", "not"})
 _WORD = re.compile(r"[\w'’-]+")
+
+Runs = frozenset[tuple[str, ...]]
 _ENDS = re.compile(r"[.!?](?:\s|$)")
 
 
@@ -47,12 +49,11 @@ def lesson_fault(text: str, sources: Iterable[Source] = (), *, max_words: int = 
 
 def leak(text: str, source: Source) -> str:
     """Why the text gives a query or its answer away; "" if it does not."""
-    mine = [word.casefold() for word in words(text)]
-    theirs = [word.casefold() for word in words(source.query)]
-    if _grams(mine) & _grams(theirs):
+    mine = _folded(text)
+    if word_runs(text) & word_runs(source.query):
         return f"it repeats {LEAK_WORDS} words of the query that taught it"
     for answer in source.answers:
-        said = [word.casefold() for word in words(answer)]
+        said = _folded(answer)
         if said and len(answer.strip()) >= SHORTEST_ANSWER and not _common(said) and _holds(mine, said):
             return "it gives the answer of the query that taught it"
     return ""
@@ -62,8 +63,14 @@ def _common(said: Sequence[str]) -> bool:
     return len(said) == 1 and said[0] in _COMMON_ANSWERS
 
 
-def _grams(of: Sequence[str]) -> set[tuple[str, ...]]:
-    return {tuple(of[at : at + LEAK_WORDS]) for at in range(len(of) - LEAK_WORDS + 1)}
+def word_runs(text: str) -> Runs:
+    """The runs of five words in a text, in any case: what two texts share is a quotation."""
+    of = _folded(text)
+    return frozenset(tuple(of[at : at + LEAK_WORDS]) for at in range(len(of) - LEAK_WORDS + 1))
+
+
+def _folded(text: str) -> list[str]:
+    return [word.casefold() for word in words(text)]
 
 
 def _holds(text: Sequence[str], part: Sequence[str]) -> bool:

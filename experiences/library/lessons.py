@@ -12,6 +12,8 @@ from budgets.llm.tokens import middle
 
 Status = Literal["proposed", "active", "pruned", "quarantined"]
 Kind = Literal["experience", "section"]
+MARK_TOKENS: Final = 2
+ERASED: Final = "[erased]"  # what stands where a text was that had to go
 LIVE: Final = frozenset({"proposed", "active"})
 
 
@@ -43,8 +45,8 @@ class Lesson:
 
     @cached_property
     def tokens(self) -> int:
-        """About what it costs to tell it, with its line's mark."""
-        return middle(self.text) + 2
+        """About what it costs to tell it."""
+        return told_tokens(self.text)
 
     @property
     def live(self) -> bool:
@@ -116,6 +118,11 @@ class Library:
     @classmethod
     def of(cls, values: Sequence[Mapping[str, Any]]) -> Library:
         return cls(tuple(Lesson.of(one) for one in values))
+
+
+def told_tokens(text: str) -> int:
+    """About how many tokens a lesson's line has, with its mark."""
+    return middle(text) + MARK_TOKENS
 
 
 def new_handle(*where: object) -> str:

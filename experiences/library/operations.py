@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from experiences.library.guards import MAX_WORDS, Source, lesson_fault
-from experiences.library.lessons import Lesson, Library, Status, new_handle
+from experiences.library.lessons import Lesson, Library, Status, new_handle, told_tokens
 from experiences.library.similarity import ALIKE, most_alike
 from experiences.library.suspicion import suspicion
 
@@ -343,7 +343,7 @@ class _Batch:
     def _fits(self, text: str, without: Collection[str] = ()) -> bool:
         """Whether the library has room for a text, once ``without`` are gone. Sections have room of their own."""
         held = [one for one in self.library.live if one.kind == "experience" and one.handle not in without]
-        tokens = sum(one.tokens for one in held) + Lesson("", text).tokens
+        tokens = sum(one.tokens for one in held) + told_tokens(text)
         return len(held) < self.rules.max_items and tokens <= self.rules.max_tokens
 
     def _say(self, operation: Operation, taken: bool, why: str, handle: str = "") -> None:

@@ -11,9 +11,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from experiences.library.guards import Runs
 from experiences.library.similarity import ALIKE, similarity
+from experiences.library.suspicion import suspicion
 from experiences.playbooks.deltas import SETTLED, Change, Curated, Delta, State, Verdict
-from experiences.playbooks.guards import COPIED, Grams, category_fault, copied, injection, text_fault
+from experiences.playbooks.guards import COPIED, category_fault, copied, text_fault
 from experiences.playbooks.sections import Section, section_of, size
 
 DELETED_ITEMS, DELETED_TEXT = 0.2, 0.3  # a batch that takes out a larger share is a rewrite
@@ -30,7 +32,7 @@ class Rules:
     min_confidence: float = 0.7
     review_floor: float = 0.4
     max_sections: int = 20
-    untrusted: Grams = frozenset()
+    untrusted: Runs = frozenset()
     guarded: bool = True
 
 
@@ -75,7 +77,7 @@ class _Batch:
         """What keeps a delta out, whatever the playbook holds: form first, then trust, then confidence."""
         if fault := self._fault(delta):
             return Verdict(State.REJECTED, fault)
-        if delta.type != "remove" and (why := injection(delta.content)):
+        if delta.type != "remove" and (why := suspicion(delta.content)):
             return Verdict(State.QUARANTINED, why)
         if delta.type != "remove" and copied(delta.content, self.rules.untrusted):
             return Verdict(State.QUARANTINED, COPIED)

@@ -24,10 +24,10 @@ from budgets.services import budget_open_job
 from budgets.showing import money
 from experiences import playbook_metrics
 from experiences.endpoints import BadEndpoint, endpoint_of_agent
+from experiences.library.guards import Runs
 from experiences.models import Agent, ContextDelta, Evolution, Playbook
 from experiences.playbooks.curator import curate
 from experiences.playbooks.deltas import Curated, Delta, State
-from experiences.playbooks.guards import Grams
 from experiences.selectors_playbooks import agent_holder, evolution_left, sections_of
 from experiences.services.versions import (
     VersionMoved,
@@ -162,7 +162,7 @@ def _submitted(actor: Any, agent: Agent) -> Job:
 
 
 def evolution_apply(
-    evolution: Evolution, playbook: Playbook, deltas: Sequence[Delta], *, untrusted: Grams, spent: tuple[int, int]
+    evolution: Evolution, playbook: Playbook, deltas: Sequence[Delta], *, untrusted: Runs, spent: tuple[int, int]
 ) -> Curated:
     """Curates a batch and writes what came of it, in the worker's fenced transaction: the new version if there is one,
     a row for each delta, the figures. ``spent`` is (micro-dollars, tokens).

@@ -16,7 +16,7 @@ from agentcore_site.errors import Conflict, Invalid
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import require
 from agentcore_site.values import unstorable
-from budgets.llm.tokens import middle
+from experiences.library.lessons import told_tokens
 from experiences.library.states import summary_fault
 from experiences.models import Experience, ExperienceChange, ExperienceStatus
 from experiences.privacy import redact
@@ -29,7 +29,6 @@ PROPOSED, ACTIVE, PRUNED, QUARANTINED = (
     ExperienceStatus.QUARANTINED,
 )
 LONGEST_WHY: Final = 2000
-MARK_TOKENS: Final = 2  # what a lesson's line costs beside its text
 UNMEASURED: Final[dict[str, Any]] = {"effect": None, "effect_error": None, "rollouts": 0}
 
 
@@ -107,7 +106,7 @@ def experience_edit(
     )
     changed = UNMEASURED | {
         "summary": text,
-        "tokens": middle(text) + MARK_TOKENS,
+        "tokens": told_tokens(text),
         "version": seen + 1,
         "stamp": stamped(after, stamp_of_agent(experience.agent)),
     }

@@ -13,10 +13,10 @@ from django.utils import timezone
 from agentcore_site.errors import Conflict
 from agentcore_site.jobs.models import Job
 from experiences.announcing import announce_on_commit
+from experiences.library.guards import Runs
 from experiences.models import ContextDelta, Playbook, PlaybookChange, PlaybookSection, PlaybookVersion
 from experiences.playbooks.curator import Rules
 from experiences.playbooks.deltas import Change, Curated, Delta, State, Verdict
-from experiences.playbooks.guards import Grams
 from experiences.playbooks.rendering import context_of
 from experiences.playbooks.sections import MAX_CONTENT, Section, number
 from experiences.privacy import redact
@@ -132,7 +132,7 @@ def names_of(playbook: Playbook) -> Callable[[], str]:
     return lambda: f"s{next(numbers)}"
 
 
-def rules_of_site(untrusted: Grams = frozenset()) -> Rules:
+def rules_of_site(untrusted: Runs = frozenset()) -> Rules:
     """What a model may change by itself."""
     return Rules(
         min_confidence=settings.ACE_MIN_CONFIDENCE,

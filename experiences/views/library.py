@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from typing import Any, Final
-from uuid import UUID
 
 from django.contrib import messages
 from django.db.models import Q, QuerySet, Value
@@ -17,13 +16,13 @@ from django.views.decorators.http import require_POST
 
 from agentcore_site.errors import Conflict, Invalid
 from agentcore_site.jobs.models import Job
-from agentcore_site.pages import Sort, allowed, listing, page
+from agentcore_site.pages import Sort, allowed, listing, page, whole_number
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import require
 from experiences.forms import LessonForm
 from experiences.learned import MEANINGS, effect_words, history, lessons, verdict
-from experiences.models import Agent, Experience, ExperienceStatus
-from experiences.selectors import agents_visible
+from experiences.models import Experience, ExperienceStatus
+from experiences.selectors import agent_find, agents_visible
 from experiences.selectors_library import (
     experience_changes,
     experience_get,
@@ -63,7 +62,7 @@ GROUP = re.compile(r"(\d{1,9})/(\d{1,9})")
 def library(request: HttpRequest, actor: Actor) -> HttpResponse:
     everything = experiences_visible(actor)
     query, status, domain, ref = (request.GET.get(name, "").strip() for name in ("q", "status", "domain", "agent"))
-    agent = _agent(actor, ref)
+    agent = agent_find(actor, ref) if ref else None
     scope = everything.filter(agent=agent) if agent is not None else everything.none() if ref else everything
     rows = _filtered(scope, query, status, domain).select_related("agent")
     rows = rows.annotate(
@@ -125,7 +124,7 @@ def _action(service: Callable[..., Experience], said: str) -> Callable[..., Http
     @page
     def view(request: HttpRequest, actor: Actor, experience_id: Any) -> HttpResponse:
         row = experience_get(actor, experience_id)
-        service(actor, row, why=request.POST.get("why", ""), version=_version(request))
+        service(actor, row, why=request.POST.get("why", ""), version=whole_number(request.POST, "version"))
         messages.success(request, said)
         return redirect("experiences:experience", experience_id=row.pk)
 
@@ -136,22 +135,6 @@ restore = _action(experience_restore, "Brought back: the next job tries it again
 prune = _action(experience_prune, "Taken out. It can be brought back.")
 quarantine = _action(experience_quarantine, "In quarantine: no agent is told it until somebody approves it.")
 approve = _action(experience_approve, "Approved: the next job tries it.")
-
-
-def _version(request: HttpRequest) -> int | None:
-    given = request.POST.get("version", "")
-    return int(given) if given.isascii() and given.isdigit() and len(given) < 10 else None
-
-
-def _agent(actor: Actor, ref: str) -> Agent | None:
-    """The agent that the list is narrowed to, by id or slug."""
-    if not ref:
-        return None
-    rows = agents_visible(actor, archived=True)
-    try:
-        return rows.filter(id=UUID(ref)).first()
-    except ValueError:
-        return rows.filter(slug=ref).first()
 
 
 def _filtered(rows: QuerySet[Experience], query: str, status: str, domain: str) -> QuerySet[Experience]:

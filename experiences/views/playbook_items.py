@@ -10,7 +10,7 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST
 
 from agentcore_site.errors import Conflict, Invalid, Missing
-from agentcore_site.pages import allowed, page
+from agentcore_site.pages import allowed, page, whole_number
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import require
 from experiences.forms_playbooks import ItemForm
@@ -73,7 +73,9 @@ def edit(request: HttpRequest, actor: Actor, agent_id: Any, handle: str) -> Http
 def remove(request: HttpRequest, actor: Actor, agent_id: Any, handle: str) -> HttpResponse:
     playbook = playbook_get(actor, agent_id)
     why = request.POST.get("why", "")[:2000]
-    playbook_edit(actor, playbook, type="remove", target=handle, rationale=why, expected=number_in(request, "version"))
+    playbook_edit(
+        actor, playbook, type="remove", target=handle, rationale=why, expected=whole_number(request.POST, "version")
+    )
     messages.success(request, f"Removed in version {playbook.version}. Its history is kept, and it can be put back.")
     return redirect("experiences:playbook_item", agent_id=agent_id, handle=handle)
 
@@ -83,18 +85,12 @@ def remove(request: HttpRequest, actor: Actor, agent_id: Any, handle: str) -> Ht
 def revert(request: HttpRequest, actor: Actor, agent_id: Any, handle: str) -> HttpResponse:
     playbook = playbook_get(actor, agent_id)
     require(actor, "playbook.edit", playbook.organization_id)
-    version = number_in(request, "as_in")
+    version = whole_number(request.POST, "as_in")
     if version is None:
         raise Invalid("Say which version the item is to be as in.", fields={"as_in": "A number."})
-    section_revert(actor, playbook, section=handle, version=version, expected=number_in(request, "version"))
+    section_revert(actor, playbook, section=handle, version=version, expected=whole_number(request.POST, "version"))
     messages.success(request, f"{handle} is as it was in version {version}.")
     return redirect("experiences:playbook_item", agent_id=agent_id, handle=handle)
-
-
-def number_in(request: HttpRequest, name: str) -> int | None:
-    """A version's number out of a form; None where there is none."""
-    given = request.POST.get(name, "")
-    return int(given) if given.isascii() and given.isdigit() and len(given) < 10 else None
 
 
 def _item(

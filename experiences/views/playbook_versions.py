@@ -11,7 +11,7 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST
 
 from agentcore_site.errors import Conflict, Invalid
-from agentcore_site.pages import allowed, page
+from agentcore_site.pages import allowed, page, whole_number
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import require
 from budgets.llm.tokens import middle
@@ -26,7 +26,6 @@ from experiences.selectors_playbooks import agent_holder, playbook_get, sections
 from experiences.services.adoption import playbook_adopt
 from experiences.services.playbooks import playbook_rollback
 from experiences.told import differing, differing_by, tokens_of
-from experiences.views.playbook_items import number_in
 
 HIGHEST: Final = 2**31 - 1
 
@@ -56,10 +55,10 @@ def diff(request: HttpRequest, actor: Actor, agent_id: Any) -> HttpResponse:
 def rollback(request: HttpRequest, actor: Actor, agent_id: Any) -> HttpResponse:
     playbook = playbook_get(actor, agent_id)
     require(actor, "playbook.edit", playbook.organization_id)
-    version = number_in(request, "to")
+    version = whole_number(request.POST, "to")
     if version is None:
         raise Invalid("Say which version to go back to.", fields={"to": "A number."})
-    playbook_rollback(actor, playbook, version=version, expected=number_in(request, "version"))
+    playbook_rollback(actor, playbook, version=version, expected=whole_number(request.POST, "version"))
     messages.success(request, f"Version {playbook.version} holds what version {version} held. Agents are told it now.")
     return redirect("experiences:playbook", agent_id=agent_id)
 
@@ -75,7 +74,7 @@ def adopt(request: HttpRequest, actor: Actor, agent_id: Any) -> HttpResponse:
     require(actor, "playbook.edit", agent.organization_id)
     chosen = _chosen(agent, given)
     try:
-        made = playbook_adopt(actor, agent, chosen, category=category, expected=number_in(request, "version"))
+        made = playbook_adopt(actor, agent, chosen, category=category, expected=whole_number(request.POST, "version"))
     except (Invalid, Conflict) as error:
         return _preview(request, actor, agent, playbook, chosen, category, error)
     said = "1 lesson is" if len(chosen) == 1 else f"{len(chosen)} lessons are"
@@ -150,8 +149,8 @@ def _category(given: QueryDict) -> Category:
 
 
 def _number(given: QueryDict, name: str, otherwise: int) -> int:
-    text = given.get(name, "")
-    return min(int(text), HIGHEST) if text.isascii() and text.isdigit() and len(text) < 12 else otherwise
+    number = whole_number(given, name, digits=11)
+    return otherwise if number is None else min(number, HIGHEST)
 
 
 def _cost(tokens: int) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, Final
-from uuid import UUID
 
 from django.contrib import messages
 from django.db.models import Q, QuerySet
@@ -14,14 +13,14 @@ from django.urls import reverse
 from django.views.decorators.http import require_POST
 
 from agentcore_site.errors import Conflict, Invalid
-from agentcore_site.pages import Sort, allowed, listing, page
+from agentcore_site.pages import Sort, allowed, listing, page, whole_number
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import require
 from experiences.forms_playbooks import ReviewForm
 from experiences.learned import lessons
 from experiences.models import Agent, ContextDelta, Experience, ExperienceStatus
 from experiences.reviewing import FILTERS, KINDS, evidence, proposals
-from experiences.selectors import agents_visible
+from experiences.selectors import agent_find, agents_visible
 from experiences.selectors_library import experience_get, experiences_visible
 from experiences.selectors_playbooks import delta_get, review_queue
 from experiences.services.lessons import experience_approve, experience_reject
@@ -41,7 +40,7 @@ LESSON_SORTS: Final = SORTS[:2]
 @page
 def reviews(request: HttpRequest, actor: Actor) -> HttpResponse:
     query, kind, reason, ref = (request.GET.get(name, "").strip() for name in ("q", "kind", "reason", "agent"))
-    agent = _agent(actor, ref)
+    agent = agent_find(actor, ref) if ref else None
     changes, held = _changes(actor, query, kind, reason), _lessons(actor, query, kind, reason)
     if ref:
         changes, held = changes.filter(agent=agent), held.filter(agent=agent)
@@ -106,7 +105,7 @@ def _lesson(service: Callable[..., Experience], said: str) -> Callable[..., Http
     def view(request: HttpRequest, actor: Actor, experience_id: Any) -> HttpResponse:
         row = experience_get(actor, experience_id)
         try:
-            service(actor, row, why=request.POST.get("why", ""), version=_version(request))
+            service(actor, row, why=request.POST.get("why", ""), version=whole_number(request.POST, "version"))
         except (Invalid, Conflict) as error:
             messages.error(request, error.message)
             return redirect("experiences:experience", experience_id=row.pk)
@@ -149,25 +148,9 @@ def _agents(actor: Actor) -> QuerySet[Agent]:
     return agents_visible(actor, archived=True).filter(Q(id__in=changes) | Q(id__in=held)).order_by("name")[:CHIPS]
 
 
-def _agent(actor: Actor, ref: str) -> Agent | None:
-    """The agent that the list is narrowed to, by id or slug."""
-    if not ref:
-        return None
-    rows = agents_visible(actor, archived=True)
-    try:
-        return rows.filter(id=UUID(ref)).first()
-    except ValueError:
-        return rows.filter(slug=ref).first()
-
-
 def _anything(actor: Actor) -> bool:
     held = experiences_visible(actor).filter(status=ExperienceStatus.QUARANTINED)
     return review_queue(actor).exists() or held.exists()
-
-
-def _version(request: HttpRequest) -> int | None:
-    given = request.POST.get("version", "")
-    return int(given) if given.isascii() and given.isdigit() and len(given) < 10 else None
 
 
 def _back(request: HttpRequest) -> HttpResponse:

@@ -13,7 +13,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from experiences.library.lessons import Lesson, Library
+from experiences.library.lessons import ERASED, Lesson, Library
 from experiences.library.telling import told
 from experiences.runtimes.base import Told
 from experiences.types import RolloutKey
@@ -24,7 +24,6 @@ from training.policies.inclusion import balanced, bits, logit_of, probabilities
 
 INCLUSION_STREAM = 7  # of random numbers: rollouts draw from streams 0 to 2
 FLOOR = 0.05
-ERASED = "[erased]"
 PRIOR = 0.5  # a new lesson's probability: a higher one leaves too few rollouts without it to tell (ALGORITHMS 4.3)
 
 

@@ -128,9 +128,9 @@ class Slice:
         self._pending: list[tuple[Owner, Trajectory]] = []
         self._flushed: set[tuple[str, RolloutKey]] = set()  # by line: "" for training, the iteration of a look
         self._spans = RunSpans.of(self.run)
+        self.state = self._load()
         if self.run.policy_kind != "action":
             self._pay_once()
-        self.state = self._load()
         self._flushed_at = time.monotonic()
         self._last_event = 0.0
         self._last_kept = last_kept_iteration(self.owner)
@@ -176,7 +176,7 @@ class Slice:
 
     def _pay_once(self) -> None:
         """Looks at the selection queries, and questions, cost money: what was answered is kept, and used again."""
-        book = QuestionBook(self.job, self.run.agent_id, self._write_by_itself)
+        book = QuestionBook(self.job, self.run.agent_id, self._write_by_itself, after=self.state.iteration)
         book.epoch_of = self.setup.epoch
         self.setup.look_kept, self.setup.look_keep = self.look_kept, self.look_keep
         self.setup.reflecting = LazyReflector(self.setup, self.run.agent, book, self.check, self._spans.asked)

@@ -13,9 +13,9 @@ from experiences.library.lessons import Lesson, Library
 from experiences.library.reflection import ReflectionOptions
 from experiences.library.similarity import ALIKE, most_alike
 from experiences.library.states import ExperienceState
-from experiences.models import Agent, Experience, Playbook
+from experiences.models import Agent, Experience
 from experiences.selectors_library import library_of
-from experiences.selectors_playbooks import sections_of
+from experiences.selectors_playbooks import sections_told
 from experiences.services.experiences import experiences_sync
 from experiences.stamping import stamp_of_agent
 from experiences.types import RolloutKey, Trajectory
@@ -42,14 +42,9 @@ def starting_library(agent: Agent) -> list[dict[str, Any]]:
         {"lesson": _lesson(row).as_dict(), "weight": row.weight, **{name: getattr(row, name) for name in MEASURED}}
         for row in _fitting(agent)
     ]
-    playbook = Playbook.objects.filter(agent=agent).first()
     texts = [one["lesson"]["text"] for one in lessons]
     # A lesson that was adopted stands in the playbook too: told twice, half of what it does would be its twin's.
-    sections = [
-        section
-        for section in (sections_of(playbook) if playbook is not None else [])
-        if most_alike(section.content, texts)[1] < ALIKE
-    ]
+    sections = [one for one in sections_told(agent) if most_alike(one.content, texts)[1] < ALIKE]
     return lessons + [
         {
             "lesson": Lesson(section.id, section.content, kind="section", status="active").as_dict(),
