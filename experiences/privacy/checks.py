@@ -5,12 +5,13 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Mapping, Sequence
+from string import ascii_uppercase
+from typing import Final, Literal
 
 # -- cards -----------------------------------------------------------------------------------------------------
 
-_DOUBLED: Final = (0, 2, 4, 6, 8, 1, 3, 5, 7, 9)
+_DOUBLED: Final = str.maketrans("0123456789", "0246813579")  # twice a digit, its digits added
 
 # First and last prefix of an issuer's range, and the lengths of its numbers (ISO/IEC 7812 as the issuers publish it).
 _ISSUERS: Final[tuple[tuple[str, str, tuple[int, ...]], ...]] = (
@@ -51,19 +52,24 @@ _RARE: Final[tuple[tuple[str, str, tuple[int, ...]], ...]] = (
 )
 
 
-def is_card(digits: str, *, certain: bool) -> bool:
-    """``digits`` only: an issuer's prefix and length, and Luhn's check digit; rare lengths only where ``certain``."""
+def card_form(digits: str) -> Literal["", "common", "rare"]:
+    """What a row of digits is by its issuer's prefix, its length and Luhn's check digit; "" for no card."""
     if not luhn(digits) or len(set(digits)) < 2:
-        return False
+        return ""
     if len(digits) == 13 and _is_ean(digits):  # an article number from Germany (40-44) looks like an old Visa
-        return False
-    ranges = _ISSUERS + _RARE if certain else _ISSUERS
+        return ""
+    if _is_issued(digits, _ISSUERS):
+        return "common"
+    return "rare" if _is_issued(digits, _RARE) else ""
+
+
+def _is_issued(digits: str, ranges: Sequence[tuple[str, str, tuple[int, ...]]]) -> bool:
     return any(len(digits) in sizes and first <= digits[: len(first)] <= last for first, last, sizes in ranges)
 
 
 def luhn(digits: str) -> bool:
     """Luhn's check (ISO/IEC 7812-1, annex B)."""
-    total = sum(map(int, digits[-1::-2])) + sum(_DOUBLED[int(digit)] for digit in digits[-2::-2])
+    total = sum(map(int, digits[-1::-2])) + sum(map(int, digits[-2::-2].translate(_DOUBLED)))
     return total % 10 == 0
 
 
@@ -104,8 +110,10 @@ def is_iban(code: str) -> bool:
     """``code`` in capitals without spaces: the country's length, and remainder 1 modulo 97 (ISO 7064)."""
     if IBAN_LENGTHS.get(code[:2]) != len(code) or not code.isascii() or not code.isalnum():
         return False
-    turned = code[4:] + code[:4]
-    return int("".join(str(int(sign, 36)) for sign in turned)) % 97 == 1
+    return int((code[4:] + code[:4]).translate(_AS_DIGITS)) % 97 == 1
+
+
+_AS_DIGITS: Final = str.maketrans({letter: str(int(letter, 36)) for letter in ascii_uppercase})
 
 
 # -- telephones ------------------------------------------------------------------------------------------------

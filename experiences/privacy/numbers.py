@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from itertools import chain
 from typing import Final
 
-from experiences.privacy.checks import IBAN_LENGTHS, is_card, is_iban
+from experiences.privacy.checks import IBAN_LENGTHS, card_form, is_iban
 from experiences.privacy.folding import Reading
 from experiences.privacy.kinds import Span
 
@@ -61,9 +62,12 @@ def cards(reading: Reading) -> Iterator[Span]:
         found = _CARD.match(text, many.start())
         if found is None:
             continue
-        before = text[max(0, found.start() - 32) : found.start()]
-        certain = not found[0].isdigit() or bool(_SAYS_CARD.search(before))
-        if is_card("".join(filter(str.isdigit, found[0])), certain=certain):
+        number = found[0]
+        digits = number if number.isdigit() else re.sub("[ .-]", "", number)
+        form = card_form(digits)
+        if form == "common" or (
+            form == "rare" and (digits != number or _SAYS_CARD.search(text, max(0, found.start() - 32), found.start()))
+        ):
             yield Span(found.start(), found.end(), "card")
 
 
@@ -76,21 +80,12 @@ def ibans(reading: Reading) -> Iterator[Span]:
     ):
         start = country.start()
         size = IBAN_LENGTHS.get(text[start : start + 2].upper())
-        end = _end_of(text, start, size) if size else None
-        if end is not None and is_iban(re.sub("[ -]", "", text[start:end]).upper()):
-            yield Span(start, end, "iban")
+        found = _account(size).match(text, start) if size else None
+        if found is not None and is_iban(re.sub("[ -]", "", found[0]).upper()):
+            yield Span(start, found.end(), "iban")
 
 
-def _end_of(text: str, start: int, size: int) -> int | None:
-    at, n = start, 0
-    while n < size:
-        sign = text[at : at + 1]
-        if sign.isascii() and sign.isalnum():
-            n += 1
-        elif sign not in {" ", "-"} or text[at - 1] in " -":
-            return None
-        at += 1
-    follows = text[at : at + 2]
-    if follows[:1] == "-":  # one more group: a UUID can begin like an account
-        follows = follows[1:]
-    return None if follows[:1].isascii() and follows[:1].isalnum() else at
+@lru_cache(maxsize=64)
+def _account(size: int) -> re.Pattern[str]:
+    """So many letters and digits; one more group behind a hyphen is another thing: a UUID can begin like an account."""
+    return re.compile(rf"[A-Za-z0-9](?:[ -]?[A-Za-z0-9]){{{size - 1}}}(?!-?[A-Za-z0-9])")

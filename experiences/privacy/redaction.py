@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import pairwise
+from operator import itemgetter
 from typing import Final
 
 from experiences.privacy import addresses, assignments, contacts, gates, numbers, tokens
@@ -37,10 +37,10 @@ _DETECTORS: Final[tuple[tuple[int, Callable[[Reading], Iterator[Span]]], ...]] =
 )
 # What detectors look at beside a value, to reject it: when such a neighbour has been replaced, they look again.
 _TOUCHES_BEFORE: Final = re.compile(r"(?:[\w.-]|\d[ .,/()-]{1,3}|:[0-9A-Fa-f]{0,4}:|[tT@][)\]}>] ?)\Z")
-_TOUCHES_BEHIND: Final = re.compile(
-    r"[A-Za-z0-9_]|\.\w|::|:[0-9A-Fa-f]{0,4}:|:00|[ .,/-]{0,2}[(+]{0,2}\d| ?[(\[{<] ?[aAdD@]"
-    r"|[\s_.:=\"'\\(]{1,6}\d{1,3}\.\d"
-)
+_BEHIND: Final = r"[A-Za-z0-9_]|\.\w|::|:[0-9A-Fa-f]{0,4}:|:00| ?[(\[{<] ?[aAdD@]|[\s_.:=\"'\\(]{1,6}\d{1,3}\.\d"
+_TOUCHES_BEHIND: Final = re.compile(rf"{_BEHIND}|[ .,/-]{{0,2}}[(+]{{0,2}}\d")
+# Behind a letter a comma or a space sets a number apart from it.
+_TOUCHES_LETTER: Final = re.compile(rf"{_BEHIND}|(?:[./-][ .,/-]?|[ ,][./-])?[(+]{{0,2}}\d")
 # A password in a URL may hold anything, so any replacement can make one readable. Ports are none.
 _OPEN_URL: Final = re.compile(r"://[^\s/?#@:\"'<>]{0,128}:(?!\d{2,5}[/\s\"'])")
 # A placeholder can free what stood beside the value ("a.b@c.org+14155552671"). Each round takes something away and
@@ -111,14 +111,31 @@ def _round(plain: str, passed: int) -> tuple[list[Span], bool]:
     for gate, detect in _DETECTORS:
         if passed & gate:
             spans += detect(reading)
-    kept = spans if len(spans) < 2 else _disjoint(spans)
-    return kept, len(kept) == len(spans) and _settled(plain, kept, urls=bool(passed & gates.URL))
+    if len(spans) < 2:
+        return spans, _settled(plain, spans, urls=bool(passed & gates.URL))
+    kept = _disjoint(spans)
+    whole = len(kept) == len(spans) or _covered(spans, kept)
+    return kept, whole and _settled(plain, kept, urls=bool(passed & gates.URL))
+
+
+def _covered(spans: list[Span], kept: list[Span]) -> bool:
+    """Whether each span lies within one that is kept (disjoint, in order): nothing of it is left in the text."""
+    for start, end, _ in spans:
+        around = kept[bisect_right(kept, start, key=itemgetter(0)) - 1]
+        if not around[0] <= start <= end <= around[1]:
+            return False
+    return True
 
 
 def _disjoint(spans: list[Span]) -> list[Span]:
     """Of overlapping spans the one that was given first; sorted by place."""
     ordered = sorted(spans)
-    if all(one[1] <= other[0] for one, other in pairwise(ordered)):
+    end = 0
+    for span in ordered:
+        if span[0] < end:
+            break
+        end = span[1]
+    else:
         return ordered
     ranks = sorted(range(len(spans)), key=spans.__getitem__)
     kept: list[Span] = []
@@ -147,7 +164,8 @@ def _first_come(spans: list[Span], cluster: list[int]) -> list[Span]:
 def _settled(text: str, spans: list[Span], *, urls: bool) -> bool:
     """Whether nothing can come to light beside the replaced values: no word or number touches or follows them."""
     for start, end, _ in spans:
-        if _TOUCHES_BEFORE.search(text, max(0, start - 6), start) or _TOUCHES_BEHIND.match(text, end, end + 12):
+        behind = _TOUCHES_LETTER if "a" <= text[end - 1] <= "z" else _TOUCHES_BEHIND
+        if _TOUCHES_BEFORE.search(text, max(0, start - 6), start) or behind.match(text, end, end + 12):
             return False
     if not urls:
         return True
