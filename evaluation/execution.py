@@ -145,7 +145,7 @@ class Slice:
             trajectories_write(owner, [one for of_query in played for one in of_query])
             EvaluationResult.objects.bulk_create(results)
             evaluation.done = [*evaluation.done, part.name]
-            evaluation.cost_micros += sum(result.cost_micros for result in results)
+            evaluation.cost_micros += sum(one.spent_micros for of_query in played for one in of_query)
             evaluation.tokens += sum(one.tokens for of_query in played for one in of_query)
             evaluation.save(update_fields=["done", "cost_micros", "tokens"])
             event_add(

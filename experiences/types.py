@@ -82,7 +82,15 @@ class Trajectory:
 
     @property
     def cost_micros(self) -> int:
+        """What the agent's own calls cost: what it would cost to be served."""
         return sum(step.cost_micros for step in self.steps)
+
+    @property
+    def spent_micros(self) -> int:
+        """What the rollout cost whoever trains or tests: the agent's calls, and the judge's verdict on its answer."""
+        judge = self.evidence.get("judge")
+        verdict = judge.get("cost_micros") if isinstance(judge, Mapping) else None
+        return self.cost_micros + (verdict if isinstance(verdict, int) else 0)
 
 
 @dataclass(slots=True)

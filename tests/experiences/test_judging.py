@@ -386,6 +386,7 @@ def test_a_rollout_is_judged_and_paid_for_under_its_own_purpose() -> None:
     assert all(call.key.startswith("job/2/0/1/judge/") and call.iteration == 2 for call in judged)
     paid = sum(meter.bills[call.key].amount for call in judged)
     assert trajectory.evidence["judge"]["cost_micros"] == paid > 0
+    assert trajectory.spent_micros == meter.spent == trajectory.cost_micros + paid
 
 
 def test_a_row_without_a_rubric_costs_no_judge() -> None:

@@ -167,11 +167,22 @@ async def test_a_bad_tool_call_is_a_failed_result_that_the_model_reads(name: str
     ["bad_json", "empty_choices", "null_content", act("big", size=2**21), "truncated_json", "wrong_types", "html"],
 )
 async def test_an_unusable_answer_is_a_step_with_its_reason_and_is_asked_again(what: Any) -> None:
+    meter = FreeMeter()
     with ModelServer(brain=calculating) as server:
         server.will(what)
-        found = await rolled(server)
+        found = await rolled(server, meter=meter)
     assert found.success
     assert found.steps[0].action["type"] == "malformed" and found.steps[0].result["error"]
+    assert 0 < found.steps[0].cost_micros and found.cost_micros == meter.spent
+
+
+async def test_a_step_costs_what_all_attempts_of_its_call_came_to() -> None:
+    meter = FreeMeter()
+    with ModelServer(brain=calculating) as server:
+        server.will(act("error_500"))
+        found = await rolled(server, meter=meter, retries=1)
+    assert found.success and len(meter.bills) == 1 + len(found.steps)
+    assert found.cost_micros == found.spent_micros == meter.spent
 
 
 async def test_answers_that_stay_unusable_end_the_rollout() -> None:

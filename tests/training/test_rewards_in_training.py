@@ -275,6 +275,13 @@ def test_rows_with_a_rubric_are_judged_and_paid_for(
     assert set(judged.values_list("model", flat=True)) == {options.get("judge_model", "small")}
     assert Budget.objects.get(job_id=job.id).spent == server.owed.micros
     assert differences() == []
+    # What a run and an evaluation say they cost has the verdicts in it; what an agent costs to be served has not.
+    run_.refresh_from_db()
+    evaluation.refresh_from_db()
+    training = [row for row in rows if row.purpose == "training"]
+    verdicts = sum(row.evidence["judge"]["cost_micros"] for row in training)
+    assert run_.cost_micros == sum(row.cost_micros for row in training) + verdicts > verdicts > 0
+    assert evaluation.cost_micros > sum(evaluation.results.values_list("cost_micros", flat=True)) > 0
 
 
 @pytest.mark.django_db(transaction=True)

@@ -239,7 +239,7 @@ class Slice:
         selection = asdict(report.selection) if report.selection else None
         figures = {name: _json_number(value) for name, value in report.metrics.items()}
         trajectories = [one for group in report.groups for one in group.trajectories]
-        cost = sum(one.cost_micros for one in trajectories)
+        cost = sum(one.spent_micros for one in trajectories)
         tokens = sum(one.tokens for one in trajectories)
         with self.lease.fenced(progress=report.iteration / self.run.total_iterations, crashes=0):
             self._flush()

@@ -200,7 +200,7 @@ def sums_of(trajectories: Sequence[Trajectory], report: IterationReport) -> dict
         "reward_sum": sum(known),
         "steps": sum(len(one.steps) for one in trajectories),
         "tokens": sum(one.tokens for one in trajectories),
-        "cost_micros": sum(one.cost_micros for one in trajectories),
+        "cost_micros": sum(one.spent_micros for one in trajectories),
         "latency_ms": sum(one.duration_ms for one in trajectories),
         "proposed": sum(one.op not in ("NONE", "EVICT") for one in report.receipts),
         "taken": sum(one.taken and one.op != "EVICT" for one in report.receipts),

@@ -100,7 +100,7 @@ class Talk:
                 specs = self.toolset.specs if tools else ()
                 answer = await self._complete(messages, specs=specs, temperature=temperature)
             except Malformed as error:
-                self._unusable(messages, role, error.message, began, started)
+                self._unusable(messages, role, error.message, began, started, spent=error.spent)
                 continue
             if not answer.text.strip() and not answer.tool_calls:
                 self._pending = answer
@@ -167,8 +167,12 @@ class Talk:
         text: str = "",
         began: float | None = None,
         started: float | None = None,
+        spent: int = 0,
     ) -> None:
-        """Records a step. The answer that led to it pays for it; its notes and reasoning stand beside."""
+        """Records a step. The answer that led to it pays for it, failed attempts included; its notes stand beside.
+
+        ``spent``: micro-dollars of a call that brought no answer.
+        """
         paid, self._pending = self._pending, None
         own = 0.0 if started is None else (time.perf_counter() - started) * 1e3
         if role:
@@ -185,7 +189,7 @@ class Talk:
                 timestamp=time.time() if began is None else began,
                 duration_ms=own + (0 if paid is None else paid.latency_ms),
                 tokens=0 if paid is None else paid.usage.total_tokens,
-                cost_micros=0 if paid is None else paid.cost,
+                cost_micros=spent if paid is None else paid.spent or paid.cost,
             )
         )
 
@@ -234,10 +238,12 @@ class Talk:
         except (Permanent, LLMError) as error:
             raise ModelFailure(error.message) from error
 
-    def _unusable(self, messages: Sequence[Message], role: str, why: str, began: float, started: float) -> None:
+    def _unusable(
+        self, messages: Sequence[Message], role: str, why: str, began: float, started: float, *, spent: int = 0
+    ) -> None:
         seen = messages[-1].content if messages else ""
         action = {"type": "malformed", "tool": "", "parameters": {}}
-        self.step(action, failed(why), seen=seen, role=role, began=began, started=started)
+        self.step(action, failed(why), seen=seen, role=role, began=began, started=started, spent=spent)
         self._malformed += 1
         if self._malformed >= MAX_MALFORMED:
             raise ModelFailure(f"{self._malformed} unusable answers in a row; the last: {why}")
