@@ -77,10 +77,12 @@ class Meter(Protocol):
     """Holds and settles money. The caller settles every hold that it got, whatever became of the call."""
 
     async def reserve(self, call: CallKey, amount: int) -> None:
-        """Returns only after the hold of ``amount`` is committed; raises BudgetRefused."""
+        """Returns only after the hold of ``amount`` is committed; raises BudgetRefused. Where the caller is cancelled
+        meanwhile, the hold is given back, whether it was committed or not."""
 
     async def settle(self, call: CallKey, bill: Bill) -> None:
-        """Idempotent; a late one, after the hold was charged, refunds."""
+        """Idempotent; a late one, after the hold was charged, refunds. The bill is written also where the caller is
+        cancelled meanwhile."""
 
 
 class PriceBook(Protocol):

@@ -20,29 +20,26 @@ class PatientMeter:
     def __init__(self, meter: Meter) -> None:
         self._meter = meter
         self._held: set[str] = set()
-        self._settled = asyncio.Condition()
-        self._count = 0
+        self._settled = asyncio.Event()  # of the next settlement; each has one of its own
 
     async def reserve(self, call: CallKey, amount: int) -> None:
         """Raises BudgetRefused, and whatever the meter raises."""
         while True:
-            seen = self._count
+            settled = self._settled
             try:
                 await self._meter.reserve(call, amount)
             except BudgetRefused as refusal:
-                if refusal.spent + amount > refusal.limit or not (self._held or self._count > seen):
+                if refusal.spent + amount > refusal.limit or not (self._held or settled.is_set()):
                     raise
             else:
                 self._held.add(call.key)
                 return
-            async with self._settled:
-                await self._settled.wait_for(lambda before=seen: self._count > before or not self._held)  # type: ignore[misc]
+            await settled.wait()
 
     async def settle(self, call: CallKey, bill: Bill) -> None:
         try:
             await self._meter.settle(call, bill)
         finally:
-            async with self._settled:
-                self._held.discard(call.key)
-                self._count += 1
-                self._settled.notify_all()
+            self._held.discard(call.key)
+            settled, self._settled = self._settled, asyncio.Event()
+            settled.set()

@@ -130,7 +130,7 @@ class MeteredChatClient:
                 return error, 0.0
             heard = False
             try:
-                await self._reserve(key, hold)
+                await self._meter.reserve(key, hold)
                 outcome = await self._paid(key, request, price, hold, on_delta)
                 self._tell_breaker(outcome)
                 heard = True
@@ -150,27 +150,17 @@ class MeteredChatClient:
         except (Exception, asyncio.CancelledError) as error:
             why = "cancelled" if isinstance(error, asyncio.CancelledError) else f"caller: {type(error).__name__}"
             bill = bill_of_break(sent=exchange.sent, hold=hold, latency_ms=self._since(began), why=why)
-            await finished(self._meter.settle(key, bill))
+            await self._meter.settle(key, bill)
             raise
         latency = self._since(began)
         if isinstance(outcome, LLMError):
             bill = bill_of_error(price, outcome, hold=hold, latency_ms=latency)
-            await finished(self._meter.settle(key, bill))
+            await self._meter.settle(key, bill)
             outcome.spent = bill.amount
             return outcome
         bill, usage = bill_of_answer(price, outcome, prompt=request.prompt, latency_ms=latency)
-        await finished(self._meter.settle(key, bill))
+        await self._meter.settle(key, bill)
         return _completion(outcome, bill, usage, exchange, self.endpoint)
-
-    async def _reserve(self, key: CallKey, hold: int) -> None:
-        """Holds, and gives the hold back if the task is cancelled meanwhile: it may be committed all the same."""
-        task = asyncio.ensure_future(self._meter.reserve(key, hold))
-        cancelled = await outlasted(task)
-        if cancelled is not None:
-            if not task.cancelled() and task.exception() is None:
-                await finished(self._meter.settle(key, Bill(0, None, "none", error="cancelled before it was sent")))
-            raise cancelled
-        task.result()
 
     def _tell_breaker(self, outcome: Completion | LLMError) -> None:
         # A rate limit is about one key's pace: the endpoint is well, and production may hold another key.
@@ -198,25 +188,3 @@ def _completion(answer: Answer, bill: Bill, usage: Any, exchange: Exchange, endp
         reasoning=answer.reasoning,
         notes=answer.notes,
     )
-
-
-async def outlasted(task: asyncio.Future[Any]) -> asyncio.CancelledError | None:
-    """Waits for ``task``, also while this task is being cancelled; returns the cancellation, if there was one."""
-    cancelled: asyncio.CancelledError | None = None
-    while not task.done():
-        try:
-            await asyncio.wait([task])
-        except asyncio.CancelledError as error:
-            cancelled = error
-    return cancelled
-
-
-async def finished(work: Awaitable[None]) -> None:
-    """Runs ``work`` to its end, and only then lets a cancellation of this task through."""
-    task = asyncio.ensure_future(work)
-    cancelled = await outlasted(task)
-    if cancelled is not None:
-        if not task.cancelled():
-            task.exception()  # looked at: asyncio would report it as lost
-        raise cancelled
-    task.result()

@@ -148,6 +148,29 @@ async def test_a_call_that_is_cancelled_while_it_reserves_gives_its_hold_back(ch
     assert await Reservation.objects.filter(state="settled", actual=0).acount() == 1
 
 
+@pytest.mark.parametrize("cancels", [1, 3])
+async def test_a_call_that_is_cancelled_while_it_settles_is_settled(chain: Chain, cancels: int) -> None:
+    slow, may = threading.Event(), threading.Event()
+
+    def settle(settlements: Sequence[Any]) -> list[Any]:
+        slow.set()
+        may.wait(20)
+        return ledger.settle_many(settlements)
+
+    meter = meter_of(chain, writer=(writer := LedgerWriter(settle=settle)))
+    await meter.reserve(call("a"), 10 * CENT)
+    task = asyncio.create_task(meter.settle(call("a"), bill(3 * CENT)))
+    await asyncio.to_thread(slow.wait, 20)
+    for _ in range(cancels):
+        task.cancel()
+        await asyncio.sleep(0)
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    may.set()
+    await writer.close()
+    assert await now(chain) == [(3 * CENT, 0, 0)] * 3
+
+
 async def test_a_connection_that_breaks_in_the_commit_holds_once(chain: Chain) -> None:
     broken = Broken(ledger.reserve_many, 1, after=True)
     meter = meter_of(chain, writer=(writer := LedgerWriter(reserve=broken)))
