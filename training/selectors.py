@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 from itertools import pairwise
+from statistics import median
 from typing import Any, Final
 
 from django.db.models import QuerySet, Sum
@@ -13,8 +14,7 @@ from agentcore_site.errors import Missing
 from agentcore_site.jobs.models import Reason, Status
 from agentcore_site.jobs.selectors import as_uuid
 from budgets.money import dollars
-from experiences.models import Agent, GroupRecord
-from training.estimates import Measured
+from experiences.models import GroupRecord
 from training.models import Iteration, PolicyCheckpoint, TrainingRun, with_money
 
 SERIES_METRICS: Final = (
@@ -32,6 +32,7 @@ SERIES_METRICS: Final = (
     "told_tokens",
 )
 SERIES_POINTS = 2000
+PACE = 20  # iterations whose pace is that of the rest
 
 
 def runs_visible(actor: Any) -> QuerySet[TrainingRun]:
@@ -51,21 +52,6 @@ def run_get(actor: Any, job_id: Any) -> TrainingRun:
 
 def checkpoints_visible(actor: Any) -> QuerySet[PolicyCheckpoint]:
     return PolicyCheckpoint.objects.visible_to(actor).select_related("run", "agent").defer("data")
-
-
-def measured_speed(agent: Agent) -> Measured:
-    """What the agent's latest run took and cost per trajectory, else those of its organisation."""
-    for runs in (
-        TrainingRun.objects.filter(agent=agent),
-        TrainingRun.objects.filter(organization_id=agent.organization_id, environment=agent.environment),
-    ):
-        # All of a worker's time with the run counts: selection looks and storage beside rollouts and updates.
-        worked = runs.filter(trajectories__gt=0, job__worked_ms__gt=0)
-        latest = worked.select_related("job").order_by("-job__created_at").first()
-        if latest is not None:
-            n = latest.trajectories
-            return Measured(latest.job.worked_ms / n, latest.spent_micros / n, n)
-    return Measured.nothing()
 
 
 def run_series(run: TrainingRun, after: int = 0) -> dict[str, Any]:
@@ -114,11 +100,16 @@ def group_grid(run: TrainingRun, *, first: int, last: int) -> list[dict[str, Any
 
 
 def eta_seconds(run: TrainingRun) -> float | None:
-    """Seconds of work that are left at the speed measured so far; None before there is one."""
+    """Seconds until the last iteration at the pace of the latest ones; None before there is one.
+
+    The median of what lies between them: a pause lies there too, and is no work.
+    """
     if run.job.status not in (Status.RUNNING, Status.QUEUED) or run.iteration == 0 or run.job.started_at is None:
         return None
-    spent = (timezone.now() - run.job.started_at).total_seconds()
-    return spent / run.iteration * (run.total_iterations - run.iteration)
+    latest = Iteration.objects.filter(run=run).order_by("-number").values_list("created_at", flat=True)[: PACE + 1]
+    times = [*latest] if run.iteration > PACE else [*latest, run.job.started_at]
+    gaps = [(later - earlier).total_seconds() for later, earlier in pairwise(times)]
+    return max(0.0, median(gaps)) * (run.total_iterations - run.iteration) if gaps else None
 
 
 def estimated_completion(run: TrainingRun) -> datetime | None:

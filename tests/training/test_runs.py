@@ -239,11 +239,18 @@ def test_who_may_start_and_who_may_not(dan: Any, stella: Any, charlie: Any, oper
 def test_an_estimate_that_does_not_fit_the_budget_is_refused(
     operator: Actor, agent: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from training.estimates import Measured
-    from training.services import runs
+    from training import planning
+    from training.config import GRPOConfig
+    from training.estimates import Rates, work
 
-    monkeypatch.setattr(runs, "measured_speed", lambda agent: Measured(1000.0, 50_000.0, 10))
-    assert run_estimate(operator, agent=agent, config=SMALL)["cost_usd"] == pytest.approx(12 * 16 * 0.05)
+    monkeypatch.setattr(planning, "_rates", lambda *_: Rates(1000.0, 50_000.0, n=10))
+    found = run_estimate(operator, agent=agent, config=SMALL)
+    asked = work(
+        GRPOConfig.model_validate(found["config"]),
+        **{name: found[name] for name in ("n_train", "n_selection", "n_held_out")},
+    )
+    assert asked.trained == 12 * 16 < asked.rollouts  # looks and the proof are paid for like the rest
+    assert found["cost_usd"] == pytest.approx(0.05 * asked.rollouts)
     with pytest.raises(Insufficient, match="Raise the budget"):
         start(operator, agent, max_budget_usd=1)
 

@@ -27,7 +27,7 @@ from tests.support.llm_server import ModelServer
 from tests.support.mcp_server import MCPHTTP
 from tests.support.running import run_to_end
 from training.models import Iteration, TrainingRun
-from training.services.runs import run_start
+from training.services.runs import run_estimate, run_start
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -131,6 +131,52 @@ def test_it_pauses_at_its_budget_and_goes_on_when_it_is_raised(
     # What was kept before the pause was not asked again.
     assert server.owed.micros - before < 1.5 * needed
     assert differences() == []
+
+
+def test_a_pilot_says_what_a_longer_run_will_cost(operator: Actor, model_agent: Agent, server: ModelServer) -> None:
+    guess = run_estimate(operator, agent=model_agent, n_queries=len(ROWS), config=CONFIG)
+    assert not guess["measured"] and guess["cost_usd_p90"] > guess["cost_usd"] > 0
+    pilot = start(operator, model_agent, n_iterations=2)
+    run_to_end(pilot.job)
+    longer = CONFIG | {"n_iterations": 10}
+    found = run_estimate(operator, agent=model_agent, n_queries=len(ROWS), config=longer)
+    assert found["measured"] and found["cost_usd"] <= found["cost_usd_p90"]
+    run = start(operator, model_agent, n_iterations=10)
+    run_to_end(run.job)
+    run_to_end(EvaluationRun.objects.get(run=run).job)
+    run.refresh_from_db()
+    assert run.spent_micros / 1e6 == pytest.approx(found["cost_usd"], rel=0.1)
+
+
+def test_what_another_model_cost_is_no_measurement(operator: Actor, adam: Any, model_agent: Agent) -> None:
+    run_to_end(start(operator, model_agent).job)
+    actor = Actor(adam)
+    other = agent_create(
+        actor, name="Other", runtime="llm", philosophy="cot", environment="dataset", endpoint=model_agent.endpoint
+    )
+    assert not run_estimate(operator, agent=other, n_queries=len(ROWS), config=CONFIG)["measured"]
+    other.model = "unheard-of"
+    other.save()
+    with pytest.raises(Invalid, match="no price for the model 'unheard-of'"):
+        run_estimate(operator, agent=other, n_queries=len(ROWS), config=CONFIG)
+    organization = adam.memberships.get().organization
+    price_set(actor, model="small", organization=organization, input=10 * PRICE[0], output=10 * PRICE[1])
+    before = dear(operator, model_agent)
+    price_set(actor, model="small", organization=organization, input=PRICE[0], output=PRICE[1])
+    assert before == pytest.approx(10 * dear(operator, model_agent), rel=0.05)  # today's price counts
+
+
+def dear(operator: Actor, agent: Agent) -> float:
+    found = run_estimate(operator, agent=agent, n_queries=len(ROWS), config=CONFIG)
+    assert found["measured"]
+    return float(found["cost_usd"])
+
+
+def test_the_plan_sees_what_the_month_has_left(operator: Actor, adam: Any, model_agent: Agent) -> None:
+    budget_set_limit(Actor(adam), organization=model_agent.organization_id, limit=20_000)
+    found = run_estimate(operator, agent=model_agent, n_queries=len(ROWS), config=CONFIG)
+    assert any("Your organisation's budget has only $0.02 left this month" in text for text in found["warnings"])
+    assert found["affordable_iterations"] < CONFIG["n_iterations"]
 
 
 def test_an_outage_pauses_it_and_it_resumes_by_itself(operator: Actor, model_agent: Agent, server: ModelServer) -> None:

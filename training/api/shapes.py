@@ -29,6 +29,7 @@ class CostOut(serializers.Serializer[Any]):
 
 class EstimateOut(serializers.Serializer[Any]):
     cost_usd = serializers.FloatField()
+    cost_usd_p90 = serializers.FloatField(required=False, help_text="It stays below this nine times of ten.")
     seconds = serializers.FloatField()
     seconds_low = serializers.FloatField()
     seconds_high = serializers.FloatField()
@@ -38,6 +39,9 @@ class EstimateOut(serializers.Serializer[Any]):
     n_held_out = serializers.IntegerField()
     detectable_gain = serializers.FloatField(help_text="The smallest gain that the held-out queries can tell.")
     measured = serializers.BooleanField(help_text="From measured runs, or a first guess.")
+    affordable_iterations = serializers.IntegerField(
+        required=False, allow_null=True, help_text="How many iterations the money that is left is likely to buy."
+    )
     warnings = serializers.ListField(child=serializers.CharField())
 
 

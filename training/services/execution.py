@@ -22,6 +22,7 @@ from agentcore_site.jobs.kinds import Progressed
 from agentcore_site.jobs.lease import Lease, LeaseLost, MustPause, StopRequested
 from agentcore_site.jobs.models import Job, Reason
 from budgets.money import dollars
+from experiences.collecting import recording, recording_check
 from experiences.environments.dataset import refuse_judged
 from experiences.library.lessons import Library
 from experiences.library.reflection import Reflected, Reflector
@@ -122,6 +123,7 @@ class Slice:
         self.run = TrainingRun.objects.select_related(
             "job", "agent", "agent__endpoint", "agent__prompt_pack", "dataset", "organization"
         ).get(job=job)
+        recording_check(self.run.agent_id)
         self.owner = owner_of(self.run)
         self.setup = setup_of(self.run, work=f"{job.attempt}")
         self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="keep")
@@ -142,7 +144,8 @@ class Slice:
 
         Raises:
             StopRequested: somebody asked to pause or cancel; a checkpoint of the last iteration was saved.
-            MustPause: the next iteration would not fit the budget; likewise.
+            MustPause: the next iteration would not fit the budget; likewise. Or the agent may not be recorded any
+                more; nothing was saved, and what was kept before is used when it goes on.
             LeaseLost: another worker has the job; nothing more was written.
         """
         try:
@@ -241,7 +244,8 @@ class Slice:
         trajectories = [one for group in report.groups for one in group.trajectories]
         cost = sum(one.spent_micros for one in trajectories)
         tokens = sum(one.tokens for one in trajectories)
-        with self.lease.fenced(progress=report.iteration / self.run.total_iterations, crashes=0):
+        done = report.iteration / self.run.total_iterations
+        with recording(self.lease, self.run.agent_id, progress=done, crashes=0):
             self._flush()
             groups_write(self.owner, report.iteration, report.groups)
             Iteration.objects.create(
@@ -345,15 +349,16 @@ class Slice:
         self._saved = self.state.iteration
 
     def _save_on_stop(self) -> None:
-        """Pause, cancel or a lost lease: rollouts that ended are kept, and so is the policy (unless fenced off)."""
+        """Pause, cancel or a lost lease: rollouts that ended are kept, and so is the policy (unless fenced off, or the
+        agent may not be recorded)."""
         try:
-            with self.lease.fenced():
+            with recording(self.lease, self.run.agent_id):
                 self._flush()
                 # Interrupted while it looked at the selection queries, the state is one update ahead of the rows:
                 # that update is redone from the last checkpoint and the kept trajectories.
                 if 0 < self.state.iteration == self.run.iteration:
                     self._write_checkpoint(self.run.metrics, None)
-        except LeaseLost:
+        except (LeaseLost, MustPause):
             return
 
     def _finished(self, reason: str) -> Progressed:
@@ -366,7 +371,7 @@ class Slice:
 
         def fenced() -> None:
             try:
-                with self.lease.fenced():
+                with recording(self.lease, self.run.agent_id):
                     write()
             finally:
                 connection.close()

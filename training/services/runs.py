@@ -19,23 +19,20 @@ from agentcore_site.jobs.events import event_add
 from agentcore_site.jobs.models import Priority
 from agentcore_site.registry import UnknownName
 from agentcore_site.tenancy.permissions import require
-from budgets.meter import UnknownPrice
-from budgets.money import dollars, micros
-from budgets.pricebook import DatabasePriceBook
+from budgets.money import micros
 from budgets.selectors import budget_preflight
 from budgets.services import budget_open_job
-from experiences.endpoints import BadEndpoint, endpoint_of_agent
+from experiences.collecting import recording_require
 from experiences.environments.dataset import refuse_judged
 from experiences.models import Agent, Dataset, Runtime
 from experiences.selectors import dataset_rows
 from experiences.services.datasets import dataset_create
 from experiences.services.environments import environment_addresses_check, environment_fits
 from experiences.storage import partition_ensure
-from training import estimates
+from training import planning
 from training.config import GRPOConfig
 from training.models import TrainingRun
 from training.pools import Pools, dataset_pools, environment_pools, pool_sizes
-from training.selectors import measured_speed
 from training.services.learned import starting_library
 from training.splits import split_counts
 from training.uploads import clean_rows
@@ -88,11 +85,16 @@ def run_start(
     environment_addresses_check(actor, agent.organization_id, asked.environment, asked.options, known)
     if agent.archived_at is not None:
         raise Conflict("This agent is archived. Choose another.")
-    if not agent.collects:
-        raise Conflict("This agent may not be recorded, so it can't be trained. Its settings say so.")
+    recording_require([agent], "trained")
     seed = asked.config.seed if asked.config.seed is not None else secrets.randbelow(2**31)
     pools = _pools(asked, seed)
-    estimate = _estimate(asked.config, agent, len(pools.train), len(pools.selection), len(pools.held_out))
+    estimate = planning.estimate(
+        asked.config,
+        agent,
+        n_train=len(pools.train),
+        n_selection=len(pools.selection),
+        n_held_out=len(pools.held_out),
+    )
     budget = micros(asked.config.max_budget_usd)
     # A guess warns, a measurement refuses: what a first run really costs is what it is there to show.
     if estimate["measured"] and micros(estimate["cost_usd"]) > budget:
@@ -169,7 +171,7 @@ def run_estimate(
         except ValueError as error:
             raise Invalid(str(error), fields={"environment_options": str(error)}) from error
         n_train, n_selection, n_held_out = sizes["train"], sizes["selection"], sizes["held_out"]
-    estimate = _estimate(parsed, agent, n_train, n_selection, n_held_out)
+    estimate = planning.estimate(parsed, agent, n_train=n_train, n_selection=n_selection, n_held_out=n_held_out)
     return estimate | {"warnings": warnings + estimate["warnings"], "config": parsed.model_dump(mode="json")}
 
 
@@ -242,83 +244,3 @@ def _made(asked: Request, seed: int) -> Pools:
     # Whatever the agent's own environment is: this one has to be one that it can play.
     environment_fits(asked.agent, asked.environment)
     return environment_pools(asked.environment, asked.options, seed)
-
-
-def _estimate(config: GRPOConfig, agent: Agent, n_train: int, n_selection: int, n_held_out: int) -> dict[str, Any]:
-    speed = measured_speed(agent)
-    if agent.runtime != Runtime.ACTION and not speed.n:
-        speed = _guessed(config, agent, n_train, n_selection, n_held_out)
-    plan = estimates.plan(
-        iterations=config.n_iterations,
-        batch_size=config.batch_size,
-        group_size=config.n_trajectories_per_query,
-        n_train=n_train,
-        measured=speed,
-    )
-    gain = estimates.detectable_gain(n_held_out, config.eval_samples)
-    warnings = []
-    buys = _affordable(config, plan)
-    if buys is not None and buys < config.n_iterations:
-        warnings.append(
-            f"This budget buys about {buys} of {config.n_iterations} iterations; the job pauses when it is used up."
-        )
-    if gain > 0.15:
-        warnings.append(
-            f"{n_held_out} held-out queries can only tell gains of {gain * 100:.0f} points or more. Add queries."
-        )
-    return {
-        "cost_usd": dollars(plan.cost_micros),
-        "seconds": round(plan.seconds, 1),
-        "seconds_low": round(plan.seconds_low, 1),
-        "seconds_high": round(plan.seconds_high, 1),
-        "trajectories": plan.trajectories,
-        "n_train": n_train,
-        "n_selection": n_selection,
-        "n_held_out": n_held_out,
-        "detectable_gain": round(gain, 4),
-        "measured": speed.n > 0,
-        "affordable_iterations": _affordable(config, plan),
-        "warnings": warnings,
-    }
-
-
-def _affordable(config: GRPOConfig, plan: estimates.Plan) -> int | None:
-    """How many iterations the budget is likely to buy; None where they cost nothing."""
-    if not plan.cost_micros:
-        return None
-    return min(config.n_iterations, int(micros(config.max_budget_usd) * config.n_iterations / plan.cost_micros))
-
-
-def _guessed(config: GRPOConfig, agent: Agent, n_train: int, n_selection: int, n_held_out: int) -> estimates.Measured:
-    """From the model's price, before anything was measured.
-
-    Raises:
-        Invalid: the endpoint can't be used, or the model has no price, so that no call could be held to a budget.
-    """
-    try:
-        endpoint = endpoint_of_agent(agent)
-        price = DatabasePriceBook.load(agent.organization_id).price(endpoint.model)
-    except BadEndpoint as error:
-        raise Invalid(str(error), fields={"agent": str(error)}) from error
-    except UnknownPrice as error:
-        raise Invalid(str(error), fields={"agent": str(error)}) from error
-    trained = config.n_iterations * min(config.batch_size, max(n_train, 1)) * config.n_trajectories_per_query
-    context = config.context
-    gates = context.epochs if config.algorithm == "tfgrpo" else 1
-    looks = estimates.looks(config.n_iterations, config.eval_interval, gates) * n_selection + 2 * n_held_out
-    questions = estimates.questions(
-        config.n_iterations if context.propose else 0,
-        every=context.propose_every,
-        until=1.0 if config.algorithm == "tfgrpo" else context.propose_until,
-        groups=min(context.reflect_groups, config.batch_size, max(n_train, 1)),
-        attempts=min(2 * context.reflect_each, config.n_trajectories_per_query),
-    )
-    return estimates.Measured.guessed(
-        price,
-        philosophy=agent.philosophy,
-        prompt_tokens=len(agent.system_prompt) // 3,
-        max_tokens=agent.max_tokens,
-        looks=looks * config.eval_samples / max(trained, 1),
-        questions=questions / max(trained, 1),
-        concurrency=config.max_concurrent_rollouts,
-    )
