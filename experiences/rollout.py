@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from experiences.clock import Clock
 from experiences.environments.base import Environment, Episode
 from experiences.rewards.base import Reward, pay
 from experiences.runtimes.action import described
@@ -49,7 +50,10 @@ class _OutOfTime(BaseException):
 
 @dataclass(frozen=True)
 class RolloutLimits:
-    """At most ``max_steps`` steps and ``timeout_seconds`` seconds for each rollout, ``concurrency`` at once."""
+    """At most ``max_steps`` steps and ``timeout_seconds`` seconds for each rollout, ``concurrency`` at once.
+
+    Waiting for a model's service does not count (``experiences.clock``); the answers' own latency does.
+    """
 
     max_steps: int = 20
     timeout_seconds: float = 300.0
@@ -84,9 +88,10 @@ async def run_rollout(
     )
     started = time.perf_counter()
     rng = np.random.default_rng((stream, seed, key.iteration, key.scenario, key.rollout))
-    guard = _guard(trajectory.steps, check, limits.max_steps, started + limits.timeout_seconds)
+    clock = Clock(limits.timeout_seconds)
+    guard = _guard(trajectory.steps, check, limits.max_steps, clock)
     try:
-        async with asyncio.timeout(limits.timeout_seconds) as clock:
+        async with clock.running():
             await _play(trajectory, scenario, environment, runtime, rng, guard)
     except _Stopped as stopped:
         # "from None" would wipe out why ``check`` raised: whoever collects asks for the cause.
@@ -97,7 +102,7 @@ async def run_rollout(
         _fail(trajectory, f"timeout: over {limits.timeout_seconds:g} s")
     except TimeoutError as error:
         over = f"timeout: over {limits.timeout_seconds:g} s"
-        _fail(trajectory, over if clock.expired() else f"runtime: {described(error)}")
+        _fail(trajectory, over if clock.over else f"runtime: {described(error)}")
     except RolloutFailure as failure:
         _fail(trajectory, f"{failure.boundary}: {failure}")
     except Exception as error:  # a failing rollout never stops the others (A7)
@@ -152,8 +157,8 @@ async def _close(episode: Episode) -> None:
         await episode.close()
 
 
-def _guard(steps: list[Step], check: Callable[[], None], max_steps: int, deadline: float) -> Callable[[], None]:
-    """What runs before each step: the caller's check, the step limit, and the deadline."""
+def _guard(steps: list[Step], check: Callable[[], None], max_steps: int, clock: Clock) -> Callable[[], None]:
+    """What runs before each step: the caller's check, the step limit, and the limit of time."""
 
     def guard() -> None:
         try:
@@ -162,7 +167,7 @@ def _guard(steps: list[Step], check: Callable[[], None], max_steps: int, deadlin
             raise _Stopped(error) from error
         if len(steps) >= max_steps:
             raise _StepLimit
-        if time.perf_counter() > deadline:
+        if clock.over:
             raise _OutOfTime
 
     return guard

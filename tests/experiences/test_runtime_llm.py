@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from typing import Any
 
 import pytest
@@ -66,11 +67,17 @@ def calculating(messages: list[dict[str, Any]]) -> str | dict[str, Any]:
 
 
 async def rolled(
-    server: ModelServer, *, meter: Any = None, limits: RolloutLimits | None = None, retries: int = 0, **runtime: Any
+    server: ModelServer,
+    *,
+    meter: Any = None,
+    limits: RolloutLimits | None = None,
+    retries: int = 0,
+    timeout_s: float = 5.0,
+    **runtime: Any,
 ) -> Trajectory:
     environment = dataset_environment(ROWS, {})
     scenario = environment.scenarios("all", 1, 0)[0]
-    async with client_of(server, meter or FreeMeter(), retries) as model:
+    async with client_of(server, meter or FreeMeter(), retries, timeout_s) as model:
         return await run_rollout(
             scenario,
             RolloutKey(3, 0, 1),
@@ -88,9 +95,9 @@ async def rolled(
         )
 
 
-def client_of(server: ModelServer, meter: Any, retries: int = 0) -> MeteredChatClient:
+def client_of(server: ModelServer, meter: Any, retries: int = 0, timeout_s: float = 5.0) -> MeteredChatClient:
     retry = RetryPolicy(max_retries=retries, total_s=5)
-    return MeteredChatClient(Endpoint(server.base_url, "small", timeout_s=5), meter, Prices(), retry=retry)
+    return MeteredChatClient(Endpoint(server.base_url, "small", timeout_s=timeout_s), meter, Prices(), retry=retry)
 
 
 def paid(trajectory: Trajectory) -> Any:
@@ -173,7 +180,7 @@ async def test_an_unusable_answer_is_a_step_with_its_reason_and_is_asked_again(w
         found = await rolled(server, meter=meter)
     assert found.success
     assert found.steps[0].action["type"] == "malformed" and found.steps[0].result["error"]
-    assert 0 < found.steps[0].cost_micros and found.cost_micros == meter.spent
+    assert found.steps[0].cost_micros > 0 and found.cost_micros == meter.spent
 
 
 async def test_a_step_costs_what_all_attempts_of_its_call_came_to() -> None:
@@ -225,6 +232,32 @@ async def test_a_service_that_is_away_or_refuses_halts_the_run(what: Any, reason
     assert halted.value.reason == reason
     if what.name == "rate_limited":
         assert halted.value.retry_after == pytest.approx(7, abs=0.5)
+
+
+async def test_waiting_for_a_rate_limit_is_not_the_agents_time() -> None:
+    with ModelServer(brain=calculating) as server:
+        server.will("answer", act("rate_limited", retry_after=1))
+        found = await rolled(server, limits=RolloutLimits(timeout_seconds=0.6), retries=2)
+    assert found.success and not found.error and found.duration_ms > 1000
+
+
+async def test_an_endpoint_that_hangs_halts_the_run_and_costs_the_agent_nothing() -> None:
+    with ModelServer(brain=calculating) as server:
+        server.will("answer", "hang", "hang")
+        with pytest.raises(Halted) as halt:
+            await rolled(server, limits=RolloutLimits(timeout_seconds=0.3), retries=1, timeout_s=0.5)
+    assert halt.value.reason == "waiting_for_llm"
+
+
+async def test_a_model_that_answers_slowly_uses_the_agents_time_up() -> None:
+    def slowly(messages: list[dict[str, Any]]) -> str | dict[str, Any]:
+        time.sleep(0.2)
+        return calculating(messages)
+
+    with ModelServer(brain=slowly) as server:
+        found = await rolled(server, limits=RolloutLimits(timeout_seconds=0.1))
+    assert found.error.startswith("timeout:") and found.reward == -1
+    assert len(found.steps) == 1 and found.steps[0].cost_micros > 0  # what was paid for is recorded
 
 
 async def test_when_money_runs_out_rollouts_under_way_end_and_none_is_begun() -> None:
