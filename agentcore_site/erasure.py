@@ -1,15 +1,80 @@
-"""What the site itself keeps of people: answers to POSTs with an idempotency key."""
+"""What the site itself keeps of people: jobs and their events, the audit log, keys, answers to POSTs, accounts."""
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
+from dataclasses import replace
 
+from django.contrib.admin.models import LogEntry
+from django.contrib.auth import get_user_model
+
+from agentcore_site.audit.models import AuditEvent
+from agentcore_site.audit.services import events_open
+from agentcore_site.jobs.models import Job, JobEvent
 from agentcore_site.models import IdempotencyRecord
-from agentcore_site.tenancy.erasure import Finding, holding, places
+from agentcore_site.tenancy.erasure import Finding, holding, places, rewritten, staying
+from agentcore_site.tenancy.models import ApiKey, Organization
 
 
 @places.register("answers kept under idempotency keys")
 def answers(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
-    rows = holding(IdempotencyRecord.objects.filter(organization_id=organization_id), words, texts=(), values=("body",))
+    mine = IdempotencyRecord.objects.filter(organization_id=organization_id)
+    rows = holding(mine, words, texts=("key",), values=("body",))
     return Finding(rows.count(), rows.delete)
+
+
+@places.register("jobs")
+def jobs(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
+    return rewritten(Job.objects.filter(organization_id=organization_id), words, texts=("title", "error"))
+
+
+@places.register("events of jobs")
+def events(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
+    mine = JobEvent.objects.filter(job__organization_id=organization_id)
+    return rewritten(mine, words, texts=("message",), values=("data",))
+
+
+@places.register("API keys")
+def keys(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
+    return rewritten(ApiKey.objects.filter(organization_id=organization_id), words, texts=("name",))
+
+
+@places.register("audit log")
+def audit(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
+    """What was changed, without the words."""
+    mine = AuditEvent.objects.filter(organization_id=organization_id)
+    found = rewritten(mine, words, texts=("target",), values=("before", "after"))
+
+    def erase() -> None:
+        with events_open():
+            found.erase()
+
+    return replace(found, erase=erase)
+
+
+@places.register("audit log: who acted")
+def acted(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
+    mine = AuditEvent.objects.filter(organization_id=organization_id)
+    note = "The audit log goes on saying who did what, and from where: that is what it is kept for."
+    return staying(mine, words, texts=("actor", "ip"), note=note)
+
+
+@places.register("log of the admin")
+def admin_log(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
+    """Of what this organisation's people did there."""
+    mine = LogEntry.objects.filter(user__memberships__organization_id=organization_id).distinct()
+    return rewritten(mine, words, texts=("object_repr", "change_message"))
+
+
+@places.register("accounts")
+def accounts(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
+    mine = get_user_model().objects.filter(memberships__organization_id=organization_id).distinct()
+    note = "An account is not data of the organisation alone: delete it in the admin."
+    return staying(mine, words, texts=("username", "email", "first_name", "last_name"), note=note)
+
+
+@places.register("the organisation's name")
+def organization(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
+    mine = Organization.objects.filter(id=organization_id)
+    return staying(mine, words, texts=("name", "slug"), note="The organisation is called so: rename it in the admin.")

@@ -20,6 +20,7 @@ from agentcore_site.jobs.lease import Lease, LeaseLost, MustPause, StopRequested
 from agentcore_site.jobs.models import Job
 from evaluation import reports
 from evaluation.models import EvaluationResult, EvaluationRun, HeldOutLook, Split
+from experiences.collecting import recording, recording_check
 from experiences.environments.base import Environment
 from experiences.environments.dataset import dataset_environment
 from experiences.privacy import redact
@@ -67,6 +68,7 @@ class Slice:
             "organization",
             "job",
         ).get(job=job)
+        recording_check(self.evaluation.agent_id)
         self.setup: TrainerSetup = setup_of(self.evaluation.run, work=f"{str(job.id)[-12:]}.{job.attempt}")
         self.pools: Pools = run_pools(self.evaluation.run)
         self.began = time.monotonic()
@@ -76,7 +78,7 @@ class Slice:
 
         Raises:
             StopRequested, LeaseLost: the evaluation has to stop; what was committed stays.
-            MustPause: its calls can't be paid for, or the model's service is away.
+            MustPause: its calls can't be paid for, the model's service is away, or the agent may not be recorded.
         """
         with asyncio.Runner(loop_factory=self.setup.new_loop) as runner:
             try:
@@ -141,7 +143,7 @@ class Slice:
             self.job.id, evaluation.organization_id, evaluation.agent_id, month, "evaluation", part.arm, part.line
         )
         results = [_result(evaluation, part, s, ts) for s, ts in zip(part.scenarios, played, strict=True)]
-        with self.lease.fenced(progress=progress, crashes=0):
+        with recording(self.lease, evaluation.agent_id, progress=progress, crashes=0):
             trajectories_write(owner, [one for of_query in played for one in of_query])
             EvaluationResult.objects.bulk_create(results)
             evaluation.done = [*evaluation.done, part.name]
@@ -184,7 +186,7 @@ class Slice:
     def _finish(self) -> None:
         """The report, the look in the use ledger, and the verdict on the run: one fenced transaction."""
         evaluation = self.evaluation
-        with self.lease.fenced(progress=1.0):
+        with recording(self.lease, evaluation.agent_id, progress=1.0):
             looks = 0
             if evaluation.split == Split.HELD_OUT:
                 fingerprint = self.pools.fingerprint

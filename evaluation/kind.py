@@ -5,6 +5,8 @@ from __future__ import annotations
 from agentcore_site.jobs.kinds import Progressed, kinds
 from agentcore_site.jobs.lease import Lease
 from agentcore_site.jobs.models import Job
+from budgets.stops import stop_tell
+from training.models import TrainingRun
 
 
 @kinds.register("evaluation")
@@ -20,4 +22,6 @@ class EvaluationKind:
 
     @staticmethod
     def stopped(job: Job) -> None:
-        """Nothing to add: each part is committed as it is finished."""
+        """Each part was committed as it was finished."""
+        run = TrainingRun.objects.filter(evaluations__job=job).select_related("job").first()
+        stop_tell(job, payer=None if run is None else run.job)

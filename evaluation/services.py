@@ -16,6 +16,7 @@ from agentcore_site.jobs import lifecycle
 from agentcore_site.jobs.models import Priority
 from agentcore_site.tenancy.permissions import require
 from evaluation.models import EvaluationRun, Split
+from experiences.collecting import may_record, recording_require
 from experiences.storage import partition_ensure
 from training.models import PolicyCheckpoint, TrainingRun
 from training.services import checkpoints
@@ -44,14 +45,14 @@ def evaluation_start(
     Raises:
         Missing, Forbidden: the actor may not, or the run has no checkpoint yet.
         Invalid: queries or samples are wrong.
+        Conflict: the agent may not be recorded.
     """
     require(actor, "evaluate", run.organization_id)
     samples = int(run.config["eval_samples"]) if samples is None else samples
     if not 1 <= samples <= MAX_SAMPLES:
         message = f"samples must be between 1 and {MAX_SAMPLES}; got {samples}."
         raise Invalid(message, fields={"samples": message})
-    if not run.agent.collects:
-        raise Conflict("This agent may not be recorded, so it can't be evaluated. Its settings say so.")
+    recording_require([run.agent], "evaluated")
     chosen = checkpoint or checkpoints.best(run)
     if chosen is None:
         raise Missing("This run has no checkpoint yet. Wait for its first one.")
@@ -64,10 +65,11 @@ def evaluation_start(
 
 
 def evaluation_of_finished_run(run_id: UUID) -> EvaluationRun | None:
-    """The final evaluation on the held-out queries, asked for once per checkpoint. None if it was asked before."""
+    """The final evaluation on the held-out queries, asked for once per checkpoint. None if it was asked before, or if
+    the agent may not be recorded now."""
     run = TrainingRun.objects.select_related("job", "agent", "organization", "dataset").get(job_id=run_id)
     chosen = checkpoints.best(run)
-    if chosen is None or EvaluationRun.objects.filter(run=run, final=True).exists():
+    if chosen is None or not may_record(run.agent_id) or EvaluationRun.objects.filter(run=run, final=True).exists():
         return None
     try:
         return _create(None, run, chosen, split=Split.HELD_OUT, samples=int(run.config["eval_samples"]), final=True)

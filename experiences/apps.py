@@ -6,4 +6,8 @@ class ExperiencesConfig(AppConfig):
 
     def ready(self) -> None:
         # They say where personal data may stand, and register the kind of job.
+        from agentcore_site.redaction import redactor_register
         from experiences import erasure, erasure_playbooks, evolution  # noqa: F401
+        from experiences.privacy import redact_value
+
+        redactor_register(redact_value)

@@ -1,33 +1,45 @@
-"""Where personal data may stand among what agents lived and learned: trajectories, their groups, rows of datasets,
-lessons with their history, what reflection was answered, and prompt packs.
+"""Where personal data may stand among what agents lived and learned: trajectories, their groups, datasets, lessons
+with their history, what reflection was answered, prompt packs, and what people wrote about agents and their services.
 
 Trajectories are stored without addresses and numbers (``experiences.privacy``), so a person's address finds none of
-them; what was asked about the person is found by the row of the dataset that still holds it.
+them; what was asked about the person is found by the row of the dataset that still holds it. Rows that read the same
+once they are redacted can't be told apart there: what was asked with them goes too.
+
+A job that has not ended keeps what it was given and would write it again, so it has to end first, whatever its kind.
 """
 
 from __future__ import annotations
 
-import re
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import reduce
+from operator import or_
+from typing import Final
 
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 
+from agentcore_site.erased import ERASED, without
 from agentcore_site.errors import Conflict
 from agentcore_site.jobs.models import ACTIVE, Job
-from agentcore_site.tenancy.erasure import Finding, holding, places
-from experiences.library.lessons import ERASED
+from agentcore_site.tenancy.erasure import Finding, holding, places, rewritten, staying
 from experiences.models import (
+    Agent,
+    Dataset,
     DatasetRow,
     Experience,
     ExperienceChange,
     GroupRecord,
+    ModelEndpoint,
     PromptPack,
     Question,
+    ToolServer,
     TrajectoryRecord,
 )
 from experiences.privacy import redact
-from experiences.services.packs import packs_restamp
+from experiences.services.packs import packs_restamp, prompt_replace
+
+SAME: Final = "Rows that read the same without addresses and numbers lost what was asked with them together."
+WHO_ACTED: Final = "Histories go on saying which of your people changed what."
 
 
 def rows_about(organization_id: uuid.UUID, words: Sequence[str]) -> list[DatasetRow]:
@@ -40,19 +52,42 @@ def stored_queries(organization_id: uuid.UUID, words: Sequence[str]) -> list[str
     return [redact(row.query) for row in rows_about(organization_id, words)]
 
 
+def jobs_of(agents: Iterable[uuid.UUID]) -> QuerySet[Job]:
+    """The jobs of these agents, of every kind: a kind's row is 1-1 with its job and names its agent."""
+    kinds = [
+        one.name
+        for one in Job._meta.related_objects
+        if one.one_to_one and any(field.name == "agent" for field in one.related_model._meta.fields)
+    ]
+    ids = list(agents)
+    return Job.objects.filter(reduce(or_, (Q(**{f"{kind}__agent_id__in": ids}) for kind in kinds)))
+
+
+def idle_require(jobs: QuerySet[Job]) -> None:
+    """Raises:
+    Conflict: one of the jobs has not ended."""
+    names = [str(job) for job in jobs.filter(status__in=ACTIVE)[:3]]
+    if names:
+        raise Conflict(f"{', '.join(names)} still work with this data. Let them end, or cancel them, then try again.")
+
+
 @places.register("trajectories")
 def trajectories(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
+    """Raises:
+    Conflict: a job is at work that keeps one."""
     mine = TrajectoryRecord.objects.filter(organization_id=organization_id)
     found = set(
-        holding(mine, words, texts=("query", "error"), values=("steps", "evidence", "components")).values_list(
-            "month", "id"
+        holding(mine, words, texts=("query", "error", "model"), values=("steps", "evidence", "components")).values_list(
+            "month", "id", "job_id"
         )
     )
     asked = stored_queries(organization_id, words)
-    found |= set(mine.filter(query__in=asked).values_list("month", "id")) if asked else set()
-    ids, months = [id for _, id in found], {month for month, _ in found}
+    found |= set(mine.filter(query__in=asked).values_list("month", "id", "job_id")) if asked else set()
+    ids, months = [id for _, id, _ in found], {month for month, _, _ in found}
+    idle_require(Job.objects.filter(id__in={job_id for _, _, job_id in found}))
+    rows = TrajectoryRecord.objects.filter(month__in=months, id__in=ids)
     return Finding(
-        len(found), lambda: TrajectoryRecord.objects.filter(month__in=months, id__in=ids)._raw_delete("default")
+        len(found), lambda: rows._raw_delete("default"), SAME if any("[" in query for query in asked) else ""
     )
 
 
@@ -83,18 +118,20 @@ def dataset_rows(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
 
 @places.register("lessons")
 def lessons(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
-    """A lesson goes whole, with its history. A job at work would write it again, so it has to end first.
+    """A lesson goes whole, with its history.
 
     Raises:
-        Conflict: agents with such lessons are being trained.
+        Conflict: a job of an agent with such a lesson is at work.
     """
     mine = Experience.objects.filter(organization_id=organization_id)
     found = set(
-        holding(mine, words, texts=("summary", "why", "task"), values=("tool_stats",)).values_list("pk", flat=True)
+        holding(mine, words, texts=("summary", "why", "task", "domain"), values=("tool_stats",)).values_list(
+            "pk", flat=True
+        )
     )
     asked = [query[:200] for query in stored_queries(organization_id, words)]
     found |= set(mine.filter(task__in=asked).values_list("pk", flat=True)) if asked else set()
-    _check_idle(mine.filter(pk__in=found))
+    idle_require(jobs_of(mine.filter(pk__in=found).values_list("agent_id", flat=True)))
     return Finding(len(found), lambda: mine.filter(pk__in=found).delete())
 
 
@@ -108,35 +145,79 @@ def changes(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
 
 @places.register("answers to reflection")
 def questions(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
+    """Raises:
+    Conflict: a job is at work that keeps one."""
     mine = Question.objects.filter(organization_id=organization_id)
     rows = holding(mine, words, texts=("reason",), values=("reply",))
+    idle_require(Job.objects.filter(id__in=rows.values("job_id")))
     return Finding(rows.count(), rows.delete)
 
 
 @places.register("prompt packs")
 def packs(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
-    """The pack stays, without the words, and is stamped anew with the lessons that fitted it."""
+    """The pack stays, without the words, and is stamped anew with the lessons that fitted it.
+
+    Raises:
+        Conflict: a job of an agent with such a pack is at work.
+    """
     mine = PromptPack.objects.filter(organization_id=organization_id)
+    named = rewritten(mine, words, names=("name",), texts=("domain",))
     found = list(holding(mine, words, texts=("system",), values=("injections", "sources")))
+    idle_require(jobs_of(Agent.objects.filter(prompt_pack__in=found).values_list("id", flat=True)))
 
     def erase() -> None:
         for pack in found:
-            pack.system, pack.sources = _without(pack.system, words), []
-            pack.injections = [_without(text, words) for text in pack.injections]
+            pack.system, pack.sources = without(pack.system, words), []
+            pack.injections = without(pack.injections, words)
         packs_restamp(found)
+        named.erase()
 
-    return Finding(len(found), erase, "Prompt packs were changed: load the files that they came from without the data.")
-
-
-def _check_idle(rows: QuerySet[Experience]) -> None:
-    keys = {f"agent:{agent_id}" for agent_id in rows.values_list("agent_id", flat=True)}
-    busy = Job.objects.filter(exclusive_key__in=keys, status__in=ACTIVE)
-    names = [str(job) for job in busy[:3]]
-    if names:
-        raise Conflict(f"{', '.join(names)} still work with this data. Let them end, or cancel them, then try again.")
+    note = "Prompt packs were changed: load the files that they came from without the data."
+    return Finding(len(found) + named.rows, erase, note)
 
 
-def _without(text: str, words: Sequence[str]) -> str:
-    for word in words:
-        text = re.sub(re.escape(word), ERASED, text, flags=re.IGNORECASE)
-    return text
+@places.register("agents")
+def agents(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
+    """What people wrote about an agent, and tell it.
+
+    Raises:
+        Conflict: a job of such an agent is at work.
+    """
+    mine = Agent.objects.filter(organization_id=organization_id)
+    texts, values = ("name", "description", "model", "url"), ("environment_options", "tools", "granted_tools")
+    prompted = list(holding(mine, words, texts=("system_prompt",)))
+    written = rewritten(mine, words, names=("slug",), texts=texts, values=values)
+    found = holding(mine, words, texts=("system_prompt", "slug", *texts), values=values)
+    idle_require(jobs_of(found.values_list("id", flat=True)))
+
+    def erase() -> None:
+        for agent in prompted:
+            prompt_replace(agent, without(agent.system_prompt, words))
+        written.erase()
+
+    return Finding(found.count(), erase, "Agents were changed: look at their settings before you use them.")
+
+
+@places.register("model endpoints")
+def endpoints(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
+    mine = ModelEndpoint.objects.filter(organization_id=organization_id)
+    note = "Model endpoints were changed: test their connections."
+    return rewritten(mine, words, names=("name",), texts=("base_url", "model"), values=("options",), note=note)
+
+
+@places.register("tool servers")
+def tool_servers(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
+    mine = ToolServer.objects.filter(organization_id=organization_id)
+    note = "Tool servers were changed: look at their addresses."
+    return rewritten(mine, words, names=("name",), texts=("url", "command"), values=("tools", "variables"), note=note)
+
+
+@places.register("names of datasets")
+def datasets(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
+    return rewritten(Dataset.objects.filter(organization_id=organization_id), words, texts=("name",))
+
+
+@places.register("history of lessons: who acted")
+def acted(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
+    mine = ExperienceChange.objects.filter(experience__organization_id=organization_id)
+    return staying(mine, words, texts=("by",), note=WHO_ACTED)

@@ -7,10 +7,12 @@ rows: a version that holds the word goes whole, and the newest one is followed b
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from agentcore_site.tenancy.erasure import Finding, holding, places
+from agentcore_site.erased import without
+from agentcore_site.tenancy.erasure import Finding, holding, places, staying
+from experiences.erasure import WHO_ACTED, idle_require, jobs_of
 from experiences.models import ContextDelta, ExecutionTrace, Playbook, PlaybookChange, PlaybookVersion
 from experiences.playbooks.deltas import Change
 from experiences.selectors_playbooks import sections_of
@@ -21,23 +23,32 @@ BY = "erasure"
 
 @places.register("executions")
 def executions(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
+    """Raises:
+    Conflict: an evolution of such an agent is at work."""
     mine = ExecutionTrace.objects.filter(organization_id=organization_id)
     return _rows(mine, words, texts=("task_id",), values=("inputs", "outputs"))
 
 
 @places.register("deltas")
 def deltas(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
+    """Raises:
+    Conflict: an evolution of such an agent is at work."""
     mine = ContextDelta.objects.filter(organization_id=organization_id)
     return _rows(mine, words, texts=("content", "proposed", "rationale", "reason", "target"))
 
 
 @places.register("playbooks")
 def playbooks(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
-    """Items of today that hold a word are taken out by a new version; then versions and lines that hold it go."""
+    """Items of today that hold a word are taken out by a new version; then versions and lines that hold it go.
+
+    Raises:
+        Conflict: an evolution of such a playbook is at work.
+    """
     mine = Playbook.objects.filter(organization_id=organization_id)
     told = list(holding(mine, words, texts=("context", "last_error")))
     versions = PlaybookVersion.objects.filter(playbook__organization_id=organization_id)
     changes = PlaybookChange.objects.filter(playbook__organization_id=organization_id)
+    _evolutions_require_idle(playbook.agent_id for playbook in told)
 
     def held() -> tuple[Any, Any]:
         return (
@@ -47,7 +58,7 @@ def playbooks(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
 
     def erase() -> None:
         for playbook in told:
-            _without(playbook, words)
+            _take_out(playbook, words)
         for rows in held():
             rows.model.objects.filter(pk__in=list(rows.values_list("pk", flat=True))).delete()
 
@@ -55,8 +66,18 @@ def playbooks(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
     return Finding(found, erase, "Playbooks lost items, and versions that held them.")
 
 
-def _without(playbook: Playbook, words: Sequence[str]) -> None:
-    """The next version, without the items that hold a word."""
+@places.register("history of playbooks: who acted")
+def acted(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
+    rows = [
+        staying(model.objects.filter(playbook__organization_id=organization_id), words, texts=("by",), note=WHO_ACTED)
+        for model in (PlaybookVersion, PlaybookChange, ContextDelta)
+    ]
+    found = sum(one.rows for one in rows)
+    return Finding(found, lambda: None, WHO_ACTED, stays=found)
+
+
+def _take_out(playbook: Playbook, words: Sequence[str]) -> None:
+    """The next version, without the items that hold a word; no other text of the playbook keeps it."""
     now = sections_of(playbook)
     kept = [one for one in now if not any(word.casefold() in one.content.casefold() for word in words)]
     gone = [one for one in now if one not in kept]
@@ -64,9 +85,17 @@ def _without(playbook: Playbook, words: Sequence[str]) -> None:
     changes = [Change(one.id, "erased", None, None) for one in gone]
     if gone:
         version_write(playbook, kept, changes, action="erased", by=BY)
-    Playbook.objects.filter(id=playbook.id).update(last_error="")
+    playbook.refresh_from_db()
+    context, last_error = without(playbook.context, words), without(playbook.last_error, words)
+    Playbook.objects.filter(id=playbook.id).update(context=context, last_error=last_error)
 
 
 def _rows(mine: Any, words: Sequence[str], *, texts: Sequence[str], values: Sequence[str] = ()) -> Finding:
-    found = list(holding(mine, words, texts=texts, values=values).values_list("pk", flat=True))
-    return Finding(len(found), lambda: mine.model.objects.filter(pk__in=found).delete())
+    found = dict(holding(mine, words, texts=texts, values=values).values_list("pk", "agent_id"))
+    _evolutions_require_idle(found.values())
+    return Finding(len(found), lambda: mine.model.objects.filter(pk__in=list(found)).delete())
+
+
+def _evolutions_require_idle(agents: Iterable[uuid.UUID]) -> None:
+    """Of all jobs only these read what was executed, and write playbooks."""
+    idle_require(jobs_of(agents).filter(kind="evolution"))

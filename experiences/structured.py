@@ -18,7 +18,7 @@ from pydantic import BaseModel, ValidationError
 
 from budgets.llm.errors import Malformed
 from budgets.llm.types import Completion, Message
-from experiences.privacy import redact_value
+from experiences.privacy import redact, redact_value
 from experiences.runtimes.llm.calls import ChatModel, ModelFailure, Sampling, Talk
 from experiences.tools.toolset import Toolset
 
@@ -158,7 +158,7 @@ class Asker:
                 asked=asked,
                 usable=value is not None,
                 reply=None if value is None else value.model_dump(mode="json"),
-                reason=why[:MAX_REASON],
+                reason=redact(why)[:MAX_REASON],
                 repaired=account.repaired,
                 calls=account.calls,
                 tokens=account.tokens,

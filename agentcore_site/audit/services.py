@@ -1,10 +1,13 @@
-"""The one way into the audit log. Called in the transaction of the change it tells of."""
+"""The one way into the audit log, in the transaction of the change it tells of, and an erasure's way to its texts."""
 
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
+from django.db import connection
 from django.db.models import Model
 
 from agentcore_site.audit.models import AuditEvent
@@ -39,3 +42,14 @@ def record(
         before=before,
         after=after,
     )
+
+
+@contextmanager
+def events_open() -> Iterator[None]:
+    """Lets ``target``, ``before`` and ``after`` be changed until it ends, for an erasure and in its transaction. The
+    database goes on refusing every other change."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT set_config('agentcore.erasure', 'on', true)")
+        yield
+        # After an error the transaction is rolled back, and the setting with it.
+        cursor.execute("SELECT set_config('agentcore.erasure', 'off', true)")

@@ -17,6 +17,7 @@ from channels.layers import get_channel_layer
 from django.db import connection, transaction
 
 from agentcore_site.jobs.models import Job, JobEvent
+from agentcore_site.redaction import redacted, stored_text
 
 log = logging.getLogger(__name__)
 
@@ -35,12 +36,17 @@ class LiveEvent(TypedDict):
 def event_add(
     job: Job, type: str, *, level: str = "info", message: str = "", data: dict[str, Any] | None = None
 ) -> JobEvent:
-    """Appends an event. Must run in the transaction of what it tells of."""
+    """Appends an event, without personal data. Must run in the transaction of what it tells of."""
     with connection.cursor() as cursor:
         cursor.execute("UPDATE jobs_job SET seq = seq + 1 WHERE id = %s RETURNING seq", [job.id])
         job.seq = int(cursor.fetchone()[0])
     event = JobEvent.objects.create(
-        job_id=job.id, seq=job.seq, type=type, level=level, message=message[:300], data=data or {}
+        job_id=job.id,
+        seq=job.seq,
+        type=type,
+        level=level,
+        message=stored_text(message, 300),
+        data=redacted(data or {}),
     )
     job_id, seq = str(job.id), job.seq
     transaction.on_commit(lambda: announce(job_id, seq), robust=True)

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from django.conf import settings
 from django.db import IntegrityError, connection, transaction
-from django.db.models import Case, F, Q, When
+from django.db.models import Case, F, Q, QuerySet, When
 from django.db.models.functions import Now
 
 from agentcore_site.audit.services import record
@@ -19,12 +19,15 @@ from agentcore_site.jobs.events import event_add
 from agentcore_site.jobs.kinds import kinds
 from agentcore_site.jobs.lease import Lease, StopRequested, worker_name
 from agentcore_site.jobs.models import ACTIVE, ENDED, TRANSITIONS, Job, Priority, Reason, Status
+from agentcore_site.redaction import stored_text
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import Organization
 
 log = logging.getLogger(__name__)
 
 SHORTEST_WAIT: Final = 15.0  # seconds before a service that was away is asked again
+LONGEST_WAIT: Final = 1_800.0
+DOUBLINGS: Final = 8  # from the shortest to the longest
 
 
 # -- a person's moves -------------------------------------------------------------------------------------------------
@@ -168,7 +171,7 @@ def finish(
     job: Job, lease: Lease, *, status: str, reason: str, error: str = "", retry_after: float | None = None
 ) -> None:
     """Moves a job that this worker holds to ``status``; the fence decides whether it may. One that waits for a
-    model's service is resumed by the sweep after ``retry_after`` seconds.
+    model's service is resumed by the sweep after ``retry_after`` seconds. ``error`` may quote anybody: it is redacted.
 
     Raises:
         LeaseLost: it may not; nothing was written.
@@ -176,11 +179,11 @@ def finish(
     _allowed(Status.RUNNING, status)
     ended: dict[str, Any] = {"finished_at": Now()} if status in ENDED else {}
     if reason == Reason.WAITING_FOR_LLM:
-        ended["not_before"] = Now() + timedelta(seconds=max(retry_after or 0.0, SHORTEST_WAIT))
+        ended["not_before"] = Now() + timedelta(seconds=max(retry_after or 0.0, _next_wait(job)))
     with lease.fenced(
         status=status,
         status_reason=reason,
-        error=error[:4000],
+        error=stored_text(error, 4000),
         lease_until=None,
         requested="",
         worked_ms=F("worked_ms") + lease.held_ms,
@@ -194,22 +197,36 @@ def finish(
 
 def resume_waiting(limit: int = 500) -> int:
     """Puts jobs that waited for a model's service back into the queue once their time has come. Returns how many."""
-    resumed = 0
     waiting = Job.objects.filter(status=Status.PAUSED, status_reason=Reason.WAITING_FOR_LLM, not_before__lte=Now())
-    for job in waiting.order_by("not_before")[:limit]:
-        try:
-            with transaction.atomic():
-                moved = waiting.filter(id=job.id).update(
-                    status=Status.QUEUED, status_reason="", error="", requested="", nudged_at=None, not_before=None
-                )
-                if moved:
-                    job.refresh_from_db()
-                    event_add(job, "resumed", message="Trying the model's service again.", data={"status": job.status})
-                    doorbell.ring_on_commit(job)
-        except IntegrityError:
-            continue  # another job of the agent became active meanwhile; this one waits on
-        resumed += moved
-    return resumed
+    due = waiting.order_by("not_before")[:limit]
+    return sum(requeue(waiting, job, "Trying the model's service again.") for job in due)
+
+
+def requeue(paused: QuerySet[Job], job: Job, why: str) -> bool:
+    """Puts ``job`` back into the queue by itself, if it still is one of ``paused``."""
+    try:
+        with transaction.atomic():
+            moved = paused.filter(id=job.id).update(
+                status=Status.QUEUED, status_reason="", error="", requested="", nudged_at=None, not_before=None
+            )
+            if moved:
+                job.refresh_from_db()
+                event_add(job, "resumed", message=why, data={"status": job.status, "by_itself": True})
+                doorbell.ring_on_commit(job)
+    except IntegrityError:
+        return False  # another job of the agent became active meanwhile; this one waits on
+    return bool(moved)
+
+
+def _next_wait(job: Job) -> float:
+    """Seconds until a service that was away is asked again: twice as long each time that nothing came of it."""
+    waits = 0
+    for event in job.events.order_by("-seq").only("type", "data")[: 2 * DOUBLINGS]:
+        if event.type == "resumed" and event.data.get("by_itself"):
+            waits += 1
+        elif event.type != Status.PAUSED:
+            break
+    return min(SHORTEST_WAIT * 2.0**waits, LONGEST_WAIT)
 
 
 def fail_abandoned(job: Job) -> None:

@@ -45,6 +45,7 @@ class Reason(models.TextChoices):
     BUDGET_EXCEEDED = "budget_exceeded", "the budget is used up"
     WAITING_FOR_LLM = "waiting_for_llm", "waiting for the model's service"
     LLM_REFUSED = "llm_refused", "the model's service refuses"
+    NOT_RECORDED = "not_recorded", "its agent may not be recorded"
     CRASHED = "crashed", "its workers crashed too often"
     ERROR = "error", "an error that trying again does not mend"
     DIVERGED = "diverged", "training diverged"

@@ -156,8 +156,8 @@ class ErasureOut(serializers.Serializer[Any]):
     id = serializers.UUIDField()
     digests = serializers.ListField(child=serializers.CharField())
     found = serializers.DictField(child=serializers.IntegerField(), help_text="Rows by place.")
-    left = serializers.DictField(child=serializers.IntegerField(), help_text="Found when every place was asked again.")
-    notes = serializers.ListField(child=serializers.CharField())
+    left = serializers.DictField(child=serializers.IntegerField(), help_text="Rows that can't be changed or read.")
+    notes = serializers.ListField(child=serializers.CharField(), help_text="What to do now, and why rows are left.")
     created_at = serializers.DateTimeField()
 
 
@@ -171,7 +171,7 @@ class ErasureDoor(Door):
 
     @extend_schema(
         summary="Erase what is kept of a person",
-        description="Trajectories, groups, results and rows of datasets that hold an identifier. It can't be undone.",
+        description="Whatever holds an identifier is deleted, or loses the words. It can't be undone.",
         tags=["privacy"],
         request=ErasureIn,
         responses={200: ErasureOut, 201: ErasureOut},

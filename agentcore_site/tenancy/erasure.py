@@ -1,7 +1,8 @@
 """Erasure by subject: everything that holds what names a person is found and deleted, and a report proves it (SPEC S4).
 
 Each app registers its places. A place prepares (it finds, and holds what it will delete), then erases; afterwards every
-place is asked again, and what it still finds stands in the report. The report keeps a keyed digest of each identifier
+place is asked again, and what it still finds stands in the report: only what may not be changed, or can't be read, may
+be left. The report keeps a keyed digest of each identifier
 and not the identifier: whoever knows it can check that it was erased, nobody can read it there.
 """
 
@@ -23,6 +24,7 @@ from django.db.models import Q, QuerySet, TextField
 from django.db.models.functions import Cast
 
 from agentcore_site.audit.services import record
+from agentcore_site.erased import holds, without
 from agentcore_site.errors import Conflict, Invalid
 from agentcore_site.registry import Registry
 from agentcore_site.tenancy.actors import Actor
@@ -35,11 +37,13 @@ MOST: Final = 20
 
 @dataclass(frozen=True)
 class Finding:
-    """What a place found: how many rows, and how to erase them."""
+    """What a place found: how many rows, and how to erase them. ``stays`` of them can't be erased here: the report
+    counts them as left, and ``note`` says why."""
 
     rows: int
     erase: Callable[[], object]
     note: str = ""
+    stays: int = 0
 
 
 class Place(Protocol):
@@ -58,7 +62,7 @@ places: Registry[Place] = Registry("place of personal data", entry_point_group="
 def subject_erase(actor: Any, identifiers: Sequence[str], *, dry_run: bool = False) -> Erasure:
     """Deletes all that holds one of the identifiers (an address, a name, a number at a customer's).
 
-    With ``dry_run`` nothing is changed and the report is not stored.
+    With ``dry_run`` nothing is changed, and the report is not stored: it says what would be found, and left.
 
     Raises:
         Missing, Forbidden: the actor may not.
@@ -78,13 +82,14 @@ def subject_erase(actor: Any, identifiers: Sequence[str], *, dry_run: bool = Fal
             notes=[one.note for one in found.values() if one.note and one.rows],
         )
         if dry_run:
-            report.left = report.found
+            report.left = {name: one.stays for name, one in found.items()}
             return report
         for one in found.values():
             one.erase()
-        report.left = {name: place(organization.id, words).rows for name, place in places.items()}
-        if any(report.left.values()):
-            where = ", ".join(f"{name}: {n}" for name, n in report.left.items() if n)
+        after = {name: place(organization.id, words) for name, place in places.items()}
+        report.left = {name: one.rows for name, one in after.items()}
+        if any(one.rows > one.stays for one in after.values()):
+            where = ", ".join(f"{name}: {one.rows}" for name, one in after.items() if one.rows > one.stays)
             raise Conflict(f"Nothing was erased: some rows would have been left ({where}). Try again.")
         report.save()
         record(actor, "subject.erased", report, organization=organization.id, after={"found": report.found})
@@ -111,6 +116,36 @@ def holding(rows: QuerySet[Any], words: Sequence[str], *, texts: Sequence[str], 
         for word in words
     ]
     return rows.filter(reduce(or_, wanted))
+
+
+def rewritten(
+    rows: QuerySet[Any],
+    words: Sequence[str],
+    *,
+    texts: Sequence[str] = (),
+    values: Sequence[str] = (),
+    names: Sequence[str] = (),
+    note: str = "",
+) -> Finding:
+    """The rows stay, and the words are taken out of their columns: texts, JSON or lists (``values``), and ``names``,
+    which have to stay different from each other and to fit an address, and are replaced as a whole."""
+    found = list(holding(rows, words, texts=(*texts, *names), values=values))
+
+    def erase() -> None:
+        for row in found:
+            changes = {name: without(getattr(row, name), words) for name in (*texts, *values)}
+            changes |= {name: f"erased-{str(row.pk)[-12:]}" for name in names if holds(getattr(row, name), words)}
+            for name in texts:
+                changes[name] = changes[name][: rows.model._meta.get_field(name).max_length]
+            rows.model._base_manager.filter(pk=row.pk).update(**changes)
+
+    return Finding(len(found), erase, note)
+
+
+def staying(rows: QuerySet[Any], words: Sequence[str], *, texts: Sequence[str], note: str) -> Finding:
+    """The rows hold the words and stay as they are; the report says so."""
+    found = holding(rows, words, texts=texts).count()
+    return Finding(found, lambda: None, note, stays=found)
 
 
 def _words(identifiers: Sequence[str]) -> list[str]:

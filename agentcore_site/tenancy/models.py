@@ -111,8 +111,8 @@ class Erasure(Scoped):
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     digests = ArrayField(models.CharField(max_length=64))
-    found: Any = models.JSONField(help_text="Rows that were erased, by place.")
-    left: Any = models.JSONField(help_text="Rows that were found when every place was asked again.")
+    found: Any = models.JSONField(help_text="Rows that held an identifier, by place.")
+    left: Any = models.JSONField(help_text="Rows that still do: they may not be changed, or can't be read.")
     notes = ArrayField(models.CharField(max_length=300), default=list, blank=True)
     requested_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
     created_at = models.DateTimeField(default=timezone.now, editable=False)

@@ -10,12 +10,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from experiences.privacy import redact
+from experiences.privacy import cut_short, redact
 from experiences.quoting import bounded, plain
 from experiences.types import Scenario, Step, Trajectory, TrajectoryGroup
 
 TOLERANCE: Final = 1e-6  # a group whose rewards differ by less has nothing to compare
 STEP_CHARACTERS: Final = 600
+ERROR_CHARACTERS: Final = 200
 TASK_CHARACTERS: Final = 4_000
 HEAD, TAIL = 2_500, 1_000  # characters of an attempt that are read
 
@@ -66,9 +67,9 @@ def attempt_text(trajectory: Trajectory) -> str:
     if trajectory.truncated:
         verdict += ", and it ran out of steps"
     if trajectory.error:
-        verdict += f", and it broke off: {trajectory.error[:200]}"
+        verdict += f", and it broke off: {cut_short(trajectory.error, ERROR_CHARACTERS)}"
     ending = f"Verdict: {verdict} (score {trajectory.outcome:.2f}, {len(trajectory.steps)} steps)."
-    return f"{bounded(redact(plain(chr(10).join(lines))), HEAD, TAIL)}\n{ending}"
+    return f"{bounded(redact(plain(chr(10).join(lines))), HEAD, TAIL)}\n{redact(plain(ending))}"
 
 
 def task_text(query: str) -> str:
@@ -129,7 +130,7 @@ def _step(number: int, step: Step) -> str:
 
 def _cut(text: str) -> str:
     flat = " ".join(text.split())
-    return flat if len(flat) <= STEP_CHARACTERS else f"{flat[:STEP_CHARACTERS]}…"
+    return flat if len(flat) <= STEP_CHARACTERS else f"{cut_short(flat, STEP_CHARACTERS)}…"
 
 
 def _texts(value: Any) -> list[str]:

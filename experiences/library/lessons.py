@@ -13,7 +13,6 @@ from budgets.llm.tokens import middle
 Status = Literal["proposed", "active", "pruned", "quarantined"]
 Kind = Literal["experience", "section"]
 MARK_TOKENS: Final = 2
-ERASED: Final = "[erased]"  # what stands where a text was that had to go
 LIVE: Final = frozenset({"proposed", "active"})
 
 

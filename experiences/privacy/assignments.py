@@ -22,8 +22,8 @@ _PASSWORD: Final = re.compile(
     rf"{_SIGN}|[ ](?:is|was|ist|lautet|es|est|é)[ :][ ]{{0,3}}|(?<=--password)[ ]|(?<=--passphrase)[ ])"
 )
 _SECRET: Final = re.compile(
-    r"(?:api[_ -]?key|access[_-]?key|auth[_-]?key|account[_-]?key|shared[_-]?key|private[_-]?key|signing[_-]?key"
-    r"|encryption[_-]?key|virtual[_-]?key|secret|token|credential)"
+    r"(?:api[_ -]?key|access[_ -]?key|auth[_-]?key|account[_-]?key|shared[_-]?key|private[_-]?key|signing[_-]?key"
+    r"|encryption[_-]?key|virtual[_-]?key|secret(?:[ ]key)?|token|credential)"
     r"(?:[_-]?(?:key|id|value|access|token|secret|base64|string|hash)){0,3}"
     rf"{_SIGN}|[ ](?:is|was)[ :][ ]{{0,3}}|[ ](?=\S{{12}}))"
 )
@@ -56,6 +56,8 @@ _CALL: Final = re.compile(r"[A-Za-z_][\w.]*[(\[]|(?:self|os|cfg|config|settings|
 # Names of code: settings.password, raw_password, EllipticCurvePrivateKey.
 _NAME: Final = re.compile(r"[A-Za-z_]+(?:\.[A-Za-z_]+)+|[a-z]+(?:_[a-z]+)+|[A-Z]+(?:_[A-Z]+)+|(?:[A-Z][a-z]+){2,}")
 _WORD_FOLLOWS: Final = re.compile(r" [a-z]{2,}(?![\w@=:.-])")
+# Forty characters with slashes among them; a path of that length has more.
+_AWS_SECRET: Final = re.compile(r"(?=.{40}\Z)(?!(?:[^/]*/){5})(?=.*[a-z])(?=.*[A-Z])(?=.*\d)[A-Za-z0-9/+]*")
 _YOURS: Final = re.compile(r"your|my[-_]|example|dummy|placeholder|insert|replace", re.IGNORECASE)
 
 
@@ -175,7 +177,8 @@ def _is_secret(value: str, quoted: bool, follows: bool, found: re.Match[str]) ->
     weak = found[0].startswith(("token", "credential"))
     has_digit, has_letter = any(map(str.isdigit, value)), any(map(str.isalpha, value))
     if not between or between.isalpha():  # "the token 3f8a...": nothing but a machine's value will do
-        return len(value) >= 16 and looks_random(value) and " " not in value and "/" not in value
+        plain = "/" not in value or bool(_AWS_SECRET.fullmatch(value))
+        return len(value) >= 16 and looks_random(value) and " " not in value and plain
     if has_digit and has_letter:
         return " " not in value or (quoted and not weak)
     if quoted:

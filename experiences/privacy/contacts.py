@@ -149,11 +149,11 @@ _ZEROS: Final = re.compile(
     rf"00(?<![\w.-]00)(?<!\d[,:/]00)[ -]?(?P<number>(?P<code>[1-9]\d{{0,2}})[ .\-/(]{_REST}{{6,11}})"
     rf"{_EXTENSION}(?!\w|[.,]\d)"
 )
-_TEN: Final = re.compile(r"000(?:[-./ ]|\)[- ]{0,2})000[-. ]0000")  # in the outline
+_TEN: Final = re.compile(r"000(?:(?:[-./ ]|\)[- ]{0,2})000[-. ]0000|\)[- ]?0000000)")  # in the outline
 _LEAD: Final = re.compile(r"(?:1[ .-]{1,2})?\(?\Z")
 _AMERICAN: Final = re.compile(
     r"[(1-9](?<![\w+.].)(?<!\d[-/ ].)(?<!\w-.)(?:(?<=1)(?:[ -]{1,2}|\.(?=\d{3}\.))[(2-9])?"
-    r"(?:(?<=\()[2-9]\d{2}\)[ -]{0,2}\d{3}[ .-]\d{4}"
+    r"(?:(?<=\()[2-9]\d{2}\)(?:[ -]{0,2}\d{3}[ .-]\d{4}|[ -]?[2-9]\d{6})"
     r"|(?<=[2-9])\d{2}(?:(?P<mark>[-.])\d{3}(?P=mark)\d{4}|[/-][2-9]\d{2}[ -]\d{4}| [2-9]\d{2}[ -]\d{4}(?! \d)))"
     rf"{_EXTENSION}(?!\w|[-.,]\d)"
 )
@@ -183,7 +183,7 @@ def zeros_phones(reading: Reading) -> Iterator[Span]:
 
 
 def american_phones(reading: Reading) -> Iterator[Span]:
-    """(415) 555-2671, 415-555-2671, 415.555.2671, 415 555 2671, each with or without a leading 1."""
+    """(415) 555-2671, (415)5552671, 415-555-2671, 415.555.2671, 415 555 2671, each with or without a leading 1."""
     for ten in _TEN.finditer(reading.outline):
         start = ten.start()
         lead = _LEAD.search(reading.text, max(0, start - 4), start)

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 _HYPHENS: Final = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212\ufe58\ufe63"
 _SPACES: Final = "\u00a0\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
+_UNSEEN: Final = "\u00ad\u200b\u2060\ufeff"  # of no width; the joiner, which stands for them, is a part of a word
 _SINGLE: Final = "\u2018\u2019\u201a\u2039\u203a"
 _DOUBLE: Final = "\u201c\u201d\u201e\u00ab\u00bb"
 
@@ -19,7 +20,7 @@ _DOUBLE: Final = "\u201c\u201d\u201e\u00ab\u00bb"
 def _table() -> dict[int, str]:
     table = {0xFEE0 + ord(sign): sign for sign in "+-./:=@_#()" + ascii_letters}  # full-width ASCII
     table[0x130] = "I"  # İ: the one character whose lower-case form is longer
-    for signs, plain in ((_HYPHENS, "-"), (_SPACES, " "), (_SINGLE, "'"), (_DOUBLE, '"')):
+    for signs, plain in ((_HYPHENS, "-"), (_SPACES, " "), (_SINGLE, "'"), (_DOUBLE, '"'), (_UNSEEN, "\u200d")):
         table |= dict.fromkeys(map(ord, signs), plain)
     for code in range(0x80, 0x10000):  # a class within the basic plane is one look-up
         sign = chr(code)

@@ -68,7 +68,7 @@ def signals(text: str) -> int:
     # A key has a hyphen or an underscore behind its prefix, or so many capitals that three come together.
     if (dashed or "_" in shape or "AAA" in shape) and _LONG in data.translate(_RUN).decode():
         found = KEY
-    if ":" in shape or "=" in shape or found or "assw" in text:
+    if ":" in shape or "=" in shape or found or "assw" in text or ("/" in shape and "ecret" in text):
         low = data.lower().decode("latin-1")
         found |= _named(low, found)
         if "::" in shape or (shape.count(":") > 6 and _GROUPS.search(shape)):
@@ -104,7 +104,7 @@ def _grouped(shape: str, data: bytes, low: str) -> int:
     """Of texts that have a number in groups, or one of at least seven digits."""
     found = 0
     outline = data.translate(_OUTLINE).decode()  # with its letters: the digits of a checksum don't come together here
-    if "000-0000" in outline or "000.0000" in outline or "000 0000" in outline:
+    if "000-0000" in outline or "000.0000" in outline or "000 0000" in outline or _closed(outline):
         found = AMERICAN_PHONE
     if "000-00-0000" in outline or "000 00 0000" in outline:
         found |= SSN
@@ -120,6 +120,11 @@ def _grouped(shape: str, data: bytes, low: str) -> int:
     if "000000000" in shape and ("ssn" in low or "social" in low):
         found |= SSN
     return found | TOLD_PHONE if _tells(low) else found
+
+
+def _closed(outline: str) -> bool:
+    """(415)5552671, (415) 5552671"""
+    return "0)" in outline and (")0000000" in outline or ") 0000000" in outline or ")-0000000" in outline)
 
 
 def _tells(low: str) -> bool:

@@ -13,7 +13,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from experiences.library.lessons import ERASED, Lesson, Library
+from agentcore_site.erased import ERASED
+from experiences.library.lessons import Lesson, Library
 from experiences.library.telling import told
 from experiences.runtimes.base import Told
 from experiences.types import RolloutKey

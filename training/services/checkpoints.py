@@ -98,10 +98,8 @@ def checkpoint_load(checkpoint: PolicyCheckpoint) -> bytes:
 def checkpoint_rewrite(checkpoint: PolicyCheckpoint, data: bytes) -> None:
     """Puts other bytes into a checkpoint, for an erasure and in its transaction: what it held is gone for good."""
     old = checkpoint.path
-    if checkpoint.run is None:
-        raise ValueError("a checkpoint without a run has no place in storage")
     values = {"sha256": PolicyCheckpoint.digest(data), "size": len(data), "data": None, "path": ""}
-    PolicyCheckpoint.objects.filter(pk=checkpoint.pk).update(**(values | _place(checkpoint.run, data)))
+    PolicyCheckpoint.objects.filter(pk=checkpoint.pk).update(**(values | _place(checkpoint, data)))
     if old:
         transaction.on_commit(lambda: default_storage.delete(old), robust=True)
 
@@ -175,10 +173,11 @@ def retention() -> int:
     return gone
 
 
-def _place(run: TrainingRun, data: bytes) -> dict[str, Any]:
+def _place(owner: TrainingRun | PolicyCheckpoint, data: bytes) -> dict[str, Any]:
+    """Where the bytes of a run, or of a checkpoint that outlived its run, are kept."""
     if len(data) <= DATABASE_LIMIT:
         return {"data": data}
-    name = f"checkpoints/{run.organization_id}/{run.job_id}/{uuid7()}.bin"
+    name = f"checkpoints/{owner.organization_id}/{owner.pk}/{uuid7()}.bin"
     return {"path": default_storage.save(name, ContentFile(data))}
 
 

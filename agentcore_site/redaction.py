@@ -1,0 +1,37 @@
+"""How texts of strangers lose personal data before the ground stores them: errors, events, the audit log (SPEC S4).
+
+The ground knows none of the apps above it, so the one that knows what personal data are says how, at start-up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+
+class _Port:
+    """Where the redactor is plugged in."""
+
+    redact: Callable[[Any], Any] | None = None
+
+
+def redactor_register(redact: Callable[[Any], Any]) -> None:
+    """``redact`` takes a text or a JSON value, and returns it without personal data."""
+    _Port.redact = staticmethod(redact)
+
+
+def redacted(value: Any) -> Any:
+    """A text or a JSON value as it may be stored.
+
+    Raises:
+        LookupError: nobody has said how; nothing is stored unread.
+    """
+    if _Port.redact is None:
+        raise LookupError("no redactor is registered: experiences.apps does that when Django starts")
+    return _Port.redact(value)
+
+
+def stored_text(text: str, most: int) -> str:
+    """``text`` without personal data, and then its first ``most`` characters: the other way round half an address could
+    be left."""
+    return str(redacted(text))[:most]

@@ -1,0 +1,130 @@
+"""Every column of every table in which a person's words may stand, and the words put into it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from django.apps import apps
+from django.contrib.postgres.fields import ArrayField
+from django.db import connection, models
+from psycopg.types.json import Jsonb
+
+# What we write ourselves and nobody else: names from a closed list, our own ids and digests, what is sealed. Whoever
+# adds a column in which a text of somebody may stand registers it with an erasure, and leaves this list alone.
+OURS: Final = frozenset(
+    {
+        # Of Django: no rows of an organisation.
+        "auth.Permission.name", "auth.Permission.codename", "auth.Group.name", "contenttypes.ContentType.app_label",
+        "contenttypes.ContentType.model", "sessions.Session.session_key", "sessions.Session.session_data",
+        "auth.User.password", "admin.LogEntry.object_id",
+        # Digests, and what is sealed.
+        "tenancy.ApiKey.prefix", "tenancy.ApiKey.digest", "tenancy.Erasure.digests", "jobs.ShareLink.digest",
+        "experiences.ModelEndpoint.api_key", "experiences.ModelEndpoint.gateway_key", "experiences.ToolServer.token",
+        "experiences.ModelEndpoint.virtual_key", "experiences.ModelEndpoint.gateway_config",
+        "experiences.Agent.authorization",
+        "experiences.Dataset.sha256", "experiences.PromptPack.stamp", "experiences.Experience.stamp",
+        "experiences.Question.asked", "training.PolicyCheckpoint.sha256", "evaluation.HeldOutLook.fingerprint",
+        "site_roof.IdempotencyRecord.fingerprint",
+        # Words from a closed list of ours.
+        "tenancy.Membership.role", "tenancy.ApiKey.scopes", "tenancy.Erasure.found", "tenancy.Erasure.left",
+        "tenancy.Erasure.notes", "audit.AuditEvent.door", "audit.AuditEvent.action", "audit.AuditEvent.target_type",
+        "jobs.Job.kind", "jobs.Job.requested", "jobs.JobEvent.type", "jobs.JobEvent.level",
+        "budgets.Reservation.purpose",
+        "budgets.LedgerEntry.purpose", "budgets.LedgerEntry.source", "experiences.Agent.environment",
+        "experiences.TrajectoryRecord.purpose", "experiences.TrajectoryRecord.arm", "experiences.TrajectoryRecord.line",
+        "experiences.ExperienceChange.action", "experiences.Question.stage", "experiences.PlaybookVersion.action",
+        "experiences.PlaybookChange.action", "experiences.ContextDelta.category", "experiences.Evolution.trigger",
+        "training.TrainingRun.environment", "training.TrainingRun.policy_kind", "training.TrainingRun.preset",
+        "evaluation.EvaluationRun.lines", "evaluation.EvaluationRun.done", "evaluation.EvaluationResult.arm",
+        "evaluation.EvaluationResult.line", "site_roof.IdempotencyRecord.operation",
+        # Our own ids, handles and keys.
+        "audit.AuditEvent.target_id", "jobs.Job.exclusive_key", "jobs.Job.worker", "budgets.Reservation.rollout",
+        "budgets.Reservation.key", "budgets.LedgerEntry.rollout", "experiences.TrajectoryRecord.policy_version",
+        "experiences.Experience.handle", "experiences.Experience.group", "experiences.Experience.taught_by",
+        "experiences.Experience.parents", "experiences.Question.key", "experiences.PlaybookSection.handle",
+        "experiences.PlaybookChange.handle", "experiences.ContextDelta.section", "experiences.ContextDelta.taught_by",
+        "experiences.Evolution.trace_ids", "training.PolicyCheckpoint.path",
+        # Figures.
+        "experiences.GroupRecord.step_advantages", "experiences.Evolution.metrics", "experiences.Evolution.outcome",
+        "training.TrainingRun.metrics", "training.TrainingRun.selection", "training.Iteration.metrics",
+        "training.Iteration.selection", "training.Epoch.metrics", "training.Epoch.gate",
+        "training.PolicyCheckpoint.metrics",
+        # Tested by itself: the lessons in it (tests/training/test_runs_context.py).
+        "training.PolicyCheckpoint.data",
+    }
+)  # fmt: skip
+
+
+def columns() -> Iterator[tuple[Any, models.Field[Any, Any]]]:
+    """Each model with each of its fields that can hold a text."""
+    for model in apps.get_models():
+        if model._meta.proxy:
+            continue
+        for field in model._meta.concrete_fields:
+            plain = field.base_field if isinstance(field, ArrayField) else field
+            if isinstance(plain, models.CharField | models.TextField | models.JSONField | models.BinaryField):
+                yield model, field
+
+
+def label(model: Any, field: models.Field[Any, Any]) -> str:
+    return f"{model._meta.label}.{field.name}"
+
+
+def theirs() -> list[tuple[Any, models.Field[Any, Any]]]:
+    """The columns in which words of people may stand."""
+    return [(model, field) for model, field in columns() if not field.choices and label(model, field) not in OURS]
+
+
+@contextmanager
+def unguarded() -> Iterator[None]:
+    """Without the triggers that keep histories as they are."""
+    with connection.cursor() as cursor:
+        cursor.execute("SET session_replication_role = replica")
+        try:
+            yield
+        finally:
+            cursor.execute("SET session_replication_role = origin")
+
+
+def write_into(model: Any, field: models.Field[Any, Any], word: str) -> int:
+    """Puts the word into that column of every row; returns how many rows there are."""
+    table, pk = model._meta.db_table, model._meta.pk.column
+    with connection.cursor() as cursor:
+        cursor.execute(f'SELECT "{pk}" FROM "{table}"')
+        ids = [row[0] for row in cursor.fetchall()]
+        for number, id in enumerate(ids):
+            cursor.execute(
+                f'UPDATE "{table}" SET "{field.column}" = %s WHERE "{pk}" = %s', [_value(field, word, number), id]
+            )
+    return len(ids)
+
+
+def _value(field: models.Field[Any, Any], word: str, number: int) -> Any:
+    # A number, since names have to stay different from each other; in front, since columns are short.
+    text = f"{number} {word}"
+    if isinstance(field, models.JSONField):
+        return Jsonb([{"said": text, f"of {word}": [1]}] if _is_list(field) else {"said": text, f"of {word}": [1]})
+    if isinstance(field, ArrayField):
+        return [text]
+    assert field.max_length is None or len(text) <= field.max_length, f"{field} is too short for {text!r}"
+    return text
+
+
+def _is_list(field: models.Field[Any, Any]) -> bool:
+    return field.has_default() and field.get_default() == []
+
+
+def holding(word: str) -> dict[str, int]:
+    """By table, how many rows hold the word in any column, read as the database shows it."""
+    found = {}
+    escaped = json.dumps(word, ensure_ascii=False)[1:-1]
+    with connection.cursor() as cursor:
+        for model in apps.get_models():
+            table = model._meta.db_table
+            cursor.execute(f'SELECT count(*) FROM "{table}" row WHERE row::text ILIKE %s', [f"%{escaped}%"])
+            if n := cursor.fetchone()[0]:
+                found[model._meta.label] = n
+    return found

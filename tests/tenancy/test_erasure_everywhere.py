@@ -1,0 +1,257 @@
+"""An erasure goes through every column in which a person's words may stand: one that nobody thought of fails here."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.contrib.admin.models import CHANGE, LogEntry
+from django.contrib.contenttypes.models import ContentType
+from django.db import ProgrammingError, connection, transaction
+from django.utils import timezone
+
+from agentcore_site.audit.models import AuditEvent
+from agentcore_site.audit.services import events_open
+from agentcore_site.errors import Conflict
+from agentcore_site.jobs.models import ENDED, Job, Status
+from agentcore_site.models import IdempotencyRecord
+from agentcore_site.tenancy.actors import Actor
+from agentcore_site.tenancy.erasure import places, subject_erase
+from agentcore_site.tenancy.models import ApiKey
+from budgets.models import BudgetAlert, BudgetSettings
+from budgets.services import budget_set_limit
+from evaluation.models import EvaluationRun
+from evaluation.services import evaluation_start
+from experiences.models import Agent, DatasetRow, Experience, ExperienceChange, ToolServer, TrajectoryRecord
+from experiences.services.agents import agent_update
+from experiences.services.evolutions import evolution_queue
+from experiences.services.traces import NewTrace, traces_record
+from experiences.stamping import checked
+from tests import factories
+from tests.support import person
+from tests.support.llm_server import ModelServer
+from tests.support.playbooks import PRICE, add, lived, model_agent, playbook_of, suggesting
+from tests.support.running import SMALL, SMALL_POOL, run_to_end
+from training.models import Epoch, PolicyCheckpoint, TrainingRun
+from training.services.checkpoints import checkpoint_save, checkpoint_tag
+from training.services.runs import run_start
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+JANE = "j.doe@x.de"  # short: it has to fit into every column
+ROWS = [{"query": f"What is {n} + 4?", "expected_outcome": {"answer": n + 4}, "metadata": {"n": n}} for n in range(30)]
+# What an erasure finds and may not change; the report says so.
+STAYING = {
+    "audit log: who acted", "accounts", "the organisation's name", "ledger", "reservations", "limits that were set",
+    "history of lessons: who acted", "history of playbooks: who acted", "checkpoints that tell of it",
+}  # fmt: skip
+
+
+@pytest.fixture
+def server() -> Iterator[ModelServer]:
+    with ModelServer(brain=lambda _: suggesting(add("Name the depot.", confidence=0.9)), prices={"small": PRICE}) as on:
+        yield on
+
+
+@pytest.fixture(autouse=True)
+def alone(db: None) -> None:
+    """Tests that end leave their trajectories: Django doesn't know the table, and doesn't empty it."""
+    with connection.cursor() as cursor:
+        cursor.execute("TRUNCATE experiences_trajectory")
+
+
+@pytest.fixture
+def run(operator: Actor, agent: Agent) -> TrainingRun:
+    made = run_start(operator, agent=agent, rows=ROWS, config=SMALL | {"n_iterations": 3})
+    run_to_end(made.job)
+    run_to_end(EvaluationRun.objects.get(run=made).job)
+    return made
+
+
+@pytest.fixture
+def everything(operator: Actor, adam: Any, acme: Any, run: TrainingRun, server: ModelServer) -> TrainingRun:
+    """An organisation with at least one row in every table that has a column for somebody's words."""
+    boss = Actor(adam)
+    evaluation = evaluation_start(operator, run=run, queries=[ROWS[0]["query"]])
+    run_to_end(evaluation.job)
+    playbook = playbook_of(operator, model_agent(boss, server))
+    lived(operator, playbook.agent, 3)
+    run_to_end(evolution_queue(operator, playbook).job)
+    lesson = factories.ExperienceFactory(agent=run.agent)
+    ExperienceChange.objects.create(experience=lesson, version=1, action="added", after="said", by="olivia")
+    factories.PromptPackFactory(organization=acme)
+    factories.ToolServerFactory(organization=acme)
+    Epoch.objects.create(run=run, number=1, changes=[{"text": "said", "why": "so"}])
+    checkpoint_tag(boss, PolicyCheckpoint.objects.filter(run=run).latest("iteration"), ["kept"])
+    budget = budget_set_limit(boss, organization=acme.id, limit=10**9, note="for the year")
+    BudgetAlert.objects.create(budget=budget, threshold=75, limit=1, spent=1)
+    BudgetSettings.objects.get_or_create(organization=acme)
+    expires = timezone.now() + timezone.timedelta(days=1)
+    ApiKey.objects.create(organization=acme, user=adam, name="key", prefix="ak", digest="d", expires_at=expires)
+    IdempotencyRecord.objects.create(organization=acme, user=adam, key="1", operation="POST", fingerprint="f", body={})
+    kind = ContentType.objects.get_for_model(Agent)
+    LogEntry.objects.create(user=adam, content_type=kind, object_id="1", object_repr="agent", action_flag=CHANGE)
+    assert not Job.objects.exclude(status__in=ENDED).exists()
+    return run
+
+
+class Undone(Exception):
+    """Rolls back what was tried with one column."""
+
+
+def missed(adam: Any, columns: list[tuple[Any, Any]]) -> dict[str, str]:
+    """The columns from which an erasure does not take the words, and what it said. One after the other: rows that go
+    because of another column would hide one that nobody looks at."""
+    found: dict[str, str] = {}
+    for model, field in columns:
+        with contextlib.suppress(Undone), transaction.atomic():
+            with person.unguarded():
+                rows = person.write_into(model, field, JANE)
+            assert rows, f"{model._meta.label} has no row in this test: make one"
+            try:
+                report = subject_erase(Actor(adam), [JANE])
+            except Conflict as conflict:
+                found[person.label(model, field)] = conflict.message
+                raise Undone from conflict
+            left = {name for name, n in report.left.items() if n}
+            if not left <= STAYING or (person.holding(JANE) and not left):
+                found[person.label(model, field)] = f"{person.holding(JANE)}"
+            raise Undone
+    return found
+
+
+def test_nothing_is_left_of_what_stood_in_every_column(
+    everything: TrainingRun, adam: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    why = "Register these columns with an erasure: agentcore_site.tenancy.erasure.places"
+    assert not missed(adam, person.theirs()), why
+    # And it would be noticed.
+    monkeypatch.delitem(places._items, "tool servers")
+    servers = [(model, field) for model, field in person.theirs() if model is ToolServer]
+    assert len(missed(adam, servers)) == len(servers) > 3
+
+
+def test_the_audit_log_lets_an_erasure_in_and_nobody_else(operator: Actor, agent: Agent) -> None:
+    agent_update(operator, agent, name="Named after J. Doe")
+    mine = AuditEvent.objects.filter(action="agent.changed")
+
+    def change(**values: Any) -> None:
+        with transaction.atomic():
+            mine.update(**values)
+
+    for values in ({"after": {}}, {"target": ""}):
+        with pytest.raises(ProgrammingError, match="append-only"):
+            change(**values)
+    for values in ({"action": "agent.archived"}, {"actor": "nobody"}, {"at": timezone.now()}, {"user": None}):
+        with pytest.raises(ProgrammingError, match="append-only"), transaction.atomic(), events_open():
+            mine.update(**values)
+    with pytest.raises(ProgrammingError, match="DELETE"), transaction.atomic(), events_open():
+        mine.delete()
+    with transaction.atomic():
+        with events_open():
+            change(after={"name": "[erased]"})
+        with pytest.raises(ProgrammingError, match="append-only"):
+            change(after={})
+    assert mine.get().after == {"name": "[erased]"}
+
+
+def test_the_audit_log_tells_prompts_apart_and_does_not_hold_them(operator: Actor, agent: Agent) -> None:
+    for prompt in (f"Write to {JANE}.", f"Write to {JANE} twice."):
+        agent_update(operator, agent, system_prompt=prompt, description=f"For {JANE}")
+    events = list(AuditEvent.objects.filter(action="agent.changed").order_by("at"))
+    assert "j.doe" not in str([(one.before, one.after) for one in events])
+    assert events[1].before["system_prompt"] == events[0].after["system_prompt"] != events[1].after["system_prompt"]
+    assert events[0].after["system_prompt"].startswith("20 characters, digest ")
+
+
+def test_an_agent_goes_on_without_the_words_and_its_lessons_still_fit(operator: Actor, agent: Agent, adam: Any) -> None:
+    agent_update(operator, agent, system_prompt=f"Ask {JANE} first.", description=f"{JANE}'s", slug="j-doe-desk")
+    lesson = factories.ExperienceFactory(agent=agent)
+    report = subject_erase(Actor(adam), [JANE, "j-doe"])
+    agent.refresh_from_db()
+    assert (agent.system_prompt, agent.description) == ("Ask [erased] first.", "[erased]'s")
+    assert agent.slug.startswith("erased-") and report.found["agents"] == 1 and not report.left["agents"]
+    assert [one.pk for one in checked([Experience.objects.get(pk=lesson.pk)])] == [lesson.pk]
+
+
+def test_what_may_not_be_changed_is_reported_with_the_reason(operator: Actor, agent: Agent, adam: Any) -> None:
+    adam.email = JANE
+    adam.save()
+    report = subject_erase(Actor(adam), [JANE])
+    assert report.left["accounts"] == 1 and any("delete it in the admin" in note for note in report.notes)
+
+
+def test_a_checkpoint_that_can_not_be_read_is_left_and_not_nothing(run: TrainingRun, adam: Any) -> None:
+    TrainingRun.objects.filter(pk=run.pk).update(policy_kind="llm")
+    assert not any(subject_erase(Actor(adam), [JANE]).left.values())
+    with transaction.atomic():
+        checkpoint_save(run, iteration=99, data=b"no archive", metrics={})
+    report = subject_erase(Actor(adam), [JANE])
+    assert report.left["checkpoints that tell of it"] == 1 and any("can't be read" in note for note in report.notes)
+
+
+# -- jobs that would write it again ------------------------------------------------------------------------------------
+
+
+def refused(adam: Any, *words: str) -> bool:
+    try:
+        subject_erase(Actor(adam), words)
+    except Conflict as conflict:
+        return "still work with this data" in conflict.message
+    return False
+
+
+@pytest.mark.parametrize("status", [Status.QUEUED, Status.PAUSED, Status.RUNNING])
+def test_an_evaluation_on_the_data_has_to_end_first(run: TrainingRun, operator: Actor, adam: Any, status: str) -> None:
+    asked = evaluation_start(operator, run=run)
+    Job.objects.filter(pk=asked.job_id).update(status=status)
+    assert refused(adam, "what is 3 + 4?")
+    Job.objects.filter(pk=asked.job_id).update(status=Status.CANCELLED)
+    assert subject_erase(Actor(adam), ["what is 3 + 4?"]).found["dataset rows"] == 1
+
+
+def test_so_has_one_on_queries_that_were_given(operator: Actor, agent: Agent, adam: Any) -> None:
+    made = run_start(operator, agent=agent, environment_options=SMALL_POOL, config=SMALL | {"n_iterations": 2})
+    run_to_end(made.job)
+    Job.objects.filter(kind="evaluation").update(status=Status.CANCELLED)
+    given = [{"query": f"Ask {JANE}: 3 + 4?", "expected_outcome": {"answer": 7}}]
+    asked = evaluation_start(operator, run=made, queries=given)
+    assert refused(adam, JANE)
+    run_to_end(asked.job)
+    report = subject_erase(Actor(adam), [JANE])
+    assert report.found["queries given to evaluations"] == 1 and not person.holding(JANE)
+
+
+def test_so_has_an_evolution_that_reads_what_was_said(operator: Actor, adam: Any, server: ModelServer) -> None:
+    playbook = playbook_of(operator, model_agent(Actor(adam), server))
+    traces_record(operator, [NewTrace(playbook.agent, {"q": "Where is Hollebrandt's parcel?"}, {}, 9.0, True)])
+    queued = evolution_queue(operator, playbook)
+    assert refused(adam, "hollebrandt")
+    run_to_end(queued.job)
+    assert subject_erase(Actor(adam), ["hollebrandt"]).found["executions"] == 1
+
+
+def test_so_has_every_job_of_an_agent_that_is_told_of_the_person(operator: Actor, agent: Agent, adam: Any) -> None:
+    agent_update(operator, agent, system_prompt="Hollebrandt pays late.")
+    made = run_start(operator, agent=agent, environment_options=SMALL_POOL, config=SMALL | {"n_iterations": 2})
+    assert refused(adam, "hollebrandt")
+    run_to_end(made.job)
+    assert refused(adam, "hollebrandt"), "its evaluation waits"
+    run_to_end(EvaluationRun.objects.get(run=made).job)
+    assert subject_erase(Actor(adam), ["hollebrandt"]).found["agents"] == 1
+
+
+def test_rows_that_differ_only_in_the_address_lose_what_was_asked_with_them_together(
+    operator: Actor, agent: Agent, adam: Any
+) -> None:
+    rows = [*ROWS[:28], *({**ROWS[28], "query": f"Ask {name}@example.org: 3 + 4?"} for name in ("jane", "john"))]
+    made = run_start(operator, agent=agent, rows=rows, config=SMALL | {"n_iterations": 40})
+    run_to_end(made.job)
+    run_to_end(EvaluationRun.objects.get(run=made).job)
+    report = subject_erase(Actor(adam), ["jane@example.org"])
+    assert report.found["dataset rows"] == 1 and any("read the same" in note for note in report.notes)
+    assert DatasetRow.objects.filter(query__contains="john@example.org").count() == 1
+    assert not TrajectoryRecord.objects.filter(agent_id=agent.id, query__contains="[email]").exists()
+    assert TrajectoryRecord.objects.filter(agent_id=agent.id).exists()
