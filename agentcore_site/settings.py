@@ -221,6 +221,7 @@ LLM_MODEL = env.text("LLM_MODEL")
 PORTKEY_API_KEY = env.text("PORTKEY_API_KEY")
 PORTKEY_PROVIDER = env.text("PORTKEY_PROVIDER")
 PORTKEY_CONFIG = env.text("PORTKEY_CONFIG")
+PORTKEY_VIRTUAL_KEY = env.text("PORTKEY_VIRTUAL_KEY")
 
 # Command lines of MCP servers that workers may start, by comma, and hosts that the fetch tool may read: none.
 MCP_COMMANDS = [tuple(shlex.split(line)) for line in env.listed("MCP_COMMANDS")]

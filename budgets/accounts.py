@@ -63,6 +63,11 @@ def month_of(moment: datetime | None = None) -> date:
     return (moment or datetime.now(UTC)).astimezone(UTC).date().replace(day=1)
 
 
+def month_over(budget: Budget) -> bool:
+    """Whether its month is past, so that nothing more is spent from it but late settlements, and no limit is set."""
+    return budget.scope != Scope.JOB and budget.period_start < month_of()
+
+
 def owners(
     organization_id: uuid.UUID, agent_id: uuid.UUID | None = None, job_id: uuid.UUID | None = None
 ) -> list[Owner]:

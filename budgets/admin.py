@@ -9,12 +9,14 @@ from django import forms
 from django.contrib import admin, messages
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.template.response import TemplateResponse
 from django.utils.html import format_html_join
 
 from agentcore_site.errors import DomainError
 from agentcore_site.jobs.admin import as_id
 from agentcore_site.tenancy.administration import LongTableAdmin, ReadOnlyAdmin, ScopedAdmin, actor_at, organizations_of
-from budgets.accounts import Owner
+from agentcore_site.tenancy.permissions import require
+from budgets.accounts import month_over
 from budgets.models import (
     Budget,
     BudgetAlert,
@@ -23,18 +25,23 @@ from budgets.models import (
     LedgerEntry,
     ModelPrice,
     Reservation,
-    Scope,
 )
 from budgets.money import MICROS, micros
-from budgets.services import PRICED, budget_set_limit, budget_settings_set, limit_change, price_save
+from budgets.naming import all_agents
+from budgets.pricelist import price_changes
+from budgets.services import PRICED, Shown, budget_settings_set, limit_change, limit_owner, owner_of, price_save
 from budgets.showing import money
-from budgets.webhooks import webhook_secret
+from budgets.webhooks import SIGNATURE, webhook_secret
 
 DOLLARS: dict[str, Any] = {"min_value": Decimal(0), "max_digits": 15, "decimal_places": 6, "required": False}
 
 
 def in_dollars(amount: int | None) -> Decimal | None:
     return None if amount is None else Decimal(amount) / MICROS
+
+
+def in_micros(amount: Decimal | None) -> int | None:
+    return None if amount is None else micros(amount)
 
 
 class ServiceAdmin(ScopedAdmin):
@@ -51,8 +58,16 @@ class ServiceAdmin(ScopedAdmin):
 
 
 class BudgetForm(forms.ModelForm):  # type: ignore[type-arg]
-    limit_usd = forms.DecimalField(label="Limit in dollars", help_text="Empty: not limited.", **DOLLARS)
-    agent = forms.UUIDField(label="Agent's id", required=False, help_text="Empty: the organisation's own budget.")
+    """``known_agents`` are those that whoever fills it in may choose."""
+
+    known_agents: QuerySet[Any] | None = None
+
+    limit_usd = forms.DecimalField(
+        label="Limit in dollars", help_text="Empty: not limited.", show_hidden_initial=True, **DOLLARS
+    )
+    agent = forms.ModelChoiceField(  # type: ignore[var-annotated]
+        queryset=None, required=False, empty_label="none", help_text="None: the organisation's own budget."
+    )
     note = forms.CharField(max_length=200, required=False, help_text="Why; it stands in the history.")
 
     class Meta:
@@ -61,8 +76,19 @@ class BudgetForm(forms.ModelForm):  # type: ignore[type-arg]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self.fields["agent"].queryset = self.known_agents  # type: ignore[attr-defined]
         if self.instance.pk:
             self.initial["limit_usd"] = in_dollars(self.instance.limit)
+
+    @property
+    def limit(self) -> int | None:
+        return in_micros(self.cleaned_data["limit_usd"])
+
+    @property
+    def shown(self) -> Shown:
+        """The limit that the page showed, which may not be the one that stands by now."""
+        sent = self.data.get(self["limit_usd"].html_initial_name)
+        return Shown(in_micros(self.fields["limit_usd"].to_python(sent)))
 
 
 @admin.register(Budget)
@@ -89,7 +115,20 @@ class BudgetAdmin(ServiceAdmin):
     def get_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
         if obj is None:
             return ["organization", "agent", "limit_usd", "note"]
+        if not self.has_change_permission(request, obj):
+            return ["organization", "limit_", *self.readonly_fields]
         return ["organization", "limit_usd", "note", *self.readonly_fields]
+
+    def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
+        form = super().get_form(request, obj, change, **kwargs)
+        known = all_agents().filter(archived_at=None).order_by("name")
+        if not request.user.is_superuser:
+            known = known.filter(organization__in=organizations_of(request))
+        return type(form.__name__, (form,), {"known_agents": known})
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """A month that is over is only shown: its owner's limit is another month's matter."""
+        return not (obj is not None and month_over(obj)) and super().has_change_permission(request, obj)
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
         return [*self.readonly_fields, "organization"] if obj else []
@@ -100,24 +139,18 @@ class BudgetAdmin(ServiceAdmin):
         return super().get_search_results(request, queryset, search_term)
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
-        asked = form.cleaned_data
-        limit = None if asked["limit_usd"] is None else micros(asked["limit_usd"])
-        agent_id = obj.agent_id if change else asked.get("agent")
-        scope = obj.scope if change else Scope.AGENT if agent_id else Scope.ORGANIZATION
-        actor = actor_at(request)
-        if request.user.is_superuser:
-            owner_id = obj.owner_id if change else agent_id or obj.organization_id
-            owner = Owner(obj.organization_id, scope, owner_id, agent_id)
-            budget = limit_change(actor, owner, limit, note=asked["note"])
+        actor, note = actor_at(request), form.cleaned_data["note"]
+        if not request.user.is_superuser:
+            require(actor, "budget.edit", obj.organization_id)
+        if not change:
+            agent = form.cleaned_data["agent"]
+            owner = limit_owner(obj.organization_id, agent_id=agent.id if agent else None)
+            budget = limit_change(actor, owner, form.limit, note=note)
+        elif "limit_usd" in form.changed_data:
+            budget = limit_change(actor, owner_of(obj), form.limit, note=note, shown=form.shown)
         else:
-            budget = budget_set_limit(
-                actor,
-                organization=obj.organization,
-                agent_id=agent_id,
-                job=obj.job if change else None,
-                limit=limit,
-                note=asked["note"],
-            )
+            self.message_user(request, "The limit was left as it is, so that nothing was written.", messages.WARNING)
+            return
         obj.__dict__.update({key: value for key, value in budget.__dict__.items() if key != "_state"})
         obj._state.adding = False
 
@@ -192,7 +225,9 @@ class ModelPriceAdmin(ServiceAdmin):
     autocomplete_fields = ["organization"]
     fields = [
         "organization", "model", "valid_from", "free", "input_usd", "cached_usd", "output_usd", "call_usd", "source",
+        "history",
     ]  # fmt: skip
+    readonly_fields = ["history"]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         rows = self.model._default_manager.all().order_by(*self.get_ordering(request) or ["model", "-valid_from"])
@@ -210,6 +245,11 @@ class ModelPriceAdmin(ServiceAdmin):
         stored = ModelPrice.objects.filter(pk=obj.pk).first() if change else None
         before = {name: getattr(stored, name) for name in PRICED} if stored else None
         price_save(actor_at(request), obj, before=before)
+
+    @admin.display(description="history of the price")
+    def history(self, obj: ModelPrice) -> str:
+        lines = ((f"{one.at:%Y-%m-%d %H:%M}", one.actor, one.text) for one in price_changes(obj)[:50])
+        return format_html_join("", "<div>{} {}: {}</div>", lines) or "never changed by hand"
 
     @admin.display(description="input", ordering="input")
     def input_(self, obj: ModelPrice) -> str:
@@ -230,10 +270,10 @@ class BudgetSettingsAdmin(ServiceAdmin):
     list_select_related = ["organization"]
     search_fields = ["organization__name", "webhook_url"]
     autocomplete_fields = ["organization"]
-    fields = ["organization", "email_admins", "webhook_url", "secret_version", "secret"]
+    fields = ["organization", "email_admins", "webhook_url", "secret_version"]
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
-        return ["secret", "organization"] if obj else ["secret"]
+        return ["organization"] if obj else []
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         budget_settings_set(
@@ -243,11 +283,28 @@ class BudgetSettingsAdmin(ServiceAdmin):
             webhook_url=obj.webhook_url,
             secret_version=obj.secret_version,
         )
+        obj.secret_is_new = not change or "secret_version" in form.changed_data
         obj._state.adding = False
 
-    @admin.display(description="secret that signs the webhook")
-    def secret(self, obj: BudgetSettings) -> str:
-        return webhook_secret(obj.organization_id, obj.secret_version) if obj.pk else "shown once it is saved"
+    def response_add(self, request: HttpRequest, obj: Any, post_url_continue: str | None = None) -> HttpResponse:
+        return self._secret_shown(request, obj)
+
+    def response_change(self, request: HttpRequest, obj: Any) -> HttpResponse:
+        return self._secret_shown(request, obj) if obj.secret_is_new else super().response_change(request, obj)
+
+    def _secret_shown(self, request: HttpRequest, obj: Any) -> HttpResponse:
+        """The one page that shows it: a new secret stands in no message and no cookie, as in the console."""
+        context = {
+            **self.admin_site.each_context(request),
+            "title": "The new signing secret, shown only now",
+            "opts": self.opts,
+            "row": obj,
+            "header": SIGNATURE,
+            "secret": webhook_secret(obj.organization_id, obj.secret_version),
+        }
+        response = TemplateResponse(request, "admin/budgets/secret.html", context)
+        response["Cache-Control"] = "no-store, private"
+        return response
 
 
 @admin.register(BudgetLimit)
@@ -261,8 +318,8 @@ class BudgetLimitAdmin(ReadOnlyAdmin):
 @admin.register(BudgetAlert)
 class BudgetAlertAdmin(ReadOnlyAdmin):
     organization_path = "budget__organization"
-    list_display = ["created_at", "budget", "threshold", "spent", "limit", "delivered_at", "tries", "error"]
-    list_filter = ["threshold", ("delivered_at", admin.EmptyFieldListFilter)]
+    list_display = ["created_at", "budget", "kind", "threshold", "spent", "limit", "delivered_at", "tries", "error"]
+    list_filter = ["kind", "threshold", ("delivered_at", admin.EmptyFieldListFilter)]
     list_select_related = ["budget"]
     search_fields = ["budget__organization__name"]
 

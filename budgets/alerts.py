@@ -1,9 +1,10 @@
-"""A budget reached 75, 90 or 100 % of its limit: the ledger notes it once a period, this delivers it (SPEC B4)."""
+"""A budget reached 75, 90 or 100 % of its limit, or a call cost more than was held for it: the ledger notes it once a
+period, this delivers it (SPEC B4)."""
 
 from __future__ import annotations
 
 import logging
-import smtplib
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, Final
 
@@ -13,7 +14,8 @@ from django.utils import timezone
 
 from agentcore_site.tenancy.models import Membership
 from agentcore_site.tenancy.roles import Role
-from budgets.models import BudgetAlert, BudgetSettings, Period
+from budgets.models import AlertKind, BudgetAlert, BudgetSettings, Period
+from budgets.naming import owner_name
 from budgets.showing import money
 from budgets.webhooks import WebhookFailed, webhook_post, webhook_secret
 
@@ -41,18 +43,9 @@ def alert_deliver(alert: BudgetAlert) -> bool:
     )
     errors: list[str] = []
     if alert.mailed_at is None and where.email_admins:
-        try:
-            _mail(alert)
-            BudgetAlert.objects.filter(id=alert.id).update(mailed_at=timezone.now())
-        except (OSError, smtplib.SMTPException) as error:
-            errors.append(f"e-mail: {type(error).__name__}")
+        errors += _tried(alert, "e-mail", "mailed_at", lambda: _mail(alert))
     if alert.posted_at is None and where.webhook_url:
-        try:
-            secret = webhook_secret(alert.budget.organization_id, where.secret_version)
-            webhook_post(where.webhook_url, as_sent(alert), secret=secret)
-            BudgetAlert.objects.filter(id=alert.id).update(posted_at=timezone.now())
-        except WebhookFailed as error:
-            errors.append(f"webhook: {error}")
+        errors += _tried(alert, "webhook", "posted_at", lambda: _post(alert, where))
     if errors:
         log.warning("alert %s was not delivered: %s", alert.id, "; ".join(errors))
     BudgetAlert.objects.filter(id=alert.id).update(
@@ -61,29 +54,70 @@ def alert_deliver(alert: BudgetAlert) -> bool:
     return not errors
 
 
-def subject(alert: BudgetAlert) -> str:
-    """One line, as the mail's subject and the console show it."""
+def _tried(alert: BudgetAlert, way: str, done: str, send: Callable[[], None]) -> list[str]:
+    """Sends it one way and notes when, or says why not. Nothing is raised: one bad address, which a mail library
+    answers with errors of any kind, must not keep the alerts behind it waiting."""
+    try:
+        send()
+    except WebhookFailed as error:
+        return [f"{way}: {error}"]
+    except Exception as error:
+        log.debug("alert %s, %s", alert.id, way, exc_info=True)
+        return [f"{way}: {type(error).__name__}"]
+    BudgetAlert.objects.filter(id=alert.id).update(**{done: timezone.now()})
+    return []
+
+
+def subject(alert: BudgetAlert, name: str = "") -> str:
+    """One line, as the mail's subject and the console show it. ``name`` is the owner's, if the caller has it."""
     budget = alert.budget
-    whose = {"organization": str(budget.organization), "agent": "an agent", "job": f"job {budget.job}"}[budget.scope]
-    used = "used up" if alert.threshold == 100 else f"{alert.threshold} % spent"
+    name = name or owner_name(budget)
+    whose = {"organization": name, "agent": f"the agent {name}", "job": f"job {name}"}[budget.scope]
+    if alert.kind == AlertKind.ABOVE_HOLD:
+        return f"A call on the budget of {whose} cost {money(alert.excess)} more than was held for it"
+    used = f"{alert.threshold} % spent"
+    if alert.threshold == 100:
+        used = "used up" if alert.spent >= alert.limit else "all but used up"
     return f"The budget of {whose} is {used}: {money(alert.spent)} of {money(alert.limit)}"
+
+
+def advice(alert: BudgetAlert) -> str:
+    """What it means and what to do."""
+    if alert.kind == AlertKind.ABOVE_HOLD:
+        return (
+            "The excess is spent or owed and stands in the ledger as debt. A provider that bills more than its price"
+            " allows has another price than ours, or bills what was not asked for: compare its bill with Budgets →"
+            " Prices. This is told once a period."
+        )
+    if alert.budget.period == Period.TOTAL:
+        stops = "Calls that do not fit are refused, and the job pauses. Raise its limit, then resume it."
+    else:
+        stops = (
+            "Calls that do not fit are refused, and jobs pause. They go on by themselves when the next month begins,"
+            " or once the limit is raised."
+        )
+    return f"{stops}\nChange the limit under Admin → Budgets."
 
 
 def as_sent(alert: BudgetAlert) -> dict[str, Any]:
     """An alert as the webhook gets it. ``id`` is the same in every try."""
     budget = alert.budget
+    name = owner_name(budget)
     return {
         "type": "budget.alert",
+        "kind": alert.kind,
         "id": str(alert.id),
         "organization": budget.organization.slug,
         "scope": budget.scope,
         "owner_id": str(budget.owner_id),
+        "owner_name": name,
         "period_start": None if budget.period == Period.TOTAL else budget.period_start.isoformat(),
         "threshold_percent": alert.threshold,
         "limit_micros": alert.limit,
         "spent_micros": alert.spent,
+        "excess_micros": alert.excess,
         "at": alert.created_at.isoformat(),
-        "text": subject(alert),
+        "text": subject(alert, name),
     }
 
 
@@ -94,8 +128,12 @@ def _mail(alert: BudgetAlert) -> None:
     addresses = sorted({one for one in admins.values_list("user__email", flat=True) if one})
     if not addresses:
         return
-    stops = "Calls that do not fit are refused, and jobs pause, until the limit is raised or the period ends."
     line = subject(alert).replace("\n", " ").replace("\r", " ")
-    body = f"{line}.\n\n{stops}\nChange the limit under Admin → Budgets.\n"
+    body = f"{line}.\n\n{advice(alert)}\n"
     # Blind copies: the admins' addresses are their own. One message: a retry never sends it to half of them again.
     EmailMessage(line, body, bcc=addresses).send()
+
+
+def _post(alert: BudgetAlert, where: BudgetSettings) -> None:
+    secret = webhook_secret(alert.budget.organization_id, where.secret_version)
+    webhook_post(where.webhook_url, as_sent(alert), secret=secret)

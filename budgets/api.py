@@ -26,8 +26,8 @@ from budgets.money import dollars, micros
 from budgets.naming import agent_find
 from budgets.pricelist import prices_in_force, prices_of
 from budgets.selectors import BY, Spending, breakdown, budget_get, budgets_visible
-from budgets.services import budget_set_limit, price_set
-from budgets.views.budget import entries_of, limit_set
+from budgets.services import budget_change_limit, budget_set_limit, price_set
+from budgets.views.budget import entries_of
 
 TAG: Final = ["budgets"]
 BYS: Final = tuple(BY)
@@ -290,7 +290,8 @@ class BudgetDoor(Door):
         budget = budget_get(self.actor, pk)
         require(self.actor, "budget.edit", budget.organization_id)
         values = parsed(LimitIn, request.data)
-        return Response(BudgetOut(limit_set(self.actor, budget, values["limit_usd"], values.get("note", ""))).data)
+        changed = budget_change_limit(self.actor, budget, values["limit_usd"], note=values.get("note", ""))
+        return Response(BudgetOut(changed).data)
 
     @extend_schema(
         summary="What the money went for",

@@ -71,7 +71,9 @@ class ServiceForm(forms.Form):
         return found
 
 
-class LimitForm(ServiceForm):
+class NoteForm(ServiceForm):
+    """A limit and why."""
+
     marker = "limit"
     limit = DollarsField(required=False, label="Limit in dollars", help_text="Empty: not limited.")
     note = forms.CharField(
@@ -82,7 +84,13 @@ class LimitForm(ServiceForm):
     )
 
 
-class NewLimitForm(LimitForm):
+class LimitForm(NoteForm):
+    """Another limit in the place of the one that the page showed."""
+
+    shown = DollarsField(required=False, widget=forms.HiddenInput)
+
+
+class NewLimitForm(NoteForm):
     """The first limit of the organisation or of one of its agents."""
 
     owner = forms.ChoiceField(label="Whose budget", help_text="By the month; it holds until it is changed.")

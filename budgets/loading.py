@@ -56,22 +56,30 @@ class Line:
 
 @dataclass(slots=True)
 class Loaded:
-    """What a file did: models by what became of them. ``skipped`` says why."""
+    """What a file did: models by what became of them. ``skipped`` says why; ``kept`` were edited by hand."""
 
     new: list[str] = field(default_factory=list)
     changed: list[str] = field(default_factory=list)
     same: list[str] = field(default_factory=list)
+    kept: list[str] = field(default_factory=list)
     skipped: dict[str, str] = field(default_factory=dict)
 
 
 @transaction.atomic
 def prices_load(
-    raw: bytes, *, name: str, valid_from: date, organization: Organization | None = None, actor: Any = None
+    raw: bytes,
+    *,
+    name: str,
+    valid_from: date,
+    organization: Organization | None = None,
+    actor: Any = None,
+    replace: bool = False,
 ) -> Loaded:
     """Adds the prices of a file to the table; the same file twice changes nothing.
 
     ``valid_from`` is for files that don't say; ``name`` stands in the source of such prices. A price that differs from
-    the one that is valid on its day is a new row of that day, or corrects the row of that very day.
+    the one that is valid on its day is a new row of that day, or corrects the row of that very day. Where the valid one
+    was set by a person it is kept, unless ``replace``: every start loads the seed, and must not undo a correction.
 
     Raises:
         Invalid: it is no JSON, or of neither format.
@@ -93,12 +101,18 @@ def prices_load(
         if newest is not None and all(getattr(newest, key) == value for key, value in line.values.items()):
             loaded.same.append(line.model)
             continue
+        if newest is not None and newest.by_hand and not replace:
+            loaded.kept.append(line.model)
+            continue
         row = newest if newest is not None and newest.valid_from == day else None
+        before = None if row is None else {key: getattr(row, key) for key in line.values}
         row = row or ModelPrice(organization=organization, model=line.model, valid_from=day)
         for key, value in line.values.items():
             setattr(row, key, value)
-        row.source = line.source[:200]
+        row.source, row.by_hand = line.source[:200], False
         row.save()
+        if before is not None:  # a new day's row is its own history
+            record(actor, "price.changed", row, before=before, after=line.values | {"source": row.source})
         (loaded.new if newest is None else loaded.changed).append(line.model)
     if loaded.new or loaded.changed:
         counts = {"file": name, "new": len(loaded.new), "changed": loaded.changed[:100]}

@@ -81,8 +81,8 @@ class Meter(Protocol):
         meanwhile, the hold is given back, whether it was committed or not."""
 
     async def settle(self, call: CallKey, bill: Bill) -> None:
-        """Idempotent; a late one, after the hold was charged, refunds. The bill is written also where the caller is
-        cancelled meanwhile."""
+        """Hands over what the attempt came to, and does not wait until it is written: until then the hold covers it.
+        Idempotent; a late one, after the hold was charged, refunds."""
 
 
 class PriceBook(Protocol):

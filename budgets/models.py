@@ -239,6 +239,7 @@ class ModelPrice(models.Model):
     per_call = models.BigIntegerField(default=0, help_text="Micro-dollars for each call.")
     free = models.BooleanField(default=False, help_text="Declared free: it is counted, and costs nothing.")
     source = models.CharField(max_length=200, blank=True)
+    by_hand = models.BooleanField(default=False, editable=False, help_text="Set by a person: price files leave it.")
     updated_at = models.DateTimeField(auto_now=True)
 
     objects = ScopedManager()
@@ -293,14 +294,24 @@ class BudgetSettings(models.Model):
         return str(self.organization)
 
 
+class AlertKind(models.TextChoices):
+    THRESHOLD = "threshold", "A share of the limit is spent"
+    ABOVE_HOLD = "above_hold", "A call cost more than was held for it"
+
+
 class BudgetAlert(models.Model):
-    """A budget reached a share of its limit. Once a period; delivered by e-mail and webhook, retried until it is."""
+    """What the admins should know of a budget. Once a period for each limit, so that a raised one tells again;
+    delivered by e-mail and webhook, retried until it is."""
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     budget = models.ForeignKey(Budget, on_delete=models.CASCADE, related_name="alerts")
-    threshold = models.PositiveSmallIntegerField(help_text="Per cent of the limit: 75, 90 or 100.")
-    limit = models.BigIntegerField()
+    kind = models.CharField(max_length=10, choices=AlertKind.choices, default=AlertKind.THRESHOLD)
+    threshold = models.PositiveSmallIntegerField(
+        default=0, help_text="Per cent of the limit: 75, 90 or 100; 0 for other kinds."
+    )
+    limit = models.BigIntegerField(help_text="Micro-dollars; 0 where there is none.")
     spent = models.BigIntegerField()
+    excess = models.BigIntegerField(default=0, help_text="Micro-dollars by which a bill was above its hold.")
     created_at = models.DateTimeField(default=timezone.now)
     tries = models.PositiveSmallIntegerField(default=0)
     try_after = models.DateTimeField(default=timezone.now)
@@ -314,12 +325,14 @@ class BudgetAlert(models.Model):
     class Meta:
         ordering = ["-created_at"]
         constraints = [
-            models.UniqueConstraint(fields=["budget", "threshold"], name="one_alert_per_budget_and_threshold")
+            models.UniqueConstraint(
+                fields=["budget", "kind", "threshold", "limit"], name="one_alert_per_budget_threshold_and_limit"
+            )
         ]
         indexes = [models.Index(fields=["try_after"], name="alerts_to_deliver", condition=models.Q(delivered_at=None))]
 
     def __str__(self) -> str:
-        return f"{self.threshold} % of {self.budget}"
+        return f"{self.threshold} % of {self.budget}" if self.threshold else f"{self.get_kind_display()}, {self.budget}"
 
 
 BudgetAlert.objects.path = "budget__organization"

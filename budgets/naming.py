@@ -31,9 +31,28 @@ class Named:
         return (self.budget.spent + self.budget.debt) / limit if limit else 1.0
 
 
+def all_agents() -> QuerySet[Any]:
+    """Every organisation's. Asked of Django's registry: agents stand above budgets, which must not import them."""
+    return apps.get_model("experiences", "Agent").objects.all()
+
+
 def agents(actor: Any) -> QuerySet[Any]:
-    """The actor's agents. Asked of Django's registry: agents stand above budgets, which must not import them."""
+    """The actor's agents."""
     return apps.get_model("experiences", "Agent").objects.visible_to(actor)
+
+
+def agent_is_of(organization_id: UUID, agent_id: UUID) -> bool:
+    """Whether the organisation has such an agent, archived ones included."""
+    return all_agents().filter(id=agent_id, organization_id=organization_id).exists()
+
+
+def owner_name(budget: Budget) -> str:
+    """What a message calls the owner, whoever reads it: its readers are the organisation's own admins."""
+    known: dict[UUID, str] = {}
+    if budget.scope == Scope.AGENT:
+        mine = all_agents().filter(id=budget.owner_id, organization_id=budget.organization_id)
+        known = dict(mine.values_list("id", "name"))
+    return name_of(budget, known)
 
 
 def agent_names(actor: Any, ids: Iterable[UUID | None]) -> dict[UUID, str]:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
-from typing import Any
+from datetime import UTC, date, datetime, timedelta
+from typing import Any, Final
 from uuid import UUID
 
 from django.db.models import Case, IntegerField, Q, QuerySet, Value, When
 
+from agentcore_site.audit.models import AuditEvent
 from budgets.models import ModelPrice
 from budgets.selectors import prices_visible
 from budgets.showing import money
 
+OLD: Final = timedelta(days=183)  # half a year: providers change their prices more often
 OWN_FIRST = Case(When(organization=None, then=Value(1)), default=Value(0), output_field=IntegerField())
 
 
@@ -57,3 +59,48 @@ def price_lines(rows: Iterable[ModelPrice]) -> list[PriceLine]:
         )
         for row in rows
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class PriceChange:
+    """Who changed a price when, and what of it."""
+
+    at: datetime
+    actor: str
+    text: str
+
+
+def price_changes(row: ModelPrice) -> list[PriceChange]:
+    """What the audit log knows of a price, newest first."""
+    events = AuditEvent.objects.filter(target_type=row._meta.label_lower, target_id=str(row.pk))
+    return [PriceChange(one.at, one.actor, _moved(one.before, one.after or {})) for one in events]
+
+
+def _moved(before: dict[str, Any] | None, after: dict[str, Any]) -> str:
+    """``input $0.10 → $0.15, source …``; of a new price all that it says."""
+    known = before or {}
+    moved = [name for name, value in after.items() if before is None or known.get(name) != value]
+    was = {name: "" if before is None else f"{_shown(known.get(name))} → " for name in moved}
+    return ", ".join(f"{name} {was[name]}{_shown(after[name])}" for name in moved)
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "as input"
+    return money(value) if isinstance(value, int) and not isinstance(value, bool) else str(value) or "none"
+
+
+@dataclass(frozen=True, slots=True)
+class ListAge:
+    """Of which day the prices for all are; ``old``: so old that somebody should look."""
+
+    day: date
+    old: bool
+
+
+def list_age(*, today: date | None = None) -> ListAge | None:
+    """Of the newest price for all that came from a file; None: there is none."""
+    day = today or datetime.now(UTC).date()
+    rows = ModelPrice.objects.filter(organization=None, by_hand=False, valid_from__lte=day)
+    newest = rows.order_by("-valid_from").values_list("valid_from", flat=True).first()
+    return None if newest is None else ListAge(newest, day - newest > OLD)

@@ -12,11 +12,11 @@ from django.db.models import Count, F, Q, QuerySet, Sum
 from django.db.models.functions import TruncDate
 
 from agentcore_site.errors import Insufficient, Invalid, Missing
-from agentcore_site.jobs.models import Job
 from agentcore_site.tenancy.actors import Actor
 from budgets.accounts import Owner, budgets_of, limit_standing, month_of, owners
 from budgets.forecasting import Forecast, forecast
-from budgets.models import Budget, BudgetAlert, BudgetLimit, LedgerEntry, ModelPrice, Reservation, Scope
+from budgets.ledger.reserving import NEARLY_ALL
+from budgets.models import AlertKind, Budget, BudgetAlert, BudgetLimit, LedgerEntry, ModelPrice, Reservation, Scope
 from budgets.showing import money
 
 NAMES: Final = {Scope.ORGANIZATION: "your organisation's", Scope.AGENT: "this agent's", Scope.JOB: "this job's"}
@@ -77,9 +77,11 @@ def alerts_visible(actor: Any) -> QuerySet[BudgetAlert]:
 
 
 def alerts_standing(actor: Any, *, since: datetime, limit: int) -> list[BudgetAlert]:
-    """The highest alert of each budget that still is as full as the alert says, newest first."""
-    rows = alerts_visible(actor).filter(created_at__gte=since).order_by("budget_id", "-threshold").distinct("budget_id")
-    full = [one for one in rows if one.budget.share is not None and 100 * one.budget.share >= min(one.threshold, 95)]
+    """The highest alert of each budget that still is as full as the alert says, newest first. Those of a limit that
+    was changed since say nothing about now."""
+    rows = alerts_visible(actor).filter(created_at__gte=since, kind=AlertKind.THRESHOLD, limit=F("budget__limit"))
+    highest = rows.order_by("budget_id", "-threshold").distinct("budget_id")
+    full = [one for one in highest if 100 * (one.budget.share or 0.0) >= min(one.threshold, NEARLY_ALL)]
     return sorted(full, key=lambda one: one.created_at, reverse=True)[:limit]
 
 
@@ -107,15 +109,6 @@ def budget_chain(
 ) -> list[Room]:
     """What each budget has left that a call would be charged to, outermost first. Opens nothing."""
     return [_room(owner) for owner in owners(organization_id, agent_id, job_id)]
-
-
-def budget_chain_of(actor: Any, job: Job) -> list[Room]:
-    """The chain of a job, for a page. Raises Missing for somebody else's job."""
-    if not Job.objects.visible_to(actor).filter(id=job.id).exists():
-        raise Missing("There is no such job.")
-    own = Budget.objects.filter(owner_id=job.id, organization_id=job.organization_id)
-    agent_id = own.values_list("agent_id", flat=True).first()
-    return budget_chain(job.organization_id, agent_id=agent_id, job_id=job.id)
 
 
 def budget_preflight(
@@ -183,6 +176,11 @@ def breakdown(
     rows = between(ledger_visible(actor), since, until)
     for name, value in (("organization_id", organization_id), ("agent_id", agent_id), ("job_id", job_id)):
         rows = rows.filter(**{name: value}) if value is not None else rows
+    return spending(rows, by)
+
+
+def spending(rows: QuerySet[LedgerEntry], by: str) -> list[Spending]:
+    """As ``breakdown``, of these entries, whoever asks."""
     grouped = rows.exclude(kind="reserve").annotate(day=TruncDate("at", tzinfo=UTC)).values(BY[by]).annotate(**SUMS)
     order = BY[by] if by == "day" else "-cost"
     found = [_spending(row, BY[by]) for row in grouped.order_by(order, BY[by])]

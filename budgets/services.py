@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import Any
 from urllib.parse import urlsplit
@@ -11,18 +12,26 @@ from django.core.exceptions import ValidationError
 from django.db import connection, transaction
 
 from agentcore_site.audit.services import record
-from agentcore_site.errors import Forbidden, Invalid, Missing
+from agentcore_site.errors import Conflict, Forbidden, Invalid, Missing
 from agentcore_site.jobs.models import Job
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import Organization, organization_id_of
 from agentcore_site.tenancy.permissions import require
-from budgets.accounts import Owner, budget_open, budgets_of, limit_standing, month_of, owner_lock
-from budgets.ledger.posting import THRESHOLDS, Balance, alerts_raise, lock, post
+from budgets.accounts import Owner, budget_open, budgets_of, limit_standing, month_of, month_over, owner_lock
+from budgets.ledger.posting import THRESHOLDS, Alert, Balance, alerts_raise, lock, post
 from budgets.ledger.values import MOST
 from budgets.models import Budget, BudgetLimit, BudgetSettings, ModelPrice, Scope
+from budgets.naming import agent_is_of
 from budgets.showing import money
 
 PRICED = ("input", "cached_input", "output", "per_call", "free", "source")
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """The limit that somebody saw before they changed it, in micro-dollars; None: not limited."""
+
+    limit: int | None
 
 
 def budget_set_limit(
@@ -40,20 +49,53 @@ def budget_set_limit(
     that it makes. Returns the running period's budget.
 
     Raises:
-        Missing, Forbidden: the actor may not edit budgets there.
+        Missing, Forbidden: the actor may not edit budgets there, or there is no such agent or job in it.
         Invalid: the limit is negative, or below what is spent and held already.
     """
     organization_id = organization_id_of(organization)
     require(actor, "budget.edit", organization_id)
+    return limit_change(actor, limit_owner(organization_id, agent_id=agent_id, job=job), limit, note=note)
+
+
+def budget_change_limit(
+    actor: Any, budget: Budget, limit: int | None, *, note: str = "", shown: Shown | None = None
+) -> Budget:
+    """Sets the standing limit of a budget's owner, from now on. ``shown``: only if it is still the one that was shown.
+
+    Raises:
+        Conflict: the budget's month is over, or the limit was changed meanwhile.
+        Missing, Forbidden, Invalid: as ``budget_set_limit``.
+    """
+    require(actor, "budget.edit", budget.organization_id)
+    return limit_change(actor, owner_of(budget), limit, note=note, shown=shown)
+
+
+def limit_owner(organization_id: uuid.UUID, *, agent_id: uuid.UUID | None = None, job: Job | None = None) -> Owner:
+    """Whose limit is meant: the job's, else the agent's, else the organisation's.
+
+    Raises:
+        Missing: the agent or job is not there or another organisation's. A limit of nobody would stop nothing.
+    """
     if job is not None:
         if job.organization_id != organization_id:
             raise Missing("There is no such job.")
-        owner = Owner(organization_id, Scope.JOB, job.id, agent_id)
-    elif agent_id is not None:
-        owner = Owner(organization_id, Scope.AGENT, agent_id, agent_id)
-    else:
-        owner = Owner(organization_id, Scope.ORGANIZATION, organization_id)
-    return limit_change(actor, owner, limit, note=note)
+        return Owner(organization_id, Scope.JOB, job.id, agent_id)
+    if agent_id is None:
+        return Owner(organization_id, Scope.ORGANIZATION, organization_id)
+    if not agent_is_of(organization_id, agent_id):
+        raise Missing("There is no such agent in this organisation. Choose one of its agents.")
+    return Owner(organization_id, Scope.AGENT, agent_id, agent_id)
+
+
+def owner_of(budget: Budget) -> Owner:
+    """Whose budget it is.
+
+    Raises:
+        Conflict: its month is over, and its owner's limit is another month's matter.
+    """
+    if month_over(budget):
+        raise Conflict(f"{budget.period_start:%B %Y} is over. Set the limit of the running month instead.")
+    return Owner(budget.organization_id, Scope(budget.scope), budget.owner_id, budget.agent_id)
 
 
 def budget_open_job(actor: Any, job: Job, *, agent_id: uuid.UUID | None, limit: int | None, note: str = "") -> Budget:
@@ -64,8 +106,13 @@ def budget_open_job(actor: Any, job: Job, *, agent_id: uuid.UUID | None, limit: 
 
 
 @transaction.atomic
-def limit_change(actor: Any, owner: Owner, limit: int | None, *, note: str = "") -> Budget:
-    """Writes a limit with its history and its audit event. Who may is asked by the callers."""
+def limit_change(actor: Any, owner: Owner, limit: int | None, *, note: str = "", shown: Shown | None = None) -> Budget:
+    """Writes a limit with its history and its audit event. Who may is asked by the callers.
+
+    Raises:
+        Conflict: the limit is not the one that was ``shown`` any more.
+        Invalid: the limit is negative, beyond reason, or below what is spent and held already.
+    """
     if limit is not None and not 0 <= limit <= MOST:
         raise _wrong(f"A limit is between $0 and {money(MOST)}.")
     # 1. The owner's turn: no row of theirs is opened meanwhile, so that the next month can't begin with the old limit.
@@ -76,6 +123,8 @@ def limit_change(actor: Any, owner: Owner, limit: int | None, *, note: str = "")
     with connection.cursor() as cursor:
         # 2. The balances' locks: nothing is reserved between the comparison and the change.
         balances = lock(cursor, list(rows.values_list("id", flat=True)))
+        if shown is not None and balances[budget_id].limit != shown.limit:
+            raise _moved(balances[budget_id].limit)
         for balance in balances.values():
             _fits(balance, limit)
         name = Actor.of(actor).name if actor is not None else "system"
@@ -90,11 +139,11 @@ def limit_change(actor: Any, owner: Owner, limit: int | None, *, note: str = "")
             note=note[:200],
         )
         rows.update(limit=limit)
-        # 3. Debt takes the room first; what the new limit makes of the old spending is told.
+        # 3. Debt takes the room first; what the new limit makes of the old spending is told, in one alert.
         for balance in balances.values():
             balance.limit = limit
         post(cursor, balances, [])
-        alerts_raise(cursor, [(one, share) for one in balances.values() for share in _reached(one)])
+        alerts_raise(cursor, [Alert(one, max(_reached(one))) for one in balances.values() if _reached(one)])
     budget = Budget.objects.get(id=budget_id)
     record(actor, "budget.changed", budget, before={"limit": before}, after={"limit": limit, "note": note[:200]})
     return budget
@@ -155,6 +204,7 @@ def price_save(actor: Any, row: ModelPrice, *, before: dict[str, Any] | None) ->
     except ValidationError as error:
         fields = {name: " ".join(texts) for name, texts in error.message_dict.items()}
         raise Invalid("The price is not right: " + " ".join(fields.values()), fields=fields) from error
+    row.by_hand = True
     row.save()
     after = {name: getattr(row, name) for name in PRICED}
     record(actor, "price.changed" if before else "price.created", row, before=before, after=after)
@@ -212,6 +262,12 @@ def _fits(balance: Balance, limit: int | None) -> None:
 def _reached(balance: Balance) -> list[int]:
     spent, limit = balance.spent + balance.debt, balance.limit
     return [share for share in THRESHOLDS if 100 * spent >= share * limit] if limit else []
+
+
+def _moved(limit: int | None) -> Conflict:
+    now = "not limited" if limit is None else money(limit)
+    message = f"Somebody changed the limit meanwhile: it is {now} now. Look at it, and set it again if it must differ."
+    return Conflict(message, fields={"limit": message})
 
 
 def _wrong(message: str) -> Invalid:

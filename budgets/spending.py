@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import uuid
 from contextlib import suppress
 from typing import Self
@@ -16,8 +15,6 @@ from budgets.meter import Bill, CallKey, MeterFailure
 from budgets.writer import LedgerAway, LedgerWriter
 
 __all__ = ["CallRepeated", "DatabaseMeter", "LedgerAway"]
-
-log = logging.getLogger(__name__)
 
 
 class CallRepeated(MeterFailure):
@@ -77,7 +74,7 @@ class DatabaseMeter:
         except asyncio.CancelledError:
             # Whether it is written by now or not: nobody will make this call, and nobody else will settle it.
             with suppress(LedgerAway):  # closed already: then the hold is charged when it expires
-                self.writer.tell(Settlement(key, Bill(0, None, "none", error="cancelled before the call")))
+                self.writer.settle(Settlement(key, Bill(0, None, "none", error="cancelled before the call")))
             raise
         finally:
             self._asked.discard(key)
@@ -88,18 +85,22 @@ class DatabaseMeter:
         self._held.add(key)
 
     async def settle(self, call: CallKey, bill: Bill) -> None:
-        """Returns once the bill is committed; waits for a database that is away. Idempotent.
+        """Hands the bill over; it is committed soon, and at the latest when the meter is closed. Idempotent.
 
-        It is written even if the caller is cancelled while it waits.
+        Raises:
+            LedgerAway: the meter is closed.
+        """
+        key = self.stored_key(call)
+        self._held.discard(key)
+        self.writer.settle(Settlement(key, bill))
+
+    async def flush(self) -> None:
+        """Returns once every bill is committed; waits for a database that is away.
 
         Raises:
             LedgerAway: the meter was closed before the database came back.
         """
-        key = self.stored_key(call)
-        self._held.discard(key)
-        outcome = await self.writer.settle(Settlement(key, bill))
-        if outcome.state == "unknown":
-            log.error("a bill of %d micro-dollars came without a hold: %s", bill.amount, call.key)
+        await self.writer.flush()
 
     def stored_key(self, call: CallKey) -> str:
         """The key of the reservation's row."""

@@ -1,4 +1,4 @@
-"""The sweep: holds whose lease ran out are charged, alerts are delivered."""
+"""The sweep: holds whose lease ran out are charged, alerts are delivered, jobs with room again go on."""
 
 from __future__ import annotations
 
@@ -8,14 +8,22 @@ from celery import shared_task
 
 from budgets.alerts import alert_deliver, alerts_due
 from budgets.ledger import charge_expired
+from budgets.stops import bill_mail, jobs_resume
 
 BATCH: Final = 1_000
 ALERTS: Final = 50  # at a time: each may wait for somebody's slow server
 
 
+@shared_task(name="budgets.owner_mail", autoretry_for=(OSError,), retry_backoff=30, max_retries=5)
+def owner_mail(job_id: str, seq: int) -> bool:
+    """Tells the owner of a job that a budget stopped what it spent."""
+    return bill_mail(job_id, seq)
+
+
 @shared_task(name="budgets.sweep")
 def sweep() -> tuple[int, int]:
-    """Returns how many holds were charged and how many alerts were delivered."""
+    """Returns how many holds were charged and how many alerts were delivered. Jobs that have room again go on."""
+    jobs_resume()
     charged = 0
     while (batch := charge_expired(limit=BATCH)) == BATCH:
         charged += batch

@@ -24,6 +24,7 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 BATCH: Final = 1_000
+LINGER: Final = 0.05  # seconds that settlements may wait for company
 PAUSES: Final = (0.05, 0.2, 1.0, 5.0)  # seconds between tries to write a settlement; the last again and again
 AWAY: Final = (OperationalError, InterfaceError)
 
@@ -34,9 +35,10 @@ class LedgerAway(MeterFailure):
 
 @dataclass(eq=False, slots=True)
 class Request:
-    """Something to be written, and the future of an event loop that waits for it, if one does."""
+    """Something to be written, and the future of an event loop that waits for it, if one does. No ``work``: it waits
+    for everything that was handed over before."""
 
-    work: Hold | Settlement
+    work: Hold | Settlement | None
     loop: asyncio.AbstractEventLoop | None = None
     future: asyncio.Future[Any] | None = None
 
@@ -62,6 +64,10 @@ class Answers:
 class LedgerWriter:
     """One thread that writes holds and settlements in batches. Several meters may share one.
 
+    Whoever holds money waits for the commit, because the call may only be sent then; so holds go first. Nobody waits
+    for a settlement: until it is written its hold covers it. Settlements are written when there is nothing else to do,
+    at the latest after ``linger`` seconds, and before that where a hold is refused for want of the room that they make.
+
     ``reserve`` fails at once with ``LedgerAway`` while the database is away; settlements are kept and tried again
     until they are written. ``close`` writes what is left and ends the thread with its connection.
     """
@@ -71,10 +77,15 @@ class LedgerWriter:
         *,
         reserve: Callable[[Sequence[Hold]], list[Reserved]] = reserve_many,
         settle: Callable[[Sequence[Settlement]], list[Settled]] = settle_many,
+        linger: float = LINGER,
     ) -> None:
         self._reserve, self._settle = reserve, settle
+        self._linger = linger
         self._arrived: queue.SimpleQueue[Request | None] = queue.SimpleQueue()
-        self._unwritten: list[Request] = []  # settlements that wait for the database
+        self._told: dict[str, Settlement] = {}  # by key, to be written
+        self._told_at = 0.0
+        self._unwritten: list[Settlement] = []  # that wait for the database
+        self._flushes: list[Request] = []  # whoever waits until all of these are written
         self._again_at, self._failures = 0.0, 0
         self._deadline = 0.0
         self._guard = threading.Lock()
@@ -91,17 +102,21 @@ class LedgerWriter:
         """
         return await self._ask(hold)
 
-    async def settle(self, settlement: Settlement) -> Settled:
-        """The outcome of a settlement, once it is committed, however long that takes.
+    def settle(self, settlement: Settlement) -> None:
+        """Hands over a settlement. It will be written, however long the database is away; the first of a key counts.
 
         Raises:
             LedgerAway: the writer is closed.
         """
-        return await self._ask(settlement)
-
-    def tell(self, settlement: Settlement) -> None:
-        """Writes a settlement for which nobody waits."""
         self._put(Request(settlement))
+
+    async def flush(self) -> None:
+        """Returns once everything that was handed over before is committed, however long that takes.
+
+        Raises:
+            LedgerAway: the writer is closed, or was before it could be written.
+        """
+        await self._ask(None)
 
     async def close(self, *, timeout: float = 30.0) -> None:
         """Writes what is left, for at most ``timeout`` seconds, and ends the thread.
@@ -120,15 +135,14 @@ class LedgerWriter:
             self._deadline = time.monotonic() + timeout
             self._arrived.put(None)
         thread.join()
-        if self._unwritten:
+        if left := len(self._unwritten) + len(self._told):
             raise LedgerAway(
-                f"{len(self._unwritten)} settlements could not be written in {timeout:g} s; their holds will be"
-                " charged in full."
+                f"{left} settlements could not be written in {timeout:g} s; their holds will be charged in full."
             )
 
     # -- the asking side ---------------------------------------------------------------------------------------------
 
-    async def _ask(self, work: Hold | Settlement) -> Any:
+    async def _ask(self, work: Hold | None) -> Any:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Any] = loop.create_future()
         self._put(Request(work, loop, future))
@@ -152,26 +166,24 @@ class LedgerWriter:
                 jobs, closes = self._gather(closing)
                 closing = closing or closes
                 try:
-                    self._write(jobs)
+                    self._write(jobs, last=closing)
                 except Exception as error:  # a mistake of ours: whoever waits must hear of it
                     log.exception("the ledger writer failed")
                     self._fail(jobs, LedgerAway(f"The ledger writer failed: {error}"))
         finally:
             connections.close_all()
-            # Whoever still waits for a settlement must not wait for ever.
-            self._fail(
-                self._unwritten, LedgerAway("The ledger could not be written; the hold will be charged in full.")
-            )
+            # Whoever still waits for settlements must not wait for ever.
+            self._fail(self._flushes, LedgerAway("The ledger could not be written; holds will be charged in full."))
 
     def _gather(self, closing: bool) -> tuple[list[Request], bool]:
-        """All that waits, up to a batch; blocks until there is something or old settlements are due again."""
+        """All that waits, up to a batch; blocks until there is something, or settlements are due."""
         jobs: list[Request] = []
-        wait = max(0.0, self._again_at - time.monotonic()) if self._unwritten else None
         if closing:
-            time.sleep(min(wait or 0.0, max(0.0, self._deadline - time.monotonic())))
+            wait = max(0.0, self._again_at - time.monotonic()) if self._unwritten else 0.0
+            time.sleep(min(wait, max(0.0, self._deadline - time.monotonic())))
             return jobs, False
         try:
-            first = self._arrived.get(timeout=wait)
+            first = self._arrived.get(timeout=self._patience())
             while first is not None:
                 jobs.append(first)
                 if len(jobs) == BATCH:
@@ -181,20 +193,54 @@ class LedgerWriter:
         except queue.Empty:
             return jobs, False
 
-    def _write(self, jobs: Sequence[Request]) -> None:
-        reserving = [job for job in jobs if isinstance(job.work, Hold)]
-        settling = [job for job in jobs if isinstance(job.work, Settlement)]
-        held = {job.work.key for job in reserving}
-        # 1. Settlements first: they make room. But one whose hold came in the same batch has to wait for it.
-        self._settle_all([job for job in settling if job.work.key not in held], now=bool(reserving))
-        # 2. What failed before is still in the queue, releases of holds among it. A hold that is taken before its own
-        #    release is written would lose its cover while the call runs.
-        if self._unwritten and reserving:
-            self._fail(reserving, LedgerAway("The ledger can't be written, so no call may be made."))
+    def _patience(self) -> float | None:
+        """Seconds until settlements are due; None where there are none."""
+        due = [self._told_at + self._linger] if self._told else []
+        due += [self._again_at] if self._unwritten else []
+        return max(0.0, min(due) - time.monotonic()) if due else None
+
+    def _write(self, jobs: Sequence[Request], *, last: bool) -> None:
+        holds: list[Request] = []
+        keys: set[str] = set()
+        later: list[Settlement] = []
+        first = bool(self._unwritten)
+        for job in jobs:
+            if isinstance(job.work, Hold):
+                # A key that is held again after it was settled has to find that out.
+                first = first or job.work.key in self._told
+                keys.add(job.work.key)
+                holds.append(job)
+            elif job.work is None:
+                self._flushes.append(job)
+            elif job.work.key in keys:
+                later.append(job.work)  # a call that was cancelled before it was made
+            else:
+                self._tell(job.work)
+        if first:
+            self._settle_told(now=bool(holds))
+        # What failed before is still there, releases of holds among it. A hold that is taken before its own release is
+        # written would lose its cover while the call runs.
+        if self._unwritten and holds:
+            self._fail(holds, LedgerAway("The ledger can't be written, so no call may be made."))
         else:
-            self._reserve_all(reserving)
-        # 3. Calls that were cancelled before they were made.
-        self._settle_all([job for job in settling if job.work.key in held])
+            self._reserve_all(holds)
+        for settlement in later:
+            self._tell(settlement)
+        if last or self._flushes or self._is_due():
+            self._settle_told(now=last)
+        if self._flushes and not (self._told or self._unwritten):
+            flushes, self._flushes = self._flushes, []
+            self._hand_back(flushes, [None] * len(flushes))
+
+    def _tell(self, settlement: Settlement) -> None:
+        if not self._told:
+            self._told_at = time.monotonic()
+        self._told.setdefault(settlement.key, settlement)
+
+    def _is_due(self) -> bool:
+        now = time.monotonic()
+        told = bool(self._told) and (len(self._told) >= BATCH or now >= self._told_at + self._linger)
+        return told or (bool(self._unwritten) and now >= self._again_at)
 
     def _reserve_all(self, jobs: Sequence[Request]) -> None:
         if not jobs:
@@ -204,37 +250,59 @@ class LedgerWriter:
             outcomes = self._twice(self._reserve, holds)
         except AWAY as error:
             # It may be written all the same, if the connection broke in the commit: nothing was called, nothing is due.
-            for hold in holds:
-                self._unwritten.append(Request(Settlement(hold.key, Bill(0, None, "none", error="never called"))))
+            self._unwritten += (Settlement(hold.key, Bill(0, None, "none", error="never called")) for hold in holds)
             self._fail(jobs, LedgerAway(f"The ledger can't be written, so no call may be made: {error}"))
         except (DatabaseError, LookupError) as error:
-            self._answer(jobs, self._one_by_one(self._reserve, holds, error))
+            self._hand_back(jobs, self._one_by_one(self._reserve, holds, error))
         else:
-            self._answer(jobs, outcomes)
+            if self._told and any(one.refusal is not None for one in outcomes):
+                outcomes = self._with_room(jobs, outcomes)
+            self._count(len(jobs))
+            self._hand_back(jobs, outcomes)
 
-    def _settle_all(self, jobs: Sequence[Request], *, now: bool = False) -> None:
+    def _with_room(self, jobs: Sequence[Request], outcomes: Sequence[Reserved]) -> list[Any]:
+        """The outcomes once the settlements are written, which may make room for those that were refused."""
+        self._settle_told(now=True)
+        again = [
+            job.work for job, one in zip(jobs, outcomes, strict=True) if one.refusal and isinstance(job.work, Hold)
+        ]
+        if self._unwritten:
+            return list(outcomes)
+        try:
+            found = {one.key: one for one in self._twice(self._reserve, again)}
+        except (DatabaseError, LookupError) as error:
+            log.warning("holds that were refused could not be asked for again: %s", error)
+            return list(outcomes)
+        return [found.get(one.key, one) for one in outcomes]
+
+    def _settle_told(self, *, now: bool = False) -> None:
+        """Writes all settlements; those that failed a moment ago wait for their time, unless ``now``."""
+        told, self._told = list(self._told.values()), {}
         if self._unwritten and not now and time.monotonic() < self._again_at:
-            self._unwritten.extend(jobs)  # the database was away a moment ago: new ones queue behind the old
+            self._unwritten += told  # the database was away a moment ago: new ones queue behind the old
             return
-        jobs, self._unwritten = [*self._unwritten, *jobs], []
-        if not jobs:
+        settlements, self._unwritten = [*self._unwritten, *told], []
+        if not settlements:
             return
-        settlements = [job.work for job in jobs if isinstance(job.work, Settlement)]
         try:
             outcomes = self._twice(self._settle, settlements)
         except AWAY as error:
             self._again_at = time.monotonic() + PAUSES[min(self._failures, len(PAUSES) - 1)]
             self._failures += 1
-            self._unwritten = list(jobs)
-            log.warning("%d settlements wait for the database: %s", len(jobs), error)
+            self._unwritten = settlements
+            log.warning("%d settlements wait for the database: %s", len(settlements), error)
+            return
         except (DatabaseError, LookupError) as error:
-            self._answer(jobs, self._one_by_one(self._settle, settlements, error))
-        except Exception as error:  # a mistake of ours must not leave anybody waiting, nor try for ever
-            log.exception("settling failed")
-            self._fail(jobs, LedgerAway(f"Settling failed, and the holds will be charged: {error}"))
-        else:
-            self._failures = 0
-            self._answer(jobs, outcomes)
+            outcomes = self._one_by_one(self._settle, settlements, error)
+        except Exception as error:  # a mistake of ours must not be tried for ever
+            log.exception("settling failed, and %d holds will be charged", len(settlements))
+            self._fail(self._flushes, LedgerAway(f"Settling failed, and the holds will be charged: {error}"))
+            return
+        self._failures = 0
+        self._count(len(settlements))
+        for settlement, outcome in zip(settlements, outcomes, strict=True):
+            if isinstance(outcome, Settled) and outcome.state == "unknown" and settlement.bill.amount:
+                log.error("a bill of %d micro-dollars came without a hold: %s", settlement.bill.amount, settlement.key)
 
     def _one_by_one(
         self, function: Callable[[Sequence[T]], list[Any]], work: Sequence[T], error: Exception
@@ -249,9 +317,11 @@ class LedgerWriter:
                 outcomes.append(LedgerAway(f"This can't be written to the ledger: {refused}"))
         return outcomes
 
-    def _answer(self, jobs: Sequence[Request], outcomes: Sequence[Any]) -> None:
+    def _count(self, n: int) -> None:
         self.batches += 1
-        self.written += len(jobs)
+        self.written += n
+
+    def _hand_back(self, jobs: Sequence[Request], outcomes: Sequence[Any]) -> None:
         answers = Answers()
         for job, outcome in zip(jobs, outcomes, strict=True):
             answers.add(job, outcome)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from django.conf import settings
 
 from agentcore_site.vault import Unsealable, opened
-from budgets.llm.portkey import portkey_headers
+from budgets.llm.portkey import config_text, hidden_in, is_written_out, portkey_headers, secrets_in
 from budgets.llm.secret import Secret
 from budgets.llm.types import Endpoint
 from experiences.models import Agent, EndpointKind, ModelEndpoint
+from experiences.privacy import redact
 
 NOUN: Final = "This endpoint"
 OPTIONS: Final[Mapping[str, str]] = {
@@ -25,10 +28,11 @@ OPTIONS: Final[Mapping[str, str]] = {
     "max_tokens_field": "max_tokens (default) or max_completion_tokens, as the service wants it.",
     "prompt_overhead": "Tokens that the service's own template may add to a prompt; 0 by default.",
     "portkey_provider": "Portkey: the provider, e.g. openai.",
-    "portkey_config": "Portkey: the id of a saved config.",
+    "portkey_config": "Portkey: the id of a saved config, e.g. pc-retry-1a2b3c.",
     "portkey_custom_host": "Portkey: the address behind the gateway.",
+    "portkey_metadata": 'Portkey: texts that its logs keep with each call, e.g. {"team": "search"}.',
 }
-OWN: Final = ("portkey_provider", "portkey_config", "portkey_custom_host")
+PORTKEY: Final = ("portkey_provider", "portkey_config", "portkey_custom_host", "portkey_metadata")
 
 
 class BadEndpoint(ValueError):
@@ -37,6 +41,16 @@ class BadEndpoint(ValueError):
     def __init__(self, message: str, field: str = "options") -> None:
         super().__init__(message)
         self.field = field
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """An endpoint's secrets. ``config`` is a Portkey config as JSON."""
+
+    api: Secret
+    gateway: Secret
+    virtual: Secret
+    config: Secret
 
 
 def endpoint_value(endpoint: ModelEndpoint | None, model: str = "") -> Endpoint:
@@ -50,14 +64,45 @@ def endpoint_value(endpoint: ModelEndpoint | None, model: str = "") -> Endpoint:
     if endpoint.archived_at is not None:
         raise BadEndpoint(f"The endpoint {endpoint.name} is archived. Choose another.", "endpoint")
     options = dict(endpoint.options or {})
-    if unknown := sorted(set(options) - set(OPTIONS)):
-        raise BadEndpoint(f"{NOUN} knows no option {unknown[0]!r}. Known: {', '.join(OPTIONS)}.")
-    own = {name: str(options.pop(name)) for name in OWN if name in options}
+    options_check(options)
+    portkey = {name: options.pop(name) for name in PORTKEY if name in options}
     try:
-        key, gateway = Secret(opened(endpoint.api_key)), Secret(opened(endpoint.gateway_key))
+        sealed = (endpoint.api_key, endpoint.gateway_key, endpoint.virtual_key, endpoint.gateway_config)
+        keys = Keys(*(Secret(opened(one)) for one in sealed))
     except Unsealable as error:
         raise BadEndpoint(str(error), "api_key") from None
-    return _made(endpoint.kind, endpoint.base_url, model or endpoint.model, key, gateway, own, options)
+    return _made(endpoint.kind, endpoint.base_url, model or endpoint.model, keys, portkey, options)
+
+
+def options_check(options: Mapping[str, Any]) -> None:
+    """Options are shown to whoever may see the endpoint, so that nothing secret may stand among them.
+
+    Raises:
+        BadEndpoint: an option is unknown, of another shape, or holds what looks like a key.
+    """
+    if unknown := sorted(set(options) - set(OPTIONS)):
+        raise BadEndpoint(f"{NOUN} knows no option {unknown[0]!r}. Known: {', '.join(OPTIONS)}.")
+    config = options.get("portkey_config", "")
+    if not isinstance(config, str) or is_written_out(config):
+        raise BadEndpoint(
+            "portkey_config is the id of a saved config. A config that is written out may hold keys: give it as"
+            " gateway_config (the field Portkey config), where it is kept sealed."
+        )
+    for name in ("portkey_provider", "portkey_custom_host"):
+        if not isinstance(options.get(name, ""), str):
+            raise BadEndpoint(f"{name} is a text.")
+    metadata = options.get("portkey_metadata", {})
+    if not isinstance(metadata, dict) or not all(isinstance(one, str) for one in metadata.values()):
+        raise BadEndpoint('portkey_metadata is an object of texts, e.g. {"team": "search"}.')
+    host = urlsplit(options.get("portkey_custom_host", ""))
+    if host.username or host.password:
+        raise BadEndpoint("portkey_custom_host must hold no user or password: options are shown to others.")
+    for name, value in options.items():
+        if next(secrets_in(value, name=name), None) is not None:
+            raise BadEndpoint(
+                f"{name} holds what looks like a key, and options are shown to others. Give it as the endpoint's key,"
+                " or as Portkey's key, virtual key or config: those are kept sealed."
+            )
 
 
 def endpoint_of_agent(agent: Agent) -> Endpoint:
@@ -68,28 +113,46 @@ def endpoint_of_agent(agent: Agent) -> Endpoint:
 def _of_environment(model: str) -> Endpoint:
     if not settings.LLM_BASE_URL:
         raise BadEndpoint("Choose a model endpoint, or set LLM_BASE_URL for agents that name none.", "endpoint")
-    portkey = bool(settings.PORTKEY_API_KEY or settings.PORTKEY_PROVIDER or settings.PORTKEY_CONFIG)
-    own = {"portkey_provider": settings.PORTKEY_PROVIDER, "portkey_config": settings.PORTKEY_CONFIG} if portkey else {}
-    kind = EndpointKind.PORTKEY if portkey else EndpointKind.OPENAI
-    key, gateway = Secret(settings.LLM_API_KEY), Secret(settings.PORTKEY_API_KEY)
-    return _made(kind, settings.LLM_BASE_URL, model or settings.LLM_MODEL, key, gateway, own, {})
+    config, provider, virtual = settings.PORTKEY_CONFIG, settings.PORTKEY_PROVIDER, settings.PORTKEY_VIRTUAL_KEY
+    kind = EndpointKind.PORTKEY if settings.PORTKEY_API_KEY or provider or config or virtual else EndpointKind.OPENAI
+    portkey, inline = {"portkey_provider": provider, "portkey_config": config}, ""
+    if is_written_out(config):
+        del portkey["portkey_config"]
+        try:
+            inline = config_text(config)
+        except ValueError as error:
+            raise BadEndpoint(f"PORTKEY_CONFIG: {error}", "endpoint") from None
+    keys = Keys(*map(Secret, (settings.LLM_API_KEY, settings.PORTKEY_API_KEY, virtual, inline)))
+    return _made(kind, settings.LLM_BASE_URL, model or settings.LLM_MODEL, keys, portkey, {})
 
 
 def _made(
-    kind: str, base_url: str, model: str, key: Secret, gateway: Secret, own: Mapping[str, str], options: dict[str, Any]
+    kind: str, base_url: str, model: str, keys: Keys, portkey: Mapping[str, Any], options: dict[str, Any]
 ) -> Endpoint:
     if not model:
         raise BadEndpoint("Name a model, on the agent or on its endpoint.", "model")
     headers: dict[str, str | Secret] = {}
     if kind == EndpointKind.PORTKEY:
         headers = portkey_headers(
-            api_key=gateway or None,
-            provider=own.get("portkey_provider", ""),
-            config=own.get("portkey_config") or None,
-            custom_host=own.get("portkey_custom_host", ""),
+            api_key=keys.gateway,
+            provider=portkey.get("portkey_provider", ""),
+            config=portkey.get("portkey_config", ""),
+            inline_config=keys.config,
+            virtual_key=keys.virtual,
+            custom_host=portkey.get("portkey_custom_host", ""),
+            metadata=portkey.get("portkey_metadata"),
         )
     try:
-        return Endpoint(base_url, model, api_key=key, headers=headers, kind=kind, **options)  # type: ignore[arg-type]
+        return Endpoint(
+            base_url,
+            model,
+            api_key=keys.api,
+            headers=headers,
+            kind=kind,  # type: ignore[arg-type]
+            redact=redact,
+            hidden=hidden_in(keys.config.reveal()),
+            **options,
+        )
     except (TypeError, ValueError) as error:
         field = "base_url" if "base_url" in str(error) else "api_key" if "api_key" in str(error) else "options"
         raise BadEndpoint(str(error), field) from error

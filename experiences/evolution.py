@@ -5,6 +5,7 @@ from __future__ import annotations
 from agentcore_site.jobs.kinds import Progressed, kinds
 from agentcore_site.jobs.lease import Lease
 from agentcore_site.jobs.models import Job
+from budgets.stops import stop_tell
 
 
 @kinds.register("evolution")
@@ -23,3 +24,4 @@ class EvolutionKind:
         from experiences.services.evolutions import evolution_stopped
 
         evolution_stopped(job)
+        stop_tell(job)

@@ -12,13 +12,17 @@ from typing import Final
 
 from django.conf import settings
 
+from agentcore_site.vault import Unsealable
 from budgets.llm.client import MeteredChatClient
+from budgets.llm.gates import Gates
 from budgets.patience import PatientMeter
 from budgets.pricebook import DatabasePriceBook
 from budgets.spending import DatabaseMeter
+from budgets.traffic import SharedPace, breaker_of
 from experiences.endpoints import BadEndpoint, endpoint_of_agent
 from experiences.environments.scorers import Rubric
-from experiences.judging import Judge, JudgingRuntime
+from experiences.foreign import agent_headers
+from experiences.judging import JUDGE_TOKENS, Judge, JudgingRuntime
 from experiences.library.reflection import ReflectionOptions, Reflector
 from experiences.models import Agent
 from experiences.models import Runtime as Kind
@@ -30,7 +34,6 @@ from experiences.services.packs import system_text
 from experiences.structured import Answered, Asker
 from experiences.toolservers import AgentTools
 
-JUDGE_TOKENS: Final = 1024  # of a verdict; a model that reasons needs most of them
 REFLECTION_TOKENS: Final = 1024  # of an answer with several lessons
 REFLECTION_TEMPERATURE: Final = 0.3
 
@@ -50,6 +53,8 @@ class ModelPlayer:
         self._prices = DatabasePriceBook.load(agent.organization_id)
         self._tools = AgentTools(agent)
         self._meter: DatabaseMeter | None = None
+        self._pace: SharedPace | None = None
+        self._gates: Gates | None = None  # one for all of its clients: they call one endpoint
         self._clients: dict[str, MeteredChatClient] = {}
         self._gateway: RolloutGateway | None = None
 
@@ -110,6 +115,7 @@ class ModelPlayer:
             self._gateway = RolloutGateway(settings.ROLLOUT_GATEWAY_HOST, settings.ROLLOUT_GATEWAY_ADVERTISED)
         return HTTPRuntime(
             url=self.agent.url,
+            headers=self._headers(),
             gateway=self._gateway,
             model=calls,
             sampling=Sampling(self.model, temperature, self.agent.max_tokens),
@@ -120,18 +126,26 @@ class ModelPlayer:
             purpose=_paid_for(purpose),
         )
 
+    def _headers(self) -> dict[str, str]:
+        try:
+            return agent_headers(self.agent)
+        except Unsealable as error:
+            raise Halted("llm_refused", str(error)) from error
+
     def _prefix(self, purpose: str) -> str:
         return f"{self.job_id}/{self.work}/{purpose}"
 
     async def aclose(self) -> None:
         """Waits until every settlement is written. In the loop in which it worked."""
         await self._tools.aclose()
-        clients, meter, gateway = self._clients, self._meter, self._gateway
-        self._clients, self._meter, self._gateway = {}, None, None
+        clients, meter, gateway, pace = self._clients, self._meter, self._gateway, self._pace
+        self._clients, self._meter, self._gateway, self._pace, self._gates = {}, None, None, None, None
         if gateway is not None:
             await gateway.aclose()
         for client in clients.values():
             await client.aclose()
+        if pace is not None:
+            await pace.aclose()
         if meter is not None:
             await meter.close()
 
@@ -153,7 +167,16 @@ class ModelPlayer:
                 self._meter = DatabaseMeter(
                     organization_id=agent.organization_id, agent_id=agent.id, job_id=self.job_id
                 )
-            self._clients[model] = MeteredChatClient(endpoint, PatientMeter(self._meter), self._prices)
+            if self._gates is None:
+                self._pace = SharedPace(agent.organization_id, endpoint.url)
+                self._gates = Gates(endpoint, pace=self._pace)
+            self._clients[model] = MeteredChatClient(
+                endpoint,
+                PatientMeter(self._meter),
+                self._prices,
+                breaker=breaker_of(agent.organization_id, endpoint.url),
+                gates=self._gates,
+            )
         return self._clients[model]
 
 

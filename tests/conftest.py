@@ -18,9 +18,10 @@ from tests.support.workers import Fleet, LiveSite, live_site_running
 
 @pytest.fixture(scope="session")
 def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> None:
-    """Between transactional tests Django truncates every table, which the audit log refuses; only here it may."""
+    """Between transactional tests Django truncates every table, which what is append-only refuses; only here it may."""
     with django_db_blocker.unblock(), connection.cursor() as cursor:
-        cursor.execute("ALTER TABLE audit_auditevent DISABLE TRIGGER no_truncate")
+        for table in ("audit_auditevent", "budgets_ledgerentry", "budgets_budgetlimit"):
+            cursor.execute(f"ALTER TABLE {table} DISABLE TRIGGER no_truncate")
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from __future__ import annotations
 from agentcore_site.jobs.kinds import Progressed, kinds
 from agentcore_site.jobs.lease import Lease
 from agentcore_site.jobs.models import Job
+from budgets.stops import stop_tell
 
 
 @kinds.register("training")
@@ -20,4 +21,5 @@ class TrainingKind:
 
     @staticmethod
     def stopped(job: Job) -> None:
-        """Nothing to add: the slice has saved what there was."""
+        """The slice has saved what there was."""
+        stop_tell(job)

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from budgets.models import EntryKind
+from budgets.models import AlertKind, EntryKind
 
 log = logging.getLogger(__name__)
 
@@ -67,9 +67,13 @@ FROM unnest(%s::bigint[], %s::bigint[]) AS d(id, paid) JOIN budgets_budget b ON 
 """
 
 ALERT = """
-INSERT INTO budgets_budgetalert (id, budget_id, threshold, "limit", spent, created_at, tries, try_after, error)
-SELECT gen_random_uuid(), d.budget, d.threshold, d.lim, d.spent, clock_timestamp(), 0, clock_timestamp(), ''
-FROM unnest(%s::bigint[], %s::smallint[], %s::bigint[], %s::bigint[]) AS d(budget, threshold, lim, spent)
+INSERT INTO budgets_budgetalert (
+    id, budget_id, kind, threshold, "limit", spent, excess, created_at, tries, try_after, error
+)
+SELECT gen_random_uuid(), d.budget, d.kind, d.threshold, d.lim, d.spent, d.excess, clock_timestamp(), 0,
+    clock_timestamp(), ''
+FROM unnest(%s::bigint[], %s::text[], %s::smallint[], %s::bigint[], %s::bigint[], %s::bigint[])
+    AS d(budget, kind, threshold, lim, spent, excess)
 ON CONFLICT DO NOTHING
 """
 
@@ -169,12 +173,40 @@ def post(cursor: Any, balances: dict[int, Balance], moves: Sequence[Move]) -> No
     )
     if paid:
         cursor.execute(PAID, [[one for one, _ in paid], [amount for _, amount in paid]])
-    alerts_raise(cursor, [(one, threshold) for one in balances.values() for threshold in one.reached()])
+    alerts = [Alert(one, threshold) for one in balances.values() for threshold in one.reached()]
+    # A bill above its hold is told of the outermost budget: it is the provider's or our price's matter, not a job's.
+    alerts += [
+        Alert(balances[move.budgets[0]], kind=AlertKind.ABOVE_HOLD, excess=move.debt)
+        for move in moves
+        if move.kind == EntryKind.DEBT and move.budgets
+    ]
+    alerts_raise(cursor, alerts)
 
 
-def alerts_raise(cursor: Any, reached: Iterable[tuple[Balance, int]]) -> None:
-    """Notes thresholds (in per cent) that were reached. Each stands once per budget, so once a period."""
-    rows = [(one.id, threshold, one.limit or 0, one.spent + one.debt) for one, threshold in reached]
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """What is to be told of a budget. ``threshold`` in per cent, ``excess`` of a bill above its hold in
+    micro-dollars."""
+
+    balance: Balance
+    threshold: int = 0
+    kind: str = AlertKind.THRESHOLD
+    excess: int = 0
+
+
+def alerts_raise(cursor: Any, alerts: Iterable[Alert]) -> None:
+    """Notes what is to be told. Each stands once per budget, so once a period, and anew under another limit."""
+    rows = [
+        (
+            one.balance.id,
+            str(one.kind),
+            one.threshold,
+            one.balance.limit or 0,
+            one.balance.spent + one.balance.debt,
+            one.excess,
+        )
+        for one in alerts
+    ]
     if rows:
         cursor.execute(ALERT, [list(column) for column in zip(*rows, strict=True)])
 

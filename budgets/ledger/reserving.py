@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from django.db import connection, transaction
 
-from budgets.ledger.posting import Balance, Move, alerts_raise, lock, post
+from budgets.ledger.posting import Alert, Balance, Move, alerts_raise, lock, post
 from budgets.ledger.values import Hold, Refusal, Reserved, storable
 from budgets.models import EntryKind, HoldState
+
+NEARLY_ALL: Final = 90  # per cent of a limit that are spent before a refusal says that it is used up
 
 # In the order of the keys, so that two batches with the same keys wait for each other and not in a circle.
 INSERT = """
@@ -131,7 +133,12 @@ def _refusal(hold: Hold, balances: dict[int, Balance], held: dict[int, int]) -> 
 
 def _refuse(cursor: Any, refused: dict[str, Refusal], fresh: dict[str, int], balances: dict[int, Balance]) -> None:
     cursor.execute("DELETE FROM budgets_reservation WHERE id = ANY(%s::bigint[])", [[fresh[key] for key in refused]])
-    # Used up: it would not fit even if every other call in flight came to nothing. The last cents are never spent
-    # exactly, so that the threshold of 100 % alone would not be reached.
-    used_up = {no.budget for no in refused.values() if no.spent + no.wanted > no.limit}
-    alerts_raise(cursor, [(balances[one], 100) for one in used_up])
+    # Used up: nearly all is spent, and the call would not fit even if every other one in flight came to nothing. The
+    # last cents are never spent exactly, so that the threshold of 100 % alone would not be reached. A dear call that a
+    # budget with much left refuses is its job's matter and no news of the budget.
+    used_up = {
+        no.budget
+        for no in refused.values()
+        if no.spent + no.wanted > no.limit and 100 * no.spent >= NEARLY_ALL * no.limit
+    }
+    alerts_raise(cursor, [Alert(balances[one], 100) for one in used_up])

@@ -42,7 +42,7 @@ def bill_of_error(price: Price, error: LLMError, *, hold: int, latency_ms: int) 
     usage = _usage(reported)
     if reported.cost is not None:
         return Bill(reported.cost, usage, "provider", latency_ms, said)
-    if usage is not None:
+    if usage is not None and usage.total_tokens:  # a count of nothing says nothing of an answer that got lost
         return Bill(cost(price, usage), usage, "table", latency_ms, said)
     if error.unbilled:
         return Bill(0, None, "none", latency_ms, said)

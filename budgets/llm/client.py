@@ -17,7 +17,7 @@ from typing import Any, Self
 from budgets.llm.billing import bill_of_answer, bill_of_break, bill_of_error
 from budgets.llm.breaker import CircuitBreaker
 from budgets.llm.errors import CircuitOpen, LLMError, RateLimited, Transient
-from budgets.llm.gates import Gates
+from budgets.llm.gates import Gates, OwnPace
 from budgets.llm.request import Request, encode
 from budgets.llm.retry import RetryPolicy
 from budgets.llm.transport import Exchange, Line, OnDelta
@@ -29,8 +29,8 @@ from budgets.pricing import Price, worst_case
 class MeteredChatClient:
     """Calls one endpoint. Belongs to one event loop; use it as an async context manager, or call ``aclose``.
 
-    Several clients of one endpoint may share a ``breaker``. ``clock`` is monotonic, in seconds; ``rng`` draws the
-    jitter.
+    Several clients of one endpoint may share a ``breaker``, and those of one event loop ``gates``. ``clock`` is
+    monotonic, in seconds; ``rng`` draws the jitter.
     """
 
     def __init__(
@@ -41,6 +41,7 @@ class MeteredChatClient:
         *,
         retry: RetryPolicy | None = None,
         breaker: CircuitBreaker | None = None,
+        gates: Gates | None = None,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         rng: random.Random | None = None,
@@ -53,7 +54,7 @@ class MeteredChatClient:
         self._clock = clock
         self._sleep = sleep
         self._rng = rng or random.Random()  # noqa: S311 - jitter is no secret
-        self._gates = Gates(endpoint, clock=clock, sleep=sleep)
+        self._gates = gates or Gates(endpoint, pace=OwnPace(clock), sleep=sleep)
         self._line = Line(endpoint)
 
     async def __aenter__(self) -> Self:
@@ -76,6 +77,8 @@ class MeteredChatClient:
         temperature: float | None = None,
         seed: int | None = None,
         stop: Sequence[str] | None = None,
+        tool_choice: str | Mapping[str, Any] | None = None,
+        parallel_tool_calls: bool | None = None,
         stream: bool = False,
         on_delta: OnDelta | None = None,
     ) -> Completion:
@@ -97,18 +100,21 @@ class MeteredChatClient:
             max_tokens=max_tokens,
             seed=seed,
             stop=stop,
+            tool_choice=tool_choice,
+            parallel_tool_calls=parallel_tool_calls,
             stream=stream or on_delta is not None,
         )
         price = self._prices.price(key.model)
         sent = spent = 0
         elapsed = 0.0  # in attempts and between them; a queue at the gate is nobody's failure
         while True:
-            attempt = replace(key, key=f"{key.key}/{sent + 1}")
+            name = f"{key.key}/{sent + 1}"
+            attempt = CallKey(name, key.purpose, key.model, key.iteration, key.rollout)
             outcome, seconds = await self._attempt(attempt, request, price, on_delta)
             sent += not isinstance(outcome, CircuitOpen)
             spent += outcome.spent
             if isinstance(outcome, Completion):
-                return replace(outcome, attempts=sent, spent=spent)
+                return outcome if sent == 1 else replace(outcome, attempts=sent, spent=spent)
             elapsed += seconds
             wait = self._retry.wait(outcome, sent=sent, elapsed=elapsed, uniform=self._rng.uniform)
             if wait is None:
@@ -122,7 +128,7 @@ class MeteredChatClient:
     ) -> tuple[Completion | LLMError, float]:
         """What came of one attempt, and its seconds without the wait at the gate."""
         hold = worst_case(price, prompt_tokens=request.prompt_tokens, max_tokens=request.max_tokens)
-        async with self._gates.of(key.purpose).place():
+        async with self._gates.of(key.purpose):
             began = self._clock()
             try:
                 self.breaker.enter()

@@ -15,7 +15,7 @@ import asyncio
 import ssl
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -78,24 +78,23 @@ class Wire(asyncio.Protocol):
             await self._something()
         return self._head
 
-    async def body(self) -> AsyncIterator[bytes]:
-        """The pieces of the body as they arrive. Raises httpx.ReadError and httpx.RemoteProtocolError."""
-        while True:
-            if self._pieces:
-                piece = self._pieces.popleft()
-                self._held -= len(piece)
-                if self._paused and self._held < HIGH_WATER:
-                    self._paused = False
-                    self.transport.resume_reading()
-                yield piece
-            elif self._error is not None:
+    async def piece(self) -> bytes | None:
+        """The next piece of the body, as it arrives; None at its end. (An asynchronous generator would cost more than
+        all that is done here.) Raises httpx.ReadError and httpx.RemoteProtocolError."""
+        while not self._pieces:
+            if self._error is not None:
                 raise self._error
-            elif self._complete or (self.closed and self._head.until_closed):
-                return
-            elif self.closed:
+            if self._complete or (self.closed and self._head.until_closed):
+                return None
+            if self.closed:
                 raise httpx.RemoteProtocolError("The server hung up in the middle of its answer.")
-            else:
-                await self._something()
+            await self._something()
+        piece = self._pieces.popleft()
+        self._held -= len(piece)
+        if self._paused and self._held < HIGH_WATER:
+            self._paused = False
+            self.transport.resume_reading()
+        return piece
 
     @property
     def over(self) -> bool:
@@ -211,8 +210,9 @@ class Response:
     def ok(self) -> bool:
         return 200 <= self.status < 300
 
-    def pieces(self) -> AsyncIterator[bytes]:
-        return self.wire.body()
+    async def piece(self) -> bytes | None:
+        """As ``Wire.piece``."""
+        return await self.wire.piece()
 
     def close(self) -> None:
         self.connection.release(self.wire)

@@ -22,6 +22,8 @@ No message holds a secret, and no error has a cause or context that could hold o
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from budgets.llm.types import ReportedUsage
 
 
@@ -88,7 +90,24 @@ class ContextTooLong(Permanent):
 
 
 class Malformed(LLMError):
-    pass
+    """``quoted`` is what the provider wrote; ``{}`` in the message stands for its first ``most`` characters."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int | None = None,
+        retry_after: float | None = None,
+        quoted: str = "",
+        most: int = 80,
+    ) -> None:
+        self.quoted = quoted
+        self._frame, self._most = message, most
+        super().__init__(self.told(str), status=status, retry_after=retry_after)
+
+    def told(self, safe: Callable[[str], str]) -> str:
+        """The message with the quotation made ``safe``, which happens before it is cut."""
+        return self._frame.replace("{}", safe(self.quoted)[: self._most], 1) if self.quoted else safe(self._frame)
 
 
 class CircuitOpen(LLMError):

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
-from typing import Final
+from collections.abc import Awaitable, Callable
+from typing import Final, Protocol
 
 from budgets.llm.types import Endpoint
 
@@ -14,64 +13,69 @@ TICK: Final = 1e-6  # seconds: less than this is rounding
 Sleep = Callable[[float], Awaitable[None]]
 
 
+class Pace(Protocol):
+    """Turns at one endpoint, evenly spaced after a burst of a second's worth (the generic cell rate algorithm, ITU-T
+    I.371). Whoever keeps to one pace shares it."""
+
+    async def turn(self, purpose: str, per_minute: int) -> float:
+        """Takes the next turn of a purpose, and says in how many seconds it is."""
+
+
+class OwnPace:
+    """The pace of one client."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._due: dict[str, float] = {}  # when the next request would be due if all were evenly spaced
+
+    async def turn(self, purpose: str, per_minute: int) -> float:
+        interval = 60.0 / per_minute
+        now = self._clock()
+        due = max(self._due.get(purpose, now), now)
+        self._due[purpose] = due + interval
+        return due + interval - max(1.0, interval) - now
+
+
 class Gate:
-    """At most ``places`` requests at once, and at most ``per_minute`` a minute, evenly spaced after a burst of a
-    second's worth (the generic cell rate algorithm, ITU-T I.371)."""
+    """At most ``places`` requests at once; each waits for its ``turn`` first, where there is a pace."""
 
     def __init__(
-        self,
-        *,
-        places: int,
-        per_minute: int | None = None,
-        clock: Callable[[], float] = time.monotonic,
-        sleep: Sleep = asyncio.sleep,
+        self, *, places: int, turn: Callable[[], Awaitable[float]] | None = None, sleep: Sleep = asyncio.sleep
     ) -> None:
         self._places = asyncio.Semaphore(places)
-        self._interval = 60.0 / per_minute if per_minute else 0.0
-        self._burst = max(1.0, self._interval)
-        self._due = float("-inf")  # when the next request would be due if all were evenly spaced
-        self._clock = clock
+        self._turn = turn
         self._sleep = sleep
-        self.inside = 0
 
-    @asynccontextmanager
-    async def place(self) -> AsyncIterator[None]:
-        """Holds a place for the body; waits for one first."""
-        async with self._places:
-            await self._pace()
-            self.inside += 1
-            try:
-                yield
-            finally:
-                self.inside -= 1
+    async def __aenter__(self) -> None:
+        """Waits for a place, and for its turn; the place is held for the body."""
+        await self._places.acquire()
+        try:
+            if self._turn is not None and (wait := await self._turn()) > TICK:
+                await self._sleep(wait)
+        except BaseException:
+            self._places.release()
+            raise
 
-    async def _pace(self) -> None:
-        if not self._interval:
-            return
-        now = self._clock()
-        due = max(self._due, now)
-        self._due = due + self._interval
-        wait = due + self._interval - self._burst - now
-        if wait > TICK:
-            await self._sleep(wait)
+    async def __aexit__(self, *_: object) -> None:
+        self._places.release()
 
 
 class Gates:
-    """The gates of one endpoint, one per purpose, made when first asked for."""
+    """The gates of one endpoint, one per purpose, made when first asked for. Belongs to one event loop."""
 
-    def __init__(self, endpoint: Endpoint, *, clock: Callable[[], float], sleep: Sleep) -> None:
+    def __init__(self, endpoint: Endpoint, *, pace: Pace | None = None, sleep: Sleep = asyncio.sleep) -> None:
         self._endpoint = endpoint
-        self._clock = clock
+        self._pace = pace or OwnPace()
         self._sleep = sleep
         self._gates: dict[str, Gate] = {}
 
     def of(self, purpose: str) -> Gate:
         if purpose not in self._gates:
             endpoint = self._endpoint
+            per_minute = endpoint.per_minute.get(purpose)
             self._gates[purpose] = Gate(
                 places=endpoint.concurrency.get(purpose, endpoint.default_concurrency),
-                per_minute=endpoint.per_minute.get(purpose),
-                clock=self._clock,
+                turn=None if per_minute is None else lambda: self._pace.turn(purpose, per_minute),
                 sleep=self._sleep,
             )
         return self._gates[purpose]

@@ -1,14 +1,33 @@
 """A status that is no success, as an error: what it means, whether to try again, and whether it can have cost anything.
 
-Certainly not billed: redirects, every 4xx but a time-out, 503 and 529, and any other 5xx whose body is the provider's
-own error object. A time-out behind a gateway (408, 499, 504, 524) and a 500 or 502 with a stranger's page are
-uncertain: the model may have worked.
+What is certainly not billed (ALGORITHMS 7.2, premise 4); everything else is charged as held, since whoever answered
+may have answered in the place of a model that worked:
+
+| status                | body                                                                       | billed   |
+|-----------------------|----------------------------------------------------------------------------|----------|
+| 3xx, 4xx              | any: it was refused before a model saw it                                  | no       |
+| 408, 499, 504, 524    | any: somebody stopped waiting                                              | may be   |
+| 503, 529              | a model API's own error object                                             | no       |
+| other 5xx             | such an object whose kind or words say that it was turned away             | no       |
+| 5xx                   | such an object that speaks of an upstream, a reset or a time-out           | may be   |
+| 5xx                   | anything else: a page, a text, ``{"message": …}`` of a gateway             | may be   |
+
+A model API's own error object is one of these, with a text in it:
+  ``{"error": {"message", "type" | "code" | "status"}}``  OpenAI, Azure, Anthropic (529 ``overloaded_error``), DeepSeek,
+      Groq, OpenRouter (503: no provider), llama.cpp (503 ``unavailable_error``), vLLM, Ollama's /v1 ("server busy");
+      Google's in a list of one (503 ``UNAVAILABLE``);
+  ``{"error": "…"}``  Ollama ("maximum pending requests exceeded"), text-generation-inference ("overloaded");
+  ``{"object": "error", "message", "type"}``  older vLLM, SGLang ("The request queue is full"), Mistral.
+Envoy's 503 is a text ("upstream connect error or disconnect/reset before headers"), AWS's API gateway's 502 and 503 are
+``{"message": "Internal server error"}``: both may come after the request was passed on. OpenAI's 500 ``server_error``
+says nothing of what was generated.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from budgets.llm.errors import (
@@ -24,12 +43,30 @@ from budgets.llm.errors import (
     Timeout,
 )
 from budgets.llm.retry import parse_retry_after
-from budgets.llm.secret import Secret, masked
 from budgets.llm.usage import read_usage
-from budgets.llm.wire import clean, load, start
+from budgets.llm.wire import clean, first_words, load
 
 TIMEOUTS: Final = frozenset({408, 499, 504, 524})
-NEVER_BILLED: Final = frozenset({503, 529})
+UNAVAILABLE: Final = frozenset({503, 529})
+# Types, codes and statuses of errors, in small letters and digits only.
+TURNED_AWAY: Final = frozenset(
+    {
+        "authenticationerror", "billingerror", "capacityerror", "contextlengthexceeded", "engineoverloaded",
+        "engineoverloadederror", "insufficientquota", "invalidrequesterror", "modelnotfound", "modeloverloaded",
+        "nocapacity", "notfounderror", "overloaded", "overloadederror", "permissionerror", "ratelimiterror",
+        "ratelimitexceeded", "resourceexhausted", "serviceunavailable", "serviceunavailableerror", "slowdown",
+        "unavailable", "unavailableerror",
+    }
+)  # fmt: skip
+TURNED_AWAY_WORDS: Final = re.compile(
+    r"overloaded|(?:at|over|no|exceeded|out of) capacity|(?:too|server|is|currently) busy|queue is full|slow down"
+    r"|pending requests exceeded|too many requests|rate limit|(?:currently|still|is) loading|loading model|not ready"
+    r"|(?:currently|temporarily) unavailable|service (?:is )?unavailable|no available",
+    re.IGNORECASE,
+)
+IN_DOUBT: Final = re.compile(
+    r"upstream|gateway|disconnect|reset|tim(?:ed|e)[ -]?out|connection|deadline|terminated", re.IGNORECASE
+)
 TOO_LONG: Final = re.compile(
     r"context[ _](?:length|window)|maximum context|too many (?:input )?tokens|prompt is too long", re.IGNORECASE
 )
@@ -41,33 +78,37 @@ BY_STATUS: Final[Mapping[int, type[LLMError]]] = {
     429: RateLimited,
 }
 MESSAGE_LENGTH: Final = 300
+START_LENGTH: Final = 80  # of what is no message: a stranger's page
+
+Safe = Callable[[str], str]  # a provider's words without secrets and personal data
 
 
-def refusal(status: int, headers: Mapping[str, str], body: bytes, secrets: Iterable[Secret]) -> LLMError:
-    """The error of a response; ``headers`` are looked up in lower case. Raises nothing."""
+def refusal(status: int, headers: Mapping[str, str], body: bytes, safe: Safe) -> LLMError:
+    """The error of a response; ``headers`` are looked up in lower case. ``safe`` is given all that was said before
+    any of it is cut off: half an address would be found by nobody. Raises nothing."""
     try:
         value = load(body)
     except Malformed:
         value = None
-    said, code, own = _said(value)
-    if not own:
-        said = start(body)
-    message = f"{status}: {masked(said, secrets)[:MESSAGE_LENGTH] or 'no message'}"
+    if isinstance(value, list) and len(value) == 1:
+        value = value[0]  # Google's
+    said = _said(value)
+    shown = safe(said.message)[:MESSAGE_LENGTH] if said.message else safe(first_words(body))[:START_LENGTH]
+    message = f"{status}: {shown or 'no message'}"
     if 300 <= status < 400:
         message = f"{status}: the address redirects, which is not followed, because the key would go along."
-    error = _type(status, code, said)(message, status=status, retry_after=_retry_after(headers))
-    usage = read_usage(value.get("usage"), []) if isinstance(value, Mapping) else None
-    error.usage = usage
-    error.unbilled = status not in TIMEOUTS and (status < 500 or status in NEVER_BILLED or own)
+    error = _type(status, said.code, said.message)(message, status=status, retry_after=_retry_after(headers))
+    error.usage = read_usage(value.get("usage"), []) if isinstance(value, Mapping) else None
+    error.unbilled = status not in TIMEOUTS and (status < 500 or _turned_away(status, said))
     return error
 
 
-def refusal_in_answer(error: Malformed, secrets: Iterable[Secret]) -> LLMError:
+def refusal_in_answer(error: Malformed, safe: Safe) -> LLMError:
     """An error that came under status 200 as the one that its own code means; it may have been billed."""
-    message = masked(error.message, secrets)
+    message = error.told(safe)
     found: LLMError = Malformed(message)
     if error.status is not None:
-        found = _type(error.status, "", message)(message, status=error.status)
+        found = _type(error.status, "", error.quoted)(message, status=error.status)
     found.usage = error.usage
     return found
 
@@ -86,18 +127,42 @@ def _type(status: int, code: str, message: str) -> type[LLMError]:
     return BY_STATUS.get(status, BadRequest)
 
 
-def _said(value: Any) -> tuple[str, str, bool]:
-    """(message, code, whether this is an API's own error object)."""
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What an error's body says. ``kinds`` are its type, code and status; ``own``: it is a model API's error object."""
+
+    message: str = ""
+    code: str = ""
+    kinds: tuple[str, ...] = ()
+    own: bool = False
+
+
+def _said(value: Any) -> Said:
     if not isinstance(value, Mapping):
-        return "", "", False
+        return Said()
     error = value.get("error", value)
     if isinstance(error, str):
-        return clean(error), "", True
+        return Said(clean(error), "", _kinds(value, "error_type"), own=True)
     if not isinstance(error, Mapping):
-        return "", "", False
+        return Said()
     message, code = error.get("message", error.get("detail")), error.get("code")
-    own = "error" in value or isinstance(message, str)
-    return clean(message) if isinstance(message, str) else "", code if isinstance(code, str) else "", own
+    text = clean(message) if isinstance(message, str) else ""
+    wrapped = error is not value or value.get("object") == "error"
+    kinds = _kinds(error, "type", "code", "status")
+    return Said(text, code if isinstance(code, str) else "", kinds, own=wrapped and bool(text or kinds))
+
+
+def _kinds(error: Mapping[str, Any], *names: str) -> tuple[str, ...]:
+    texts = (error.get(name) for name in names)
+    return tuple("".join(filter(str.isalnum, text)).lower() for text in texts if isinstance(text, str))
+
+
+def _turned_away(status: int, said: Said) -> bool:
+    """Whether a 5xx says for certain that nothing was generated."""
+    if not said.own or IN_DOUBT.search(said.message):
+        return False
+    words = TURNED_AWAY_WORDS.search(said.message) is not None
+    return status in UNAVAILABLE or words or not TURNED_AWAY.isdisjoint(said.kinds)
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:

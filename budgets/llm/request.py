@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from budgets.llm import tokens
 from budgets.llm.types import Endpoint, Message, ToolSpec
@@ -35,6 +35,8 @@ def encode(
     seed: int | None,
     stop: Sequence[str] | None,
     stream: bool,
+    tool_choice: str | Mapping[str, Any] | None = None,
+    parallel_tool_calls: bool | None = None,
 ) -> Request:
     """Raises ValueError for no messages, for ``max_tokens`` below 1 and for what is no JSON (NaN, sets …).
 
@@ -47,8 +49,12 @@ def encode(
     asked: dict[str, Any] = {"messages": [_message(one) for one in messages]}
     if tools:
         asked["tools"] = [_tool(tool) for tool in tools]
-    if response_format is not None:
-        asked["response_format"] = response_format
+    wanted = {
+        "response_format": response_format,
+        "tool_choice": tool_choice,
+        "parallel_tool_calls": parallel_tool_calls,
+    }
+    asked |= {name: value for name, value in wanted.items() if value is not None}
     settings: dict[str, Any] = {"model": endpoint.model, endpoint.max_tokens_field: max_tokens}
     optional = {"temperature": temperature, "seed": seed, "stop": list(stop) if stop else None}
     settings |= {name: value for name, value in optional.items() if value is not None}
@@ -57,7 +63,9 @@ def encode(
     if endpoint.kind == "openrouter":
         settings["usage"] = {"include": True}  # without it there is no usage.cost
     # ``extra`` may instruct the model too (a tool choice, a template's variables): all of it counts as prompt.
-    prompt = _json({**endpoint.extra, **asked})
+    # What is said here wins: a name that stood in both would stand in the body twice.
+    extra = {name: value for name, value in endpoint.extra.items() if name not in settings}
+    prompt = _json({**extra, **asked})
     return Request(
         body=f"{prompt[:-1]},{_json(settings)[1:]}".encode(),
         prompt=prompt,
@@ -93,7 +101,10 @@ def _tool(tool: ToolSpec) -> dict[str, Any]:
     return {"type": "function", "function": function}
 
 
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
 def _json(value: object) -> str:
     """Compact JSON with its characters as they are: what the bound counts is what the model reads."""
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    text = _ENCODER.encode(value)
     return text if text.isascii() else clean(text)

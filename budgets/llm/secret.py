@@ -48,6 +48,10 @@ class Secret:
         raise TypeError("A secret is not pickled: send its name and read it where it is used.")
 
 
+def looks_like_a_key(text: str) -> bool:
+    return KEY_LIKE.search(text) is not None
+
+
 def masked(text: str, secrets: Iterable[Secret]) -> str:
     """``text`` without these secrets and without anything that looks like a key."""
     for secret in secrets:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 import zlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Final
 
@@ -30,6 +30,8 @@ OnDelta = Callable[[str], None]
 
 IDLE_S: Final = 4.0  # uvicorn (vLLM) closes after 5; a request sent into a closing connection would cost a hold
 ERROR_BYTES: Final = 64 * 1024
+PLAIN: Final = ("identity", "")  # codings of a body
+PACKED: Final = ("gzip", "x-gzip", "deflate")
 
 
 class Exchange:
@@ -111,7 +113,7 @@ class _Reading:
             exchange.request_id = headers.get("x-request-id", "")[:200]
             if not response.ok:
                 body = await _beginning(response, ERROR_BYTES)
-                return refusal(response.status, headers, body, self._endpoint.secrets)
+                return refusal(response.status, headers, body, self._endpoint.safe)
             self._succeeding = True
             if exchange.request.stream and "text/event-stream" in headers.get("content-type", ""):
                 return await self._streamed(response, on_delta)
@@ -137,7 +139,8 @@ class _Reading:
         if announced.isdigit() and int(announced) > limit:
             raise Malformed(f"The answer is larger than {limit:,} bytes.")
         found = bytearray()
-        async for chunk in _decoded(response, limit):
+        body = _Body(response, limit)
+        while (chunk := await body.piece()) is not None:
             found += chunk
             if len(found) > limit:
                 raise Malformed(f"The answer is larger than {limit:,} bytes.")
@@ -149,7 +152,8 @@ class _Reading:
         self._assembly = assembly
         lost = ""
         try:
-            async for chunk in _decoded(response, limit):
+            body = _Body(response, limit)
+            while (chunk := await body.piece()) is not None:
                 for data in reader.feed(chunk):
                     _told(assembly.add(data), on_delta)
         except httpx.HTTPError as error:
@@ -164,7 +168,7 @@ class _Reading:
     def _malformed(self, error: Malformed) -> LLMError:
         if error.usage is None and self._assembly is not None:
             error.usage = read_usage(self._assembly.usage, [])
-        return refusal_in_answer(error, self._endpoint.secrets)
+        return refusal_in_answer(error, self._endpoint.safe)
 
 
 def _told(text: str, on_delta: OnDelta | None) -> None:
@@ -172,32 +176,39 @@ def _told(text: str, on_delta: OnDelta | None) -> None:
         on_delta(text)
 
 
-async def _decoded(response: Response, limit: int) -> AsyncIterator[bytes]:
-    """The body's bytes; a compressed one, which nobody asked for, is unpacked within ``limit`` bytes at a time."""
-    stream = response.pieces()
-    encoding = response.headers.get("content-encoding", "identity").strip().lower()
-    if encoding in {"identity", ""}:
-        async for chunk in stream:
-            yield chunk
-        return
-    if encoding not in {"gzip", "x-gzip", "deflate"}:
-        raise Malformed("The answer is compressed in a way that was not asked for.")
-    unpack = zlib.decompressobj(zlib.MAX_WBITS | 32)  # 32: a gzip or zlib header, whichever is there
-    async for chunk in stream:
+class _Body:
+    """The bytes of an answer's body; a compressed one, which nobody asked for, is unpacked within ``limit`` bytes at a
+    time."""
+
+    def __init__(self, response: Response, limit: int) -> None:
+        self._response, self._limit = response, limit
+        self._encoding = response.headers.get("content-encoding", "identity").strip().lower()
+        # 32: a gzip or zlib header, whichever is there
+        self._unpack = None if self._encoding in PLAIN else zlib.decompressobj(zlib.MAX_WBITS | 32)
+
+    async def piece(self) -> bytes | None:
+        """None at the end. Raises Malformed, and what the connection raises."""
+        if self._unpack is None:
+            return await self._response.piece()
+        if self._encoding not in PACKED:
+            raise Malformed("The answer is compressed in a way that was not asked for.")
+        if self._unpack.unconsumed_tail:
+            raise Malformed(f"The answer is larger than {self._limit:,} bytes.")
+        chunk = await self._response.piece()
+        if chunk is None:
+            return None
         try:
-            unpacked = unpack.decompress(chunk, limit + 1)
+            return self._unpack.decompress(chunk, self._limit + 1)
         except zlib.error:
             raise Malformed("The answer is compressed and broken.") from None
-        yield unpacked
-        if unpack.unconsumed_tail:
-            raise Malformed(f"The answer is larger than {limit:,} bytes.")
 
 
 async def _beginning(response: Response, limit: int) -> bytes:
     """The first ``limit`` bytes of an error's body. What can't be read is left out: the status says enough."""
     found = bytearray()
     try:
-        async for chunk in _decoded(response, limit):
+        body = _Body(response, limit)
+        while (chunk := await body.piece()) is not None:
             found += chunk
             if len(found) >= limit:
                 break

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
-from budgets.llm.secret import Secret
+from budgets.llm.secret import Secret, masked
 from budgets.meter import Bill
 from budgets.pricing import Usage
 
@@ -16,8 +16,20 @@ KINDS: Final = ("openai", "portkey", "openrouter", "vllm", "ollama")
 
 # What the client itself says in each request: an ``extra`` that overrode it could break the bound of the hold.
 OURS: Final = frozenset(
-    {"model", "messages", "tools", "max_tokens", "max_completion_tokens", "stream", "stream_options", "n", "best_of"}
+    {"model", "messages", "tools", "max_tokens", "max_completion_tokens", "stream", "stream_options"}
 )
+# What a hold, which is of the model's tokens at its price, would not cover.
+DEARER: Final[Mapping[str, str]] = {
+    "n": "several answers are billed",
+    "best_of": "several answers are billed",
+    "service_tier": "another tier has another price",
+    "web_search_options": "searches are billed by the call",
+    "plugins": "they are billed by the call",
+    "models": "another model may answer, at another price",
+    "modalities": "audio and images have a price of their own",
+    "audio": "audio has a price of its own",
+    "prediction": "what is predicted wrongly is billed too",
+}
 MEGABYTE: Final = 2**20
 
 
@@ -122,7 +134,9 @@ class Endpoint:
     ``concurrency`` and ``per_minute`` limit requests per purpose, each purpose with places of its own (SPEC A10);
     a purpose that is not named has ``default_concurrency`` and no rate limit. ``extra`` is added to each request's
     body. ``ca_file`` holds the certificates to trust instead of the public ones. ``prompt_overhead`` is added to the
-    bound of each prompt's tokens, for templates that say more than ours.
+    bound of each prompt's tokens, for templates that say more than ours. ``redact`` takes personal data out of what a
+    provider wrote, which may quote the prompt, before it ends in a message; ``hidden`` are secrets within ``headers``
+    that no message may show either.
     """
 
     base_url: str
@@ -142,6 +156,8 @@ class Endpoint:
     ca_file: str = ""
     max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
     prompt_overhead: int = 0
+    redact: Callable[[str], str] = field(default=str, repr=False)
+    hidden: tuple[Secret, ...] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
         parts = urlsplit(self.base_url)
@@ -155,6 +171,11 @@ class Endpoint:
             raise ValueError(f"kind must be one of {', '.join(KINDS)}.")
         if taken := OURS & self.extra.keys():
             raise ValueError(f"extra must not set {', '.join(sorted(taken))}: the client does.")
+        if dearer := sorted(DEARER.keys() & self.extra.keys()):
+            raise ValueError(
+                f"extra must not set {dearer[0]}: {DEARER[dearer[0]]}, so that a call could cost more than what is held"
+                " for it. Leave it out."
+            )
         if min(self.timeout_s, self.connect_s, self.max_answer_bytes, self.default_concurrency) <= 0:
             raise ValueError("Time limits, the answer's size and concurrency must be above 0.")
         if any(limit <= 0 for limits in (self.concurrency, self.per_minute) for limit in limits.values()):
@@ -178,4 +199,8 @@ class Endpoint:
 
     @property
     def secrets(self) -> tuple[Secret, ...]:
-        return (self.api_key, *(value for value in self.headers.values() if isinstance(value, Secret)))
+        return (self.api_key, *(one for one in self.headers.values() if isinstance(one, Secret)), *self.hidden)
+
+    def safe(self, text: str) -> str:
+        """A provider's words without our secrets, anything like a key, and personal data."""
+        return self.redact(masked(text, self.secrets))

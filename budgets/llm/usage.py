@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from budgets.llm.types import ReportedUsage
@@ -51,6 +52,13 @@ def read_usage(value: object, notes: list[str]) -> ReportedUsage:
     )
 
 
+def without_zeros(usage: ReportedUsage, notes: list[str]) -> ReportedUsage:
+    """The usage of an answer that says something: a count of nothing can't be right, and is left open."""
+    if usage.input_tokens == 0 or usage.output_tokens == 0:
+        notes.append("usage counts no tokens of an answer that has some: they are estimated")
+    return replace(usage, input_tokens=usage.input_tokens or None, output_tokens=usage.output_tokens or None)
+
+
 class _Reader:
     def __init__(self, value: Mapping[str, Any], notes: list[str]) -> None:
         self._value = value
@@ -92,6 +100,8 @@ class _Reader:
 
 
 def as_count(value: object) -> int | None:
+    if type(value) is int and 0 <= value <= MOST_TOKENS:  # what nearly all are
+        return value
     number = as_number(value)
     if number is None or not 0 <= number <= MOST_TOKENS or number != int(number):
         return None

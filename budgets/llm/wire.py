@@ -15,9 +15,10 @@ import orjson
 
 from budgets.llm.errors import Malformed
 from budgets.llm.types import Answer, ToolCall
-from budgets.llm.usage import as_number, kind, read_usage
+from budgets.llm.usage import as_number, kind, read_usage, without_zeros
 
 NAME_LENGTH: Final = 200  # of names and ids, which end in columns and in pages
+QUOTED: Final = 64 * 1024  # characters of an answer that are looked through before a few are quoted
 REPLACEMENT: Final = "\ufffd"
 
 
@@ -36,9 +37,9 @@ def load(body: bytes | str) -> Any:
         return json.loads(body, parse_constant=_refuse_constant)
     except (ValueError, RecursionError):
         pass
-    raise Malformed(
-        "The answer is empty." if not body.strip() else f"The answer is no JSON: it begins {start(body)!r}."
-    )
+    if not body.strip():
+        raise Malformed("The answer is empty.")
+    raise Malformed("The answer is no JSON: it begins '{}'.", quoted=first_words(body))
 
 
 def _refuse_constant(name: str) -> None:
@@ -59,13 +60,16 @@ def read(value: object) -> Answer:
     except Malformed as error:
         error.usage = usage
         raise
+    reasoning = _reasoning(message)
     if not text and not calls:
         notes.append("the answer is empty")
+    if text or calls or reasoning:
+        usage = without_zeros(usage, notes)
     return Answer(
         text=text,
         tool_calls=calls,
         finish_reason=_name(choice.get("finish_reason"), "finish_reason", notes),
-        reasoning=_reasoning(message),
+        reasoning=reasoning,
         model=_name(value.get("model"), "model", notes),
         id=_name(value.get("id"), "id", notes),
         usage=usage,
@@ -82,7 +86,7 @@ def error_in(value: object) -> Malformed:
     number = as_number(code)
     status = int(number) if number is not None and 400 <= number <= 599 else None
     shown = message if isinstance(message, str) and message else "no message"
-    return Malformed(f"The answer is an error: {clean(shown)[:300]}", status=status)
+    return Malformed("The answer is an error: {}", status=status, quoted=clean(shown)[:QUOTED], most=300)
 
 
 def clean(text: str) -> str:
@@ -97,9 +101,9 @@ def clean(text: str) -> str:
     return text
 
 
-def start(body: bytes | str) -> str:
-    """The beginning of a body, for a message."""
-    text = body[:80] if isinstance(body, str) else body[:80].decode("utf-8", "replace")
+def first_words(body: bytes | str) -> str:
+    """What a message may quote of a body: far more of it than is shown, because it is made safe as a whole."""
+    text = body[:QUOTED] if isinstance(body, str) else body[:QUOTED].decode("utf-8", "replace")
     return clean(" ".join(text.split()))
 
 

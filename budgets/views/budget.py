@@ -17,7 +17,7 @@ from agentcore_site.pages import Sort, allowed, page
 from agentcore_site.templatetags.console import money
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import current_organization, require
-from budgets.accounts import DEFAULT_JOB_LIMIT, month_of
+from budgets.accounts import DEFAULT_JOB_LIMIT, month_of, month_over
 from budgets.charts import pictures
 from budgets.exports import LedgerExport, ledger_csv, ledger_export_start
 from budgets.forms import LimitForm, NewLimitForm, typed
@@ -25,9 +25,9 @@ from budgets.models import Budget, EntryKind, LedgerEntry, Scope
 from budgets.money import dollars
 from budgets.naming import agents, jobs_of, named
 from budgets.selectors import budget_get, budgets_visible, ledger_visible, limits_visible
-from budgets.services import budget_set_limit
+from budgets.services import Shown, budget_change_limit, budget_set_limit
 from budgets.views.asking import asked, listed, one_of
-from budgets.views.words import curve, forecast_of, over, verdict
+from budgets.views.words import curve, forecast_of, verdict
 
 SORTS = (Sort("newest", "newest first", "at"), Sort("oldest", "oldest first", "at", descending=False))
 COLUMN = {Scope.ORGANIZATION: "organization_budget_id", Scope.AGENT: "agent_budget_id", Scope.JOB: "job_budget_id"}
@@ -43,7 +43,15 @@ def budget(request: HttpRequest, actor: Actor, budget_id: int) -> HttpResponse:
     form = LimitForm(request.POST)
     if form.is_valid():
         try:
-            changed = limit_set(actor, one, form.cleaned_data["limit"], form.cleaned_data["note"])
+            values = form.cleaned_data
+            shown = Shown(values["shown"]) if "shown" in form.data else None
+            changed = budget_change_limit(actor, one, values["limit"], note=values["note"], shown=shown)
+        except Conflict as error:
+            if month_over(one):
+                raise
+            one = budget_get(actor, budget_id)
+            form = LimitForm(request.POST.dict() | {"shown": typed(one.limit)})  # the message shows it: try again
+            form.refuse(error)
         except Invalid as error:
             form.refuse(error)
         else:
@@ -103,21 +111,6 @@ def ledger(request: HttpRequest, actor: Actor, budget_id: int) -> HttpResponseBa
     return response
 
 
-def limit_set(actor: Actor, budget: Budget, limit: int | None, note: str = "") -> Budget:
-    """Sets the limit of a budget's owner, from now on.
-
-    Raises:
-        Conflict: the budget's month is over.
-        Missing, Forbidden, Invalid: as ``budget_set_limit``.
-    """
-    require(actor, "budget.edit", budget.organization_id)
-    if over(budget):
-        raise Conflict(f"{budget.period_start:%B %Y} is over. Set the limit of the running month instead.")
-    return budget_set_limit(
-        actor, organization=budget.organization, agent_id=budget.agent_id, job=budget.job, limit=limit, note=note
-    )
-
-
 def entries_of(actor: Any, budget: Budget) -> QuerySet[LedgerEntry]:
     """The entries that moved this budget."""
     rows = ledger_visible(actor).filter(
@@ -132,9 +125,9 @@ def entries_of(actor: Any, budget: Budget) -> QuerySet[LedgerEntry]:
 
 def _shown(request: HttpRequest, actor: Actor, budget: Budget, form: LimitForm | None) -> HttpResponse:
     may = allowed(actor, budget.organization_id)
-    editable = "budget.edit" in may and not over(budget)
+    editable = "budget.edit" in may and not month_over(budget)
     if editable and form is None:
-        form = LimitForm(initial={"limit": typed(budget.limit)})
+        form = LimitForm(initial={"limit": typed(budget.limit), "shown": typed(budget.limit)})
     forecast = forecast_of(budget)
     drawn = curve(budget, forecast)
     rows, filters = _entries(request, actor, budget)
@@ -144,7 +137,7 @@ def _shown(request: HttpRequest, actor: Actor, budget: Budget, form: LimitForm |
         "budget": budget,
         "forecast": forecast,
         "verdict": verdict(budget, forecast),
-        "over": over(budget),
+        "over": month_over(budget),
         "unset": f"A job may spend {money(DEFAULT_JOB_LIMIT)} unless its launch says otherwise."
         if budget.scope == Scope.JOB
         else "",

@@ -13,9 +13,10 @@ from agentcore_site.errors import Missing
 from agentcore_site.jobs.models import Job, Reason, Status
 from agentcore_site.pages import allowed, page
 from agentcore_site.tenancy.actors import Actor
-from budgets.models import EntryKind, LedgerEntry, Scope
+from budgets.chains import chain_of, has_room, job_bill, tightest
+from budgets.models import Scope
 from budgets.naming import agent_names
-from budgets.selectors import Room, budget_chain_of
+from budgets.selectors import Room, Spending
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,25 +38,30 @@ class Link:
 @dataclass(frozen=True, slots=True)
 class JobChain:
     """``links`` outermost first. ``paused``: the job waits for room; ``roomy``: there is room again for a call like
-    the last one that it made."""
+    the last one that it made. ``bill``: what it spent (``total`` micro-dollars) by purpose and by model."""
 
     links: list[Link]
     paused: bool
     roomy: bool
+    bill: tuple[tuple[str, list[Spending]], ...]
+    total: int
 
 
 def chain_shown(actor: Any, job: Job) -> JobChain:
     """Raises:
     Missing: somebody else's job."""
-    rooms = budget_chain_of(actor, job)
+    if not Job.objects.visible_to(actor).filter(id=job.id).exists():
+        raise Missing("There is no such job.")
+    rooms = chain_of(job)
     paused = job.status == Status.PAUSED and job.status_reason == Reason.BUDGET_EXCEEDED
-    limited = [room for room in rooms if room.left is not None]
-    # Whatever the refused call wanted, the budget with the least left had no room for it.
-    tightest = min(limited, key=lambda room: (not room.debt, room.left)) if paused and limited else None
-    roomy = tightest is not None and _fits(tightest, _last_hold(job))
+    stopping = tightest(rooms) if paused else None
+    roomy = stopping is not None and has_room(stopping, job)
     names = _names(actor, job, rooms)
-    links = [Link(room, Scope(room.scope).label, names[room.scope], room is tightest and not roomy) for room in rooms]
-    return JobChain(links, paused, roomy)
+    links = [Link(room, Scope(room.scope).label, names[room.scope], room is stopping and not roomy) for room in rooms]
+    by_purpose, by_model = job_bill(job)
+    return JobChain(
+        links, paused, roomy, (("Purpose", by_purpose), ("Model", by_model)), sum(one.cost for one in by_model)
+    )
 
 
 @page
@@ -65,16 +71,6 @@ def chain(request: HttpRequest, actor: Actor, job_id: UUID) -> HttpResponse:
         raise Missing("There is no such job.")
     context = {"chain": chain_shown(actor, job), "job": job, "may": allowed(actor, job.organization_id)}
     return render(request, "budgets/_chain.html", context)
-
-
-def _last_hold(job: Job) -> int | None:
-    """What the job's latest call held, in micro-dollars."""
-    holds = LedgerEntry.objects.filter(job_id=job.id, organization_id=job.organization_id, kind=EntryKind.RESERVE)
-    return holds.order_by("-id").values_list("reserved_delta", flat=True).first()
-
-
-def _fits(room: Room, wanted: int | None) -> bool:
-    return wanted is not None and not room.debt and (room.left or 0) >= max(wanted, 1)
 
 
 def _names(actor: Any, job: Job, rooms: list[Room]) -> dict[str, str]:

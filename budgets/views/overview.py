@@ -113,7 +113,9 @@ def _alerts(actor: Actor, organization: Organization, month: date) -> dict[str, 
     rows = alerts_visible(actor).filter(
         budget__organization=organization, created_at__date__gte=month, created_at__date__lt=month_end(month)
     )
-    return {"alerts": [{"alert": one, "text": subject(one)} for one in rows[:20]]}
+    shown = list(rows[:20])
+    names = named(actor, [one.budget for one in shown])
+    return {"alerts": [{"alert": one, "text": subject(one, of.name)} for one, of in zip(shown, names, strict=True)]}
 
 
 def _months(organization: Organization, month: date) -> list[date]:

@@ -19,7 +19,7 @@ from agentcore_site.tenancy.models import Organization
 from agentcore_site.tenancy.permissions import current_organization, require
 from budgets.forms import PriceForm
 from budgets.models import ModelPrice
-from budgets.pricelist import price_history, price_lines, prices_in_force
+from budgets.pricelist import list_age, price_history, price_lines, prices_in_force
 from budgets.services import price_set
 from budgets.views.asking import asked, listed, one_of
 
@@ -48,6 +48,7 @@ def prices(request: HttpRequest, actor: Actor) -> HttpResponse:
         "q": query,
         "whose": whose,
         "all_whose": WHOSE,
+        "age": list_age(),
         "any": bool(found.count) or everything.exists(),
     }
     if model := asked(request, "panel"):

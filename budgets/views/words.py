@@ -10,7 +10,7 @@ from django.db.models import F, Max, Min, Sum
 from django.db.models.functions import Trunc
 
 from agentcore_site.templatetags.console import money, percent
-from budgets.accounts import month_of
+from budgets.accounts import month_over
 from budgets.charts import Curve
 from budgets.forecasting import Forecast
 from budgets.models import Budget, LedgerEntry, Scope
@@ -34,14 +34,9 @@ def month_end(start: date) -> date:
     return date(start.year + start.month // 12, start.month % 12 + 1, 1)
 
 
-def over(budget: Budget) -> bool:
-    """Whether its month is past, so that nothing more is spent from it but late settlements."""
-    return budget.scope != Scope.JOB and budget.period_start < month_of()
-
-
 def forecast_of(budget: Budget) -> Forecast | None:
     """Of a running month; a job's total and a month that is over have none."""
-    return None if budget.scope == Scope.JOB or over(budget) else budget_forecast(budget, now=now)
+    return None if budget.scope == Scope.JOB or month_over(budget) else budget_forecast(budget, now=now)
 
 
 def verdict(budget: Budget, forecast: Forecast | None = None) -> Verdict:
@@ -57,9 +52,9 @@ def verdict(budget: Budget, forecast: Forecast | None = None) -> Verdict:
     tone = _tone(budget, forecast)
     if budget.debt:
         words += f" {money(budget.debt)} of it is owed: nothing more is paid for until the limit is raised."
-    elif budget.left == 0 and not over(budget):
+    elif budget.left == 0 and not month_over(budget):
         words += " Nothing is left: calls are refused and jobs pause until the limit is raised" + (
-            "." if budget.scope == Scope.JOB else " or the month ends."
+            "." if budget.scope == Scope.JOB else " or the next month begins; then they go on by themselves."
         )
     return Verdict(words, tone)
 
@@ -73,7 +68,7 @@ def nothing_yet(limit: int | None) -> Verdict:
 def _when(budget: Budget) -> str:
     if budget.scope == Scope.JOB:
         return "in all"
-    return f"in {budget.period_start:%B %Y}" if over(budget) else "this month"
+    return f"in {budget.period_start:%B %Y}" if month_over(budget) else "this month"
 
 
 def _pace(budget: Budget, forecast: Forecast | None) -> str:
@@ -89,7 +84,7 @@ def _pace(budget: Budget, forecast: Forecast | None) -> str:
 
 
 def _tone(budget: Budget, forecast: Forecast | None) -> str:
-    if budget.debt or (budget.left == 0 and not over(budget)):
+    if budget.debt or (budget.left == 0 and not month_over(budget)):
         return "bad"
     if budget.limit and 100 * budget.spent >= 90 * budget.limit:
         return "warn"

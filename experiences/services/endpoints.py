@@ -19,6 +19,7 @@ from agentcore_site.tenancy.permissions import current_organization, require
 from agentcore_site.vault import sealed
 from budgets.llm.client import MeteredChatClient
 from budgets.llm.errors import LLMError
+from budgets.llm.portkey import config_text
 from budgets.llm.retry import RetryPolicy
 from budgets.llm.types import Endpoint, Message
 from budgets.meter import BudgetRefused, CallKey, UnknownPrice
@@ -29,7 +30,7 @@ from experiences.endpoints import BadEndpoint, endpoint_value
 from experiences.models import ModelEndpoint
 
 EDITABLE: Final = ("name", "kind", "base_url", "model", "options")
-KEYS: Final = ("api_key", "gateway_key")
+KEYS: Final = ("api_key", "gateway_key", "virtual_key", "gateway_config")
 TEST_TOKENS: Final = 64
 TEST_PROMPT: Final = "Say in one short sentence that you are ready."
 
@@ -49,7 +50,7 @@ class EndpointTest:
 
 @transaction.atomic
 def endpoint_create(actor: Any, *, name: str, base_url: str, **values: Any) -> ModelEndpoint:
-    """Makes an endpoint in the actor's organisation. ``api_key`` and ``gateway_key`` come in plain and are sealed.
+    """Makes an endpoint in the actor's organisation. ``KEYS`` come in plain and are sealed.
 
     Raises:
         Missing, Forbidden: the actor may not.
@@ -92,8 +93,10 @@ def endpoint_archive(actor: Any, endpoint: ModelEndpoint) -> ModelEndpoint:
     if users:
         raise Conflict(f"{', '.join(users)} use it. Give them another endpoint first.")
     if endpoint.archived_at is None:
-        endpoint.archived_at, endpoint.api_key, endpoint.gateway_key = timezone.now(), "", ""
-        endpoint.save(update_fields=["archived_at", "api_key", "gateway_key"])
+        endpoint.archived_at = timezone.now()
+        for name in KEYS:
+            setattr(endpoint, name, "")
+        endpoint.save(update_fields=["archived_at", *KEYS])
         record(actor, "endpoint.archived", endpoint)
     return endpoint
 
@@ -140,13 +143,35 @@ def _change(endpoint: ModelEndpoint, values: Mapping[str, Any], *, stored: str =
         if name in values:
             value = values[name]
             setattr(endpoint, name, value.strip() if isinstance(value, str) else value)
-    for name in KEYS:
-        if given := str(values.get(name) or "").strip():
-            setattr(endpoint, name, sealed(given))
-    _check(endpoint, given={name for name in KEYS if values.get(name)}, stored=stored)
+    given = {name: plain for name in KEYS if (plain := _plain(name, values.get(name)))}
+    for name, plain in given.items():
+        setattr(endpoint, name, sealed(plain))
+    _one_config(endpoint, given="gateway_config" in given, named="options" in values)
+    _check(endpoint, given=set(given), stored=stored)
     save_row(
         endpoint, unique="name", taken=f"There is already an endpoint called {endpoint.name!r}. Choose another name."
     )
+
+
+def _plain(name: str, value: Any) -> str:
+    """A secret as it is sealed; a config may come as an object or as its JSON."""
+    if name != "gateway_config" or not value or (isinstance(value, str) and not value.strip()):
+        return str(value or "").strip()
+    try:
+        return config_text(value)
+    except ValueError as error:
+        raise Invalid(str(error), fields={name: str(error)}) from None
+
+
+def _one_config(endpoint: ModelEndpoint, *, given: bool, named: bool) -> None:
+    """Portkey takes one config: a saved one that is named now takes the place of one that was written out."""
+    if not (isinstance(endpoint.options, dict) and endpoint.options.get("portkey_config")):
+        return
+    if given:
+        message = "Give a config, or name a saved one with the option portkey_config, not both."
+        raise Invalid(message, fields={"gateway_config": message})
+    if named:
+        endpoint.gateway_config = ""
 
 
 def _check(endpoint: ModelEndpoint, *, given: set[str], stored: str) -> None:

@@ -2,6 +2,8 @@
 
 ``python -m tests.budgets.storm FILE ROUNDS SEED CHAIN…`` is the mother: it forks 8 processes of 8 threads, each with a
 connection of its own, and in each round kills one of them at random and forks another. ``storm`` runs it and looks.
+Most threads call the ledger themselves; two of each process are event loops whose calls go through ``DatabaseMeter``
+and its group commit, as a worker's do.
 
 What the provider would bill is written by the spender between reserve and settle into shared memory (FILE), which
 survives kill -9: 64 slots by 3 chains of 8 bytes, each with one writer.
@@ -9,6 +11,7 @@ survives kill -9: 64 slots by 3 chains of 8 bytes, each with one writer.
 
 from __future__ import annotations
 
+import asyncio
 import mmap
 import os
 import random
@@ -27,6 +30,8 @@ from typing import Any
 from uuid import UUID
 
 PROCESSES, THREADS, CHAINS = 8, 8, 3
+METERED = 2  # threads of a process that spend through the meter
+AT_ONCE = 6  # calls at once in such a thread
 CELLS = PROCESSES * THREADS * CHAINS
 LEASE = 0.3  # seconds
 BIGGEST = 2_000  # micro-dollars of one hold
@@ -66,10 +71,55 @@ def spend_for_ever(billed: mmap.mmap, slot: int, seed: int, chains: Sequence[Any
             settle_many(bills)
 
 
+def spend_by_meter(billed: mmap.mmap, slot: int, seed: int, chains: Sequence[Any]) -> None:
+    """The same through the meter; now and then a caller is cancelled while its hold is on the way."""
+    from budgets.meter import Bill, BudgetRefused, CallKey
+    from budgets.spending import DatabaseMeter
+    from budgets.writer import LedgerWriter
+
+    async def spend(meters: Sequence[DatabaseMeter], dice: random.Random) -> None:
+        for n in range(10**9):
+            which, amount = dice.randrange(CHAINS), dice.randint(1, BIGGEST)
+            call = CallKey(f"{seed}-{dice.random()}-{n}", "metered", "small")
+            asking = asyncio.ensure_future(meters[which].reserve(call, amount))
+            if dice.random() < 0.03:
+                await asyncio.sleep(0)
+                asking.cancel()
+            try:
+                await asking
+            except (BudgetRefused, asyncio.CancelledError):
+                continue
+            cost = dice.randint(0, amount)
+            at = 8 * (slot * CHAINS + which)
+            struct.pack_into("q", billed, at, struct.unpack_from("q", billed, at)[0] + cost)
+            luck = dice.random()
+            if luck < 0.01:
+                continue
+            if luck < 0.03:
+                await asyncio.sleep(1.5 * LEASE)
+            await meters[which].settle(call, Bill(cost, None, "table"))
+
+    async def main() -> None:
+        writer = LedgerWriter()
+        meters = [
+            DatabaseMeter(
+                organization_id=one.organization_id,
+                agent_id=one.agent_id,
+                job_id=one.job_id,
+                lease=LEASE,
+                writer=writer,
+            )
+            for one in chains
+        ]
+        await asyncio.gather(*(spend(meters, random.Random(seed * AT_ONCE + n)) for n in range(AT_ONCE)))
+
+    asyncio.run(main())
+
+
 def child(billed: mmap.mmap, place: int, seed: int, chains: Sequence[Any]) -> None:
     threads = [
         threading.Thread(
-            target=spend_for_ever,
+            target=spend_by_meter if thread < METERED else spend_for_ever,
             args=[billed, place * THREADS + thread, seed * THREADS + thread, chains],
             daemon=True,
         )
@@ -135,6 +185,7 @@ class Report:
     brim: int = 0  # looks at which less than one hold was left in a budget
     wrong: list[str] = field(default_factory=list)
     settled: int = 0
+    metered: int = 0  # of those, what came through the meter
     charged: int = 0
     refunded: int = 0
     left_reserved: int = 0
@@ -236,6 +287,7 @@ def storm(chains: Sequence[Any], owners: Sequence[Any], *, rounds: int, seed: in
     report.left_reserved = sum(row.reserved for row in rows.values())
     report.billed, report.spent = bills()[0], rows[budgets[0]].spent
     report.settled = LedgerEntry.objects.filter(kind="settle").count()
+    report.metered = LedgerEntry.objects.filter(kind="settle", purpose="metered").count()
     report.charged = LedgerEntry.objects.filter(kind="charge").count()
     report.refunded = Reservation.objects.filter(state="refunded").count()
     report.differences = [str(one) for one in differences()]

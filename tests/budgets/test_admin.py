@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from datetime import date
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from django.test import Client
@@ -11,9 +14,11 @@ from django.urls import reverse
 from agentcore_site.audit.models import AuditEvent
 from agentcore_site.jobs.models import Job
 from agentcore_site.tenancy.models import Organization
-from budgets.accounts import Chain
+from budgets.accounts import Chain, Owner, chain_open, owners
 from budgets.ledger import reserve, settle
-from budgets.models import Budget, BudgetLimit, BudgetSettings, LedgerEntry, ModelPrice, Reservation
+from budgets.models import Budget, BudgetLimit, BudgetSettings, LedgerEntry, ModelPrice, Reservation, Scope
+from budgets.services import limit_change, price_set
+from budgets.webhooks import webhook_secret
 from tests import factories
 from tests.budgets.rows import a_row_of_each
 from tests.budgets.support import balances, bill, hold
@@ -45,6 +50,61 @@ def boss(acme: Organization) -> Client:
     return client
 
 
+def typed(client: Client, page: str, **changes: str) -> dict[str, str]:
+    """What a browser would send from this page after these changes: what was shown goes along."""
+    form = client.get(page).content.decode()
+    sent = {}
+    for tag in re.findall(r"<input[^>]*>", form):
+        found = dict(re.findall(r'([a-z-]+)="([^"]*)"', tag))
+        if found.get("name", "").endswith(("limit_usd", "note")):
+            sent[found["name"]] = found.get("value", "")
+    return sent | changes
+
+
+@pytest.mark.parametrize("who", ["house", "boss"])
+def test_a_month_that_is_over_is_only_shown(who: str, request: pytest.FixtureRequest, acme: Organization) -> None:
+    client = request.getfixturevalue(who)
+    old = chain_open(acme.id, month=date(2025, 3, 1)).organization_budget
+    new = chain_open(acme.id).organization_budget
+    limit_change(None, Owner(acme.id, Scope.ORGANIZATION, acme.id), 7 * DOLLAR)
+    page = address(Budget, "change", old)
+    assert 'name="limit_usd"' not in client.get(page).content.decode()
+    assert client.post(page, {"limit_usd": "1", "initial-limit_usd": "2"}).status_code == 403
+    assert Budget.objects.get(id=new).limit == 7 * DOLLAR and BudgetLimit.objects.count() == 1
+
+
+def test_a_save_without_another_limit_undoes_no_raise(house: Client, chain: Chain, job: Job) -> None:
+    page = address(Budget, "change", chain.job_budget)
+    stale = typed(house, page, note="only a note")
+    limit_change(None, owners(job.organization_id, chain.agent_id, job.id)[-1], 9 * DOLLAR)
+    house.post(page, stale)
+    assert Budget.objects.get(id=chain.job_budget).limit == 9 * DOLLAR
+    refused = house.post(page, stale | {"limit_usd": "2"}, follow=True).content.decode()
+    assert "it is $9.00 now" in refused and "set it again" in refused
+    assert Budget.objects.get(id=chain.job_budget).limit == 9 * DOLLAR and BudgetLimit.objects.count() == 1
+
+
+def test_an_admin_chooses_among_the_agents_there_are(
+    boss: Client, acme: Organization, agent: Any, charlie: Any
+) -> None:
+    theirs = factories.AgentFactory(organization=charlie.memberships.get().organization, name="Foreigner")
+    shown = boss.get(address(Budget, "add")).content.decode()
+    assert agent.name in shown and "Foreigner" not in shown
+    for wrong in (str(theirs.id), str(uuid4()), "x"):
+        asked = {"organization": str(acme.id), "agent": wrong, "limit_usd": "1"}
+        assert boss.post(address(Budget, "add"), asked).status_code == 200
+    assert not Budget.objects.exists()
+
+
+def test_a_price_shows_who_changed_it(house: Client, adam: Any) -> None:
+    price = price_set(adam, model="m", input=2 * DOLLAR, output=DOLLAR, valid_from=date(2026, 1, 1))
+    page = address(ModelPrice, "change", price.id)
+    sent = {"model": "m", "valid_from": "2026-01-01", "input_usd": "3", "output_usd": "1", "source": ""}
+    assert house.post(page, sent).status_code == 302
+    shown = house.get(page).content.decode()
+    assert "adam" in shown and "input $2.00 → $3.00" in shown
+
+
 @pytest.mark.parametrize("who", ["house", "boss"])
 def test_a_limit_is_set_and_changed_with_its_history(
     who: str, request: pytest.FixtureRequest, acme: Organization, agent: Any
@@ -55,7 +115,7 @@ def test_a_limit_is_set_and_changed_with_its_history(
     budget = Budget.objects.get()
     assert (budget.scope, budget.owner_id, budget.limit) == ("agent", agent.id, 12_500_000)
     page = address(Budget, "change", budget.id)
-    assert client.post(page, {"limit_usd": "", "note": "enough"}).status_code == 302
+    assert client.post(page, typed(client, page, limit_usd="", note="enough")).status_code == 302
     budget.refresh_from_db()
     assert (budget.limit, budget.owner_id) == (None, agent.id)
     shown = client.get(page).content.decode()
@@ -67,7 +127,8 @@ def test_a_limit_is_set_and_changed_with_its_history(
 @pytest.mark.parametrize("who", ["house", "boss"])
 def test_a_jobs_limit_is_raised_there(who: str, request: pytest.FixtureRequest, chain: Chain, job: Job) -> None:
     page = address(Budget, "change", chain.job_budget)
-    assert request.getfixturevalue(who).post(page, {"limit_usd": "2"}).status_code == 302
+    client = request.getfixturevalue(who)
+    assert client.post(page, typed(client, page, limit_usd="2")).status_code == 302
     budget = Budget.objects.get(id=chain.job_budget)
     assert (budget.limit, budget.job_id) == (2 * DOLLAR, job.id)
 
@@ -75,7 +136,7 @@ def test_a_jobs_limit_is_raised_there(who: str, request: pytest.FixtureRequest, 
 def test_what_the_service_refuses_is_shown_and_changes_nothing(boss: Client, chain: Chain) -> None:
     reserve(hold(chain, "a", 600_000))
     page = address(Budget, "change", chain.job_budget)
-    answer = boss.post(page, {"limit_usd": "0.5"}, follow=True)
+    answer = boss.post(page, typed(boss, page, limit_usd="0.5"), follow=True)
     assert "$0.60 is on hold" in answer.content.decode()
     assert Budget.objects.get(id=chain.job_budget).limit == DOLLAR
     assert not BudgetLimit.objects.exists()
@@ -126,11 +187,16 @@ def test_the_same_price_twice_is_a_message_and_no_error(house: Client, acme: Org
 
 def test_alerts_are_sent_where_the_settings_say(boss: Client, acme: Organization) -> None:
     asked = {"organization": str(acme.id), "webhook_url": "https://example.com/hook", "secret_version": "1"}
-    assert boss.post(address(BudgetSettings, "add"), asked).status_code == 302
+    made = boss.post(address(BudgetSettings, "add"), asked)
     row = BudgetSettings.objects.get()
+    assert webhook_secret(acme.id, 1) in made.content.decode() and "no-store" in made["Cache-Control"]
     assert (row.webhook_url, row.email_admins) == ("https://example.com/hook", False)
     page = address(BudgetSettings, "change", acme.id)
-    assert boss.post(page, {"webhook_url": "", "secret_version": "2", "email_admins": "on"}).status_code == 302
+    kept = boss.post(page, {"webhook_url": "", "secret_version": "1", "email_admins": "on"}, follow=True)
+    assert webhook_secret(acme.id, 1) not in boss.get(page).content.decode() + kept.content.decode()
+    renewed = boss.post(page, {"webhook_url": "", "secret_version": "2", "email_admins": "on"})
+    assert webhook_secret(acme.id, 2) in renewed.content.decode() and "no-store" in renewed["Cache-Control"]
+    assert webhook_secret(acme.id, 2) not in boss.get(page).content.decode()
     row.refresh_from_db()
     assert (row.webhook_url, row.email_admins, row.secret_version) == ("", True, 2)
 

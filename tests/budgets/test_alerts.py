@@ -16,14 +16,14 @@ from django.utils import timezone
 
 from agentcore_site.errors import Forbidden, Invalid
 from agentcore_site.tenancy.models import Organization
-from budgets.accounts import Chain
+from budgets.accounts import Chain, chain_open
 from budgets.alerts import MOST_TRIES, alert_deliver, alerts_due
 from budgets.ledger import reserve, settle
 from budgets.models import Budget, BudgetAlert, BudgetSettings, Reservation
 from budgets.services import budget_settings_set
 from budgets.tasks import sweep
 from budgets.webhooks import SIGNATURE, WebhookFailed, signature, webhook_post, webhook_secret
-from tests.budgets.support import balances, bill, expire, hold
+from tests.budgets.support import balances, bill, expire, hold, limits_set
 
 pytestmark = pytest.mark.django_db
 
@@ -132,6 +132,60 @@ def test_a_mail_that_fails_is_tried_again(alert: BudgetAlert, adam: Any, setting
     assert alert.error == "e-mail: ConnectionRefusedError"
     assert alert_deliver(alert)
     assert len(mail.outbox) == 1
+
+
+def spent_of(chain: Chain, limits: tuple[int | None, int | None, int | None]) -> BudgetAlert:
+    """The one alert after $0.80 were spent under these limits, outermost first."""
+    limits_set(chain, *limits)
+    reserve(hold(chain, "a", 80 * CENT))
+    settle("a", bill(80 * CENT))
+    return BudgetAlert.objects.get()
+
+
+@pytest.mark.parametrize(
+    ("scope", "whose"), [("organization", "Acme Research"), ("agent", "the agent Router"), ("job", "job Router")]
+)
+def test_an_alert_names_whose_budget_it_is_by_mail_and_by_webhook(
+    chain: Chain, receiver: Receiver, acme: Organization, adam: Any, agent: Any, scope: str, whose: str
+) -> None:
+    type(agent).objects.filter(id=agent.id).update(name="Router")
+    place = ["organization", "agent", "job"].index(scope)
+    alert = spent_of(chain, tuple(100 * CENT if n == place else None for n in range(3)))  # type: ignore[arg-type]
+    budget_settings_set(adam, acme, webhook_url=receiver.url)
+    assert sweep() == (0, 1)
+    line = f"The budget of {whose} is 75 % spent: $0.80 of $1.00"
+    [message] = mail.outbox
+    assert message.subject == line
+    says = "Raise its limit, then resume it" if scope == "job" else "when the next month begins, or once the limit is"
+    assert says in message.body
+    [(_, body)] = receiver.came
+    told = json.loads(body)
+    assert (told["text"], told["scope"], told["kind"]) == (line, scope, "threshold")
+    assert (told["owner_id"], whose.endswith(told["owner_name"])) == (str(alert.budget.owner_id), True)
+
+
+def test_a_bill_above_its_hold_reaches_the_admins(chain: Chain, adam: Any) -> None:
+    reserve(hold(chain, "a", 10 * CENT))
+    settle("a", bill(13 * CENT))
+    assert sweep() == (0, 1)
+    [message] = mail.outbox
+    assert message.subject == "A call on the budget of Acme Research cost $0.03 more than was held for it"
+    assert "compare its bill" in message.body
+
+
+def test_one_bad_mail_keeps_no_other_alert_waiting(chain: Chain, receiver: Receiver, adam: Any, settings: Any) -> None:
+    spent_of(chain, (100 * CENT, None, None))
+    other = Organization.objects.create(name="Quiet", slug="quiet")
+    BudgetSettings.objects.create(organization=other, webhook_url=receiver.url)  # it has no admins: no mail to fail
+    there = chain_open(other.id)
+    limits_set(there, 100 * CENT)
+    reserve(hold(there, "b", 80 * CENT))
+    settle("b", bill(80 * CENT))
+    settings.DEFAULT_FROM_EMAIL = "bad\nheader@example.com"
+    assert sweep() == (0, 1)
+    assert len(receiver.came) == 1 and mail.outbox == []
+    failed = BudgetAlert.objects.get(delivered_at=None)
+    assert failed.error == "e-mail: BadHeaderError" and failed.tries == 1
 
 
 def test_two_sweeps_deliver_an_alert_once(alert: BudgetAlert, adam: Any) -> None:

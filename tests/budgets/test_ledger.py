@@ -13,6 +13,7 @@ from budgets.ledger import Hold, UnknownHold, charge_expired, reserve, reserve_m
 from budgets.ledger.values import Settlement
 from budgets.meter import BudgetRefused
 from budgets.models import Budget, BudgetAlert, LedgerEntry, Reservation
+from budgets.services import budget_set_limit
 from tests.budgets.support import balances, bill, expire, hold, limits_set
 
 pytestmark = pytest.mark.django_db
@@ -219,18 +220,75 @@ def test_it_alerts_once_at_each_share_of_the_limit(chain: Chain) -> None:
     assert not BudgetAlert.objects.exclude(budget=chain.job_budget).exists()
 
 
+def refused(chain: Chain, key: str, amount: int) -> None:
+    with pytest.raises(BudgetRefused):
+        reserve(hold(chain, key, amount))
+
+
+def told(chain: Chain) -> list[tuple[int, int, int]]:
+    """(threshold, limit, spent) of the job's alerts, oldest first."""
+    rows = BudgetAlert.objects.filter(budget_id=chain.job_budget).order_by("created_at", "threshold")
+    return list(rows.values_list("threshold", "limit", "spent"))
+
+
 def test_it_alerts_that_a_budget_is_used_up_when_the_next_call_cannot_fit(chain: Chain) -> None:
-    reserve(hold(chain, "a", 60 * CENT))
+    reserve(hold(chain, "a", 92 * CENT))
     for key in ("b", "c"):  # refused because of the other hold: that may come back
-        with pytest.raises(BudgetRefused):
-            reserve(hold(chain, key, 50 * CENT))
+        refused(chain, key, 50 * CENT)
     assert not BudgetAlert.objects.exists()
-    settle("a", bill(60 * CENT))
+    settle("a", bill(92 * CENT))
     for key in ("d", "e"):
-        with pytest.raises(BudgetRefused):
-            reserve(hold(chain, key, 50 * CENT))
+        refused(chain, key, 50 * CENT)
+    assert told(chain)[-1] == (100, 100 * CENT, 92 * CENT) and len(told(chain)) == 3
+
+
+def test_a_dear_call_that_a_fresh_budget_refuses_tells_nobody_that_it_is_used_up(chain: Chain) -> None:
+    refused(chain, "dear", 600 * CENT)
+    assert not BudgetAlert.objects.exists()
+    reserve(hold(chain, "all", 100 * CENT))
+    settle("all", bill(100 * CENT))
+    assert [one for one, _, _ in told(chain)] == [75, 90, 100]  # the true one is still told
+
+
+def test_the_thresholds_of_a_raised_limit_are_told_again_and_those_of_an_unchanged_one_are_not(
+    chain: Chain, job: Any, adam: Any
+) -> None:
+    def spend(key: str, cents: int) -> None:
+        reserve(hold(chain, key, cents * CENT))
+        settle(key, bill(cents * CENT))
+
+    def limited(cents: int) -> None:
+        budget_set_limit(adam, organization=job.organization, job=job, agent_id=chain.agent_id, limit=cents * CENT)
+
+    spend("a", 100)
+    refused(chain, "b", CENT)
+    assert [one for one, _, _ in told(chain)] == [75, 90, 100]
+    limited(200)
+    assert len(told(chain)) == 3  # half of it is spent: no news
+    spend("c", 55)
+    limited(200)
+    assert told(chain)[3:] == [(75, 200 * CENT, 155 * CENT)]
+    limited(165)  # what the new limit makes of the old spending, once
+    assert told(chain)[4:] == [(90, 165 * CENT, 155 * CENT)]
+
+
+def test_a_bill_above_its_hold_is_told_of_the_organisations_budget(chain: Chain) -> None:
+    for key in ("a", "b"):
+        reserve(hold(chain, key, 10 * CENT))
+        settle(key, bill(13 * CENT))
     alert = BudgetAlert.objects.get()
-    assert (alert.threshold, alert.budget_id, alert.spent) == (100, chain.job_budget, 60 * CENT)
+    assert (alert.kind, alert.budget_id, alert.excess) == ("above_hold", chain.organization_budget, 3 * CENT)
+
+
+@pytest.mark.parametrize("table", ["budgets_ledgerentry", "budgets_budgetlimit"])
+def test_the_books_can_not_be_truncated(chain: Chain, table: str) -> None:
+    reserve(hold(chain, "a", CENT))
+    with connection.cursor() as cursor:
+        cursor.execute(f"ALTER TABLE {table} ENABLE TRIGGER no_truncate")  # off between tests, see conftest
+        with pytest.raises(ProgrammingError, match="append-only: TRUNCATE"), transaction.atomic():
+            cursor.execute(f"TRUNCATE {table}")
+        cursor.execute(f"ALTER TABLE {table} DISABLE TRIGGER no_truncate")
+    assert LedgerEntry.objects.count() == 1
 
 
 def test_it_names_a_budget_that_is_gone(chain: Chain) -> None:

@@ -5,22 +5,24 @@ from __future__ import annotations
 import threading
 from datetime import date, timedelta
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from django.db import ProgrammingError, connection, transaction
+from django.utils import timezone
 
 from agentcore_site.audit.models import AuditEvent
-from agentcore_site.errors import Forbidden, Insufficient, Invalid, Missing
+from agentcore_site.errors import Conflict, Forbidden, Insufficient, Invalid, Missing
 from agentcore_site.jobs.models import Job
 from agentcore_site.tenancy.models import Organization
 from budgets import services
-from budgets.accounts import Chain, chain_of_job, chain_open, month_of, owners
+from budgets.accounts import Chain, Owner, chain_of_job, chain_open, month_of, owners
 from budgets.ledger import charge_expired, reserve, settle
 from budgets.meter import BudgetRefused
 from budgets.models import Budget, BudgetAlert, BudgetLimit, LedgerEntry, Scope
 from budgets.selectors import (
+    alerts_standing,
     alerts_visible,
-    budget_chain_of,
     budget_get,
     budget_preflight,
     budgets_visible,
@@ -28,7 +30,8 @@ from budgets.selectors import (
     limits_visible,
     reservations_visible,
 )
-from budgets.services import budget_open_job, budget_set_limit, limit_change
+from budgets.services import Shown, budget_change_limit, budget_open_job, budget_set_limit, limit_change
+from budgets.views.chain import chain_shown
 from tests.budgets.support import balances, bill, expire, hold, limits_set
 
 pytestmark = pytest.mark.django_db
@@ -153,11 +156,40 @@ def test_a_stranger_who_names_our_agent_changes_nothing_for_us(
     chain: Chain, elsewhere: Organization, charlie: Any
 ) -> None:
     charlie.memberships.update(role="admin")
-    budget_set_limit(charlie, organization=elsewhere, agent_id=chain.agent_id, limit=0)
+    with pytest.raises(Missing):
+        budget_set_limit(charlie, organization=elsewhere, agent_id=chain.agent_id, limit=0)
+    limit_change(None, Owner(elsewhere.id, Scope.AGENT, chain.agent_id, chain.agent_id), 0)  # whatever a service says
     assert chain_open(chain.organization_id, agent_id=chain.agent_id, job_id=chain.job_id) == chain
     assert reserve(hold(chain, "a", CENT)).fresh
     with pytest.raises(Missing):
         budget_set_limit(charlie, organization=elsewhere, job=Job.objects.get(id=chain.job_id), limit=0)
+
+
+def test_a_limit_for_an_agent_that_is_not_there_is_refused_and_makes_no_budget(acme: Organization, adam: Any) -> None:
+    with pytest.raises(Missing, match="Choose one of its agents"):
+        budget_set_limit(adam, organization=acme, agent_id=uuid4(), limit=CENT)
+    assert not Budget.objects.exists() and not BudgetLimit.objects.exists()
+
+
+def test_a_limit_that_was_changed_since_it_was_shown_stays(chain: Chain, adam: Any) -> None:
+    budget = Budget.objects.get(id=chain.job_budget)
+    budget_change_limit(adam, budget, 300 * CENT, shown=Shown(100 * CENT))
+    with pytest.raises(Conflict, match=r"it is \$3.00 now"):
+        budget_change_limit(adam, budget, 200 * CENT, shown=Shown(100 * CENT))
+    budget.refresh_from_db()
+    assert budget.limit == 300 * CENT
+
+
+def test_what_stands_of_a_raised_budget_is_the_alert_of_its_new_limit(chain: Chain, job: Job, adam: Any) -> None:
+    since = timezone.now() - timedelta(hours=1)
+    reserve(hold(chain, "a", 100 * CENT))
+    settle("a", bill(100 * CENT))
+    assert [one.threshold for one in alerts_standing(adam, since=since, limit=9)] == [100]
+    budget_set_limit(adam, organization=job.organization, job=job, agent_id=chain.agent_id, limit=200 * CENT)
+    assert alerts_standing(adam, since=since, limit=9) == []
+    reserve(hold(chain, "b", 55 * CENT))
+    settle("b", bill(55 * CENT))
+    assert [one.threshold for one in alerts_standing(adam, since=since, limit=9)] == [75]
 
 
 def test_each_organisation_sees_its_own(chain: Chain, job: Job, stella: Any, charlie: Any) -> None:
@@ -166,10 +198,10 @@ def test_each_organisation_sees_its_own(chain: Chain, job: Job, stella: Any, cha
     assert budgets_visible(stella, month=chain.month).count() == 3
     assert ledger_visible(stella).count() == 2 and reservations_visible(stella).count() == 1
     assert alerts_visible(stella).count() == 3
-    assert [room.spent for room in budget_chain_of(stella, job)] == [100 * CENT] * 3
+    assert [link.room.spent for link in chain_shown(stella, job).links] == [100 * CENT] * 3
     for rows in (budgets_visible, ledger_visible, reservations_visible, alerts_visible, limits_visible):
         assert rows(charlie).count() == 0
-    for act in (lambda: budget_get(charlie, chain.job_budget), lambda: budget_chain_of(charlie, job)):
+    for act in (lambda: budget_get(charlie, chain.job_budget), lambda: chain_shown(charlie, job)):
         with pytest.raises(Missing):
             act()
     assert budget_get(stella, chain.job_budget).id == chain.job_budget

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
@@ -19,6 +20,7 @@ from budgets.accounts import Chain, chain_open, month_of
 from budgets.charts import Curve, amount_label, highest, pictures, scale, spending
 from budgets.forecasting import Forecast
 from budgets.ledger import reserve, settle
+from budgets.loading import prices_load
 from budgets.models import Budget, BudgetLimit, BudgetSettings, LedgerEntry, ModelPrice
 from budgets.money import MICROS
 from budgets.services import budget_set_limit, price_set
@@ -204,6 +206,28 @@ def test_somebody_of_two_organisations_opens_budgets_of_both(
     assert client.post(f"/budgets/{spent.job_budget}/", {"limit": "3"}).status_code == 302
     assert of(spent, "job").limit == 3 * MICROS
     assert "0.60" not in text(client.get("/budgets/"))
+
+
+def test_a_limit_that_moved_since_the_page_was_opened_is_not_overwritten(spent: Chain, adam: Any) -> None:
+    client, page = at_desk(adam), f"/budgets/{spent.job_budget}/"
+    shown = re.search(r'name="shown" value="([^"]*)"', client.get(page).content.decode())
+    assert shown is not None
+    sent = {"limit": "80", "note": "", "shown": shown[1]}
+    assert client.post(page, sent | {"limit": "90"}).status_code == 302
+    refused = client.post(page, sent)
+    assert refused.status_code == 400 and "it is $90.00 now" in text(refused)
+    assert 'name="shown" value="90.00"' in refused.content.decode()  # whoever has read that may go on
+    assert Budget.objects.get(id=spent.job_budget).limit == 90_000_000
+
+
+def test_the_page_of_prices_says_of_which_day_they_are(adam: Any) -> None:
+    load = {"m": {"input_cost_per_token": 3e-06, "output_cost_per_token": 1e-05}}
+    today = datetime.now(UTC).date()
+    prices_load(json.dumps(load).encode(), name="some.json", valid_from=today - timedelta(days=300))
+    assert "more than six months ago" in text(at_desk(adam).get("/budgets/prices/"))
+    prices_load(json.dumps(load | {"n": load["m"]}).encode(), name="some.json", valid_from=today)
+    page = text(at_desk(adam).get("/budgets/prices/"))
+    assert f"are of {today.day} {today:%B %Y}" in page and "six months" not in page and "LiteLLM: some.json" in page
 
 
 def test_a_month_that_is_over_is_told_as_over(spent: Chain, adam: Any, stella: Any) -> None:
@@ -524,8 +548,9 @@ def test_a_paused_job_says_which_budget_stopped_it(spent: Chain, stella: Any, ad
     client = at_desk(stella)
     page = client.get(f"/budgets/of-job/{spent.job_id}/")
     rows = re.findall(r"<tr.*?</tr>", page.content.decode(), flags=re.S)
-    assert [("stopped it" in row) for row in rows[1:]] == [False, False, True]
+    assert [("stopped it" in row) for row in rows[1:4]] == [False, False, True]
     assert "It pauses until there is room." in text(page) and "Raise it" not in text(page)
+    assert re.search(r"What its \$0\.\d+ went for.*Purpose.*training.*Model.*small", text(page), re.S)
     assert "Raise it" in text(at_desk(adam).get(f"/budgets/of-job/{spent.job_id}/"))
     job = Job.objects.get(id=spent.job_id)
     budget_set_limit(adam, organization=acme, agent_id=spent.agent_id, job=job, limit=4 * MICROS)
@@ -537,7 +562,7 @@ def test_the_outermost_budget_can_be_the_one_that_stopped(spent: Chain, stella: 
     limits_set(spent, 700_000, 5 * MICROS, 1 * MICROS)
     Job.objects.filter(id=spent.job_id).update(status="paused", status_reason="budget_exceeded")
     rows = re.findall(r"<tr.*?</tr>", at_desk(stella).get(f"/budgets/of-job/{spent.job_id}/").content.decode(), re.S)
-    assert [("stopped it" in row) for row in rows[1:]] == [True, False, False]
+    assert [("stopped it" in row) for row in rows[1:4]] == [True, False, False]
 
 
 def test_a_running_job_was_stopped_by_none(spent: Chain, stella: Any) -> None:

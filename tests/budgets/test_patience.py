@@ -59,3 +59,20 @@ async def test_a_cancelled_wait_leaves_nothing_behind() -> None:
     await meter.settle(key, Bill(5, None, "table"))
     await call(meter, "third", 990, 1)
     assert purse.spent == 6 and purse.reserved == 0
+
+
+async def test_what_others_hold_is_waited_for_and_not_for_ever() -> None:
+    """A budget may be shared: its room comes back when somebody else's calls settle, which nobody here is told of."""
+    purse, theirs = Purse(1_000), CallKey("theirs", "training", "m")
+    await purse.reserve(theirs, 900)
+    meter = PatientMeter(purse, wait_s=5)
+    ours = asyncio.create_task(call(meter, "ours", 500, 1))
+    await asyncio.sleep(0.3)
+    assert not ours.done()
+    await purse.settle(theirs, Bill(5, None, "table"))
+    await ours
+    assert purse.spent == 6
+
+    await purse.reserve(CallKey("theirs again", "training", "m"), 900)
+    with pytest.raises(BudgetRefused):
+        await asyncio.wait_for(call(PatientMeter(purse, wait_s=0.3), "late", 500, 1), 3)

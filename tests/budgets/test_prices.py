@@ -19,6 +19,7 @@ from budgets.loading import SEED, parse, prices_load
 from budgets.meter import PriceBook
 from budgets.models import ModelPrice
 from budgets.pricebook import DatabasePriceBook
+from budgets.pricelist import ListAge, list_age, price_changes
 from budgets.pricing import Price, UnknownPrice
 from budgets.selectors import prices_visible
 from budgets.services import price_set
@@ -115,12 +116,12 @@ def test_the_command_loads_the_seed_or_a_file_and_reports(tmp_path: Path, acme: 
         call_command("load_prices", *args, stdout=out)
         return out.getvalue()
 
-    assert " 0 changed, 0 unchanged, 0 skipped." in said()
+    assert " 0 changed, 0 unchanged, 0 kept, 0 skipped." in said()
     assert said().startswith("0 new, 0 changed,")
     path = tmp_path / "litellm.json"
     path.write_text(json.dumps(LITELLM))
     report = said(str(path), "--from", "2026-02-01", "--organization", "acme")
-    assert report.startswith("4 new, 0 changed, 0 unchanged, 7 skipped.")
+    assert report.startswith("4 new, 0 changed, 0 unchanged, 0 kept, 7 skipped.")
     assert "skipped 2: a price is negative or beyond reason (negative …)" in report
     assert ModelPrice.objects.filter(organization=acme, valid_from=date(2026, 2, 1)).count() == 4
     with pytest.raises(CommandError, match="can't be read"):
@@ -193,3 +194,40 @@ def test_it_refuses_prices_that_make_no_sense(acme: Organization, adam: Any, wro
     with pytest.raises(Invalid):
         price_set(adam, organization=acme, model="m", **wrong)
     assert not ModelPrice.objects.exists()
+
+
+def test_a_start_keeps_what_an_admin_corrected_and_the_report_says_so(adam: Any) -> None:
+    def start(*args: str) -> str:
+        out = io.StringIO()
+        call_command("load_prices", *args, stdout=out)
+        return out.getvalue()
+
+    start()
+    seeded = ModelPrice.objects.get(model="gpt-4o-mini")
+    day = seeded.valid_from
+    price_set(adam, model="gpt-4o-mini", input=1, output=2, valid_from=day, source=seeded.source)
+    price_set(adam, model="gpt-4o", free=True, valid_from=day)
+    report = start()
+    assert "kept: edited by hand: gpt-4o-mini" in report and " 2 kept," in report
+    assert row("gpt-4o-mini") == (1, None, 2, 0) and ModelPrice.objects.get(model="gpt-4o").free
+    assert AuditEvent.objects.filter(action="prices.loaded").count() == 1
+    assert " 2 changed," in start("--replace")
+    assert row("gpt-4o-mini")[0] == seeded.input and " 0 kept," in start()
+    texts = [one.text for one in price_changes(seeded)]  # newest first: the file, the admin
+    assert "input $0.000001 → $0.15" in texts[0] and "input $0.15 → $0.000001" in texts[1]
+
+
+def test_a_newer_seed_does_not_supersede_a_correction(adam: Any) -> None:
+    file = {"m": {"input_cost_per_token": 3e-06, "output_cost_per_token": 1e-05}}
+    load(file, day=date(2026, 1, 1))
+    price_set(adam, model="m", input=5, output=6, valid_from=date(2026, 2, 1))
+    assert load({"m": file["m"] | {"input_cost_per_token": 4e-06}}, day=date(2026, 3, 1)).kept == ["m"]
+    assert DatabasePriceBook(ModelPrice.objects.all(), today=lambda: date(2026, 4, 1)).price("m").input == 5
+
+
+def test_a_list_is_old_after_half_a_year(adam: Any) -> None:
+    assert list_age() is None
+    price_set(adam, model="mine", input=5, output=6, valid_from=date(2026, 5, 1))
+    load({"m": {"input_cost_per_token": 3e-06, "output_cost_per_token": 1e-05}}, day=DAY)
+    assert list_age(today=date(2026, 6, 30)) == ListAge(DAY, False)
+    assert list_age(today=date(2026, 7, 30)) == ListAge(DAY, True)

@@ -34,4 +34,4 @@ def test_64_spenders_that_are_killed_at_random_never_overspend(job: Job, agent: 
     assert report.billed <= report.spent, report
     # It was a storm: calls came through, budgets were full, limits moved, holds expired and came back.
     assert report.rounds == ROUNDS
-    assert min(report.settled, report.charged, report.refunded, report.moved, report.brim) > 0, report
+    assert min(report.settled, report.metered, report.charged, report.refunded, report.moved, report.brim) > 0, report

@@ -97,6 +97,7 @@ def together() -> list[Figure]:
             await asyncio.gather(*(meter.reserve(call, 500) for call in calls))
             middle = time.perf_counter()
             await asyncio.gather(*(meter.settle(call, BILL) for call in calls))
+            await meter.flush()
             return middle - began, time.perf_counter() - middle, meter.writer.batches - before
 
     held, settled, batches = asyncio.run(all_at_once())

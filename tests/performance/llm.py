@@ -71,12 +71,17 @@ async def seconds(base_url: str, *, at_once: int, turns: int) -> tuple[float, fl
         return time.perf_counter() - began, time.process_time() - worked
 
 
+def workers_loop() -> asyncio.Runner:
+    """With the loop that a worker takes for such jobs."""
+    return asyncio.Runner(loop_factory=uvloop.new_event_loop)
+
+
 def calls() -> list[Figure]:
-    with model_server(LATENCY) as base_url:
-        single = asyncio.run(seconds(base_url, at_once=1, turns=TURNS))[0]
-        runs = [asyncio.run(seconds(base_url, at_once=AT_ONCE, turns=TURNS)) for _ in range(3)]
-        one = asyncio.run(seconds(base_url, at_once=1, turns=1))[0]
-        burst = median(asyncio.run(seconds(base_url, at_once=AT_ONCE, turns=1))[0] for _ in range(3))
+    with model_server(LATENCY) as base_url, workers_loop() as runner:
+        single = runner.run(seconds(base_url, at_once=1, turns=TURNS))[0]
+        runs = [runner.run(seconds(base_url, at_once=AT_ONCE, turns=TURNS)) for _ in range(3)]
+        one = runner.run(seconds(base_url, at_once=1, turns=1))[0]
+        burst = median(runner.run(seconds(base_url, at_once=AT_ONCE, turns=1))[0] for _ in range(3))
     wall, cpu = median(run[0] for run in runs), median(run[1] for run in runs)
     own = 1000 * cpu / (AT_ONCE * TURNS)
     return [
@@ -95,8 +100,7 @@ def rollouts() -> list[Figure]:
     from tests.performance.jobs import people
 
     _, home = people()
-    # The loop is the one that a worker takes for such jobs.
-    with model_server(LATENCY) as base_url, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    with model_server(LATENCY) as base_url, workers_loop() as runner:
         one = runner.run(played(base_url, home.id, 1))
         many = median(runner.run(played(base_url, home.id, AT_ONCE)) for _ in range(3))
     name = f"{AT_ONCE} LLM rollouts in one worker, every call through the ledger, to one ({many:.2f} s)"

@@ -86,7 +86,17 @@ async def error_500(call: Call, options: dict[str, Any]) -> None:
 
 @named
 async def error_503(call: Call, options: dict[str, Any]) -> None:
-    await status(call, {"code": 503, "body": b"upstream connect error", "kind": "text/plain"})
+    """A model API that turns the request away."""
+    error = {"message": "The server is overloaded or not ready yet.", "type": "server_error", "code": None}
+    await status(call, {"code": 503, "error": error})
+
+
+@named
+async def upstream_503(call: Call, options: dict[str, Any]) -> None:
+    """Envoy's: the model worked, and the connection to it broke."""
+    call.bill()
+    text = b"upstream connect error or disconnect/reset before headers. reset reason: connection termination"
+    await call.send(503, text, kind="text/plain")
 
 
 @named

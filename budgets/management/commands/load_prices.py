@@ -21,6 +21,7 @@ class Command(BaseCommand):
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("file", nargs="?", type=Path, help="a JSON file; without one, the seed prices")
         parser.add_argument("--from", dest="valid_from", type=date.fromisoformat, help="valid from this day (today)")
+        parser.add_argument("--replace", action="store_true", help="also prices that were edited by hand")
         parser.add_argument("--organization", help="slug: prices of one organisation instead of all")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -36,6 +37,7 @@ class Command(BaseCommand):
                 name=path.name,
                 valid_from=options["valid_from"] or datetime.now(UTC).date(),
                 organization=organization,
+                replace=options["replace"],
             )
         except OSError as error:
             raise CommandError(f"{path} can't be read: {error.strerror}.") from error
@@ -43,10 +45,12 @@ class Command(BaseCommand):
             raise CommandError(error.message) from error
         self.stdout.write(
             f"{len(loaded.new)} new, {len(loaded.changed)} changed, {len(loaded.same)} unchanged,"
-            f" {len(loaded.skipped)} skipped."
+            f" {len(loaded.kept)} kept, {len(loaded.skipped)} skipped."
         )
         for model in loaded.changed:
             self.stdout.write(f"changed: {model}")
+        for model in loaded.kept:
+            self.stdout.write(f"kept: edited by hand: {model}")
         for why, count in Counter(loaded.skipped.values()).most_common():
             first = next(model for model, reason in loaded.skipped.items() if reason == why)
             self.stdout.write(f"skipped {count}: {why} ({first}{' …' if count > 1 else ''})")

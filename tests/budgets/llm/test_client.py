@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from budgets.llm.errors import Malformed
+from budgets.llm.request import encode
 from budgets.llm.types import Endpoint, Message, ToolCall, ToolSpec
 from budgets.meter import FreeMeter
 from budgets.pricing import Price, UnknownPrice
@@ -186,6 +189,22 @@ async def test_it_refuses_a_call_without_a_cap(server: ModelServer, meter: FreeM
 def test_an_endpoint_that_can_not_be_right_is_refused(wrong: dict) -> None:
     with pytest.raises(ValueError):
         Endpoint(**{"base_url": "https://somewhere/v1", "model": "small", **wrong})
+
+
+@pytest.mark.parametrize("name", ["n", "best_of", "service_tier", "web_search_options", "plugins", "models"])
+def test_extra_may_not_ask_for_what_a_hold_does_not_cover(name: str) -> None:
+    with pytest.raises(ValueError, match=rf"extra must not set {name}: .*Leave it out"):
+        Endpoint("https://somewhere/v1", "small", extra={name: 1})
+
+
+def test_a_setting_of_the_call_wins_over_extra_and_stands_in_the_body_once() -> None:
+    one = Endpoint("https://somewhere/v1", "small", extra={"temperature": 2.0, "seed": 1}, kind="openrouter")
+    made = encode(
+        one, SAY, tools=(), response_format=None, temperature=0.5, max_tokens=9, seed=None, stop=None, stream=False
+    )
+    pairs = json.loads(made.body, object_pairs_hook=list)
+    names = [name for name, _ in pairs]
+    assert len(names) == len(set(names)) and dict(pairs)["temperature"] == 0.5 and dict(pairs)["seed"] == 1
 
 
 def test_an_endpoint_keeps_the_query_of_its_address_at_the_end() -> None:

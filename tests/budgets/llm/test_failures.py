@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import json
 import zlib
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 
 from budgets.llm import errors
 from budgets.llm.connection import Connection, Place, Response, Wire
-from budgets.llm.transport import _decoded
+from budgets.llm.transport import _Body
 from budgets.llm.types import Completion
 from budgets.meter import Bill, FreeMeter
 from tests.support.llm_acts import MEGABYTE, Act, act
@@ -23,15 +24,15 @@ LONG = {"message": "This model's maximum context length is 8192 tokens.", "code"
 
 
 def refused(status: int, **error: Any) -> Act:
-    return act("status", code=status, error={"message": "scripted", **error})
+    return act("status", code=status, error={"message": "scripted", **error})  # an API's own error object
 
 
 FAILURES: list[tuple[Act | str, type[errors.LLMError], str, str]] = [
     # what the server does, what is raised, a part of its message, what it costs
     ("rate_limited", errors.RateLimited, "429", NOTHING),
-    ("error_500", errors.Overloaded, "500: scripted 500", NOTHING),
-    ("error_503", errors.Overloaded, "503: upstream connect error", NOTHING),
-    (refused(529), errors.Overloaded, "529", NOTHING),
+    ("error_500", errors.Overloaded, "500: scripted 500", HOLD),
+    ("error_503", errors.Overloaded, "503: The server is overloaded", NOTHING),
+    ("upstream_503", errors.Overloaded, "503: upstream connect error", HOLD),
     ("bad_gateway_page", errors.Overloaded, "502", HOLD),
     (refused(504), errors.Timeout, "504", HOLD),
     (refused(408), errors.Timeout, "408", HOLD),
@@ -75,6 +76,84 @@ STREAM_FAILURES: list[tuple[Act | str, type[errors.LLMError], str, str]] = [
     ("endless_stream", errors.Malformed, "larger than 1,048,576 characters", HOLD),
     ("reset", errors.ConnectionLost, "connection failed", HOLD),
 ]
+
+
+ENVOY = b"upstream connect error or disconnect/reset before headers. reset reason: connection termination"
+UNBILLED: list[tuple[int, Any]] = [
+    (503, {"error": {"message": "The server is overloaded or not ready yet.", "type": "server_error"}}),  # OpenAI
+    (529, {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}),  # Anthropic
+    (529, {"error": {"message": "scripted"}}),
+    (500, {"type": "error", "error": {"type": "overloaded_error", "message": "Try later"}}),
+    (503, [{"error": {"code": 503, "message": "The model is overloaded.", "status": "UNAVAILABLE"}}]),  # Google
+    (503, {"error": {"message": "There is no available model provider", "code": 503}}),  # OpenRouter
+    (503, {"error": {"code": 503, "message": "Loading model", "type": "unavailable_error"}}),  # llama.cpp
+    (503, {"error": {"message": "server busy, please try again.  maximum pending requests exceeded",
+                     "type": "api_error"}}),  # Ollama's /v1
+    (503, {"error": "server busy, please try again.  maximum pending requests exceeded"}),  # Ollama's own
+    (500, {"error": "Model is overloaded", "error_type": "overloaded"}),  # text-generation-inference
+    (503, {"object": "error", "message": "The request queue is full.", "type": "ServiceUnavailableError"}),  # SGLang
+    (503, {"error": {"message": "Service is too busy.", "type": "service_unavailable_error"}}),  # DeepSeek
+    (500, {"error": {"message": "Key ok", "type": "rate_limit_error"}}),
+]  # fmt: skip
+BILLED: list[tuple[int, Any]] = [
+    (503, ENVOY),
+    (503, b"<html><h1>503 Service Temporarily Unavailable</h1></html>"),
+    (503, b""),
+    (529, b"?"),
+    (502, {"message": "Internal server error"}),  # AWS's API gateway
+    (503, {"message": "Service Unavailable"}),
+    (503, {"detail": "Service Unavailable"}),
+    (500, {"error": {"message": "The server had an error while processing your request.", "type": "server_error"}}),
+    (500, {"type": "error", "error": {"type": "api_error", "message": "Internal server error"}}),
+    (502, {"error": {"message": "Your chosen model is down or we received an invalid response", "code": 502}}),
+    (503, {"error": {"message": f"openai error: {ENVOY.decode()}", "type": "service_unavailable"}}),  # passed on
+    (503, {"error": {"message": "The service is unavailable: upstream timed out"}}),
+    (503, {"error": {}}),
+    (503, {"error": None}),
+    (504, {"error": {"message": "overloaded", "type": "overloaded_error"}}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("costs", "status", "body"), [(cost, *one) for cost, many in (
+    (NOTHING, UNBILLED), (HOLD, BILLED)) for one in many])  # fmt: skip
+async def test_a_server_error_costs_nothing_only_where_a_model_api_says_that_it_turned_the_request_away(
+    server: ModelServer, meter: FreeMeter, costs: str, status: int, body: Any
+) -> None:
+    raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+    server.will(act("status", code=status, body=raw))
+    with pytest.raises(errors.Transient):
+        await ask(client(server, meter))
+    check_bill(meter, server, costs)
+
+
+QUOTING = "Invalid prompt: 'Mail jane.doe@example.org or call +49 170 1234567 about it'"
+
+
+@pytest.mark.parametrize(
+    "does",
+    [
+        refused(400, type="invalid_request_error", message=QUOTING),
+        refused(401, message=QUOTING),
+        act("status", code=500, body=QUOTING.encode(), kind="text/plain"),
+        act("json_body", value={"error": {"message": QUOTING, "code": 502}}),
+        act("json_body", value={"error": {"message": QUOTING}}),
+        act("status", code=200, body=QUOTING.encode()),
+        # what is cut off there would leave half an address
+        refused(400, message="x " * 145 + "jane.doe@example.org"),
+        act("status", code=200, body=b"x " * 36 + b"jane.doe@example.org"),
+    ],
+)
+@pytest.mark.parametrize("stream", [False, True])
+async def test_personal_data_that_a_provider_quotes_stands_in_no_error_and_no_bill(
+    server: ModelServer, meter: FreeMeter, does: Any, stream: bool
+) -> None:
+    from experiences.privacy import redact
+
+    server.will(does)
+    with pytest.raises(errors.LLMError) as caught:
+        await ask(client(server, meter, redact=redact), stream=stream)
+    for told in (caught.value.message, str(caught.value), the_bill(meter)[0].error):
+        assert told and "jane" not in told and "1234567" not in told, told
 
 
 def names(failures: list[tuple[Act | str, Any, str, str]]) -> list[str]:
@@ -142,6 +221,27 @@ async def test_it_makes_a_completion_of_what_can_be_used(
     assert meter.spent == server.owed.micros == done.cost
 
 
+@pytest.mark.parametrize(
+    "usage", [{"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}, {"completion_tokens": 0}]
+)
+async def test_a_usage_of_nothing_for_an_answer_is_not_believed(
+    server: ModelServer, meter: FreeMeter, usage: dict[str, int]
+) -> None:
+    server.will(act("json_body", value={"choices": [{"message": {"content": "forty-two " * 20}}], "usage": usage}))
+    done = await ask(client(server, meter))
+    assert done.usage.estimated and done.usage.output_tokens >= 40 and done.usage.input_tokens > 0
+    assert (done.bill.source, done.cost > 0) == ("estimate", True)
+    assert any("usage counts no tokens" in note for note in done.notes)
+
+
+async def test_a_lost_answer_whose_usage_counts_nothing_costs_its_hold(server: ModelServer, meter: FreeMeter) -> None:
+    nothing = {"prompt_tokens": 0, "completion_tokens": 0}
+    server.will(act("json_body", value={"choices": [], "usage": nothing}))
+    with pytest.raises(errors.Malformed):
+        await ask(client(server, meter))
+    check_bill(meter, server, HOLD)
+
+
 @pytest.mark.parametrize("stream", [False, True])
 async def test_an_answer_just_within_the_limit_is_taken(server: ModelServer, stream: bool) -> None:
     content = "b" * (40_000 if stream else 39_600)  # a whole answer is counted with its envelope
@@ -175,7 +275,8 @@ async def test_a_compressed_bomb_is_unpacked_no_further_than_the_limit(encoding:
     )
     pieces = []
     with pytest.raises(errors.Malformed, match="larger than"):
-        async for piece in _decoded(response, MEGABYTE):
+        body = _Body(response, MEGABYTE)
+        while (piece := await body.piece()) is not None:
             pieces.append(len(piece))
     assert max(pieces) <= MEGABYTE + 1
 

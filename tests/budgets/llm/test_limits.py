@@ -6,6 +6,7 @@ import asyncio
 import json
 import random
 import unicodedata
+from collections.abc import Awaitable, Callable
 
 import pytest
 from hypothesis import given
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from budgets.llm import tokens
 from budgets.llm.breaker import CircuitBreaker
 from budgets.llm.errors import CircuitOpen
-from budgets.llm.gates import Gate
+from budgets.llm.gates import Gate, OwnPace
 from budgets.llm.request import encode
 from budgets.llm.types import Endpoint, Message, ToolCall, ToolSpec
 from budgets.meter import FreeMeter
@@ -133,12 +134,17 @@ async def test_an_attempt_that_waits_to_be_repeated_holds_no_place(server: Model
         assert (await first).attempts == 2
 
 
+def turns(time: Sleeper, per_minute: int) -> Callable[[], Awaitable[float]]:
+    pace = OwnPace(time)
+    return lambda: pace.turn("training", per_minute)
+
+
 @pytest.mark.parametrize(("per_minute", "at_once"), [(60, 1), (600, 10), (6, 1)])
 async def test_a_gate_lets_a_second_of_requests_through_and_spaces_the_rest(per_minute: int, at_once: int) -> None:
     time = Sleeper()
-    gate = Gate(places=1_000, per_minute=per_minute, clock=time, sleep=time.sleep)
+    gate = Gate(places=1_000, turn=turns(time, per_minute), sleep=time.sleep)
     for _ in range(at_once + 20):
-        async with gate.place():
+        async with gate:
             pass
     assert len(time.naps) == 20
     assert time.now - 1_000 == pytest.approx(20 * 60 / per_minute)
@@ -146,10 +152,10 @@ async def test_a_gate_lets_a_second_of_requests_through_and_spaces_the_rest(per_
 
 async def test_an_idle_gate_saves_up_no_more_than_a_second_of_requests() -> None:
     time = Sleeper()
-    gate = Gate(places=10, per_minute=600, clock=time, sleep=time.sleep)
+    gate = Gate(places=10, turn=turns(time, 600), sleep=time.sleep)
     time.now += 3600
     for _ in range(15):
-        async with gate.place():
+        async with gate:
             pass
     assert len(time.naps) == 5
 

@@ -12,7 +12,7 @@ import traceback
 import pytest
 
 from budgets.llm.errors import LLMError
-from budgets.llm.portkey import portkey_headers
+from budgets.llm.portkey import config_text, hidden_in, portkey_headers, secrets_in
 from budgets.llm.secret import Secret, masked
 from budgets.llm.types import Endpoint
 from budgets.meter import FreeMeter
@@ -159,7 +159,7 @@ async def test_a_header_of_the_endpoint_may_replace_the_authorization(server: Mo
 async def test_portkey_gets_its_headers_and_a_trace_per_attempt(server: ModelServer) -> None:
     headers = portkey_headers(
         api_key=Secret(PORTKEY),
-        config={"provider": "openai", "api_key": KEY},
+        inline_config=Secret(config_text({"provider": "openai", "api_key": KEY})),
         custom_host="http://local",
         metadata={"team": "Käse\r\nx-evil: 1", "long": "a" * 500},
     )
@@ -176,3 +176,47 @@ async def test_portkey_gets_its_headers_and_a_trace_per_attempt(server: ModelSer
 def test_portkey_leaves_out_what_is_not_given() -> None:
     assert portkey_headers() == {}
     assert portkey_headers(config="pc-slug", trace_id="t") == {"x-portkey-config": "pc-slug", "x-portkey-trace-id": "t"}
+
+
+CONFIG = {
+    "strategy": {"mode": "fallback"},
+    "targets": [
+        {
+            "provider": "openai",
+            "api_key": "plainprovidersecret",
+            "override": {"model": "gpt-4o-mini-2024-07-18"},
+        },
+        {"provider": "azure-openai", "virtual_key": "azure-prod-9", "forward_headers": ["x-a"], "cache": 12},
+        {"provider": "vertex-ai", "custom": "a1b2c3d4e5f6a7b8c9"},
+    ],
+}
+
+
+def test_the_keys_within_a_config_are_hidden_one_by_one_and_its_words_are_not() -> None:
+    found = {one.reveal() for one in hidden_in(config_text(CONFIG))}
+    assert found == {"plainprovidersecret", "azure-prod-9", "a1b2c3d4e5f6a7b8c9"}
+    assert hidden_in("") == ()
+
+
+@pytest.mark.parametrize("wrong", ["", "pc-slug", "{", "[1]", "{}", {}, [], {"a": float("nan")}, {"a": {1, 2}}, 7])
+def test_what_is_no_config_is_refused_without_showing_it(wrong: object) -> None:
+    with pytest.raises(ValueError, match="The config is no JSON") as caught:
+        config_text(wrong)  # type: ignore[arg-type]
+    assert caught.value.__cause__ is None and "slug" not in str(caught.value)
+
+
+def test_what_people_set_is_no_key_by_its_look_alone() -> None:
+    plain = {"top_p": 0.9, "stop_token_ids": [1], "prompt_cache_key": "router-2026-11-21-a", "model": "a" * 40}
+    assert list(secrets_in(plain)) == []
+    for secret in ({"api_key": "abcdef"}, {"x": [{"Authorization": "abcdef"}]}, {"user": KEY}, {"token": "abcdef"}):
+        assert list(secrets_in(secret))
+
+
+async def test_no_error_shows_a_key_of_a_config(server: ModelServer, meter: FreeMeter) -> None:
+    written = config_text(CONFIG)
+    headers = portkey_headers(inline_config=Secret(written))
+    server.will(act("status", code=401, error={"message": f"bad key plainprovidersecret, azure-prod-9 in {written}"}))
+    with pytest.raises(LLMError) as caught:
+        await ask(client(server, meter, headers=headers, hidden=hidden_in(written), kind="portkey"))
+    for told in (shown(caught.value), repr(meter.bills)):
+        assert "plainprovider" not in told and "azure-prod" not in told and "a1b2c3d4" not in told

@@ -1,0 +1,122 @@
+"""When money stops a job: what its owner is told (SPEC J1), and when it goes on by itself.
+
+A job that a month's budget stopped goes on once that month is over or that limit was changed; one that used up its own
+total waits for a person, who decides whether it is worth more.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from django.core.mail import send_mail
+from django.db import transaction
+
+from agentcore_site.jobs import lifecycle
+from agentcore_site.jobs.events import event_add
+from agentcore_site.jobs.models import Job, JobEvent, Reason, Status
+from budgets.accounts import month_of
+from budgets.chains import chain_of, has_room, job_bill, tightest
+from budgets.models import BudgetLimit, Scope
+from budgets.money import dollars
+from budgets.selectors import NAMES, Spending
+from budgets.showing import money
+
+BILL: Final = "bill"  # the event's type
+MONTHLY: Final = (Scope.ORGANIZATION, Scope.AGENT)
+AT_ONCE: Final = 500  # jobs that one sweep looks at
+
+
+def stop_tell(job: Job, payer: Job | None = None) -> None:
+    """The bill of a job that a budget stopped, as an event and by mail. In the transaction of the stop.
+
+    ``payer``: the job whose budget pays for this one, where that is another.
+    """
+    if job.status != Status.PAUSED or job.status_reason != Reason.BUDGET_EXCEEDED:
+        return
+    bill = _bill(job, payer or job)
+    event_add(job, BILL, level="warning", message=bill["text"][:300], data=bill)
+    from budgets.tasks import owner_mail
+
+    job_id, seq = str(job.id), job.seq
+    transaction.on_commit(lambda: owner_mail.delay(job_id, seq), robust=True)
+
+
+def bill_mail(job_id: str, seq: int) -> bool:
+    """Sends the bill that stands in an event to the job's owner. False where nobody can be told."""
+    event = JobEvent.objects.filter(job_id=job_id, seq=seq, type=BILL).select_related("job__created_by").first()
+    owner = event.job.created_by if event is not None else None
+    if event is None or owner is None or not owner.is_active or not owner.email:
+        return False
+    title = " ".join(str(event.job).split())
+    send_mail(f"Paused: {title} has no budget left", _letter(title, event.data), None, [owner.email])
+    return True
+
+
+def jobs_resume() -> int:
+    """Puts jobs back into the queue that a month's budget stopped and that have room again. Returns how many."""
+    resumed = 0
+    paused = Job.objects.filter(status=Status.PAUSED, status_reason=Reason.BUDGET_EXCEEDED)
+    began = datetime.combine(month_of(), datetime.min.time(), UTC)
+    for job in paused.order_by("updated_at")[:AT_ONCE]:
+        bill = JobEvent.objects.filter(job=job, type=BILL).order_by("-seq").first()
+        if bill is None or bill.data.get("stopped_by") not in MONTHLY:
+            continue
+        limits = BudgetLimit.objects.filter(organization_id=job.organization_id, scope__in=MONTHLY)
+        if bill.at >= began and not limits.filter(at__gt=bill.at).exists():
+            continue
+        payer = Job.objects.filter(id=bill.data.get("paid_by")).first()
+        if payer is not None and ((room := tightest(chain_of(payer))) is None or has_room(room, payer)):
+            resumed += lifecycle.requeue(paused, job, "Its budget has room again.")
+    return resumed
+
+
+def _bill(job: Job, payer: Job) -> dict[str, Any]:
+    room = tightest(chain_of(payer))
+    by_purpose, by_model = job_bill(payer)
+    spent = sum(one.cost for one in by_purpose)
+    whose = NAMES[Scope(room.scope)] if room is not None else "a"
+    parts = ", ".join(f"{one.key or 'other'} {money(one.cost)}" for one in by_purpose)
+    text = f"Stopped by {whose} budget. Spent {money(spent)}" + (f": {parts}." if parts else ".")
+    return {
+        "text": text,
+        "stopped_by": room.scope if room is not None else "",
+        "paid_by": str(payer.id),
+        "limit_usd": None if room is None or room.limit is None else dollars(room.limit),
+        "left_usd": None if room is None or room.left is None else dollars(room.left),
+        "spent_usd": dollars(spent),
+        "by_purpose": [_line(one) for one in by_purpose],
+        "by_model": [_line(one) for one in by_model],
+    }
+
+
+def _line(one: Spending) -> dict[str, Any]:
+    return {
+        "name": one.key,
+        "cost_usd": dollars(one.cost),
+        "calls": one.calls,
+        "input_tokens": one.input_tokens,
+        "output_tokens": one.output_tokens,
+    }
+
+
+def _letter(title: str, bill: dict[str, Any]) -> str:
+    monthly = bill["stopped_by"] in MONTHLY
+    what = (
+        "It goes on by itself when the next month begins, or once that limit is raised."
+        if monthly
+        else "Raise the job's budget under Budgets, then resume the job; or leave it as it is and use what it learned."
+    )
+    tables = "".join(
+        f"\nBy {name}\n" + "".join(_row(one) for one in bill[f"by_{name}"]) for name in ("purpose", "model")
+    )
+    return (
+        f"The job “{title}” is paused: a budget has no room for its next call.\n{bill['text']}\n\n"
+        f"Its checkpoint is saved, and nothing that was paid for is lost. {what}\n{tables}"
+    )
+
+
+def _row(one: dict[str, Any]) -> str:
+    name = one["name"] or "other"
+    tokens = one["input_tokens"] + one["output_tokens"]
+    return f"  {name:<24} ${one['cost_usd']:>12,.6f}  {one['calls']:>8,} calls  {tokens:>12,} tokens\n"
