@@ -75,8 +75,8 @@ class AgentAdmin(ScopedAdmin):
     list_filter = ["philosophy", "runtime", "environment", ("archived_at", admin.EmptyFieldListFilter), "organization"]
     list_select_related = ["organization"]
     search_fields = ["name", "slug", "description"]
-    autocomplete_fields = ["organization", "endpoint", "tool_servers"]
-    readonly_fields = ["archived_at", "created_by", "created_at", "updated_at"]
+    autocomplete_fields = ["organization", "endpoint"]
+    readonly_fields = ["tool_servers", "granted_tools", "archived_at", "created_by", "created_at", "updated_at"]
     prepopulated_fields = {"slug": ["name"]}
     actions = ["archive"]
 

@@ -21,6 +21,7 @@ from agentcore_site.jobs.events import event_add
 from agentcore_site.jobs.kinds import Progressed
 from agentcore_site.jobs.lease import Lease, MustPause, StopRequested
 from agentcore_site.jobs.models import Job
+from experiences.collecting import recording, recording_check
 from experiences.models import Evolution, ExecutionTrace, Playbook, Question
 from experiences.playbooks.deltas import Curated, Delta, State
 from experiences.playbooks.generator import Lived, metrics_of, proposed
@@ -58,10 +59,11 @@ class Slice:
     def work(self) -> Progressed:
         """Raises:
         StopRequested, LeaseLost: it has to stop; what was answered is kept.
-        MustPause: its call can't be paid for, or the model's service is away.
+        MustPause: its call can't be paid for, the model's service is away, or the agent may not be recorded.
         DomainError: evolution is switched off, or the model gave no usable answer.
         """
         if self.evolution.settled_at is None:
+            recording_check(self.evolution.agent_id)
             evolution_check(self.evolution.playbook)
             executions = self._executions()
             self._settle(self._suggested(executions) if executions else [], executions)
@@ -73,7 +75,7 @@ class Slice:
         chosen = self.evolution.trace_ids or list(lived.values_list("id", flat=True)[:EXECUTIONS])
         rows = lived.filter(id__in=chosen).order_by("recorded_at", "id")
         found = [Lived(str(row.id), row.inputs, row.outputs, row.success, row.duration_ms) for row in rows]
-        with self.lease.fenced(progress=0.1):
+        with recording(self.lease, self.evolution.agent_id, progress=0.1):
             Evolution.objects.filter(job=self.job).update(trace_ids=chosen, metrics=metrics_of(found))
         return found
 
@@ -132,7 +134,7 @@ class Slice:
 
     def _fenced(self, store: Callable[[], None]) -> None:
         try:
-            with self.lease.fenced(progress=0.8):
+            with recording(self.lease, self.evolution.agent_id, progress=0.8):
                 store()
         finally:
             connection.close()
@@ -157,7 +159,7 @@ class Slice:
                 raise StopRequested("cancel")
             known = [one.content for one in sections_of(playbook)]
             try:
-                with self.lease.fenced(progress=1.0, crashes=0):
+                with recording(self.lease, self.evolution.agent_id, progress=1.0, crashes=0):
                     curated = evolution_apply(
                         self.evolution, playbook, deltas, untrusted=untrusted_runs(said, known), spent=self._spent()
                     )

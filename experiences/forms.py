@@ -54,6 +54,27 @@ def tool_choices() -> list[tuple[str, str]]:
     return [(name, f"{name}: {description}") for name, description in tool_names()]
 
 
+class SealedTextarea(forms.Textarea):
+    """Never shows what was typed, like a field for a password."""
+
+    def format_value(self, value: Any) -> str:
+        return ""
+
+
+class NamesField(forms.MultipleChoiceField):
+    """Names, of which the service knows which there are: an agent may hold some that are not offered any more."""
+
+    def valid_value(self, value: str) -> bool:
+        return True
+
+
+class GrantedTools(forms.Widget):
+    """The tools that were ticked, by the id of their server, of those servers whose tools were shown."""
+
+    def value_from_datadict(self, data: Any, files: Any, name: str) -> dict[str, list[str]]:
+        return {key: data.getlist(f"tools_of_{key}") for key in data.getlist("tools_shown")}
+
+
 class EndpointForm(forms.Form):
     """A model endpoint. A key that is stored already is kept when its field is left empty."""
 
@@ -76,6 +97,20 @@ class EndpointForm(forms.Form):
         label="Portkey key",
         widget=forms.PasswordInput(attrs={"autocomplete": "off"}),
         help_text="Only for Portkey: the gateway's own key.",
+    )
+    virtual_key = forms.CharField(
+        required=False,
+        label="Portkey virtual key",
+        widget=forms.PasswordInput(attrs={"autocomplete": "off"}),
+        help_text="Only for Portkey, if you use one.",
+    )
+    gateway_config = forms.CharField(
+        required=False,
+        max_length=20_000,
+        label="Portkey config",
+        widget=SealedTextarea(attrs={"rows": 3, "autocomplete": "off", "spellcheck": "false"}),
+        help_text="Only for Portkey: a config as JSON. Stored sealed and never shown again; a saved one is named by"
+        " the option portkey_config.",
     )
     options = OptionsField(required=False, help_text="A JSON object; what may stand in it is listed beside.")
 
@@ -112,6 +147,12 @@ class ToolServerForm(forms.Form):
     command = forms.CharField(
         max_length=500, required=False, help_text="For stdio: a command line that the site allows (MCP_COMMANDS)."
     )
+    variables = forms.CharField(
+        required=False,
+        max_length=20_000,
+        widget=forms.Textarea(attrs={"rows": 3, "autocomplete": "off", "spellcheck": "false", "class": "code"}),
+        help_text="What a program is given, a line each: SEARCH_API_KEY=... Stored sealed; NAME= keeps what is stored.",
+    )
     tools = forms.CharField(
         required=False, label="Only these tools", help_text="Names, by comma; empty: all that it lists."
     )
@@ -119,7 +160,19 @@ class ToolServerForm(forms.Form):
     @classmethod
     def of(cls, server: ToolServer) -> ToolServerForm:
         names = ("name", "transport", "url", "command")
-        return cls(initial={name: getattr(server, name) for name in names} | {"tools": ", ".join(server.tools)})
+        return cls(
+            initial={name: getattr(server, name) for name in names}
+            | {
+                "tools": ", ".join(server.tools),
+                "variables": "\n".join(f"{name}=" for name in sorted(server.variables)),
+            }
+        )
+
+    def clean_variables(self) -> dict[str, str]:
+        lines = [line.strip() for line in self.cleaned_data["variables"].splitlines() if line.strip()]
+        if not all("=" in line for line in lines):
+            raise ValidationError("A line is NAME=value.")
+        return {name.strip(): value.strip() for name, _, value in (line.partition("=") for line in lines)}
 
     def clean_tools(self) -> list[str]:
         return [name.strip() for name in self.cleaned_data["tools"].split(",") if name.strip()]
@@ -146,12 +199,9 @@ class AgentForm(forms.Form):
     prompt_pack = forms.ChoiceField(
         required=False, label="Prompt pack", help_text="Stands in the place of the system prompt, stamped."
     )
-    tools = forms.MultipleChoiceField(
-        required=False, choices=tool_choices, help_text="The tools that it may call; none by default."
-    )
-    tool_servers = forms.MultipleChoiceField(
-        required=False, label="Tool servers", help_text="MCP servers whose tools it may call; admins make them."
-    )
+    tools = NamesField(required=False, choices=tool_choices, help_text="The tools that it may call; none by default.")
+    tool_servers = forms.MultipleChoiceField(required=False, label="Tool servers")
+    granted_tools = forms.Field(required=False, widget=GrantedTools)
     max_tokens = forms.IntegerField(
         required=False,
         min_value=1,
@@ -164,6 +214,13 @@ class AgentForm(forms.Form):
         required=False,
         label="Address of the agent",
         help_text="Only over HTTP: it gets each task with a model address and a key of its own. Admins set it.",
+    )
+    authorization = forms.CharField(
+        required=False,
+        max_length=4000,
+        label="Its Authorization header",
+        widget=forms.PasswordInput(attrs={"autocomplete": "off"}),
+        help_text="Sent to that address, e.g. Bearer ... Stored sealed and never shown again; empty: it is kept.",
     )
     opted_out = forms.BooleanField(
         required=False,
@@ -187,8 +244,13 @@ class AgentForm(forms.Form):
         own = "The site's own (LLM_BASE_URL)" if settings.LLM_BASE_URL else "None"
         choices = [("", own), *((str(one.pk), f"{one.name} ({one.base_url})") for one in endpoints)]
         cast(forms.ChoiceField, self.fields["endpoint"]).choices = choices
-        named = [(str(one.pk), f"{one.name} ({one.url or one.command})") for one in servers]
+        self.servers = list(servers)
+        named = [(str(one.pk), one.name) for one in self.servers]
         cast(forms.ChoiceField, self.fields["tool_servers"]).choices = named
+        tools = cast(NamesField, self.fields["tools"])
+        offered = tool_choices()
+        held = [name for name in self["tools"].value() or () if name not in dict(offered)]
+        tools.choices = [*offered, *((name, f"{name}: under its old name") for name in held)]
         stamped = [("", "None: its own system prompt"), *((str(one.pk), one.name) for one in packs)]
         cast(forms.ChoiceField, self.fields["prompt_pack"]).choices = stamped
 

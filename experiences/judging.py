@@ -6,6 +6,8 @@ and the instructions say that whatever stands there is data (SPEC R4; the markin
 
 from __future__ import annotations
 
+import asyncio
+import json
 import secrets
 import statistics
 import uuid
@@ -18,18 +20,21 @@ import numpy as np
 from budgets.llm.errors import Malformed
 from budgets.llm.types import Completion, Message
 from experiences.environments.base import Episode
-from experiences.environments.scorers import Rubric
+from experiences.environments.scorers import Rubric, reference_in
+from experiences.privacy import cut_short
 from experiences.quoting import bounded, plain, quoted, unheard_of
 from experiences.runtimes.base import EnvironmentFailure, Halted, Runtime
 from experiences.runtimes.llm.calls import ChatModel, ModelFailure, Sampling, Talk
 from experiences.structured import json_objects
 from experiences.tools.toolset import Toolset
-from experiences.types import Outcome, RolloutKey, Scenario, Step
+from experiences.types import Outcome, RolloutKey, Scenario, Step, Trajectory
 
 TOP: Final = 10.0
 HEAD, TAIL = 6_000, 2_000  # characters of an answer that are judged; what lies between is left out
 MAX_KEPT: Final = 10_000  # characters of an answer in the evidence
 MAX_REASON: Final = 500
+JUDGE_TOKENS: Final = 1024  # of a verdict; a model that reasons needs most of them
+LIMIT_SECONDS: Final = 600.0  # for a verdict; the rollout's own time stands still meanwhile
 
 INSTRUCTIONS: Final = """You grade an answer to a question by a rubric.
 What you are given stands in blocks. A block begins with the line <<<NAME {nonce}>>> and ends with the line
@@ -89,14 +94,15 @@ class _Account:
 class Judge:
     """Grades answers with ``model``.
 
-    A success is a score of at least ``threshold`` (in [0, 1]). ``calls`` verdicts are asked for and the median counts.
-    ``nonce`` makes the markers; each verdict has its own.
+    A success is a score of at least ``threshold`` (in [0, 1]). ``calls`` verdicts are asked for and the median counts;
+    ``limit_s`` is the time for all of them. ``nonce`` makes the markers; each verdict has its own.
     """
 
     model: ChatModel
     sampling: Sampling
     threshold: float = 0.7
     calls: int = 1
+    limit_s: float = LIMIT_SECONDS
     nonce: Callable[[], str] = lambda: secrets.token_hex(8)
     _takes_schema: bool = field(default=True, init=False, repr=False)
 
@@ -110,8 +116,8 @@ class Judge:
         key: str = "judge",
         iteration: int | None = None,
     ) -> Outcome:
-        """The verdict. Where the judge gives none that can be used, also after having been asked again, the score is 0
-        and the evidence has a "judge_error": such a trajectory is left unscored.
+        """The verdict. Where the judge gives none in time, or none that can be used, even when it is asked again, the
+        score is 0 and the evidence has a "judge_error": such a trajectory is left unscored.
 
         ``key`` begins the keys of its calls; each call adds something of its own.
 
@@ -121,18 +127,25 @@ class Judge:
         scores: list[float] = []
         reasons: list[str] = []
         error, account = "", _Account()
-        for number in range(self.calls):
-            messages = prompt(question, answer, rubric, reference, nonce=self.nonce)
-            try:
-                score, reason = await self._verdict(self._talk(key, number, iteration), messages, account)
-            except (Unusable, ModelFailure) as failure:
-                error = str(failure)
-                continue
-            scores.append(score)
-            reasons.append(reason)
+        clock = asyncio.timeout(self.limit_s)
+        try:
+            async with clock:
+                for number in range(self.calls):
+                    messages = prompt(question, answer, rubric, reference, nonce=self.nonce)
+                    try:
+                        score, reason = await self._verdict(self._talk(key, number, iteration), messages, account)
+                    except (Unusable, ModelFailure) as failure:
+                        error = str(failure)
+                        continue
+                    scores.append(score)
+                    reasons.append(reason)
+        except TimeoutError:
+            if not clock.expired():
+                raise
+            error = f"no verdict within {self.limit_s:g} s"
         evidence: dict[str, Any] = {
             "scorer": "judge",
-            "answer": answer[:MAX_KEPT],
+            "answer": cut_short(answer, MAX_KEPT),
             "expected": reference or rubric,
             "judge": {
                 "model": self.sampling.model,
@@ -217,12 +230,42 @@ def grade_in(text: str) -> tuple[float, str]:
     score, reason = found[-1]["score"], found[-1].get("reason")
     if isinstance(score, bool) or not isinstance(score, int | float) or not 0 <= score <= TOP:
         raise Unusable("its score is no number from 0 to 10")
-    return float(score), reason[:MAX_REASON] if isinstance(reason, str) else ""
+    return float(score), cut_short(reason, MAX_REASON) if isinstance(reason, str) else ""
 
 
 def _text(answer: Completion, account: _Account) -> str:
     account.add(answer)
     return answer.text
+
+
+async def verdict_on(
+    trajectory: Trajectory, rubric: Rubric, scenario: Scenario, judge: Judge, prefix: str
+) -> dict[str, Any]:
+    """What a judge thinks of a rollout by a reward's rubric, as evidence. ``prefix`` begins the keys of its calls.
+
+    Raises:
+        Halted: no money, no service, no right.
+    """
+    reference = rubric.reference or (reference_in(scenario.expected) if rubric.shows_reference else "")
+    answer = judged_text(trajectory.steps)
+    found = await judge.grade(
+        scenario.query, answer, rubric.text, reference, key=prefix, iteration=trajectory.key.iteration
+    )
+    evidence = {name: value for name, value in found.evidence.items() if name != "answer"}  # the steps hold it
+    return {"score": found.score, "success": found.success, **evidence}
+
+
+def judged_text(steps: Sequence[Step]) -> str:
+    """The answer that a rollout came to; where it was a conversation, all that was done and seen."""
+    if steps and steps[-1].action.get("type") == "answer":
+        return str((steps[-1].action.get("parameters") or {}).get("text", ""))
+    told = []
+    for number, step in enumerate(steps, start=1):
+        action, result = step.action, step.result
+        said = action.get("text") or json.dumps(action.get("parameters") or {}, ensure_ascii=False, default=str)
+        told.append(f"{number}. {action.get('type', '')} {action.get('tool', '')}: {said}".replace(" :", ":"))
+        told.append(f"   result: {result.get('output') or result.get('error') or ''}")
+    return "\n".join(told)
 
 
 def _ignore(_: Step) -> None:
@@ -265,9 +308,17 @@ class JudgingRuntime:
                 raise failure.__cause__ from None
             raise
 
+    async def verdict(self, rubric: Rubric, scenario: Scenario, trajectory: Trajectory) -> Mapping[str, Any]:
+        """What a reward's judge thinks of a rollout; see ``Judging``."""
+        prefix = f"{self._prefix(trajectory.key)}/reward"
+        return await verdict_on(trajectory, rubric, scenario, self.judges(rubric), prefix)
+
+    def _prefix(self, key: RolloutKey) -> str:
+        return f"{self.key_prefix}/{key.iteration}/{key.scenario}/{key.rollout}/judge"
+
     def _grading(self, scenario: Scenario, rubric: Rubric, key: RolloutKey) -> Callable[[str], Awaitable[Outcome]]:
         judge = self.judges(rubric)
-        prefix = f"{self.key_prefix}/{key.iteration}/{key.scenario}/{key.rollout}/judge"
+        prefix = self._prefix(key)
 
         async def grade(answer: str) -> Outcome:
             return await judge.grade(

@@ -17,9 +17,9 @@ import numpy as np
 
 from experiences.clock import Clock
 from experiences.environments.base import Environment, Episode
-from experiences.rewards.base import Reward, pay
+from experiences.rewards.base import VERDICT, JudgedReward, Reward, pay
 from experiences.runtimes.action import described
-from experiences.runtimes.base import EnvironmentFailure, Halted, RolloutFailure, Runtime
+from experiences.runtimes.base import EnvironmentFailure, Halted, Judging, RolloutFailure, Runtime
 from experiences.types import RolloutKey, Scenario, Step, Trajectory, TrajectoryGroup
 
 BREATH_SECONDS = 0.01  # how long rollouts that never wait may keep the event loop from its other tasks
@@ -93,6 +93,7 @@ async def run_rollout(
     try:
         async with clock.running():
             await _play(trajectory, scenario, environment, runtime, rng, guard)
+            await _judge(trajectory, scenario, runtime, reward)
     except _Stopped as stopped:
         # "from None" would wipe out why ``check`` raised: whoever collects asks for the cause.
         raise stopped.cause from stopped.cause.__cause__
@@ -135,6 +136,13 @@ async def _play(
         _score(trajectory, episode)
     finally:
         await _close(episode)
+
+
+async def _judge(trajectory: Trajectory, scenario: Scenario, runtime: Runtime, reward: Reward) -> None:
+    """Gets the verdict that the reward wants, if it wants one and there is somebody to ask."""
+    rubric = reward.rubric if isinstance(reward, JudgedReward) else None
+    if rubric is not None and isinstance(runtime, Judging):
+        trajectory.evidence[VERDICT] = dict(await runtime.verdict(rubric, scenario, trajectory))
 
 
 def _fail(trajectory: Trajectory, error: str) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from django.conf import settings
@@ -15,9 +15,10 @@ from django.conf import settings
 from agentcore_site.vault import Unsealable, opened
 from experiences.models import Agent, ToolServer
 from experiences.runtimes.base import Halted
-from experiences.tools.base import tools
+from experiences.tools.base import AgentTool
 from experiences.tools.fetch import FetchTool
-from experiences.tools.toolset import AgentTool, Toolset, python_tools
+from experiences.tools.offered import offers
+from experiences.tools.toolset import Toolset, python_tools
 
 if TYPE_CHECKING:
     from experiences.tools.mcp import MCPServer, MCPTools
@@ -35,7 +36,7 @@ class BadToolServer(ValueError):
 
 def tool_names() -> list[tuple[str, str]]:
     """(name, description) of the tools that an agent can be given here."""
-    found = [(name, tool.description) for name, tool in tools.items()]
+    found = list(offers())
     return [*found, (FETCH, FetchTool(settings.FETCH_HOSTS).spec.description)] if settings.FETCH_HOSTS else found
 
 
@@ -49,8 +50,8 @@ def named_tools(names: Sequence[str]) -> list[AgentTool]:
     return [*python_tools(name for name in names if not (fetch and name == FETCH)), *fetch]
 
 
-def server_value(server: ToolServer) -> MCPServer:
-    """What the client takes.
+def server_value(server: ToolServer, granted: Sequence[str] | None = None) -> MCPServer:
+    """What the client takes; of its tools those that are granted and may be used, or all that may be used.
 
     Raises:
         BadToolServer: a token can't be opened, or a field is wrong.
@@ -59,6 +60,7 @@ def server_value(server: ToolServer) -> MCPServer:
 
     try:
         token = opened(server.token)
+        variables = {name: opened(value) for name, value in server.variables.items()}
         words = shlex.split(server.command)
         return MCPServer(
             name=server.name,
@@ -66,8 +68,9 @@ def server_value(server: ToolServer) -> MCPServer:
             command=words[0] if words else "",
             args=tuple(words[1:]),
             url=server.url,
+            variables=variables,
             headers={"Authorization": f"Bearer {token}"} if token else {},
-            tools=tuple(server.tools) or None,
+            tools=_usable(server, granted),
         )
     except Unsealable as error:
         raise BadToolServer(str(error), "token") from None
@@ -76,15 +79,22 @@ def server_value(server: ToolServer) -> MCPServer:
         raise BadToolServer(str(error), place) from error
 
 
-def connected(servers: Sequence[ToolServer]) -> MCPTools:
-    """Not connected yet: that happens in the loop which asks for the tools.
+def _usable(server: ToolServer, granted: Sequence[str] | None) -> tuple[str, ...] | None:
+    if granted is None:
+        return tuple(server.tools) or None
+    return tuple(name for name in granted if not server.tools or name in server.tools)
+
+
+def connected(servers: Sequence[ToolServer], granted: Mapping[str, Sequence[str]] | None = None) -> MCPTools:
+    """Not connected yet: that happens in the loop which asks for the tools. ``granted`` names those that are wanted, by
+    their server's id; without it all that may be used are.
 
     Raises:
         BadToolServer: a server's fields are wrong, or its command may not be started here.
     """
     from experiences.tools.mcp import MCPTools
 
-    values = [server_value(server) for server in servers]
+    values = [server_value(server, None if granted is None else granted[str(server.pk)]) for server in servers]
     try:
         return MCPTools(values, commands=settings.MCP_COMMANDS)
     except ValueError as error:
@@ -92,11 +102,12 @@ def connected(servers: Sequence[ToolServer]) -> MCPTools:
 
 
 class AgentTools:
-    """An agent's tools for one slice of work in one event loop."""
+    """An agent's tools for one slice of work in one event loop: of servers those that were granted to it."""
 
     def __init__(self, agent: Agent) -> None:
         self._own = named_tools(agent.tools)
         self._servers = list(agent.tool_servers.filter(archived_at=None))
+        self._granted = agent.granted_tools
         self._mcp: MCPTools | None = None
         self._made: Toolset | None = None
         self._turn = asyncio.Lock()
@@ -117,13 +128,16 @@ class AgentTools:
         if mcp is not None:
             await mcp.__aexit__(None, None, None)
 
-    async def _remote(self) -> list[AgentTool]:
+    async def _remote(self) -> Sequence[AgentTool]:
         if not self._servers:
             return []
         from experiences.tools.mcp import MCPFailure
 
+        if unsaid := next((one.name for one in self._servers if str(one.pk) not in self._granted), ""):
+            message = f"Nobody has chosen which tools of {unsaid} the agent may call: open the agent and choose them."
+            raise Halted("llm_refused", message)
         try:
-            self._mcp = connected(self._servers)
+            self._mcp = connected(self._servers, self._granted)
             return await self._mcp.tools()
         except BadToolServer as error:
             raise Halted("llm_refused", str(error)) from error

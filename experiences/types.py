@@ -87,10 +87,12 @@ class Trajectory:
 
     @property
     def spent_micros(self) -> int:
-        """What the rollout cost whoever trains or tests: the agent's calls, and the judge's verdict on its answer."""
-        judge = self.evidence.get("judge")
-        verdict = judge.get("cost_micros") if isinstance(judge, Mapping) else None
-        return self.cost_micros + (verdict if isinstance(verdict, int) else 0)
+        """What the rollout cost whoever trains or tests: the agent's calls, and the judges' verdicts, that of the
+        environment on its answer and that of the reward on the whole."""
+        verdict = self.evidence.get("verdict")
+        judges = (self.evidence.get("judge"), verdict.get("judge") if isinstance(verdict, Mapping) else None)
+        costs = [judge.get("cost_micros") for judge in judges if isinstance(judge, Mapping)]
+        return self.cost_micros + sum(cost for cost in costs if isinstance(cost, int))
 
 
 @dataclass(slots=True)

@@ -411,7 +411,7 @@ class GRPOConfig(_Frozen):
     )  # fmt: skip
     rollout_timeout_seconds: float = Field(
         300.0, gt=0, le=86_400, title="Seconds per rollout",
-        description="A rollout that takes longer becomes a failure with a penalty.",
+        description="A rollout that takes longer becomes a failure with a penalty. Waiting for a model does not count.",
     )  # fmt: skip
     max_concurrent_rollouts: int = Field(
         8, ge=1, le=1000, title="Rollouts at once",
@@ -420,12 +420,12 @@ class GRPOConfig(_Frozen):
     reward: str = Field(
         "shaped", min_length=1, max_length=100, title="Reward",
         description="Name of the reward function in the registry: shaped, outcome, ground_truth, composite, "
-        "relative_rank, or one of your own.",
+        "relative_rank, judge, or one of your own.",
     )  # fmt: skip
     reward_options: Annotated[dict[str, Any], BeforeValidator(_read_object)] = Field(
         default_factory=dict, title="Reward options",
         description="Options of the reward by name, as a JSON object: the weights of composite, what relative_rank "
-        "ranks by. /api/v1/rewards lists them.",
+        "ranks by, the rubric of judge. /api/v1/rewards lists them.",
     )  # fmt: skip
     shaping: ShapingConfig = Field(
         default_factory=ShapingConfig, title="Shaping", description="What is paid beside the outcome."

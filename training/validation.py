@@ -17,6 +17,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
 from agentcore_site.registry import UnknownName
+from experiences.rewards import JudgedReward, rewards
 from experiences.rewards.trial import option_errors
 from training.config import GRPOConfig
 from training.presets import DEFAULT_PRESET, PRESETS, merged, preset_values
@@ -147,7 +148,7 @@ def _contradictions(config: GRPOConfig, policy_kind: str) -> list[FieldError]:
             f"epsilon_high is the cap of the ratio with loss cispo and must be at least 1; got {config.epsilon_high:g}."
         )
         return [FieldError("epsilon_high", message)]
-    return _reward_errors(config)
+    return _reward_errors(config, policy_kind)
 
 
 def _told_errors(config: GRPOConfig, policy_kind: str) -> list[FieldError]:
@@ -167,12 +168,21 @@ def _told_errors(config: GRPOConfig, policy_kind: str) -> list[FieldError]:
     return []
 
 
-def _reward_errors(config: GRPOConfig) -> list[FieldError]:
-    """The reward has to be there, and to take its options: found here and not in the first slice."""
+def _reward_errors(config: GRPOConfig, policy_kind: str) -> list[FieldError]:
+    """The reward has to be there, to take its options, and to find the judge that it asks: found here and not in the
+    first slice."""
     try:
         wrong = option_errors(config.reward, config.reward_options)
     except UnknownName as error:
         return [FieldError("reward", str(error))]
+    if policy_kind == "action" and not wrong:
+        made = rewards.get(config.reward)(config.reward_options)
+        if isinstance(made, JudgedReward) and made.rubric is not None:
+            message = (
+                f"The reward {config.reward} asks a language model for a verdict, and this agent chooses actions: there"
+                " is none to ask. Take another reward, or train an agent that is a language model."
+            )
+            return [FieldError("reward", message)]
     return [FieldError(f"reward_{name}" if name != "reward" else name, text) for name, text in wrong.items()]
 
 

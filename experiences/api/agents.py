@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 from uuid import UUID
 
 from django_filters import rest_framework as filters
 from drf_spectacular.utils import OpenApiExample, extend_schema
 from rest_framework import serializers
+from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -15,9 +17,11 @@ from agentcore_site.rest.filters import Flag
 from agentcore_site.rest.parsing import Strict, parsed
 from agentcore_site.rest.schema import IDEMPOTENCY_KEY
 from agentcore_site.rest.views import Door
+from budgets.money import dollars
 from experiences.models import Agent, Philosophy, Runtime
 from experiences.selectors import agent_get, agents_visible, endpoint_get, tool_server_get
 from experiences.selectors_library import pack_get
+from experiences.services.agent_tests import agent_test
 from experiences.services.agents import agent_archive, agent_create, agent_update
 
 
@@ -36,8 +40,13 @@ class AgentOut(serializers.Serializer[Any]):
     prompt_pack_id = serializers.UUIDField(allow_null=True, help_text="Stands in the place of the system prompt.")
     tools = serializers.ListField(child=serializers.CharField())
     tool_servers = serializers.SerializerMethodField(help_text="Ids of its MCP servers.")
+    granted_tools = serializers.DictField(
+        child=serializers.ListField(child=serializers.CharField()),
+        help_text="The tools that it may call, by the id of their server.",
+    )
     max_tokens = serializers.IntegerField()
     url = serializers.CharField(help_text="Where an agent over HTTP takes its tasks.")
+    has_authorization = serializers.SerializerMethodField()
     collects = serializers.BooleanField(help_text="Whether what it does may be recorded.")
     archived_at = serializers.DateTimeField(allow_null=True)
     created_at = serializers.DateTimeField()
@@ -45,6 +54,9 @@ class AgentOut(serializers.Serializer[Any]):
 
     def get_tool_servers(self, row: Agent) -> list[UUID]:
         return [one.pk for one in row.tool_servers.all()]
+
+    def get_has_authorization(self, row: Agent) -> bool:
+        return bool(row.authorization)
 
 
 class AgentIn(Strict):
@@ -71,13 +83,40 @@ class AgentIn(Strict):
     tool_servers = serializers.ListField(
         child=serializers.UUIDField(), max_length=20, required=False, help_text="See `/api/v1/tool-servers`."
     )
+    granted_tools = serializers.DictField(
+        child=serializers.ListField(child=serializers.CharField(max_length=200), max_length=128),
+        required=False,
+        help_text="The tools that it may call, by the id of their server, as `/api/v1/tool-servers/{id}/offer` names"
+        " them. Of a server that is new to it and not named here: those that it offers now.",
+    )
     max_tokens = serializers.IntegerField(required=False, min_value=1, max_value=200_000)
     url = serializers.CharField(max_length=300, required=False, allow_blank=True)
+    authorization = serializers.CharField(
+        max_length=4000,
+        required=False,
+        allow_blank=True,
+        write_only=True,
+        help_text="Sent to `url` as the Authorization header; empty: the stored one is kept.",
+    )
     collects = serializers.BooleanField(required=False)
 
 
 class AgentPatch(AgentIn):
     name = serializers.CharField(max_length=120, required=False)
+
+
+class AgentTestIn(Strict):
+    url = serializers.CharField(max_length=300, required=False, help_text="Default: the agent's own.")
+    authorization = serializers.CharField(max_length=4000, required=False, write_only=True)
+
+
+class AgentTestOut(serializers.Serializer[Any]):
+    ok = serializers.BooleanField()
+    message = serializers.CharField()
+    answer = serializers.CharField()
+    latency_ms = serializers.IntegerField()
+    calls = serializers.IntegerField(help_text="That it made of its model.")
+    cost_usd = serializers.FloatField()
 
 
 class AgentFilters(filters.FilterSet):
@@ -129,6 +168,18 @@ class AgentDoor(Door):
     def partial_update(self, request: Request, agent: str) -> Response:
         values = self._values(AgentPatch, request)
         return Response(AgentOut(agent_update(self.actor, agent_get(self.actor, agent), **values)).data)
+
+    @extend_schema(
+        summary="Give an agent over HTTP a small test task",
+        description="With a key that is good for this call. What the agent asks its model is paid for like any call.",
+        tags=["agents"],
+        request=AgentTestIn,
+        responses=AgentTestOut,
+    )
+    @action(detail=True, methods=["post"])
+    def test(self, request: Request, agent: str) -> Response:
+        found = agent_test(self.actor, agent_get(self.actor, agent), **parsed(AgentTestIn, request.data))
+        return Response(AgentTestOut(asdict(found) | {"cost_usd": dollars(found.cost)}).data)
 
     def _values(self, serializer: type[AgentIn], request: Request) -> dict[str, Any]:
         values = parsed(serializer, request.data)

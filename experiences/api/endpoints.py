@@ -29,7 +29,7 @@ TAG = ["model endpoints"]
 
 
 class EndpointOut(serializers.Serializer[Any]):
-    """Keys are never given out; ``has_api_key`` says whether there is one."""
+    """Keys and configs are never given out; ``has_api_key`` and its like say whether there is one."""
 
     id = serializers.UUIDField()
     name = serializers.CharField()
@@ -39,6 +39,8 @@ class EndpointOut(serializers.Serializer[Any]):
     options = serializers.DictField()
     has_api_key = serializers.SerializerMethodField()
     has_gateway_key = serializers.SerializerMethodField()
+    has_virtual_key = serializers.SerializerMethodField()
+    has_gateway_config = serializers.SerializerMethodField()
     archived_at = serializers.DateTimeField(allow_null=True)
     created_at = serializers.DateTimeField()
     updated_at = serializers.DateTimeField()
@@ -49,6 +51,12 @@ class EndpointOut(serializers.Serializer[Any]):
     def get_has_gateway_key(self, row: ModelEndpoint) -> bool:
         return bool(row.gateway_key)
 
+    def get_has_virtual_key(self, row: ModelEndpoint) -> bool:
+        return bool(row.virtual_key)
+
+    def get_has_gateway_config(self, row: ModelEndpoint) -> bool:
+        return bool(row.gateway_config)
+
 
 class EndpointIn(Strict):
     name = serializers.CharField(max_length=80)
@@ -58,6 +66,15 @@ class EndpointIn(Strict):
     api_key = serializers.CharField(max_length=4000, required=False, allow_blank=True, write_only=True)
     gateway_key = serializers.CharField(
         max_length=4000, required=False, allow_blank=True, write_only=True, help_text="Portkey's own key."
+    )
+    virtual_key = serializers.CharField(
+        max_length=4000, required=False, allow_blank=True, write_only=True, help_text="Portkey's virtual key."
+    )
+    gateway_config = serializers.JSONField(
+        required=False,
+        write_only=True,
+        help_text="A Portkey config itself, as an object or its JSON; kept sealed. A saved one is the option"
+        " portkey_config.",
     )
     options = serializers.DictField(required=False, help_text="Time-outs, retries, limits by purpose; Portkey.")
 

@@ -33,7 +33,7 @@ class ToolOut(serializers.Serializer[Any]):
 
 
 class ToolServerOut(serializers.Serializer[Any]):
-    """The token is never given out; ``has_token`` says whether there is one."""
+    """Token and variables are never given out; ``has_token`` and ``variable_names`` say what there is."""
 
     id = serializers.UUIDField()
     name = serializers.CharField()
@@ -42,10 +42,14 @@ class ToolServerOut(serializers.Serializer[Any]):
     command = serializers.CharField()
     tools = serializers.ListField(child=serializers.CharField())
     has_token = serializers.SerializerMethodField()
+    variable_names = serializers.SerializerMethodField(help_text="Of a program, which sees them.")
     created_at = serializers.DateTimeField()
 
     def get_has_token(self, row: ToolServer) -> bool:
         return bool(row.token)
+
+    def get_variable_names(self, row: ToolServer) -> list[str]:
+        return sorted(row.variables)
 
 
 class ToolServerIn(Strict):
@@ -56,6 +60,13 @@ class ToolServerIn(Strict):
         max_length=500, required=False, allow_blank=True, help_text="One that the site's MCP_COMMANDS allows."
     )
     token = serializers.CharField(max_length=4000, required=False, allow_blank=True, write_only=True)
+    variables = serializers.DictField(
+        child=serializers.CharField(max_length=4000, allow_blank=True),
+        required=False,
+        write_only=True,
+        help_text="What a program (stdio) is given, by name (..._KEY, _TOKEN, _SECRET, _PASSWORD, _ID); an empty value"
+        " stands for the stored one.",
+    )
     tools = serializers.ListField(
         child=serializers.CharField(max_length=100), max_length=128, required=False, help_text="Empty: all it lists."
     )
@@ -65,10 +76,14 @@ class ToolServerPatch(ToolServerIn):
     name = serializers.CharField(max_length=30, required=False)
 
 
+class OfferedToolOut(ToolOut):
+    own_name = serializers.CharField(help_text="What its server calls it; agents are granted it by this name.")
+
+
 class OfferOut(serializers.Serializer[Any]):
     ok = serializers.BooleanField()
     message = serializers.CharField()
-    tools = ToolOut(many=True)
+    tools = OfferedToolOut(many=True)
 
 
 NEW = OpenApiExample(
@@ -123,8 +138,7 @@ class ToolServerDoor(Door):
     @action(detail=True, methods=["post"])
     def offer(self, request: Request, pk: UUID) -> Response:
         found = tool_server_offer(self.actor, tool_server_get(self.actor, pk))
-        tools = [{"name": name, "description": description} for name, description in found.tools]
-        return Response(OfferOut({"ok": found.ok, "message": found.message, "tools": tools}).data)
+        return Response(OfferOut(found).data)
 
 
 class ToolDoor(Door):

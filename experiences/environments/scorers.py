@@ -14,14 +14,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from experiences.environments.patterns import SEARCH_SECONDS, compiled
+from experiences.privacy import cut_short
 from experiences.types import Outcome
 
 Check = Callable[[str], Outcome]
 
 MAX_ANSWER = 100_000  # characters that are looked at
-MAX_PATTERN = 1_000
 MAX_RUBRIC = 10_000
-MAX_MATCHED = 10_000  # characters a regular expression is tried on: a bad pattern must not hold up a worker
+MAX_MATCHED = 10_000  # characters that a regular expression is tried on
 _NUMBER = re.compile(r"[-+]?(?:\d[\d,]*(?:\.\d+)?|\.\d+)(?:[eE][-+]?\d+)?%?")
 
 
@@ -34,13 +35,21 @@ SAME_AS_REFERENCE = (
 @dataclass(frozen=True, slots=True)
 class Rubric:
     """What a judge goes by. ``threshold`` is the score in [0, 1] from which an answer is a success; of ``calls``
-    scores the median counts; ``model`` is "" for the agent's own."""
+    scores the median counts; ``model`` is "" for the agent's own. ``shows_reference`` is for rubrics that are not a
+    row's own: whether the judge sees what the row expects."""
 
     text: str
     reference: str = ""
     threshold: float = 0.7
     calls: int = 1
     model: str = ""
+    shows_reference: bool = True
+
+
+def reference_in(expected: Mapping[str, Any]) -> str:
+    """The answer that is expected, as a judge reads it; "" where there is none."""
+    answer = expected.get("answer")
+    return " | ".join(map(str, answer)) if isinstance(answer, list) else "" if answer is None else str(answer)
 
 
 def rubric_for(expected: Mapping[str, Any], scorer: str = "auto") -> Rubric | None:
@@ -55,9 +64,7 @@ def rubric_for(expected: Mapping[str, Any], scorer: str = "auto") -> Rubric | No
     text = expected.get("judge") or SAME_AS_REFERENCE
     if not isinstance(text, str) or len(text) > MAX_RUBRIC:
         raise ValueError(f"its rubric must be text of at most {MAX_RUBRIC:,} characters; got {str(target)[:60]!r}.")
-    answer = expected.get("answer")
-    reference = " | ".join(map(str, answer)) if isinstance(answer, list) else "" if answer is None else str(answer)
-    return Rubric(text, reference)
+    return Rubric(text, reference_in(expected))
 
 
 def check_for(expected: Mapping[str, Any], scorer: str = "auto", *, case_sensitive: bool = False) -> Check:
@@ -93,7 +100,9 @@ def _target(expected: Mapping[str, Any], *names: str) -> Any:
 
 
 def _verdict(success: bool, scorer: str, answer: str, expected: Any) -> Outcome:
-    return Outcome(float(success), success, {"scorer": scorer, "answer": answer[:MAX_MATCHED], "expected": expected})
+    return Outcome(
+        float(success), success, {"scorer": scorer, "answer": cut_short(answer, MAX_MATCHED), "expected": expected}
+    )
 
 
 def _plain(text: str, case_sensitive: bool) -> str:
@@ -145,36 +154,26 @@ def contains(expected: Mapping[str, Any], case_sensitive: bool) -> Check:
 
 
 def regex(expected: Mapping[str, Any], case_sensitive: bool) -> Check:
-    """The pattern is found in the answer's first 10,000 characters."""
+    """The pattern is found in the answer's first 10,000 characters. A search that takes too long raises."""
     target = str(_target(expected, "regex", "answer"))
-    if len(target) > MAX_PATTERN:
-        raise ValueError(f"its regular expression is longer than {MAX_PATTERN:,} characters.")
-    try:
-        pattern = re.compile(target, 0 if case_sensitive else re.IGNORECASE)
-    except (re.error, RecursionError, OverflowError) as error:
-        raise ValueError(f"its regular expression is faulty: {error}.") from None
-    return lambda answer: _verdict(pattern.search(answer[:MAX_MATCHED]) is not None, "regex", answer, target)
+    found = compiled(target, case_sensitive=case_sensitive)
+    return lambda answer: _verdict(found(answer[:MAX_MATCHED], SEARCH_SECONDS), "regex", answer, target)
 
 
 def json_schema(expected: Mapping[str, Any], case_sensitive: bool) -> Check:
-    """The answer is JSON that the schema accepts. A schema may not refer to another document."""
-    import jsonschema  # type: ignore[import-untyped]  # here: most datasets, and most processes, never need it
+    """The answer is JSON that the schema accepts. A schema may not refer to another document; a check that takes too
+    long raises."""
+    from experiences.environments.schemas import Schema  # here: most datasets, and most processes, never need it
 
     target = _target(expected, "json_schema")
-    try:
-        jsonschema.Draft202012Validator.check_schema(target)
-    except jsonschema.SchemaError as error:
-        raise ValueError(f"its JSON schema is faulty: {error.message}.") from None
-    if any(not reference.startswith("#") for reference in _references(target)):
-        raise ValueError("its JSON schema refers to another document; only references within it (#/...) work.")
-    validator = jsonschema.Draft202012Validator(target)
+    schema = Schema(target)
 
     def check(answer: str) -> Outcome:
         try:
             value = json.loads(answer[:MAX_ANSWER])
         except (ValueError, RecursionError):
             return _verdict(False, "json_schema", answer, target)
-        return _verdict(validator.is_valid(value), "json_schema", answer, target)
+        return _verdict(schema.accepts(value), "json_schema", answer, target)
 
     return check
 
@@ -191,15 +190,6 @@ def judge(expected: Mapping[str, Any], case_sensitive: bool) -> Check:
         return Outcome(0.0, False, {**verdict.evidence, "judge_error": missing})
 
     return check
-
-
-def _references(schema: Any) -> list[str]:
-    if isinstance(schema, Mapping):
-        own = [str(schema[key]) for key in ("$ref", "$dynamicRef") if isinstance(schema.get(key), str)]
-        return own + [found for value in schema.values() for found in _references(value)]
-    if isinstance(schema, list):
-        return [found for value in schema for found in _references(value)]
-    return []
 
 
 SCORERS: Mapping[str, Callable[[Mapping[str, Any], bool], Check]] = {

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -155,6 +156,12 @@ class ToolEpisode:
         return StepOutcome(action, _result(True, self._answer), done=True)
 
     def outcome(self) -> Outcome:
+        found, kind = self._scored(), self._scenario.metadata.get("task_type")
+        if not isinstance(kind, str) or not kind:
+            return found
+        return replace(found, evidence={**found.evidence, "task_type": kind})
+
+    def _scored(self) -> Outcome:
         if self._answer is None:
             return Outcome(0.0, False, {"answered": False})
         if self._verdict is not None:

@@ -46,6 +46,8 @@ class ModelEndpoint(Scoped):
     model = models.CharField(max_length=120, blank=True, help_text="What agents use that name no model.")
     api_key = models.TextField(blank=True, editable=False)  # sealed
     gateway_key = models.TextField(blank=True, editable=False)  # sealed; Portkey's own key
+    virtual_key = models.TextField(blank=True, editable=False)  # sealed; of Portkey's
+    gateway_config = models.TextField(blank=True, editable=False)  # sealed; a config of Portkey's, as JSON
     options = models.JSONField(default=dict, blank=True)
     archived_at = models.DateTimeField(null=True, blank=True)
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
@@ -61,7 +63,8 @@ class ModelEndpoint(Scoped):
 
 
 class ToolServer(Scoped):
-    """An MCP server whose tools agents may use. Its token is sealed like an endpoint's key.
+    """An MCP server whose tools agents may use. Its token and the values of its variables are sealed like an
+    endpoint's key.
 
     ``command`` starts a stdio server, if the site allows that command line (``MCP_COMMANDS``).
     """
@@ -76,6 +79,7 @@ class ToolServer(Scoped):
     url = models.CharField(max_length=300, blank=True)
     command = models.CharField(max_length=500, blank=True)
     token = models.TextField(blank=True, editable=False)  # sealed
+    variables = models.JSONField(default=dict, blank=True, editable=False)  # of a program, by name; sealed values
     tools = models.JSONField(default=list, blank=True, help_text="Names of those that may be used; empty: all.")
     archived_at = models.DateTimeField(null=True, blank=True)
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
@@ -117,10 +121,17 @@ class Agent(Scoped):
     )
     tools = models.JSONField(default=list, blank=True, help_text="Names of the tools that it may call.")
     url = models.CharField(max_length=300, blank=True, help_text="Where an agent over HTTP takes its tasks.")
+    authorization = models.TextField(blank=True, default="", editable=False)  # sealed; what ``url`` wants to see
     collects = models.BooleanField(
         "may be recorded", default=True, help_text="Off: nothing that it does is stored, so it can't be trained."
     )
     tool_servers = models.ManyToManyField(ToolServer, blank=True, related_name="agents")
+    granted_tools = models.JSONField(
+        default=dict,
+        blank=True,
+        editable=False,
+        help_text="Names of the tools that it may call, by the id of their server.",
+    )
     max_tokens = models.PositiveIntegerField(default=1024, help_text="Of each answer; what a call may cost at most.")
     archived_at = models.DateTimeField(null=True, blank=True)
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
@@ -133,3 +144,8 @@ class Agent(Scoped):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def server_tools(self) -> list[tuple[ToolServer, list[str]]]:
+        """Its tool servers, each with the tools that it may call of it."""
+        return [(server, self.granted_tools.get(str(server.pk), [])) for server in self.tool_servers.all()]

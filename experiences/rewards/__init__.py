@@ -1,9 +1,10 @@
 """Rewards by name. The built-in ones are registered here; a user's own come through entry points."""
 
-from experiences.rewards import composite, ground_truth, outcome, relative_rank, shaped
+from experiences.rewards import composite, ground_truth, judge, outcome, relative_rank, shaped
 from experiences.rewards.base import (
     FailurePay,
     GroupReward,
+    JudgedReward,
     LearningReward,
     Payment,
     Reward,
@@ -16,12 +17,14 @@ from experiences.rewards.base import (
 __all__ = [
     "FailurePay",
     "GroupReward",
+    "JudgedReward",
     "LearningReward",
     "Payment",
     "Reward",
     "RewardFactory",
     "composite",
     "ground_truth",
+    "judge",
     "outcome",
     "pay",
     "relative_rank",

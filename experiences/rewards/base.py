@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Final, Protocol, runtime_checkable
 
 from agentcore_site.registry import Registry
+from experiences.environments.scorers import Rubric
 from experiences.types import Trajectory
+
+VERDICT: Final = "verdict"
 
 
 @dataclass(slots=True)
@@ -90,6 +93,20 @@ class LearningReward(Protocol):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Takes over what ``state_dict`` gave; an empty one is that of a checkpoint from before there was any."""
         ...
+
+
+@runtime_checkable
+class JudgedReward(Protocol):
+    """A reward that wants a language model's verdict on each rollout: by this rubric (None: it wants none after all).
+
+    It is asked for once a rollout has ended, and lies under ``evidence[VERDICT]`` when the reward is called:
+    {"score", "success", "judge": {...}}, or with a "judge_error". Where no language model plays, nothing lies there.
+    """
+
+    @property
+    def rubric(self) -> Rubric | None: ...
+
+    def __call__(self, trajectory: Trajectory) -> Payment: ...
 
 
 class RewardFactory(Protocol):

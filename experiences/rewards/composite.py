@@ -21,6 +21,7 @@ from experiences.types import Trajectory
 
 NOUN: Final = "reward composite"
 WEIGHTS: Final[Mapping[str, float]] = {"completion": 0.40, "efficiency": 0.20, "code_quality": 0.15, "feedback": 0.25}
+GIVEN: Final = ("code_quality", "feedback")  # by the environment's evidence, or not at all
 WINDOW: Final = 1000
 FLOOR: Final = 0.05  # of a component's range, which is 1
 CAP: Final = 2.0  # standard deviations of the turns
@@ -33,8 +34,9 @@ class CompositeReward:
     """The weighted sum of what is known of a trajectory.
 
     A component is its z-score over the trailing ``window`` observations, in units of at least 5 % of its range; before
-    30 were observed it is the component itself. One that is missing is worth its mean (z = 0): siblings with and
-    without it stay comparable. The scales move between iterations only (``learn``).
+    30 were observed it is the component itself. One that is missing is worth its mean (z = 0), and its weight goes to
+    no other: siblings with and without it stay comparable. The scales move between iterations only (``learn``).
+    The evidence says which components were ``measured``.
     """
 
     weights: Mapping[str, float] = field(default_factory=lambda: dict(WEIGHTS))
@@ -56,6 +58,7 @@ class CompositeReward:
             "normalised": normalised,
             "weights": dict(self.weights),
             "observed": {name: window.scale.n for name, window in self._seen.items()},
+            "measured": {name: name not in GIVEN or name in trajectory.evidence for name in WEIGHTS},
             "turns": len(trajectory.steps),
             "task_type": signals.task_type(trajectory.evidence),
         }
@@ -132,9 +135,12 @@ class CompositeFactory:
     )
     option_help: ClassVar[Mapping[str, str]] = {
         "completion": "Weight of the environment's score; 0.40 by default.",
-        "efficiency": "Weight of taking fewer turns than usual for the type of task; 0.20 by default.",
-        "code_quality": "Weight of linter, tests and security findings, where there is code; 0.15 by default.",
-        "feedback": "Weight of thumbs, stars and implicit feedback; 0.25 by default.",
+        "efficiency": "Weight of taking fewer turns than usual for the type of task (a row's metadata may name it as"
+        " task_type; else it is the scorer); 0.20 by default.",
+        "code_quality": "Weight of linter, tests and security findings; 0.15 by default. Nothing here measures them: an"
+        " environment of yours puts them into its evidence. Where it does not, they make no difference.",
+        "feedback": "Weight of thumbs, stars and implicit feedback; 0.25 by default. Like code_quality, they come from"
+        " the evidence of an environment of yours.",
         "window": "How many trailing observations make the scale; 1,000 by default.",
         "timeout": "The reward of a rollout that ran out of time, instead of all else; usually -1.",
         "failure": "The reward of a rollout that failed otherwise; left out, such a rollout is not scored at all.",

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from experiences.options import checked_options
+from experiences.privacy import cut_short
 from experiences.rewards.base import Payment, rewards
 from experiences.types import Trajectory
 
@@ -32,7 +33,7 @@ def _cut(value: Any) -> Any:
     if isinstance(value, bool | int | float) or value is None:
         return value
     text = value if isinstance(value, str) else str(value)
-    return text if len(text) <= MAX_KEPT else f"{text[:MAX_KEPT]}…"
+    return text if len(text) <= MAX_KEPT else f"{cut_short(text, MAX_KEPT)}…"
 
 
 @dataclass(frozen=True)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
 from experiences.environments.base import Episode
-from experiences.types import Observation, RolloutKey, Scenario, Step
+from experiences.environments.scorers import Rubric
+from experiences.types import Observation, RolloutKey, Scenario, Step, Trajectory
 
 
 class RolloutFailure(Exception):
@@ -82,6 +83,19 @@ def noting(record: Callable[[Step], None], told: Told) -> Callable[[Step], None]
         record(step)
 
     return recorded
+
+
+@runtime_checkable
+class Judging(Protocol):
+    """A runtime behind which there is a language model that can judge."""
+
+    async def verdict(self, rubric: Rubric, scenario: Scenario, trajectory: Trajectory) -> Mapping[str, Any]:
+        """What it thinks of a rollout that has ended, as evidence (``experiences.rewards.base.JudgedReward``).
+
+        Raises:
+            Halted: no money, no service, no right.
+        """
+        ...
 
 
 class Runtime(Protocol):

@@ -18,28 +18,20 @@ from typing import Any, Final
 import uvicorn
 
 from budgets.llm.errors import LLMError, Malformed
-from budgets.llm.types import Completion, Message, ToolCall, ToolSpec
+from budgets.llm.types import Completion, ToolCall
 from experiences.runtimes.base import Halted
+from experiences.runtimes.chat_body import BadCall, ChatBody, body_in
 
 MAX_BODY: Final = 4 * 2**20
-MAX_MESSAGES: Final = 1_000
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 
 
-class BadCall(Exception):
-    """The request is not one that the gateway takes; the message is for the agent's author."""
-
-    def __init__(self, message: str, status: int = 400, kind: str = "invalid_request_error") -> None:
-        super().__init__(message)
-        self.status, self.kind = status, kind
-
-
 class Session:
-    """One rollout's right to call a model. ``call`` makes a call and records it; see ``experiences.runtimes.http``."""
+    """One rollout's right to call ``model``; ``call`` makes a call and records it (``experiences.runtimes.http``)."""
 
-    def __init__(self, call: Callable[[dict[str, Any]], Awaitable[Completion]]) -> None:
-        self.call = call
+    def __init__(self, call: Callable[[ChatBody], Awaitable[Completion]], model: str = "") -> None:
+        self.call, self.model = call, model
 
 
 class RolloutGateway:
@@ -98,17 +90,7 @@ class RolloutGateway:
         if scope["type"] != "http":
             return
         try:
-            session = self._of_key(scope)
-            if scope["path"] != "/v1/chat/completions":
-                raise BadCall("Only POST /v1/chat/completions is served here.", 404)
-            if scope["method"] != "POST":
-                raise BadCall("Use POST.", 405)
-            body = await _body(receive)
-            completion = await session.call(body)
-            if body.get("stream"):
-                await _send_stream(send, completion)
-            else:
-                await _send(send, 200, completion_json(completion))
+            await self._served(scope, receive, send)
         except BadCall as error:
             await _send(send, error.status, _error(str(error), error.kind))
         except Halted as error:
@@ -117,6 +99,26 @@ class RolloutGateway:
             status = 502 if isinstance(error, Malformed) else error.status or 502
             await _send(send, status, _error(error.message, "upstream_error"))
 
+    async def _served(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
+        """Raises BadCall, Halted, LLMError."""
+        session = self._of_key(scope)  # before the body: a stranger's is not read
+        path, method = scope["path"], scope["method"]
+        if path == "/v1/models":
+            if method != "GET":
+                raise BadCall("Use GET.", 405)
+            return await _send(send, 200, _models(session.model))
+        if path != "/v1/chat/completions":
+            raise BadCall("Only POST /v1/chat/completions and GET /v1/models are served here.", 404)
+        if method != "POST":
+            raise BadCall("Use POST.", 405)
+        body = body_in(await _body(receive))
+        session = self._of_key(scope)  # once more: the rollout may have ended while the body came
+        completion = await session.call(body)
+        if body.stream:
+            await _send_stream(send, completion)
+        else:
+            await _send(send, 200, completion_json(completion))
+
     def _of_key(self, scope: dict[str, Any]) -> Session:
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
         key = headers.get("authorization", "").removeprefix("Bearer ").strip()
@@ -124,36 +126,6 @@ class RolloutGateway:
         if session is None:
             raise BadCall("This key is not valid, or its rollout is over.", 401, "authentication_error")
         return session
-
-
-def messages_of(body: Mapping[str, Any]) -> list[Message]:
-    """The conversation of a request.
-
-    Raises:
-        BadCall: it is none that can be passed on.
-    """
-    given = body.get("messages")
-    if not isinstance(given, list) or not 0 < len(given) <= MAX_MESSAGES:
-        raise BadCall(f"messages must be a list of 1 to {MAX_MESSAGES:,} messages.")
-    return [_message(one, number) for number, one in enumerate(given)]
-
-
-def tools_of(body: Mapping[str, Any]) -> list[ToolSpec]:
-    """Raises BadCall where a tool has no name."""
-    found = []
-    for one in body.get("tools") or []:
-        function = one.get("function") if isinstance(one, Mapping) else None
-        if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
-            raise BadCall("Each tool needs a function with a name.")
-        parameters = function.get("parameters")
-        found.append(
-            ToolSpec(
-                function["name"],
-                str(function.get("description") or ""),
-                parameters if isinstance(parameters, Mapping) else {"type": "object", "properties": {}},
-            )
-        )
-    return found
 
 
 def completion_json(completion: Completion) -> dict[str, Any]:
@@ -176,64 +148,20 @@ def completion_json(completion: Completion) -> dict[str, Any]:
     }
 
 
-def _message(one: Any, number: int) -> Message:
-    if not isinstance(one, Mapping) or one.get("role") not in {"system", "developer", "user", "assistant", "tool"}:
-        raise BadCall(f"Message {number} has no known role.")
-    return Message(
-        role="system" if one["role"] == "developer" else one["role"],
-        content=_text(one.get("content"), number),
-        tool_calls=tuple(_call(call, number) for call in one.get("tool_calls") or []),
-        tool_call_id=str(one.get("tool_call_id") or ""),
-        name=str(one.get("name") or ""),
-    )
-
-
-def _text(content: Any, number: int) -> str:
-    if content is None or isinstance(content, str):
-        return content or ""
-    parts = content if isinstance(content, list) else [content]
-    texts = [part.get("text") for part in parts if isinstance(part, Mapping) and part.get("type") == "text"]
-    if len(texts) != len(parts) or not all(isinstance(text, str) for text in texts):
-        raise BadCall(f"Message {number} holds something else than text, which can't be priced in advance.")
-    return "".join(map(str, texts))
-
-
-def _call(call: Any, number: int) -> ToolCall:
-    function = call.get("function") if isinstance(call, Mapping) else None
-    if not isinstance(function, Mapping):
-        raise BadCall(f"Message {number} has a tool call without a function.")
-    raw = function.get("arguments")
-    try:
-        arguments = json.loads(raw) if isinstance(raw, str) else raw
-    except ValueError:
-        arguments = None
-    known = arguments if isinstance(arguments, Mapping) else {}
-    return ToolCall(
-        str(call.get("id") or ""), str(function.get("name") or ""), known, raw if isinstance(raw, str) else ""
-    )
-
-
 def _call_json(call: ToolCall) -> dict[str, Any]:
     arguments = call.raw or json.dumps(dict(call.arguments))
     return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}}
 
 
-async def _body(receive: Receive) -> dict[str, Any]:
-    read = b""
+async def _body(receive: Receive) -> bytes:
+    read = bytearray()
     while True:
         event = await receive()
         read += event.get("body", b"")
         if len(read) > MAX_BODY:
             raise BadCall(f"The body is larger than {MAX_BODY // 2**20} MB.", 413)
         if not event.get("more_body"):
-            break
-    try:
-        body = json.loads(read)
-    except ValueError:
-        raise BadCall("The body is no JSON.") from None
-    if not isinstance(body, dict):
-        raise BadCall("The body is no JSON object.")
-    return body
+            return bytes(read)
 
 
 async def _send(send: Send, status: int, value: Mapping[str, Any]) -> None:
@@ -262,3 +190,7 @@ async def _send_stream(send: Send, completion: Completion) -> None:
 
 def _error(message: str, kind: str) -> dict[str, Any]:
     return {"error": {"message": message, "type": kind, "code": kind}}
+
+
+def _models(model: str) -> dict[str, Any]:
+    return {"object": "list", "data": [{"id": model, "object": "model", "created": 0, "owned_by": "agentcore"}]}

@@ -17,18 +17,21 @@ from typing import Any, Final
 import httpx
 import numpy as np
 
-from budgets.llm.errors import Malformed
+from budgets.llm.errors import ContextTooLong, LLMError, Malformed
 from budgets.llm.types import Completion
 from experiences.environments.base import Episode, TextEpisode
+from experiences.privacy import cut_short
 from experiences.runtimes.action import described
 from experiences.runtimes.base import EnvironmentFailure, Halted, RolloutFailure, Told, noting
-from experiences.runtimes.gateway import BadCall, RolloutGateway, Session, messages_of, tools_of
-from experiences.runtimes.llm.calls import ChatModel, Sampling, Talk, failed
+from experiences.runtimes.chat_body import BadCall, ChatBody
+from experiences.runtimes.gateway import RolloutGateway, Session
+from experiences.runtimes.llm.calls import ChatModel, ModelFailure, Sampling, Talk, failed
 from experiences.tools.toolset import Toolset
 from experiences.types import RolloutKey, Scenario, Step
 
 MAX_ANSWER: Final = 2**20
 CONNECT_SECONDS: Final = 10.0
+SHOWN: Final = 300  # characters of an answer that are quoted in an error
 
 
 class AgentFailure(RolloutFailure):
@@ -92,7 +95,7 @@ class HTTPRuntime:
             task = await episode.opening()
         except Exception as error:
             raise EnvironmentFailure(described(error)) from error
-        async with self.gateway.session(Session(calls.make)) as (base_url, api_key):
+        async with self.gateway.session(Session(calls.make, self.sampling.model)) as (base_url, api_key):
             asked = {
                 "query": task,
                 "base_url": base_url,
@@ -126,7 +129,7 @@ class HTTPRuntime:
                     if len(read) > MAX_ANSWER:
                         raise AgentFailure(f"it answered with more than {MAX_ANSWER // 2**20} MB")
                 if response.status_code != 200:
-                    shown = read[:300].decode("utf-8", "replace")
+                    shown = cut_short(read.decode("utf-8", "replace"), SHOWN)
                     raise AgentFailure(f"it answered with HTTP {response.status_code}: {shown}")
         except httpx.HTTPError as error:
             raise AgentFailure(f"it can't be reached: {described(error)}") from error
@@ -137,13 +140,16 @@ class _Calls:
     """The model calls of one foreign rollout: each one a step, and the last step left for the answer.
 
     They are made in the gateway's tasks. What stops the rollout there (no money, no time, a person) is kept, and
-    raised in the rollout's own task, which stops waiting for the agent.
+    raised in the rollout's own task, which stops waiting for the agent. Once the agent has answered no call begins,
+    and those under way are waited for, since they are paid for; once the rollout is over none is left.
     """
 
     def __init__(self, talk: Talk, max_steps: int) -> None:
         self.talk, self.left = talk, max_steps - 1
         self.stopped: BaseException | None = None
         self.seen = ""
+        self._over = False
+        self._under_way: set[asyncio.Task[Completion]] = set()
         self._waiting: asyncio.Task[str] | None = None
 
     async def until_answered(self, asking: Coroutine[Any, Any, str]) -> str:
@@ -151,48 +157,75 @@ class _Calls:
         self._waiting = asyncio.ensure_future(asking)
         try:
             answer = await self._waiting
+            self._over = True
+            await self._settled()
         except (AgentFailure, asyncio.CancelledError):
             if self.stopped is not None:
                 raise self.stopped from None
             raise
         finally:
+            self._over = True
             self._waiting.cancel()
+            for call in self._under_way:
+                call.cancel()
+            await self._settled()
         if self.stopped is not None:
             raise self.stopped
         return answer
 
-    async def make(self, body: dict[str, Any]) -> Completion:
+    async def make(self, body: ChatBody) -> Completion:
         """Raises BadCall, Halted, LLMError: what the gateway tells the agent."""
         if self.stopped is not None:
-            raise BadCall("This rollout was stopped.", 409, "stopped")
+            raise _stopped()
+        if self._over:
+            raise BadCall("This rollout is over.", 401, "authentication_error")
         if self.left <= 0:
             raise BadCall("This rollout has used all of its model calls.", 429, "step_limit")
-        messages, tools = messages_of(body), tools_of(body)
         try:
             self.talk.check()
         except BaseException as stop:
             self._stop(stop)
-            raise BadCall("This rollout was stopped.", 409, "stopped") from None
+            raise _stopped() from None
         self.left -= 1
-        self.seen = messages[-1].content
+        call = asyncio.ensure_future(self._made(body))
+        self._under_way.add(call)
+        call.add_done_callback(self._under_way.discard)
+        await asyncio.wait({call})
+        if call.cancelled():
+            raise _stopped()
+        return call.result()
+
+    async def _made(self, body: ChatBody) -> Completion:
+        messages = body.conversation()
+        seen = self.seen = messages[-1].content
         began, started = time.time(), time.perf_counter()
+
+        def failed_step(kind: str, why: str, spent: int) -> None:
+            action = {"type": kind, "tool": "", "parameters": {}}
+            self.talk.step(action, failed(why), seen=seen, began=began, started=started, spent=spent)
+
         try:
             answer = await self.talk.once(
                 messages,
-                tools=tools,
-                max_tokens=_whole(body.get("max_completion_tokens") or body.get("max_tokens")),
-                temperature=_number(body.get("temperature")),
-                response_format=body.get("response_format") if isinstance(body.get("response_format"), dict) else None,
+                tools=body.specs(),
+                max_tokens=body.limit,
+                temperature=body.temperature,
+                **body.options(),
             )
         except Halted as halt:
             self._stop(halt)
             raise
         except Malformed as error:
-            self.talk.step(
-                {"type": "malformed", "tool": "", "parameters": {}}, failed(error.message), seen=self.seen,
-                began=began, started=started,
-            )  # fmt: skip
+            failed_step("malformed", error.message, error.spent)
             raise
+        except ModelFailure as failure:
+            cause = failure.__cause__
+            failed_step("refused", str(failure), cause.spent if isinstance(cause, LLMError) else 0)
+            kind = "context_length_exceeded" if isinstance(cause, ContextTooLong) else "invalid_request_error"
+            raise BadCall(str(failure), 400, kind) from failure
+        except ValueError as error:  # what can't be written as JSON, such as 1e999
+            failed_step("refused", str(error), 0)
+            raise BadCall(f"This request can't be passed on: {error}.") from error
         wanted = [{"tool": call.name, "parameters": dict(call.arguments)} for call in answer.tool_calls]
         action: dict[str, Any] = {"type": "message", "tool": "", "parameters": {}}
         if len(wanted) == 1:
@@ -200,13 +233,22 @@ class _Calls:
         elif wanted:
             action = {"type": "tool", "tool": "several", "parameters": {"calls": wanted}}
         result = {"success": True, "output": answer.text, "error": ""}
-        self.talk.step(action, result, seen=self.seen, began=began, started=started)
+        self.talk.step(action, result, seen=seen, began=began, started=started)
         return answer
+
+    async def _settled(self) -> None:
+        """Until no call is under way. What came of each is told to the agent, and kept as a step."""
+        if self._under_way:
+            await asyncio.wait(set(self._under_way))
 
     def _stop(self, why: BaseException) -> None:
         self.stopped = why
         if self._waiting is not None:
             self._waiting.cancel()
+
+
+def _stopped() -> BadCall:
+    return BadCall("This rollout was stopped.", 409, "stopped")
 
 
 def _answer(read: bytes) -> str:
@@ -220,11 +262,3 @@ def _answer(read: bytes) -> str:
     if not isinstance(answer, str):
         raise AgentFailure('it answered without a text under "answer"')
     return answer
-
-
-def _whole(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
-
-
-def _number(value: Any) -> float | None:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 2 else None

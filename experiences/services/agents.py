@@ -13,12 +13,16 @@ from django.utils.text import slugify
 from agentcore_site.audit.services import record
 from agentcore_site.errors import Invalid, Missing
 from agentcore_site.registry import UnknownName
-from agentcore_site.rows import check_row, known_fields, save_row
+from agentcore_site.rows import check_row, check_secrets_stay, known_fields, save_row
 from agentcore_site.tenancy.actors import Actor
+from agentcore_site.tenancy.erasure import digest
 from agentcore_site.tenancy.permissions import current_organization, require
+from agentcore_site.vault import sealed
 from experiences.endpoints import BadEndpoint, endpoint_of_agent
-from experiences.models import Agent, Playbook, Runtime, ToolServer
+from experiences.models import Agent, Playbook, Runtime
+from experiences.privacy import redact_value
 from experiences.services.environments import environment_addresses_check, environment_check, environment_fits
+from experiences.services.grants import grants_set, grants_wanted
 from experiences.tools.toolset import Toolset
 from experiences.toolservers import named_tools
 
@@ -46,13 +50,18 @@ MAX_TOKENS = 200_000
 def agent_create(actor: Any, *, name: str, slug: str = "", **values: Any) -> Agent:
     """Makes an agent in the actor's organisation.
 
+    ``granted_tools`` names the tools of its ``tool_servers`` by their ids (``services.grants``); ``authorization``
+    comes in plain and is sealed.
+
     Raises:
+        Missing, Forbidden: the actor may not.
         Invalid: a field is wrong (``fields`` says which).
         Conflict: the slug is taken.
     """
     organization = current_organization(actor)
     require(actor, "agent.edit", organization)
-    servers = values.pop("tool_servers", None)
+    servers, named = values.pop("tool_servers", None), values.pop("granted_tools", None)
+    authorization = values.pop("authorization", "")
     agent = Agent(
         organization=organization,
         name=name.strip(),
@@ -60,9 +69,11 @@ def agent_create(actor: Any, *, name: str, slug: str = "", **values: Any) -> Age
         created_by=Actor.of(actor).user,
         **known_fields(values, EDITABLE),
     )
+    grants = grants_wanted(actor, agent, servers, named)
+    _authorize(actor, agent, authorization, before="")
     _check_address(actor, agent, "", {})
     _save(agent)
-    _set_servers(agent, servers)
+    grants_set(agent, grants)
     record(actor, "agent.created", agent, after={"slug": agent.slug})
     return agent
 
@@ -75,27 +86,36 @@ def agent_update(actor: Any, agent: Agent, **values: Any) -> Agent:
         Invalid, Conflict: as for ``agent_create``.
     """
     require(actor, "agent.edit", agent.organization_id)
-    servers = values.pop("tool_servers", None)
-    names = [*values, *(["tool_servers"] if servers is not None else [])]
+    servers, named = values.pop("tool_servers", None), values.pop("granted_tools", None)
+    authorization = values.pop("authorization", "")
+    grants = grants_wanted(actor, agent, servers, named)
+    names = [*values, *(["tool_servers"] if grants is not None else []), *(["authorization"] if authorization else [])]
     before, address, options = _logged(agent, names), agent.url, dict(agent.environment_options or {})
     for name, value in known_fields(values, EDITABLE).items():
         setattr(agent, name, value)
+    _authorize(actor, agent, authorization, before=address)
     _check_address(actor, agent, address, options)
     _save(agent)
     Playbook.objects.filter(agent=agent).update(philosophy=agent.philosophy)
-    _set_servers(agent, servers)
+    grants_set(agent, grants)
     record(actor, "agent.changed", agent, before=before, after=_logged(agent, names))
     return agent
 
 
-def _set_servers(agent: Agent, servers: Iterable[ToolServer] | None) -> None:
-    """The MCP servers whose tools it may use; None: as they were."""
-    if servers is None:
-        return
-    chosen = list(servers)
-    if any(one.organization_id != agent.organization_id for one in chosen):
-        raise Missing("There is no such tool server.")
-    agent.tool_servers.set(chosen)
+def _authorize(actor: Any, agent: Agent, given: str, *, before: str) -> None:
+    """What the agent's address wants to see as its Authorization header, sealed; given empty, it stays."""
+    given = given.strip()
+    if given:
+        require(actor, "endpoint.edit", agent.organization_id)
+        if not (given.isascii() and given.isprintable()):
+            message = "The header holds a control character, or no ASCII."
+            raise Invalid(message, fields={"authorization": message})
+        agent.authorization = sealed(given)
+    if not agent.url:
+        agent.authorization = ""
+    check_secrets_stay(
+        agent, ["authorization"], given=["authorization"] if given else [], before=before, after=agent.url
+    )
 
 
 def _check_address(actor: Any, agent: Agent, before: str, options: Mapping[str, Any]) -> None:
@@ -108,16 +128,28 @@ def _check_address(actor: Any, agent: Agent, before: str, options: Mapping[str, 
 
 
 def _logged(agent: Agent, names: Iterable[str]) -> dict[str, Any]:
-    """For the audit log; endpoint, prompt pack and tool servers by their names."""
+    """For the audit log, which nobody can edit: endpoint, prompt pack and tool servers by their names, long texts by
+    what tells one from another, and options without personal data."""
     wanted = list(names)
     found = {name: getattr(agent, name) for name in wanted if name in EDITABLE}
+    found |= {name: _told_apart(found[name]) for name in ("description", "system_prompt") if name in found}
+    if "environment_options" in found:
+        found["environment_options"] = redact_value(found["environment_options"])
     if "endpoint" in found:
         found["endpoint"] = str(agent.endpoint or "")
     if "prompt_pack" in found:
         found["prompt_pack"] = str(agent.prompt_pack or "")
     if "tool_servers" in wanted:
-        found["tool_servers"] = [str(server) for server in agent.tool_servers.order_by("name")]
+        found["tool_servers"] = {
+            server.name: agent.granted_tools.get(str(server.pk), []) for server in agent.tool_servers.order_by("name")
+        }
+    if "authorization" in wanted:
+        found["has_authorization"] = bool(agent.authorization)
     return found
+
+
+def _told_apart(text: str) -> str:
+    return f"{len(text):,} characters, digest {digest(text)[:12]}" if text else ""
 
 
 @transaction.atomic

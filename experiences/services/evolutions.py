@@ -23,6 +23,7 @@ from budgets.selectors import budget_preflight
 from budgets.services import budget_open_job
 from budgets.showing import money
 from experiences import playbook_metrics
+from experiences.collecting import recording_require
 from experiences.endpoints import BadEndpoint, endpoint_of_agent
 from experiences.library.guards import Runs
 from experiences.models import Agent, ContextDelta, Evolution, Playbook
@@ -41,6 +42,7 @@ from experiences.services.versions import (
 PROMPT_TOKENS: Final = 8_000  # of a question, about
 MAX_TOKENS: Final = 2_048  # of its answer
 NOBODY: Final = "evolution"
+EVOLVED: Final = "evolved"
 
 
 @transaction.atomic
@@ -51,13 +53,14 @@ def evolution_queue(actor: Any, playbook: Playbook, *, trigger: str = "request")
         Missing, Forbidden: the actor may not.
         Unavailable: evolution is switched off, or the agent has no model to ask.
         TooMany: an evolution of this agent is under way, or a limit on active jobs is reached.
-        Conflict: another job changes the agent.
+        Conflict: another job changes the agent, or the agent may not be recorded.
         Insufficient: this month's budget for evolution, or another of the chain, has too little left.
     """
     if actor is not None:
         require(actor, "playbook.evolve", playbook.organization_id)
     evolution_check(playbook)
     agent = Agent.objects.select_related("organization", "endpoint").get(id=playbook.agent_id)
+    recording_require([agent], EVOLVED)
     # Asked before the row is written: an insert would wait for a worker that is just ending the other job.
     _refuse_beside(agent)
     limit = _affordable(agent)
@@ -76,10 +79,11 @@ def evolution_retry(actor: Any, evolution: Evolution) -> Job:
     Raises:
         Missing, Forbidden: the actor may not.
         Unavailable: evolution is switched off.
-        Conflict: it did not fail, or another job changes the agent.
+        Conflict: it did not fail, another job changes the agent, or the agent may not be recorded.
     """
     require(actor, "playbook.evolve", evolution.organization_id)
     evolution_check(evolution.playbook)
+    recording_require([evolution.agent], EVOLVED)
     return lifecycle.resume(actor, evolution.job)
 
 
@@ -97,6 +101,7 @@ def evolution_fault(playbook: Playbook) -> str:
     try:
         evolution_check(playbook)
         agent = Agent.objects.select_related("organization", "endpoint").get(id=playbook.agent_id)
+        recording_require([agent], EVOLVED)
         _refuse_beside(agent)
         _affordable(agent)
     except DomainError as error:

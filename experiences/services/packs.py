@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from django.db import transaction
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from agentcore_site.audit.services import record
@@ -68,7 +69,7 @@ def pack_update(actor: Any, pack: PromptPack, *, keep_lessons: bool = False, **v
     if pack.archived_at is not None:
         raise Conflict(f"{pack.name} is archived.")
     before, texts = _shown(pack), (pack.system, list(pack.injections))
-    fitting = _fitting(pack) if keep_lessons else []
+    fitting = _fitting(Experience.objects.filter(agent__prompt_pack=pack)) if keep_lessons else []
     if pack_fault(pack):  # what was altered did not come from its files; who saves it vouches for it
         pack.sources = []
     _change(pack, values, texts=texts)
@@ -118,10 +119,18 @@ def packs_restamp(packs: Sequence[PromptPack]) -> None:
     """Stamps packs whose texts were lawfully changed, and the lessons that fitted before. Called with the old stamps
     in the database and the new texts in the rows."""
     for pack in packs:
-        fitting = _fitting(PromptPack.objects.get(pk=pack.pk))
+        fitting = _fitting(Experience.objects.filter(agent__prompt_pack=pack))
         pack.stamp = pack_stamp(pack.system, pack.injections, sources_of(pack))
         pack.save(update_fields=["system", "injections", "sources", "stamp"])
         _stamp_again(fitting, pack.stamp)
+
+
+def prompt_replace(agent: Agent, prompt: str) -> None:
+    """Puts another system prompt in the place of one that was lawfully changed; the lessons that fitted it fit on."""
+    alone = agent.prompt_pack_id is None
+    fitting = _fitting(Experience.objects.filter(agent=agent)) if alone else []
+    Agent.objects.filter(pk=agent.pk).update(system_prompt=prompt)
+    _stamp_again(fitting, pack_stamp(prompt))
 
 
 # -- how ---------------------------------------------------------------------------------------------------------------
@@ -180,9 +189,9 @@ def _check(pack: PromptPack) -> None:
     check_row(pack, exclude=["organization", "created_by", "stamp"])
 
 
-def _fitting(pack: PromptPack) -> list[Experience]:
-    """The lessons of the agents with this pack whose stamp fits now."""
-    rows = list(Experience.objects.filter(agent__prompt_pack=pack).select_related("agent__prompt_pack"))
+def _fitting(experiences: QuerySet[Experience]) -> list[Experience]:
+    """Those of the lessons whose stamp fits now."""
+    rows = list(experiences.select_related("agent__prompt_pack"))
     faults = stamp_faults(rows)
     return [one for one in rows if one.pk not in faults]
 

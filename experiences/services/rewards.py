@@ -14,12 +14,14 @@ from agentcore_site.jobs.selectors import job_get
 from agentcore_site.registry import UnknownName
 from agentcore_site.tenancy.permissions import require
 from experiences.models import TrajectoryRecord
-from experiences.rewards import rewards
+from experiences.rewards import JudgedReward, rewards
 from experiences.rewards.trial import Tried, option_errors, summary, tried
 from experiences.selectors import advantages_for, agent_get, trajectories_visible
+from experiences.services.judging import trajectories_judged
 from experiences.storage import as_trajectory
 
 MAX_TRIED: Final = 200
+MAX_JUDGED: Final = 10
 MAX_ERROR: Final = 200
 WORDS: Final = frozenset({"name", "by", "scale", "unscored"})  # texts of the evidence that are our own
 MAX_DEPTH: Final = 6
@@ -37,11 +39,13 @@ def reward_try(
     actor: Any, *, reward: str, options: Mapping[str, Any], job: Any = None, agent: Any = None, limit: int = MAX_TRIED
 ) -> dict[str, Any]:
     """What the reward pays the latest ``limit`` trajectories of a job, or of an agent's training. Nothing is stored,
-    and no text of a trajectory is given out.
+    and no text of a trajectory is given out. A reward that wants a judge has ``MAX_JUDGED`` of them judged, which the
+    agent's budget pays for.
 
     Raises:
         Missing: there is no such job or agent, or it is not the actor's.
-        Invalid: not one source, or reward, options or limit are wrong.
+        Forbidden: the actor may look, but not have a judge asked.
+        Invalid: not one source, or reward, options or limit are wrong, or the judge can't be asked.
     """
     if (job is None) == (agent is None):
         message = "Give either a job or an agent."
@@ -57,9 +61,17 @@ def reward_try(
     # A group reward's payment stands in the group's row: what was paid before is what was learned from.
     learned = advantages_for(lived)
     before = {row.id: _number(learned.get(row.id, {}).get("reward", row.reward)) for row in lived}
+    made = rewards.get(reward)(options)
+    rubric = made.rubric if isinstance(made, JudgedReward) else None
+    trajectories = [as_trajectory(row) for row in (lived if rubric is None else lived[:MAX_JUDGED])]
+    if rubric is not None and trajectories:
+        trajectories_judged(actor, lived[0].agent_id, rubric, trajectories)
     results = tried(
-        rewards.get(reward)(options),
-        [(row.id, (row.job_id, row.purpose, row.arm, row.line), as_trajectory(row)) for row in lived],
+        made,
+        [
+            (row.id, (row.job_id, row.purpose, row.arm, row.line), trajectory)
+            for row, trajectory in zip(lived, trajectories, strict=False)
+        ],
     )
     results = [Tried(one.id, one.paid, before[one.id]) for one in results]
     return {"summary": asdict(summary(results)), "trajectories": [_shown(one) for one in results]}

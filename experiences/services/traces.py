@@ -14,10 +14,11 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models import F
 
-from agentcore_site.errors import Conflict, DomainError, Insufficient, Invalid, TooLarge, Unavailable
+from agentcore_site.errors import DomainError, Insufficient, Invalid, TooLarge, Unavailable
 from agentcore_site.tenancy.permissions import require
 from agentcore_site.values import unstorable
 from experiences import playbook_metrics
+from experiences.collecting import recording_require
 from experiences.models import Agent, ExecutionTrace, Playbook, PlaybookSection, PlaybookVersion
 from experiences.privacy import redact, redact_value
 from experiences.services.evolutions import evolution_queue
@@ -58,7 +59,8 @@ def traces_record(actor: Any, given: Sequence[NewTrace]) -> list[ExecutionTrace]
         raise TooLarge(f"At most {MAX_BATCH} executions are taken at once; got {len(given)}.")
     agents = {one.agent.id: one.agent for one in given}
     for agent in agents.values():
-        _check_agent(actor, agent)
+        require(actor, "trace.record", agent.organization_id)
+    recording_require(agents.values(), "recorded")
     rows = [_row(one, f"traces[{index}]" if len(given) > 1 else "") for index, one in enumerate(given)]
     with transaction.atomic():
         # 1. The playbooks' rows, always in the same order: two batches wait for each other and never in a circle.
@@ -69,12 +71,6 @@ def traces_record(actor: Any, given: Sequence[NewTrace]) -> list[ExecutionTrace]
     for playbook in filter(None, told):
         _trigger(playbook)
     return rows
-
-
-def _check_agent(actor: Any, agent: Agent) -> None:
-    require(actor, "trace.record", agent.organization_id)
-    if not agent.collects:
-        raise Conflict(f"What {agent.name} does may not be recorded. Its settings say so.")
 
 
 def _row(one: NewTrace, where: str) -> ExecutionTrace:

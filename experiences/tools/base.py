@@ -1,12 +1,14 @@
-"""What a tool is: a pure function of a text that answers with another text, or says why it cannot."""
+"""What a tool is: a pure function of a text that answers with another text, or says why it cannot; or, for agents of
+language models only, something with named arguments."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from agentcore_site.registry import Registry
+from budgets.llm.types import ToolSpec
 
 
 class ToolError(Exception):
@@ -34,6 +36,18 @@ class Tool(Protocol):
 
     def run(self, text: str, last: str) -> ToolResult:
         """Works on ``text`` (the question) or on ``last`` (the result so far, "" for none)."""
+        ...
+
+
+@runtime_checkable
+class AgentTool(Protocol):
+    """A tool with named arguments, from wherever it comes: Python, an MCP server, an environment."""
+
+    @property
+    def spec(self) -> ToolSpec: ...
+
+    async def run(self, arguments: Mapping[str, Any]) -> ToolResult:
+        """Never raises for what the arguments hold: it answers with a failed result."""
         ...
 
 
@@ -67,4 +81,4 @@ class FunctionTool:
             return ToolResult(False, "", str(error))
 
 
-tools: Registry[Tool] = Registry("tool", entry_point_group="agentcore.tools")
+tools: Registry[Tool | AgentTool] = Registry("tool", entry_point_group="agentcore.tools")

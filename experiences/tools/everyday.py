@@ -26,10 +26,10 @@ _SIZE_OF = {unit: (kind, Fraction(size)) for kind, units in _UNITS.items() for u
 
 def roman_numeral(text: str) -> str:
     """The value of the first Roman numeral of at least two signs."""
-    found = _ROMAN.search(text)
-    if found is None:
+    found = next((match.group() for match in _ROMAN.finditer(text) if match.group()), "")
+    if not found:
         raise ToolError("no Roman numeral in the text")
-    values = [_ROMAN_VALUES[sign] for sign in found.group()]
+    values = [_ROMAN_VALUES[sign] for sign in found]
     following = [*values[1:], 0]
     return str(sum(-one if one < after else one for one, after in zip(values, following, strict=True)))
 

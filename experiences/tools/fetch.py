@@ -15,13 +15,14 @@ import socket
 import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Final
 
 import httpx
 
 from budgets.llm.types import ToolSpec
 from experiences.tools.base import ToolError, ToolResult
+from experiences.tools.threads import threads
 
 MAX_BYTES: Final = 512 * 1024
 CONNECT_SECONDS: Final = 5.0
@@ -37,7 +38,7 @@ Resolver = Callable[[str, int], Awaitable[list[str]]]
 
 async def resolve(host: str, port: int) -> list[str]:
     """The addresses of a name, by the system's resolver."""
-    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    found = await threads.run("fetch: names", partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM))
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))
 
 

@@ -10,25 +10,23 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-import os
 import re
-import shutil
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, Self
 from urllib.parse import urlsplit
 
 import anyio
 import httpx2
-from mcp import Client, MCPError, StdioServerParameters, stdio_client
-from mcp.client.streamable_http import streamable_http_client
+from mcp import Client, MCPError
 from mcp.types import CONNECTION_CLOSED, REQUEST_TIMEOUT, CallToolResult, EmbeddedResource, TextContent, Tool
 from mcp.types import TextResourceContents as ResourceText
 
 from budgets.llm.types import ToolSpec
+from experiences.privacy import cut_short
 from experiences.tools.base import ToolResult
-from experiences.tools.toolset import AgentTool
+from experiences.tools.mcp_transports import TOO_LARGE, http_streams, stdio_streams
 
 MAX_TOOLS: Final = 128  # of one server: as many as a model takes
 MAX_PAGES: Final = 20  # of a list of tools
@@ -36,10 +34,7 @@ MAX_NAME: Final = 64
 MAX_DESCRIPTION: Final = 1024  # characters; what OpenAI takes
 MAX_ERROR: Final = 2_000
 RESTARTS: Final = 1  # of a stdio server that died
-
-# The package kills a server that stays, with all it started; what a server that goes leaves behind it lets live. It
-# gives each a process group named by the shell's number: if ever it did not, there is no such group to kill.
-WITH_ITS_CHILDREN: Final = '"$@"; kill -s KILL -- "-$$"'
+LOST: Final = (anyio.ClosedResourceError, anyio.BrokenResourceError, anyio.EndOfStream)
 
 
 class MCPFailure(Exception):
@@ -50,7 +45,7 @@ class MCPFailure(Exception):
 class MCPServer:
     """A server and what is used of it.
 
-    ``command`` and ``args`` start a stdio server; of the caller's variables it is given those named in ``env``.
+    ``command`` and ``args`` start a stdio server, which sees ``variables`` and none of the caller's own.
     ``url`` and ``headers`` are for HTTP. ``tools`` are the tools that may be used, by the server's own names; None:
     all that it lists. ``timeout_s`` bounds the connecting and each call.
 
@@ -62,7 +57,7 @@ class MCPServer:
     transport: Literal["stdio", "http"]
     command: str = ""
     args: tuple[str, ...] = ()
-    env: tuple[str, ...] = ()
+    variables: Mapping[str, str] = field(default_factory=dict, repr=False)
     url: str = ""
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     tools: tuple[str, ...] | None = None
@@ -85,8 +80,7 @@ class MCPTools:
 
     Servers are connected when they are first needed, in the running loop, and closed on leaving, with the processes
     that were started. ``commands`` allows stdio servers: each is the beginning of a command line, such as
-    ("uvx", "mcp-server-time"); ("python",) alone would allow any program. ``variables`` are what ``MCPServer.env``
-    names.
+    ("uvx", "mcp-server-time"); ("python",) alone would allow any program.
 
     Raises:
         ValueError: two servers have one name, or a command is not allowed.
@@ -97,7 +91,6 @@ class MCPTools:
         servers: Iterable[MCPServer],
         *,
         commands: Iterable[Sequence[str]] = (),
-        variables: Mapping[str, str] | None = None,
     ) -> None:
         allowed = [tuple(words) for words in commands]
         self._peers: dict[str, _Peer] = {}
@@ -107,7 +100,7 @@ class MCPTools:
                 raise ValueError(f"{server.name}: the command {server.command!r} is not allowed to be started here.")
             if server.name in self._peers:
                 raise ValueError(f"Two MCP servers are called {server.name!r}.")
-            self._peers[server.name] = _Peer(server, variables or {})
+            self._peers[server.name] = _Peer(server)
 
     async def __aenter__(self) -> Self:
         return self
@@ -115,7 +108,7 @@ class MCPTools:
     async def __aexit__(self, *_: object) -> None:
         await asyncio.gather(*(peer.close() for peer in self._peers.values()))
 
-    async def tools(self) -> list[AgentTool]:
+    async def tools(self) -> list[MCPTool]:
         """The tools that may be used, in the order of the servers.
 
         Raises:
@@ -123,7 +116,7 @@ class MCPTools:
         """
         listed = await asyncio.gather(*(_listed(peer) for peer in self._peers.values()))
         taken: set[str] = set()
-        found: list[AgentTool] = []
+        found: list[MCPTool] = []
         for peer, tools in zip(self._peers.values(), listed, strict=True):
             for tool in tools:
                 name = _safe_name(peer.server.name, tool.name, taken)
@@ -153,9 +146,8 @@ class MCPTool:
 class _Peer:
     """A server and the connection to it, made anew when it broke: over stdio ``RESTARTS`` times, over HTTP always."""
 
-    def __init__(self, server: MCPServer, variables: Mapping[str, str]) -> None:
+    def __init__(self, server: MCPServer) -> None:
         self.server = server
-        self._variables = {name: variables[name] for name in server.env if name in variables}
         self._link: _Link | None = None
         self._starts_left = 1 + RESTARTS if server.transport == "stdio" else None
         self._connecting = asyncio.Lock()
@@ -169,21 +161,25 @@ class _Peer:
             async with asyncio.timeout(self.server.timeout_s + 1):  # the package's own limit comes first
                 return await link.client.call_tool(tool, arguments, read_timeout_seconds=self.server.timeout_s)
         except MCPError as error:
-            if error.code == REQUEST_TIMEOUT:
-                raise TimeoutError from error
-            if error.code != CONNECTION_CLOSED and not link.forgotten:
-                raise
-            self._drop(link)
-            raise MCPFailure(f"{self.server.name}: the server broke off during the call; {self._outlook}") from error
-        except (anyio.ClosedResourceError, anyio.BrokenResourceError, anyio.EndOfStream) as error:
-            self._drop(link)
-            raise MCPFailure(f"{self.server.name}: the connection was lost; {self._outlook}") from error
+            if not (link.too_large or link.forgotten):
+                if error.code == REQUEST_TIMEOUT:
+                    raise TimeoutError from error
+                if error.code != CONNECTION_CLOSED:
+                    raise
+            raise self._broken(link, "the server broke off during the call") from error
+        except LOST as error:
+            raise self._broken(link, "the connection was lost") from error
 
     async def list(self, cursor: str | None) -> tuple[list[Tool], str | None]:
         """One page of its tools, and where the next begins. Raises as ``call``."""
         link = await self._connected()
-        async with asyncio.timeout(self.server.timeout_s):
-            page = await link.client.list_tools(cursor=cursor)
+        try:
+            async with asyncio.timeout(self.server.timeout_s):
+                page = await link.client.list_tools(cursor=cursor)
+        except (MCPError, *LOST) as error:
+            if not link.too_large:
+                raise
+            raise self._broken(link, TOO_LARGE) from error
         return page.tools, page.next_cursor
 
     async def close(self) -> None:
@@ -193,9 +189,11 @@ class _Peer:
                 self._drop(self._link)
         await asyncio.gather(*self._closing)
 
-    @property
-    def _outlook(self) -> str:
-        return "it is not started again" if self._starts_left == 0 else "the next call connects anew"
+    def _broken(self, link: _Link, why: str) -> MCPFailure:
+        """What is told of a link that is of no more use. Drops it."""
+        self._drop(link)
+        outlook = "it is not started again" if self._starts_left == 0 else "the next call connects anew"
+        return MCPFailure(f"{self.server.name}: {TOO_LARGE if link.too_large else why}; {outlook}")
 
     async def _connected(self) -> _Link:
         async with self._connecting:
@@ -206,7 +204,7 @@ class _Peer:
                     raise MCPFailure(f"{self.server.name}: the server died and is not started again")
                 if self._starts_left is not None:
                     self._starts_left -= 1
-                link = _Link(self.server, self._variables)
+                link = _Link(self.server)
                 await link.open()
                 self._link = link
             return self._link
@@ -222,14 +220,14 @@ class _Peer:
 class _Link:
     """One connection, held by a task of its own: it has to be left in the task that entered it, and calls come from
     every rollout's. ``client`` is there once it is open; ``forgotten`` says that an HTTP server (started anew, say)
-    no longer knows the session."""
+    no longer knows the session, ``too_large`` that it sent more at once than is read."""
 
     client: Client
     forgotten = False
+    too_large = False
 
-    def __init__(self, server: MCPServer, variables: Mapping[str, str]) -> None:
+    def __init__(self, server: MCPServer) -> None:
         self._server = server
-        self._variables = variables
         self._scope = anyio.CancelScope()
         self._ready: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
         self._holding: asyncio.Task[None] | None = None
@@ -266,34 +264,20 @@ class _Link:
                 self._ready.set_exception(error)
                 self._ready.exception()  # seen: nobody may be waiting for it any more
         finally:
+            if self.too_large and not self._ready.done():
+                self._ready.set_exception(MCPFailure(TOO_LARGE))
+                self._ready.exception()
             self._ready.cancel()
 
-    @asynccontextmanager
-    async def _transport(self) -> AsyncIterator[Any]:
+    def _transport(self) -> AbstractAsyncContextManager[Any]:
         server = self._server
         if server.transport == "stdio":
-            if shutil.which(server.command) is None:
-                raise FileNotFoundError(f"there is no program {server.command!r}")
-            started = StdioServerParameters(
-                command="/bin/sh",
-                args=["-c", WITH_ITS_CHILDREN, "sh", server.command, *server.args],
-                env=dict(self._variables),
-                encoding_error_handler="replace",
-            )
-            with open(os.devnull, "w") as nowhere:  # its log may tell secrets
-                async with stdio_client(started, errlog=nowhere) as streams:
-                    yield streams
-        else:
-            async with (
-                httpx2.AsyncClient(
-                    headers=dict(server.headers),
-                    timeout=httpx2.Timeout(server.timeout_s),
-                    trust_env=False,
-                    event_hooks={"response": [self._answered]},
-                ) as client,
-                streamable_http_client(server.url, http_client=client) as streams,
-            ):
-                yield streams
+            return stdio_streams(server.command, server.args, server.variables, self._overflow)
+        return http_streams(server.url, server.headers, server.timeout_s, self._overflow, self._answered)
+
+    def _overflow(self) -> None:
+        self.too_large = True
+        self._scope.cancel()
 
     async def _answered(self, response: httpx2.Response) -> None:
         """404 is the protocol's word for a session that is over; what is said beside it differs by server."""
@@ -363,5 +347,5 @@ def _told(error: BaseException) -> str:
         error = error.exceptions[0]
     message = " ".join(str(error).split())
     if isinstance(error, MCPError | MCPFailure) and message:
-        return message[:MAX_ERROR]
-    return f"{type(error).__name__}: {message}"[:MAX_ERROR].removesuffix(": ")
+        return cut_short(message, MAX_ERROR)
+    return cut_short(f"{type(error).__name__}: {message}".removesuffix(": "), MAX_ERROR)

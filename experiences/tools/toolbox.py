@@ -15,7 +15,7 @@ from experiences.tools import (
     numerals,
     words,
 )
-from experiences.tools.base import Tool, ToolResult, tools
+from experiences.tools.base import AgentTool, Tool, ToolResult, tools
 
 TRAPS = {
     "none": frozenset[str](),
@@ -102,15 +102,23 @@ def toolbox(names: Sequence[str] = (), *, traps: str = "three") -> Toolbox:
     """The named tools, or all built-in ones in their fixed order.
 
     Raises:
-        ValueError: the trap level is unknown, or there are no or equal names.
+        ValueError: the trap level is unknown, there are no or equal names, or a tool wants named arguments.
         UnknownName: a tool is not registered.
     """
     if traps not in TRAPS:
         raise ValueError(f"traps must be one of {', '.join(TRAPS)}; got {traps!r}.")
-    chosen = [tools.get(name) for name in names] or list(BUILT_IN)
+    chosen = [_of_text(name) for name in names] or list(BUILT_IN)
     greedy = TRAPS[traps]
-    return Toolbox(tool if tool.name in greedy else _strict(tool) for tool in chosen)
+    return Toolbox(tool if tool.name in greedy else strict(tool) for tool in chosen)
 
 
-def _strict(tool: Tool) -> Tool:
+def strict(tool: Tool) -> Tool:
+    """The twin of a greedy built-in tool that refuses what is not its kind; any other tool itself."""
     return _STRICT.get(tool.name, tool) if tool in BUILT_IN else tool
+
+
+def _of_text(name: str) -> Tool:
+    tool = tools.get(name)
+    if isinstance(tool, AgentTool):
+        raise ValueError(f"The tool {name!r} has named arguments: only an agent with a language model can call it.")
+    return tool

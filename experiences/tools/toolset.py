@@ -5,25 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from budgets.llm.types import ToolSpec
-from experiences.tools.base import Tool, ToolResult, tools
-from experiences.tools.toolbox import BUILT_IN
+from experiences.privacy import cut_short
+from experiences.tools.base import AgentTool, Tool, ToolResult
+from experiences.tools.offered import QUICK, offered
+from experiences.tools.threads import TooManyHang, threads
 
 TIMEOUT_SECONDS: Final = 30.0
 MAX_OUTPUT: Final = 20_000  # characters that a model reads of one result
-
-
-class AgentTool(Protocol):
-    """A tool with named arguments, from wherever it comes: Python, an MCP server, an environment."""
-
-    @property
-    def spec(self) -> ToolSpec: ...
-
-    async def run(self, arguments: Mapping[str, Any]) -> ToolResult:
-        """Never raises for what the arguments hold: it answers with a failed result."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -46,9 +37,9 @@ class TextTool:
         text = arguments.get("text")
         if not isinstance(text, str):
             return ToolResult(False, "", 'call it with {"text": "..."}')
-        if self.tool in BUILT_IN:
+        if self.tool in QUICK:
             return self.tool.run(text, "")
-        return await asyncio.to_thread(self.tool.run, text, "")  # a user's own may wait or work for long
+        return await threads.run(self.tool.name, self.tool.run, text, "")  # a user's own may wait or work for long
 
 
 class Toolset:
@@ -80,6 +71,8 @@ class Toolset:
                 result = await tool.run(arguments)
         except TimeoutError:
             return ToolResult(False, "", f"timeout: no result within {self._timeout_s:g} s")
+        except TooManyHang as error:
+            return ToolResult(False, "", str(error))
         except Exception as error:  # a plugin's bug is a step's result, never a crash (SPEC A3)
             return ToolResult(False, "", f"{type(error).__name__}: {error}"[: self._max_output])
         return self._bounded(result)
@@ -87,8 +80,8 @@ class Toolset:
     def _bounded(self, result: ToolResult) -> ToolResult:
         output, error = result.output, result.error
         if len(output) > self._max_output:
-            output = f"{output[: self._max_output]}\n[cut: {len(result.output):,} characters]"
-        return result._replace(output=output, error=error[: self._max_output])
+            output = f"{cut_short(output, self._max_output)}\n[cut: {len(result.output):,} characters]"
+        return result._replace(output=output, error=cut_short(error, self._max_output))
 
 
 def python_tools(names: Iterable[str]) -> list[AgentTool]:
@@ -97,4 +90,5 @@ def python_tools(names: Iterable[str]) -> list[AgentTool]:
     Raises:
         UnknownName: one is not registered.
     """
-    return [TextTool(tools.get(name)) for name in names]
+    found = map(offered, names)
+    return [tool if isinstance(tool, AgentTool) else TextTool(tool) for tool in found]

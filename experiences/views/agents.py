@@ -24,7 +24,9 @@ from experiences.selectors import (
     tool_servers_visible,
 )
 from experiences.selectors_library import pack_get, packs_visible
+from experiences.services.agent_tests import AgentTest, agent_test
 from experiences.services.agents import agent_archive, agent_create, agent_update
+from experiences.services.toolservers import tool_server_offer
 
 
 @page
@@ -69,6 +71,41 @@ def archive(request: HttpRequest, actor: Actor, agent_id: Any) -> HttpResponse:
     return redirect("agents")
 
 
+@require_POST
+@page
+def server_tools(request: HttpRequest, actor: Actor, server_id: Any) -> HttpResponse:
+    """What a tool server offers, to be ticked in the form; what was ticked there stays ticked."""
+    server = tool_server_get(actor, server_id)
+    found = tool_server_offer(actor, server)
+    ticked = request.POST.getlist(f"tools_of_{server.pk}")
+    shown = str(server.pk) in request.POST.getlist("tools_shown")
+    tools = [
+        {"own_name": tool.own_name, "description": tool.description, "granted": not shown or tool.own_name in ticked}
+        for tool in found.tools
+    ]
+    context = {"server": server, "tools": tools if found.ok else _named(ticked, shown)}
+    return render(request, "experiences/_server_tools.html", context | {"problem": "" if found.ok else found.message})
+
+
+@require_POST
+@page
+def test(request: HttpRequest, actor: Actor) -> HttpResponse:
+    """One small task to the agent over HTTP that a form describes."""
+    said = {name: request.POST.get(name, "").strip() for name in ("agent", "url", "authorization", "endpoint", "model")}
+    try:
+        found = agent_test(
+            actor,
+            agent_get(actor, said["agent"]) if said["agent"] else None,
+            url=said["url"],
+            authorization=said["authorization"],
+            endpoint=endpoint_get(actor, said["endpoint"]) if said["endpoint"] else None,
+            model=said["model"],
+        )
+    except (Invalid, Conflict) as error:
+        found = AgentTest(False, error.message)
+    return render(request, "experiences/_agent_test.html", {"found": found})
+
+
 @page
 def options(request: HttpRequest, actor: Actor) -> HttpResponse:
     """What the chosen environment's options mean, for the form."""
@@ -90,14 +127,41 @@ def _values(actor: Actor, form: AgentForm) -> dict[str, Any]:
         del values["max_tokens"]
     values["endpoint"] = endpoint_get(actor, values["endpoint"]) if values["endpoint"] else None
     values["prompt_pack"] = pack_get(actor, values["prompt_pack"]) if values["prompt_pack"] else None
+    values["granted_tools"] = {
+        key: names for key, names in (values["granted_tools"] or {}).items() if key in values["tool_servers"]
+    }
     values["tool_servers"] = [tool_server_get(actor, one) for one in values["tool_servers"]]
     return values
 
 
 def _form(request: HttpRequest, form: AgentForm, agent: Agent | None) -> HttpResponse:
     status = 400 if form.is_bound and form.errors else 200
-    context = {"form": form, "agent": agent, **_options(str(form["environment"].value() or ""))}
+    context = {
+        "form": form,
+        "agent": agent,
+        "servers": _servers(form, agent),
+        **_options(str(form["environment"].value() or "")),
+    }
     return render(request, "experiences/agent_form.html", context, status=status)
+
+
+def _servers(form: AgentForm, agent: Agent | None) -> list[dict[str, Any]]:
+    """The tool servers to choose from, each with the tools that the agent has of it or that were just ticked."""
+    chosen = [str(one) for one in form["tool_servers"].value() or ()]
+    granted = form["granted_tools"].value() or {} if form.is_bound else agent.granted_tools if agent is not None else {}
+    return [
+        {
+            "server": server,
+            "chosen": str(server.pk) in chosen,
+            "tools": _named(granted.get(str(server.pk), []), str(server.pk) in granted),
+        }
+        for server in form.servers
+    ]
+
+
+def _named(names: list[str], shown: bool) -> list[dict[str, Any]] | None:
+    """Tools as far as they are known without asking their server; None where nothing is."""
+    return [{"own_name": name, "granted": True} for name in names] if shown else None
 
 
 def _options(environment: str) -> dict[str, Any]:

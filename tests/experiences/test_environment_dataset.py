@@ -10,6 +10,7 @@ import pytest
 
 from experiences.environments import environments
 from experiences.environments.dataset import dataset_environment
+from experiences.rewards import signals
 from experiences.types import reindexed
 
 
@@ -90,6 +91,23 @@ def test_it_says_when_an_answer_that_must_be_a_number_is_none() -> None:
 def test_it_refuses_wrong_options(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         dataset_environment([], options)
+
+
+async def test_a_rows_metadata_names_its_type_of_task() -> None:
+    rows = [
+        {"query": "q", "expected_outcome": {"answer": 4}, "metadata": {"task_type": "sums"}},
+        {"query": "r", "expected_outcome": {"answer": 4}, "metadata": {"task_type": 7}},
+    ]
+    environment = dataset_environment(rows, {})
+    types = []
+    for scenario in environment.rows:
+        episode = environment.start(scenario, np.random.default_rng(0))
+        unanswered = episode.outcome().evidence
+        await episode.say("4")
+        found = episode.outcome()
+        assert found.success and unanswered.get("task_type") == found.evidence.get("task_type")
+        types.append(signals.task_type(found.evidence))
+    assert types == ["sums", "numeric"]
 
 
 def test_it_gives_all_rows_in_order_and_leaves_splitting_to_others() -> None:

@@ -37,6 +37,14 @@ def test_it_takes_a_bare_number_of_a_rare_length_only_behind_a_word_that_says_ca
     assert redact("default_rng(4222222222222)") == "default_rng(4222222222222)"
 
 
+@pytest.mark.parametrize("name", ["AWS secret", "secret key", "Secret Access Key:", "aws_secret_access_key ="])
+def test_it_takes_a_secret_with_slashes_that_no_path_has(name: str) -> None:
+    assert redact(f"{name} wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY") == f"{name} [api key]"
+    for path in ("a/Path/with/so/many/parts/To/number/12345", "Library/Caches/Thing1/deep"):
+        text = f"its secret {path} is no secret"
+        assert redact(text) is text
+
+
 def test_it_takes_a_private_key_whose_end_was_cut_off() -> None:
     assert redact('key: -----BEGIN PRIVATE KEY-----\\nMIIEow/+IBAAKC==\\nAb9"}') == 'key: [api key]"}'
 

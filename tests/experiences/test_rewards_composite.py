@@ -152,6 +152,15 @@ def test_what_is_missing_is_worth_its_mean() -> None:
     assert paid(reward, trajectory()).components["code_quality"] == 0
 
 
+def test_it_says_what_was_measured_and_what_nobody_gave() -> None:
+    bare, given = trajectory(), trajectory(evidence={"code_quality": 0.4, "feedback": {"stars": 5}})
+    found = [paid(made(), one).evidence["reward"]["measured"] for one in (bare, given)]
+    assert found[0] == {"completion": True, "efficiency": True, "code_quality": False, "feedback": False}
+    assert all(found[1].values())
+    said = rewards.get("composite").option_help
+    assert "evidence" in said["code_quality"] and "evidence" in said["feedback"]
+
+
 def test_siblings_are_measured_alike_until_it_learns() -> None:
     reward = taught([1.0, 0.0] * 15)
     first = paid(reward, trajectory()).reward

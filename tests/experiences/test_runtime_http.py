@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import time
 import urllib.error
 import urllib.request
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -21,6 +23,7 @@ from experiences.runtimes.llm import Sampling
 from experiences.types import RolloutKey, Trajectory
 from tests.experiences.test_runtime_llm import ROWS, Purse, client_of, paid
 from tests.support.agent_server import AgentServer, Ask
+from tests.support.llm_acts import act
 from tests.support.llm_server import ModelServer
 
 
@@ -193,15 +196,28 @@ async def test_a_pause_stops_it_at_its_next_call() -> None:
         {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]},
         {"messages": [{"role": "user", "content": "x"}], "tools": [{"type": "function"}]},
         {"messages": [{"role": "assistant", "tool_calls": [7]}]},
+        {"messages": [{"role": ["user"], "content": "x"}]},
+        {"messages": [{"role": "user", "content": "x"}], "tools": 7},
+        {"messages": [{"role": "assistant", "tool_calls": 7}]},
+        {"messages": [{"role": "user", "content": "x"}], "n": 2},
+        {"messages": [{"role": "user", "content": "x"}], "stop": [7]},
+        {"messages": [{"role": "user", "content": "x"}], "temperature": "warm"},
+        {"messages": [{"role": "user", "content": "x"}], "max_tokens": -1},
+        {"messages": [{"role": "user", "content": "x"}], "tool_choice": "some"},
+        b"[" * 100_000,
+        b'{"messages": [{"role": "user", "content": "x"}], "response_format": ' + b'{"a":' * 90 + b"1" + b"}" * 91,
+        b'{"messages": [{"role": "user", "content": "x"}], "temperature": NaN}',
+        b'{"messages": "\xff"}',
+        b"7",
     ],
 )
-async def test_a_bad_call_gets_a_400_that_says_why(body: dict[str, Any]) -> None:
+async def test_a_bad_call_gets_a_400_that_says_why(body: dict[str, Any] | bytes) -> None:
     answers: list[dict[str, Any]] = []
 
     def sends(asked: dict[str, Any], ask: Ask) -> str:
         request = urllib.request.Request(
             f"{asked['base_url']}/chat/completions",
-            json.dumps(body).encode(),
+            body if isinstance(body, bytes) else json.dumps(body).encode(),
             {"authorization": f"Bearer {asked['api_key']}"},
         )
         try:
@@ -215,3 +231,144 @@ async def test_a_bad_call_gets_a_400_that_says_why(body: dict[str, Any]) -> None
         assert not model.requests
     assert answers[0]["status"] == 400 and answers[0]["error"]["message"]
     assert [step.action["type"] for step in found.steps] == ["answer"]
+
+
+async def test_a_number_that_is_none_of_json_is_a_400_and_a_step() -> None:
+    seen: list[dict[str, Any]] = []
+
+    def sends(asked: dict[str, Any], ask: Ask) -> str:
+        body = b'{"messages": [{"role": "user", "content": "x"}], "response_format": {"limit": 1e999}}'
+        headers = {"authorization": f"Bearer {asked['api_key']}"}
+        try:
+            urllib.request.urlopen(urllib.request.Request(f"{asked['base_url']}/chat/completions", body, headers))
+        except urllib.error.HTTPError as error:
+            seen.append({"status": error.code, **json.loads(error.read())})
+        return "Answer: 1"
+
+    with ModelServer() as model, AgentServer(sends) as agent:
+        found = await rolled(agent, model)
+    assert seen[0]["status"] == 400 and "can't be passed on" in seen[0]["error"]["message"]
+    assert [step.action["type"] for step in found.steps] == ["refused", "answer"]
+
+
+async def test_what_the_model_refuses_is_told_to_the_agent_and_is_a_failed_step() -> None:
+    seen: list[dict[str, Any]] = []
+
+    def asks(asked: dict[str, Any], ask: Ask) -> str:
+        seen.extend(ask({"role": "user", "content": "x"}) for _ in range(2))
+        return "Answer: 391"
+
+    too_long = {"message": "This model's maximum context length is 10 tokens.", "code": "context_length_exceeded"}
+    with ModelServer() as model, AgentServer(asks) as agent:
+        model.will(act("status", code=400, error=too_long), act("status", code=400, error={"message": "no such knob"}))
+        found = await rolled(agent, model)
+        assert len(model.requests) == 2
+    assert [one["status"] for one in seen] == [400, 400]
+    assert "maximum context length" in seen[0]["error"]["message"]
+    assert [one["error"]["code"] for one in seen] == ["context_length_exceeded", "invalid_request_error"]
+    assert [step.action["type"] for step in found.steps] == ["refused", "refused", "answer"]
+    assert "maximum context length" in found.steps[0].result["error"] and found.success
+
+
+async def test_what_an_agent_asks_for_is_passed_on() -> None:
+    tools = [{"type": "function", "function": {"name": "times", "parameters": {"type": "object"}}}]
+
+    def asks(asked: dict[str, Any], ask: Ask) -> str:
+        user = {"role": "user", "content": "x"}
+        ask(user, tools=tools, tool_choice="required", parallel_tool_calls=False, stop="END", n=1, max_tokens=7)
+        return "Answer: 391"
+
+    with ModelServer() as model, AgentServer(asks) as agent:
+        await rolled(agent, model)
+        sent = model.requests[0].body
+    assert (sent["tool_choice"], sent["parallel_tool_calls"], sent["stop"]) == ("required", False, ["END"])
+    assert sent["max_tokens"] == 7 and sent["tools"][0]["function"]["name"] == "times"
+
+
+async def test_it_lists_the_one_model() -> None:
+    listed: list[dict[str, Any]] = []
+
+    def lists(asked: dict[str, Any], ask: Ask) -> str:
+        headers = {"authorization": f"Bearer {asked['api_key']}"}
+        with urllib.request.urlopen(urllib.request.Request(f"{asked['base_url']}/models", headers=headers)) as answer:
+            listed.append(json.loads(answer.read()))
+        return "Answer: 1"
+
+    with ModelServer() as model, AgentServer(lists) as agent:
+        found = await rolled(agent, model)
+    assert [one["id"] for one in listed[0]["data"]] == ["small"] and len(found.steps) == 1
+
+
+# -- the end of a rollout is the end of its calls ---------------------------------------------------------------------
+
+
+def begun(asked: dict[str, Any], text: str = "late") -> tuple[socket.socket, bytes]:
+    """A request whose head was sent, and the body that is still missing."""
+    address = urlsplit(asked["base_url"])
+    body = json.dumps({"messages": [{"role": "user", "content": text}]}).encode()
+    sock = socket.create_connection((str(address.hostname), address.port or 80), timeout=5)
+    head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: a\r\nauthorization: Bearer {asked['api_key']}\r\n"
+    sock.sendall(f"{head}content-length: {len(body)}\r\n\r\n".encode())
+    time.sleep(0.1)  # the gateway has looked the key up and waits for the body
+    return sock, body
+
+
+async def test_a_request_that_ends_after_the_rollout_calls_no_model() -> None:
+    left: list[tuple[socket.socket, bytes]] = []
+
+    def leaves(asked: dict[str, Any], ask: Ask) -> str:
+        left.append(begun(asked))
+        return "Answer: 391"
+
+    environment, gateway, meter = dataset_environment(ROWS, {}), RolloutGateway(), FreeMeter()
+    with ModelServer() as model, AgentServer(leaves) as agent:
+        async with client_of(model, meter) as client:
+            found = await run_rollout(
+                environment.scenarios("all", 1, 0)[0],
+                RolloutKey(1, 0, 0),
+                environment=environment,
+                runtime=HTTPRuntime(agent.url, gateway, client, Sampling("small")),
+                reward=paid,
+                seed=1,
+                limits=RolloutLimits(),
+                check=lambda: None,
+            )
+            sock, body = left[0]
+            await asyncio.to_thread(sock.sendall, body)
+            status = await asyncio.to_thread(sock.recv, 100)
+            sock.close()
+            await gateway.aclose()
+        assert b" 401 " in status and not model.requests
+    assert meter.spent == 0 and [step.action["type"] for step in found.steps] == ["answer"]
+
+
+async def test_calls_under_way_when_it_answers_are_waited_for_and_kept() -> None:
+    def hasty(asked: dict[str, Any], ask: Ask) -> str:
+        for number in range(3):
+            sock, body = begun(asked, f"call {number}")
+            sock.sendall(body)
+        time.sleep(0.1)
+        return "Answer: 391"
+
+    meter = FreeMeter()
+    with ModelServer(latency_s=0.6) as model, AgentServer(hasty) as agent:
+        found = await rolled(agent, model, meter=meter)
+        assert model.owed.answered == 3
+    assert [step.action["type"] for step in found.steps] == ["message"] * 3 + ["answer"]
+    assert {step.state["observation"] for step in found.steps[:3]} == {"call 0", "call 1", "call 2"}
+    assert found.cost_micros == meter.spent > 0 and meter.reserved == 0 and found.success
+
+
+async def test_a_time_out_waits_for_the_call_under_way_and_nothing_is_kept_after_it() -> None:
+    def hangs(asked: dict[str, Any], ask: Ask) -> str:
+        sock, body = begun(asked)
+        sock.sendall(body)
+        time.sleep(4)
+        return "late"
+
+    with ModelServer(latency_s=1.0) as model, AgentServer(hangs) as agent:
+        found = await rolled(agent, model, limits=RolloutLimits(timeout_seconds=0.5))
+        steps = len(found.steps)
+        await asyncio.sleep(1.0)
+        assert len(model.requests) == 1
+    assert found.error.startswith("timeout:") and len(found.steps) == steps == 1

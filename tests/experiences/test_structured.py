@@ -175,6 +175,14 @@ async def test_personal_data_in_an_answer_is_neither_used_nor_kept() -> None:
     assert kept[0].reply == found.model_dump()
 
 
+@pytest.mark.parametrize("before", ["", "x " * 115])
+async def test_why_an_answer_was_refused_is_kept_without_whom_the_refusal_names(before: str) -> None:
+    model = ScriptedModel(lambda _: BadRequest(f"{before}the key of jane.doe@example-mail.org expired", status=400))
+    asker, kept = asker_of(model)
+    assert await asker.ask(Thing, ASKED, key="q/1", stage="q") is None
+    assert "the key of" in kept[0].reason and "jane" not in kept[0].reason and len(kept[0].reason) <= 300
+
+
 # -- reading -----------------------------------------------------------------------------------------------------------
 
 

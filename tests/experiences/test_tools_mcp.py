@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import os
 import sys
 import time
 from collections.abc import AsyncIterator
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from experiences.tools.base import ToolResult
 from experiences.tools.mcp import MCPFailure, MCPServer, MCPTools, _safe_name
+from experiences.tools.mcp_transports import MAX_MESSAGE
 from experiences.tools.toolset import Toolset
 from tests.support import mcp_server
 from tests.support.mcp_server import MCPHTTP
@@ -108,6 +112,68 @@ async def test_it_survives_a_rollout_that_is_cancelled_during_a_call(toolset: To
     assert (await toolset.call("test__add", {"a": 1, "b": 1})).output == "2"
 
 
+@pytest.mark.parametrize("transport", ["stdio", "http"])
+async def test_a_result_larger_than_the_limit_fails_with_the_reason_and_the_next_call_works(transport: str) -> None:
+    with MCPHTTP() as server:
+        url = {} if transport == "stdio" else {"transport": "http", "url": server.url}
+        async with allowing(local(**url)) as mcp:
+            tools = Toolset(await mcp.tools())
+            fits = await tools.call("local__big", {"size": MAX_MESSAGE // 4})
+            assert fits.ok, fits.error
+            late = await tools.call("local__big", {"size": 5 * MAX_MESSAGE})
+            assert late.error == "local: it sent more than 4 MB at once; the next call connects anew"
+            assert (await tools.call("local__add", {"a": 1, "b": 1})).output == "2"
+
+
+async def test_no_more_of_a_program_is_read_than_the_limit(tmp_path: Path) -> None:
+    count = tmp_path / "count"
+    async with allowing(local("--flood", str(count))) as mcp:
+        with pytest.raises(MCPFailure, match="local: it can't be connected: it sent more than 4 MB at once"):
+            await mcp.tools()
+    assert int(count.read_text()) <= 2 * MAX_MESSAGE + 2**20  # what lies in the pipes is not ours
+
+
+@pytest.mark.parametrize("kind", ["application/json", "text/event-stream"])
+async def test_no_more_of_an_http_answer_is_read_than_the_limit(kind: str) -> None:
+    sent = 0
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal sent
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(f"HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ncontent-length: {2**30}\r\n\r\n".encode())
+        with suppress(ConnectionError):
+            while sent < 100 * 2**20:
+                writer.write(b"x" * 65_536)
+                await writer.drain()
+                sent += 65_536
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp"
+    async with MCPTools([MCPServer("far", "http", url=url, timeout_s=5)]) as mcp:
+        with pytest.raises(MCPFailure, match="far: it can't be connected: it sent more than 4 MB at once"):
+            await mcp.tools()
+    server.close()
+    assert MAX_MESSAGE <= sent <= 3 * MAX_MESSAGE
+
+
+async def test_a_compressed_answer_is_not_unfolded() -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        assert b"accept-encoding: identity" in head.lower()
+        body = gzip.compress(b"x" * 100_000)
+        kind = "content-type: application/json\r\ncontent-encoding: gzip"
+        writer.write(f"HTTP/1.1 200 OK\r\n{kind}\r\ncontent-length: {len(body)}\r\n\r\n".encode() + body)
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp"
+    async with MCPTools([MCPServer("far", "http", url=url, timeout_s=5)]) as mcp:
+        with pytest.raises(MCPFailure, match="far: it can't be connected"):
+            await mcp.tools()
+    server.close()
+
+
 # -- what may be used -------------------------------------------------------------------------------------------------
 
 
@@ -131,11 +197,12 @@ async def test_it_offers_only_the_tools_that_may_be_used() -> None:
 
 async def test_it_passes_on_only_the_variables_that_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LLM_API_KEY", "sk-of-this-process")
-    variables = {"TOKEN": "t", "OTHER": "o"}
-    async with allowing(local(env=("TOKEN", "MISSING")), variables=variables) as mcp:
+    server = local(variables={"TOKEN": "t"})
+    assert "TOKEN" not in repr(server)
+    async with allowing(server) as mcp:
         tools = Toolset(await mcp.tools())
-        said = [(await tools.call("local__variable", {"name": n})).output for n in ("TOKEN", "OTHER", "LLM_API_KEY")]
-    assert said == ["t", "(none)", "(none)"]
+        said = [(await tools.call("local__variable", {"name": n})).output for n in ("TOKEN", "LLM_API_KEY")]
+    assert said == ["t", "(none)"]
 
 
 async def test_it_sends_its_headers_and_does_not_print_them() -> None:

@@ -42,12 +42,14 @@ class AgentServer:
 
     def __init__(self, work: Work) -> None:
         self.asked: list[dict[str, Any]] = []
+        self.headers: list[dict[str, str]] = []
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
                 outer.asked.append(asked)
+                outer.headers.append({name.lower(): value for name, value in self.headers.items()})
                 said = work(asked, Ask(asked["base_url"], asked["api_key"]))
                 status, body = said if isinstance(said, tuple) else (200, json.dumps({"answer": said}).encode())
                 self.send_response(status)

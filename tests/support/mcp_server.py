@@ -135,6 +135,11 @@ def _again(first: Any, receive: Any) -> Any:
 if __name__ == "__main__":
     if "--silent" in sys.argv:  # never says a word
         time.sleep(600)
+    if "--flood" in sys.argv:  # one endless line, and in a file how much of it was taken
+        for taken in range(1, 1_600):
+            os.write(1, b"x" * 65_536)
+            with open(sys.argv[-1], "w") as file:
+                file.write(str(65_536 * taken))
     if "--broken" in sys.argv:
         sys.exit(1)
     if "--stubborn" in sys.argv:

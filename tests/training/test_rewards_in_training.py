@@ -314,6 +314,24 @@ def test_a_reward_that_is_not_there_or_refuses_its_options_is_refused_at_the_sta
     assert any(name.startswith(field) for name in refused.value.fields)
 
 
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"reward": "judge", "reward_options": {"rubric": "10: short."}},
+        {
+            "reward": "relative_rank",
+            "reward_options": {"by": "reward", "of": "judge", "of_options": {"rubric": "Short."}},
+        },
+    ],
+)
+def test_a_reward_that_asks_a_judge_is_refused_where_there_is_none(
+    operator: Actor, agent: Agent, config: dict[str, Any]
+) -> None:
+    with pytest.raises(Invalid, match="asks a language model") as refused:
+        run_start(operator, agent=agent, environment_options=SMALL_POOL, config=SMALL | config)
+    assert "reward" in refused.value.fields
+
+
 def test_an_action_agent_is_not_launched_in_a_world_of_text_nor_by_an_operator_at_any_address(
     operator: Actor, adam: Any, agent: Agent
 ) -> None:

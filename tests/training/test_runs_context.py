@@ -31,7 +31,7 @@ from tests.support.running import run_to_end
 from tests.support.simulated_model import simulated_server
 from tests.support.world import World
 from training.comparisons import checkpoint_comparison
-from training.models import Epoch, Iteration, TrainingRun
+from training.models import Epoch, Iteration, PolicyCheckpoint, TrainingRun
 from training.services import checkpoints, execution
 from training.services.runs import run_start
 from training.trainer import policy_of
@@ -314,14 +314,16 @@ def test_an_erasure_reaches_what_runs_and_checkpoints_would_tell(operator: Actor
     run_to_end(second.job)
     for evaluation in EvaluationRun.objects.filter(agent=agent):
         run_to_end(evaluation.job)
+    told = [checkpoints.latest(run) for run in (first, second)]
+    PolicyCheckpoint.objects.filter(run=second).update(run=None)  # it outlives its run
     admin = operator_admin(agent)
     found = subject_erase(admin, [word], dry_run=True).found
     assert found["lessons"] > 0 and found["checkpoints that tell of it"] > 0
     report = subject_erase(admin, [word])
     assert not any(report.left.values())
-    for run in (first, second):
-        latest = checkpoints.latest(run)
+    for latest in told:
         assert latest is not None
+        latest.refresh_from_db()
         policy: Any = policy_of(checkpoints.checkpoint_load(latest))
         assert word.casefold() not in str(policy.state_dict()).casefold()
 

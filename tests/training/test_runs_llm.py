@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from django.utils import timezone
 
 from agentcore_site.errors import Conflict, Forbidden, Insufficient, Invalid
 from agentcore_site.jobs import lifecycle
@@ -18,7 +19,7 @@ from budgets.checking import differences
 from budgets.models import Budget, LedgerEntry
 from budgets.services import budget_set_limit, price_set
 from evaluation.models import EvaluationRun
-from experiences.models import Agent, TrajectoryRecord
+from experiences.models import Agent, ModelEndpoint, TrajectoryRecord
 from experiences.services.agents import agent_create, agent_update
 from experiences.services.endpoints import endpoint_create, endpoint_test
 from experiences.services.toolservers import tool_server_archive, tool_server_create, tool_server_offer
@@ -26,7 +27,7 @@ from tests.support.agent_server import AgentServer, Ask
 from tests.support.llm_server import ModelServer
 from tests.support.mcp_server import MCPHTTP
 from tests.support.running import run_to_end
-from training.models import Iteration, TrainingRun
+from training.models import Iteration, PolicyCheckpoint, TrainingRun
 from training.services.runs import run_estimate, run_start
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -303,7 +304,7 @@ def test_an_agent_calls_the_tools_of_an_mcp_server(
     with MCPHTTP() as offering:
         tools = tool_server_create(Actor(adam), name="sums", url=offering.url, token="tok-1", tools=["add"])
         offered = tool_server_offer(operator, tools)
-        assert offered.ok and [name for name, _ in offered.tools] == ["sums__add"]
+        assert offered.ok and [tool.name for tool in offered.tools] == ["sums__add"]
         agent_update(operator, model_agent, philosophy="react", tool_servers=[tools])
         run = start(operator, model_agent, n_iterations=1)
         assert run_to_end(run.job).status == Status.COMPLETED
@@ -315,7 +316,8 @@ def test_an_agent_calls_the_tools_of_an_mcp_server(
 
 def test_without_its_tool_server_no_agent_is_measured(operator: Actor, adam: Any, model_agent: Agent) -> None:
     tools = tool_server_create(Actor(adam), name="gone", url="http://127.0.0.1:9/mcp")
-    agent_update(operator, model_agent, philosophy="react", tool_servers=[tools])
+    granted = {str(tools.pk): ["add"]}
+    agent_update(operator, model_agent, philosophy="react", tool_servers=[tools], granted_tools=granted)
     job = run_to_end(start(operator, model_agent).job)
     assert (job.status, job.status_reason) == (Status.PAUSED, "waiting_for_llm") and "gone" in job.error
     assert not TrajectoryRecord.objects.filter(job_id=job.id, purpose="training").exists()
@@ -326,3 +328,39 @@ def test_without_its_tool_server_no_agent_is_measured(operator: Actor, adam: Any
 def test_a_command_that_the_site_does_not_allow_is_refused(adam: Any) -> None:
     with pytest.raises(Invalid, match="MCP_COMMANDS"):
         tool_server_create(Actor(adam), name="shell", transport="stdio", command="bash -c 'rm -rf /'")
+
+
+def test_a_service_that_stays_away_is_asked_less_and_less_often(
+    operator: Actor, model_agent: Agent, server: ModelServer
+) -> None:
+    run = start(operator, model_agent)
+    server.faults = {"error_503": 1.0}
+    ModelEndpoint.objects.update(options={"max_retries": 0, "retry_s": 1})
+    waits = []
+    for _ in range(4):
+        job = run_to_end(run.job)
+        assert (job.status, job.status_reason) == (Status.PAUSED, "waiting_for_llm")
+        waits.append((job.not_before - timezone.now()).total_seconds())
+        Job.objects.filter(id=job.id).update(not_before=job.created_at)
+        assert lifecycle.resume_waiting() == 1
+    assert waits == [pytest.approx(15 * 2**n, abs=2) for n in range(4)]
+    job = run_to_end(run.job)
+    job_resume(operator, job)  # a person knows better
+    job = run_to_end(run.job)
+    assert (job.not_before - timezone.now()).total_seconds() < 16
+
+
+def test_who_started_a_job_is_told_what_it_spent_when_its_budget_is_used_up(
+    operator: Actor, adam: Any, model_agent: Agent, server: ModelServer
+) -> None:
+    run = start(operator, model_agent)
+    budget_set_limit(Actor(adam), organization=run.organization_id, job=run.job, agent_id=model_agent.id, limit=3_500)
+    job = run_to_end(run.job)
+    assert (job.status, job.status_reason) == (Status.PAUSED, "budget_exceeded")
+    bill = job.events.get(type="bill")
+    assert bill.data["stopped_by"] == "job" and bill.data["spent_usd"] * 1e6 == pytest.approx(server.owed.micros)
+    assert {one["name"] for one in bill.data["by_purpose"]} <= {"training", "evaluation"}
+    assert [one["name"] for one in bill.data["by_model"]] == ["small"]
+    assert bill.seq < job.events.get(type="paused").seq
+    # What was kept at the stop is there to go on from, and to be looked at.
+    assert PolicyCheckpoint.objects.filter(run=run).exists()

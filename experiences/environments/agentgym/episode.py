@@ -16,6 +16,7 @@ from typing import Any, Final
 from experiences.environments.agentgym.dialects import Dialect, Reply, reply_in, session_in
 from experiences.environments.agentgym.wire import GymError, Refused, Wire
 from experiences.environments.base import StepOutcome
+from experiences.privacy import cut_short
 from experiences.types import Observation, Outcome
 
 MAX_CRASHES: Final = 3  # answers of HTTP 500 and above in a row, before the world counts as broken
@@ -186,7 +187,7 @@ def action_in(text: str) -> str:
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}\n[cut: {len(text):,} characters]"
+    return text if len(text) <= MAX_TEXT else f"{cut_short(text, MAX_TEXT)}\n[cut: {len(text):,} characters]"
 
 
 def _result(success: bool, output: str = "", error: str = "") -> dict[str, Any]:

@@ -11,6 +11,8 @@ from typing import Any, Final
 
 import httpx
 
+from experiences.privacy import cut_short
+
 MAX_BYTES: Final = 2**20
 KEEP_ALIVE_SECONDS: Final = 2.0  # less than any server's own: a reused connection that it closes loses a step
 SHOWN: Final = 300  # characters of an answer that are quoted in an error
@@ -92,12 +94,12 @@ def _value(path: str, status: int, body: bytes) -> Any:
     except (ValueError, RecursionError):
         raise GymError(f"{path}: the answer is no JSON: {_quoted(body)}") from None
     if isinstance(value, Mapping) and value.get("error"):
-        raise Refused(str(value["error"])[: 4 * SHOWN])
+        raise Refused(cut_short(str(value["error"]), 4 * SHOWN))
     return value
 
 
 def _quoted(body: bytes) -> str:
-    return " ".join(body[:SHOWN].decode("utf-8", "replace").split())
+    return cut_short(" ".join(body.decode("utf-8", "replace").split()), SHOWN)
 
 
 @lru_cache(maxsize=1)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypedDict, Unpack
 
 from budgets.llm.errors import (
     AuthFailed,
@@ -23,11 +23,14 @@ from budgets.llm.errors import (
 )
 from budgets.llm.types import Completion, Message, ToolCall, ToolSpec
 from budgets.meter import BudgetRefused, CallKey, MeterFailure, UnknownPrice
+from experiences.clock import Clock, current_clock
+from experiences.privacy import cut_short
 from experiences.runtimes.base import Halted, RolloutFailure
 from experiences.tools.toolset import Toolset
 from experiences.types import Step
 
 MAX_MALFORMED: Final = 3  # unusable answers in a row before a rollout is given up
+MAX_RAW: Final = 2_000  # characters that are kept of arguments that are no JSON
 MAX_TOOL_CALLS: Final = 16  # that are run of one message; a model in a loop asks for hundreds
 
 
@@ -35,6 +38,15 @@ class ModelFailure(RolloutFailure):
     """The model's answers can't be used, or it refuses this very request."""
 
     boundary = "model"
+
+
+class CallOptions(TypedDict, total=False):
+    """What a call may ask for besides; what is not there is not sent."""
+
+    response_format: Mapping[str, Any] | None
+    stop: Sequence[str]
+    tool_choice: str | Mapping[str, Any]
+    parallel_tool_calls: bool
 
 
 class ChatModel(Protocol):
@@ -47,9 +59,9 @@ class ChatModel(Protocol):
         max_tokens: int,
         key: CallKey,
         tools: Sequence[ToolSpec] | None = None,
-        response_format: Mapping[str, Any] | None = None,
         temperature: float | None = None,
         seed: int | None = None,
+        **options: Unpack[CallOptions],
     ) -> Completion: ...
 
 
@@ -80,6 +92,7 @@ class Talk:
     record: Callable[[Step], None]
     check: Callable[[], None]
     iteration: int | None = None
+    clock: Clock = field(default_factory=current_clock, repr=False)
     _calls: int = 0
     _malformed: int = 0
     _pending: Completion | None = field(default=None, repr=False)
@@ -118,7 +131,7 @@ class Talk:
         tools: Sequence[ToolSpec] = (),
         max_tokens: int | None = None,
         temperature: float | None = None,
-        response_format: Mapping[str, Any] | None = None,
+        **options: Unpack[CallOptions],
     ) -> Completion:
         """One call as somebody else wants it, within the limits of this rollout. ``check`` is the caller's to make.
 
@@ -126,9 +139,7 @@ class Talk:
             Halted, ModelFailure: as ``ask``.
             Malformed: the answer can't be used; it was paid for.
         """
-        answer = await self._complete(
-            messages, specs=tools, temperature=temperature, max_tokens=max_tokens, response_format=response_format
-        )
+        answer = await self._complete(messages, specs=tools, temperature=temperature, max_tokens=max_tokens, **options)
         self._pending = answer
         return answer
 
@@ -208,21 +219,26 @@ class Talk:
         specs: Sequence[ToolSpec],
         temperature: float | None,
         max_tokens: int | None = None,
-        response_format: Mapping[str, Any] | None = None,
+        **options: Unpack[CallOptions],
     ) -> Completion:
         self._calls += 1
         sampling = self.sampling
         key = CallKey(f"{self.prefix}/{self._calls}", self.purpose, sampling.model, self.iteration, self.prefix)
+        own = 0.0
+        self.clock.stand()
         try:
-            return await self.model.complete(
+            answer = await self.model.complete(
                 messages,
                 max_tokens=min(max_tokens or sampling.max_tokens, sampling.max_tokens),
                 key=key,
                 tools=specs or None,
-                response_format=response_format,
                 temperature=sampling.temperature if temperature is None else temperature,
                 seed=self.seed,
+                **options,
             )
+            if self.purpose != "judge":  # a slow verdict is not the agent's doing
+                own = answer.latency_ms / 1000
+            return answer
         except BudgetRefused as error:
             raise Halted("budget_exceeded", str(error)) from error
         except UnknownPrice as error:
@@ -237,6 +253,8 @@ class Talk:
             raise
         except (Permanent, LLMError) as error:
             raise ModelFailure(error.message) from error
+        finally:
+            self.clock.go(own)
 
     def _unusable(
         self, messages: Sequence[Message], role: str, why: str, began: float, started: float, *, spent: int = 0
@@ -254,4 +272,4 @@ def failed(error: str) -> dict[str, Any]:
 
 
 def _raw(call: ToolCall) -> dict[str, Any]:
-    return {"raw": call.raw[:2000]} if call.raw and call.arguments_error else {}
+    return {"raw": cut_short(call.raw, MAX_RAW)} if call.raw and call.arguments_error else {}

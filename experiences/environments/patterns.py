@@ -1,0 +1,46 @@
+"""Regular expressions of strangers on answers of strangers: each search ends in time.
+
+Python's own engine backtracks without a limit and lets no other thread run meanwhile: one row could stop a worker.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Final
+
+import regex  # type: ignore[import-untyped]
+
+MAX_PATTERN: Final = 1_000
+SEARCH_SECONDS: Final = 0.1  # of the event loop's time; an honest pattern takes a thousandth of it
+
+Search = Callable[[str, float], bool]
+"""(text, seconds) -> whether the pattern is found in it. Raises TooSlow."""
+
+
+class TooSlow(Exception):
+    """A check that did not come to its end in time; the answer is not counted as right."""
+
+
+def compiled(pattern: str, *, case_sensitive: bool = True) -> Search:
+    """A search for ``pattern``, written as for Python's ``re``.
+
+    Raises:
+        ValueError: it is too long or faulty. The message is for the row's author.
+    """
+    if len(pattern) > MAX_PATTERN:
+        raise ValueError(f"its regular expression is longer than {MAX_PATTERN:,} characters.")
+    flags = regex.VERSION0 if case_sensitive else regex.VERSION0 | regex.IGNORECASE
+    try:
+        re.compile(pattern)  # what only the other engine knows would make a row mean something else elsewhere
+        made = regex.compile(pattern, flags)
+    except (re.error, regex.error, RecursionError, OverflowError) as error:
+        raise ValueError(f"its regular expression is faulty: {error}.") from None
+
+    def found(text: str, seconds: float) -> bool:
+        try:
+            return made.search(text, timeout=max(seconds, 0.001)) is not None
+        except TimeoutError:
+            raise TooSlow("the regular expression takes too long on this answer") from None
+
+    return found

@@ -1,0 +1,140 @@
+"""A test call of somebody else's agent: does it answer, how fast, and what?"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from typing import Any, Final
+
+from asgiref.sync import async_to_sync
+from django.conf import settings
+
+from agentcore_site.audit.services import record
+from agentcore_site.errors import Conflict
+from agentcore_site.ids import uuid7
+from agentcore_site.rows import check_secrets_stay
+from agentcore_site.tenancy.permissions import current_organization, require
+from agentcore_site.vault import Unsealable, sealed
+from budgets.llm.client import MeteredChatClient
+from budgets.llm.retry import RetryPolicy
+from budgets.llm.types import Endpoint
+from budgets.pricebook import DatabasePriceBook
+from budgets.spending import DatabaseMeter, LedgerAway
+from experiences.endpoints import BadEndpoint, endpoint_of_agent
+from experiences.environments.dataset import dataset_environment
+from experiences.foreign import agent_headers
+from experiences.models import Agent, ModelEndpoint
+from experiences.rewards import rewards
+from experiences.rollout import RolloutLimits, run_rollout
+from experiences.runtimes.base import Halted
+from experiences.runtimes.gateway import RolloutGateway
+from experiences.runtimes.http import HTTPRuntime
+from experiences.runtimes.llm import Sampling
+from experiences.services.packs import system_text
+from experiences.types import RolloutKey, Trajectory
+
+QUESTION: Final = "What is 17 + 25? Reply with the number."
+LIMITS: Final = RolloutLimits(max_steps=8, timeout_seconds=30)
+MAX_SHOWN: Final = 500
+
+
+@dataclass(frozen=True)
+class AgentTest:
+    """What a test call showed. ``calls`` are those that the agent made of its model, for ``cost`` micro-dollars."""
+
+    ok: bool
+    message: str
+    answer: str = ""
+    latency_ms: int = 0
+    calls: int = 0
+    cost: int = 0
+
+
+def agent_test(
+    actor: Any,
+    agent: Agent | None,
+    *,
+    url: str = "",
+    authorization: str = "",
+    endpoint: ModelEndpoint | None = None,
+    model: str = "",
+) -> AgentTest:
+    """Gives an agent over HTTP one small task, with a key that is good for this call; its calls are paid for like any
+    others. What is given here counts instead of what is stored, so that a form can be tried before it is saved.
+
+    Raises:
+        Missing, Forbidden: the actor may not.
+        Conflict: there is no address.
+        Invalid: the address is on another host than the stored authorization is for.
+    """
+    home = agent.organization if agent is not None else current_organization(actor)
+    require(actor, "agent.edit", home)
+    stored = agent.url if agent is not None else ""
+    tried = copy.copy(agent) if agent is not None else Agent(organization=home)
+    tried.url = url.strip() or stored
+    if not tried.url:
+        message = "Say where the agent takes its tasks."
+        raise Conflict(message, fields={"url": message})
+    if tried.url != stored or authorization:
+        require(actor, "endpoint.edit", home)  # our server calls that address from inside
+    if authorization:
+        tried.authorization = sealed(authorization.strip())
+    check_secrets_stay(
+        tried, ["authorization"], given=["authorization"] if authorization else [], before=stored, after=tried.url
+    )
+    tried.endpoint, tried.model = endpoint or tried.endpoint, model or tried.model
+    try:
+        value, headers = endpoint_of_agent(tried), agent_headers(tried)
+        trajectory = async_to_sync(_tried)(tried, value, headers, DatabasePriceBook.load(home.id))
+    except (BadEndpoint, Unsealable, Halted, LedgerAway, ValueError) as error:
+        found = AgentTest(False, str(error))
+    else:
+        found = _shown(trajectory)
+    record(actor, "agent.tested", agent or home, organization=home, after={"url": tried.url, "ok": found.ok})
+    return found
+
+
+async def _tried(agent: Agent, value: Endpoint, headers: dict[str, str], prices: DatabasePriceBook) -> Trajectory:
+    environment = dataset_environment([{"query": QUESTION, "expected_outcome": {"answer": 42}}], {})
+    stored = None if agent._state.adding else agent.id
+    gateway = RolloutGateway(settings.ROLLOUT_GATEWAY_HOST, settings.ROLLOUT_GATEWAY_ADVERTISED)
+    try:
+        async with (
+            DatabaseMeter(organization_id=agent.organization_id, agent_id=stored, lease=120) as meter,
+            MeteredChatClient(value, meter, prices, retry=RetryPolicy(max_retries=0, total_s=20)) as client,
+        ):
+            return await run_rollout(
+                environment.rows[0],
+                RolloutKey(0, 0, 0),
+                environment=environment,
+                runtime=HTTPRuntime(
+                    url=agent.url,
+                    gateway=gateway,
+                    model=client,
+                    sampling=Sampling(value.model, max_tokens=min(agent.max_tokens, 1024)),
+                    system=system_text(agent),
+                    headers=headers,
+                    max_steps=LIMITS.max_steps,
+                    key_prefix=f"test/{uuid7()}",
+                    purpose="test",
+                ),
+                reward=rewards.get("outcome")({}),
+                seed=0,
+                limits=LIMITS,
+                check=lambda: None,
+            )
+    finally:
+        await gateway.aclose()
+
+
+def _shown(trajectory: Trajectory) -> AgentTest:
+    calls = [step for step in trajectory.steps if step.action["type"] != "answer"]
+    answer = "" if trajectory.error else str(trajectory.steps[-1].action["parameters"].get("text", ""))
+    return AgentTest(
+        ok=not trajectory.error,
+        message=trajectory.error or "It answers.",
+        answer=answer[:MAX_SHOWN],
+        latency_ms=round(trajectory.duration_ms),
+        calls=len(calls),
+        cost=trajectory.cost_micros,
+    )

@@ -1,0 +1,195 @@
+"""How bytes of MCP servers reach us: over pipes and over HTTP, and never more of them at once than a limit.
+
+The package's own transports read a message whole before anybody can look at its size. Here the one who reads stops at
+the limit, and says so (``overflow``); whoever holds the connection then drops it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Any, Final
+
+import anyio
+import httpx2
+from mcp.client.stdio import get_default_environment
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.message import SessionMessage
+from mcp.types import jsonrpc_message_adapter
+
+MAX_MESSAGE: Final = 4 * 2**20  # bytes of one message of a server
+TOO_LARGE: Final = f"it sent more than {MAX_MESSAGE // 2**20} MB at once"
+GRACE_SECONDS: Final = 2.0  # in which a server may end by itself, and again after it was asked to
+POLL_SECONDS: Final = 0.01
+
+# A server that goes leaves what it started behind; so a shell goes last, and takes the whole group along.
+WITH_ITS_CHILDREN: Final = '"$@"; kill -s KILL -- "-$$"'
+
+
+class TooLarge(httpx2.StreamError):
+    """More than ``MAX_MESSAGE`` came at once."""
+
+
+# -- programs ---------------------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def stdio_streams(
+    command: str, args: Sequence[str], variables: Mapping[str, str], overflow: Callable[[], None]
+) -> AsyncIterator[tuple[Any, Any]]:
+    """Starts a server and speaks JSON lines with it. On leaving it is ended, with all that it started.
+
+    Raises:
+        FileNotFoundError: there is no such program.
+    """
+    if shutil.which(command) is None:
+        raise FileNotFoundError(f"there is no program {command!r}")
+    process = await asyncio.create_subprocess_exec(
+        "/bin/sh",
+        *("-c", WITH_ITS_CHILDREN, "sh", command, *args),
+        stdin=PIPE,
+        stdout=PIPE,
+        stderr=DEVNULL,  # its log may tell secrets
+        env=get_default_environment() | dict(variables),
+        limit=MAX_MESSAGE,
+        start_new_session=True,
+    )
+    told, heard = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+    said, asked = anyio.create_memory_object_stream[SessionMessage](0)
+    async with anyio.create_task_group() as pipes:
+        pipes.start_soon(_read, process, told, overflow)
+        pipes.start_soon(_write, process, asked, told)
+        try:
+            yield heard, said
+        finally:
+            with anyio.CancelScope(shield=True):  # or the process would outlive us; each wait is bounded
+                said.close()
+                await _ended(process)
+                for stream in (told, heard, asked):
+                    stream.close()
+            pipes.cancel_scope.cancel()
+
+
+async def _read(process: Process, told: Any, overflow: Callable[[], None]) -> None:
+    assert process.stdout is not None
+    async with told:
+        with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError, ConnectionError):
+            while True:
+                try:
+                    line = await process.stdout.readuntil(b"\n")
+                except asyncio.IncompleteReadError:
+                    return
+                except asyncio.LimitOverrunError:
+                    return overflow()
+                await told.send(_message(line))
+
+
+def _message(line: bytes) -> SessionMessage | Exception:
+    """What cannot be read is handed on as it is: the session tells of it."""
+    try:
+        return SessionMessage(jsonrpc_message_adapter.validate_json(line.decode("utf-8", "replace"), by_name=False))
+    except ValueError as error:
+        return error
+
+
+async def _write(process: Process, asked: Any, told: Any) -> None:
+    assert process.stdin is not None
+    try:
+        async with asked:
+            async for message in asked:
+                line = message.message.model_dump_json(by_alias=True, exclude_unset=True)
+                process.stdin.write(f"{line}\n".encode())
+                await process.stdin.drain()
+    except (anyio.ClosedResourceError, anyio.BrokenResourceError, OSError):
+        await told.aclose()  # the session has to see that nobody hears it any more
+
+
+async def _ended(process: Process) -> None:
+    """Closes its input, then asks it to end, then ends its group."""
+    assert process.stdin is not None
+    process.stdin.close()
+    if not await _gone(process):
+        _to_group(process, signal.SIGTERM)
+        await _gone(process)
+        _to_group(process, signal.SIGKILL)  # whoever did not mind; the shell may be gone already
+        await _gone(process)
+    transport = getattr(process, "_transport", None)  # else its pipes stay open until somebody collects them
+    if transport is not None:
+        transport.close()
+
+
+async def _gone(process: Process) -> bool:
+    # Not process.wait(): that also waits for pipes which a child may hold open.
+    with anyio.move_on_after(GRACE_SECONDS):
+        while process.returncode is None:
+            await anyio.sleep(POLL_SECONDS)
+    return process.returncode is not None
+
+
+def _to_group(process: Process, sign: signal.Signals) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, sign)
+
+
+# -- HTTP -------------------------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def http_streams(
+    url: str,
+    headers: Mapping[str, str],
+    timeout_s: float,
+    overflow: Callable[[], None],
+    answered: Callable[[httpx2.Response], Any],
+) -> AsyncIterator[tuple[Any, Any]]:
+    """Speaks streamable HTTP. ``answered`` sees each response before its body is read."""
+    async with (
+        httpx2.AsyncClient(
+            headers={**headers, "accept-encoding": "identity"},
+            timeout=httpx2.Timeout(timeout_s),
+            trust_env=False,
+            transport=_Bounded(overflow),
+            event_hooks={"response": [answered]},
+        ) as client,
+        streamable_http_client(url, http_client=client, max_sse_event_size=MAX_MESSAGE) as streams,
+    ):
+        yield streams
+
+
+class _Bounded(httpx2.AsyncHTTPTransport):
+    """Counts what comes of each answer. The standing stream of a session (GET) is bounded by event, not as a whole."""
+
+    def __init__(self, overflow: Callable[[], None]) -> None:
+        super().__init__(trust_env=False)
+        self._overflow = overflow
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        response = await super().handle_async_request(request)
+        if response.headers.get("content-encoding", "identity").lower() != "identity":
+            await response.aclose()
+            raise httpx2.DecodingError("the answer is compressed, though that was not asked for", request=request)
+        if request.method == "POST":
+            response.stream = _Counted(response.stream, self._overflow)
+        return response
+
+
+class _Counted(httpx2.AsyncByteStream):
+    def __init__(self, stream: Any, overflow: Callable[[], None]) -> None:
+        self._stream, self._overflow = stream, overflow
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        read = 0
+        async for piece in self._stream:
+            read += len(piece)
+            if read > MAX_MESSAGE:
+                self._overflow()
+                raise TooLarge(TOO_LARGE)
+            yield piece
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()

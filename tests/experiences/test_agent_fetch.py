@@ -1,0 +1,100 @@
+"""The fetch tool through an agent: where the site allows hosts, for agents that have it, and what it says otherwise."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from typing import Any
+
+import pytest
+from asgiref.sync import async_to_sync
+
+from agentcore_site.errors import Invalid
+from agentcore_site.tenancy.actors import Actor
+from budgets.meter import FreeMeter
+from experiences import toolservers
+from experiences.environments.dataset import dataset_environment
+from experiences.models import Agent
+from experiences.rollout import RolloutLimits, run_rollout
+from experiences.runtimes.llm import LLMRuntime, Sampling
+from experiences.services.agents import agent_update
+from experiences.tools.fetch import FetchTool
+from experiences.toolservers import AgentTools, tool_names
+from experiences.types import RolloutKey, Trajectory
+from tests.experiences.test_runtime_llm import client_of, paid
+from tests.experiences.test_tools_fetch import Pages
+from tests.support.llm_server import ModelServer
+
+pytestmark = pytest.mark.django_db(transaction=True)
+ROWS = [{"query": "What does the page say?", "expected_outcome": {"contains": "opens at nine"}}]
+
+
+async def _here(host: str, port: int) -> list[str]:
+    return ["127.0.0.1"]
+
+
+def lived(agent: Agent, url: str) -> Trajectory:
+    def brain(messages: list[dict[str, Any]]) -> Any:
+        if messages[-1]["role"] == "tool":
+            return f"Answer: {messages[-1]['content']}"
+        call = {"name": "fetch", "arguments": json.dumps({"url": url})}
+        return {
+            "role": "assistant", "content": None,
+            "tool_calls": [{"id": "c", "type": "function", "function": call}],
+        }  # fmt: skip
+
+    environment = dataset_environment(ROWS, {})
+    tools = AgentTools(Agent.objects.get(pk=agent.pk))
+
+    async def played() -> Trajectory:
+        async with client_of(server, FreeMeter()) as client:
+            return await run_rollout(
+                environment.rows[0], RolloutKey(0, 0, 0), environment=environment,
+                runtime=LLMRuntime(client, Sampling("small"), connect=tools.toolset), reward=paid, seed=1,
+                limits=RolloutLimits(), check=lambda: None,
+            )  # fmt: skip
+
+    with ModelServer(brain=brain) as server:
+        return async_to_sync(played)()
+
+
+@pytest.fixture
+def reader(operator: Actor, agent: Agent, settings: Any) -> Agent:
+    settings.FETCH_HOSTS = ("pages.example",)
+    return agent_update(operator, agent, tools=["fetch"])
+
+
+def test_an_agent_reads_a_page_of_an_allowed_host(reader: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(toolservers, "FetchTool", partial(FetchTool, resolver=_here, permitted=lambda _: True))
+    with Pages({"/": (200, {"content-type": "text/html"}, b"<p>It <b>opens</b> at nine.</p>")}) as pages:
+        found = lived(reader, f"http://pages.example:{pages.port}/")
+    step = found.steps[0]
+    assert (step.action["tool"], step.result["success"]) == ("fetch", True)
+    assert step.result["output"] == "It opens at nine." and found.success
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("http://127.0.0.1:1/", "the host '127.0.0.1' is not allowed; allowed: pages.example"),
+        ("http://other.example/", "the host 'other.example' is not allowed"),
+        ("file:///etc/passwd", "the address must begin with http:// or https://"),
+    ],
+)
+def test_what_is_not_allowed_is_a_step_with_its_reason(reader: Agent, url: str, why: str) -> None:
+    found = lived(reader, url)
+    assert not found.steps[0].result["success"] and why in found.steps[0].result["error"]
+    assert found.error == "" and not found.success
+
+
+def test_a_name_that_leads_inside_is_refused(reader: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(toolservers, "FetchTool", partial(FetchTool, resolver=_here))
+    found = lived(reader, "http://pages.example/")
+    assert "is not on the open internet" in found.steps[0].result["error"]
+
+
+def test_without_allowed_hosts_there_is_no_such_tool(operator: Actor, agent: Agent, settings: Any) -> None:
+    settings.FETCH_HOSTS = ()
+    assert "fetch" not in dict(tool_names())
+    with pytest.raises(Invalid, match="no tool named 'fetch'"):
+        agent_update(operator, agent, tools=["fetch"])

@@ -1,0 +1,105 @@
+"""A test task for somebody else's agent: whether it answers, how fast, what, and with what to be let in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from agentcore_site.audit.models import AuditEvent
+from agentcore_site.errors import Conflict, Forbidden, Invalid
+from agentcore_site.tenancy.actors import Actor
+from budgets.models import LedgerEntry
+from budgets.services import price_set
+from experiences.models import Agent, ModelEndpoint, TrajectoryRecord
+from experiences.services.agent_tests import agent_test
+from experiences.services.agents import agent_create, agent_update
+from experiences.services.endpoints import endpoint_create
+from tests.support.agent_server import AgentServer, Ask
+from tests.support.callers import Caller
+from tests.support.llm_server import ModelServer
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def theirs(asked: dict[str, Any], ask: Ask) -> str:
+    said = ask({"role": "user", "content": asked["query"]})
+    return str(said["choices"][0]["message"]["content"])
+
+
+@pytest.fixture
+def model() -> Iterator[ModelServer]:
+    with ModelServer(brain=lambda _: "Answer: 42", prices={"small": (1_000, 1_000)}) as running:
+        yield running
+
+
+@pytest.fixture
+def endpoint(adam: Any, model: ModelServer) -> ModelEndpoint:
+    home = adam.memberships.get().organization
+    price_set(Actor(adam), model="small", organization=home, input=1_000_000, output=1_000_000)
+    return endpoint_create(Actor(adam), name="local", base_url=model.base_url, model="small")
+
+
+def foreign(adam: Any, endpoint: ModelEndpoint, url: str, **values: Any) -> Agent:
+    return agent_create(
+        Actor(adam), name="Theirs", runtime="http", environment="dataset", endpoint=endpoint, url=url, **values
+    )
+
+
+def test_it_shows_answer_time_calls_and_cost(olivia: Any, adam: Any, endpoint: ModelEndpoint) -> None:
+    with AgentServer(theirs) as server:
+        agent = foreign(adam, endpoint, server.url, authorization="Bearer theirs-1")
+        found = Caller(olivia).post(f"agents/{agent.pk}/test", {}).json()
+    assert (found["ok"], found["answer"], found["calls"]) == (True, "Answer: 42", 1)
+    assert found["latency_ms"] > 0 and found["cost_usd"] > 0
+    assert server.headers[0]["authorization"] == "Bearer theirs-1"
+    assert LedgerEntry.objects.filter(kind="settle", purpose="test", agent_id=agent.pk).count() == 1
+    assert not TrajectoryRecord.objects.filter(agent_id=agent.pk).exists()
+    assert AuditEvent.objects.filter(action="agent.tested").exists()
+
+
+def test_it_says_what_went_wrong(adam: Any, endpoint: ModelEndpoint) -> None:
+    with AgentServer(lambda asked, ask: (403, b"who are you?")) as server:
+        found = agent_test(Actor(adam), foreign(adam, endpoint, server.url))
+    assert not found.ok and "it answered with HTTP 403: who are you?" in found.message
+    gone = agent_test(Actor(adam), None, url="http://127.0.0.1:9/", endpoint=endpoint)
+    assert not gone.ok and "can't be reached" in gone.message
+    with pytest.raises(Conflict, match="Say where"):
+        agent_test(Actor(adam), None, endpoint=endpoint)
+
+
+def test_only_an_admin_has_another_address_called(operator: Actor, adam: Any, endpoint: ModelEndpoint) -> None:
+    with AgentServer(theirs) as server:
+        agent = foreign(adam, endpoint, server.url)
+        assert agent_test(operator, agent).ok
+        with pytest.raises(Forbidden):
+            agent_test(operator, agent, url="http://127.0.0.1:9/")
+        with pytest.raises(Forbidden):
+            agent_test(operator, None, url=server.url, endpoint=endpoint)
+        with pytest.raises(Forbidden):
+            agent_update(operator, agent, authorization="Bearer mine")
+
+
+def test_what_lets_us_in_goes_to_no_other_host(adam: Any, endpoint: ModelEndpoint) -> None:
+    with AgentServer(theirs) as server:
+        agent = foreign(adam, endpoint, server.url, authorization="Bearer theirs-1")
+        assert "theirs-1" not in agent.authorization
+        with pytest.raises(Invalid, match="enter it again"):
+            agent_test(Actor(adam), agent, url="http://127.0.0.1:9/")
+        with pytest.raises(Invalid, match="enter it again"):
+            agent_update(Actor(adam), agent, url="http://127.0.0.1:9/")
+    assert not AuditEvent.objects.filter(after__icontains="theirs-1").exists()
+    with pytest.raises(Invalid, match="control character"):
+        agent_update(Actor(adam), Agent.objects.get(pk=agent.pk), authorization="Bearer a\nx: y")
+
+
+def test_from_the_form(adam: Any, client: Client, endpoint: ModelEndpoint) -> None:
+    client.force_login(adam)
+    with AgentServer(theirs) as server:
+        said = {"url": server.url, "authorization": "Bearer form", "endpoint": str(endpoint.pk)}
+        page = client.post("/agents/test/", said).content.decode()
+    assert "Answer: 42" in page and "after 1 call of its model" in page
+    assert server.headers[0]["authorization"] == "Bearer form"
+    assert "Say where" in client.post("/agents/test/", {"endpoint": str(endpoint.pk)}).content.decode()

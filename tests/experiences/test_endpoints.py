@@ -1,0 +1,187 @@
+"""Model endpoints with a gateway's secrets: sent on the wire as they should be, and shown nowhere."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from typing import Any
+
+import pytest
+from django.apps import apps
+from django.test import Client
+
+from agentcore_site.audit.models import AuditEvent
+from agentcore_site.errors import Invalid
+from agentcore_site.tenancy.actors import Actor
+from agentcore_site.tenancy.models import Organization
+from agentcore_site.vault import opened
+from budgets.llm.client import MeteredChatClient
+from budgets.llm.errors import LLMError
+from budgets.meter import FreeMeter
+from experiences.endpoints import BadEndpoint, endpoint_value
+from experiences.models import ModelEndpoint
+from experiences.services.endpoints import endpoint_archive, endpoint_create, endpoint_update
+from tests.support.llm_acts import act
+from tests.support.llm_client import Prices, ask
+from tests.support.llm_server import ModelServer
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+INNER, VIRTUAL = "innermost-provider-secret", "virtual-prod-secret"
+CONFIG = {"strategy": {"mode": "fallback"}, "targets": [{"provider": "openai", "api_key": INNER}]}
+PORTKEY = {"name": "gateway", "kind": "portkey", "model": "small", "options": {"max_retries": 0}}
+
+
+@pytest.fixture
+def boss(adam: Any) -> Actor:
+    return Actor(adam)
+
+
+def sent_to(server: ModelServer) -> dict[str, str]:
+    return dict(server.requests[-1].headers)
+
+
+async def call(value: Any) -> Any:
+    return await ask(MeteredChatClient(value, FreeMeter(), Prices()))
+
+
+@pytest.mark.parametrize("config", [CONFIG, json.dumps(CONFIG, indent=2)], ids=["object", "text"])
+def test_a_config_goes_from_the_row_to_the_header_as_json(boss: Actor, config: Any) -> None:
+    from asgiref.sync import async_to_sync
+
+    with ModelServer() as server:
+        options = {"max_retries": 0, "portkey_metadata": {"team": "search"}, "portkey_provider": "openai"}
+        made = endpoint_create(
+            boss, **PORTKEY | {"options": options}, base_url=server.base_url, gateway_config=config, virtual_key=VIRTUAL
+        )
+        async_to_sync(call)(endpoint_value(ModelEndpoint.objects.get(id=made.id)))
+        sent = sent_to(server)
+    assert json.loads(sent["x-portkey-config"]) == CONFIG
+    assert sent["x-portkey-virtual-key"] == VIRTUAL and sent["x-portkey-provider"] == "openai"
+    assert json.loads(sent["x-portkey-metadata"]) == {"team": "search"}
+
+
+def test_a_saved_config_is_named_among_the_options(boss: Actor) -> None:
+    from asgiref.sync import async_to_sync
+
+    with ModelServer() as server:
+        made = endpoint_create(
+            boss, **PORTKEY | {"options": {"portkey_config": "pc-fall-1a2b"}}, base_url=server.base_url
+        )
+        async_to_sync(call)(endpoint_value(made))
+        assert sent_to(server)["x-portkey-config"] == "pc-fall-1a2b"
+
+
+def test_nothing_of_a_config_stands_in_rest_in_the_audit_log_in_the_form_or_in_an_error(boss: Actor, adam: Any) -> None:
+    from asgiref.sync import async_to_sync
+
+    client = Client()
+    client.force_login(adam)
+    with ModelServer() as server:
+        body = PORTKEY | {"base_url": server.base_url, "gateway_config": CONFIG, "virtual_key": VIRTUAL}
+        made = client.post("/api/v1/model-endpoints", json.dumps(body), content_type="application/json")
+        assert made.status_code == 201, made.content
+        row = ModelEndpoint.objects.get()
+        form = {"name": "gateway", "kind": "portkey", "base_url": server.base_url, "virtual_key": VIRTUAL}
+        refused = client.post(f"/endpoints/{row.id}/", form | {"gateway_config": '{"api_key": "' + INNER})
+        assert refused.status_code == 400 and "no JSON" in refused.content.decode()
+        server.will(act("status", code=401, error={"message": f"Incorrect key {INNER} for {VIRTUAL}"}))
+        with pytest.raises(LLMError) as caught:
+            async_to_sync(call)(endpoint_value(row))
+    assert made.json()["has_gateway_config"] and made.json()["has_virtual_key"]
+    everywhere = [
+        made.content.decode(),
+        refused.content.decode(),
+        client.get(f"/api/v1/model-endpoints/{row.id}").content.decode(),
+        client.get(f"/endpoints/{row.id}/").content.decode(),
+        client.get(f"/admin/experiences/modelendpoint/{row.id}/change/").content.decode(),
+        json.dumps(list(AuditEvent.objects.values("before", "after", "target"))),
+        json.dumps([row.options, row.gateway_config, row.virtual_key]),
+        str(caught.value),
+        repr(endpoint_value(row)),
+    ]
+    for text in everywhere:
+        assert INNER not in text and VIRTUAL not in text
+    assert "has_gateway_config" in everywhere[5]
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"portkey_config": CONFIG}, "kept sealed"),
+        ({"portkey_config": json.dumps(CONFIG)}, "kept sealed"),
+        ({"portkey_config": 7}, "kept sealed"),
+        ({"portkey_provider": {"a": 1}}, "is a text"),
+        ({"portkey_metadata": "team"}, "object of texts"),
+        ({"portkey_metadata": {"team": {"a": 1}}}, "object of texts"),
+        ({"portkey_custom_host": "https://me:word@host/v1"}, "no user or password"),
+        ({"extra": {"api_key": "whatever"}}, "looks like a key"),
+        ({"portkey_provider": "sk-abcdefghijkl"}, "looks like a key"),
+        ({"extra": {"user": "Bearer abcdefgh"}}, "looks like a key"),
+        ({"extra": {"service_tier": "priority"}}, "cost more than what is held"),
+    ],
+)
+def test_options_hold_no_secrets(boss: Actor, options: dict[str, Any], says: str) -> None:
+    with pytest.raises(Invalid, match=says) as caught:
+        endpoint_create(boss, **PORTKEY | {"options": options}, base_url="https://gateway.example/v1")
+    assert "whatever" not in str(caught.value) and "abcdefgh" not in str(caught.value)
+    assert not ModelEndpoint.objects.exists()
+
+
+def test_a_config_stays_with_its_host_gives_way_to_a_saved_one_and_is_forgotten_with_the_endpoint(boss: Actor) -> None:
+    made = endpoint_create(boss, **PORTKEY, base_url="https://one.example/v1", gateway_config=CONFIG)
+    endpoint_update(boss, made, model="other", gateway_config="")
+    assert json.loads(opened(made.gateway_config)) == CONFIG
+    with pytest.raises(Invalid, match="another host"):
+        endpoint_update(boss, ModelEndpoint.objects.get(), base_url="https://two.example/v1")
+    with pytest.raises(Invalid, match="not both"):
+        endpoint_update(boss, ModelEndpoint.objects.get(), options={"portkey_config": "pc-1"}, gateway_config=CONFIG)
+    named = endpoint_update(boss, ModelEndpoint.objects.get(), options={"portkey_config": "pc-1"}, virtual_key=VIRTUAL)
+    assert (named.gateway_config, opened(named.virtual_key)) == ("", VIRTUAL)
+    endpoint_archive(boss, named)
+    named.refresh_from_db()
+    assert (named.api_key, named.gateway_key, named.virtual_key, named.gateway_config) == ("", "", "", "")
+
+
+@pytest.mark.parametrize("config", [json.dumps(CONFIG), "pc-saved-1"])
+def test_the_environments_config_is_a_saved_ones_id_or_a_config_itself(settings: Any, config: str) -> None:
+    settings.LLM_BASE_URL, settings.LLM_MODEL = "https://gateway.example/v1", "small"
+    settings.PORTKEY_CONFIG, settings.PORTKEY_VIRTUAL_KEY = config, VIRTUAL
+    value = endpoint_value(None)
+    sent = value.headers["x-portkey-config"]
+    assert value.kind == "portkey" and INNER not in repr(value) and INNER not in repr(value.headers)
+    if config.startswith("{"):
+        assert json.loads(sent.reveal()) == CONFIG  # type: ignore[union-attr]
+        assert value.safe(f"bad key {INNER}") == "bad key ***"
+    else:
+        assert sent == "pc-saved-1"
+    settings.PORTKEY_CONFIG = '{"api_key": "' + INNER
+    with pytest.raises(BadEndpoint, match="PORTKEY_CONFIG") as caught:
+        endpoint_value(None)
+    assert INNER not in str(caught.value)
+
+
+def test_a_config_that_stood_among_the_options_is_sealed_by_the_migration(acme: Organization) -> None:
+    def made(name: str, config: Any) -> ModelEndpoint:
+        options = {"portkey_config": config, "retry_s": 9}
+        return ModelEndpoint.objects.create(
+            organization=acme, name=name, base_url="https://a.example/v1", options=options
+        )
+
+    rows = [made("object", CONFIG), made("text", json.dumps(CONFIG)), made("id", "pc-1")]
+    importlib.import_module("experiences.migrations.0007_gateway_secrets").seal(apps, None)
+    for row in rows:
+        row.refresh_from_db()
+    assert [row.options for row in rows] == [{"retry_s": 9}] * 2 + [{"portkey_config": "pc-1", "retry_s": 9}]
+    assert [json.loads(opened(row.gateway_config)) for row in rows[:2]] == [CONFIG] * 2 and not rows[2].gateway_config
+
+
+def test_what_a_provider_quotes_of_a_prompt_reaches_no_error(boss: Actor) -> None:
+    from asgiref.sync import async_to_sync
+
+    with ModelServer() as server:
+        made = endpoint_create(boss, **PORTKEY, base_url=server.base_url)
+        server.will(act("status", code=400, error={"message": "bad prompt 'Write to jane.doe@example.org'"}))
+        with pytest.raises(LLMError) as caught:
+            async_to_sync(call)(endpoint_value(made))
+    assert "bad prompt" in str(caught.value) and "jane" not in str(caught.value)

@@ -1,0 +1,144 @@
+"""A stranger's package, really installed: its environment, reward and tools are found by name."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+PACKAGE = """
+from collections.abc import Mapping
+
+from budgets.llm.types import ToolSpec
+from experiences.rewards.base import Payment
+from experiences.tools.base import ToolResult
+from experiences.types import Scenario
+
+
+class Coins:
+    name, lines, actions = "coins", (), ()
+
+    def scenarios(self, split, n, seed):
+        return [Scenario(i, f"{split} {i}") for i in range(n)]
+
+    def start(self, scenario, rng):
+        raise NotImplementedError
+
+
+class CoinsFactory:
+    description, option_help = "Tosses coins.", {"sides": "How many."}
+
+    def __call__(self, options):
+        return Coins()
+
+
+class Short:
+    def __call__(self, trajectory):
+        return Payment.at_the_end(trajectory, {"short": -float(len(trajectory.steps))})
+
+
+class ShortFactory:
+    description, option_help = "The fewer steps, the better.", {}
+
+    def __call__(self, options):
+        return Short()
+
+
+class Shout:
+    name, description = "shout", "In capitals."
+
+    def run(self, text, last):
+        return ToolResult(True, text.upper())
+
+
+class Between:
+    spec = ToolSpec(
+        "between",
+        "Whether a number lies between two others.",
+        {"type": "object", "properties": {"n": {"type": "number"}, "low": {"type": "number"}}, "required": ["n"]},
+    )
+
+    async def run(self, arguments: Mapping):
+        return ToolResult(True, str(arguments["low"] < arguments["n"]))
+
+
+coins, short, shout, between = CoinsFactory(), ShortFactory(), Shout(), Between()
+"""
+POINTS = """
+[agentcore.environments]
+coins = strangers_package:coins
+
+[agentcore.rewards]
+short = strangers_package:short
+
+[agentcore.tools]
+shout = strangers_package:shout
+between = strangers_package:between
+"""
+USED = """
+import asyncio, json
+from experiences.environments import environments
+from experiences.rewards import pay, rewards
+from experiences.tools import offers, toolbox
+from experiences.tools.toolset import Toolset, python_tools
+from experiences.types import RolloutKey, Step, Trajectory
+
+one = Trajectory(RolloutKey(0, 0, 0), "q", [Step({}, {}, {}), Step({}, {}, {})])
+pay(rewards.get("short")({}), one)
+toolset = Toolset(python_tools(["shout", "between", "calculator"]))
+
+async def called():
+    return [
+        (await toolset.call("shout", {"text": "hello"})).output,
+        (await toolset.call("between", {"n": 3, "low": 1})).output,
+        (await toolset.call("between", {"n": 3})).error,
+    ]
+
+try:
+    toolbox(["between"])
+    refused = ""
+except ValueError as error:
+    refused = str(error)
+print(json.dumps({
+    "queries": [each.query for each in environments.get("coins")({}).scenarios("train", 2, 0)],
+    "listed": ["coins" in environments.names(), "short" in rewards.names()],
+    "reward": one.reward,
+    "offered": [name for name, _ in offers() if name in ("shout", "between")],
+    "parameters": list(toolset.specs[1].parameters["properties"]),
+    "called": asyncio.run(called()),
+    "embedded": toolbox(["shout"]).run(0, "x", "").output,
+    "refused": refused,
+}))
+"""
+
+
+@pytest.fixture
+def installed(tmp_path: Path) -> Path:
+    (tmp_path / "strangers_package.py").write_text(PACKAGE)
+    info = tmp_path / "strangers_package-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: strangers-package\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(textwrap.dedent(POINTS))
+    return tmp_path
+
+
+def test_what_a_package_brings_is_there_by_its_name(installed: Path) -> None:
+    root = Path(__file__).parents[2]
+    ran = subprocess.run(
+        [sys.executable, "-c", USED],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={"PYTHONPATH": f"{root}:{installed}", "PATH": "/usr/bin:/bin"},
+    )
+    assert ran.returncode == 0, ran.stderr
+    found = json.loads(ran.stdout)
+    assert found["queries"] == ["train 0", "train 1"] and found["listed"] == [True, True]
+    assert found["reward"] == -2.0
+    assert found["offered"] == ["between", "shout"] and found["parameters"] == ["n", "low"]
+    assert found["called"][:2] == ["HELLO", "True"] and found["called"][2] == "KeyError: 'low'"
+    assert found["embedded"] == "X" and "named arguments" in found["refused"]
