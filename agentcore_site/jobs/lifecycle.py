@@ -8,9 +8,10 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from django.conf import settings
-from django.db import IntegrityError, connection, transaction
+from django.db import IntegrityError, OperationalError, connection, transaction
 from django.db.models import Case, F, Q, QuerySet, When
 from django.db.models.functions import Now
+from psycopg.errors import LockNotAvailable
 
 from agentcore_site.audit.services import record
 from agentcore_site.errors import Conflict, TooMany
@@ -28,6 +29,7 @@ log = logging.getLogger(__name__)
 SHORTEST_WAIT: Final = 15.0  # seconds before a service that was away is asked again
 LONGEST_WAIT: Final = 1_800.0
 DOUBLINGS: Final = 8  # from the shortest to the longest
+LOCK_SECONDS: Final = 5  # that a claim waits for a job's row: whoever waits longer does nothing else meanwhile
 
 
 # -- a person's moves -------------------------------------------------------------------------------------------------
@@ -128,11 +130,37 @@ def resume(actor: Any, job: Job) -> Job:
 
 
 def claim(job_id: Any, *, attempt: int | None = None) -> Job | None:
-    """Takes a job for this worker: one conditional update on the database's clock. None: somebody has it.
+    """Takes a job for this worker: one conditional update on the database's clock. None: somebody has it, or holds its
+    row for longer than a transaction of ours takes; then the sweep rings again.
 
     ``attempt`` is what the doorbell saw: a message that is late or doubled finds another number and does nothing.
     """
+    try:
+        return _claimed(job_id, attempt)
+    except OperationalError as error:
+        if not isinstance(error.__cause__, LockNotAvailable):
+            raise
+        log.warning("job %s can't be taken: somebody holds its row", job_id)
+        return None
+
+
+def hung_writes_end(seconds: float | None = None) -> int:
+    """Ends sessions that wait for their client in the middle of a COPY, and says how many: their worker is frozen, and
+    holds the rows of its job. (PostgreSQL ends by itself those that are idle in a transaction; these count as busy.)
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database()"
+            " AND usename = current_user AND pid <> pg_backend_pid() AND state = 'active'"
+            " AND wait_event = 'ClientRead' AND query_start < clock_timestamp() - make_interval(secs => %s)",
+            [settings.IDLE_SECONDS if seconds is None else seconds],
+        )
+        return len(cursor.fetchall())
+
+
+def _claimed(job_id: Any, attempt: int | None) -> Job | None:
     with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(f"SET LOCAL lock_timeout = '{LOCK_SECONDS}s'")
         cursor.execute(
             "UPDATE jobs_job SET"
             "   crashes = crashes + CASE WHEN lease_until IS NULL THEN 0 ELSE 1 END,"

@@ -78,7 +78,9 @@ def _failed(job: Job, lease: Lease, message: str) -> str:
 
 @shared_task(name="jobs.sweep")
 def sweep() -> int:
-    """Rings again for jobs that nobody holds: lost messages, dead workers, scheduled starts. Returns how many."""
+    """Rings again for jobs that nobody holds: lost messages, dead or frozen workers, scheduled starts. Returns how
+    many."""
+    lifecycle.hung_writes_end()
     rung = lifecycle.resume_waiting()
     for job in lifecycle.due(timezone.now() - NUDGE_AGAIN):
         if job.crashes >= settings.JOB_MAX_CRASHES and job.status == Status.RUNNING:

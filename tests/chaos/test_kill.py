@@ -8,9 +8,11 @@ import time
 from typing import Any
 
 import numpy as np
+import psycopg
 import pytest
 from django.db import DatabaseError, connection, transaction
 
+from agentcore_site.jobs import lifecycle
 from agentcore_site.jobs.models import ENDED, Job, Status
 from agentcore_site.tenancy.actors import Actor
 from experiences.models import Agent, TrajectoryRecord
@@ -148,3 +150,21 @@ def test_a_session_that_hangs_in_a_transaction_is_ended_and_frees_its_rows(trans
         with connection.cursor() as cursor:
             cursor.execute("SELECT 1")
     connection.close()
+
+
+def test_a_worker_that_freezes_in_the_middle_of_a_copy_does_not_hold_its_job_for_ever(
+    operator: Actor, agent: Agent, transactional_db: None
+) -> None:
+    run = run_start(operator, agent=agent, environment_options=SMALL_POOL, config=CONFIG)
+    frozen = psycopg.connect(**connection.get_connection_params() | {"cursor_factory": psycopg.Cursor})
+    frozen.execute("UPDATE jobs_job SET attempt = attempt WHERE id = %s", [run.job_id])
+    copying = frozen.cursor().copy("COPY jobs_job (id) FROM STDIN")
+    copying.__enter__()
+    began = time.monotonic()
+    assert lifecycle.claim(run.job_id) is None  # and it does not wait for ever
+    assert time.monotonic() - began < 3 * lifecycle.LOCK_SECONDS
+    assert lifecycle.hung_writes_end(60) == 0
+    eventually(lambda: lifecycle.hung_writes_end(0.5), why="the frozen session is found")
+    assert eventually(lambda: lifecycle.claim(run.job_id), why="its row is free") is not None
+    frozen.pgconn.finish()
+    del copying  # until here: without it the COPY would end by itself
