@@ -10,11 +10,13 @@ import hashlib
 import logging
 import uuid
 from functools import lru_cache
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-import redis.asyncio as redis
 from django.conf import settings
 from redis.exceptions import RedisError
+
+if TYPE_CHECKING:
+    from redis.asyncio import Redis
 
 from budgets.llm.breaker import CircuitBreaker
 from budgets.llm.gates import OwnPace
@@ -49,14 +51,14 @@ class SharedPace:
         place = hashlib.blake2b(url.encode(), digest_size=12).hexdigest()
         self._key = f"agentcore:pace:{organization_id}:{place}"
         self._own = OwnPace()
-        self._client: redis.Redis | None = None
+        self._client: Redis | None = None
 
     async def turn(self, purpose: str, per_minute: int) -> float:
+        from redis.asyncio import Redis  # two megabytes that only a worker with a limited endpoint needs
+
         interval = 60.0 / per_minute
         if self._client is None:
-            self._client = redis.Redis.from_url(
-                settings.REDIS_URL, socket_timeout=SECONDS, socket_connect_timeout=SECONDS
-            )
+            self._client = Redis.from_url(settings.REDIS_URL, socket_timeout=SECONDS, socket_connect_timeout=SECONDS)
         try:
             wait = await self._client.eval(TURN, 1, f"{self._key}:{purpose}", str(interval), str(max(1.0, interval)))
         except (TimeoutError, RedisError, OSError) as error:

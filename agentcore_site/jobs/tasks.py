@@ -11,6 +11,7 @@ from django.conf import settings
 from django.db import InterfaceError, InternalError, OperationalError, close_old_connections
 from django.utils import timezone
 
+from agentcore_site import memory
 from agentcore_site.errors import DomainError
 from agentcore_site.jobs import doorbell, lifecycle, metrics
 from agentcore_site.jobs.kinds import kinds
@@ -32,6 +33,7 @@ def advance(job_id: str, attempt: int | None = None) -> str:
         return run_slice(job)
     finally:
         close_old_connections()
+        memory.settle()
 
 
 def run_slice(job: Job) -> str:

@@ -9,8 +9,6 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-import regex  # type: ignore[import-untyped]
-
 MAX_PATTERN: Final = 1_000
 SEARCH_SECONDS: Final = 0.1  # of the event loop's time; an honest pattern takes a thousandth of it
 
@@ -30,6 +28,8 @@ def compiled(pattern: str, *, case_sensitive: bool = True) -> Search:
     """
     if len(pattern) > MAX_PATTERN:
         raise ValueError(f"its regular expression is longer than {MAX_PATTERN:,} characters.")
+    import regex  # type: ignore[import-untyped]  # its tables are large, and most workers check no pattern
+
     flags = regex.VERSION0 if case_sensitive else regex.VERSION0 | regex.IGNORECASE
     try:
         re.compile(pattern)  # what only the other engine knows would make a row mean something else elsewhere

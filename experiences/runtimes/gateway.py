@@ -13,14 +13,15 @@ import secrets
 import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from typing import Any, Final
-
-import uvicorn
+from typing import TYPE_CHECKING, Any, Final
 
 from budgets.llm.errors import LLMError, Malformed
 from budgets.llm.types import Completion, ToolCall
 from experiences.runtimes.base import Halted
 from experiences.runtimes.chat_body import BadCall, ChatBody, body_in
+
+if TYPE_CHECKING:
+    import uvicorn
 
 MAX_BODY: Final = 4 * 2**20
 Send = Callable[[dict[str, Any]], Awaitable[None]]
@@ -63,6 +64,8 @@ class RolloutGateway:
             self._server = self._task = None
 
     async def _start(self) -> None:
+        import uvicorn  # only a worker that plays foreign agents needs a server
+
         async with self._starting:
             if self._server is not None:
                 return

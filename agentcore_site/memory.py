@@ -1,0 +1,22 @@
+"""What a process has loaded once stays; the garbage collector need not look at it again and again."""
+
+from __future__ import annotations
+
+import gc
+import os
+
+_settled_in = 0  # the process; a fork has to do it anew
+
+
+def settle() -> None:
+    """Takes all that is alive out of the collector's sight, once in a process: modules, settings, caches.
+
+    A full collection of a worker walks 180,000 such objects, and an event loop with 500 agents stands still for
+    0.13 s meanwhile. Call it when everything is loaded, after the first piece of work.
+    """
+    global _settled_in
+    if _settled_in == os.getpid():
+        return
+    _settled_in = os.getpid()
+    gc.collect()
+    gc.freeze()

@@ -1,0 +1,26 @@
+"""The collector does not walk what a worker has loaded for ever."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+PROGRAM = """
+import gc, os
+from agentcore_site import memory
+loaded = [[] for _ in range(50_000)]
+memory.settle()
+frozen, seen = gc.get_freeze_count(), len(gc.get_objects())
+assert frozen > 50_000 > seen, (frozen, seen)
+later = [[] for _ in range(20_000)]
+memory.settle()
+assert gc.get_freeze_count() == frozen and len(gc.get_objects()) > 20_000
+if os.fork() == 0:
+    memory.settle()
+    os._exit(0 if gc.get_freeze_count() > frozen + 20_000 else 1)
+assert os.wait()[1] == 0
+"""
+
+
+def test_what_is_loaded_is_settled_once_in_each_process() -> None:
+    subprocess.run([sys.executable, "-c", PROGRAM], check=True, timeout=60)
