@@ -7,10 +7,11 @@ from typing import Any
 
 from django import forms
 from django.contrib import admin, messages
-from django.db.models import Q, QuerySet
+from django.db.models import OuterRef, Q, QuerySet, Subquery
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.utils.html import format_html_join
+from unfold.widgets import UnfoldAdminDecimalFieldWidget, UnfoldAdminSelectWidget, UnfoldAdminTextInputWidget
 
 from agentcore_site.errors import DomainError
 from agentcore_site.jobs.admin import as_id
@@ -25,15 +26,22 @@ from budgets.models import (
     LedgerEntry,
     ModelPrice,
     Reservation,
+    Scope,
 )
 from budgets.money import MICROS, micros
-from budgets.naming import all_agents
+from budgets.naming import all_agents, name_of
 from budgets.pricelist import price_changes
 from budgets.services import PRICED, Shown, budget_settings_set, limit_change, limit_owner, owner_of, price_save
 from budgets.showing import money
 from budgets.webhooks import SIGNATURE, webhook_secret
 
-DOLLARS: dict[str, Any] = {"min_value": Decimal(0), "max_digits": 15, "decimal_places": 6, "required": False}
+DOLLARS: dict[str, Any] = {
+    "min_value": Decimal(0),
+    "max_digits": 15,
+    "decimal_places": 6,
+    "required": False,
+    "widget": UnfoldAdminDecimalFieldWidget,
+}
 
 
 def in_dollars(amount: int | None) -> Decimal | None:
@@ -66,9 +74,15 @@ class BudgetForm(forms.ModelForm):  # type: ignore[type-arg]
         label="Limit in dollars", help_text="Empty: not limited.", show_hidden_initial=True, **DOLLARS
     )
     agent = forms.ModelChoiceField(  # type: ignore[var-annotated]
-        queryset=None, required=False, empty_label="none", help_text="None: the organisation's own budget."
+        queryset=None,
+        required=False,
+        empty_label="none",
+        widget=UnfoldAdminSelectWidget,
+        help_text="None: the organisation's own budget.",
     )
-    note = forms.CharField(max_length=200, required=False, help_text="Why; it stands in the history.")
+    note = forms.CharField(
+        max_length=200, required=False, widget=UnfoldAdminTextInputWidget, help_text="Why; it stands in the history."
+    )
 
     class Meta:
         model = Budget
@@ -95,7 +109,7 @@ class BudgetForm(forms.ModelForm):  # type: ignore[type-arg]
 class BudgetAdmin(ServiceAdmin):
     form = BudgetForm
     list_display = [
-        "__str__",
+        "owner",
         "organization",
         "scope",
         "period_start",
@@ -107,8 +121,8 @@ class BudgetAdmin(ServiceAdmin):
     ]
     list_filter = ["scope", "period", "period_start", "organization"]
     list_select_related = ["organization", "job"]
-    search_fields = ["organization__name"]
-    search_help_text = "An organisation's name, or the id of a job or an agent."
+    search_fields = ["organization__name", "job__title"]
+    search_help_text = "The name of an organisation, a job or an agent, or an id."
     readonly_fields = ["spent_", "reserved_", "debt_", "used", "history"]
     autocomplete_fields = ["organization"]
 
@@ -133,10 +147,21 @@ class BudgetAdmin(ServiceAdmin):
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
         return [*self.readonly_fields, "organization"] if obj else []
 
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        names = all_agents().filter(id=OuterRef("agent_id"), organization_id=OuterRef("organization_id")).values("name")
+        return super().get_queryset(request).annotate(agent_name=Subquery(names[:1]))
+
+    @admin.display(description="budget of", ordering="scope")
+    def owner(self, budget: Any) -> str:
+        return name_of(budget, {budget.owner_id: budget.agent_name} if budget.agent_name else {})
+
     def get_search_results(self, request: HttpRequest, queryset: QuerySet[Any], search_term: str) -> Any:
         if wanted := as_id(search_term):
             return queryset.filter(Q(owner_id=wanted) | Q(agent_id=wanted)), False
-        return super().get_search_results(request, queryset, search_term)
+        if not search_term:
+            return queryset, False
+        found, doubled = super().get_search_results(request, queryset, search_term)
+        return found | queryset.filter(scope=Scope.AGENT, agent_name__icontains=search_term), doubled
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         actor, note = actor_at(request), form.cleaned_data["note"]

@@ -199,7 +199,7 @@ class AgentForm(forms.Form):
     prompt_pack = forms.ChoiceField(
         required=False, label="Prompt pack", help_text="Stands in the place of the system prompt, stamped."
     )
-    tools = NamesField(required=False, choices=tool_choices, help_text="The tools that it may call; none by default.")
+    tools = NamesField(required=False, choices=tool_choices, widget=forms.CheckboxSelectMultiple)
     tool_servers = forms.MultipleChoiceField(required=False, label="Tool servers")
     granted_tools = forms.Field(required=False, widget=GrantedTools)
     max_tokens = forms.IntegerField(

@@ -83,7 +83,9 @@ def _warnings(config: GRPOConfig, gain: float, n_held_out: int, buys: int | None
         found.append(
             f"{whose} budget has only {left} left this month: about {buys} of {config.n_iterations} iterations."
         )
-    if buys is not None and tightest is None and buys < config.n_iterations:
+    if buys == 0 and tightest is None:
+        found.append("This budget is less than the first look and the proof cost: the job pauses before it learns.")
+    elif buys is not None and tightest is None and buys < config.n_iterations:
         found.append(f"This budget buys about {buys} of {config.n_iterations} iterations; the job pauses then.")
     if gain > 0.15:
         found.append(

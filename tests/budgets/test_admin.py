@@ -222,3 +222,12 @@ def test_a_search_finds_the_entries_of_a_job(house: Client, chain: Chain, job: J
     for term, found in ((str(job.id), True), ("00000000-0000-0000-0000-000000000000", False), ("%_'", False)):
         page = house.get(address(Reservation, "changelist"), {"q": term}).content.decode()
         assert ("needle" in page) == found
+
+
+def test_budgets_are_listed_and_found_by_the_names_of_their_owners(house: Client, chain: Chain, agent: Any) -> None:
+    url = reverse("admin:budgets_budget_changelist")
+    page = house.get(url).content.decode()
+    assert all(f">{name}<" in page for name in ("Router", agent.name, "Acme Research"))
+    found = house.get(url, {"q": agent.name}).content.decode()
+    assert f">{agent.name}<" in found and ">Router<" not in found
+    assert ">Router<" in house.get(url, {"q": "route"}).content.decode()
