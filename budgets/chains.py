@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 from agentcore_site.jobs.models import Job
 from budgets.models import Budget, EntryKind, LedgerEntry
 from budgets.selectors import Room, Spending, budget_chain, spending
@@ -25,6 +27,11 @@ def has_room(room: Room, job: Job) -> bool:
     holds = LedgerEntry.objects.filter(job_id=job.id, organization_id=job.organization_id, kind=EntryKind.RESERVE)
     wanted = holds.order_by("-id").values_list("reserved_delta", flat=True).first()
     return wanted is not None and not room.debt and (room.left or 0) >= max(wanted, 1)
+
+
+def job_spent(job_id: UUID) -> int:
+    """Micro-dollars, by the ledger."""
+    return Budget.objects.filter(job_id=job_id).values_list("spent", flat=True).first() or 0
 
 
 def job_bill(job: Job) -> tuple[list[Spending], list[Spending]]:

@@ -5,6 +5,7 @@ Made for one slice of work and one event loop. Every call is charged to organisa
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,6 +14,7 @@ from typing import Final
 from django.conf import settings
 
 from agentcore_site.vault import Unsealable
+from budgets.chains import job_spent
 from budgets.llm.client import MeteredChatClient
 from budgets.llm.gates import Gates
 from budgets.patience import PatientMeter
@@ -134,6 +136,13 @@ class ModelPlayer:
 
     def _prefix(self, purpose: str) -> str:
         return f"{self.job_id}/{self.work}/{purpose}"
+
+    def spent(self) -> int:
+        """What the job has spent by now, in micro-dollars, every call that was answered included. From outside of its
+        loop."""
+        if self._meter is not None:
+            asyncio.run(self._meter.flush())
+        return job_spent(self.job_id)
 
     async def aclose(self) -> None:
         """Waits until every settlement is written. In the loop in which it worked."""

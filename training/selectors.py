@@ -71,7 +71,7 @@ def run_series(run: TrainingRun, after: int = 0) -> dict[str, Any]:
     iterations, selection = [], []
     for row in rows.order_by("number"):
         trajectories = trajectories + row.trajectories if stride == 1 else round(row.number * per_iteration)
-        cost += row.cost_micros
+        cost = row.metrics.get("spent_micros") or cost + row.cost_micros
         point = {
             "n": row.number,
             "trajectories": trajectories,

@@ -28,6 +28,7 @@ from tests.support.llm_server import ModelServer
 from tests.support.mcp_server import MCPHTTP
 from tests.support.running import run_to_end
 from training.models import Iteration, PolicyCheckpoint, TrainingRun
+from training.selectors import run_series
 from training.services.runs import run_estimate, run_start
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -101,6 +102,10 @@ def test_it_runs_to_its_end_and_the_ledger_says_what_the_server_says(
     assert 0 < measured["trained"] == measured["baseline"] < 1
     assert run.selection["success_rate"] == run.selection["baseline_success_rate"] > 0
     assert sum(calls.values_list("input_tokens", flat=True)) == server.owed.prompt_tokens
+    # The curve of costs is what the ledger says, looks at the selection queries included, and ends where the run did.
+    curve = [point["cost_usd"] for point in run_series(run)["iterations"]]
+    proof = sum(calls.filter(rollout__contains="held_out").values_list("cost", flat=True))
+    assert curve == sorted(curve) and run.cost_micros < 1e6 * curve[-1] <= run.spent_micros - proof
     assert {"training", "evaluation"} == set(calls.values_list("purpose", flat=True))
     assert differences() == []
     assert server.requests[0].key == "sk-test-123"

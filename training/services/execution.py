@@ -243,6 +243,9 @@ class Slice:
         figures = {name: _json_number(value) for name, value in report.metrics.items()}
         trajectories = [one for group in report.groups for one in group.trajectories]
         cost = sum(one.spent_micros for one in trajectories)
+        spent = self.run.cost_micros + cost
+        if isinstance(player := self.setup.acting, ModelPlayer):
+            spent = figures["spent_micros"] = player.spent()  # looks and questions are paid for as well
         tokens = sum(one.tokens for one in trajectories)
         done = report.iteration / self.run.total_iterations
         with recording(self.lease, self.run.agent_id, progress=done, crashes=0):
@@ -270,7 +273,7 @@ class Slice:
             if isinstance(self.state.policy, ContextPolicy):
                 lessons_sync(self.job, self.run, self.state.policy, report, self.owner.id_of)
                 epoch_add(self.run, report)
-            self._tell(report, len(trajectories), cost, selection)
+            self._tell(report, len(trajectories), cost, spent, selection)
             if selection or report.iteration % self.setup.config.checkpoint_interval == 0:
                 self._write_checkpoint(figures, self._validated(report, selection))
         self.run.iteration = report.iteration
@@ -294,7 +297,7 @@ class Slice:
         if self._dearest and self.run.cost_micros + self._dearest > self.run.limit_micros:
             raise MustPause(Reason.BUDGET_EXCEEDED)
 
-    def _tell(self, report: IterationReport, n: int, cost: int, selection: dict[str, Any] | None) -> None:
+    def _tell(self, report: IterationReport, n: int, cost: int, spent: int, selection: dict[str, Any] | None) -> None:
         """The run's figures for the page, at most twice a second; selection looks and warnings always."""
         self.run.trajectories += n
         self.run.cost_micros += cost
@@ -313,7 +316,7 @@ class Slice:
                 "iteration": report.iteration,
                 "total_iterations": self.run.total_iterations,
                 "trajectories": self.run.trajectories,
-                "cost_usd": dollars(self.run.cost_micros),
+                "cost_usd": dollars(spent),
                 "metrics": {name: _json_number(report.metrics.get(name, math.nan)) for name in shown},
                 "selection": selection,
             },
