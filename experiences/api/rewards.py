@@ -26,6 +26,12 @@ class RewardIn(Strict):
 class RewardTryIn(RewardIn):
     job = serializers.UUIDField(required=False, help_text="A training or evaluation job.")
     agent = serializers.CharField(max_length=60, required=False, help_text="An agent, by id or slug; its training.")
+    samples = serializers.ListField(
+        child=serializers.JSONField(),
+        required=False,
+        max_length=MAX_TRIED,
+        help_text="Trajectories of your own, as an export writes them: success or outcome, steps, evidence.",
+    )
     limit = serializers.IntegerField(required=False, min_value=1, max_value=MAX_TRIED, default=MAX_TRIED)
 
 
@@ -51,7 +57,8 @@ class RewardSummaryOut(serializers.Serializer[Any]):
 
 
 class RewardedOut(serializers.Serializer[Any]):
-    trajectory_id = serializers.UUIDField()
+    trajectory_id = serializers.UUIDField(allow_null=True, help_text="Null for a sample.")
+    sample = serializers.IntegerField(required=False, help_text="Which of the samples, from 1.")
     success = serializers.BooleanField()
     reward = serializers.FloatField(allow_null=True, help_text="Null where it could not be scored.")
     previous_reward = serializers.FloatField(allow_null=True)
@@ -101,9 +108,10 @@ class RewardTryDoor(Door):
     pagination_class = None  # type: ignore[assignment]
 
     @extend_schema(
-        summary="Try a reward on trajectories that there are",
+        summary="Try a reward on trajectories that there are, or on samples",
         description=(
-            "Pays the latest trajectories of a job or an agent anew and stores nothing. Groups are ranked as far as"
+            "Pays the latest trajectories of a job or an agent anew, or samples that are given with the request, and"
+            " stores nothing. Groups are ranked as far as"
             " they are among them; a reward that learns starts empty."
         ),
         tags=TAG,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
@@ -14,7 +14,8 @@ from agentcore_site.jobs.selectors import job_get
 from agentcore_site.registry import UnknownName
 from agentcore_site.tenancy.permissions import require
 from experiences.models import TrajectoryRecord
-from experiences.rewards import JudgedReward, rewards
+from experiences.rewards import JudgedReward, Reward, rewards
+from experiences.rewards.samples import sample_trajectory
 from experiences.rewards.trial import Tried, option_errors, summary, tried
 from experiences.selectors import advantages_for, agent_get, trajectories_visible
 from experiences.services.judging import trajectories_judged
@@ -36,27 +37,36 @@ def reward_problems(name: str, options: Mapping[str, Any]) -> dict[str, str]:
 
 
 def reward_try(
-    actor: Any, *, reward: str, options: Mapping[str, Any], job: Any = None, agent: Any = None, limit: int = MAX_TRIED
+    actor: Any,
+    *,
+    reward: str,
+    options: Mapping[str, Any],
+    job: Any = None,
+    agent: Any = None,
+    samples: Sequence[Any] | None = None,
+    limit: int = MAX_TRIED,
 ) -> dict[str, Any]:
-    """What the reward pays the latest ``limit`` trajectories of a job, or of an agent's training. Nothing is stored,
-    and no text of a trajectory is given out. A reward that wants a judge has ``MAX_JUDGED`` of them judged, which the
-    agent's budget pays for.
+    """What the reward pays the latest ``limit`` trajectories of a job, or of an agent's training, or ``samples`` that
+    are given with the request. Nothing is stored, and no text of a trajectory is given out. A reward that wants a
+    judge has ``MAX_JUDGED`` of them judged, which the agent's budget pays for; samples are nobody's, and are not.
 
     Raises:
         Missing: there is no such job or agent, or it is not the actor's.
         Forbidden: the actor may look, but not have a judge asked.
         Invalid: not one source, or reward, options or limit are wrong, or the judge can't be asked.
     """
-    if (job is None) == (agent is None):
-        message = "Give either a job or an agent."
+    if sum(source is not None for source in (job, agent, samples)) != 1:
+        message = "Give one of job, agent and samples."
         raise Invalid(message, fields={"job": message})
     if not 1 <= limit <= MAX_TRIED:
         message = f"limit must be between 1 and {MAX_TRIED}; got {limit}."
         raise Invalid(message, fields={"limit": message})
-    rows = _of_job(actor, job) if job is not None else _of_agent(actor, agent)
+    rows = None if samples is not None else _of_job(actor, job) if job is not None else _of_agent(actor, agent)
     problems = reward_problems(reward, options)
     if problems:
         raise Invalid(" ".join(problems.values()), fields=problems)
+    if rows is None:
+        return _on_samples(rewards.get(reward)(options), list(samples or ()))
     lived = list(rows[:limit])
     # A group reward's payment stands in the group's row: what was paid before is what was learned from.
     learned = advantages_for(lived)
@@ -75,6 +85,22 @@ def reward_try(
     )
     results = [Tried(one.id, one.paid, before[one.id]) for one in results]
     return {"summary": asdict(summary(results)), "trajectories": [_shown(one) for one in results]}
+
+
+def _on_samples(made: Reward, samples: Sequence[Any]) -> dict[str, Any]:
+    if not 1 <= len(samples) <= MAX_TRIED:
+        message = f"Give between 1 and {MAX_TRIED} samples; got {len(samples)}."
+        raise Invalid(message, fields={"samples": message})
+    if isinstance(made, JudgedReward) and made.rubric is not None:
+        message = "A judge is paid by an agent: name a job or an agent whose trajectories it shall judge."
+        raise Invalid(message, fields={"samples": message})
+    try:
+        given = [sample_trajectory(one, place) for place, one in enumerate(samples)]
+    except ValueError as error:
+        raise Invalid(str(error), fields={"samples": str(error)}) from error
+    results = sorted(tried(made, [(place, (), one) for place, one in enumerate(given)]), key=lambda one: one.id)
+    shown = [_shown(one) | {"trajectory_id": None, "sample": one.id + 1} for one in results]
+    return {"summary": asdict(summary(results)), "trajectories": shown}
 
 
 def _of_job(actor: Any, job_id: Any) -> QuerySet[TrajectoryRecord]:

@@ -10,6 +10,7 @@ from uuid import uuid4
 import pytest
 
 from agentcore_site.tenancy.actors import Actor
+from experiences.exports import as_exported
 from experiences.models import GroupRecord, TrajectoryRecord
 from experiences.rewards import Payment, rewards
 from experiences.rewards.trial import summary, tried
@@ -231,6 +232,58 @@ def test_what_was_lived_is_left_as_it_was() -> None:
 )
 def test_a_request_that_can_not_be_answered_is_refused(api: Caller, body: dict[str, Any]) -> None:
     assert api.post("rewards/run", body).status_code == 400
+
+
+def step(kind: str, tool: str = "") -> dict[str, Any]:
+    return {"action": {"type": kind, "tool": tool, "parameters": {}}, "result": {"success": True, "output": "4"}}
+
+
+SAMPLES = [
+    {"query": "2 + 2", "success": True, "steps": [step("answer")]},
+    {"query": "2 + 2", "outcome": 0.5, "steps": [step("tool", "calc"), step("answer")], "rollout": 7},
+    {"query": "2 + 2", "success": False, "error": "timeout: over 300 s"},
+]
+
+
+def test_samples_are_paid_before_any_agent_has_lived(api: Caller) -> None:
+    found = ran(api, reward="outcome", samples=SAMPLES)
+    assert [one["reward"] for one in found["trajectories"]] == [1.0, 0.5, -1.0]
+    assert [(one["sample"], one["trajectory_id"]) for one in found["trajectories"]] == [(1, None), (2, None), (3, None)]
+    assert found["summary"]["n"] == 3
+    ranked = ran(api, reward="relative_rank", options={"by": "steps", "success_first": False}, samples=SAMPLES[:2])
+    first, second = (one["reward"] for one in ranked["trajectories"])
+    assert first > second  # they are a group: the one with fewer steps comes first
+
+
+def test_an_export_can_be_tried_as_it_is(api: Caller, run: TrainingRun) -> None:
+    rows = TrajectoryRecord.objects.filter(job_id=run.job_id)[:20]
+    lines = [json.dumps(one, default=str) for one in as_exported(list(rows))]
+    samples = [json.loads(line) for line in lines]
+    found = ran(api, reward="outcome", samples=samples)
+    assert [one["reward"] for one in found["trajectories"]] == [float(one["outcome"]) for one in samples]
+
+
+@pytest.mark.parametrize(
+    ("samples", "said"),
+    [
+        ([], "between 1 and"),
+        ([7], "sample 1 is no object"),
+        ([{"success": "yes"}], "success is true or false"),
+        ([{"outcome": 2}], "between 0 and 1"),
+        ([{"outcome": True}], "outcome is a number"),
+        ([{"success": True}, {"steps": [{"action": []}]}], "sample 2, step 1: action is an object"),
+        ([{"steps": "many"}], "steps is a list"),
+        ([{"evidence": []}], "evidence is an object"),
+    ],
+)
+def test_a_sample_that_is_none_is_refused_with_its_place(api: Caller, samples: list[Any], said: str) -> None:
+    response = api.post("rewards/run", {"reward": "outcome", "samples": samples})
+    assert response.status_code == 400 and said in response.content.decode()
+
+
+def test_nobody_pays_a_judge_for_samples(api: Caller) -> None:
+    response = api.post("rewards/run", {"reward": "judge", "options": {"rubric": "10: short."}, "samples": SAMPLES})
+    assert response.status_code == 400 and "paid by an agent" in response.content.decode()
 
 
 def test_wrong_options_are_refused_before_anything_is_read(api: Caller, run: TrainingRun) -> None:
