@@ -65,8 +65,8 @@ class LedgerWriter:
     """One thread that writes holds and settlements in batches. Several meters may share one.
 
     Whoever holds money waits for the commit, because the call may only be sent then; so holds go first. Nobody waits
-    for a settlement: until it is written its hold covers it. Settlements are written when there is nothing else to do,
-    at the latest after ``linger`` seconds, and before that where a hold is refused for want of the room that they make.
+    for a settlement: until it is written its hold covers it. Settlements are written together, ``linger`` seconds after
+    the first of them, and before that where a hold is refused for want of the room that they make.
 
     ``reserve`` fails at once with ``LedgerAway`` while the database is away; settlements are kept and tried again
     until they are written. ``close`` writes what is left and ends the thread with its connection.
@@ -249,9 +249,8 @@ class LedgerWriter:
         try:
             outcomes = self._twice(self._reserve, holds)
         except AWAY as error:
-            # It may be written all the same, if the connection broke in the commit: nothing was called, nothing is due.
-            self._unwritten += (Settlement(hold.key, Bill(0, None, "none", error="never called")) for hold in holds)
-            self._fail(jobs, LedgerAway(f"The ledger can't be written, so no call may be made: {error}"))
+            self._never_called(holds)
+            self._fail(jobs, _no_call(error))
         except (DatabaseError, LookupError) as error:
             self._hand_back(jobs, self._one_by_one(self._reserve, holds, error))
         else:
@@ -259,6 +258,11 @@ class LedgerWriter:
                 outcomes = self._with_room(jobs, outcomes)
             self._count(len(jobs))
             self._hand_back(jobs, outcomes)
+
+    def _never_called(self, holds: Iterable[Hold]) -> None:
+        """They may be written all the same, if the connection broke in the commit: nothing was called, nothing is
+        due."""
+        self._unwritten += (Settlement(hold.key, Bill(0, None, "none", error="never called")) for hold in holds)
 
     def _with_room(self, jobs: Sequence[Request], outcomes: Sequence[Reserved]) -> list[Any]:
         """The outcomes once the settlements are written, which may make room for those that were refused."""
@@ -269,10 +273,13 @@ class LedgerWriter:
         if self._unwritten:
             return list(outcomes)
         try:
-            found = {one.key: one for one in self._twice(self._reserve, again)}
+            found: dict[str, Any] = {one.key: one for one in self._twice(self._reserve, again)}
+        except AWAY as error:
+            self._never_called(again)
+            found = dict.fromkeys((one.key for one in again), _no_call(error))
         except (DatabaseError, LookupError) as error:
             log.warning("holds that were refused could not be asked for again: %s", error)
-            return list(outcomes)
+            found = {}
         return [found.get(one.key, one) for one in outcomes]
 
     def _settle_told(self, *, now: bool = False) -> None:
@@ -344,6 +351,10 @@ class LedgerWriter:
         except AWAY:
             connections.close_all()
             raise
+
+
+def _no_call(error: Exception) -> LedgerAway:
+    return LedgerAway(f"The ledger can't be written, so no call may be made: {error}")
 
 
 def _resolve(answers: Iterable[tuple[asyncio.Future[Any], Any]]) -> None:

@@ -61,9 +61,12 @@ class Wire(asyncio.Protocol):
         self._held = self._head_bytes = 0  # bytes of the body that wait to be read; of the head so far
         self._paused = False
         self._reset()
+        self._fresh = True
 
     def begin(self) -> None:
-        self._reset()
+        if not self._fresh:
+            self._reset()
+        self._fresh = False
         self._exchanging = True
 
     # -- what the exchange asks ------------------------------------------------------------------------------------

@@ -169,6 +169,26 @@ async def test_a_hold_does_not_wait_for_settlements_but_for_their_room(chain: Ch
     await writer.close()
 
 
+async def test_a_hold_asked_for_again_that_may_have_been_written_is_given_back(chain: Chain) -> None:
+    """The connection breaks in the commit of the second try: nobody calls, so nothing may stay on hold."""
+    broken = Broken(ledger.reserve_many, 0, after=True)
+    meter = meter_of(chain, writer=(writer := LedgerWriter(reserve=broken, linger=60)))
+    await meter.reserve(call("a"), 60 * CENT)
+    await meter.settle(call("a"), bill(10 * CENT))
+
+    def breaks(holds: Sequence[Hold]) -> list[Any]:
+        outcomes = ledger.reserve_many(holds)
+        if outcomes[0].refusal is None:
+            raise OperationalError("the connection broke in the commit")
+        return outcomes
+
+    broken.function = breaks
+    with pytest.raises(LedgerAway):
+        await meter.reserve(call("b"), 80 * CENT)
+    await until(lambda: balances(chain) == [(10 * CENT, 0, 0)] * 3)
+    await writer.close()
+
+
 async def test_settlements_are_written_soon_though_holds_keep_coming(chain: Chain) -> None:
     meter = meter_of(chain, writer=(writer := LedgerWriter(linger=0.1)))
     await meter.reserve(call("a"), CENT)
