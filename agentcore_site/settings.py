@@ -90,7 +90,10 @@ DATABASES = {"default": env.database_settings(SERVICES.database_url or "postgres
 # A process that hangs in the middle of a transaction (stopped, swapped out) must not hold its rows for ever: a job
 # whose row it has locked could not be claimed by anybody else. PostgreSQL ends such a session.
 IDLE_SECONDS = env.integer("DB_IDLE_IN_TRANSACTION_SECONDS", 30, low=5, high=3600)
-DATABASES["default"]["OPTIONS"] = {"options": f"-c idle_in_transaction_session_timeout={IDLE_SECONDS}s"}
+DATABASES["default"]["OPTIONS"] = {
+    "options": f"-c idle_in_transaction_session_timeout={IDLE_SECONDS}s",
+    "application_name": "agentcore",
+}
 # A pool serves the web process; workers fork, and a pool must not cross a fork, so it is opt-in.
 if DB_POOL := env.integer("DB_POOL", 0, low=0, high=200):
     DATABASES["default"]["OPTIONS"]["pool"] = {"min_size": 1, "max_size": DB_POOL, "timeout": 10}

@@ -61,6 +61,14 @@ class SealedTextarea(forms.Textarea):
         return ""
 
 
+class SealedField(forms.CharField):
+    """A secret: typed unseen, never shown again, and kept as it is stored where it is left empty."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        kwargs["widget"] = forms.PasswordInput(attrs={"autocomplete": "off"})
+        super().__init__(required=False, **kwargs)
+
+
 class NamesField(forms.MultipleChoiceField):
     """Names, of which the service knows which there are: an agent may hold some that are not offered any more."""
 
@@ -86,22 +94,16 @@ class EndpointForm(forms.Form):
         help_text="The part before /chat/completions, e.g. https://api.openai.com/v1 or http://127.0.0.1:11434/v1.",
     )
     model = forms.CharField(max_length=120, required=False, help_text="For agents that name none.")
-    api_key = forms.CharField(
-        required=False,
+    api_key = SealedField(
         label="Key",
-        widget=forms.PasswordInput(attrs={"autocomplete": "off"}),
         help_text="Stored sealed and never shown again. Empty: the stored one is kept.",
     )
-    gateway_key = forms.CharField(
-        required=False,
+    gateway_key = SealedField(
         label="Portkey key",
-        widget=forms.PasswordInput(attrs={"autocomplete": "off"}),
         help_text="Only for Portkey: the gateway's own key.",
     )
-    virtual_key = forms.CharField(
-        required=False,
+    virtual_key = SealedField(
         label="Portkey virtual key",
-        widget=forms.PasswordInput(attrs={"autocomplete": "off"}),
         help_text="Only for Portkey, if you use one.",
     )
     gateway_config = forms.CharField(
@@ -139,9 +141,7 @@ class ToolServerForm(forms.Form):
     name = forms.SlugField(max_length=30, help_text="Stands before the names of its tools.")
     transport = forms.ChoiceField(choices=ToolServer.Transport.choices)
     url = forms.CharField(max_length=300, required=False, label="Address", help_text="For streamable HTTP.")
-    token = forms.CharField(
-        required=False,
-        widget=forms.PasswordInput(attrs={"autocomplete": "off"}),
+    token = SealedField(
         help_text="Sent as a bearer token. Stored sealed and never shown again.",
     )
     command = forms.CharField(
@@ -215,11 +215,9 @@ class AgentForm(forms.Form):
         label="Address of the agent",
         help_text="Only over HTTP: it gets each task with a model address and a key of its own. Admins set it.",
     )
-    authorization = forms.CharField(
-        required=False,
+    authorization = SealedField(
         max_length=4000,
         label="Its Authorization header",
-        widget=forms.PasswordInput(attrs={"autocomplete": "off"}),
         help_text="Sent to that address, e.g. Bearer ... Stored sealed and never shown again; empty: it is kept.",
     )
     opted_out = forms.BooleanField(

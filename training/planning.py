@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from agentcore_site.errors import Invalid
+from budgets.chains import tightest
 from budgets.meter import UnknownPrice
 from budgets.models import EntryKind, LedgerEntry, Scope
 from budgets.money import dollars, micros
@@ -16,7 +17,7 @@ from experiences.endpoints import BadEndpoint, endpoint_of_agent
 from experiences.models import Agent, Runtime
 from training import estimates
 from training.config import GRPOConfig
-from training.estimates import Rates, Work
+from training.estimates import Rates
 from training.models import TrainingRun
 
 LATEST: Final = 4_000  # calls that are looked at: what prompts grow to is what the next run begins with
@@ -35,7 +36,7 @@ def estimate(config: GRPOConfig, agent: Agent, *, n_train: int, n_selection: int
     pools = {"n_train": n_train, "n_selection": n_selection, "n_held_out": n_held_out}
     asked = estimates.work(config, **pools)
     plan = estimates.plan(asked, found, at_start=n_selection * config.eval_samples)
-    room, tightest = room_of(agent, config)
+    room, short = room_of(agent, config)
     buys = plan.iterations_for(room, config.n_iterations)
     gain = estimates.detectable_gain(n_held_out, config.eval_samples)
     return {
@@ -49,7 +50,7 @@ def estimate(config: GRPOConfig, agent: Agent, *, n_train: int, n_selection: int
         "detectable_gain": round(gain, 4),
         "measured": found.measured,
         "affordable_iterations": buys,
-        "warnings": list(_warnings(config, gain, n_held_out, buys, tightest)),
+        "warnings": list(_warnings(config, gain, n_held_out, buys, short)),
     }
 
 
@@ -68,24 +69,23 @@ def model_price(agent: Agent) -> Price:
 def room_of(agent: Agent, config: GRPOConfig) -> tuple[int, Room | None]:
     """Micro-dollars that the job can spend: its own budget, or what organisation or agent have left, and which."""
     budget = micros(config.max_budget_usd)
-    rooms = [room for room in budget_chain(agent.organization_id, agent_id=agent.id) if room.left is not None]
-    tightest = min(rooms, key=lambda room: room.left or 0, default=None)
-    if tightest is None or (tightest.left or 0) >= budget:
+    room = tightest(budget_chain(agent.organization_id, agent_id=agent.id))
+    if room is None or (room.left or 0) >= budget:
         return budget, None
-    return max(0, tightest.left or 0), tightest
+    return room.left or 0, room
 
 
-def _warnings(config: GRPOConfig, gain: float, n_held_out: int, buys: int | None, tightest: Room | None) -> list[str]:
+def _warnings(config: GRPOConfig, gain: float, n_held_out: int, buys: int | None, short: Room | None) -> list[str]:
     found = []
-    if buys is not None and tightest is not None:
-        whose = NAMES[Scope(tightest.scope)].capitalize()
-        left = money(tightest.left or 0)
+    if buys is not None and short is not None:
+        whose = NAMES[Scope(short.scope)].capitalize()
+        left = money(short.left or 0)
         found.append(
             f"{whose} budget has only {left} left this month: about {buys} of {config.n_iterations} iterations."
         )
-    if buys == 0 and tightest is None:
+    if buys == 0 and short is None:
         found.append("This budget is less than the first look and the proof cost: the job pauses before it learns.")
-    elif buys is not None and tightest is None and buys < config.n_iterations:
+    elif buys is not None and short is None and buys < config.n_iterations:
         found.append(f"This budget buys about {buys} of {config.n_iterations} iterations; the job pauses then.")
     if gain > 0.15:
         found.append(
@@ -118,7 +118,7 @@ def _of_actions(agent: Agent) -> Rates:
     )
     if latest is None:
         return estimates.FIRST_GUESS
-    done = _done(latest)
+    done = _done(latest, GRPOConfig.model_validate(latest.config))
     return Rates(latest.job.worked_ms / done, latest.cost_micros / latest.trajectories, n=latest.trajectories)
 
 
@@ -132,8 +132,8 @@ def _of_calls(agent: Agent, config: GRPOConfig, price: Price) -> Rates | None:
             continue
         rollouts, questions = _sums(mine, price)
         if len(rollouts) >= estimates.ENOUGH:
-            ms = run.job.worked_ms / _done(run)
-            ms *= _at_once(run) / config.max_concurrent_rollouts
+            then = GRPOConfig.model_validate(run.config)
+            ms = run.job.worked_ms / _done(run, then) * then.max_concurrent_rollouts / config.max_concurrent_rollouts
             return estimates.rates(ms, rollouts, questions)
     return None
 
@@ -156,14 +156,9 @@ def _sums(entries: Any, price: Price) -> tuple[list[float], list[float]]:
     return list(rollouts.values()), questions
 
 
-def _done(run: TrainingRun) -> int:
+def _done(run: TrainingRun, config: GRPOConfig) -> int:
     """The rollouts that a run's own job has played: those that it learned from, and its looks."""
-    config = GRPOConfig.model_validate(run.config)
-    asked: Work = estimates.work(
+    asked = estimates.work(
         config, n_train=run.n_train, n_selection=run.n_selection, n_held_out=0, iterations=run.iteration
     )
     return max(1, run.trajectories + asked.looked)
-
-
-def _at_once(run: TrainingRun) -> int:
-    return GRPOConfig.model_validate(run.config).max_concurrent_rollouts

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -156,15 +157,21 @@ def test_a_worker_that_freezes_in_the_middle_of_a_copy_does_not_hold_its_job_for
     operator: Actor, agent: Agent, transactional_db: None
 ) -> None:
     run = run_start(operator, agent=agent, environment_options=SMALL_POOL, config=CONFIG)
-    frozen = psycopg.connect(**connection.get_connection_params() | {"cursor_factory": psycopg.Cursor})
-    frozen.execute("UPDATE jobs_job SET attempt = attempt WHERE id = %s", [run.job_id])
-    copying = frozen.cursor().copy("COPY jobs_job (id) FROM STDIN")
-    copying.__enter__()
-    began = time.monotonic()
-    assert lifecycle.claim(run.job_id) is None  # and it does not wait for ever
-    assert time.monotonic() - began < 3 * lifecycle.LOCK_SECONDS
-    assert lifecycle.hung_writes_end(60) == 0
-    eventually(lambda: lifecycle.hung_writes_end(0.5), why="the frozen session is found")
-    assert eventually(lambda: lifecycle.claim(run.job_id), why="its row is free") is not None
-    frozen.pgconn.finish()
-    del copying  # until here: without it the COPY would end by itself
+    params = connection.get_connection_params() | {"cursor_factory": psycopg.Cursor}
+    with (
+        closing(psycopg.connect(**params)) as frozen,
+        closing(psycopg.connect(**params | {"application_name": "pg_restore"})) as restoring,
+    ):
+        frozen.execute("UPDATE jobs_job SET attempt = attempt WHERE id = %s", [run.job_id])
+        copies = [one.cursor().copy("COPY jobs_jobevent (id) FROM STDIN") for one in (frozen, restoring)]
+        for copy in copies:
+            copy.__enter__()
+        began = time.monotonic()
+        assert lifecycle.claim(run.job_id) is None  # and it does not wait for ever
+        assert time.monotonic() - began < 3 * lifecycle.LOCK_SECONDS
+        assert lifecycle.hung_writes_end(60) == 0
+        assert eventually(lambda: lifecycle.hung_writes_end(0.5), why="the frozen session is found") == 1
+        assert eventually(lambda: lifecycle.claim(run.job_id), why="its row is free") is not None
+        copies[1].__exit__(None, None, None)  # somebody who restores a backup has all the time that it takes
+        restoring.commit()
+        frozen.pgconn.finish()
