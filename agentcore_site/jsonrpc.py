@@ -15,9 +15,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from django.db.utils import InterfaceError, OperationalError
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from agentcore_site.database import TROUBLE
 from agentcore_site.errors import DomainError, Forbidden, Invalid
 from agentcore_site.middleware import request_id
 from agentcore_site.problems import UNEXPECTED
@@ -80,7 +80,7 @@ async def respond(body: bytes, table: Table, call: Call) -> Any:
     """The answer to a request or a batch; None where nothing is to be answered (notifications only).
 
     Raises:
-        OperationalError, InterfaceError: the database is away; the door answers that.
+        TROUBLE: the database is away; the door answers that.
     """
     try:
         document = parse_json(body)
@@ -130,7 +130,7 @@ async def _run(method: Method, given: Any, call: Call) -> dict[str, Any]:
     except DomainError as error:
         data = {"title": error.title} | ({"fields": error.fields} if error.fields else {})
         raise RpcError(error.code, error.message, data) from error
-    except (RpcError, OperationalError, InterfaceError):
+    except (RpcError, *TROUBLE):
         raise
     except Exception as error:  # whatever it says may hold what is not the caller's; the log has it
         log.exception("a JSON-RPC method failed")

@@ -7,9 +7,10 @@ import re
 import uuid
 from collections.abc import Callable
 
-from django.db.utils import InterfaceError, OperationalError
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
+
+from agentcore_site.database import TROUBLE
 
 request_id: contextvars.ContextVar[str] = contextvars.ContextVar("request_id", default="")
 GIVEN = re.compile(r"^[A-Za-z0-9._-]{1,64}$")
@@ -48,7 +49,7 @@ class DatabaseAway:
         return self.get_response(request)
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
-        if not isinstance(exception, OperationalError | InterfaceError):
+        if not isinstance(exception, TROUBLE):
             return None
         if request.path.startswith(("/api/", "/internal/", "/health/", "/metrics")):
             body = {"type": "about:blank", "title": "Database away", "status": 503, "detail": self.MESSAGE}

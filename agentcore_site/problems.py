@@ -8,12 +8,12 @@ from typing import Any
 
 from django.conf import settings
 from django.core.exceptions import PermissionDenied, RequestDataTooBig, SuspiciousOperation
-from django.db.utils import InterfaceError, OperationalError
 from django.http import Http404
 from rest_framework import exceptions
 from rest_framework.response import Response
 from rest_framework.views import set_rollback
 
+from agentcore_site.database import TROUBLE
 from agentcore_site.errors import DomainError
 
 log = logging.getLogger(__name__)
@@ -26,7 +26,7 @@ def handler(error: Exception, context: dict[str, Any]) -> Response | None:
 
     A database that is away is left to the middleware, which answers 503 at every door.
     """
-    if isinstance(error, OperationalError | InterfaceError):
+    if isinstance(error, TROUBLE):
         return None
     headers: dict[str, str] = {}
     if isinstance(error, DomainError):

@@ -7,13 +7,13 @@ from typing import Any, Final
 
 import orjson
 from django.core.exceptions import RequestDataTooBig
-from django.db.utils import InterfaceError, OperationalError
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.csrf import csrf_exempt
 from rest_framework.exceptions import APIException, NotAuthenticated, Throttled
 from rest_framework.request import Request
 from rest_framework.settings import api_settings
 
+from agentcore_site.database import TROUBLE
 from agentcore_site.errors import DomainError
 from agentcore_site.jsonrpc import INTERNAL, Call, Table, failure, respond
 from agentcore_site.middleware import DatabaseAway
@@ -46,7 +46,7 @@ async def jsonrpc(request: HttpRequest) -> HttpResponse:
         return answer(failure(None, error.code, error.message), error.code)
     except RequestDataTooBig:
         return answer(failure(None, 413, too_large().message), 413)
-    except (OperationalError, InterfaceError):
+    except TROUBLE:
         return answer(failure(None, INTERNAL, DatabaseAway.MESSAGE), 503, {"Retry-After": "30"})
 
 

@@ -131,11 +131,11 @@ class DatabaseMeter:
         return self._chain
 
     def _open(self) -> Chain:
-        from django.db import DatabaseError, connection
+        from django.db import Error, connection
 
         try:
             return chain_open(self.organization_id, agent_id=self.agent_id, job_id=self.job_id)
-        except DatabaseError as error:
+        except Error as error:
             raise LedgerAway(f"The budgets can't be read, so no call may be made: {error}") from error
         finally:
             connection.close()

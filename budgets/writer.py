@@ -15,8 +15,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
-from django.db import DatabaseError, InterfaceError, OperationalError, connections
+from django.db import DatabaseError, connections
 
+from agentcore_site.database import TROUBLE as AWAY
 from budgets.ledger import Hold, Reserved, Settled, Settlement, reserve_many, settle_many
 from budgets.meter import Bill, MeterFailure
 
@@ -26,7 +27,6 @@ T = TypeVar("T")
 BATCH: Final = 1_000
 LINGER: Final = 0.05  # seconds that settlements may wait for company
 PAUSES: Final = (0.05, 0.2, 1.0, 5.0)  # seconds between tries to write a settlement; the last again and again
-AWAY: Final = (OperationalError, InterfaceError)
 
 
 class LedgerAway(MeterFailure):

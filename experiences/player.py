@@ -6,6 +6,7 @@ Made for one slice of work and one event loop. Every call is charged to organisa
 from __future__ import annotations
 
 import asyncio
+import logging
 import uuid
 from collections.abc import Callable
 from dataclasses import replace
@@ -19,7 +20,7 @@ from budgets.llm.client import MeteredChatClient
 from budgets.llm.gates import Gates
 from budgets.patience import PatientMeter
 from budgets.pricebook import DatabasePriceBook
-from budgets.spending import DatabaseMeter
+from budgets.spending import DatabaseMeter, LedgerAway
 from budgets.traffic import SharedPace, breaker_of
 from experiences.endpoints import BadEndpoint, endpoint_of_agent
 from experiences.environments.scorers import Rubric
@@ -35,6 +36,8 @@ from experiences.runtimes.llm import ChatModel, LLMRuntime, Sampling
 from experiences.services.packs import system_text
 from experiences.structured import Answered, Asker
 from experiences.toolservers import AgentTools
+
+log = logging.getLogger(__name__)
 
 REFLECTION_TOKENS: Final = 1024  # of an answer with several lessons
 REFLECTION_TEMPERATURE: Final = 0.3
@@ -145,7 +148,8 @@ class ModelPlayer:
         return job_spent(self.job_id)
 
     async def aclose(self) -> None:
-        """Waits until every settlement is written. In the loop in which it worked."""
+        """Waits until every settlement is written. In the loop in which it worked. Where the database is away for too
+        long, the holds that are left are charged when they expire: no reason to fail the work that was done."""
         await self._tools.aclose()
         clients, meter, gateway, pace = self._clients, self._meter, self._gateway, self._pace
         self._clients, self._meter, self._gateway, self._pace, self._gates = {}, None, None, None, None
@@ -156,7 +160,10 @@ class ModelPlayer:
         if pace is not None:
             await pace.aclose()
         if meter is not None:
-            await meter.close()
+            try:
+                await meter.close()
+            except LedgerAway as error:
+                log.error("job %s: %s", self.job_id, error)
 
     def _calls(self, model: str = "") -> ChatModel:
         """The client of the agent's own model, or of another one, made in the running loop at its first use."""

@@ -17,6 +17,7 @@ from typing import Any
 import orjson
 from django.db import connection
 
+from agentcore_site.database import copying
 from agentcore_site.ids import derived
 from experiences.models import GroupRecord, TrajectoryRecord
 from experiences.privacy import is_clean, redact, redact_value
@@ -57,8 +58,7 @@ def trajectories_write(owner: Owner, trajectories: Sequence[Trajectory]) -> None
         return
     lines = b"".join(_lines(owner, trajectories))
     command = f"COPY experiences_trajectory ({COLUMNS}) FROM STDIN"
-    # Django wraps the errors of execute() by itself, but not those of copy().
-    with connection.cursor() as cursor, connection.wrap_database_errors, cursor.copy(command) as copy:
+    with copying(command) as copy:
         copy.write(lines)
 
 
@@ -84,25 +84,24 @@ def last_kept_iteration(owner: Owner) -> int:
 
 def groups_write(owner: Owner, iteration: int, groups: Sequence[TrajectoryGroup]) -> None:
     """Appends the narrow rows of an iteration's groups: rewards and advantages. One COPY."""
-    with connection.cursor() as cursor:
-        table = GroupRecord._meta.db_table
-        with cursor.copy(f"COPY {table} ({GROUP_COLUMNS}) FROM STDIN") as copy:
-            for group in groups:
-                copy.write_row(
-                    (
-                        owner.job_id,
-                        owner.organization_id,
-                        iteration,
-                        group.scenario.index,
-                        clean(redact(group.scenario.query))[:200],
-                        group.has_signal,
-                        [trajectory.success for trajectory in group.trajectories],
-                        [_finite(trajectory.reward) for trajectory in group.trajectories],
-                        list(map(float, group.normalized_rewards)),
-                        list(map(float, group.advantages)),
-                        orjson.dumps([_rounded(steps) for steps in group.step_advantages]).decode(),
-                    )
+    table = GroupRecord._meta.db_table
+    with copying(f"COPY {table} ({GROUP_COLUMNS}) FROM STDIN") as copy:
+        for group in groups:
+            copy.write_row(
+                (
+                    owner.job_id,
+                    owner.organization_id,
+                    iteration,
+                    group.scenario.index,
+                    clean(redact(group.scenario.query))[:200],
+                    group.has_signal,
+                    [trajectory.success for trajectory in group.trajectories],
+                    [_finite(trajectory.reward) for trajectory in group.trajectories],
+                    list(map(float, group.normalized_rewards)),
+                    list(map(float, group.advantages)),
+                    orjson.dumps([_rounded(steps) for steps in group.step_advantages]).decode(),
                 )
+            )
 
 
 def partition_ensure(month: date) -> None:

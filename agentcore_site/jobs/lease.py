@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 from django.conf import settings
 from django.db import connection, transaction
-from django.db.utils import InterfaceError, OperationalError
 
+from agentcore_site.database import TROUBLE
 from agentcore_site.jobs.models import Job, Status
 
 POLL_SECONDS = 0.25
@@ -145,7 +145,7 @@ class Lease:
                 due = time.monotonic() - self._renewed >= self.lease_seconds / 3
                 try:
                     alive = self._renew() if due else self._listen()
-                except (OperationalError, InterfaceError):
+                except TROUBLE:
                     connection.close()  # the database is away: `check` gives up once the lease has run out
                     continue
                 if not alive:

@@ -14,11 +14,12 @@ from django.db.models.functions import Now
 from psycopg.errors import LockNotAvailable
 
 from agentcore_site.audit.services import record
+from agentcore_site.database import TROUBLE
 from agentcore_site.errors import Conflict, TooMany
 from agentcore_site.jobs import doorbell, metrics
 from agentcore_site.jobs.events import event_add
 from agentcore_site.jobs.kinds import kinds
-from agentcore_site.jobs.lease import Lease, StopRequested, worker_name
+from agentcore_site.jobs.lease import Lease, LeaseLost, StopRequested, worker_name
 from agentcore_site.jobs.models import ACTIVE, ENDED, TRANSITIONS, Job, Priority, Reason, Status
 from agentcore_site.redaction import stored_text
 from agentcore_site.tenancy.actors import Actor
@@ -194,6 +195,18 @@ def give_back(job: Job, lease: Lease) -> None:
         if asked := Job.objects.values_list("requested", flat=True).get(id=job.id):
             raise StopRequested(asked)
         doorbell.ring_on_commit(job)
+
+
+def put_back(job: Job, lease: Lease) -> bool:
+    """Leaves a job that the database failed to the next sweep, which is sooner than the end of its lease, and counts no
+    crash. False: the database is still away, or another worker has the job; then the lease's end decides."""
+    connection.close()
+    try:
+        with lease.fenced(lease_until=None, nudged_at=None, worked_ms=F("worked_ms") + lease.held_ms):
+            return True
+    except (LeaseLost, *TROUBLE) as error:
+        log.warning("job %s waits for the end of its lease: %s", job.id, error)
+        return False
 
 
 def finish(

@@ -8,10 +8,11 @@ from datetime import timedelta
 
 from celery import shared_task
 from django.conf import settings
-from django.db import InterfaceError, InternalError, OperationalError, close_old_connections
+from django.db import close_old_connections
 from django.utils import timezone
 
 from agentcore_site import memory
+from agentcore_site.database import TROUBLE, trouble_in
 from agentcore_site.errors import DomainError
 from agentcore_site.jobs import doorbell, lifecycle, metrics
 from agentcore_site.jobs.kinds import kinds
@@ -26,56 +27,70 @@ NUDGE_AGAIN = timedelta(seconds=60)
 @shared_task(name="jobs.advance")
 def advance(job_id: str, attempt: int | None = None) -> str:
     """One slice: claim, work, then end, pause or give back. Returns what happened, for the log."""
-    job = lifecycle.claim(job_id, attempt=attempt)
-    if job is None:
-        return "taken"
     try:
-        return run_slice(job)
+        job = lifecycle.claim(job_id, attempt=attempt)
+        return "taken" if job is None else run_slice(job)
+    except TROUBLE as error:  # its row says that nobody has it, or until when: the sweep rings again
+        log.warning("job %s can't be taken, the database failed: %s", job_id, error)
+        return "database away"
     finally:
         close_old_connections()
         memory.settle()
 
 
 def run_slice(job: Job) -> str:
+    """One turn with a claimed job. Whatever the database does to it, the job is taken up again."""
     with Lease(job) as lease:
         try:
-            result = kinds.get(job.kind).advance(job, lease)
-            if result.finished:
-                lifecycle.finish(job, lease, status=Status.COMPLETED, reason=result.reason)
-                return "completed"
-            lifecycle.give_back(job, lease)
-            return "given back"
-        except StopRequested as stop:
-            status = Status.PAUSED if stop.action == "pause" else Status.CANCELLED
-            lifecycle.finish(job, lease, status=status, reason=Reason.USER)
-            return str(status)
-        except MustPause as pause:
-            why = {"reason": pause.reason, "error": pause.message}
-            lifecycle.finish(job, lease, status=Status.PAUSED, retry_after=pause.retry_after, **why)
-            return "paused"
+            return _turn(job, lease)
         except LeaseLost as lost:
             log.warning("lease lost: %s", lost)
             return "lost"
-        except DomainError as error:
-            return _failed(job, lease, error.message)
-        except (OperationalError, InterfaceError, InternalError) as error:
-            # The database went away, or ended a session that hung. It says nothing about the job: its row stays as it
-            # is, and once the lease has run out it is taken up again from what was kept.
+        except TROUBLE as error:
             log.warning("the database failed job %s: %s", job.id, error)
+            lifecycle.put_back(job, lease)
             return "database away"
-        except Exception as error:  # a failure is data with an address: it stands in the job's row and events
-            log.exception("job %s failed", job.id)
-            where = traceback.extract_tb(error.__traceback__)[-1]
-            return _failed(job, lease, f"{type(error).__name__}: {error} ({where.name}, line {where.lineno})")
 
 
-def _failed(job: Job, lease: Lease, message: str) -> str:
-    metrics.errors.labels(error_type="job_failed", component=job.kind).inc()
+def _turn(job: Job, lease: Lease) -> str:
+    """Raises:
+    LeaseLost: another worker has the job.
+    TROUBLE: the database's own, also while the turn's end was written."""
     try:
-        lifecycle.finish(job, lease, status=Status.FAILED, reason=Reason.ERROR, error=message)
+        result = kinds.get(job.kind).advance(job, lease)
+        if result.finished:
+            lifecycle.finish(job, lease, status=Status.COMPLETED, reason=result.reason)
+            return "completed"
+        lifecycle.give_back(job, lease)
+        return "given back"
+    except StopRequested as stop:
+        status = Status.PAUSED if stop.action == "pause" else Status.CANCELLED
+        lifecycle.finish(job, lease, status=status, reason=Reason.USER)
+        return str(status)
+    except MustPause as pause:
+        why = {"reason": pause.reason, "error": pause.message}
+        lifecycle.finish(job, lease, status=Status.PAUSED, retry_after=pause.retry_after, **why)
+        return "paused"
     except LeaseLost:
-        return "lost"
+        raise
+    except Exception as error:  # a failure is data with an address: it stands in the job's row and events
+        if (trouble := trouble_in(error)) is not None:
+            raise trouble from error
+        return _failed(job, lease, error)
+
+
+def _failed(job: Job, lease: Lease, error: Exception) -> str:
+    message = error.message if isinstance(error, DomainError) else _described(error)
+    if not isinstance(error, DomainError):
+        log.error("job %s failed", job.id, exc_info=error)
+    metrics.errors.labels(error_type="job_failed", component=job.kind).inc()
+    lifecycle.finish(job, lease, status=Status.FAILED, reason=Reason.ERROR, error=message)
     return "failed"
+
+
+def _described(error: Exception) -> str:
+    where = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__}: {error} ({where.name}, line {where.lineno})"
 
 
 @shared_task(name="jobs.sweep")

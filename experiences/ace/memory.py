@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar
 
 from django.db import connection
-from django.db.utils import InterfaceError, OperationalError
 from rest_framework.exceptions import APIException
 
+from agentcore_site.database import TROUBLE
 from agentcore_site.errors import Missing
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.authentication import JwtAuthentication, actor_of_key, scopes_of
@@ -111,7 +111,7 @@ def _with_connection(look: Callable[[], Any]) -> Any:
     """None where the database is away, too: the slow door answers that as every door does."""
     try:
         return look()
-    except (OperationalError, InterfaceError):
+    except TROUBLE:
         return None
     finally:
         connection.close()

@@ -1,0 +1,51 @@
+"""The database's own trouble, and COPY: what Django's connection leaves to the driver."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import psycopg
+from django.db import InterfaceError, InternalError, OperationalError, connection
+
+# Django wraps the driver's errors in its own where it knows of the call; a COPY that is written row by row, or a
+# connection that breaks while a cursor is closed, may still raise the driver's.
+TROUBLE: Final = (
+    OperationalError,
+    InterfaceError,
+    InternalError,
+    psycopg.OperationalError,
+    psycopg.InterfaceError,
+    psycopg.InternalError,
+)
+PROGRAM_LIMIT: Final = "54"  # the SQLSTATE class of what no database takes, like a row that is too big for an index
+
+
+def trouble_in(error: BaseException) -> BaseException | None:
+    """The database's trouble that caused ``error``: away, restarting, failing over, without room, or a session ended.
+
+    Such an error says nothing about what was asked of the database, which may be tried again. None: something else.
+    """
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, TROUBLE) and not _sqlstate(cause).startswith(PROGRAM_LIMIT):
+            return cause
+        cause = cause.__cause__
+    return None
+
+
+def _sqlstate(error: BaseException) -> str:
+    driver = error if isinstance(error, psycopg.Error) else error.__cause__
+    return getattr(driver, "sqlstate", None) or ""
+
+
+@contextmanager
+def copying(command: str) -> Iterator[psycopg.Copy]:
+    """A ``COPY … FROM STDIN`` that ends with the block.
+
+    Raises:
+        django.db.Error: as for every other statement.
+    """
+    with connection.cursor() as cursor, connection.wrap_database_errors, cursor.copy(command) as copy:
+        yield copy

@@ -1,0 +1,212 @@
+"""PostgreSQL ends sessions, or has no room: a job is taken up again and ends as it would have, and never fails."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+from django.db import connection
+
+from agentcore_site.jobs import tasks
+from agentcore_site.jobs.models import Job, Status
+from agentcore_site.jobs.tasks import advance
+from agentcore_site.tenancy.actors import Actor
+from budgets.checking import differences
+from budgets.services import price_set
+from evaluation.models import EvaluationResult, EvaluationRun
+from evaluation.tasks import sweep
+from experiences.models import Agent, GroupRecord, Playbook, Question, TrajectoryRecord
+from experiences.selectors_playbooks import sections_of
+from experiences.services.agents import agent_create
+from experiences.services.endpoints import endpoint_create
+from experiences.services.evolutions import evolution_queue
+from tests import factories
+from tests.support.backends import each_once, lives_through, sessions_ended
+from tests.support.llm_server import ModelServer
+from tests.support.playbooks import add, lived, model_agent, playbook_of, suggesting
+from tests.support.running import SMALL_POOL, run_to_end
+from tests.support.simulated_model import simulated_server
+from tests.support.world import World
+from training.models import Iteration, TrainingRun
+from training.services import checkpoints
+from training.services.execution import setup_of
+from training.services.runs import run_start
+from training.trainer import TrainerState
+
+WORLD = World(7)
+PRICE = (150_000, 600_000)
+PAID = {
+    "n_iterations": 2,
+    "batch_size": 4,
+    "n_trajectories_per_query": 4,
+    "eval_interval": 1,
+    "eval_samples": 2,
+    "max_concurrent_rollouts": 16,
+    "max_budget_usd": 5.0,
+    "early_stopping": {"enabled": False},
+    "checkpoint_interval": 1,
+    "context": {"epochs": 2, "ship_confidence": 0.7},
+    "seed": 3,
+}
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+CONFIG = {
+    "n_iterations": 4,
+    "eval_samples": 1,
+    "eval_interval": 2,
+    "checkpoint_interval": 2,
+    "early_stopping": {"enabled": False},
+    "seed": 11,
+}
+
+
+def final_weights(run: TrainingRun) -> Any:
+    latest = checkpoints.latest(run)
+    assert latest is not None
+    return TrainerState.from_bytes(setup_of(run), checkpoints.checkpoint_load(latest)).policy.weights
+
+
+def rollouts(job: Job) -> list[Any]:
+    """Everything of a job's trajectories that does not tell the time."""
+    fields = ("arm", "line", "iteration", "scenario", "rollout", "query", "outcome", "reward", "n_steps", "error")
+    rows = TrajectoryRecord.objects.filter(job_id=job.id)
+    return sorted(rows.values_list(*fields), key=str)
+
+
+def evaluation_of(run: TrainingRun) -> EvaluationRun:
+    return EvaluationRun.objects.select_related("job").get(run=run, final=True)
+
+
+def results(evaluation: EvaluationRun) -> list[Any]:
+    fields = ("arm", "line", "scenario", "outcomes", "successes", "rewards", "steps")
+    return sorted(EvaluationResult.objects.filter(evaluation=evaluation).values_list(*fields), key=str)
+
+
+def test_a_session_that_ends_in_any_statement_of_training_or_evaluation_changes_nothing(
+    operator: Actor, agent: Agent, acme: Any
+) -> None:
+    calm = run_start(operator, agent=agent, environment_options=SMALL_POOL, config=CONFIG)
+    run_to_end(calm.job)
+    run_to_end(evaluation_of(calm).job)
+    other = factories.AgentFactory(organization=acme, created_by=operator.user)
+    run = run_start(operator, agent=other, environment_options=SMALL_POOL, config=CONFIG)
+    with sessions_ended(each_once()) as ender:
+        job = lives_through(run.job, ender)
+    assert (job.status, job.error) == (Status.COMPLETED, "")
+    assert sum(one.startswith("copy: ") for one in ender.ended) == 2
+    assert rollouts(job) == rollouts(calm.job)
+    groups = GroupRecord.objects.filter(job_id=job.id)
+    assert groups.count() == GroupRecord.objects.filter(job_id=calm.job_id).count() > 0
+    assert list(Iteration.objects.filter(run=run).order_by("number").values_list("number", flat=True)) == [1, 2, 3, 4]
+    np.testing.assert_array_equal(final_weights(run), final_weights(calm))
+
+    sweep()  # the message that asks for the evaluation may be among those that were lost
+    with sessions_ended(each_once()) as ender:
+        job = lives_through(evaluation_of(run).job, ender)
+    assert (job.status, job.error) == (Status.COMPLETED, "")
+    assert rollouts(job) == rollouts(evaluation_of(calm).job)
+    assert results(evaluation_of(run)) == results(evaluation_of(calm))
+
+
+@pytest.fixture
+def world(settings: Any) -> Iterator[ModelServer]:
+    settings.JOB_SLICE_SECONDS = settings.JOB_ROUND_SECONDS = 600
+    with simulated_server(WORLD, prices={"small": PRICE}) as running:
+        yield running
+
+
+def learning_agent(actor: Actor, server: ModelServer) -> Agent:
+    organization = actor.user.memberships.get().organization
+    price_set(actor, model="small", organization=organization, input=PRICE[0], output=PRICE[1])
+    endpoint = endpoint_create(
+        actor, name="local", base_url=server.base_url, model="small", api_key="sk-test-123", options={"max_retries": 0}
+    )
+    return agent_create(
+        actor, name="Learner", runtime="llm", philosophy="cot", environment="dataset", endpoint=endpoint, max_tokens=200
+    )
+
+
+@pytest.fixture
+def learner(adam: Any, world: ModelServer) -> Agent:
+    return learning_agent(Actor(adam), world)
+
+
+def test_a_session_that_ends_in_any_statement_of_paid_training_pays_for_nothing_twice(
+    operator: Actor, learner: Agent, world: ModelServer
+) -> None:
+    run = run_start(operator, agent=learner, rows=WORLD.rows(80, 7), config=PAID)
+    with sessions_ended(each_once()) as ender:
+        lives_through(run.job, ender)
+    kept = TrajectoryRecord.objects.filter(job_id=run.job_id)
+    assert Iteration.objects.filter(run=run).count() == PAID["n_iterations"]
+    assert kept.filter(purpose="training").count() == 2 * 4 * 4 and not kept.exclude(error="").exists()
+    asked = sum(Question.objects.filter(job_id=run.job_id).values_list("calls", flat=True))
+    # Each session that ended may have cost what was under way, at most all that ran at once.
+    assert world.owed.requests <= kept.count() + asked + len(ender.ended) * 16
+    assert differences() == []
+
+
+def test_a_session_that_ends_in_any_statement_of_an_evolution_changes_nothing(operator: Actor, adam: Any) -> None:
+    lesson = "Name the depot when a parcel is late, so that the customer can ask there."
+    with ModelServer(brain=lambda _: suggesting(add(lesson, confidence=0.85)), prices={"small": PRICE}) as server:
+        playbook = playbook_of(operator, model_agent(Actor(adam), server))
+        lived(operator, playbook.agent, 3)
+        evolution = evolution_queue(operator, playbook)
+        with sessions_ended(each_once()) as ender:
+            job = lives_through(evolution.job, ender)
+    assert (job.status, job.error) == (Status.COMPLETED, "")
+    assert [one.content for one in sections_of(Playbook.objects.get(id=playbook.id))].count(lesson) == 1
+    assert differences() == []
+    asked = sum(Question.objects.filter(job=job).values_list("calls", flat=True))
+    assert asked == 1
+
+
+FULL = (
+    "experiences_trajectory",
+    "experiences_grouprecord",
+    "training_iteration",
+    "training_policycheckpoint",
+    "jobs_jobevent",
+    "evaluation_evaluationresult",
+)
+
+
+@contextmanager
+def no_room_in(table: str) -> Iterator[None]:
+    """PostgreSQL's own words for a full disk, for each row that is written to the table."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "CREATE OR REPLACE FUNCTION no_room() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
+            " RAISE EXCEPTION 'could not extend file: No space left on device' USING ERRCODE = 'disk_full';"
+            " END $$"
+        )
+        cursor.execute(f"CREATE TRIGGER no_room BEFORE INSERT ON {table} FOR EACH ROW EXECUTE FUNCTION no_room()")
+    try:
+        yield
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute(f"DROP TRIGGER no_room ON {table}")
+
+
+@pytest.mark.parametrize("table", FULL)
+def test_a_full_disk_never_fails_a_job(operator: Actor, agent: Agent, settings: Any, table: str) -> None:
+    """More turns than a job that kills its workers may have; it goes on as soon as there is room."""
+    settings.JOB_MAX_CRASHES = 3
+    run = run_start(operator, agent=agent, environment_options=SMALL_POOL, config=CONFIG)
+    job = run.job if table != "evaluation_evaluationresult" else evaluation_of_trained(run)
+    with no_room_in(table):
+        for _ in range(5):
+            assert advance(str(job.id)) == "database away"
+            tasks.sweep()
+            job.refresh_from_db()
+            assert job.status in {Status.QUEUED, Status.RUNNING} and job.lease_until is None
+    assert run_to_end(job).status == Status.COMPLETED
+
+
+def evaluation_of_trained(run: TrainingRun) -> Job:
+    run_to_end(run.job)
+    return evaluation_of(run).job
