@@ -7,10 +7,13 @@ import re
 import uuid
 from collections.abc import Callable
 
+from django.core.exceptions import SuspiciousOperation
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
+from django.views.defaults import bad_request
 
 from agentcore_site.database import TROUBLE
+from agentcore_site.values import unstorable
 
 request_id: contextvars.ContextVar[str] = contextvars.ContextVar("request_id", default="")
 GIVEN = re.compile(r"^[A-Za-z0-9._-]{1,64}$")
@@ -35,6 +38,20 @@ class RequestId:
             request_id.reset(token)
         response["X-Request-Id"] = value
         return response
+
+
+class StorableQuery:
+    """In the admin, a query string that no database can be asked for (with NUL in it) is a 400. The console and the
+    API check theirs themselves."""
+
+    def __init__(self, get_response: Respond) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        given = [[name, *values] for name, values in request.GET.lists()] if request.path.startswith("/admin/") else []
+        if unstorable(given):
+            return bad_request(request, SuspiciousOperation())
+        return self.get_response(request)
 
 
 class DatabaseAway:

@@ -54,6 +54,7 @@ MIDDLEWARE = [
     "csp.middleware.CSPMiddleware",
     "agentcore_site.middleware.RequestId",
     "agentcore_site.middleware.DatabaseAway",
+    "agentcore_site.middleware.StorableQuery",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",

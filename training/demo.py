@@ -32,7 +32,8 @@ def passwords_file() -> Path:
 
 @transaction.atomic
 def seed() -> Agent:
-    """Makes (or finds) two organisations, the people of both, and the demo agent."""
+    """Makes (or finds) two organisations, the people of both, and the demo agent. None of them is a superuser: one is
+    made by ``manage.py createsuperuser``."""
     home, _ = Organization.objects.get_or_create(slug=ORGANIZATION[1], defaults={"name": ORGANIZATION[0]})
     other, _ = Organization.objects.get_or_create(slug=OTHER[1], defaults={"name": OTHER[0]})
     made: dict[str, str] = {}
@@ -62,7 +63,7 @@ def _person(name: str, made: dict[str, str], *, staff: bool) -> Any:
     if user is None:
         made[name] = secrets.token_urlsafe(12)
         user = model.objects.create_user(
-            name, f"{name}@example.com", made[name], is_staff=staff, is_superuser=staff, first_name=name.title()
+            name, f"{name}@example.com", made[name], is_staff=staff, first_name=name.title()
         )
     return user
 

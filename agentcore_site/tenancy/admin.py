@@ -46,8 +46,28 @@ class MembershipInline(TabularInline):  # type: ignore[misc]
         return False
 
 
+class ForSuperusers(ModelAdmin):  # type: ignore[misc]
+    """Accounts and groups are the site's and no organisation's: who may change them could make any account a
+    superuser, so that no permission of Django's opens them."""
+
+    def has_module_permission(self, request: HttpRequest) -> bool:
+        return bool(request.user.is_superuser)
+
+    def has_view_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return bool(request.user.is_superuser)
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return bool(request.user.is_superuser)
+
+    def has_change_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return bool(request.user.is_superuser)
+
+    def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return bool(request.user.is_superuser)
+
+
 @admin.register(User)
-class UserAdmin(BaseUserAdmin, AuditedAdmin):  # type: ignore[type-arg]
+class UserAdmin(ForSuperusers, BaseUserAdmin, AuditedAdmin):  # type: ignore[type-arg]
     form = UserChangeForm
     add_form = UserCreationForm
     change_password_form = AdminPasswordChangeForm
@@ -55,11 +75,11 @@ class UserAdmin(BaseUserAdmin, AuditedAdmin):  # type: ignore[type-arg]
     inlines = [MembershipInline]
 
     def get_inlines(self, request: HttpRequest, obj: Model | None) -> list[Any]:
-        return self.inlines if obj is not None and request.user.is_superuser else []
+        return self.inlines if obj is not None else []
 
 
 @admin.register(Group)
-class GroupAdmin(BaseGroupAdmin, ModelAdmin):  # type: ignore[misc]
+class GroupAdmin(ForSuperusers, BaseGroupAdmin):  # type: ignore[misc]
     pass
 
 
@@ -88,8 +108,15 @@ class MembershipAdmin(ScopedAdmin):
     list_filter = ["role", "can_export", "organization"]
     list_select_related = ["user", "organization"]
     search_fields = ["user__username", "user__email", "organization__name"]
-    autocomplete_fields = ["user", "organization"]
     readonly_fields = ["created_at"]
+
+    def get_autocomplete_fields(self, request: HttpRequest) -> list[str]:
+        """Accounts are searched by superusers; an organisation's admin chooses among the few of theirs."""
+        return ["user", "organization"] if request.user.is_superuser else ["organization"]
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
+        """Whose membership it is, and where, stays: another person's would be made without their consent."""
+        return [*self.readonly_fields, "user", "organization"] if obj else self.readonly_fields
 
     def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
         """Members leave: the one row that is deleted here."""

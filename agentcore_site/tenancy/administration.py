@@ -9,8 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from django import forms
 from django.contrib import messages
 from django.contrib.admin import RelatedOnlyFieldListFilter
+from django.contrib.auth import get_user_model
+from django.core.exceptions import ValidationError
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest
 from unfold.admin import ModelAdmin
@@ -20,6 +23,7 @@ from agentcore_site.audit.services import record
 from agentcore_site.errors import DomainError
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.authentication import client_ip
+from agentcore_site.tenancy.models import Membership
 from agentcore_site.tenancy.roles import Role
 
 
@@ -34,6 +38,24 @@ def organizations_of(request: HttpRequest) -> list[Any]:
         known = [row.organization_id for row in actor_at(request).memberships.values() if row.role == Role.ADMIN]
         request._admin_of = known  # type: ignore[attr-defined]
     return known
+
+
+def people_of(request: HttpRequest) -> QuerySet[Any]:
+    """The members of the organisations where the person is an admin."""
+    mine = Membership.objects.filter(organization__in=organizations_of(request))
+    return get_user_model()._default_manager.filter(pk__in=mine.values("user"))
+
+
+class KnownChoiceField(forms.ModelChoiceField):  # type: ignore[type-arg]
+    """Shows again only what it would take. A widget that looks up the label of whatever was sent would break on what
+    is no key."""
+
+    def prepare_value(self, value: Any) -> Any:
+        key = super().prepare_value(value)
+        try:
+            return key if self.to_python(key) is not None else None
+        except ValidationError:
+            return None
 
 
 class AuditedAdmin(ModelAdmin):  # type: ignore[misc]
@@ -103,10 +125,19 @@ class ScopedAdmin(AuditedAdmin):
         return isinstance(name, str) and "__" not in name and bool(self.opts.get_field(name).is_relation)
 
     def formfield_for_foreignkey(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
-        related = self.admin_site._registry.get(db_field.remote_field.model)
-        if related is not None and not request.user.is_superuser:
-            kwargs.setdefault("queryset", related.get_queryset(request))
+        kwargs["form_class"] = KnownChoiceField
         return super().formfield_for_foreignkey(db_field, request, **kwargs)
+
+    def get_field_queryset(self, db: str | None, db_field: Any, request: HttpRequest) -> QuerySet[Any] | None:
+        """What a relation may be set to: for a superuser every row, for others those of their organisations. A model
+        that no page scopes gives nothing."""
+        if request.user.is_superuser:
+            return super().get_field_queryset(db, db_field, request)
+        model = db_field.remote_field.model
+        if model is get_user_model():
+            return people_of(request)
+        related = self.admin_site._registry.get(model)
+        return related.get_queryset(request) if isinstance(related, ScopedAdmin) else model._default_manager.none()
 
     def apply(
         self, request: HttpRequest, rows: Iterable[Any], verb: str, service: Callable[[Actor, Any], object]
