@@ -14,7 +14,7 @@ from agentcore_site.audit.services import events_open
 from agentcore_site.jobs.models import Job, JobEvent
 from agentcore_site.models import IdempotencyRecord
 from agentcore_site.tenancy.erasure import Finding, holding, places, rewritten, staying
-from agentcore_site.tenancy.models import ApiKey, Organization
+from agentcore_site.tenancy.models import ApiKey, Mail, Organization
 
 
 @places.register("answers kept under idempotency keys")
@@ -38,6 +38,13 @@ def events(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
 @places.register("API keys")
 def keys(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
     return rewritten(ApiKey.objects.filter(organization_id=organization_id), words, texts=("name",))
+
+
+@places.register("mails")
+def mails(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
+    mine = Mail.objects.filter(organization_id=organization_id)
+    rows = holding(mine, words, texts=("key", "subject", "body", "error"), values=("recipients",))
+    return Finding(rows.count(), rows.delete)
 
 
 @places.register("audit log")

@@ -266,6 +266,7 @@ CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_TASK_ROUTES = {"jobs.advance": {"queue": "compute"}}
 CELERY_BEAT_SCHEDULE = {
     "jobs.sweep": {"task": "jobs.sweep", "schedule": JOB_SWEEP_SECONDS},
+    "tenancy.mails": {"task": "tenancy.mails", "schedule": 10},
     "budgets.sweep": {"task": "budgets.sweep", "schedule": 30},
     "evaluation.sweep": {"task": "evaluation.sweep", "schedule": 60},
     "training.retention": {"task": "training.retention", "schedule": timedelta(hours=6)},
@@ -333,6 +334,7 @@ EMAIL_HOST = env.text("EMAIL_HOST")
 EMAIL_PORT = env.integer("EMAIL_PORT", 587, low=1, high=65535)
 EMAIL_HOST_USER, EMAIL_HOST_PASSWORD = env.text("EMAIL_HOST_USER"), env.text("EMAIL_HOST_PASSWORD")
 EMAIL_USE_TLS = env.boolean("EMAIL_USE_TLS", default=True)
+EMAIL_TIMEOUT = 10
 DEFAULT_FROM_EMAIL = env.text("DEFAULT_FROM_EMAIL", "agentcore@localhost")
 EMAIL_BACKEND = f"django.core.mail.backends.{'smtp' if EMAIL_HOST else 'console'}.EmailBackend"
 SILENCED_SYSTEM_CHECKS = (

@@ -4,14 +4,13 @@ period, this delivers it (SPEC B4)."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, Final
 
-from django.core.mail import EmailMessage
 from django.db.models import F, QuerySet
 from django.utils import timezone
 
+from agentcore_site.tenancy.mails import mail_queue
 from agentcore_site.tenancy.models import Membership
 from agentcore_site.tenancy.roles import Role
 from budgets.models import AlertKind, BudgetAlert, BudgetSettings, Period
@@ -43,9 +42,9 @@ def alert_deliver(alert: BudgetAlert) -> bool:
     )
     errors: list[str] = []
     if alert.mailed_at is None and where.email_admins:
-        errors += _tried(alert, "e-mail", "mailed_at", lambda: _mail(alert))
+        _mail(alert)
     if alert.posted_at is None and where.webhook_url:
-        errors += _tried(alert, "webhook", "posted_at", lambda: _post(alert, where))
+        errors += _posted(alert, where)
     if errors:
         log.warning("alert %s was not delivered: %s", alert.id, "; ".join(errors))
     BudgetAlert.objects.filter(id=alert.id).update(
@@ -54,17 +53,17 @@ def alert_deliver(alert: BudgetAlert) -> bool:
     return not errors
 
 
-def _tried(alert: BudgetAlert, way: str, done: str, send: Callable[[], None]) -> list[str]:
-    """Sends it one way and notes when, or says why not. Nothing is raised: one bad address, which a mail library
-    answers with errors of any kind, must not keep the alerts behind it waiting."""
+def _posted(alert: BudgetAlert, where: BudgetSettings) -> list[str]:
+    """Posts it and notes when, or says why not. Nothing is raised: one bad address must not keep the alerts behind it
+    waiting."""
     try:
-        send()
+        _post(alert, where)
     except WebhookFailed as error:
-        return [f"{way}: {error}"]
+        return [f"webhook: {error}"]
     except Exception as error:
-        log.debug("alert %s, %s", alert.id, way, exc_info=True)
-        return [f"{way}: {type(error).__name__}"]
-    BudgetAlert.objects.filter(id=alert.id).update(**{done: timezone.now()})
+        log.debug("alert %s", alert.id, exc_info=True)
+        return [f"webhook: {type(error).__name__}"]
+    BudgetAlert.objects.filter(id=alert.id).update(posted_at=timezone.now())
     return []
 
 
@@ -122,16 +121,17 @@ def as_sent(alert: BudgetAlert) -> dict[str, Any]:
 
 
 def _mail(alert: BudgetAlert) -> None:
+    """Puts the mail into the outbox, which sends it until it went out."""
     admins = Membership.objects.filter(
         organization_id=alert.budget.organization_id, role=Role.ADMIN, user__is_active=True
     )
-    addresses = sorted({one for one in admins.values_list("user__email", flat=True) if one})
-    if not addresses:
-        return
-    line = subject(alert).replace("\n", " ").replace("\r", " ")
+    addresses = admins.values_list("user__email", flat=True)
+    line = subject(alert)
     body = f"{line}.\n\n{advice(alert)}\n"
-    # Blind copies: the admins' addresses are their own. One message: a retry never sends it to half of them again.
-    EmailMessage(line, body, bcc=addresses).send()
+    # Blind copies: the admins' addresses are their own.
+    organization = alert.budget.organization
+    mail_queue(organization, to=addresses, subject=line, body=body, key=f"alert {alert.id}", blind=True)
+    BudgetAlert.objects.filter(id=alert.id).update(mailed_at=timezone.now())
 
 
 def _post(alert: BudgetAlert, where: BudgetSettings) -> None:

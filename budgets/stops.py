@@ -9,12 +9,10 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from django.core.mail import send_mail
-from django.db import transaction
-
 from agentcore_site.jobs import lifecycle
 from agentcore_site.jobs.events import event_add
 from agentcore_site.jobs.models import Job, JobEvent, Reason, Status
+from agentcore_site.tenancy.mails import mail_queue
 from budgets.accounts import month_of
 from budgets.chains import chain_of, has_room, job_bill, tightest
 from budgets.models import BudgetLimit, Scope
@@ -36,21 +34,10 @@ def stop_tell(job: Job, payer: Job | None = None) -> None:
         return
     bill = _bill(job, payer or job)
     event_add(job, BILL, level="warning", message=bill["text"][:300], data=bill)
-    from budgets.tasks import owner_mail
-
-    job_id, seq = str(job.id), job.seq
-    transaction.on_commit(lambda: owner_mail.delay(job_id, seq), robust=True)
-
-
-def bill_mail(job_id: str, seq: int) -> bool:
-    """Sends the bill that stands in an event to the job's owner. False where nobody can be told."""
-    event = JobEvent.objects.filter(job_id=job_id, seq=seq, type=BILL).select_related("job__created_by").first()
-    owner = event.job.created_by if event is not None else None
-    if event is None or owner is None or not owner.is_active or not owner.email:
-        return False
-    title = " ".join(str(event.job).split())
-    send_mail(f"Paused: {title} has no budget left", _letter(title, event.data), None, [owner.email])
-    return True
+    owner = job.created_by
+    if owner is not None and owner.is_active:
+        subject = f"Paused: {job} has no budget left"
+        mail_queue(job.organization, to=[owner.email], subject=subject, body=_letter(str(job), bill))
 
 
 def jobs_resume() -> int:

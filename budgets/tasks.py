@@ -8,16 +8,10 @@ from celery import shared_task
 
 from budgets.alerts import alert_deliver, alerts_due
 from budgets.ledger import charge_expired
-from budgets.stops import bill_mail, jobs_resume
+from budgets.stops import jobs_resume
 
 BATCH: Final = 1_000
 ALERTS: Final = 50  # at a time: each may wait for somebody's slow server
-
-
-@shared_task(name="budgets.owner_mail", autoretry_for=(OSError,), retry_backoff=30, max_retries=5)
-def owner_mail(job_id: str, seq: int) -> bool:
-    """Tells the owner of a job that a budget stopped what it spent."""
-    return bill_mail(job_id, seq)
 
 
 @shared_task(name="budgets.sweep")

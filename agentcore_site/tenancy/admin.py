@@ -22,7 +22,8 @@ from agentcore_site.tenancy.administration import (
     actor_at,
     organizations_of,
 )
-from agentcore_site.tenancy.models import ApiKey, Erasure, Membership, Organization
+from agentcore_site.tenancy.mails import MOST_TRIES
+from agentcore_site.tenancy.models import ApiKey, Erasure, Mail, Membership, Organization
 from agentcore_site.tenancy.services import api_key_revoke
 
 admin.site.unregister(User)
@@ -154,3 +155,20 @@ class ErasureAdmin(ReadOnlyAdmin):
     list_display = ["created_at", "organization", "requested_by", "found", "left"]
     list_filter = ["organization"]
     list_select_related = ["organization", "requested_by"]
+
+
+@admin.register(Mail)
+class MailAdmin(ReadOnlyAdmin):
+    """The outbox. What a mail says is not shown: it may hold a link that lets its reader in."""
+
+    list_display = ["created_at", "subject", "recipients", "state", "tries", "error", "organization"]
+    list_filter = [("sent_at", admin.EmptyFieldListFilter), "organization"]
+    list_select_related = ["organization"]
+    search_fields = ["subject"]
+    exclude = ["body"]
+
+    @admin.display(description="status")
+    def state(self, mail: Mail) -> str:
+        if mail.sent_at is not None:
+            return "sent"
+        return "given up" if mail.tries >= MOST_TRIES else "waiting"

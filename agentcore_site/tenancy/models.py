@@ -15,7 +15,7 @@ from agentcore_site.ids import uuid7
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.roles import Role
 
-__all__ = ["ApiKey", "Erasure", "Membership", "Organization", "Scoped", "ScopedManager"]
+__all__ = ["ApiKey", "Erasure", "Mail", "Membership", "Organization", "Scoped", "ScopedManager"]
 
 
 class Organization(models.Model):
@@ -122,3 +122,31 @@ class Erasure(Scoped):
 
     def __str__(self) -> str:
         return f"{sum(self.found.values()):,} rows, {self.created_at:%Y-%m-%d}"
+
+
+class Mail(Scoped):
+    """A mail that waits to be sent, or was. Written in the transaction of what it tells of (``tenancy.mails``)."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    key = models.CharField(max_length=200, blank=True, help_text="What is queued once under this name.")
+    recipients: Any = models.JSONField(help_text="Addresses.")
+    blind = models.BooleanField(default=False, help_text="The recipients do not see each other.")
+    subject = models.CharField(max_length=200)
+    body = models.TextField(blank=True, help_text="Empty once it was sent.")
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
+    tries = models.PositiveSmallIntegerField(default=0)
+    try_after = models.DateTimeField(default=timezone.now)
+    sent_at = models.DateTimeField(null=True)
+    error = models.CharField(max_length=300, blank=True)
+
+    class Meta:
+        ordering = ["-created_at"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["organization", "key"], condition=~models.Q(key=""), name="one_mail_per_key"
+            )
+        ]
+        indexes = [models.Index(fields=["try_after"], name="mails_to_send", condition=models.Q(sent_at=None))]
+
+    def __str__(self) -> str:
+        return self.subject

@@ -11,12 +11,14 @@ from django.utils import timezone
 
 from agentcore_site.jobs.models import Job, JobEvent, Status
 from agentcore_site.tenancy.actors import Actor
+from agentcore_site.tenancy.mails import mails_send
+from agentcore_site.tenancy.models import Mail
 from budgets.accounts import Chain
 from budgets.ledger import reserve, settle
 from budgets.models import Budget
 from budgets.money import MICROS
 from budgets.services import budget_set_limit
-from budgets.stops import bill_mail, jobs_resume, stop_tell
+from budgets.stops import jobs_resume, stop_tell
 from tests.budgets.support import bill, hold, limits_set
 
 pytestmark = pytest.mark.django_db
@@ -45,17 +47,21 @@ def test_the_bill_says_what_stopped_it_and_what_the_money_went_for(job: Job, cha
 
 
 def test_its_owner_gets_the_bill_by_mail(job: Job, chain: Chain, olivia: Any) -> None:
-    event = stopped(job, chain)
     olivia.email = "olivia@example.org"
     olivia.save()
-    assert bill_mail(str(job.id), event.seq)
+    stopped(job, chain)
+    assert mails_send() == 1
     [letter] = mail.outbox
     assert letter.to == ["olivia@example.org"] and letter.subject == "Paused: Router has no budget left"
     for part in ("Stopped by this job's budget", "training", "small", "0.900000", "2 calls", "resume the job"):
         assert part in letter.body
+
+
+def test_an_owner_who_left_gets_no_mail(job: Job, chain: Chain, olivia: Any) -> None:
     olivia.is_active = False
     olivia.save()
-    assert not bill_mail(str(job.id), event.seq) and not bill_mail(str(job.id), event.seq + 99)
+    stopped(job, chain)
+    assert not Mail.objects.exists()
 
 
 def test_other_pauses_have_no_bill(job: Job, chain: Chain) -> None:

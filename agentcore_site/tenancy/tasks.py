@@ -1,0 +1,13 @@
+"""What is done for organisations in the background."""
+
+from __future__ import annotations
+
+from celery import shared_task
+
+from agentcore_site.tenancy.mails import mails_send
+
+
+@shared_task(name="tenancy.mails")
+def mails() -> int:
+    """Sends the outbox. Returns how many mails went out."""
+    return mails_send()
