@@ -12,7 +12,7 @@ run: ## Start everything, make the demo and train it (ONCE=1 ends when it is don
 
 test: ## All tests, on real services
 	@.ci/setup dev
-	@.ci/browser
+	@.ci/programs
 	@exec .venv/bin/python -m pytest -q -m "not bench" $(ARGS)
 
 bench: ## The table of measured figures

@@ -4,9 +4,14 @@
 import os
 import sys
 
+# Commands that work as the owner of the tables; all others work with the application's role, which may change less.
+OWNER_COMMANDS = ("migrate",)
+
 
 def main() -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "agentcore_site.settings")
+    if sys.argv[1:2] and sys.argv[1] in OWNER_COMMANDS:
+        os.environ.setdefault("DATABASE_AS_OWNER", "1")
     from django.core.management import execute_from_command_line
 
     execute_from_command_line(sys.argv)

@@ -1,4 +1,5 @@
 from django.apps import AppConfig
+from django.db.models.signals import post_migrate
 
 
 class SiteConfig(AppConfig):
@@ -7,5 +8,8 @@ class SiteConfig(AppConfig):
     verbose_name = "Site"
 
     def ready(self) -> None:
-        from agentcore_site import checks, erasure  # noqa: F401
+        from agentcore_site import checks, database_roles, erasure  # noqa: F401
         from agentcore_site.rest import schema  # noqa: F401  (how OpenAPI describes our ways to sign in)
+
+        # The last app that is installed: all tables are there.
+        post_migrate.connect(database_roles.grant, sender=self)

@@ -118,9 +118,14 @@ def secret_key() -> str:
 
 @dataclass(frozen=True)
 class Services:
-    """Where PostgreSQL and the Redis protocol are: from the environment, else from what ``manage.py up`` wrote."""
+    """Where PostgreSQL and the Redis protocol are: from the environment, else from what ``manage.py up`` wrote.
+
+    ``database_url`` is the application's role. ``owner_url`` is the role that owns the tables and migrates them; it is
+    the same where only one is given.
+    """
 
     database_url: str
+    owner_url: str
     redis_url: str
     embedded: bool
     extra: dict[str, Any] = field(default_factory=dict)
@@ -131,15 +136,18 @@ def services_file() -> Path:
 
 
 def services() -> Services:
-    database, redis = text("DATABASE_URL"), text("REDIS_URL")
+    database, redis, owner = text("DATABASE_URL"), text("REDIS_URL"), text("DATABASE_OWNER_URL")
     written: dict[str, Any] = {}
     if not (database and redis):
         try:
             written = json.loads(services_file().read_text(encoding="utf-8"))
         except (OSError, ValueError):
             written = {}
+    if not owner:  # what `up` wrote belongs to its own database, never to one that the environment names
+        owner = database or written.get("database_owner_url", "") or written.get("database_url", "")
     return Services(
         database_url=database or written.get("database_url", ""),
+        owner_url=owner,
         redis_url=redis or written.get("redis_url", ""),
         embedded=not (database and redis),
         extra=written,

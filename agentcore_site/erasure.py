@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from dataclasses import replace
 
 from django.contrib.admin.models import LogEntry
 from django.contrib.auth import get_user_model
 
 from agentcore_site.audit.models import AuditEvent
-from agentcore_site.audit.services import events_open
+from agentcore_site.audit.services import event_erase
 from agentcore_site.jobs.models import Job, JobEvent
 from agentcore_site.models import IdempotencyRecord
 from agentcore_site.tenancy.erasure import Finding, holding, places, rewritten, staying
@@ -51,13 +50,7 @@ def mails(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
 def audit(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
     """What was changed, without the words."""
     mine = AuditEvent.objects.filter(organization_id=organization_id)
-    found = rewritten(mine, words, texts=("target",), values=("before", "after"))
-
-    def erase() -> None:
-        with events_open():
-            found.erase()
-
-    return replace(found, erase=erase)
+    return rewritten(mine, words, texts=("target",), values=("before", "after"), write=event_erase)
 
 
 @places.register("audit log: who acted")

@@ -87,14 +87,17 @@ TEMPLATES: list[dict[str, Any]] = [
 # -- data ------------------------------------------------------------------------------------------------------------
 SERVICES = env.services()
 # Without a running database the commands that need none (up, check, makemigrations) must still work.
-DATABASES = {"default": env.database_settings(SERVICES.database_url or "postgresql://agentcore@127.0.0.1:1/agentcore")}
+NO_DATABASE = "postgresql://agentcore@127.0.0.1:1/agentcore"
+APPLICATION = env.database_settings(SERVICES.database_url or NO_DATABASE)
+# What belongs to the tables' owner (migrations, backups) connects as the owner; `manage.py` says so for its commands.
+AS_OWNER = env.boolean("DATABASE_AS_OWNER", default=False)
+DATABASES = {"default": env.database_settings(SERVICES.owner_url or NO_DATABASE) if AS_OWNER else dict(APPLICATION)}
+DATABASE_APPLICATION_ROLE = APPLICATION["USER"]
 # A process that hangs in the middle of a transaction (stopped, swapped out) must not hold its rows for ever: a job
-# whose row it has locked could not be claimed by anybody else. PostgreSQL ends such a session.
+# whose row it has locked could not be claimed by anybody else. PostgreSQL ends such a session. The role carries the
+# limit (see database_roles.py): poolers such as PgBouncer refuse start parameters.
 IDLE_SECONDS = env.integer("DB_IDLE_IN_TRANSACTION_SECONDS", 30, low=5, high=3600)
-DATABASES["default"]["OPTIONS"] = {
-    "options": f"-c idle_in_transaction_session_timeout={IDLE_SECONDS}s",
-    "application_name": "agentcore",
-}
+DATABASES["default"]["OPTIONS"] = {"application_name": "agentcore"}
 # A pool serves the web process; workers fork, and a pool must not cross a fork, so it is opt-in.
 if DB_POOL := env.integer("DB_POOL", 0, low=0, high=200):
     DATABASES["default"]["OPTIONS"]["pool"] = {"min_size": 1, "max_size": DB_POOL, "timeout": 10}
@@ -245,7 +248,7 @@ JOB_SWEEP_SECONDS = env.integer("JOB_SWEEP_SECONDS", 5, low=1, high=300)
 JOB_MAX_CRASHES = env.integer("JOB_MAX_CRASHES", 50, low=1, high=10_000)
 JOBS_PER_USER = env.integer("TRAINING_JOBS_PER_USER", 100, low=1, high=100_000)
 
-CELERY_BROKER_URL = REDIS_URL
+CELERY_BROKER_URL = env.text("CELERY_BROKER_URL") or REDIS_URL
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_TASK_DEFAULT_QUEUE = "default"
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1

@@ -36,9 +36,11 @@ from experiences.models import (
     TrajectoryRecord,
 )
 from experiences.privacy import redact
+from experiences.services.history import history_delete
 from experiences.services.packs import packs_restamp, prompt_replace
 
 SAME: Final = "Rows that read the same without addresses and numbers lost what was asked with them together."
+ERASURE: Final = "erasure"
 WHO_ACTED: Final = "Histories go on saying which of your people changed what."
 
 
@@ -132,7 +134,13 @@ def lessons(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
     asked = [query[:200] for query in stored_queries(organization_id, words)]
     found |= set(mine.filter(task__in=asked).values_list("pk", flat=True)) if asked else set()
     idle_require(jobs_of(mine.filter(pk__in=found).values_list("agent_id", flat=True)))
-    return Finding(len(found), lambda: mine.filter(pk__in=found).delete())
+
+    def erase() -> None:
+        said = ExperienceChange.objects.filter(experience_id__in=found)
+        history_delete(said, organization_id, by=ERASURE, why=ERASURE)
+        mine.filter(pk__in=found).delete()
+
+    return Finding(len(found), erase)
 
 
 @places.register("history of lessons")
@@ -140,7 +148,8 @@ def changes(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
     """Lines of lessons that stay: what they said before."""
     mine = ExperienceChange.objects.filter(experience__organization_id=organization_id)
     found = list(holding(mine, words, texts=("before", "after", "why")).values_list("pk", flat=True))
-    return Finding(len(found), lambda: ExperienceChange.objects.filter(pk__in=found).delete())
+    rows = ExperienceChange.objects.filter(pk__in=found)
+    return Finding(len(found), lambda: history_delete(rows, organization_id, by=ERASURE, why=ERASURE))
 
 
 @places.register("answers to reflection")

@@ -7,18 +7,17 @@ rows: a version that holds the word goes whole, and the newest one is followed b
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from agentcore_site.erased import without
 from agentcore_site.tenancy.erasure import Finding, holding, places, staying
-from experiences.erasure import WHO_ACTED, idle_require, jobs_of
+from experiences.erasure import ERASURE, WHO_ACTED, idle_require, jobs_of
 from experiences.models import ContextDelta, ExecutionTrace, Playbook, PlaybookChange, PlaybookVersion
 from experiences.playbooks.deltas import Change
 from experiences.selectors_playbooks import sections_of
+from experiences.services.history import history_delete
 from experiences.services.versions import version_write
-
-BY = "erasure"
 
 
 @places.register("executions")
@@ -26,7 +25,7 @@ def executions(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
     """Raises:
     Conflict: an evolution of such an agent is at work."""
     mine = ExecutionTrace.objects.filter(organization_id=organization_id)
-    return _rows(mine, words, texts=("task_id",), values=("inputs", "outputs"))
+    return _rows(mine, words, lambda rows: rows.delete(), texts=("task_id",), values=("inputs", "outputs"))
 
 
 @places.register("deltas")
@@ -34,7 +33,8 @@ def deltas(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
     """Raises:
     Conflict: an evolution of such an agent is at work."""
     mine = ContextDelta.objects.filter(organization_id=organization_id)
-    return _rows(mine, words, texts=("content", "proposed", "rationale", "reason", "target"))
+    texts = ("content", "proposed", "rationale", "reason", "target")
+    return _rows(mine, words, lambda rows: history_delete(rows, organization_id, by=ERASURE, why=ERASURE), texts=texts)
 
 
 @places.register("playbooks")
@@ -60,7 +60,7 @@ def playbooks(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
         for playbook in told:
             _take_out(playbook, words)
         for rows in held():
-            rows.model.objects.filter(pk__in=list(rows.values_list("pk", flat=True))).delete()
+            history_delete(rows, organization_id, by=ERASURE, why=ERASURE)
 
     found = len(told) + sum(rows.count() for rows in held())
     return Finding(found, erase, "Playbooks lost items, and versions that held them.")
@@ -84,16 +84,18 @@ def _take_out(playbook: Playbook, words: Sequence[str]) -> None:
     # The line says that an item went, and not what it said.
     changes = [Change(one.id, "erased", None, None) for one in gone]
     if gone:
-        version_write(playbook, kept, changes, action="erased", by=BY)
+        version_write(playbook, kept, changes, action="erased", by=ERASURE)
     playbook.refresh_from_db()
     context, last_error = without(playbook.context, words), without(playbook.last_error, words)
     Playbook.objects.filter(id=playbook.id).update(context=context, last_error=last_error)
 
 
-def _rows(mine: Any, words: Sequence[str], *, texts: Sequence[str], values: Sequence[str] = ()) -> Finding:
+def _rows(
+    mine: Any, words: Sequence[str], delete: Callable[[Any], Any], *, texts: Sequence[str], values: Sequence[str] = ()
+) -> Finding:
     found = dict(holding(mine, words, texts=texts, values=values).values_list("pk", "agent_id"))
     _evolutions_require_idle(found.values())
-    return Finding(len(found), lambda: mine.model.objects.filter(pk__in=list(found)).delete())
+    return Finding(len(found), lambda: delete(mine.model.objects.filter(pk__in=list(found))))
 
 
 def _evolutions_require_idle(agents: Iterable[uuid.UUID]) -> None:

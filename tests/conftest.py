@@ -13,15 +13,23 @@ from agentcore_site.tenancy.models import Organization
 from agentcore_site.tenancy.roles import Role
 from experiences.models import Agent
 from tests import factories
+from tests.support import owner
 from tests.support.workers import Fleet, LiveSite, live_site_running
 
 
 @pytest.fixture(scope="session")
-def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> None:
-    """Between transactional tests Django truncates every table, which what is append-only refuses; only here it may."""
-    with django_db_blocker.unblock(), connection.cursor() as cursor:
-        for table in ("audit_auditevent", "budgets_ledgerentry", "budgets_budgetlimit"):
-            cursor.execute(f"ALTER TABLE {table} DISABLE TRIGGER no_truncate")
+def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:
+    """Tests run with the application's role, as web and workers do. Between transactional tests Django truncates every
+    table, which what is append-only refuses; only here it may."""
+    with django_db_blocker.unblock():
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT tgrelid::regclass FROM pg_trigger WHERE tgname = 'no_truncate'")
+            for (table,) in cursor.fetchall():
+                cursor.execute(f"ALTER TABLE {table} DISABLE TRIGGER no_truncate")
+            owner.share_with_application(cursor)
+        owner.leave()
+    yield
+    owner.come_back()
 
 
 @pytest.fixture

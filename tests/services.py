@@ -33,6 +33,8 @@ if not (os.environ.get("DATABASE_URL") and os.environ.get("REDIS_URL")):
         any_port=True,
     )
     os.environ.update({name.upper(): url for name, url in _stack.start().items()})
+    # The test database is made and migrated by the owner; conftest goes on with the application's role.
+    os.environ["DATABASE_AS_OWNER"] = "1"
     os.environ.setdefault("JOB_LEASE_SECONDS", "2")
     os.environ.setdefault("JOB_SWEEP_SECONDS", "1")
     os.environ.setdefault("LOG_LEVEL", "WARNING")

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import json
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from django.db import connection
@@ -44,12 +43,9 @@ def record(
     )
 
 
-@contextmanager
-def events_open() -> Iterator[None]:
-    """Lets ``target``, ``before`` and ``after`` be changed until it ends, for an erasure and in its transaction. The
-    database goes on refusing every other change."""
+def event_erase(event_id: uuid.UUID, *, target: str, before: Any, after: Any) -> None:
+    """Replaces the texts of one event, for an erasure. A function of the database owner's does it: who acted, when and
+    on what can't be changed that way, and the application's own role can't change the log at all."""
+    texts = [target, *(None if value is None else json.dumps(value) for value in (before, after))]
     with connection.cursor() as cursor:
-        cursor.execute("SELECT set_config('agentcore.erasure', 'on', true)")
-        yield
-        # After an error the transaction is rolled back, and the setting with it.
-        cursor.execute("SELECT set_config('agentcore.erasure', 'off', true)")
+        cursor.execute("SELECT audit_event_erase(%s, %s, %s::jsonb, %s::jsonb)", [event_id, *texts])

@@ -8,11 +8,13 @@ import subprocess
 from pathlib import Path
 
 import psycopg
+from psycopg import sql
 
 from agentcore_site import env
 from agentcore_site.embedded.places import CannotStart, Place, wheel_folder
 
 PREFERRED_PORT = 54320
+OWNER, APPLICATION = "agentcore", "agentcore_app"  # who owns and migrates the tables, and who works with them
 SETTINGS = {
     "max_connections": "200",
     "shared_buffers": "128MB",
@@ -41,16 +43,16 @@ class Postgres:
         self.bin = place.program(wheel, "postgres") / "bin"
         self.folder = place.make("postgres")
         self.data = self.folder / "data"
-        self.password_file = secrets_folder / "postgres_password"
+        self.secrets_folder = secrets_folder
 
-    @property
-    def password(self) -> str:
-        if not self.password_file.exists():
-            env.private_file(self.password_file, secrets.token_urlsafe(24))
-        return self.password_file.read_text(encoding="utf-8").strip()
+    def url(self, database: str = "agentcore", role: str = OWNER) -> str:
+        return f"postgresql://{role}:{self._password(role)}@127.0.0.1:{self.port}/{database}"
 
-    def url(self, database: str = "agentcore") -> str:
-        return f"postgresql://agentcore:{self.password}@127.0.0.1:{self.port}/{database}"
+    def _password(self, role: str) -> str:
+        path = self.secrets_folder / ("postgres_password" if role == OWNER else f"postgres_password_{role}")
+        if not path.exists():
+            env.private_file(path, secrets.token_urlsafe(24))
+        return path.read_text(encoding="utf-8").strip()
 
     def prepare(self) -> None:
         """Makes the data folder if there is none.
@@ -83,18 +85,27 @@ class Postgres:
         with psycopg.connect(self.url("postgres"), autocommit=True) as connection:
             found = connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", [name]).fetchone()
             if not found:
-                connection.execute(psycopg.sql.SQL("CREATE DATABASE {}").format(psycopg.sql.Identifier(name)))
+                connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+
+    def create_application_role(self) -> None:
+        """Makes the role of web and workers, or sets its password anew: no superuser, owner of nothing."""
+        with psycopg.connect(self.url("postgres"), autocommit=True) as connection:
+            found = connection.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", [APPLICATION]).fetchone()
+            command = "ALTER ROLE {} " if found else "CREATE ROLE {} "
+            rights = "LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE NOBYPASSRLS NOREPLICATION PASSWORD {}"
+            password = sql.Literal(self._password(APPLICATION))
+            connection.execute(sql.SQL(command + rights).format(sql.Identifier(APPLICATION), password))
 
     def _initdb(self) -> None:
         # initdb reads the password as the services' user, who can't read our secrets: it gets a copy of its own.
         pwfile = self.folder / "initial_password"
-        pwfile.write_text(self.password, encoding="utf-8")
+        pwfile.write_text(self._password(OWNER), encoding="utf-8")
         pwfile.chmod(0o600)
         if self.place.user:
             stat = self.folder.stat()
             os.chown(pwfile, stat.st_uid, stat.st_gid)
         try:
-            command = [self.bin / "initdb", "-D", self.data, "-U", "agentcore", "--auth=scram-sha-256"]
+            command = [self.bin / "initdb", "-D", self.data, "-U", OWNER, "--auth=scram-sha-256"]
             options = ["--encoding=UTF8", "--locale=C.UTF-8", f"--pwfile={pwfile}", "--no-instructions"]
             done = subprocess.run(
                 [*map(str, command), *options], user=self.place.user, cwd="/", capture_output=True, text=True

@@ -64,8 +64,13 @@ class Stack:
         self._lock.flush()
 
     def start(self) -> dict[str, str]:
-        """Starts what has no address yet. Returns both URLs."""
-        urls = {"database_url": env.text("DATABASE_URL"), "redis_url": env.text("REDIS_URL")}
+        """Starts what has no address yet. Returns the addresses: of the database as the application and as the owner of
+        the tables, and of Valkey."""
+        urls = {
+            "database_url": env.text("DATABASE_URL"),
+            "database_owner_url": env.text("DATABASE_OWNER_URL") or env.text("DATABASE_URL"),
+            "redis_url": env.text("REDIS_URL"),
+        }
         taken: set[int] = set()
         if not urls["database_url"]:
             port = self._port("PostgreSQL", postgres.PREFERRED_PORT, taken)
@@ -73,7 +78,9 @@ class Stack:
             server.prepare()
             self._launch(server.name, server.command(), server.ready, signal.SIGINT)
             server.create_database()
-            urls["database_url"] = server.url()
+            server.create_application_role()
+            urls["database_url"] = server.url(role=postgres.APPLICATION)
+            urls["database_owner_url"] = server.url()
         if not urls["redis_url"]:
             port = self._port("Valkey", valkey.PREFERRED_PORT, taken)
             store = Valkey(self.place, self.secrets, port)

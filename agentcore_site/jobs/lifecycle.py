@@ -152,7 +152,7 @@ def hung_writes_end(seconds: float | None = None) -> int:
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database()"
-            " AND usename = current_user AND application_name = current_setting('application_name')"
+            " AND usename = session_user AND application_name = current_setting('application_name')"
             " AND pid <> pg_backend_pid() AND state = 'active' AND wait_event = 'ClientRead'"
             " AND query_start < clock_timestamp() - make_interval(secs => %s)",
             [settings.IDLE_SECONDS if seconds is None else seconds],

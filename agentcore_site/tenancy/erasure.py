@@ -126,9 +126,11 @@ def rewritten(
     values: Sequence[str] = (),
     names: Sequence[str] = (),
     note: str = "",
+    write: Callable[..., None] | None = None,
 ) -> Finding:
     """The rows stay, and the words are taken out of their columns: texts, JSON or lists (``values``), and ``names``,
-    which have to stay different from each other and to fit an address, and are replaced as a whole."""
+    which have to stay different from each other and to fit an address, and are replaced as a whole.
+    ``write(pk, **columns)`` is how a row is changed where an UPDATE may not."""
     found = list(holding(rows, words, texts=(*texts, *names), values=values))
 
     def erase() -> None:
@@ -137,7 +139,10 @@ def rewritten(
             changes |= {name: f"erased-{str(row.pk)[-12:]}" for name in names if holds(getattr(row, name), words)}
             for name in texts:
                 changes[name] = changes[name][: rows.model._meta.get_field(name).max_length]
-            rows.model._base_manager.filter(pk=row.pk).update(**changes)
+            if write is not None:
+                write(row.pk, **changes)
+            else:
+                rows.model._base_manager.filter(pk=row.pk).update(**changes)
 
     return Finding(len(found), erase, note)
 

@@ -24,6 +24,7 @@ from experiences.playbooks.history import changes_between, with_item
 from experiences.playbooks.rendering import context_of
 from experiences.playbooks.sections import Section, section_of
 from experiences.selectors_playbooks import sections_of
+from experiences.services.history import history_delete
 from experiences.services.versions import (
     DEFAULT_CONFIDENCE,
     VersionMoved,
@@ -225,6 +226,8 @@ def playbook_delete(actor: Any, playbook: Playbook) -> None:
         with suppress(Conflict):  # it has ended meanwhile
             lifecycle.cancel(actor, job)
     record(actor, "playbook.deleted", playbook, before=before)
+    for rows in (playbook.versions, playbook.changes, playbook.deltas):
+        history_delete(rows.all(), playbook.organization_id, by=Actor.of(actor).name, why="its playbook was deleted")
     playbook.delete()
     announce_on_commit(agent_id)
 

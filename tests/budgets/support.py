@@ -38,8 +38,10 @@ def expire(*keys: str) -> None:
     """Lets the leases of these holds (of all) end a second ago. The trigger guards amounts and states, so it is off."""
     from django.db import connection
 
+    from tests.support.owner import as_owner
+
     rows = Reservation.objects.filter(state="held")
-    with connection.cursor() as cursor:
+    with as_owner(), connection.cursor() as cursor:
         cursor.execute("ALTER TABLE budgets_reservation DISABLE TRIGGER moves")
         (rows.filter(key__in=keys) if keys else rows).update(expires_at=Now() - timedelta(seconds=1))
         cursor.execute("ALTER TABLE budgets_reservation ENABLE TRIGGER moves")

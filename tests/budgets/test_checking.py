@@ -14,6 +14,7 @@ from budgets.checking import differences
 from budgets.ledger import charge_expired, reserve, reserve_many, settle
 from budgets.models import Budget
 from tests.budgets.support import bill, expire, hold, limits_set
+from tests.support.owner import as_owner
 
 pytestmark = pytest.mark.django_db
 
@@ -63,7 +64,7 @@ def test_it_finds_nothing_where_all_is_right(chain: Chain) -> None:
 )
 def test_it_names_what_differs(chain: Chain, damage: str, found: str) -> None:
     lived(chain)
-    with connection.cursor() as cursor:
+    with as_owner(), connection.cursor() as cursor:
         for table in ("budgets_reservation", "budgets_ledgerentry"):
             cursor.execute(f"ALTER TABLE {table} DISABLE TRIGGER USER")
         cursor.execute(damage)

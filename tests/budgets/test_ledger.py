@@ -15,6 +15,7 @@ from budgets.meter import BudgetRefused
 from budgets.models import Budget, BudgetAlert, LedgerEntry, Reservation
 from budgets.services import budget_set_limit
 from tests.budgets.support import balances, bill, expire, hold, limits_set
+from tests.support.owner import as_owner
 
 pytestmark = pytest.mark.django_db
 
@@ -284,10 +285,12 @@ def test_a_bill_above_its_hold_is_told_of_the_organisations_budget(chain: Chain)
 def test_the_books_can_not_be_truncated(chain: Chain, table: str) -> None:
     reserve(hold(chain, "a", CENT))
     with connection.cursor() as cursor:
-        cursor.execute(f"ALTER TABLE {table} ENABLE TRIGGER no_truncate")  # off between tests, see conftest
+        with as_owner():
+            cursor.execute(f"ALTER TABLE {table} ENABLE TRIGGER no_truncate")  # off between tests, see conftest
         with pytest.raises(ProgrammingError, match="append-only: TRUNCATE"), transaction.atomic():
             cursor.execute(f"TRUNCATE {table}")
-        cursor.execute(f"ALTER TABLE {table} DISABLE TRIGGER no_truncate")
+        with as_owner():
+            cursor.execute(f"ALTER TABLE {table} DISABLE TRIGGER no_truncate")
     assert LedgerEntry.objects.count() == 1
 
 

@@ -25,6 +25,7 @@ from budgets.pricing import Usage
 from budgets.selectors import Spending, breakdown, budget_forecast, daily
 from budgets.showing import money
 from tests.budgets.support import bill, expire, hold, limits_set
+from tests.support.owner import as_owner
 
 pytestmark = pytest.mark.django_db
 
@@ -34,7 +35,7 @@ def spend(chain: Chain, key: str, amount: int, *, model: str = "small", day: dat
     reserve(Hold(key, chain, amount, extra.get("purpose", "training"), model))
     settle(key, Bill(amount, Usage(100, 20, cached_tokens=10, estimated=extra.get("estimated", False)), "table"))
     if day is not None:
-        with connection.cursor() as cursor:
+        with as_owner(), connection.cursor() as cursor:
             cursor.execute("ALTER TABLE budgets_ledgerentry DISABLE TRIGGER append_only")
             newest = LedgerEntry.objects.order_by("-id").values_list("id", flat=True)[:2]
             LedgerEntry.objects.filter(id__in=list(newest)).update(

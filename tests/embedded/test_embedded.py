@@ -26,6 +26,8 @@ from agentcore_site.embedded.postgres import Postgres
 from agentcore_site.embedded.stack import Stack
 from agentcore_site.embedded.supervisor import Process, Supervisor
 
+GIVEN = ("DATABASE_URL", "DATABASE_OWNER_URL", "REDIS_URL")
+
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
@@ -40,7 +42,7 @@ def folder() -> Iterator[Path]:
 
 @pytest.fixture
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("DATABASE_URL", "REDIS_URL"):
+    for name in GIVEN:
         monkeypatch.delenv(name, raising=False)
 
 
@@ -52,7 +54,7 @@ def test_it_starts_both_services_and_keeps_their_data(folder: Path, fresh: None)
     stack.lock()
     urls = stack.start()
     try:
-        with psycopg.connect(urls["database_url"]) as connection:
+        with psycopg.connect(urls["database_owner_url"]) as connection:
             connection.execute("CREATE TABLE kept (n int); INSERT INTO kept VALUES (42)")
         with redis.Redis.from_url(urls["redis_url"]) as client:
             client.set("kept", "42")
@@ -63,8 +65,10 @@ def test_it_starts_both_services_and_keeps_their_data(folder: Path, fresh: None)
     again.lock()
     urls = again.start()
     try:
-        with psycopg.connect(urls["database_url"]) as connection:
+        with psycopg.connect(urls["database_owner_url"]) as connection:
             assert connection.execute("SELECT n FROM kept").fetchone() == (42,)
+        with psycopg.connect(urls["database_url"]) as connection, pytest.raises(psycopg.errors.InsufficientPrivilege):
+            connection.execute("SELECT n FROM kept")
         with redis.Redis.from_url(urls["redis_url"]) as client:
             assert client.get("kept") == b"42"
     finally:
@@ -77,8 +81,9 @@ def test_neither_service_lets_anybody_in_without_the_password(folder: Path, fres
     try:
         port = urls["database_url"].rsplit(":", 1)[1].split("/")[0]
         for password in ("", "wrong"):
-            with pytest.raises(psycopg.OperationalError):
-                psycopg.connect(f"postgresql://agentcore:{password}@127.0.0.1:{port}/agentcore")
+            for role in ("agentcore", "agentcore_app"):
+                with pytest.raises(psycopg.OperationalError):
+                    psycopg.connect(f"postgresql://{role}:{password}@127.0.0.1:{port}/agentcore")
         redis_port = urls["redis_url"].rsplit(":", 1)[1].split("/")[0]
         with pytest.raises(redis.AuthenticationError):
             redis.Redis(port=int(redis_port)).ping()
@@ -186,7 +191,7 @@ def test_nothing_is_left_behind_when_the_supervisor_is_killed(folder: Path, fres
         "stack = Stack(Path(sys.argv[1]), print); stack.lock(); stack.start()\n"
         "print(*[handle.pid for _, handle in stack.supervisor.running], flush=True); time.sleep(60)"
     )
-    environment = {name: value for name, value in os.environ.items() if name not in ("DATABASE_URL", "REDIS_URL")}
+    environment = {name: value for name, value in os.environ.items() if name not in GIVEN}
     parent = subprocess.Popen(
         [sys.executable, "-c", script, str(folder)], cwd=env.ROOT, env=environment, stdout=subprocess.PIPE, text=True
     )

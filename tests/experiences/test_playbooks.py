@@ -49,6 +49,7 @@ from experiences.services.playbooks import (
 from experiences.services.reviews import delta_approve, delta_reject
 from experiences.services.traces import NewTrace, traces_record
 from tests import factories
+from tests.support.owner import as_owner
 from tests.support.playbooks import SECTIONS, playbook_of
 
 pytestmark = pytest.mark.django_db
@@ -405,7 +406,7 @@ def test_old_executions_and_unused_deltas_are_forgotten(operator: Actor, playboo
     traces_record(operator, [trace(playbook.agent), trace(playbook.agent)])
     row = edited(operator, playbook, type="remove", target="s1")
     kept, old = waiting(playbook), waiting(playbook, state="rejected")
-    with connection.cursor() as cursor:
+    with as_owner(), connection.cursor() as cursor:
         cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
         cursor.execute("ALTER TABLE experiences_executiontrace DISABLE TRIGGER history_stays")
         cursor.execute("ALTER TABLE experiences_contextdelta DISABLE TRIGGER delta_settled")

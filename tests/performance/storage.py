@@ -16,6 +16,7 @@ from experiences.rollout import RolloutLimits, collect
 from experiences.runtimes.action import ActionRuntime
 from experiences.types import RolloutKey, Trajectory
 from tests.performance.table import Figure, at_least, at_most
+from tests.support.owner import as_owner
 from training.pools import environment_pools
 from training.trainer import TrainerSetup, TrainerState, steps
 from training.validation import parse_config
@@ -86,7 +87,7 @@ def size_of_partition() -> int:
 
 
 def emptied() -> None:
-    with connection.cursor() as cursor:
+    with connection.cursor() as cursor, as_owner():
         cursor.execute("TRUNCATE experiences_trajectory_2020_01")
 
 

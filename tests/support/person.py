@@ -12,6 +12,8 @@ from django.contrib.postgres.fields import ArrayField
 from django.db import connection, models
 from psycopg.types.json import Jsonb
 
+from tests.support.owner import as_owner
+
 # What we write ourselves and nobody else: names from a closed list, our own ids and digests, what is sealed. Whoever
 # adds a column in which a text of somebody may stand registers it with an erasure, and leaves this list alone.
 OURS: Final = frozenset(
@@ -81,7 +83,7 @@ def theirs() -> list[tuple[Any, models.Field[Any, Any]]]:
 @contextmanager
 def unguarded() -> Iterator[None]:
     """Without the triggers that keep histories as they are."""
-    with connection.cursor() as cursor:
+    with as_owner(), connection.cursor() as cursor:
         cursor.execute("SET session_replication_role = replica")
         try:
             yield
