@@ -2,7 +2,8 @@
 
 The owner migrates; web, workers and beat connect with a role that owns nothing: it can't switch off a trigger,
 truncate, or change what is append-only. What only the owner may do is offered by functions of the owner's (``SECURITY
-DEFINER``): erasing words from the audit log, deleting history with its playbook or for an erasure, and making a month's partition.
+DEFINER``): erasing words from the audit log, deleting history with its playbook or for an erasure, and making a
+month's partition.
 Where one role does both (a single ``DATABASE_URL``), the triggers guard against mistakes only.
 """
 
