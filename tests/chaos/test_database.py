@@ -26,6 +26,7 @@ from experiences.services.evolutions import evolution_queue
 from tests import factories
 from tests.support.backends import each_once, lives_through, sessions_ended
 from tests.support.llm_server import ModelServer
+from tests.support.owner import as_owner
 from tests.support.playbooks import add, lived, model_agent, playbook_of, suggesting
 from tests.support.running import SMALL_POOL, run_to_end
 from tests.support.simulated_model import simulated_server
@@ -178,7 +179,7 @@ FULL = (
 @contextmanager
 def no_room_in(table: str) -> Iterator[None]:
     """PostgreSQL's own words for a full disk, for each row that is written to the table."""
-    with connection.cursor() as cursor:
+    with as_owner(), connection.cursor() as cursor:
         cursor.execute(
             "CREATE OR REPLACE FUNCTION no_room() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
             " RAISE EXCEPTION 'could not extend file: No space left on device' USING ERRCODE = 'disk_full';"
@@ -188,7 +189,7 @@ def no_room_in(table: str) -> Iterator[None]:
     try:
         yield
     finally:
-        with connection.cursor() as cursor:
+        with as_owner(), connection.cursor() as cursor:
             cursor.execute(f"DROP TRIGGER no_room ON {table}")
 
 
