@@ -14,7 +14,7 @@ from rest_framework.routers import SimpleRouter
 
 from agentcore_site.jobs.api import JobDoor
 from agentcore_site.problems import body_of
-from agentcore_site.tenancy.api import ApiKeyDoor, ErasureDoor, MeDoor, RefreshView, TokenView
+from agentcore_site.tenancy.api import ApiKeyDoor, ErasureDoor, MeDoor, RefreshView, RevokeView, TokenView
 from budgets.api import BudgetDoor, LedgerDoor, PriceDoor
 from evaluation.api import EvaluationDoor
 from experiences.api.agents import AgentDoor
@@ -88,7 +88,9 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("schema/", SpectacularAPIView.as_view(), name="schema"),
     path("token", TokenView.as_view(), name="token"),
     path("token/refresh", RefreshView.as_view(), name="token-refresh"),
+    path("token/revoke", RevokeView.as_view(), name="token-revoke"),
     path("me", MeDoor.as_view(GET), name="me"),
+    path("me/sign-out-everywhere", MeDoor.as_view({"post": "sign_out"}), name="sign-out-everywhere"),
     path("environments", EnvironmentDoor.as_view(GET), name="environments"),
     path("tools", ToolDoor.as_view(GET), name="tools"),
     path("rewards", RewardDoor.as_view(GET), name="rewards"),

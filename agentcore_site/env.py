@@ -11,6 +11,7 @@ import json
 import os
 import secrets
 from dataclasses import dataclass, field
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -74,6 +75,14 @@ def number(name: str, default: float, *, low: float, high: float) -> float:
 
 def listed(name: str, default: str = "") -> list[str]:
     return [part.strip() for part in text(name, default).split(",") if part.strip()]
+
+
+def networks(name: str) -> list[IPv4Network | IPv6Network]:
+    """Networks and addresses by comma, e.g. ``10.0.0.0/8,::1``."""
+    try:
+        return [ip_network(part, strict=False) for part in listed(name)]
+    except ValueError as error:
+        raise BadEnvironment(f"{name} must be networks or addresses by comma: {error}.") from error
 
 
 def data_dir() -> Path:

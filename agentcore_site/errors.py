@@ -49,7 +49,13 @@ class TooLarge(DomainError):
 
 
 class TooMany(DomainError):
+    """``retry_after``: seconds until it is worth another try; 0 where only something that ends makes room."""
+
     code, title = 429, "Too many"
+
+    def __init__(self, message: str, *, fields: Mapping[str, str] | None = None, retry_after: int = 0) -> None:
+        super().__init__(message, fields=fields)
+        self.retry_after = retry_after
 
 
 class Unavailable(DomainError):

@@ -76,7 +76,10 @@ def refusal(request: HttpRequest, error: DomainError) -> HttpResponse:
         return response
     known = {403: "403.html", 404: "404.html"}
     context = {"message": error.message, "title": error.title}
-    return render(request, known.get(error.code, "refused.html"), context, status=error.code)
+    response = render(request, known.get(error.code, "refused.html"), context, status=error.code)
+    if wait := getattr(error, "retry_after", 0):
+        response["Retry-After"] = str(wait)
+    return response
 
 
 def is_part(request: HttpRequest) -> bool:

@@ -31,6 +31,8 @@ def handler(error: Exception, context: dict[str, Any]) -> Response | None:
     headers: dict[str, str] = {}
     if isinstance(error, DomainError):
         status, title, detail, fields = error.code, error.title, error.message, error.fields
+        if wait := getattr(error, "retry_after", 0):
+            headers["Retry-After"] = str(wait)
     elif isinstance(error, exceptions.ValidationError):
         fields = flat(error.detail)
         status, title = 400, "Invalid request"

@@ -55,6 +55,7 @@ MIDDLEWARE = [
     "agentcore_site.middleware.RequestId",
     "agentcore_site.middleware.DatabaseAway",
     "agentcore_site.middleware.StorableQuery",
+    "agentcore_site.refused.Refused",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
@@ -139,6 +140,9 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"django.contrib.auth.password_validation.{name}"}
     for name in ("UserAttributeSimilarityValidator", "MinimumLengthValidator", "CommonPasswordValidator")
 ]
+AUTHENTICATION_BACKENDS = ["agentcore_site.tenancy.sign_in.CountingBackend"]
+# Whose X-Forwarded-For is believed, for limits and the audit log: nobody's until a deployment names its proxies.
+TRUSTED_PROXIES = env.networks("TRUSTED_PROXIES")
 LOGIN_URL = "/sign-in/"
 LOGIN_REDIRECT_URL = "/"
 LOGOUT_REDIRECT_URL = "/sign-in/"
@@ -201,6 +205,7 @@ SIMPLE_JWT: dict[str, Any] = {
     "SIGNING_KEY": env.text("JWT_PRIVATE_KEY") or SECRET_KEY,
     "VERIFYING_KEY": env.text("JWT_PUBLIC_KEY"),
     "UPDATE_LAST_LOGIN": False,
+    "CHECK_REVOKE_TOKEN": True,  # a token ends with the password that it was made by
 }
 SPECTACULAR_SETTINGS = {
     "TITLE": "AgentCore",

@@ -9,6 +9,7 @@ from redis.exceptions import RedisError
 from rest_framework.request import Request
 from rest_framework.throttling import SimpleRateThrottle
 
+from agentcore_site.tenancy.addresses import client_address
 from agentcore_site.tenancy.authentication import actor_of
 
 
@@ -22,6 +23,9 @@ class KeyThrottle(SimpleRateThrottle):
         actor = actor_of(request)
         who = actor.door.replace(" ", "-") if actor.door.startswith("key ") else getattr(request.user, "pk", None)
         return self.cache_format % {"scope": self.scope, "ident": who or self.get_ident(request)}
+
+    def get_ident(self, request: Request) -> str:
+        return client_address(request)
 
     def allow_request(self, request: Request, view: Any) -> bool:
         try:

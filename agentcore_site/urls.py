@@ -17,6 +17,7 @@ console = [
     path("search/", search.search, name="search"),
     path("sign-in/", session.SignIn.as_view(), name="sign_in"),
     path("sign-out/", session.SignOut.as_view(), name="sign_out"),
+    path("sign-out/everywhere/", session.everywhere, name="sign_out_everywhere"),
     path("audit/", audit.audit, name="audit"),
     path("agents/", agents.agents, name="agents"),
     path("", include("experiences.urls")),

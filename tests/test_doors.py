@@ -53,7 +53,9 @@ SECRETS = ("Zanzibar", "question 1:", "-iter2", "swahili-numbers", "olivia", "Ac
 # Who may come in without an account. Everything else asks who is there.
 PUBLIC = {
     "sign-in/", "sign-out/", "health/live", "health/ready", "health/", "api/v1/schema/", "api/v1/token",
-    "api/v1/token/refresh",
+    "api/v1/token/refresh", "api/v1/token/revoke",
+    # For people, but they end the session of those who walk here: see tests/tenancy/test_sign_in.py.
+    "sign-out/everywhere/", "api/v1/me/sign-out-everywhere",
     "metrics",  # guards itself: a token, or loopback; see tests/api/test_operations.py
     "^api/(?P<rest>.*)$",  # says that nothing is there
     "admin/login/", "admin/logout/",

@@ -21,9 +21,10 @@ from agentcore_site.tenancy.administration import (
     ScopedAdmin,
     actor_at,
     organizations_of,
+    people_of,
 )
 from agentcore_site.tenancy.mails import MOST_TRIES
-from agentcore_site.tenancy.models import ApiKey, Erasure, Mail, Membership, Organization
+from agentcore_site.tenancy.models import ApiKey, Erasure, Mail, Membership, Organization, TokenFamily
 from agentcore_site.tenancy.services import api_key_revoke
 
 admin.site.unregister(User)
@@ -148,6 +149,22 @@ class ApiKeyAdmin(ReadOnlyAdmin):
     @action(description="Revoke the selected keys")
     def revoke(self, request: HttpRequest, queryset: QuerySet[ApiKey]) -> None:
         self.apply(request, queryset, "Revoked", api_key_revoke)
+
+
+@admin.register(TokenFamily)
+class TokenFamilyAdmin(ReadOnlyAdmin):
+    """Sign-ins of programs, of the people that one sees."""
+
+    organization_path = ""
+    list_display = ["user", "created_at", "renewed_at", "expires_at", "ended_at"]
+    list_filter = [("ended_at", admin.EmptyFieldListFilter)]
+    list_select_related = ["user"]
+    search_fields = ["user__username"]
+    exclude = ["current"]
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[TokenFamily]:
+        rows = TokenFamily.objects.order_by(*self.get_ordering(request) or ["-created_at"])
+        return rows if request.user.is_superuser else rows.filter(user__in=people_of(request))
 
 
 @admin.register(Erasure)

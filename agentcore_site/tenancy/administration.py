@@ -22,13 +22,13 @@ from unfold.paginator import InfinitePaginator
 from agentcore_site.audit.services import record
 from agentcore_site.errors import DomainError
 from agentcore_site.tenancy.actors import Actor
-from agentcore_site.tenancy.authentication import client_ip
+from agentcore_site.tenancy.addresses import client_address
 from agentcore_site.tenancy.models import Membership
 from agentcore_site.tenancy.roles import Role
 
 
 def actor_at(request: HttpRequest) -> Actor:
-    return Actor(request.user, ip=client_ip(request), door="admin")
+    return Actor(request.user, ip=client_address(request), door="admin")
 
 
 def organizations_of(request: HttpRequest) -> list[Any]:

@@ -9,23 +9,25 @@ from drf_spectacular.utils import OpenApiExample, extend_schema, extend_schema_v
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework_simplejwt.serializers import TokenObtainPairSerializer
-from rest_framework_simplejwt.tokens import RefreshToken
-from rest_framework_simplejwt.views import TokenObtainPairView, TokenRefreshView
+from rest_framework_simplejwt.serializers import TokenObtainSerializer
+from rest_framework_simplejwt.views import TokenViewBase
 
 from agentcore_site.errors import Missing
 from agentcore_site.rest.parsing import Strict, parsed
 from agentcore_site.rest.views import Door
+from agentcore_site.tenancy.actors import Actor
+from agentcore_site.tenancy.addresses import client_address
 from agentcore_site.tenancy.erasure import erasures_visible, subject_erase
 from agentcore_site.tenancy.models import ApiKey, Erasure
 from agentcore_site.tenancy.roles import ROLE_MAY, SCOPES, Role
 from agentcore_site.tenancy.services import MAX_DAYS, api_key_create, api_key_revoke, check_scopes
+from agentcore_site.tenancy.tokens import family_end, family_refresh, family_start, sign_out_everywhere
 from agentcore_site.throttling import TokenThrottle
 
 TOKEN = OpenApiExample("Sign in", {"username": "olivia", "password": "correct horse battery staple"}, request_only=True)
 
 
-class TokenIn(TokenObtainPairSerializer):  # type: ignore[misc]
+class TokenIn(TokenObtainSerializer):  # type: ignore[misc]
     """``scope`` narrows both tokens, like a key's scopes; it never widens what the role allows."""
 
     scope = serializers.CharField(
@@ -33,24 +35,63 @@ class TokenIn(TokenObtainPairSerializer):  # type: ignore[misc]
     )
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        tokens = super().validate(attrs)
-        if not attrs.get("scope"):
-            return dict(tokens)
-        refresh = RefreshToken(tokens["refresh"])  # type: ignore[arg-type]
-        refresh["scope"] = " ".join(check_scopes(attrs["scope"].split()))
-        return {"refresh": str(refresh), "access": str(refresh.access_token)}
+        super().validate(attrs)
+        scopes = check_scopes(attrs["scope"].split()) if attrs.get("scope") else []
+        actor = Actor(self.user, ip=client_address(self.context["request"]), door="jwt")
+        return dict(family_start(actor, scopes))
 
 
-@extend_schema_view(post=extend_schema(summary="Get an access and a refresh token", tags=["me"], examples=[TOKEN]))
-@extend_schema_view(post=extend_schema(summary="Get an access and a refresh token", tags=["me"], examples=[TOKEN]))
-class TokenView(TokenObtainPairView):  # type: ignore[misc]
+class RefreshIn(serializers.Serializer[Any]):
+    refresh = serializers.CharField(max_length=4000, help_text="Used up by this: keep the one in the answer.")
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        return dict(family_refresh(attrs["refresh"]))
+
+
+class RevokeIn(serializers.Serializer[Any]):
+    refresh = serializers.CharField(max_length=4000)
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        family_end(attrs["refresh"])
+        return {}
+
+
+class TokensOut(serializers.Serializer[Any]):
+    refresh = serializers.CharField()
+    access = serializers.CharField()
+
+
+@extend_schema_view(
+    post=extend_schema(summary="Get an access and a refresh token", tags=["me"], examples=[TOKEN], responses=TokensOut)
+)
+class TokenView(TokenViewBase):  # type: ignore[misc]
     serializer_class = TokenIn
     throttle_classes = (TokenThrottle,)
 
 
-@extend_schema_view(post=extend_schema(summary="Get a new access token for a refresh token", tags=["me"]))
-class RefreshView(TokenRefreshView):  # type: ignore[misc]
+@extend_schema_view(
+    post=extend_schema(
+        summary="Get new tokens for a refresh token",
+        description="The one that was sent is used up; sent again, it ends all tokens of its sign-in.",
+        tags=["me"],
+        responses=TokensOut,
+    )
+)
+class RefreshView(TokenViewBase):  # type: ignore[misc]
+    serializer_class = RefreshIn
     throttle_classes = (TokenThrottle,)
+
+
+class RevokeView(TokenViewBase):  # type: ignore[misc]
+    """Ends the sign-in that a refresh token belongs to: every access and refresh token of it."""
+
+    serializer_class = RevokeIn
+    throttle_classes = (TokenThrottle,)
+
+    @extend_schema(summary="Sign out: end the tokens of a sign-in", tags=["me"], responses={204: None})
+    def post(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        super().post(request, *args, **kwargs)
+        return Response(status=204)
 
 
 class MembershipOut(serializers.Serializer[Any]):
@@ -84,6 +125,17 @@ class MeDoor(Door):
             "organizations": list(actor.memberships.values()),
         }
         return Response(MeOut(me, context={"actor": actor}).data)
+
+    @extend_schema(
+        summary="Sign out everywhere",
+        description="Ends every session of the console and every token of yours. API keys stay.",
+        tags=["me"],
+        request=None,
+        responses={204: None},
+    )
+    def sign_out(self, request: Request) -> Response:
+        sign_out_everywhere(self.actor)
+        return Response(status=204)
 
 
 class ApiKeyOut(serializers.Serializer[Any]):

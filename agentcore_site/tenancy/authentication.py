@@ -13,14 +13,12 @@ from rest_framework.request import Request
 from rest_framework_simplejwt.authentication import JWTAuthentication
 
 from agentcore_site.tenancy.actors import Actor
+from agentcore_site.tenancy.addresses import client_address
 from agentcore_site.tenancy.models import ApiKey
 from agentcore_site.tenancy.services import KEY_PREFIX, key_digest
+from agentcore_site.tenancy.tokens import family_of
 
 USED_EVERY = timedelta(minutes=1)
-
-
-def client_ip(request: HttpRequest | Request) -> str:
-    return str(request.META.get("REMOTE_ADDR") or "")
 
 
 def bearer(header: str) -> str:
@@ -46,7 +44,7 @@ def actor_of(request: HttpRequest | Request) -> Actor:
     actor = getattr(request, "auth", None)
     if isinstance(actor, Actor):
         return actor
-    return Actor(request.user, ip=client_ip(request), door="console")
+    return Actor(request.user, ip=client_address(request), door="console")
 
 
 class ApiKeyAuthentication(BaseAuthentication):
@@ -54,7 +52,7 @@ class ApiKeyAuthentication(BaseAuthentication):
         token = bearer(request.headers.get("Authorization", ""))
         if not token.startswith(KEY_PREFIX):
             return None
-        actor = actor_of_key(token, ip=client_ip(request))
+        actor = actor_of_key(token, ip=client_address(request))
         if actor is None:
             raise AuthenticationFailed("This API key is unknown, expired or revoked. Make a new one.")
         return actor.user, actor
@@ -68,7 +66,10 @@ class JwtAuthentication(JWTAuthentication):
         found = super().authenticate(request)
         if found is None:
             return None
-        return found[0], Actor(found[0], scopes=scopes_of(found[1]), ip=client_ip(request), door="jwt")
+        return found[0], Actor(found[0], scopes=scopes_of(found[1]), ip=client_address(request), door="jwt")
+
+    def get_user(self, validated_token: Any) -> Any:
+        return family_of(validated_token).user
 
 
 def scopes_of(token: Any) -> frozenset[str] | None:
@@ -80,4 +81,4 @@ def scopes_of(token: Any) -> frozenset[str] | None:
 class ConsoleSessionAuthentication(SessionAuthentication):
     def authenticate(self, request: Request) -> tuple[Any, Any] | None:
         found = super().authenticate(request)
-        return found and (found[0], Actor(found[0], ip=client_ip(request), door="console"))
+        return found and (found[0], Actor(found[0], ip=client_address(request), door="console"))

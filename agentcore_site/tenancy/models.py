@@ -15,7 +15,7 @@ from agentcore_site.ids import uuid7
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.roles import Role
 
-__all__ = ["ApiKey", "Erasure", "Mail", "Membership", "Organization", "Scoped", "ScopedManager"]
+__all__ = ["ApiKey", "Erasure", "Mail", "Membership", "Organization", "Scoped", "ScopedManager", "TokenFamily"]
 
 
 class Organization(models.Model):
@@ -104,6 +104,25 @@ class ApiKey(Scoped):
 
 def organization_id_of(value: Organization | uuid.UUID) -> uuid.UUID:
     return value.id if isinstance(value, Organization) else value
+
+
+class TokenFamily(models.Model):
+    """A sign-in of a person's program: the tokens that came of it, each refresh token used up by the next."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="token_families")
+    current = models.CharField(max_length=32, editable=False, help_text="The `jti` of the one good refresh token.")
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
+    renewed_at = models.DateTimeField(null=True, blank=True)
+    expires_at = models.DateTimeField()
+    ended_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["-created_at"]
+        verbose_name_plural = "token families"
+
+    def __str__(self) -> str:
+        return f"sign-in of {self.user_id} at {self.created_at:%Y-%m-%d %H:%M}"
 
 
 class Erasure(Scoped):

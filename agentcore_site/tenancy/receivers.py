@@ -9,11 +9,17 @@ from django.dispatch import receiver
 
 from agentcore_site.audit.services import record
 from agentcore_site.tenancy.actors import Actor
+from agentcore_site.tenancy.addresses import client_address
 
 
 def _actor(user: Any, request: Any) -> Actor:
-    ip = request.META.get("REMOTE_ADDR", "") if request is not None else ""
-    return Actor(user, ip=ip, door="console")
+    if request is None:
+        return Actor(user, door="console")
+    return Actor(user, ip=client_address(request), door=_door(request.path))
+
+
+def _door(path: str) -> str:
+    return "jwt" if path.startswith("/api/") else "admin" if path.startswith("/admin/") else "console"
 
 
 def _home(actor: Actor) -> Any:

@@ -13,13 +13,14 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
+from django.utils import timezone
 
 from agentcore_site.audit.models import AuditEvent
 from agentcore_site.jobs.models import Job, Status
 from agentcore_site.jobs.services import share_create
 from agentcore_site.models import IdempotencyRecord
 from agentcore_site.tenancy.actors import Actor
-from agentcore_site.tenancy.models import ApiKey, Erasure, Membership, Organization
+from agentcore_site.tenancy.models import ApiKey, Erasure, Membership, Organization, TokenFamily
 from agentcore_site.tenancy.roles import Role
 from agentcore_site.tenancy.services import api_key_create
 from evaluation.models import EvaluationResult, HeldOutLook
@@ -41,8 +42,8 @@ READ_ONLY = {
     "auditevent", "apikey", "job", "jobevent", "sharelink", "dataset", "datasetrow", "trajectoryrecord", "grouprecord",
     "trainingrun", "iteration", "policycheckpoint", "evaluationrun", "evaluationresult", "heldoutlook",
     "idempotencyrecord", "budgetlimit", "reservation", "ledgerentry", "budgetalert", "modelendpoint", "toolserver",
-    "erasure", "promptpack", "experience", "experiencechange", "question", "epoch", "playbook", "playbookversion",
-    "playbooksection", "playbookchange", "contextdelta", "executiontrace", "evolution",
+    "erasure", "tokenfamily", "promptpack", "experience", "experiencechange", "question", "epoch", "playbook",
+    "playbookversion", "playbooksection", "playbookchange", "contextdelta", "executiontrace", "evolution",
 }  # fmt: skip
 
 
@@ -81,6 +82,7 @@ def everything(operator: Actor, agent: Agent, adam: Any) -> TrainingRun:
     )
     a_row_of_each_playbook_table(operator, agent, run.job)
     Epoch.objects.create(run=run, number=1, metrics={"rollouts": 2}, gate={"accepted": True})
+    TokenFamily.objects.create(user=adam, current="j", expires_at=timezone.now())
     Erasure.objects.create(organization=run.organization, digests=["d"], found={"rows": 1}, left={"rows": 0})
     return run
 

@@ -11,6 +11,7 @@ import threading
 import time
 from typing import Any
 
+from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
 from agentcore_site import env
@@ -104,6 +105,8 @@ class Command(BaseCommand):
         quiet = ["--loglevel", "WARNING", "--without-mingle", "--without-gossip"]
         worker = [*celery, "worker", *quiet]
         uvicorn = [python, "-m", "uvicorn", "agentcore_site.asgi:application", "--host", "127.0.0.1"]
+        # Its own default is to believe whatever comes over loopback.
+        uvicorn += ["--forwarded-allow-ips", ",".join(str(one) for one in settings.TRUSTED_PROXIES)]
         metrics = {"PROMETHEUS_MULTIPROC_DIR": str(_metrics_folder(stack))}
         # One thread each for linear algebra: two workers on two cores must not fight over them.
         lean = metrics | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "C_FORCE_ROOT": "1"}

@@ -1,0 +1,110 @@
+"""Wrong passwords are counted wherever one is taken: console, admin and ``/api/v1/token`` all ask this backend.
+
+Within ``PERIOD`` an address may be wrong ``PER_ADDRESS`` times, and an account ``PER_ACCOUNT`` times from all addresses
+together. An address from which the account signed in within ``KNOWN_FOR`` has a counter of its own, so that strangers
+who use up an account's tries do not lock its person out there. The counters live in Redis; while it is away the failed
+sign-ins of the audit log are counted instead.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import timedelta
+from typing import Any, Final
+
+from django.contrib.auth.backends import ModelBackend
+from django.core.cache import cache
+from django.db.models import QuerySet
+from django.utils import timezone
+from redis.exceptions import RedisError
+
+from agentcore_site.audit.models import AuditEvent
+from agentcore_site.errors import TooMany
+from agentcore_site.tenancy.addresses import client_address, network_of
+
+PERIOD: Final = timedelta(minutes=15)
+PER_ACCOUNT, PER_ADDRESS = 10, 30
+KNOWN_FOR: Final = timedelta(days=30)
+SIGNED_IN, FAILED = "person.signed_in", "person.sign_in_failed"
+WAIT: Final = "Too many wrong passwords. Wait 15 minutes, then try again."
+
+
+class CountingBackend(ModelBackend):
+    """Django's own check of a password, after a look at how often it went wrong."""
+
+    def authenticate(
+        self, request: Any, username: str | None = None, password: str | None = None, **kwargs: Any
+    ) -> Any:
+        """The person, or None.
+
+        Raises:
+            TooMany: too many wrong passwords of this account or from this address; the password was not looked at.
+        """
+        if request is None or username is None or password is None:
+            return super().authenticate(request, username, password, **kwargs)
+        tries = Tries(username, client_address(request))
+        tries.begin()
+        user = super().authenticate(request, username, password, **kwargs)
+        if user is not None:
+            tries.succeed()
+        return user
+
+
+class Tries:
+    """The counters of one account and one address."""
+
+    def __init__(self, username: str, address: str) -> None:
+        self.username, self.address = username, address
+        account = hashlib.sha256(username.casefold().encode("utf-8", "replace")).hexdigest()[:32]
+        network = network_of(address)
+        self._of_address = f"sign-in:address:{network}"
+        self._of_account = f"sign-in:account:{account}"
+        self._here = f"sign-in:account:{account}:{network}"
+        self._known = f"sign-in:known:{account}:{network}"
+
+    def begin(self) -> None:
+        """Counts a try as wrong before its password is looked at, so that many at once can't slip through.
+
+        Raises:
+            TooMany: there were too many."""
+        try:
+            counter = self._here if cache.get(self._known) else self._of_account
+            over = _counted(self._of_address) > PER_ADDRESS or _counted(counter) > PER_ACCOUNT
+        except RedisError:
+            over = self._over_by_audit()
+        if over:
+            raise TooMany(WAIT, retry_after=int(PERIOD.total_seconds()))
+
+    def succeed(self) -> None:
+        """The password was right: the account's counters begin anew, and the address is known from now on."""
+        try:
+            cache.delete_many([self._of_account, self._here])
+            cache.decr(self._of_address)
+            cache.set(self._known, 1, KNOWN_FOR.total_seconds())
+        except (RedisError, ValueError):  # ValueError: the counter ended in between
+            return
+
+    def _over_by_audit(self) -> bool:
+        wrong = _events(FAILED, PERIOD)
+        if wrong.filter(ip=self.address).count() >= PER_ADDRESS:
+            return True
+        of_account = wrong.filter(after__username__iexact=self.username)
+        here = _events(SIGNED_IN, KNOWN_FOR).filter(actor__iexact=self.username, ip=self.address)
+        if here.exists():
+            of_account = of_account.filter(ip=self.address)
+        return of_account.count() >= PER_ACCOUNT
+
+
+def _counted(key: str) -> int:
+    """One more under ``key``, which lives ``PERIOD`` from its first. Returns how many there are."""
+    if cache.add(key, 1, PERIOD.total_seconds()):
+        return 1
+    try:
+        return int(cache.incr(key))
+    except ValueError:  # it ended between the two
+        cache.set(key, 1, PERIOD.total_seconds())
+        return 1
+
+
+def _events(action: str, within: timedelta) -> QuerySet[AuditEvent]:
+    return AuditEvent.objects.filter(action=action, at__gt=timezone.now() - within)
