@@ -15,6 +15,7 @@ from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
+from urllib.request import getproxies_environment
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -83,6 +84,11 @@ def networks(name: str) -> list[IPv4Network | IPv6Network]:
         return [ip_network(part, strict=False) for part in listed(name)]
     except ValueError as error:
         raise BadEnvironment(f"{name} must be networks or addresses by comma: {error}.") from error
+
+
+def proxies() -> dict[str, str]:
+    """``HTTP_PROXY``, ``HTTPS_PROXY``, ``ALL_PROXY`` by scheme, and ``NO_PROXY`` under "no"; small letters win."""
+    return getproxies_environment()
 
 
 def data_dir() -> Path:

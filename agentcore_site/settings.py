@@ -241,8 +241,12 @@ FETCH_HOSTS = tuple(env.listed("FETCH_HOSTS"))
 # Where a worker serves models to foreign agents (a free port), and the host that those agents are told.
 ROLLOUT_GATEWAY_HOST = env.text("ROLLOUT_GATEWAY_HOST", "127.0.0.1")
 ROLLOUT_GATEWAY_ADVERTISED = env.text("ROLLOUT_GATEWAY_ADVERTISED")
-# Whether alerts may be posted to private addresses.
-WEBHOOK_PRIVATE = env.boolean("WEBHOOK_PRIVATE", default=False)
+
+# -- calls to addresses that people and models enter ------------------------------------------------------------------
+# Private hosts and networks that may be called: none. `manage.py up`, which serves loopback only, allows loopback.
+OUTBOUND_ALLOW = tuple(env.listed("OUTBOUND_ALLOW"))
+OUTBOUND_CA_FILE = env.text("OUTBOUND_CA_FILE")  # certificates to trust beside the operating system's
+OUTBOUND_PROXIES = env.proxies()
 
 # -- jobs ------------------------------------------------------------------------------------------------------------
 JOB_LEASE_SECONDS = env.integer("JOB_LEASE_SECONDS", 30, low=2, high=3600)
@@ -317,7 +321,12 @@ LOGGING: dict[str, Any] = {
     "formatters": {"json": {"()": "agentcore_site.telemetry.JsonFormatter"}},
     "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "json"}},
     "root": {"handlers": ["console"], "level": env.text("LOG_LEVEL", "INFO")},
-    "loggers": {"django.request": {"level": "ERROR"}, "uvicorn.access": {"level": "WARNING"}},
+    "loggers": {
+        "django.request": {"level": "ERROR"},
+        "uvicorn.access": {"level": "WARNING"},
+        # They log addresses, and a webhook's path is its secret.
+        **{name: {"level": "WARNING"} for name in ("aiohttp", "httpx", "httpx2", "httpcore", "httpcore2", "mcp")},
+    },
 }
 
 

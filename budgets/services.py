@@ -6,7 +6,6 @@ import uuid
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import Any
-from urllib.parse import urlsplit
 
 from django.core.exceptions import ValidationError
 from django.db import connection, transaction
@@ -14,6 +13,7 @@ from django.db import connection, transaction
 from agentcore_site.audit.services import record
 from agentcore_site.errors import Conflict, Forbidden, Invalid, Missing
 from agentcore_site.jobs.models import Job
+from agentcore_site.outgoing import check_address
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import Organization, organization_id_of
 from agentcore_site.tenancy.permissions import require
@@ -233,15 +233,14 @@ def budget_settings_set(
 
     Raises:
         Missing, Forbidden: the actor may not edit budgets there.
-        Invalid: the address is not one of http or https.
+        Invalid: the address is malformed, or this site does not call it.
     """
     require(actor, "budget.edit", organization)
     url = webhook_url.strip()
-    parts = urlsplit(url)
-    if url and (parts.scheme not in {"http", "https"} or not parts.hostname or parts.username or len(url) > 500):
-        text = "A webhook's address begins with https:// and holds no user or password."
-        raise Invalid(text, fields={"webhook_url": text})
+    if len(url) > 500:
+        raise Invalid("The address is too long.", fields={"webhook_url": "At most 500 characters."})
     row = BudgetSettings.objects.filter(organization=organization).first() or BudgetSettings(organization=organization)
+    check_address("webhook_url", url, before=row.webhook_url)
     before = {"email_admins": row.email_admins, "webhook_url": row.webhook_url, "secret_version": row.secret_version}
     row.email_admins, row.webhook_url = email_admins, url
     row.secret_version = secret_version or row.secret_version

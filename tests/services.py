@@ -15,6 +15,8 @@ from pathlib import Path
 # equal to the bit differ in the last one.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+# The servers of the tests are on loopback, which `manage.py up` allows too.
+os.environ.setdefault("OUTBOUND_ALLOW", "127.0.0.0/8,::1/128,localhost")
 
 _folder = ""
 _stack = None

@@ -8,6 +8,7 @@ LLMError
 │   └── ConnectionLost   refused, reset or closed before an answer began
 ├── Permanent            the same request will fail again
 │   ├── BadRequest       400, 422 and other 4xx; redirects, which would carry the key elsewhere
+│   ├── BadAddress       this site does not call the endpoint's address: nothing was sent
 │   ├── AuthFailed       401, 403
 │   ├── NoCredit         402, or a 429 that says that the quota is used up
 │   ├── ModelNotFound    404
@@ -70,6 +71,10 @@ class Permanent(LLMError):
 
 
 class BadRequest(Permanent):
+    pass
+
+
+class BadAddress(Permanent):
     pass
 
 

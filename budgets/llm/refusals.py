@@ -44,7 +44,7 @@ from budgets.llm.errors import (
 )
 from budgets.llm.retry import parse_retry_after
 from budgets.llm.usage import read_usage
-from budgets.llm.wire import clean, first_words, load
+from budgets.llm.wire import clean, load
 
 TIMEOUTS: Final = frozenset({408, 499, 504, 524})
 UNAVAILABLE: Final = frozenset({503, 529})
@@ -78,7 +78,6 @@ BY_STATUS: Final[Mapping[int, type[LLMError]]] = {
     429: RateLimited,
 }
 MESSAGE_LENGTH: Final = 300
-START_LENGTH: Final = 80  # of what is no message: a stranger's page
 
 Safe = Callable[[str], str]  # a provider's words without secrets and personal data
 
@@ -93,10 +92,9 @@ def refusal(status: int, headers: Mapping[str, str], body: bytes, safe: Safe) ->
     if isinstance(value, list) and len(value) == 1:
         value = value[0]  # Google's
     said = _said(value)
-    shown = safe(said.message)[:MESSAGE_LENGTH] if said.message else safe(first_words(body))[:START_LENGTH]
-    message = f"{status}: {shown or 'no message'}"
-    if 300 <= status < 400:
-        message = f"{status}: the address redirects, which is not followed, because the key would go along."
+    # Only a model API's own words are shown: another service's answer is not ours to pass on.
+    shown = safe(said.message)[:MESSAGE_LENGTH] if said.own and said.message else ""
+    message = f"{status}: {shown or 'the answer holds no error message of a model API'}"
     error = _type(status, said.code, said.message)(message, status=status, retry_after=_retry_after(headers))
     error.usage = read_usage(value.get("usage"), []) if isinstance(value, Mapping) else None
     error.unbilled = status not in TIMEOUTS and (status < 500 or _turned_away(status, said))

@@ -1,23 +1,26 @@
-"""Requests over HTTP, with memory, time and secrets bounded. Errors are values here: nothing is raised but
+"""Requests to a model endpoint, with memory, time and secrets bounded. Errors are values here: nothing is raised but
 cancellation and what the caller's ``on_delta`` raises, so that no exception of the HTTP library, which holds the
 request with its headers, ends in the context of one of ours.
-
-Redirects are not followed, the environment (proxies, netrc) is not read, answers are asked for uncompressed.
 """
 
 from __future__ import annotations
 
 import asyncio
-import ssl
 import zlib
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Final
 
-import httpx
-
-from budgets.llm.connection import Connection, Place, Response
-from budgets.llm.errors import ConnectionLost, LLMError, Malformed, Timeout
+from agentcore_site.outbound import (
+    AddressRefused,
+    ConnectionBroken,
+    ConnectTimedOut,
+    OutboundClient,
+    OutboundError,
+    Redirected,
+    Response,
+    Target,
+)
+from budgets.llm.errors import BadAddress, BadRequest, ConnectionLost, LLMError, Malformed, Timeout
 from budgets.llm.refusals import refusal, refusal_in_answer
 from budgets.llm.request import Request
 from budgets.llm.secret import Secret
@@ -28,7 +31,6 @@ from budgets.llm.wire import load, read
 
 OnDelta = Callable[[str], None]
 
-IDLE_S: Final = 4.0  # uvicorn (vLLM) closes after 5; a request sent into a closing connection would cost a hold
 ERROR_BYTES: Final = 64 * 1024
 PLAIN: Final = ("identity", "")  # codings of a body
 PACKED: Final = ("gzip", "x-gzip", "deflate")
@@ -55,45 +57,47 @@ class Line:
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
-        url = httpx.URL(endpoint.url)
-        self._head = _head(endpoint, url)
-        self._place = Place(
-            host=url.raw_host.decode(),
-            port=url.port or (443 if url.scheme == "https" else 80),
-            tls=tls(endpoint.ca_file) if url.scheme == "https" else None,
-            connect_s=min(endpoint.connect_s, endpoint.timeout_s),
-        )
-        self._idle: list[Connection] = []  # the last one used is the next: it is the warmest
+        self._client: OutboundClient | None = None
+        self._target: Target | None = None
+        self._headers: dict[str, str] = {}
 
     async def exchange(
         self, exchange: Exchange, *, trace: str = "", on_delta: OnDelta | None = None
     ) -> Answer | LLMError:
         """Sends a request and reads its answer within ``timeout_s``."""
-        connection = self._idle.pop() if self._idle else Connection(self._place, idle_s=IDLE_S)
         seconds = self._endpoint.timeout_s
         reading = _Reading(self._endpoint, exchange)
         try:
             async with asyncio.timeout(seconds):
-                return await reading.run(connection, self._head_of(exchange, trace), on_delta)
-        except (TimeoutError, httpx.TimeoutException):
+                return await reading.run(await self._send(exchange, trace), on_delta)
+        except (TimeoutError, ConnectTimedOut):
             return reading.lost(Timeout(f"No answer within {seconds:g} s."))
-        except httpx.HTTPError as error:
-            return reading.lost(ConnectionLost(f"The connection failed: {type(error).__name__}."))
-        finally:
-            self._idle.append(connection)
+        except AddressRefused as error:
+            return reading.lost(BadAddress(str(error)))
+        except Redirected as error:
+            return reading.refused(BadRequest(str(error), status=error.status))
+        except OutboundError as error:
+            return reading.lost(ConnectionLost(f"The connection failed. {error}"))
 
     async def aclose(self) -> None:
         """Closes what is idle: end the calls first."""
-        idle, self._idle = self._idle, []
-        for connection in idle:
-            connection.drop()
+        client, self._client = self._client, None
+        if client is not None:
+            await client.aclose()
 
-    def _head_of(self, exchange: Exchange, trace: str) -> bytes:
-        head = self._head + b"content-length: %d\r\n" % len(exchange.request.body)
-        if trace and self._endpoint.kind == "portkey" and "x-portkey-trace-id" not in self._endpoint.headers:
-            shown = "".join(filter(str.isprintable, trace)).encode("ascii", "replace")
-            head += b"x-portkey-trace-id: %s\r\n" % shown
-        return head + b"\r\n"
+    async def _send(self, exchange: Exchange, trace: str) -> Response:
+        """Raises OutboundError."""
+        if self._client is None:
+            self._client = OutboundClient(connect_s=min(self._endpoint.connect_s, self._endpoint.timeout_s))
+        if self._target is None:
+            self._target, self._headers = self._client.target(self._endpoint.url), _headers(self._endpoint)
+        headers = self._headers
+        if trace and self._endpoint.kind == "portkey" and "x-portkey-trace-id" not in headers:
+            shown = "".join(filter(str.isprintable, trace)).encode("ascii", "replace").decode()
+            headers = {**headers, "x-portkey-trace-id": shown}
+        return await self._client.send(
+            "POST", self._target, headers=headers, body=exchange.request.body, sending=exchange.sending
+        )
 
 
 class _Reading:
@@ -105,9 +109,8 @@ class _Reading:
         self._succeeding = False  # a success's headers are here: the answer has begun
         self._assembly: Assembly | None = None
 
-    async def run(self, connection: Connection, head: bytes, on_delta: OnDelta | None) -> Answer | LLMError:
+    async def run(self, response: Response, on_delta: OnDelta | None) -> Answer | LLMError:
         exchange = self._exchange
-        response = await connection.exchange(head, exchange.request.body, sending=exchange.sending)
         try:
             headers = response.headers
             exchange.request_id = headers.get("x-request-id", "")[:200]
@@ -133,6 +136,11 @@ class _Reading:
         error.unbilled = not self._exchange.sent
         return error
 
+    def refused(self, error: LLMError) -> LLMError:
+        """``error`` of a server that did nothing but refuse."""
+        error.unbilled = True
+        return error
+
     async def _whole(self, response: Response) -> bytes:
         limit = self._endpoint.max_answer_bytes
         announced = response.headers.get("content-length", "")
@@ -156,13 +164,13 @@ class _Reading:
             while (chunk := await body.piece()) is not None:
                 for data in reader.feed(chunk):
                     _told(assembly.add(data), on_delta)
-        except httpx.HTTPError as error:
-            lost = type(error).__name__
+        except ConnectionBroken as error:
+            lost = f" {error}"
         if not lost:
             for data in reader.end():
                 _told(assembly.add(data), on_delta)
         if not assembly.ended:
-            raise Malformed(f"The stream was cut{f': {lost}' if lost else ''}.")
+            raise Malformed(f"The stream was cut.{lost}")
         return read(assembly.value())
 
     def _malformed(self, error: Malformed) -> LLMError:
@@ -177,8 +185,8 @@ def _told(text: str, on_delta: OnDelta | None) -> None:
 
 
 class _Body:
-    """The bytes of an answer's body; a compressed one, which nobody asked for, is unpacked within ``limit`` bytes at a
-    time."""
+    """The bytes of an answer's body; a compressed one, which was not asked for, is unpacked within ``limit`` bytes at
+    a time."""
 
     def __init__(self, response: Response, limit: int) -> None:
         self._response, self._limit = response, limit
@@ -187,7 +195,7 @@ class _Body:
         self._unpack = None if self._encoding in PLAIN else zlib.decompressobj(zlib.MAX_WBITS | 32)
 
     async def piece(self) -> bytes | None:
-        """None at the end. Raises Malformed, and what the connection raises."""
+        """None at the end. Raises Malformed, ConnectionBroken."""
         if self._unpack is None:
             return await self._response.piece()
         if self._encoding not in PACKED:
@@ -212,31 +220,19 @@ async def _beginning(response: Response, limit: int) -> bytes:
             found += chunk
             if len(found) >= limit:
                 break
-    except (httpx.HTTPError, Malformed):
+    except (OutboundError, Malformed):
         pass
     return bytes(found[:limit])
 
 
-def _head(endpoint: Endpoint, url: httpx.URL) -> bytes:
-    """The beginning of every request, up to what is its own. Only here do secrets leave their wrapping; ``Endpoint``
-    has seen to it that no value can end its line."""
+def _headers(endpoint: Endpoint) -> dict[str, str]:
+    """Only here do secrets leave their wrapping; ``Endpoint`` has seen to it that no value can end its line."""
     given = {name.lower(): value for name, value in endpoint.headers.items()}
-    lines: dict[str, str | Secret] = {
-        "host": url.netloc.decode(),
+    headers = {
         "accept": "application/json, text/event-stream",
-        "accept-encoding": "identity",
         "content-type": "application/json",
-        "user-agent": "agentcore",
-        **given,
+        **{name: value.reveal() if isinstance(value, Secret) else value for name, value in given.items()},
     }
-    if endpoint.api_key and "authorization" not in given:
-        lines["authorization"] = Secret(f"Bearer {endpoint.api_key.reveal()}")
-    shown = {name: value.reveal() if isinstance(value, Secret) else value for name, value in lines.items()}
-    first = b"POST %s HTTP/1.1\r\n" % url.raw_path
-    return first + "".join(f"{name}: {value}\r\n" for name, value in shown.items()).encode()
-
-
-@lru_cache(maxsize=16)
-def tls(ca_file: str) -> ssl.SSLContext:
-    """One context for all connections: loading the certificates takes longer than a call."""
-    return ssl.create_default_context(cafile=ca_file) if ca_file else httpx.create_ssl_context(trust_env=False)
+    if endpoint.api_key and "authorization" not in headers:
+        headers["authorization"] = f"Bearer {endpoint.api_key.reveal()}"
+    return headers

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
-from urllib.parse import urlsplit
 
+from agentcore_site.outbound import AddressRefused, parsed
 from budgets.llm.secret import Secret, masked
 from budgets.meter import Bill
 from budgets.pricing import Usage
@@ -133,10 +133,9 @@ class Endpoint:
     number of attempts after the first.
     ``concurrency`` and ``per_minute`` limit requests per purpose, each purpose with places of its own (SPEC A10);
     a purpose that is not named has ``default_concurrency`` and no rate limit. ``extra`` is added to each request's
-    body. ``ca_file`` holds the certificates to trust instead of the public ones. ``prompt_overhead`` is added to the
-    bound of each prompt's tokens, for templates that say more than ours. ``redact`` takes personal data out of what a
-    provider wrote, which may quote the prompt, before it ends in a message; ``hidden`` are secrets within ``headers``
-    that no message may show either.
+    body. ``prompt_overhead`` is added to the bound of each prompt's tokens, for templates that say more than ours.
+    ``redact`` takes personal data out of what a provider wrote, which may quote the prompt, before it ends in a
+    message; ``hidden`` are secrets within ``headers`` that no message may show either.
     """
 
     base_url: str
@@ -153,20 +152,18 @@ class Endpoint:
     per_minute: Mapping[str, int] = field(default_factory=dict)
     extra: Mapping[str, Any] = field(default_factory=dict, repr=False)
     max_answer_bytes: int = MEGABYTE
-    ca_file: str = ""
     max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
     prompt_overhead: int = 0
     redact: Callable[[str], str] = field(default=str, repr=False)
     hidden: tuple[Secret, ...] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
-        parts = urlsplit(self.base_url)
-        if parts.scheme not in {"http", "https"} or not parts.hostname:
-            raise ValueError("base_url must be an http or https address.")
-        if parts.username or parts.password or parts.fragment:
-            raise ValueError(
-                "base_url must hold no user, password or fragment: a secret belongs in api_key or headers."
-            )
+        try:
+            url = parsed(self.base_url)
+        except AddressRefused as error:
+            raise ValueError(f"base_url: {error}") from None
+        if url.raw_fragment:
+            raise ValueError("base_url must hold no fragment (#…).")
         if self.kind not in KINDS:
             raise ValueError(f"kind must be one of {', '.join(KINDS)}.")
         if taken := OURS & self.extra.keys():

@@ -18,7 +18,7 @@ from budgets.llm.types import Answer, ToolCall
 from budgets.llm.usage import as_number, kind, read_usage, without_zeros
 
 NAME_LENGTH: Final = 200  # of names and ids, which end in columns and in pages
-QUOTED: Final = 64 * 1024  # characters of an answer that are looked through before a few are quoted
+QUOTED: Final = 64 * 1024  # characters of an API's own message that are looked through before a few are quoted
 REPLACEMENT: Final = "\ufffd"
 
 
@@ -39,7 +39,7 @@ def load(body: bytes | str) -> Any:
         pass
     if not body.strip():
         raise Malformed("The answer is empty.")
-    raise Malformed("The answer is no JSON: it begins '{}'.", quoted=first_words(body))
+    raise Malformed("The answer is no JSON.")  # what it is may be a page of somewhere else: none of it is quoted
 
 
 def _refuse_constant(name: str) -> None:
@@ -99,12 +99,6 @@ def clean(text: str) -> str:
         except UnicodeEncodeError:
             text = "".join(REPLACEMENT if "\ud800" <= one <= "\udfff" else one for one in text)
     return text
-
-
-def first_words(body: bytes | str) -> str:
-    """What a message may quote of a body: far more of it than is shown, because it is made safe as a whole."""
-    text = body[:QUOTED] if isinstance(body, str) else body[:QUOTED].decode("utf-8", "replace")
-    return clean(" ".join(text.split()))
 
 
 def _choice(value: Mapping[str, Any], notes: list[str]) -> Mapping[str, Any]:

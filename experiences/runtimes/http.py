@@ -14,13 +14,12 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-import httpx
 import numpy as np
 
+from agentcore_site.outbound import OutboundClient, OutboundError
 from budgets.llm.errors import ContextTooLong, LLMError, Malformed
 from budgets.llm.types import Completion
 from experiences.environments.base import Episode, TextEpisode
-from experiences.privacy import cut_short
 from experiences.runtimes.action import described
 from experiences.runtimes.base import EnvironmentFailure, Halted, RolloutFailure, Told, noting
 from experiences.runtimes.chat_body import BadCall, ChatBody
@@ -31,7 +30,6 @@ from experiences.types import RolloutKey, Scenario, Step
 
 MAX_ANSWER: Final = 2**20
 CONNECT_SECONDS: Final = 10.0
-SHOWN: Final = 300  # characters of an answer that are quoted in an error
 
 
 class AgentFailure(RolloutFailure):
@@ -117,22 +115,22 @@ class HTTPRuntime:
         return True
 
     async def _ask(self, asked: Mapping[str, Any]) -> str:
-        limits = httpx.Timeout(None, connect=CONNECT_SECONDS)  # the rollout's own limit of time holds
+        """Raises AgentFailure. The rollout's own limit of time holds."""
+        headers = {"content-type": "application/json", **self.headers}
         try:
             async with (
-                httpx.AsyncClient(timeout=limits, follow_redirects=False, trust_env=False) as client,
-                client.stream("POST", self.url, json=dict(asked), headers=dict(self.headers)) as response,
+                OutboundClient(connect_s=CONNECT_SECONDS) as client,
+                await client.send(
+                    "POST", client.target(self.url), headers=headers, body=json.dumps(dict(asked)).encode()
+                ) as response,
             ):
-                read = b""
-                async for piece in response.aiter_bytes():
-                    read += piece
-                    if len(read) > MAX_ANSWER:
-                        raise AgentFailure(f"it answered with more than {MAX_ANSWER // 2**20} MB")
-                if response.status_code != 200:
-                    shown = cut_short(read.decode("utf-8", "replace"), SHOWN)
-                    raise AgentFailure(f"it answered with HTTP {response.status_code}: {shown}")
-        except httpx.HTTPError as error:
-            raise AgentFailure(f"it can't be reached: {described(error)}") from error
+                read = await response.read(MAX_ANSWER)
+        except OutboundError as error:
+            raise AgentFailure(f"it can't be called: {error}") from None
+        if len(read) > MAX_ANSWER:
+            raise AgentFailure(f"it answered with more than {MAX_ANSWER // 2**20} MB")
+        if response.status != 200:
+            raise AgentFailure(f"it answered with HTTP {response.status}")
         return _answer(read)
 
 

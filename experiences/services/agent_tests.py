@@ -12,6 +12,7 @@ from django.conf import settings
 from agentcore_site.audit.services import record
 from agentcore_site.errors import Conflict
 from agentcore_site.ids import uuid7
+from agentcore_site.outgoing import check_address
 from agentcore_site.rows import check_secrets_stay
 from agentcore_site.tenancy.permissions import current_organization, require
 from agentcore_site.vault import Unsealable, sealed
@@ -65,7 +66,7 @@ def agent_test(
     Raises:
         Missing, Forbidden: the actor may not.
         Conflict: there is no address.
-        Invalid: the address is on another host than the stored authorization is for.
+        Invalid: the address may not be called, or is on another host than the stored authorization is for.
     """
     home = agent.organization if agent is not None else current_organization(actor)
     require(actor, "agent.edit", home)
@@ -77,6 +78,7 @@ def agent_test(
         raise Conflict(message, fields={"url": message})
     if tried.url != stored or authorization:
         require(actor, "endpoint.edit", home)  # our server calls that address from inside
+        check_address("url", tried.url, before=stored)
     if authorization:
         tried.authorization = sealed(authorization.strip())
     check_secrets_stay(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import Any
-from urllib.parse import urlsplit
 
 from django.db import transaction
 from django.utils import timezone
@@ -12,6 +11,7 @@ from django.utils.text import slugify
 
 from agentcore_site.audit.services import record
 from agentcore_site.errors import Invalid, Missing
+from agentcore_site.outgoing import check_address
 from agentcore_site.registry import UnknownName
 from agentcore_site.rows import check_row, check_secrets_stay, known_fields, save_row
 from agentcore_site.tenancy.actors import Actor
@@ -119,9 +119,11 @@ def _authorize(actor: Any, agent: Agent, given: str, *, before: str) -> None:
 
 
 def _check_address(actor: Any, agent: Agent, before: str, options: Mapping[str, Any]) -> None:
-    """Our workers call that address from inside: only who may make endpoints may choose it."""
+    """Our workers call that address from inside: only those who may make endpoints may choose it. Raises Missing,
+    Forbidden, Invalid."""
     if agent.url and agent.url != before:
         require(actor, "endpoint.edit", agent.organization_id)
+        check_address("url", agent.url, before=before)
     given = agent.environment_options
     if isinstance(given, Mapping):
         environment_addresses_check(actor, agent.organization_id, agent.environment, given, options)
@@ -181,8 +183,6 @@ def agent_check(agent: Agent) -> None:
         Toolset(named_tools(agent.tools))
     except (UnknownName, ValueError) as error:
         raise Invalid(str(error), fields={"tools": str(error)}) from error
-    if agent.url and not (urlsplit(agent.url).scheme in {"http", "https"} and urlsplit(agent.url).hostname):
-        raise Invalid("The agent's address begins with http:// or https://.", fields={"url": "Not an http address."})
     if agent.runtime == Runtime.HTTP and not agent.url:
         message = "Say where the agent takes its tasks."
         raise Invalid(message, fields={"url": message})

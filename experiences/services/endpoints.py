@@ -13,6 +13,7 @@ from django.utils import timezone
 from agentcore_site.audit.services import record
 from agentcore_site.errors import Conflict, Invalid
 from agentcore_site.ids import uuid7
+from agentcore_site.outgoing import check_address
 from agentcore_site.rows import check_row, check_secrets_stay, known_fields, save_row
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import current_organization, require
@@ -180,6 +181,7 @@ def _check(endpoint: ModelEndpoint, *, given: set[str], stored: str) -> None:
         endpoint_value(endpoint, endpoint.model or "any")
     except BadEndpoint as error:
         raise Invalid(str(error), fields={error.field: str(error)}) from error
+    check_address("base_url", endpoint.base_url, before=stored)
     check_secrets_stay(endpoint, KEYS, given=given, before=stored, after=endpoint.base_url)
 
 

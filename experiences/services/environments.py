@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from agentcore_site.errors import Invalid
+from agentcore_site.outgoing import check_address
 from agentcore_site.registry import UnknownName
 from agentcore_site.tenancy.permissions import require
 from experiences.environments import environments
@@ -34,15 +35,19 @@ def environment_fits(agent: Agent, environment: str) -> None:
 def environment_addresses_check(
     actor: Any, organization_id: Any, environment: str, options: Mapping[str, Any], known: Mapping[str, Any]
 ) -> None:
-    """Our workers call the addresses in an environment's options from inside: only who may make endpoints may choose
-    new ones.
+    """Our workers call the addresses in an environment's options from inside: only those who may make endpoints may
+    choose new ones.
 
     Raises:
         Missing, Forbidden: the actor may not.
+        Invalid: this site does not call an address.
     """
     names = getattr(_factory(environment), "address_options", ())
-    if any(options.get(name) and options.get(name) != known.get(name) for name in names):
-        require(actor, "endpoint.edit", organization_id)
+    for name in names:
+        address, before = options.get(name), known.get(name)
+        if address and address != before:
+            require(actor, "endpoint.edit", organization_id)
+            check_address("environment", str(address))
 
 
 def _factory(environment: str) -> Any:

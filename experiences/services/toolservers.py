@@ -13,6 +13,7 @@ from django.utils import timezone
 
 from agentcore_site.audit.services import record
 from agentcore_site.errors import Invalid
+from agentcore_site.outgoing import check_address
 from agentcore_site.rows import check_row, check_secrets_stay, known_fields, save_row
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import current_organization, require
@@ -133,6 +134,7 @@ def _change(server: ToolServer, values: Mapping[str, Any], *, address: str = "",
         connected([server])
     except BadToolServer as error:
         raise Invalid(str(error), fields={error.field: str(error)}) from error
+    check_address("url", server.url, before=address)
     check_secrets_stay(
         server, ["token"], given=["token"] if values.get("token") else [], before=address, after=server.url
     )

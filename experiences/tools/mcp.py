@@ -15,7 +15,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, Self
-from urllib.parse import urlsplit
 
 import anyio
 import httpx2
@@ -23,6 +22,7 @@ from mcp import Client, MCPError
 from mcp.types import CONNECTION_CLOSED, REQUEST_TIMEOUT, CallToolResult, EmbeddedResource, TextContent, Tool
 from mcp.types import TextResourceContents as ResourceText
 
+from agentcore_site.outbound import AddressRefused, parsed
 from budgets.llm.types import ToolSpec
 from experiences.privacy import cut_short
 from experiences.tools.base import ToolResult
@@ -70,9 +70,10 @@ class MCPServer:
             if not self.command:
                 raise ValueError(f"{self.name}: a stdio server needs a command.")
             return
-        parts = urlsplit(self.url)
-        if parts.scheme not in {"http", "https"} or not parts.hostname or parts.username or parts.password:
-            raise ValueError(f"{self.name}: the address must be http or https and hold no credentials.")
+        try:
+            parsed(self.url)
+        except AddressRefused as error:
+            raise ValueError(f"{self.name}: {error}") from None
 
 
 class MCPTools:

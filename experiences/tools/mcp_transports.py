@@ -22,10 +22,13 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
 from mcp.types import jsonrpc_message_adapter
 
+from agentcore_site.outbound import OutboundClient, OutboundError, Response
+
 MAX_MESSAGE: Final = 4 * 2**20  # bytes of one message of a server
 TOO_LARGE: Final = f"it sent more than {MAX_MESSAGE // 2**20} MB at once"
 GRACE_SECONDS: Final = 2.0  # in which a server may end by itself, and again after it was asked to
 POLL_SECONDS: Final = 0.01
+CONNECTION_HEADERS: Final = frozenset({"host", "connection", "content-length", "transfer-encoding"})
 
 # A server that goes leaves what it started behind; so a shell goes last, and takes the whole group along.
 WITH_ITS_CHILDREN: Final = '"$@"; kill -s KILL -- "-$$"'
@@ -153,7 +156,7 @@ async def http_streams(
             headers={**headers, "accept-encoding": "identity"},
             timeout=httpx2.Timeout(timeout_s),
             trust_env=False,
-            transport=_Bounded(overflow),
+            transport=_Bounded(timeout_s, overflow),
             event_hooks={"response": [answered]},
         ) as client,
         streamable_http_client(url, http_client=client, max_sse_event_size=MAX_MESSAGE) as streams,
@@ -161,35 +164,54 @@ async def http_streams(
         yield streams
 
 
-class _Bounded(httpx2.AsyncHTTPTransport):
-    """Counts what comes of each answer. The standing stream of a session (GET) is bounded by event, not as a whole."""
+class _Bounded(httpx2.AsyncBaseTransport):
+    """Hands the package's requests to the outbound client, and counts what comes of each answer. The standing stream
+    of a session (GET) is bounded by event, not as a whole. ``timeout_s`` limits the head of an answer; the calls
+    themselves are limited by their callers."""
 
-    def __init__(self, overflow: Callable[[], None]) -> None:
-        super().__init__(trust_env=False)
+    def __init__(self, timeout_s: float, overflow: Callable[[], None]) -> None:
+        self._timeout_s = timeout_s
         self._overflow = overflow
+        self._client = OutboundClient(connect_s=timeout_s)
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        response = await super().handle_async_request(request)
+        headers = {name: value for name, value in request.headers.items() if name not in CONNECTION_HEADERS}
+        body = await request.aread()
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                target = self._client.target(str(request.url))
+                response = await self._client.send(request.method, target, headers=headers, body=body or None)
+        except TimeoutError:
+            raise httpx2.ReadTimeout("the server does not answer", request=request) from None
+        except OutboundError as error:
+            raise httpx2.ConnectError(str(error), request=request) from None
         if response.headers.get("content-encoding", "identity").lower() != "identity":
-            await response.aclose()
+            response.close()
             raise httpx2.DecodingError("the answer is compressed, though that was not asked for", request=request)
-        if request.method == "POST":
-            response.stream = _Counted(response.stream, self._overflow)
-        return response
+        stream = _Counted(response, self._overflow if request.method == "POST" else None)
+        return httpx2.Response(response.status, headers=list(response.headers.items()), stream=stream, request=request)
+
+    async def aclose(self) -> None:
+        await self._client.aclose()
 
 
 class _Counted(httpx2.AsyncByteStream):
-    def __init__(self, stream: Any, overflow: Callable[[], None]) -> None:
-        self._stream, self._overflow = stream, overflow
+    """The body of an answer, of at most ``MAX_MESSAGE`` bytes where there is an ``overflow`` to call."""
+
+    def __init__(self, response: Response, overflow: Callable[[], None] | None) -> None:
+        self._response, self._overflow = response, overflow
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         read = 0
-        async for piece in self._stream:
-            read += len(piece)
-            if read > MAX_MESSAGE:
-                self._overflow()
-                raise TooLarge(TOO_LARGE)
-            yield piece
+        try:
+            while (piece := await self._response.piece()) is not None:
+                read += len(piece)
+                if self._overflow is not None and read > MAX_MESSAGE:
+                    self._overflow()
+                    raise TooLarge(TOO_LARGE)
+                yield piece
+        except OutboundError as error:
+            raise httpx2.ReadError(str(error)) from None
 
     async def aclose(self) -> None:
-        await self._stream.aclose()
+        self._response.close()

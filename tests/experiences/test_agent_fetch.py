@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from functools import partial
 from typing import Any
 
 import pytest
@@ -12,25 +11,20 @@ from asgiref.sync import async_to_sync
 from agentcore_site.errors import Invalid
 from agentcore_site.tenancy.actors import Actor
 from budgets.meter import FreeMeter
-from experiences import toolservers
 from experiences.environments.dataset import dataset_environment
 from experiences.models import Agent
 from experiences.rollout import RolloutLimits, run_rollout
 from experiences.runtimes.llm import LLMRuntime, Sampling
 from experiences.services.agents import agent_update
-from experiences.tools.fetch import FetchTool
 from experiences.toolservers import AgentTools, tool_names
 from experiences.types import RolloutKey, Trajectory
 from tests.experiences.test_runtime_llm import client_of, paid
 from tests.experiences.test_tools_fetch import Pages
 from tests.support.llm_server import ModelServer
+from tests.support.names import Names
 
 pytestmark = pytest.mark.django_db(transaction=True)
 ROWS = [{"query": "What does the page say?", "expected_outcome": {"contains": "opens at nine"}}]
-
-
-async def _here(host: str, port: int) -> list[str]:
-    return ["127.0.0.1"]
 
 
 def lived(agent: Agent, url: str) -> Trajectory:
@@ -65,7 +59,7 @@ def reader(operator: Actor, agent: Agent, settings: Any) -> Agent:
 
 
 def test_an_agent_reads_a_page_of_an_allowed_host(reader: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(toolservers, "FetchTool", partial(FetchTool, resolver=_here, permitted=lambda _: True))
+    Names(monkeypatch, {"pages.example": ["127.0.0.1"]})
     with Pages({"/": (200, {"content-type": "text/html"}, b"<p>It <b>opens</b> at nine.</p>")}) as pages:
         found = lived(reader, f"http://pages.example:{pages.port}/")
     step = found.steps[0]
@@ -78,7 +72,7 @@ def test_an_agent_reads_a_page_of_an_allowed_host(reader: Agent, monkeypatch: py
     [
         ("http://127.0.0.1:1/", "the host '127.0.0.1' is not allowed; allowed: pages.example"),
         ("http://other.example/", "the host 'other.example' is not allowed"),
-        ("file:///etc/passwd", "the address must begin with http:// or https://"),
+        ("file:///etc/passwd", "An address begins with http:// or https://"),
     ],
 )
 def test_what_is_not_allowed_is_a_step_with_its_reason(reader: Agent, url: str, why: str) -> None:
@@ -88,9 +82,9 @@ def test_what_is_not_allowed_is_a_step_with_its_reason(reader: Agent, url: str, 
 
 
 def test_a_name_that_leads_inside_is_refused(reader: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(toolservers, "FetchTool", partial(FetchTool, resolver=_here))
+    Names(monkeypatch, {"pages.example": ["10.0.0.7"]})
     found = lived(reader, "http://pages.example/")
-    assert "is not on the open internet" in found.steps[0].result["error"]
+    assert "private network" in found.steps[0].result["error"]
 
 
 def test_without_allowed_hosts_there_is_no_such_tool(operator: Actor, agent: Agent, settings: Any) -> None:

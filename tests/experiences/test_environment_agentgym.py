@@ -267,7 +267,7 @@ async def test_it_says_so_when_no_server_is_there() -> None:
     with GymServer() as server:
         url = server.url
     found = await played(gym(url), task(0))
-    assert "environment: GymError: /create: the environment server can't be reached" in found.error
+    assert "environment: GymError: /create: the environment server can't be used" in found.error
 
 
 # -- sessions are closed -----------------------------------------------------------------------------------------------
@@ -386,7 +386,7 @@ def test_it_refuses_tasks_that_are_not_there(split: str, n: int, said: str) -> N
         ({"size": 30, "base_url": "ftp://a"}, "base_url"),
         ({"size": 30, "base_url": "http://"}, "base_url"),
         ({"size": 30, "base_url": "http://a:port"}, "base_url"),
-        ({"size": 30, "base_url": "http://me:secret@a"}, "no credentials"),
+        ({"size": 30, "base_url": "http://me:secret@a"}, "no user or password"),
         ({"size": 30, "base_url": "http://a/?x=1"}, "no query"),
         ({"size": 30, "base_url": "http://a", "dialect": "C"}, "dialect"),
         ({"size": 30, "base_url": "http://a", "success_reward": 0}, "success_reward"),

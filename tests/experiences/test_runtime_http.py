@@ -165,7 +165,7 @@ async def test_an_agent_that_is_not_there_and_one_that_never_answers() -> None:
     with ModelServer() as model, AgentServer(sleepy) as agent:
         gone = await rolled(agent, model, url="http://127.0.0.1:9/")
         slow = await rolled(agent, model, limits=RolloutLimits(timeout_seconds=0.3))
-    assert gone.error.startswith("agent: it can't be reached")
+    assert gone.error.startswith("agent: it can't be called")
     assert slow.error.startswith("timeout: over 0.3 s")
 
 

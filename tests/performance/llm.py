@@ -80,6 +80,7 @@ def workers_loop() -> asyncio.Runner:
 def calls() -> list[Figure]:
     with model_server(LATENCY) as base_url, workers_loop() as runner:
         single = runner.run(seconds(base_url, at_once=1, turns=TURNS))[0]
+        memory.settle()  # as a worker does after its first slice
         runs = [runner.run(seconds(base_url, at_once=AT_ONCE, turns=TURNS)) for _ in range(3)]
         one = runner.run(seconds(base_url, at_once=1, turns=1))[0]
         burst = median(runner.run(seconds(base_url, at_once=AT_ONCE, turns=1))[0] for _ in range(3))

@@ -41,7 +41,7 @@ class Quick(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self.seen += data
         while (end := self.seen.find(END)) >= 0:
-            at = self.seen.find(LENGTH)
+            at = self.seen[:end].lower().find(LENGTH)
             size = int(self.seen[at + len(LENGTH) : self.seen.index(b"\r\n", at)])
             if len(self.seen) < end + len(END) + size:
                 return

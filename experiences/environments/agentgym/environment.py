@@ -6,10 +6,10 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
-from urllib.parse import urlsplit
 
 import numpy as np
 
+from agentcore_site.outbound import AddressRefused, parsed
 from experiences.environments.agentgym.dialects import DIALECTS
 from experiences.environments.agentgym.episode import GymEpisode, Server
 from experiences.environments.base import environments
@@ -111,14 +111,11 @@ class AgentGymFactory:
 
 def _address(value: Any) -> str:
     try:
-        parts = urlsplit(value) if isinstance(value, str) else urlsplit("")
-        good = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # a port that is no number, an address in broken brackets
-        good = False
-    if not good:
-        raise ValueError(f"{NOUN}: base_url must be an http or https address; got {value!r}.")
-    if parts.username or parts.password or parts.query or parts.fragment:
-        raise ValueError(f"{NOUN}: base_url holds no credentials, no query and no fragment.")
+        url = parsed(value if isinstance(value, str) else "")
+    except AddressRefused as error:
+        raise ValueError(f"{NOUN}: base_url: {error}") from None
+    if url.raw_query_string or url.raw_fragment:
+        raise ValueError(f"{NOUN}: base_url holds no query and no fragment.")
     return str(value).rstrip("/")
 
 

@@ -13,6 +13,7 @@ from typing import Any, Final, Protocol, TypedDict, Unpack
 
 from budgets.llm.errors import (
     AuthFailed,
+    BadAddress,
     CircuitOpen,
     LLMError,
     Malformed,
@@ -247,7 +248,7 @@ class Talk:
             raise Halted("waiting_for_llm" if error.passing else "llm_refused", str(error)) from error
         except (Transient, CircuitOpen) as error:
             raise Halted("waiting_for_llm", error.message, error.retry_after) from error
-        except (AuthFailed, NoCredit, ModelNotFound) as error:
+        except (AuthFailed, BadAddress, NoCredit, ModelNotFound) as error:
             raise Halted("llm_refused", error.message) from error
         except Malformed:
             raise

@@ -9,6 +9,7 @@ import ssl
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from socket import create_server, socket
+from typing import Any
 
 import pytest
 import uvloop
@@ -16,13 +17,15 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from budgets.llm import transport
+from agentcore_site.outbound import OutboundClient
 from budgets.llm.errors import ConnectionLost, Timeout
 from budgets.llm.types import Message
 from budgets.meter import FreeMeter
 from tests.support.llm_acts import act
 from tests.support.llm_client import SAY, ask, client, key
 from tests.support.llm_server import ModelServer
+
+ASKED = b'{"model": "small", "messages": [{"role": "user", "content": "hello"}], "max_tokens": 5}'
 
 
 async def said(one, text: str) -> str:
@@ -41,14 +44,15 @@ async def test_one_connection_carries_many_calls(server: ModelServer) -> None:
     assert len(server.requests) == 5 and sockets(server) == 1
 
 
-async def test_a_connection_that_was_idle_for_long_is_not_trusted(
-    server: ModelServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(transport, "IDLE_S", 0.0)
-    async with client(server) as one:
-        await said(one, "a")
-        await said(one, "b")
-    assert sockets(server) == 2
+async def test_a_connection_that_was_idle_for_long_is_not_trusted(server: ModelServer) -> None:
+    async with OutboundClient(idle_s=0.1) as one:
+        target = one.target(f"{server.base_url}/chat/completions")
+        for wait in (0.0, 0.0, 0.4):
+            await asyncio.sleep(wait)
+            async with await one.send("POST", target, headers={}, body=ASKED) as response:
+                await response.read(10_000)
+    first, second, third = (call.writer for call in server.requests)
+    assert first is second is not third
 
 
 @pytest.mark.parametrize("options", [{}, {"later": 0.02}], ids=["at once", "later"])
@@ -111,7 +115,7 @@ async def test_it_passes_over_informational_answers(server: ModelServer) -> None
 
 async def test_what_is_no_http_is_a_lost_connection_and_costs_the_hold(server: ModelServer, meter: FreeMeter) -> None:
     server.will("not_http")
-    with pytest.raises(ConnectionLost, match="RemoteProtocolError"):
+    with pytest.raises(ConnectionLost, match="does not speak HTTP"):
         await ask(client(server, meter))
     assert meter.spent == sum(meter.holds.values()) > 0
 
@@ -174,10 +178,13 @@ def secured(certificate: Path) -> Callable[[], ModelServer]:
     return lambda: ModelServer(tls=context)
 
 
-async def test_it_speaks_tls_to_a_server_whose_certificate_it_trusts(secured, certificate: Path) -> None:
+async def test_it_speaks_tls_to_a_server_whose_certificate_the_site_trusts(
+    secured, certificate: Path, settings: Any
+) -> None:
+    settings.OUTBOUND_CA_FILE = str(certificate)
     with secured() as server:
         pieces: list[str] = []
-        async with client(server, ca_file=str(certificate)) as one:
+        async with client(server) as one:
             for _ in range(2):
                 done = await one.complete(SAY, max_tokens=50, key=key(), on_delta=pieces.append)
     assert done.text.startswith("You said") and "".join(pieces) == 2 * done.text
@@ -185,7 +192,7 @@ async def test_it_speaks_tls_to_a_server_whose_certificate_it_trusts(secured, ce
 
 
 async def test_it_sends_no_key_to_a_server_whose_certificate_it_does_not_trust(secured, meter: FreeMeter) -> None:
-    with secured() as server, pytest.raises(ConnectionLost, match="ConnectError"):
+    with secured() as server, pytest.raises(ConnectionLost, match="certificate is not trusted"):
         await ask(client(server, meter))
     assert not server.requests
     assert [(bill.amount, bill.source) for bill in meter.bills.values()] == [(0, "none")]

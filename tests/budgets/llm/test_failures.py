@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from agentcore_site.outbound import OutboundClient
 from budgets.llm import errors
-from budgets.llm.connection import Connection, Place, Response, Wire
 from budgets.llm.transport import _Body
 from budgets.llm.types import Completion
 from budgets.meter import Bill, FreeMeter
@@ -19,6 +19,7 @@ from tests.support.llm_acts import MEGABYTE, Act, act
 from tests.support.llm_client import SAY, ask, client, key
 from tests.support.llm_server import ModelServer
 
+BODY = json.dumps({"model": "small", "messages": [{"role": "user", "content": "hello"}], "max_tokens": 5}).encode()
 HOLD, NOTHING, USAGE = "hold", "nothing", "usage"
 LONG = {"message": "This model's maximum context length is 8192 tokens.", "code": "context_length_exceeded"}
 
@@ -32,7 +33,7 @@ FAILURES: list[tuple[Act | str, type[errors.LLMError], str, str]] = [
     ("rate_limited", errors.RateLimited, "429", NOTHING),
     ("error_500", errors.Overloaded, "500: scripted 500", HOLD),
     ("error_503", errors.Overloaded, "503: The server is overloaded", NOTHING),
-    ("upstream_503", errors.Overloaded, "503: upstream connect error", HOLD),
+    ("upstream_503", errors.Overloaded, "503: the answer holds no error message", HOLD),
     ("bad_gateway_page", errors.Overloaded, "502", HOLD),
     (refused(504), errors.Timeout, "504", HOLD),
     (refused(408), errors.Timeout, "408", HOLD),
@@ -49,7 +50,7 @@ FAILURES: list[tuple[Act | str, type[errors.LLMError], str, str]] = [
     ("redirect", errors.BadRequest, "redirects", NOTHING),
     ("bad_json", errors.Malformed, "no JSON", HOLD),
     ("truncated_json", errors.Malformed, "no JSON", HOLD),
-    ("html", errors.Malformed, "no JSON: it begins '<!doctype html>", HOLD),
+    ("html", errors.Malformed, "no JSON.", HOLD),
     ("empty_choices", errors.Malformed, "choices is empty", USAGE),
     ("wrong_types", errors.Malformed, "content is a number", USAGE),
     ("error_in_200", errors.Overloaded, "upstream failed", HOLD),
@@ -68,7 +69,7 @@ STREAM_FAILURES: list[tuple[Act | str, type[errors.LLMError], str, str]] = [
     ("bad_json", errors.Malformed, "no JSON", HOLD),
     ("truncated_json", errors.Malformed, "no JSON", HOLD),
     ("html", errors.Malformed, "no JSON", HOLD),
-    ("cut_stream", errors.Malformed, "The stream was cut: RemoteProtocolError", HOLD),
+    ("cut_stream", errors.Malformed, "The stream was cut. The connection ended", HOLD),
     ("polite_cut", errors.Malformed, "The stream was cut.", HOLD),
     ("usage_then_cut", errors.Malformed, "The stream was cut", USAGE),
     ("empty_choices", errors.Malformed, "choices is empty", USAGE),
@@ -265,19 +266,17 @@ async def test_fifty_megabytes_are_not_read_to_their_end(server: ModelServer) ->
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "deflate"])
-async def test_a_compressed_bomb_is_unpacked_no_further_than_the_limit(encoding: str) -> None:
-    wire = Wire()
-    wire.begin()
-    wire.on_body((gzip.compress if encoding == "gzip" else zlib.compress)(b"a" * 20 * MEGABYTE))
-    wire.on_headers_complete()
-    response = Response(
-        200, {"content-encoding": encoding}, Connection(Place("127.0.0.1", 1, None, 1.0), idle_s=1.0), wire
-    )
+async def test_a_compressed_bomb_is_unpacked_no_further_than_the_limit(server: ModelServer, encoding: str) -> None:
+    packed = (gzip.compress if encoding == "gzip" else zlib.compress)(b"a" * 20 * MEGABYTE)
+    server.will(act("status", code=200, body=packed, headers={"content-encoding": encoding}))
     pieces = []
-    with pytest.raises(errors.Malformed, match="larger than"):
-        body = _Body(response, MEGABYTE)
-        while (piece := await body.piece()) is not None:
-            pieces.append(len(piece))
+    async with OutboundClient() as one:
+        response = await one.send("POST", one.target(f"{server.base_url}/chat/completions"), headers={}, body=BODY)
+        with pytest.raises(errors.Malformed, match="larger than"):
+            body = _Body(response, MEGABYTE)
+            while (piece := await body.piece()) is not None:
+                pieces.append(len(piece))
+        response.close()
     assert max(pieces) <= MEGABYTE + 1
 
 
@@ -300,7 +299,7 @@ async def test_a_slow_drip_is_cut_at_the_limit_of_the_whole_attempt(server: Mode
 async def test_a_refused_connection_costs_nothing(meter: FreeMeter) -> None:
     with ModelServer() as server:
         pass  # its port is free again
-    with pytest.raises(errors.ConnectionLost, match="ConnectError"):
+    with pytest.raises(errors.ConnectionLost, match="connection was refused"):
         await ask(client(server, meter))
     bill, _ = the_bill(meter)
     assert (bill.amount, bill.source) == (0, "none")

@@ -116,7 +116,7 @@ def test_a_key_with_a_newline_is_refused_without_showing_it() -> None:
 
 
 def test_an_address_with_a_password_is_refused_without_showing_it() -> None:
-    with pytest.raises(ValueError, match="no user, password") as caught:
+    with pytest.raises(ValueError, match="no user or password") as caught:
         Endpoint(f"https://me:{PORTKEY}@somewhere/v1", "m")
     assert hidden(str(caught.value))
 

@@ -21,6 +21,7 @@ from agentcore_site.embedded.stack import Stack
 from agentcore_site.embedded.supervisor import Process
 
 DEFAULT_PORT = 8000
+LOOPBACK = "127.0.0.0/8,::1/128,localhost"
 
 
 class Command(BaseCommand):
@@ -39,6 +40,7 @@ class Command(BaseCommand):
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, lambda *_: stopping.set())
         started = time.monotonic()
+        _allow_loopback()
         try:
             stack = Stack(env.data_dir(), self.say)
             stack.lock()
@@ -188,6 +190,12 @@ class Demo:
             if self.last_line:
                 print(self.last_line, flush=True)
             self.last_line = line.rstrip("\n")
+
+
+def _allow_loopback() -> None:
+    """The console is served on loopback, to people of this machine: their own model servers may be called at once."""
+    if not {"OUTBOUND_ALLOW", "OUTBOUND_ALLOW_FILE"} & os.environ.keys():
+        os.environ["OUTBOUND_ALLOW"] = LOOPBACK  # of all that is started here
 
 
 def _manage() -> list[str]:

@@ -1,0 +1,128 @@
+"""Addresses as people enter them: a bad one is refused where it is saved, and nothing inside is read back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from agentcore_site.errors import Invalid
+from agentcore_site.outbound import current_policy
+from agentcore_site.tenancy.actors import Actor
+from budgets.models import BudgetSettings
+from budgets.services import price_set
+from experiences.models import Agent, ModelEndpoint, ToolServer
+from experiences.services.agent_tests import agent_test
+from experiences.services.endpoints import endpoint_create
+from tests.experiences.test_tools_fetch import Pages
+from tests.support.callers import Caller
+from tests.support.llm_acts import act
+from tests.support.llm_server import ModelServer
+from tests.support.names import Names
+
+pytestmark = pytest.mark.django_db
+
+BAD = [
+    "http://0177.0.0.1/",
+    "http://①②⑦.0.0.1/",
+    "http://2130706433/",
+    "http://127.1/",
+    "http://a b/",
+    "http://example.org:99999/",
+    "http://example.org@127.0.0.1/",
+    "http://127.0.0.1:9399/latest/meta-data?x=",
+    "http://[::ffff:127.0.0.1]/",
+    "http://169.254.169.254/",
+    "http://inside.example/",
+]
+GYM = {"environment": "agentgym"}
+
+
+@pytest.fixture
+def deployed(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A site that was told of no private network; the name inside.example leads into one."""
+    settings.OUTBOUND_ALLOW = ()
+    Names(monkeypatch, {"inside.example": ["10.0.0.7"]})
+
+
+@pytest.fixture
+def boss(adam: Any) -> Caller:
+    """An admin who has set a price for the model ``small``."""
+    price_set(Actor(adam), model="small", organization=adam.memberships.get().organization, input=1_000, output=1_000)
+    return Caller(adam)
+
+
+@pytest.mark.parametrize("address", BAD)
+def test_a_bad_address_is_refused_at_every_place_where_one_is_entered(
+    deployed: None, boss: Caller, agent: Agent, adam: Any, address: str
+) -> None:
+    own = f"agents/{agent.slug}"
+    gym = GYM | {"environment_options": {"base_url": address, "size": 30}}
+    answers = {
+        "endpoint": boss.post("model-endpoints", {"name": "e", "base_url": address, "model": "m"}),
+        "tool server": boss.post("tool-servers", {"name": "t", "transport": "http", "url": address}),
+        "agent": boss.patch(own, {"url": address}),
+        "agent's test": boss.post(f"{own}/test", {"url": address}),
+        "environment": boss.patch(own, gym),
+    }
+    boss.client.force_login(adam)
+    form = {"name": "e", "kind": "openai", "base_url": address, "model": "m", "options": "{}"}
+    page = boss.client.post("/endpoints/new/", form)
+    assert page.status_code == 400, page.status_code
+    boss.client.post("/budgets/settings/", {"webhook_url": address})
+    for place, answer in answers.items():
+        assert answer.status_code == 400, (place, answer.status_code, answer.content)
+        assert len(answer.json()["detail"]) > 20, place
+    agent.refresh_from_db()
+    assert not agent.url and agent.environment != "agentgym"
+    assert not ModelEndpoint.objects.exists() and not ToolServer.objects.exists()
+    assert not BudgetSettings.objects.exclude(webhook_url="").exists()
+
+
+def test_an_address_of_a_listed_network_is_taken(settings: Any, boss: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings.OUTBOUND_ALLOW = ("10.0.0.0/24", "gpu.example")
+    Names(monkeypatch, {"inside.example": ["10.0.0.7"], "gpu.example": ["192.168.1.9"]})
+    for number, host in enumerate(("10.0.0.7", "inside.example", "gpu.example")):
+        made = boss.post("model-endpoints", {"name": f"e{number}", "base_url": f"http://{host}/v1", "model": "m"})
+        assert made.status_code == 201, made.content
+    refused = boss.post("model-endpoints", {"name": "f", "base_url": "http://10.0.1.7/v1", "model": "m"})
+    assert refused.status_code == 400 and "OUTBOUND_ALLOW" in refused.json()["detail"]
+
+
+def test_the_sites_own_model_service_needs_no_entry(settings: Any, deployed: None) -> None:
+    settings.LLM_BASE_URL = "http://ollama:11434/v1"
+    assert current_policy().target("http://ollama:11434/v1/chat/completions")
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("status", [200, 404, 500])
+def test_the_test_of_an_endpoint_reads_nothing_back(adam: Any, boss: Caller, status: int) -> None:
+    secret = b"INTERNAL-SECRET-73 role=admin"
+    with ModelServer() as server:
+        made = boss.post("model-endpoints", {"name": "e", "base_url": server.base_url, "model": "small"})
+        for body in (secret, b'{"message": "%s"}' % secret, b'{"detail": "%s"}' % secret):
+            server.will(act("status", code=status, body=body))
+            found = boss.post(f"model-endpoints/{made.json()['id']}/test").json()
+            assert found["ok"] is False and "SECRET" not in found["message"] and "price" not in found["message"], found
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_test_of_an_agent_reads_nothing_back_and_follows_nothing(adam: Any) -> None:
+    endpoint = endpoint_create(Actor(adam), name="e", base_url="http://127.0.0.1:9/v1", model="small")
+    with Pages({}) as pages:  # it refuses a POST with a page of its own
+        found = agent_test(Actor(adam), None, url=f"http://127.0.0.1:{pages.port}/", endpoint=endpoint)
+    assert not found.ok and found.message == "agent: it answered with HTTP 501"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_stored_address_is_judged_again_when_it_is_called(adam: Any, boss: Caller, settings: Any) -> None:
+    """Stored while it was allowed, or before there was a guard."""
+    made = boss.post("model-endpoints", {"name": "e", "base_url": "http://127.0.0.1:9/v1", "model": "small"})
+    settings.OUTBOUND_ALLOW = ()
+    found = boss.post(f"model-endpoints/{made.json()['id']}/test").json()
+    assert found["ok"] is False and "private network" in found["message"] and "127.0.0.1" not in found["message"]
+    ModelEndpoint.objects.update(base_url="http://①②⑦.0.0.1/")
+    answer = boss.post(f"model-endpoints/{made.json()['id']}/test")
+    assert answer.status_code == 200 and answer.json()["ok"] is False
+    with pytest.raises(Invalid):
+        endpoint_create(Actor(adam), name="f", base_url="http://127.0.0.1:9/v1", model="m")
