@@ -319,11 +319,15 @@ LOGGING: dict[str, Any] = {
     "version": 1,
     "disable_existing_loggers": False,
     "formatters": {"json": {"()": "agentcore_site.telemetry.JsonFormatter"}},
+    "filters": {"one_line": {"()": "agentcore_site.telemetry.OneLine"}},
     "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "json"}},
     "root": {"handlers": ["console"], "level": env.text("LOG_LEVEL", "INFO")},
     "loggers": {
         "django.request": {"level": "ERROR"},
+        "django.security.DisallowedHost": {"filters": ["one_line"]},
         "uvicorn.access": {"level": "WARNING"},
+        # Through our formatter, which cuts what lets people in out of addresses.
+        "uvicorn.error": {"level": "WARNING", "handlers": ["console"], "propagate": False},
         # They log addresses, and a webhook's path is its secret.
         **{name: {"level": "WARNING"} for name in ("aiohttp", "httpx", "httpx2", "httpcore", "httpcore2", "mcp")},
     },

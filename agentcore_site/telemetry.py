@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from functools import cache
 from typing import Any, Final
 
@@ -14,6 +15,10 @@ log = logging.getLogger(__name__)
 SERVICE: Final = "agentcore"
 WAITING: Final = 16_384  # spans that may wait for the exporter; a large iteration makes them all at once
 STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+
+# Addresses that let their holder in: whoever reads the log must not.
+SECRET_PATHS: Final = re.compile(r"(/(?:shared|invitations)/)[^/\s\"'\\?#]+")
 
 
 class JsonFormatter(logging.Formatter):
@@ -31,7 +36,15 @@ class JsonFormatter(logging.Formatter):
         line |= {key: str(value) for key, value in vars(record).items() if key not in STANDARD}
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        return json.dumps(line, ensure_ascii=False)
+        return SECRET_PATHS.sub(r"\1[cut]", json.dumps(line, ensure_ascii=False))
+
+
+class OneLine(logging.Filter):
+    """Takes the stack trace off what strangers can cause at will, such as a request for a host that is not ours."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        record.exc_info = record.exc_text = None
+        return True
 
 
 @cache

@@ -88,7 +88,8 @@ CONSOLE = {
     "trajectories/<uuid:trajectory_id>/json/", "jobs/<uuid:job_id>/groups/<int:iteration>/<int:scenario>/", "jobs/",
     "jobs/<uuid:job_id>/", "jobs/<uuid:job_id>/status/", "jobs/<uuid:job_id>/series/", "jobs/<uuid:job_id>/pause/",
     "jobs/<uuid:job_id>/resume/", "jobs/<uuid:job_id>/cancel/", "jobs/<uuid:job_id>/share/",
-    "jobs/<uuid:job_id>/unshare/", "jobs/<uuid:job_id>/evaluations/", "launch/", "launch/plan/", "launch/settings/",
+    "jobs/<uuid:job_id>/unshare/", "jobs/<uuid:job_id>/unshare/<uuid:link_id>/",
+    "jobs/<uuid:job_id>/evaluations/", "launch/", "launch/plan/", "launch/settings/",
     "launch/data/", "launch/upload/", "checkpoints/", "checkpoints/compare/", "checkpoints/<uuid:checkpoint_id>/tags/",
     "checkpoints/<uuid:checkpoint_id>/download/", "evaluations/", "evaluations/start/", "evaluations/<uuid:job_id>/",
     "evaluations/<uuid:job_id>/json/", "evaluations/<uuid:job_id>/cancel/", "evaluations/<uuid:job_id>/resume/",
@@ -139,6 +140,7 @@ CONSOLE_WRITES = {
     "jobs/<uuid:job_id>/resume/": "run.resume",
     "jobs/<uuid:job_id>/cancel/": "run.cancel",
     "jobs/<uuid:job_id>/share/": "share.edit",
+    "jobs/<uuid:job_id>/unshare/<uuid:link_id>/": "share.edit",
     "jobs/<uuid:job_id>/unshare/": "share.edit",
     "launch/": "run.start",
     "launch/upload/": "dataset.edit",
@@ -199,6 +201,7 @@ REST_WRITES: dict[tuple[str, str], tuple[str, Any]] = {
     ("post", "training-jobs/<uuid:pk>/resume"): ("run.resume", {}),
     ("post", "training-jobs/<uuid:pk>/cancel"): ("run.cancel", {}),
     ("post", "jobs/<uuid:pk>/share"): ("share.edit", {}),
+    ("delete", "jobs/<uuid:pk>/share/<uuid:link>"): ("share.edit", {}),
     ("delete", "jobs/<uuid:pk>/share"): ("share.edit", {}),
     ("patch", "checkpoints/<uuid:pk>"): ("checkpoint.edit", {"tags": ["kept"]}),
     ("post", "evaluations"): ("evaluate", None),
@@ -254,6 +257,8 @@ def values(run: TrainingRun, operator: Actor) -> dict[str, Any]:
     trajectory = TrajectoryRecord.objects.filter(job_id=run.job_id).first()
     assert trajectory is not None
     Caller(operator.user)  # a key of hers
+    share_create(operator, run.job)
+    link = ShareLink.objects.get(job=run.job)
     checkpoint = checkpoint_of_run(run)
     budget = Budget.objects.get(owner_id=run.job_id)
     return {
@@ -276,6 +281,8 @@ def values(run: TrainingRun, operator: Actor) -> dict[str, Any]:
         "iteration": trajectory.iteration,
         "scenario": trajectory.scenario,
         "token": "not-the-token",
+        "link_id": link.id,
+        "link": link.id,
         "budget": budget.id,
         "budget_id": budget.id,
         "pk": {
@@ -519,6 +526,22 @@ def test_rest_writes_ask_for_the_right_role(
             assert response.status_code == 403, where
 
 
+def test_a_key_for_services_alone_opens_nothing_else(values: dict[str, Any], adam: Any) -> None:
+    service = Caller(adam, ["service:internal"])
+    for route in all_routes():
+        path = address(route, values) if of_rest(route) else ""
+        for method in METHODS_OF_HTTP if path else ():
+            sent: dict[str, Any] = {} if method == "get" else {"data": {}, "content_type": "application/json"}
+            response = getattr(service.client, method)(path, **sent, headers=service.headers)
+            assert response.status_code in {403, 405}, (method, path, response.status_code)
+            assert leaks(response) == [], (method, path)
+    for method in RPC:
+        asked = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {"job_id": str(values["job_id"])}}
+        assert service.post("jsonrpc", asked).status_code == 403, method
+    inside = service.client.get(f"/internal/ace/playbooks/{values['agent_id']}/status", headers=service.headers)
+    assert inside.status_code == 200, inside.content
+
+
 @pytest.mark.parametrize("person", ["stella", "dan", "olivia", "adam"])
 def test_methods_ask_for_the_right_role(person: str, values: dict[str, Any], request: pytest.FixtureRequest) -> None:
     user = request.getfixturevalue(person)
@@ -599,8 +622,9 @@ def test_refusals_leave_no_trace_of_a_change(values: dict[str, Any], charlie: An
 
 
 @pytest.mark.django_db(transaction=True)
-async def test_no_socket_opens_for_strangers(run: TrainingRun, charlie: Any) -> None:
+async def test_no_socket_opens_for_strangers(run: TrainingRun, charlie: Any, olivia: Any) -> None:
     key = await sync_to_async(Caller)(charlie)
+    service = await sync_to_async(Caller)(olivia, ["service:internal"])
     bearer = {"authorization": key.headers["Authorization"]}
     paths = [f"/ws/jobs/{run.job_id}/", f"/ws/jobs/{uuid4()}/", "/ws/jobs/nonsense/", "/ws/shared/nonsense/"]
     for path in paths:
@@ -608,6 +632,7 @@ async def test_no_socket_opens_for_strangers(run: TrainingRun, charlie: Any) -> 
             (AnonymousUser(), {}),
             (charlie, {}),
             (AnonymousUser(), bearer),
+            (AnonymousUser(), {"authorization": service.headers["Authorization"]}),
             (AnonymousUser(), {"authorization": "Bearer ac_wrong"}),
         ):
             one = Socket(URLRouter(websocket_urlpatterns), path, user=user, headers=headers)

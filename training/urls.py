@@ -15,6 +15,7 @@ urlpatterns = [
     path("jobs/<uuid:job_id>/cancel/", jobs.cancel, name="cancel"),
     path("jobs/<uuid:job_id>/share/", jobs.share, name="share"),
     path("jobs/<uuid:job_id>/unshare/", jobs.unshare, name="unshare"),
+    path("jobs/<uuid:job_id>/unshare/<uuid:link_id>/", jobs.unshare_one, name="unshare_one"),
     path("launch/", launch.launch, name="launch"),
     path("launch/plan/", launch.plan, name="plan"),
     path("launch/data/", launch.data, name="data"),

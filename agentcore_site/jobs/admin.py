@@ -10,10 +10,8 @@ from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 from unfold.decorators import action
 
-from agentcore_site.errors import Conflict
 from agentcore_site.jobs.models import Job, JobEvent, ShareLink
-from agentcore_site.jobs.services import job_cancel, job_pause, job_resume, share_revoke_all
-from agentcore_site.tenancy.actors import Actor
+from agentcore_site.jobs.services import job_cancel, job_pause, job_resume, share_revoke
 from agentcore_site.tenancy.administration import LongTableAdmin, ReadOnlyAdmin
 
 
@@ -80,21 +78,13 @@ class JobEventAdmin(LongTableAdmin):
 
 @admin.register(ShareLink)
 class ShareLinkAdmin(ReadOnlyAdmin):
-    list_display = ["job", "created_by", "created_at", "revoked_at"]
+    list_display = ["job", "created_by", "created_at", "expires_at", "last_seen_at", "revoked_at"]
     list_filter = [("revoked_at", admin.EmptyFieldListFilter), "organization"]
     list_select_related = ["job", "created_by"]
     search_fields = ["job__title", "created_by__username"]
     exclude = ["digest"]
     actions = ["revoke"]
 
-    @action(description="Revoke the selected jobs' links")
+    @action(description="Revoke the selected links")
     def revoke(self, request: HttpRequest, queryset: QuerySet[ShareLink]) -> None:
-        jobs = {link.job_id: link.job for link in queryset}
-        self.apply(request, jobs.values(), "Jobs whose links were revoked", revoke_all)
-
-
-def revoke_all(actor: Actor, job: Job) -> int:
-    revoked = share_revoke_all(actor, job)
-    if not revoked:
-        raise Conflict("Its links were revoked before.")
-    return revoked
+        self.apply(request, queryset, "Revoked", lambda actor, link: share_revoke(actor, link.job, link.id))

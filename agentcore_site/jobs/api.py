@@ -12,8 +12,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from agentcore_site.jobs.events import events_after
-from agentcore_site.jobs.selectors import job_get
-from agentcore_site.jobs.services import share_create, share_revoke_all
+from agentcore_site.jobs.models import SHARE_DAYS
+from agentcore_site.jobs.selectors import job_get, share_links
+from agentcore_site.jobs.services import MOST_DAYS, share_create, share_revoke, share_revoke_all
 from agentcore_site.rest.parsing import Strict, parsed
 from agentcore_site.rest.views import Door
 
@@ -48,6 +49,22 @@ class ShareOut(serializers.Serializer[Any]):
     url = serializers.URLField(help_text="Read-only, for people without an account. Shown this once.")
 
 
+class ShareIn(Strict):
+    days = serializers.IntegerField(
+        min_value=1, max_value=MOST_DAYS, default=SHARE_DAYS, help_text="How long the link lives."
+    )
+
+
+class ShareLinkOut(serializers.Serializer[Any]):
+    """A living link; its address was shown once, when it was made."""
+
+    id = serializers.UUIDField()
+    created_by = serializers.CharField(source="created_by.username", default=None, allow_null=True)
+    created_at = serializers.DateTimeField()
+    expires_at = serializers.DateTimeField()
+    last_seen_at = serializers.DateTimeField(allow_null=True)
+
+
 class JobDoor(Door):
     lookup_value_converter = "uuid"
     known_query = {"events": ("after", "limit")}
@@ -72,14 +89,31 @@ class JobDoor(Door):
         )
 
     @extend_schema(
-        methods=["POST"], summary="Make a read-only link", tags=["jobs"], request=None, responses={201: ShareOut}
+        methods=["GET"], summary="A job's living links", tags=["jobs"], responses=ShareLinkOut(many=True), filters=False
+    )
+    @extend_schema(
+        methods=["POST"], summary="Make a read-only link", tags=["jobs"], request=ShareIn, responses={201: ShareOut}
     )
     @extend_schema(methods=["DELETE"], summary="Revoke every link", tags=["jobs"], request=None, responses={204: None})
-    @action(detail=True, methods=["post", "delete"], pagination_class=None)
+    @action(detail=True, methods=["get", "post", "delete"], pagination_class=None)
     def share(self, request: Request, pk: UUID) -> Response:
         job = job_get(self.actor, pk)
+        if request.method == "GET":
+            return Response(ShareLinkOut(share_links(self.actor, job), many=True).data)
         if request.method == "DELETE":
             share_revoke_all(self.actor, job)
             return Response(status=204)
-        token = share_create(self.actor, job)
+        token = share_create(self.actor, job, **parsed(ShareIn, request.data))
         return Response({"url": request.build_absolute_uri(f"/shared/{token}/")}, status=201)
+
+    @extend_schema(
+        operation_id="jobs_share_link_destroy",
+        summary="Revoke one link",
+        tags=["jobs"],
+        request=None,
+        responses={204: None},
+    )
+    @action(detail=True, methods=["delete"], url_path="share/<uuid:link>", pagination_class=None)
+    def share_link(self, request: Request, pk: UUID, link: UUID) -> Response:
+        share_revoke(self.actor, job_get(self.actor, pk), link)
+        return Response(status=204)

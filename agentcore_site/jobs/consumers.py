@@ -88,7 +88,8 @@ class JobConsumer(AsyncJsonWebsocketConsumer):
         if token := kwargs.get("token"):
             return shared_job(token)
         try:
-            return job_get(self._actor(), kwargs["job_id"])
+            actor = self._actor()
+            return None if actor.only_service else job_get(actor, kwargs["job_id"])
         except DomainError:
             return None
 

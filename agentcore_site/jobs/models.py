@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
 from typing import Final
 
 from django.conf import settings
@@ -23,6 +24,8 @@ class Status(models.TextChoices):
 
 ACTIVE: Final = (Status.QUEUED, Status.RUNNING, Status.PAUSED)
 ENDED: Final = (Status.COMPLETED, Status.FAILED, Status.CANCELLED)
+
+SHARE_DAYS: Final = 30
 
 # From where to where a job may go. ``lifecycle`` is the only writer, and asks here.
 TRANSITIONS: Final[dict[str, frozenset[str]]] = {
@@ -143,6 +146,11 @@ class JobEvent(models.Model):
 JobEvent.objects.path = "job__organization"
 
 
+def share_end() -> datetime:
+    """When a share link ends that was given no other end: in thirty days."""
+    return timezone.now() + timedelta(days=SHARE_DAYS)
+
+
 class ShareLink(Scoped):
     """A read-only address of one job for people without an account. Only the token's digest is kept."""
 
@@ -151,7 +159,12 @@ class ShareLink(Scoped):
     digest = models.CharField(max_length=64, unique=True, editable=False)
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
     created_at = models.DateTimeField(default=timezone.now, editable=False)
+    expires_at = models.DateTimeField(default=share_end)
     revoked_at = models.DateTimeField(null=True, blank=True)
+    last_seen_at = models.DateTimeField(null=True, blank=True, editable=False)
+
+    class Meta:
+        ordering = ["-created_at"]
 
     def __str__(self) -> str:
         return f"link to {self.job}"

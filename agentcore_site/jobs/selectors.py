@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Any
+from datetime import timedelta
+from typing import Any, Final
 from uuid import UUID
 
 from django.db.models import QuerySet
+from django.utils import timezone
 
 from agentcore_site.errors import Missing
 from agentcore_site.jobs.models import Job, ShareLink
+from agentcore_site.tenancy.permissions import require
+
+SEEN_EVERY: Final = timedelta(minutes=1)
 
 
 def as_uuid(value: Any, noun: str = "job") -> UUID:
@@ -42,10 +47,29 @@ def token_digest(token: str) -> str:
 
 
 def shared_job(token: str) -> Job | None:
-    """The job behind a share link that was not revoked."""
-    link = ShareLink.objects.filter(digest=token_digest(token), revoked_at=None).select_related("job").first()
-    return link.job if link else None
+    """The job behind a living share link. That it was used is noted, at most once a minute."""
+    link = living_links().filter(digest=token_digest(token)).select_related("job").first()
+    if link is None:
+        return None
+    now = timezone.now()
+    if link.last_seen_at is None or now - link.last_seen_at > SEEN_EVERY:
+        ShareLink.objects.filter(id=link.id).update(last_seen_at=now)
+    return link.job
 
 
 def share_alive(token: str) -> bool:
-    return ShareLink.objects.filter(digest=token_digest(token), revoked_at=None).exists()
+    return living_links().filter(digest=token_digest(token)).exists()
+
+
+def living_links() -> QuerySet[ShareLink]:
+    """Links that were neither revoked nor have come to their end."""
+    return ShareLink.objects.filter(revoked_at=None, expires_at__gt=timezone.now())
+
+
+def share_links(actor: Any, job: Job) -> QuerySet[ShareLink]:
+    """A job's living links, newest first.
+
+    Raises:
+        Forbidden: the actor may not share it."""
+    require(actor, "share.edit", job.organization_id)
+    return living_links().filter(job=job).select_related("created_by")

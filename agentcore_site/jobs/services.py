@@ -6,17 +6,22 @@ The lifecycle moves jobs and asks nobody; the rights are asked for here, so that
 from __future__ import annotations
 
 import secrets
-from typing import Any
+from datetime import timedelta
+from typing import Any, Final
+from uuid import UUID
 
 from django.db import transaction
 from django.utils import timezone
 
 from agentcore_site.audit.services import record
+from agentcore_site.errors import Invalid, Missing
 from agentcore_site.jobs import lifecycle
-from agentcore_site.jobs.models import Job, ShareLink
+from agentcore_site.jobs.models import SHARE_DAYS, Job, ShareLink
 from agentcore_site.jobs.selectors import token_digest
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import require
+
+MOST_DAYS: Final = 366  # that a share link may live
 
 
 def job_pause(actor: Any, job: Job) -> Job:
@@ -53,15 +58,41 @@ def job_cancel(actor: Any, job: Job) -> Job:
 
 
 @transaction.atomic
-def share_create(actor: Any, job: Job) -> str:
-    """Makes a read-only link. Returns its token, which is never shown again."""
+def share_create(actor: Any, job: Job, *, days: int = SHARE_DAYS) -> str:
+    """Makes a read-only link that ends after ``days``. Returns its token, which is never shown again.
+
+    Raises:
+        Invalid: it would live for less than 1 or more than 366 days.
+    """
     require(actor, "share.edit", job.organization_id)
+    if not 1 <= days <= MOST_DAYS:
+        message = f"A link lives between 1 and {MOST_DAYS} days; got {days}."
+        raise Invalid(message, fields={"days": message})
     token = secrets.token_urlsafe(24)
     ShareLink.objects.create(
-        organization_id=job.organization_id, job=job, digest=token_digest(token), created_by=Actor.of(actor).user
+        organization_id=job.organization_id,
+        job=job,
+        digest=token_digest(token),
+        created_by=Actor.of(actor).user,
+        expires_at=timezone.now() + timedelta(days=days),
     )
-    record(actor, "job.shared", job)
+    record(actor, "job.shared", job, after={"days": days})
     return token
+
+
+@transaction.atomic
+def share_revoke(actor: Any, job: Job, link_id: UUID) -> None:
+    """Ends one link of a job; one that has ended stays so.
+
+    Raises:
+        Missing: the job has no such link.
+    """
+    require(actor, "share.edit", job.organization_id)
+    rows = ShareLink.objects.filter(job=job, id=link_id)
+    if rows.filter(revoked_at=None).update(revoked_at=timezone.now()):
+        record(actor, "job.unshared", job, after={"links": 1})
+    elif not rows.exists():
+        raise Missing(f"This job has no link {link_id}.")
 
 
 @transaction.atomic

@@ -19,6 +19,7 @@ from agentcore_site.rest.paging import CursorPages
 from agentcore_site.rest.parsing import check_length, check_query, refuse_unknown
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.authentication import actor_of
+from agentcore_site.tenancy.roles import SERVICE
 from agentcore_site.values import unstorable
 
 IDEMPOTENCY_HEADER = "Idempotency-Key"
@@ -40,6 +41,7 @@ class Door(GenericViewSet):  # type: ignore[type-arg]
     tiebreak: ClassVar[str] = "pk"
     known_query: ClassVar[dict[str, tuple[str, ...]]] = {}  # query parameters by action, for those that aren't lists
     lookup_value_converter = "str"
+    for_services: ClassVar[bool] = False  # whether a key that opens nothing else opens this
 
     @property
     def actor(self) -> Actor:
@@ -51,7 +53,7 @@ class Door(GenericViewSet):  # type: ignore[type-arg]
         if unstorable(list(kwargs.values())):
             raise Missing("There is nothing here for you under this address.")
         super().initial(request, *args, **kwargs)
-        check_sight(self.actor)
+        check_sight(self.actor, for_services=self.for_services)
         if self.action != "list":
             refuse_unknown(request.query_params, self.known_query.get(self.action or "", ()), "query parameter")
 
@@ -79,12 +81,14 @@ class Door(GenericViewSet):  # type: ignore[type-arg]
         return Response(answer.body, status=answer.status, headers=headers)
 
 
-def check_sight(actor: Actor) -> None:
+def check_sight(actor: Actor, *, for_services: bool = False) -> None:
     """A key without sight finds nothing; it should hear why, and not that its agent does not exist.
 
     Raises:
-        Forbidden: the key lacks the scope to see.
+        Forbidden: the key lacks the scope to see, or is a service's and this address is not for services.
     """
+    if actor.only_service and not for_services:
+        raise Forbidden(f"A key with the scope {SERVICE} alone opens the addresses of services only. Use another key.")
     if not actor.may_read:
         raise Forbidden("This key lacks the scope training:view, without which nothing can be found. Make another key.")
 

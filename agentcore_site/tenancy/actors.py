@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from agentcore_site.tenancy.roles import ROLE_MAY, SCOPES, VIEW
+from agentcore_site.tenancy.roles import ROLE_MAY, SCOPES, SERVICE, VIEW
 
 if TYPE_CHECKING:
     from agentcore_site.tenancy.models import Membership
@@ -54,6 +54,11 @@ class Actor:
         if self.scopes is None:
             return None
         return frozenset().union(*(SCOPES.get(scope, frozenset()) for scope in self.scopes))
+
+    @property
+    def only_service(self) -> bool:
+        """A key or token for services beside agents and nothing else: it opens ``/internal/ace/`` only."""
+        return self.scopes == frozenset({SERVICE})
 
     @property
     def may_read(self) -> bool:

@@ -45,6 +45,8 @@ ROLE_MAY: Final[dict[str, frozenset[str]]] = {
     Role.ADMIN: OPERATE | MANAGE,
 }
 
+SERVICE: Final = "service:internal"
+
 # What a key may be narrowed to. A scope never widens what its owner's role allows.
 SCOPES: Final[dict[str, frozenset[str]]] = {
     "training:view": VIEW,
@@ -54,5 +56,5 @@ SCOPES: Final[dict[str, frozenset[str]]] = {
     "training:export": frozenset({"export", "checkpoint.download"}),
     "training:manage": MANAGE | {"checkpoint.edit", "share.edit"},
     # For services beside agents: they read playbooks, record executions and let playbooks evolve.
-    "service:internal": frozenset({"view", "playbook.edit", "trace.record", "playbook.evolve"}),
+    SERVICE: frozenset({"view", "playbook.edit", "trace.record", "playbook.evolve"}),
 }

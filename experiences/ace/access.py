@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from agentcore_site.errors import Forbidden
 from agentcore_site.tenancy.actors import Actor
-
-SCOPE: Final = "service:internal"
+from agentcore_site.tenancy.roles import SERVICE
 
 
 def is_service(actor: Actor) -> bool:
-    return actor.scopes is not None and SCOPE in actor.scopes
+    return actor.scopes is not None and SERVICE in actor.scopes
 
 
 def require_service(actor: Actor) -> None:
     """Raises:
     Forbidden: the key or token lacks the scope."""
     if not is_service(actor):
-        raise Forbidden(f"These addresses are for services: they take an API key or a token with the scope {SCOPE}.")
+        raise Forbidden(f"These addresses are for services: they take an API key or a token with the scope {SERVICE}.")

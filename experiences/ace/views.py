@@ -38,6 +38,7 @@ class ServiceDoor(Door):
 
     authentication_classes = (ApiKeyAuthentication, JwtAuthentication)
     throttle_classes: tuple[type[KeyThrottle], ...] = (ServiceThrottle,)
+    for_services = True
     schema = None  # internal: not in the public description
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:

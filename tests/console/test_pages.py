@@ -186,7 +186,8 @@ def test_every_address_of_the_console_is_tried_here(addresses: list[str]) -> Non
         "execution", "reviews", "review", "review_approve", "review_reject", "review_approve_lesson",
         "review_reject_lesson", "prompt_packs", "prompt_pack_new", "prompt_pack", "prompt_pack_archive",
         "trajectories", "compare", "trajectory", "steps", "raw", "group", "jobs",
-        "job", "status", "series", "pause", "resume", "cancel", "share", "unshare", "launch", "plan", "data",
+        "job", "status", "series", "pause", "resume", "cancel", "share", "unshare", "unshare_one", "launch",
+        "plan", "data",
         "settings", "upload", "checkpoints", "tags", "download", "shared", "shared_status", "shared_series",
         "evaluations", "start", "report", "report_json", "of_run",
     }  # fmt: skip

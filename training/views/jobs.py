@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
+from uuid import UUID
 
 from django.contrib import messages
 from django.db.models import CharField, F, FloatField, Q, QuerySet, Value
@@ -14,9 +15,18 @@ from django.urls import reverse
 from django.views.decorators.http import require_POST
 
 from agentcore_site.errors import Invalid
-from agentcore_site.jobs.models import Job, ShareLink, Status
-from agentcore_site.jobs.services import job_cancel, job_pause, job_resume, may_cancel, share_create, share_revoke_all
-from agentcore_site.pages import Sort, allowed, is_part, listing, page
+from agentcore_site.jobs.models import SHARE_DAYS, Job, Status
+from agentcore_site.jobs.selectors import share_links
+from agentcore_site.jobs.services import (
+    job_cancel,
+    job_pause,
+    job_resume,
+    may_cancel,
+    share_create,
+    share_revoke,
+    share_revoke_all,
+)
+from agentcore_site.pages import Sort, allowed, is_part, listing, page, whole_number
 from agentcore_site.tenancy.actors import Actor
 from budgets.money import dollars
 from training import panel
@@ -26,6 +36,7 @@ from training.selectors_learned import learns_context
 from training.summaries import success_sparks
 from training.tabs import tab_context, tabs_of
 
+SHARE_CHOICES: Final = (1, 7, SHARE_DAYS, 90, 366)  # days
 STATUSES = ("running", "queued", "paused", "completed", "failed", "cancelled")
 SORTS = (
     Sort("newest", "newest first", "job__created_at"),
@@ -79,7 +90,8 @@ def job(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse:
         "socket": f"/ws/jobs/{run.pk}/",
         "watching": panel.watching(run),
         "budget_usd": dollars(run.limit_micros),
-        "links": ShareLink.objects.filter(job=run.job, revoked_at=None).count(),
+        "links": share_links(actor, run.job) if "share.edit" in may else [],
+        "share_days": SHARE_CHOICES,
     }
     return render(request, "training/job.html", context)
 
@@ -122,7 +134,7 @@ def cancel(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse:
 def share(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse:
     """Makes a link and shows it, once."""
     run = run_get(actor, job_id)
-    token = share_create(actor, run.job)
+    token = share_create(actor, run.job, days=whole_number(request.POST, "days") or SHARE_DAYS)
     link = request.build_absolute_uri(reverse("training:shared", args=[token]))
     if not is_part(request):
         messages.success(request, f"The link, shown only now: {link}")
@@ -137,6 +149,15 @@ def unshare(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse:
     revoked = share_revoke_all(actor, run.job)
     links = "link" if revoked == 1 else "links"
     messages.success(request, f"{revoked} {links} revoked. Whoever had one sees nothing more.")
+    return redirect("training:job", job_id=run.pk)
+
+
+@require_POST
+@page
+def unshare_one(request: HttpRequest, actor: Actor, job_id: Any, link_id: UUID) -> HttpResponse:
+    run = run_get(actor, job_id)
+    share_revoke(actor, run.job, link_id)
+    messages.success(request, "The link was revoked. It shows nothing more.")
     return redirect("training:job", job_id=run.pk)
 
 

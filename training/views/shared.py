@@ -50,7 +50,7 @@ def _run(token: str) -> TrainingRun:
     rows = TrainingRun.objects.select_related("job", "agent", "best_checkpoint")
     run = rows.filter(job=found).first() if found is not None else None
     if run is None:
-        raise Http404("This link was revoked, or never was.")
+        raise Http404("This link was revoked, has come to its end, or never was.")
     return run
 
 
