@@ -48,7 +48,7 @@ def evaluation_start(
         Conflict: the agent may not be recorded.
     """
     require(actor, "evaluate", run.organization_id)
-    samples = int(run.config["eval_samples"]) if samples is None else samples
+    samples = run.configuration.eval_samples if samples is None else samples
     if not 1 <= samples <= MAX_SAMPLES:
         message = f"samples must be between 1 and {MAX_SAMPLES}; got {samples}."
         raise Invalid(message, fields={"samples": message})
@@ -72,7 +72,7 @@ def evaluation_of_finished_run(run_id: UUID) -> EvaluationRun | None:
     if chosen is None or not may_record(run.agent_id) or EvaluationRun.objects.filter(run=run, final=True).exists():
         return None
     try:
-        return _create(None, run, chosen, split=Split.HELD_OUT, samples=int(run.config["eval_samples"]), final=True)
+        return _create(None, run, chosen, split=Split.HELD_OUT, samples=run.configuration.eval_samples, final=True)
     except (Conflict, IntegrityError):
         return None  # somebody was first
     except DomainError as error:
@@ -114,7 +114,7 @@ def _create(
             lines=lines,
             queries=rows,
             samples=samples,
-            temperature=float(run.config["eval_temperature"]),
+            temperature=run.configuration.eval_temperature,
             seed=run.seed,
             final=final,
         )

@@ -71,7 +71,7 @@ def _figure(name: str, a: PolicyCheckpoint, b: PolicyCheckpoint) -> dict[str, An
 
 
 def _config(checkpoint: PolicyCheckpoint) -> dict[str, Any]:
-    return checkpoint.run.config if checkpoint.run is not None else {}
+    return checkpoint.run.configuration.as_dict() if checkpoint.run is not None else {}
 
 
 def _pairs(a: dict[str, Any], b: dict[str, Any]) -> list[tuple[str, Any, Any]]:

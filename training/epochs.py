@@ -49,7 +49,7 @@ def learned_tab(actor: Actor, run: TrainingRun) -> dict[str, Any]:
         "epochs": [_shown(one, scale) for one in epochs],
         "lessons": lessons(by_use[:SHOWN]),
         "n_lessons": len(by_use),
-        "gate_only_at_end": run.config.get("algorithm") != "tfgrpo",
+        "gate_only_at_end": run.configuration.algorithm != "tfgrpo",
     }
 
 
@@ -61,7 +61,7 @@ def verdict(run: TrainingRun, epochs: Sequence[Mapping[str, Any]]) -> Verdict:
     if not epochs:
         return Verdict("Nothing was learned yet.", "quiet")
     decided = [one for one in epochs if one["gate"] is not None]
-    total = run.config["context"]["epochs"]
+    total = run.configuration.context.epochs
     if not decided:
         last = epochs[-1]
         tried = f"{_lessons(last['taken'])} taken up, {count(last['refused'])} proposals refused"

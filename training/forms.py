@@ -58,7 +58,7 @@ class LaunchForm:
     @classmethod
     def like(cls, actor: Actor, run: TrainingRun) -> LaunchForm:
         """A duplicate of a run: the same agent, data, preset and changes to it."""
-        typed = {one.name: _text(mine) for one, _, mine in changes(run.config, run.policy_kind)}
+        typed = {one.name: _text(mine) for one, _, mine in changes(run.configuration.as_dict(), run.policy_kind)}
         typed |= {"agent": str(run.agent_id), "preset": run.preset}
         typed |= {"source": "dataset", "dataset": str(run.dataset_id)} if run.dataset_id else {"source": "environment"}
         return cls(actor, typed)

@@ -42,7 +42,7 @@ def run_manifest(run: TrainingRun) -> dict[str, Any]:
         "made_at": timezone.now().isoformat(),
         "run": _run(run),
         "agent": _agent(run),
-        "config": run.config,
+        "config": run.configuration.as_dict(),
         "data": _data(run, texts),
         "epochs": [{name: one[name] for name in OF_EPOCH} for one in epochs],
         "per_epoch_averages": averages(epochs),
@@ -168,7 +168,7 @@ def _guard_rails(
     refused: Counter[str] = Counter()
     for one in epochs:
         refused.update(one["refusals"])
-    group = int(run.config["n_trajectories_per_query"])
+    group = run.configuration.n_trajectories_per_query
     return {
         "stamps": _stamps(lessons),
         "word_limit": _word_limit(run, lessons),
@@ -188,7 +188,7 @@ def _stamps(lessons: Sequence[Experience]) -> dict[str, Any]:
 
 
 def _word_limit(run: TrainingRun, lessons: Sequence[Experience]) -> dict[str, Any]:
-    limit = max_words_of(run.agent, int(run.config["context"]["max_words"]))
+    limit = max_words_of(run.agent, run.configuration.context.max_words)
     longest = max((len(words(row.summary)) for row in lessons), default=0)
     return {"limit": limit, "longest": longest, "held": longest <= limit}
 

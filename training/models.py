@@ -9,18 +9,22 @@ from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import OuterRef, Q, QuerySet, Subquery
 from django.utils import timezone
+from django.utils.functional import cached_property
 
 from agentcore_site.ids import uuid7
 from agentcore_site.jobs.models import Job
 from agentcore_site.tenancy.models import Scoped, ScopedManager
 from budgets.models import Budget
 from experiences.models import Agent, Dataset
+from training.config import GRPOConfig
+from training.config_versions import read
 
 
 class TrainingRun(Scoped):
     """One training job's subject matter. ``job`` says how it is executed; this says what it learns.
 
-    ``config`` is a whole ``GRPOConfig``; the latest figures are copied here so that lists read one narrow row.
+    ``config`` is a whole ``GRPOConfig`` with its version (``configuration`` reads it); the latest figures are copied
+    here so that lists read one narrow row.
     """
 
     job = models.OneToOneField(Job, on_delete=models.CASCADE, primary_key=True, related_name="training_run")
@@ -60,6 +64,11 @@ class TrainingRun(Scoped):
     def __str__(self) -> str:
         return f"{self.agent} · {str(self.job_id)[-6:]}"
 
+    @cached_property
+    def configuration(self) -> GRPOConfig:
+        """``config`` as this release reads it, whichever release wrote it."""
+        return read(self.config)
+
     # Money stands in the ledger, which is read with the run where a list needs it (``with_money``).
 
     @property
@@ -80,7 +89,7 @@ class TrainingRun(Scoped):
         return self.__dict__["booked_limit"], self.__dict__["booked_spent"]
 
     def refresh_from_db(self, *args: Any, **kwargs: Any) -> None:
-        for name in ("booked_limit", "booked_spent"):
+        for name in ("booked_limit", "booked_spent", "configuration"):
             self.__dict__.pop(name, None)
         super().refresh_from_db(*args, **kwargs)
 

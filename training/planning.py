@@ -118,7 +118,7 @@ def _of_actions(agent: Agent) -> Rates:
     )
     if latest is None:
         return estimates.FIRST_GUESS
-    done = _done(latest, GRPOConfig.model_validate(latest.config))
+    done = _done(latest, latest.configuration)
     return Rates(latest.job.worked_ms / done, latest.cost_micros / latest.trajectories, n=latest.trajectories)
 
 
@@ -132,7 +132,7 @@ def _of_calls(agent: Agent, config: GRPOConfig, price: Price) -> Rates | None:
             continue
         rollouts, questions = _sums(mine, price)
         if len(rollouts) >= estimates.ENOUGH:
-            then = GRPOConfig.model_validate(run.config)
+            then = run.configuration
             ms = run.job.worked_ms / _done(run, then) * then.max_concurrent_rollouts / config.max_concurrent_rollouts
             return estimates.rates(ms, rollouts, questions)
     return None

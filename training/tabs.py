@@ -60,7 +60,7 @@ def groups(request: HttpRequest, actor: Actor, run: TrainingRun) -> dict[str, An
     A batch draws a few of the queries, so most (query, iteration) places are empty; cells therefore stand at the
     query's first, second, third … visit, and carry their iteration's number.
     """
-    window = max(1, CELLS // max(int(run.config["batch_size"]), 1))
+    window = max(1, CELLS // max(run.configuration.batch_size, 1))
     last = _whole(request, "upto", run.iteration) or run.iteration
     last = max(1, min(last, run.iteration))
     first = max(1, last - window + 1)
@@ -128,10 +128,11 @@ def learned(request: HttpRequest, actor: Actor, run: TrainingRun) -> dict[str, A
 
 def settings(request: HttpRequest, actor: Actor, run: TrainingRun) -> dict[str, Any]:
     """What differs from the preset, then everything."""
+    config = run.configuration.as_dict()
     return {
         "preset": PRESETS.get(run.preset),
-        "changed": changes(run.config, run.policy_kind),
-        "sections": sections(run.config),
+        "changed": changes(config, run.policy_kind),
+        "sections": sections(config),
     }
 
 

@@ -47,15 +47,15 @@ class Fleet:
         quiet = ["--loglevel", "WARNING", "--without-mingle", "--without-gossip"]
         return self._spawn(["-m", "celery", "-A", "agentcore_site.celery", "worker", *queues, *name, *quiet], extra)
 
-    def beat(self) -> subprocess.Popen[bytes]:
+    def beat(self, **extra: str) -> subprocess.Popen[bytes]:
         schedule = tempfile.mktemp(prefix="beat-")
         command = ["-m", "celery", "-A", "agentcore_site.celery", "beat", "--pidfile", "", "--schedule", schedule]
-        return self._spawn([*command, "--loglevel", "WARNING"], {})
+        return self._spawn([*command, "--loglevel", "WARNING"], extra)
 
-    def web(self) -> int:
+    def web(self, **extra: str) -> int:
         port = free_port(0)
         command = ["-m", "uvicorn", "agentcore_site.asgi:application", "--port", str(port), "--lifespan", "off"]
-        self._spawn([*command, "--log-level", "warning"], {"DB_POOL": "8"})
+        self._spawn([*command, "--log-level", "warning"], {"DB_POOL": "8"} | extra)
         assert wait_until(lambda: answers(port), 90), self.log.read_text()[-3000:]
         return port
 

@@ -134,7 +134,7 @@ def job_out(run: TrainingRun) -> dict[str, Any]:
         "environment_options": run.environment_options,
         "dataset_id": run.dataset_id,
         "preset": run.preset,
-        "config": run.config,
+        "config": run.configuration.as_dict(),
         "seed": run.seed,
         "n_train": run.n_train,
         "n_selection": run.n_selection,

@@ -35,7 +35,6 @@ from experiences.storage import Owner, groups_write, last_kept_iteration, trajec
 from experiences.structured import Answered
 from experiences.types import RolloutKey, Trajectory, TrajectoryGroup
 from training import metrics
-from training.config import GRPOConfig
 from training.models import Iteration, TrainingRun
 from training.policies.archive import CorruptState
 from training.policies.context import ContextPolicy
@@ -74,7 +73,7 @@ def setup_of(run: TrainingRun, *, work: str = "") -> TrainerSetup:
             "slots": None if run.agent.prompt_pack is None else run.agent.prompt_pack.experience_slots,
         }
     return TrainerSetup(
-        config=GRPOConfig.model_validate(run.config),
+        config=run.configuration,
         seed=run.seed,
         environment=pools.environment,
         train=pools.train,

@@ -87,7 +87,7 @@ def lessons_sync(job: Job, run: TrainingRun, policy: ContextPolicy, report: Iter
     earlier = {one["lesson"]["handle"]: one for one in run.library}
     states = states_of(policy, id_of, earlier)
     if states:
-        limit = GRPOConfig.model_validate(run.config).context.max_words
+        limit = run.configuration.context.max_words
         experiences_sync(job=job, agent=run.agent, states=states, by=f"iteration {report.iteration}", max_words=limit)
 
 

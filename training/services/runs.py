@@ -31,6 +31,7 @@ from experiences.services.environments import environment_addresses_check, envir
 from experiences.storage import partition_ensure
 from training import planning
 from training.config import GRPOConfig
+from training.config_versions import as_stored
 from training.models import TrainingRun
 from training.pools import Pools, dataset_pools, environment_pools, pool_sizes
 from training.services.learned import starting_library
@@ -129,7 +130,7 @@ def run_start(
             environment_options=asked.options,
             policy_kind=agent.runtime,
             preset=asked.config.preset,
-            config=asked.config.model_dump(mode="json"),
+            config=as_stored(asked.config),
             seed=seed,
             n_train=len(pools.train),
             n_selection=len(pools.selection),

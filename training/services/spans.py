@@ -42,8 +42,8 @@ class RunSpans:
             {
                 "job_id": str(run.job_id),
                 "agent": run.agent.slug,
-                "algorithm": str(run.config["algorithm"]),
-                "group_size": int(run.config["n_trajectories_per_query"]),
+                "algorithm": run.configuration.algorithm,
+                "group_size": run.configuration.n_trajectories_per_query,
             },
         )
 

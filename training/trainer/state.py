@@ -18,6 +18,7 @@ from training.policies.archive import CorruptState, nested, pack, under, unpack
 from training.policies.context import ContextPolicy
 from training.policies.exploration import FailureMemory
 from training.policies.features import FeatureOptions
+from training.trainer import versions
 from training.trainer.setup import TrainerSetup
 
 Policy = ActionPolicy | ContextPolicy
@@ -70,6 +71,7 @@ class TrainerState:
 
     def to_bytes(self) -> bytes:
         state: dict[str, Any] = {
+            versions.KEY: versions.FORMAT,
             "iteration": self.iteration,
             "drawn": self.drawn,
             "trajectories": self.trajectories,
@@ -97,7 +99,7 @@ class TrainerState:
         Raises:
             CorruptState: the bytes are not such a state, or that of another kind of run.
         """
-        state = unpack(data)
+        state = versions.upgraded(unpack(data))
         try:
             return cls._restored(setup, state)
         except (KeyError, TypeError, ValueError, IndexError) as error:
@@ -132,7 +134,7 @@ class TrainerState:
 
 def policy_of(data: bytes) -> Policy:
     """Only the policy of a stored trainer state: what evaluation and serving need."""
-    state = under("policy", unpack(data))
+    state = under("policy", versions.upgraded(unpack(data)))
     return (ContextPolicy if state.get("kind") in ("context", "frozen") else ActionPolicy).from_state_dict(state)
 
 
