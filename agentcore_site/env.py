@@ -182,7 +182,7 @@ def database_settings(url: str) -> dict[str, Any]:
     if not name:
         raise BadEnvironment("DATABASE_URL names no database: postgresql://user:password@host:port/NAME.")
     return {
-        "ENGINE": "django.db.backends.postgresql",
+        "ENGINE": "agentcore_site.postgresql",
         "NAME": name,
         "USER": unquote(parts.username or ""),
         "PASSWORD": unquote(parts.password or ""),

@@ -57,7 +57,7 @@ def audit(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
 def acted(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
     mine = AuditEvent.objects.filter(organization_id=organization_id)
     note = "The audit log goes on saying who did what, and from where: that is what it is kept for."
-    return staying(mine, words, texts=("actor", "ip"), note=note)
+    return staying(mine, words, texts=("actor", "ip", "request_id"), note=note)
 
 
 @places.register("log of the admin")

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import math
+import os
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any, Final, NamedTuple
 
 import redis
@@ -15,13 +19,19 @@ from django.db.models.functions import Now
 from django.http import HttpRequest, JsonResponse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
+from rest_framework.exceptions import APIException
+from rest_framework.request import Request
+from rest_framework.settings import api_settings
 
 from agentcore_site.celery import app
+from agentcore_site.database import TROUBLE
 from agentcore_site.jobs.models import Job, Status
+from agentcore_site.tenancy.authentication import actor_of
 
 OK, DEGRADED, DOWN = "ok", "degraded", "down"
-REDIS_SECONDS: Final = 1.0
 PING_SECONDS: Final = 0.5
+DEADLINE: Final = 1.5
+KEPT_SECONDS: Final = 5.0
 
 
 class Finding(NamedTuple):
@@ -43,21 +53,14 @@ def live(request: HttpRequest) -> JsonResponse:
 @never_cache
 def ready(request: HttpRequest) -> JsonResponse:
     """Whether requests may be sent here. Redis away is degraded, not dead: jobs are still accepted (SPEC O5)."""
-    return _answer({"database": database, "migrations": migrations, "redis": broker})
+    return _answer(request, READY)
 
 
 @require_safe
 @never_cache
 def status(request: HttpRequest) -> JsonResponse:
-    """Every dependency by name, with how long it took to ask."""
-    checks: dict[str, Callable[[], Finding]] = {
-        "database": database,
-        "migrations": migrations,
-        "redis": broker,
-        "workers": workers,
-        "storage": storage,
-    }
-    return _answer(checks)
+    """The same for strangers; members see every dependency by name, with how long it took to ask."""
+    return _answer(request, (*READY, "workers", "storage"))
 
 
 def database() -> Finding:
@@ -76,9 +79,7 @@ def migrations() -> Finding:
 
 def broker() -> Finding:
     try:
-        with redis.Redis.from_url(
-            settings.REDIS_URL, socket_timeout=REDIS_SECONDS, socket_connect_timeout=REDIS_SECONDS
-        ) as client:
+        with redis.Redis.from_url(settings.REDIS_URL, **settings.REDIS_TIMEOUTS) as client:
             client.ping()
     except redis.RedisError:
         return Finding(DEGRADED, "away: jobs are accepted and wait, live pages poll")
@@ -105,23 +106,97 @@ def storage() -> Finding:
 
 def _answering() -> int:
     try:
-        with app.connection_for_write(transport_options={"socket_connect_timeout": PING_SECONDS}) as link:
+        with app.connection_for_write(transport_options=dict(settings.REDIS_TIMEOUTS)) as link:
             return len(app.control.ping(timeout=PING_SECONDS, connection=link) or [])
     except Exception:  # kombu raises many kinds; a broker that is away has its own line on this page
         return 0
 
 
-def _answer(checks: dict[str, Callable[[], Finding]]) -> JsonResponse:
-    found = {name: _looked_at(check) for name, check in checks.items()}
+CHECKS: Final[dict[str, Callable[[], Finding]]] = {
+    "database": database,
+    "migrations": migrations,
+    "redis": broker,
+    "workers": workers,
+    "storage": storage,
+}
+READY: Final = ("database", "migrations", "redis")
+
+
+class Board:
+    """What was found of each dependency. All are asked at once, each in a thread of its own and for at most
+    ``DEADLINE`` seconds together; for ``KEPT_SECONDS`` nothing is asked again."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._found: dict[str, dict[str, Any]] = {}
+        self._asked = -math.inf
+        self._under_way: dict[str, Future[dict[str, Any]]] = {}
+        self._threads = ThreadPoolExecutor(len(CHECKS), thread_name_prefix="health")
+
+    def found(self) -> dict[str, dict[str, Any]]:
+        with self._guard:  # those who ask at once share one round
+            if time.monotonic() - self._asked > KEPT_SECONDS:
+                self._found = self._ask()
+                self._asked = time.monotonic()
+            return self._found
+
+    def forget(self) -> None:
+        self._asked = -math.inf
+
+    def _ask(self) -> dict[str, dict[str, Any]]:
+        began = time.monotonic()
+        for name in CHECKS:
+            # One that still hangs from the last round is not started a second time.
+            if name not in self._under_way:
+                self._under_way[name] = self._threads.submit(_looked_at, name)
+        done, _ = wait(self._under_way.values(), DEADLINE)
+        took = round(1000 * (time.monotonic() - began), 1)
+        silent = {"status": DOWN, "detail": "does not answer", "milliseconds": took}
+        found = {name: one.result() if one in done else silent | WITHOUT.get(name, {}) for name, one in self._items()}
+        self._under_way = {name: one for name, one in self._items() if one not in done}
+        return found
+
+    def _items(self) -> list[tuple[str, Future[dict[str, Any]]]]:
+        return [(name, self._under_way[name]) for name in CHECKS]
+
+
+# What only makes jobs wait is no reason to send requests elsewhere.
+WITHOUT: Final[dict[str, dict[str, Any]]] = {name: {"status": DEGRADED} for name in ("redis", "workers", "storage")}
+_boards: dict[int, Board] = {}
+
+
+def board() -> Board:
+    """This process's; made anew after a fork, which takes no threads along."""
+    return _boards.setdefault(os.getpid(), Board())
+
+
+def _answer(request: HttpRequest, names: Sequence[str]) -> JsonResponse:
+    everything = board().found()
+    found = {name: everything[name] for name in names}
     worst = max((one["status"] for one in found.values()), key=(OK, DEGRADED, DOWN).index)
-    return JsonResponse({"status": worst, "dependencies": found}, status=503 if worst == DOWN else 200)
+    body: dict[str, Any] = {"status": worst}
+    if found["database"]["status"] == OK and _is_member(request):
+        body["dependencies"] = found
+    return JsonResponse(body, status=503 if worst == DOWN else 200)
 
 
-def _looked_at(check: Callable[[], Finding]) -> dict[str, Any]:
+def _is_member(request: HttpRequest) -> bool:
+    """Whether somebody asks who belongs to an organisation: by session, key or token, as REST knows them."""
+    ways: Any = api_settings.DEFAULT_AUTHENTICATION_CLASSES
+    try:
+        asked = Request(request, authenticators=[way() for way in ways])
+        return bool(asked.user.is_authenticated and actor_of(asked).memberships)
+    except (APIException, *TROUBLE):
+        return False
+
+
+def _looked_at(name: str) -> dict[str, Any]:
     began = time.monotonic()
     try:
-        finding = check()
+        finding = CHECKS[name]()
     except Exception:  # the reason may name hosts and users: it is not for everybody who can ask for this page
-        finding = Finding(DOWN, "can't be reached")
+        finding = Finding(WITHOUT.get(name, {}).get("status", DOWN), "can't be reached")
+    finally:
+        connection.close()
     took = round(1000 * (time.monotonic() - began), 1)
     return {"status": finding.status, "detail": finding.detail, "milliseconds": took, **finding.more}

@@ -6,16 +6,20 @@ import contextvars
 import re
 import uuid
 from collections.abc import Callable
+from typing import Final
 
 from django.core.exceptions import SuspiciousOperation
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 from django.views.defaults import bad_request
 
+from agentcore_site.changes import changed_nothing, changes_noted
 from agentcore_site.database import TROUBLE
 from agentcore_site.values import unstorable
 
 request_id: contextvars.ContextVar[str] = contextvars.ContextVar("request_id", default="")
+AWAY: Final = "The database can't be reached at the moment."
+SAFE: Final = ("GET", "HEAD", "OPTIONS", "TRACE")
 GIVEN = re.compile(r"^[A-Za-z0-9._-]{1,64}$")
 
 Respond = Callable[[HttpRequest], HttpResponse]
@@ -55,23 +59,37 @@ class StorableQuery:
 
 
 class DatabaseAway:
-    """PostgreSQL away: a clear 503, not a stack trace (SPEC O5)."""
-
-    MESSAGE = "The database can't be reached at the moment. Nothing was changed. Try again in a minute."
+    """PostgreSQL away: a clear 503, not a stack trace (SPEC O5), which says only what is known."""
 
     def __init__(self, get_response: Respond) -> None:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        return self.get_response(request)
+        with changes_noted():
+            return self.get_response(request)
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
-        if not isinstance(exception, TROUBLE):
-            return None
-        if request.path.startswith(("/api/", "/internal/", "/health/", "/metrics")):
-            body = {"type": "about:blank", "title": "Database away", "status": 503, "detail": self.MESSAGE}
-            response: HttpResponse = JsonResponse(body, status=503, content_type="application/problem+json")
-        else:
-            response = render(request, "503.html", {"message": self.MESSAGE}, status=503)
-        response["Retry-After"] = "30"
-        return response
+        return away(request) if isinstance(exception, TROUBLE) else None
+
+
+def away(request: HttpRequest) -> HttpResponse:
+    """503 as every interface says it."""
+    message = away_message(request)
+    if request.path.startswith(("/api/", "/internal/", "/health/", "/metrics")):
+        body = {"type": "about:blank", "title": "Database away", "status": 503, "detail": message}
+        body["request_id"] = request_id.get()
+        response: HttpResponse = JsonResponse(body, status=503, content_type="application/problem+json")
+    else:
+        response = render(request, "503.html", {"message": message}, status=503)
+    response["Retry-After"] = "30"
+    return response
+
+
+def away_message(request: HttpRequest) -> str:
+    """What is true of this request now that the database is gone."""
+    if request.method in SAFE or changed_nothing():
+        return f"{AWAY} Nothing was changed. Try again in a minute."
+    return (
+        f"{AWAY} What you asked for may have been done: look before you try again. If it was, the audit log names it"
+        f" with the request id {request_id.get()}."
+    )

@@ -16,7 +16,7 @@ from rest_framework.settings import api_settings
 from agentcore_site.database import TROUBLE
 from agentcore_site.errors import DomainError
 from agentcore_site.jsonrpc import INTERNAL, Call, Table, failure, respond
-from agentcore_site.middleware import DatabaseAway
+from agentcore_site.middleware import away_message
 from agentcore_site.rest.parsing import check_length, too_large
 from agentcore_site.rest.views import check_sight
 from agentcore_site.tenancy.actors import Actor
@@ -47,7 +47,7 @@ async def jsonrpc(request: HttpRequest) -> HttpResponse:
     except RequestDataTooBig:
         return answer(failure(None, 413, too_large().message), 413)
     except TROUBLE:
-        return answer(failure(None, INTERNAL, DatabaseAway.MESSAGE), 503, {"Retry-After": "30"})
+        return answer(failure(None, INTERNAL, away_message(request)), 503, {"Retry-After": "30"})
 
 
 def admit(request: HttpRequest) -> Actor:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from agentcore_site import env
+from agentcore_site.postgresql.watched import WatchedConnection
 
 BASE_DIR = env.ROOT
 DATA_DIR = env.data_dir()
@@ -98,11 +99,20 @@ DATABASE_APPLICATION_ROLE = APPLICATION["USER"]
 # whose row it has locked could not be claimed by anybody else. PostgreSQL ends such a session. The role carries the
 # limit (see database_roles.py): poolers such as PgBouncer refuse start parameters.
 IDLE_SECONDS = env.integer("DB_IDLE_IN_TRANSACTION_SECONDS", 30, low=5, high=3600)
-DATABASES["default"]["OPTIONS"] = {"application_name": "agentcore"}
+DATABASES["default"]["OPTIONS"] = {"application_name": "agentcore", "connect_timeout": 5}
+DATABASES["default"]["CONN_HEALTH_CHECKS"] = True  # a pool hands out no connection that has ended
 # A pool serves the web process; workers fork, and a pool must not cross a fork, so it is opt-in.
 if DB_POOL := env.integer("DB_POOL", 0, low=0, high=200):
-    DATABASES["default"]["OPTIONS"]["pool"] = {"min_size": 1, "max_size": DB_POOL, "timeout": 10}
+    # A request is answered within two seconds, also while the database is away or silent.
+    DATABASES["default"]["OPTIONS"]["pool"] = {
+        "min_size": 1,
+        "max_size": DB_POOL,
+        "timeout": 1.5,
+        "connection_class": WatchedConnection,
+        "reconnect_timeout": 1.0,  # the next request tries again; the pool's own pauses would grow to minutes
+    }
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+REDIS_TIMEOUTS = {"socket_timeout": 0.2, "socket_connect_timeout": 0.2}  # seconds that a request may wait for it
 REDIS_URL = SERVICES.redis_url or "redis://127.0.0.1:1/0"
 CHANNEL_LAYERS = {
     "default": {
@@ -110,7 +120,13 @@ CHANNEL_LAYERS = {
         "CONFIG": {"hosts": [REDIS_URL], "prefix": "agentcore"},
     }
 }
-CACHES = {"default": {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": REDIS_URL}}
+CACHES = {
+    "default": {
+        "BACKEND": "django.core.cache.backends.redis.RedisCache",
+        "LOCATION": REDIS_URL,
+        "OPTIONS": REDIS_TIMEOUTS,
+    }
+}
 
 BUCKET = env.text("AWS_STORAGE_BUCKET_NAME")
 STORAGES: dict[str, dict[str, Any]] = {

@@ -9,6 +9,7 @@ from redis.exceptions import RedisError
 from rest_framework.request import Request
 from rest_framework.throttling import SimpleRateThrottle
 
+from agentcore_site.broker import broker_asked
 from agentcore_site.tenancy.addresses import client_address
 from agentcore_site.tenancy.authentication import actor_of
 
@@ -29,7 +30,8 @@ class KeyThrottle(SimpleRateThrottle):
 
     def allow_request(self, request: Request, view: Any) -> bool:
         try:
-            return bool(super().allow_request(request, view))
+            with broker_asked():
+                return bool(super().allow_request(request, view))
         except RedisError:
             return True
 

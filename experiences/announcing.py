@@ -16,10 +16,11 @@ import redis
 from django.conf import settings
 from django.db import transaction
 
+from agentcore_site.broker import broker_asked
+
 log = logging.getLogger(__name__)
 
 CHANNEL: Final = "agentcore.playbooks"
-SECONDS: Final = 1.0
 
 
 def announce_on_commit(agent_id: uuid.UUID) -> None:
@@ -29,7 +30,8 @@ def announce_on_commit(agent_id: uuid.UUID) -> None:
 
 def announce(agent_id: uuid.UUID) -> None:
     try:
-        _client(os.getpid()).publish(CHANNEL, str(agent_id))
+        with broker_asked():
+            _client(os.getpid()).publish(CHANNEL, str(agent_id))
     except redis.RedisError as error:
         log.warning("nobody was told that the playbook of agent %s changed: %s", agent_id, error)
 
@@ -37,4 +39,4 @@ def announce(agent_id: uuid.UUID) -> None:
 @lru_cache(maxsize=1)
 def _client(_: int) -> redis.Redis:
     """This process's connections; made anew after a fork."""
-    return redis.Redis.from_url(settings.REDIS_URL, socket_timeout=SECONDS, socket_connect_timeout=SECONDS)
+    return redis.Redis.from_url(settings.REDIS_URL, **settings.REDIS_TIMEOUTS)

@@ -10,6 +10,7 @@ from django.db import connection
 from django.db.models import Model
 
 from agentcore_site.audit.models import AuditEvent
+from agentcore_site.middleware import request_id
 
 
 def record(
@@ -34,6 +35,7 @@ def record(
         actor=str(getattr(user, "username", "") or "system")[:150],
         door=str(getattr(actor, "door", ""))[:40],
         ip=str(getattr(actor, "ip", ""))[:45],
+        request_id=request_id.get(),
         action=action,
         target_type=target._meta.label_lower if target is not None else "",
         target_id=str(target.pk) if target is not None else "",

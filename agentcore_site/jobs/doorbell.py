@@ -3,14 +3,34 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
+import os
+from functools import lru_cache
+from typing import Any, Final
 
+from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
 
+from agentcore_site.broker import broker_asked
+from agentcore_site.celery import app
 from agentcore_site.jobs.models import Job
 
+LINKS: Final = 8
+ACQUIRE_SECONDS: Final = 0.3
+
 log = logging.getLogger(__name__)
+
+
+@lru_cache(maxsize=1)
+def _links(_: int) -> Any:
+    """This process's connections for sending, which give up at once; made anew after a fork. Those of workers wait
+    longer: they listen."""
+    options = (
+        settings.CELERY_BROKER_TRANSPORT_OPTIONS | settings.REDIS_TIMEOUTS | {"max_retries": 1, "interval_start": 0}
+    )
+    return app.connection_for_write(
+        transport_options=options, connect_timeout=settings.REDIS_TIMEOUTS["socket_connect_timeout"]
+    ).Pool(limit=LINKS)
 
 
 def ring_on_commit(job: Job) -> None:
@@ -24,7 +44,8 @@ def ring(job_id: Any, attempt: int, priority: int) -> bool:
     from agentcore_site.jobs.tasks import advance
 
     try:
-        advance.apply_async(args=[str(job_id), attempt], priority=priority, retry=False)
+        with broker_asked(), _links(os.getpid()).acquire(block=True, timeout=ACQUIRE_SECONDS) as link:
+            advance.apply_async(args=[str(job_id), attempt], priority=priority, retry=False, connection=link)
     except Exception as error:  # kombu raises many kinds; none of them may reach the person who submitted the job
         log.warning("no worker was woken for job %s, the sweep will: %s", job_id, error)
         return False

@@ -11,13 +11,16 @@ import logging
 import os
 import threading
 from concurrent.futures import Future
-from typing import Any, TypedDict
+from typing import Any, Final, TypedDict
 
 from channels.layers import get_channel_layer
 from django.db import connection, transaction
 
+from agentcore_site.broker import broker_asked
 from agentcore_site.jobs.models import Job, JobEvent
 from agentcore_site.redaction import redacted, stored_text
+
+SEND_SECONDS: Final = 2.0  # messages that a silent Redis does not take must not pile up
 
 log = logging.getLogger(__name__)
 
@@ -74,13 +77,17 @@ def group_of(job_id: str) -> str:
 
 def announce(job_id: str, seq: int) -> None:
     """Tells watchers that events up to ``seq`` stand in the database. A lost message costs seconds, no event."""
-    layer = get_channel_layer()
-    if layer is None:
-        return
-    sending = asyncio.run_coroutine_threadsafe(
-        layer.group_send(group_of(job_id), {"type": "job.moved", "seq": seq}), _announcer()
-    )
+    sending = asyncio.run_coroutine_threadsafe(_send(group_of(job_id), seq), _announcer())
     sending.add_done_callback(lambda done: _log_failure(job_id, seq, done))
+
+
+async def _send(group: str, seq: int) -> None:
+    """Raises:
+    RedisError, TimeoutError: Redis is away."""
+    layer = get_channel_layer()
+    if layer is not None:
+        with broker_asked():
+            await asyncio.wait_for(layer.group_send(group, {"type": "job.moved", "seq": seq}), SEND_SECONDS)
 
 
 def _log_failure(job_id: str, seq: int, done: Future[None]) -> None:

@@ -19,6 +19,7 @@ from django.utils import timezone
 from redis.exceptions import RedisError
 
 from agentcore_site.audit.models import AuditEvent
+from agentcore_site.broker import broker_asked
 from agentcore_site.errors import TooMany
 from agentcore_site.tenancy.addresses import client_address, network_of
 
@@ -68,8 +69,9 @@ class Tries:
         Raises:
             TooMany: there were too many."""
         try:
-            counter = self._here if cache.get(self._known) else self._of_account
-            over = _counted(self._of_address) > PER_ADDRESS or _counted(counter) > PER_ACCOUNT
+            with broker_asked():
+                counter = self._here if cache.get(self._known) else self._of_account
+                over = _counted(self._of_address) > PER_ADDRESS or _counted(counter) > PER_ACCOUNT
         except RedisError:
             over = self._over_by_audit()
         if over:
@@ -78,9 +80,10 @@ class Tries:
     def succeed(self) -> None:
         """The password was right: the account's counters begin anew, and the address is known from now on."""
         try:
-            cache.delete_many([self._of_account, self._here])
-            cache.decr(self._of_address)
-            cache.set(self._known, 1, KNOWN_FOR.total_seconds())
+            with broker_asked():
+                cache.delete_many([self._of_account, self._here])
+                cache.decr(self._of_address)
+                cache.set(self._known, 1, KNOWN_FOR.total_seconds())
         except (RedisError, ValueError):  # ValueError: the counter ended in between
             return
 

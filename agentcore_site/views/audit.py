@@ -27,7 +27,11 @@ def audit(request: HttpRequest, actor: Actor) -> HttpResponse:
         rows = rows.filter(action__startswith=f"{family}.")
     if query:
         rows = rows.filter(
-            Q(actor__icontains=query) | Q(target__icontains=query) | Q(action__icontains=query) | Q(target_id=query)
+            Q(actor__icontains=query)
+            | Q(target__icontains=query)
+            | Q(action__icontains=query)
+            | Q(target_id=query)
+            | Q(request_id=query)
         )
     context = {
         "listing": listing(request, rows, SORTS, size=50),

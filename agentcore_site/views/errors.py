@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 
+from agentcore_site.database import trouble_in
+from agentcore_site.middleware import away
 from agentcore_site.pages import is_part
 
 PROBLEM = "application/problem+json"
@@ -14,7 +17,11 @@ PROGRAMS = ("/api/", "/internal/", "/v1/", "/health/")
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
-    """500: logged by Django with the request's id."""
+    """500: logged by Django with the request's id. A database that goes away outside of a view, as when the session is
+    saved, is answered as elsewhere."""
+    error = sys.exception()
+    if error is not None and trouble_in(error) is not None:
+        return away(request)
     return _answer(request, 500, "Internal error", "Something broke on our side. It was logged.")
 
 

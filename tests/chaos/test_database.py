@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import pytest
 from django.db import connection
+from django.test import Client
 
+from agentcore_site.audit.models import AuditEvent
 from agentcore_site.jobs import tasks
 from agentcore_site.jobs.models import Job, Status
 from agentcore_site.jobs.tasks import advance
@@ -211,3 +213,48 @@ def test_a_full_disk_never_fails_a_job(operator: Actor, agent: Agent, settings: 
 def evaluation_of_trained(run: TrainingRun) -> Job:
     run_to_end(run.job)
     return evaluation_of(run).job
+
+
+def said(client: Client, job: Job, choose: Callable[[str, int], bool], *, method: str = "post") -> dict[str, Any]:
+    """What a 503 says where the database goes away in that statement of the request."""
+    with sessions_ended(choose) as ender:
+        ender.armed = True
+        path = f"/api/v1/training-jobs/{job.id}" + ("/pause" if method == "post" else "")
+        response = getattr(client, method)(path, content_type="application/json")
+        ender.armed = False
+    connection.close()
+    assert len(ender.ended) == 1 and response.status_code == 503, (response.status_code, response.content)
+    body: dict[str, Any] = response.json()
+    assert body["request_id"] == response["X-Request-Id"]
+    job.refresh_from_db()
+    return body
+
+
+def test_what_a_503_says_is_true(operator: Actor, agent: Agent) -> None:
+    job = run_start(operator, agent=agent, environment_options=SMALL_POOL, config=CONFIG).job
+    client = Client(raise_request_exception=False)
+    client.force_login(operator.user)
+    first: list[str] = []
+
+    def once(wanted: str) -> Callable[[str, int], bool]:
+        first.clear()
+
+        def choose(statement: str, _: int) -> bool:
+            hit = wanted in statement and not first
+            first.extend([statement] if hit else [])
+            return hit
+
+        return choose
+
+    body = said(client, job, once('FROM "training_trainingrun"'), method="get")
+    assert "Nothing was changed" in body["detail"]
+    # Before the commit: all of it is rolled back.
+    body = said(client, job, once("INSERT INTO"))
+    assert "Nothing was changed" in body["detail"] and job.status == Status.QUEUED
+    assert not AuditEvent.objects.filter(request_id=body["request_id"]).exists()
+    # The commit was sent and its answer is lost: it may have been done, and here it was.
+    body = said(client, job, once("answer of commit"))
+    assert "Nothing" not in body["detail"] and "may have been done" in body["detail"]
+    assert body["request_id"] in body["detail"]
+    assert job.status == Status.PAUSED
+    assert AuditEvent.objects.get(request_id=body["request_id"]).action == "job.pause_requested"

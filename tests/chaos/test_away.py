@@ -1,0 +1,124 @@
+"""Database or broker away, or silent: every interface answers within two seconds, and says what is true."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+import httpx
+import pytest
+from django.db import connection
+from django.test import Client
+
+from agentcore_site.tenancy.actors import Actor
+from agentcore_site.tenancy.models import Organization
+from agentcore_site.tenancy.roles import SCOPES
+from agentcore_site.tenancy.services import api_key_create
+from tests import factories
+from tests.support.away import Cut, site_behind_proxies
+from tests.support.running import SMALL_POOL
+from tests.support.workers import eventually
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+SECONDS = 2.0
+
+
+@pytest.fixture
+def cut(transactional_db: None) -> Iterator[Cut]:
+    with site_behind_proxies() as site:
+        yield site
+
+
+class Caller:
+    """Olivia's programs and her browser at the real site."""
+
+    def __init__(self, site: Cut, operator: Actor) -> None:
+        _, key = api_key_create(operator, name="wire", scopes=SCOPES)
+        browser = Client()
+        browser.force_login(operator.user)
+        self.http = httpx.Client(base_url=site.url, timeout=30, headers={"Authorization": f"Bearer {key}"})
+        self.browser = httpx.Client(
+            base_url=site.url, timeout=30, cookies={"sessionid": browser.cookies["sessionid"].value}
+        )
+
+    def rpc(self) -> httpx.Response:
+        return self.http.post("/api/v1/jsonrpc", json={"jsonrpc": "2.0", "method": "training.list_jobs", "id": 1})
+
+    def sample(self) -> dict[str, Callable[[], httpx.Response]]:
+        """An address of each kind."""
+        rest = ("training-jobs", "me", "budgets")
+        pages = ("/", "/jobs/", "/admin/")
+        calls: dict[str, Callable[[], httpx.Response]] = {
+            one: lambda one=one: self.http.get(f"/api/v1/{one}") for one in rest
+        }
+        calls |= {page: lambda page=page: self.browser.get(page) for page in pages}
+        return calls | {"rpc": self.rpc, "health": lambda: self.http.get("/health/")}
+
+
+def timed(call: Callable[[], httpx.Response]) -> tuple[float, httpx.Response]:
+    began = time.monotonic()
+    answer = call()
+    return time.monotonic() - began, answer
+
+
+def test_after_every_session_was_ended_no_request_fails(cut: Cut, operator: Actor) -> None:
+    caller = Caller(cut, operator)
+    for call in caller.sample().values():
+        call()
+    for _ in range(2):
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "SELECT count(pg_terminate_backend(pid, 5000)) FROM pg_stat_activity"
+                " WHERE datname = current_database() AND pid <> pg_backend_pid() AND usename = session_user"
+            )
+            assert cursor.fetchone()[0] > 0
+        answers = [caller.http.get("/api/v1/me").status_code for _ in range(25)]
+        answers += [caller.browser.get("/jobs/").status_code for _ in range(25)]
+        assert answers == [200] * 50
+        caller.rpc()
+
+
+@pytest.mark.parametrize("trouble", ["cut", "freeze"])
+def test_without_the_database_everything_answers_within_two_seconds(cut: Cut, operator: Actor, trouble: str) -> None:
+    caller = Caller(cut, operator)
+    calm = {name: timed(call) for name, call in caller.sample().items()}
+    assert all(answer.status_code in {200, 302, 403} for _, answer in calm.values()), calm
+    getattr(cut.database, trouble)()
+    time.sleep(5.1)  # what health found before is forgotten by then
+    took = {name: timed(call) for name, call in caller.sample().items()}
+    assert {answer.status_code for _, answer in took.values()} == {503}
+    assert max(seconds for seconds, _ in took.values()) < SECONDS
+    assert took["health"][1].json() == {"status": "down"}
+    cut.database.heal()
+    back = lambda: caller.http.get("/api/v1/me").status_code == 200  # noqa: E731
+    eventually(back, seconds=5, why="it is used again as soon as it is back")
+
+
+@pytest.mark.parametrize("trouble", ["cut", "freeze"])
+def test_without_the_broker_everything_is_answered_and_a_launch_waits_for_nothing(
+    cut: Cut, operator: Actor, acme: Organization, trouble: str
+) -> None:
+    caller = Caller(cut, operator)
+    agents = [factories.AgentFactory(organization=acme, created_by=operator.user) for _ in range(6)]
+
+    def launch() -> float:
+        config = {"n_iterations": 2, "eval_samples": 1}
+        given = {"agent": str(agents.pop().id), "environment_options": SMALL_POOL, "config": config}
+        seconds, answer = timed(lambda: caller.http.post("/api/v1/training-jobs", json=given))
+        assert answer.status_code == 201, answer.text
+        return seconds
+
+    for call in caller.sample().values():
+        call()
+    launch()
+    calm = min(launch(), launch())
+    getattr(cut.broker, trouble)()
+    first, second = launch(), launch()
+    print(trouble, calm, first, second)
+    assert first < calm + 0.5 and second < calm + 0.3
+    time.sleep(5.1)
+    took = {name: timed(call) for name, call in caller.sample().items()}
+    assert all(answer.status_code in {200, 302, 403} for _, answer in took.values())
+    assert max(seconds for seconds, _ in took.values()) < SECONDS
+    assert took["health"][1].json()["dependencies"]["redis"]["status"] == "degraded"
