@@ -15,6 +15,7 @@ from rest_framework.routers import SimpleRouter
 from agentcore_site.jobs.api import JobDoor
 from agentcore_site.problems import body_of
 from agentcore_site.tenancy.api import ApiKeyDoor, ErasureDoor, MeDoor, RefreshView, RevokeView, TokenView
+from agentcore_site.tenancy.api_people import InvitationDoor, MemberDoor
 from budgets.api import BudgetDoor, LedgerDoor, PriceDoor
 from evaluation.api import EvaluationDoor
 from experiences.api.agents import AgentDoor
@@ -48,6 +49,8 @@ router.register("evaluations", EvaluationDoor, basename="evaluation")
 router.register("budgets", BudgetDoor, basename="budget")
 router.register("prices", PriceDoor, basename="price")
 router.register("erasures", ErasureDoor, basename="erasure")
+router.register("members", MemberDoor, basename="member")
+router.register("invitations", InvitationDoor, basename="invitation")
 router.register("api-keys", ApiKeyDoor, basename="api-key")
 
 GET: dict[str, Any] = {"get": "retrieve"}

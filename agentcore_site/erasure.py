@@ -13,7 +13,7 @@ from agentcore_site.audit.services import event_erase
 from agentcore_site.jobs.models import Job, JobEvent
 from agentcore_site.models import IdempotencyRecord
 from agentcore_site.tenancy.erasure import Finding, holding, places, rewritten, staying
-from agentcore_site.tenancy.models import ApiKey, Mail, Organization
+from agentcore_site.tenancy.models import ApiKey, Invitation, Mail, Organization
 
 
 @places.register("answers kept under idempotency keys")
@@ -43,6 +43,12 @@ def keys(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
 def mails(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
     mine = Mail.objects.filter(organization_id=organization_id)
     rows = holding(mine, words, texts=("key", "subject", "body", "error"), values=("recipients",))
+    return Finding(rows.count(), rows.delete)
+
+
+@places.register("invitations")
+def invitations(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
+    rows = holding(Invitation.objects.filter(organization_id=organization_id), words, texts=("email",))
     return Finding(rows.count(), rows.delete)
 
 

@@ -4,7 +4,7 @@ from django.contrib import admin
 from django.urls import include, path
 
 from agentcore_site import api, health, prometheus, rpc
-from agentcore_site.views import agents, audit, overview, search, session
+from agentcore_site.views import agents, audit, invitation, overview, people, search, session
 
 handler400 = "agentcore_site.api.bad_request"
 handler403 = "agentcore_site.views.errors.forbidden"
@@ -18,6 +18,12 @@ console = [
     path("sign-in/", session.SignIn.as_view(), name="sign_in"),
     path("sign-out/", session.SignOut.as_view(), name="sign_out"),
     path("sign-out/everywhere/", session.everywhere, name="sign_out_everywhere"),
+    path("people/", people.people, name="people"),
+    path("people/<int:member_id>/", people.change, name="member_change"),
+    path("people/<int:member_id>/remove/", people.remove, name="member_remove"),
+    path("people/invitations/<uuid:invitation_id>/resend/", people.resend, name="invitation_resend"),
+    path("people/invitations/<uuid:invitation_id>/revoke/", people.revoke, name="invitation_revoke"),
+    path("invitations/<str:token>/", invitation.invitation, name="invitation"),
     path("audit/", audit.audit, name="audit"),
     path("agents/", agents.agents, name="agents"),
     path("", include("experiences.urls")),

@@ -8,14 +8,19 @@ from typing import Any
 from django import forms
 from django.contrib import admin, messages
 from django.db.models import OuterRef, Q, QuerySet, Subquery
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.utils.html import format_html_join
 from unfold.widgets import UnfoldAdminDecimalFieldWidget, UnfoldAdminSelectWidget, UnfoldAdminTextInputWidget
 
-from agentcore_site.errors import DomainError
 from agentcore_site.jobs.admin import as_id
-from agentcore_site.tenancy.administration import LongTableAdmin, ReadOnlyAdmin, ScopedAdmin, actor_at, organizations_of
+from agentcore_site.tenancy.administration import (
+    LongTableAdmin,
+    ReadOnlyAdmin,
+    ServiceAdmin,
+    actor_at,
+    organizations_of,
+)
 from agentcore_site.tenancy.permissions import require
 from budgets.accounts import month_over
 from budgets.models import (
@@ -50,19 +55,6 @@ def in_dollars(amount: int | None) -> Decimal | None:
 
 def in_micros(amount: Decimal | None) -> int | None:
     return None if amount is None else micros(amount)
-
-
-class ServiceAdmin(ScopedAdmin):
-    """Rows that a service writes: what it refuses is shown with its reason, and nothing is changed."""
-
-    def changeform_view(
-        self, request: HttpRequest, object_id: str | None = None, form_url: str = "", extra_context: Any = None
-    ) -> HttpResponse:
-        try:
-            return super().changeform_view(request, object_id, form_url, extra_context)
-        except DomainError as error:
-            self.message_user(request, error.message, messages.ERROR)
-            return HttpResponseRedirect(request.get_full_path())
 
 
 class BudgetForm(forms.ModelForm):  # type: ignore[type-arg]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
@@ -11,6 +12,7 @@ from asgiref.sync import sync_to_async
 from channels.routing import URLRouter
 from django.contrib.auth.models import AnonymousUser
 from django.test import Client
+from django.utils import timezone
 
 from agentcore_site.audit.models import AuditEvent
 from agentcore_site.jobs.models import Job, ShareLink
@@ -18,7 +20,7 @@ from agentcore_site.jobs.services import share_create, share_revoke_all
 from agentcore_site.routing import websocket_urlpatterns
 from agentcore_site.rpc import METHODS
 from agentcore_site.tenancy.actors import Actor
-from agentcore_site.tenancy.models import ApiKey, Organization
+from agentcore_site.tenancy.models import ApiKey, Invitation, Membership, Organization
 from agentcore_site.tenancy.roles import ROLE_MAY, Role
 from budgets.models import Budget, BudgetLimit, ModelPrice
 from evaluation.models import EvaluationRun
@@ -62,7 +64,11 @@ PUBLIC = {
 }  # fmt: skip
 # Read-only pages for holders of a link; with another token they are not there.
 SHARED = {"shared/<str:token>/", "shared/<str:token>/status/", "shared/<str:token>/series/"}
+# For the holder of the link in a mail; see tests/tenancy/test_people.py.
+INVITED = {"invitations/<str:token>/"}
 CONSOLE = {
+    "people/", "people/<int:member_id>/", "people/<int:member_id>/remove/",
+    "people/invitations/<uuid:invitation_id>/resend/", "people/invitations/<uuid:invitation_id>/revoke/",
     "", "overview/workers/", "search/", "audit/", "agents/", "agents/<str:ref>/", "agents/new/", "agents/options/",
     "agents/<uuid:agent_id>/edit/", "agents/<uuid:agent_id>/archive/", "endpoints/", "endpoints/new/",
     "endpoints/test/", "endpoints/<uuid:endpoint_id>/", "endpoints/<uuid:endpoint_id>/archive/", "tool-servers/",
@@ -99,6 +105,11 @@ CONSOLE = {
 }  # fmt: skip
 # What a POST to a console page needs; the others only show.
 CONSOLE_WRITES = {
+    "people/": "members.edit",
+    "people/<int:member_id>/": "members.edit",
+    "people/<int:member_id>/remove/": "members.edit",
+    "people/invitations/<uuid:invitation_id>/resend/": "members.edit",
+    "people/invitations/<uuid:invitation_id>/revoke/": "members.edit",
     "agents/new/": "agent.edit",
     "agents/<uuid:agent_id>/edit/": "agent.edit",
     "agents/<uuid:agent_id>/archive/": "agent.edit",
@@ -165,7 +176,7 @@ REST_READS = {
     "training-jobs/<uuid:pk>/manifest", "jobs/<uuid:pk>/events", "trajectories",
     "trajectories/<uuid:pk>", "trajectories/export", "checkpoints", "checkpoints/<uuid:pk>", "checkpoints/compare",
     "checkpoints/<uuid:pk>/download", "evaluations", "evaluations/<uuid:pk>", "evaluations/<uuid:pk>/queries",
-    "api-keys", "tools", "tool-servers",
+    "api-keys", "members", "invitations", "tools", "tool-servers",
     "tool-servers/<uuid:pk>", "erasures", "model-endpoints", "model-endpoints/<uuid:pk>", "budgets",
     "budgets/<int:pk>", "budgets/<int:budget>/ledger", "budgets/breakdown", "prices",
     "playbooks", "playbooks/<str:agent>", "playbooks/<str:agent>/versions", "playbooks/<str:agent>/diff", "reviews",
@@ -208,6 +219,11 @@ REST_WRITES: dict[tuple[str, str], tuple[str, Any]] = {
     ("post", "erasures"): ("subject.erase", {"identifiers": ["nobody at all"], "dry_run": True}),
     ("post", "api-keys"): ("view", {"name": "mine", "scopes": ["training:view"]}),
     ("delete", "api-keys/<uuid:pk>"): ("view", {}),
+    ("patch", "members/<int:pk>"): ("members.edit", {"role": "developer"}),
+    ("delete", "members/<int:pk>"): ("members.edit", {}),
+    ("post", "invitations"): ("members.edit", {"email": "new@example.org", "role": "stakeholder"}),
+    ("post", "invitations/<uuid:pk>/resend"): ("members.edit", {}),
+    ("delete", "invitations/<uuid:pk>"): ("members.edit", {}),
     ("delete", "agents/<str:agent>"): ("agent.edit", {}),
     ("post", "rewards/validate"): ("view", {"reward": "composite"}),
     ("post", "rewards/run"): ("view", {"reward": "composite", "agent": "router-7", "limit": 5}),
@@ -257,6 +273,15 @@ def values(run: TrainingRun, operator: Actor) -> dict[str, Any]:
     trajectory = TrajectoryRecord.objects.filter(job_id=run.job_id).first()
     assert trajectory is not None
     Caller(operator.user)  # a key of hers
+    stranger = factories.UserFactory(username="zanzibar-member")
+    member = factories.MembershipFactory(organization=run.organization, user=stranger, role=Role.DEVELOPER)
+    invitation = Invitation.objects.create(
+        organization=run.organization,
+        email="zanzibar@example.org",
+        digest="d",
+        sent_at=timezone.now() - timedelta(days=1),
+        expires_at=timezone.now() + timedelta(days=1),
+    )
     share_create(operator, run.job)
     link = ShareLink.objects.get(job=run.job)
     checkpoint = checkpoint_of_run(run)
@@ -281,12 +306,16 @@ def values(run: TrainingRun, operator: Actor) -> dict[str, Any]:
         "iteration": trajectory.iteration,
         "scenario": trajectory.scenario,
         "token": "not-the-token",
+        "member_id": member.id,
+        "invitation_id": invitation.id,
         "link_id": link.id,
         "link": link.id,
         "budget": budget.id,
         "budget_id": budget.id,
         "pk": {
             "datasets": dataset.id,
+            "members": member.id,
+            "invitations": invitation.id,
             "model-endpoints": endpoint.id,
             "tool-servers": server.id,
             "prompt-packs": pack.id,
@@ -341,6 +370,7 @@ def test_every_door_is_in_the_table() -> None:
     known = (
         PUBLIC
         | SHARED
+        | INVITED
         | CONSOLE
         | INTERNAL
         | {"api/v1/jsonrpc"}
@@ -381,7 +411,7 @@ def test_nobody_comes_in_without_an_account(values: dict[str, Any]) -> None:
         for method in METHODS_OF_HTTP:
             response = getattr(client, method)(path, content_type="application/json")
             where = (method, path, response.status_code)
-            if route in SHARED:
+            if route in SHARED | INVITED:
                 assert response.status_code in {404, 405}, where
             elif response.status_code == 302:
                 assert response["Location"].startswith(("/sign-in/", "/admin/login/")), (where, response["Location"])
@@ -401,6 +431,8 @@ def snapshot() -> dict[str, Any]:
     """What a stranger could have changed."""
     return {
         "jobs": list(Job.objects.order_by("id").values_list("id", "status", "requested", "attempt")),
+        "members": list(Membership.objects.filter(organization__slug="acme").order_by("id").values_list("id", "role")),
+        "invitations": list(Invitation.objects.filter(organization__slug="acme").values_list("id", "outcome")),
         "agents": list(Agent.objects.order_by("id").values_list("id", "name", "slug", "description", "archived_at")),
         "datasets": Dataset.objects.count(),
         "tags": list(PolicyCheckpoint.objects.order_by("id").values_list("id", "tags")),

@@ -14,17 +14,19 @@ from unfold.admin import ModelAdmin, TabularInline
 from unfold.decorators import action
 from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
 
-from agentcore_site.audit.services import record
 from agentcore_site.tenancy.administration import (
     AuditedAdmin,
     ReadOnlyAdmin,
     ScopedAdmin,
+    ServiceAdmin,
     actor_at,
     organizations_of,
     people_of,
 )
+from agentcore_site.tenancy.invitations import invitation_create, invitation_resend, invitation_revoke, link_at
 from agentcore_site.tenancy.mails import MOST_TRIES
-from agentcore_site.tenancy.models import ApiKey, Erasure, Mail, Membership, Organization, TokenFamily
+from agentcore_site.tenancy.members import member_change, member_remove
+from agentcore_site.tenancy.models import ApiKey, Erasure, Invitation, Mail, Membership, Organization, TokenFamily
 from agentcore_site.tenancy.services import api_key_revoke
 
 admin.site.unregister(User)
@@ -105,7 +107,7 @@ class OrganizationAdmin(ScopedAdmin):
 
 
 @admin.register(Membership)
-class MembershipAdmin(ScopedAdmin):
+class MembershipAdmin(ServiceAdmin):
     list_display = ["user", "organization", "role", "can_export", "created_at"]
     list_filter = ["role", "can_export", "organization"]
     list_select_related = ["user", "organization"]
@@ -124,17 +126,45 @@ class MembershipAdmin(ScopedAdmin):
         """Members leave: the one row that is deleted here."""
         return bool(request.user.is_superuser) or bool(organizations_of(request))
 
+    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
+        if change:
+            member_change(actor_at(request), obj, role=obj.role, can_export=obj.can_export)
+        else:
+            super().save_model(request, obj, form, change)
+
     def delete_model(self, request: HttpRequest, obj: Membership) -> None:
-        self.log_removal(request, obj)
-        super().delete_model(request, obj)
+        member_remove(actor_at(request), obj)
 
     def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Membership]) -> None:
-        for row in queryset:
-            self.log_removal(request, row)
-        super().delete_queryset(request, queryset)
+        self.apply(request, queryset, "Removed", member_remove)
 
-    def log_removal(self, request: HttpRequest, row: Membership) -> None:
-        record(actor_at(request), "membership.deleted", row, before={"role": row.role, "can_export": row.can_export})
+
+@admin.register(Invitation)
+class InvitationAdmin(ServiceAdmin):
+    list_display = ["email", "organization", "role", "invited_by", "sent_at", "expires_at", "outcome", "ended_at"]
+    list_filter = ["outcome", "role", "organization"]
+    list_select_related = ["organization", "invited_by"]
+    search_fields = ["email"]
+    autocomplete_fields = ["organization"]
+    fields = ["organization", "email", "role", "can_export"]
+    actions = ["resend", "revoke"]
+
+    def has_change_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return False
+
+    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
+        values: dict[str, Any] = {"email": obj.email, "role": obj.role, "can_export": obj.can_export}
+        made = invitation_create(actor_at(request), obj.organization, **values, link=link_at(request))
+        obj.pk, obj._state.adding = made.pk, False
+
+    @action(description="Send the selected invitations again")
+    def resend(self, request: HttpRequest, queryset: QuerySet[Invitation]) -> None:
+        link = link_at(request)
+        self.apply(request, queryset, "Sent again", lambda actor, row: invitation_resend(actor, row, link=link))
+
+    @action(description="Revoke the selected invitations")
+    def revoke(self, request: HttpRequest, queryset: QuerySet[Invitation]) -> None:
+        self.apply(request, queryset, "Revoked", invitation_revoke)
 
 
 @admin.register(ApiKey)

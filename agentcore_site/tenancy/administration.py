@@ -15,7 +15,7 @@ from django.contrib.admin import RelatedOnlyFieldListFilter
 from django.contrib.auth import get_user_model
 from django.core.exceptions import ValidationError
 from django.db.models import Model, QuerySet
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from unfold.admin import ModelAdmin
 from unfold.paginator import InfinitePaginator
 
@@ -152,6 +152,29 @@ class ScopedAdmin(AuditedAdmin):
                 self.message_user(request, f"{row}: {error.message}", messages.ERROR)
         if done:
             self.message_user(request, f"{verb}: {done}.", messages.SUCCESS)
+
+
+class ServiceAdmin(ScopedAdmin):
+    """Rows that a service writes: what it refuses is shown with its reason, and nothing is changed."""
+
+    def changeform_view(
+        self, request: HttpRequest, object_id: str | None = None, form_url: str = "", extra_context: Any = None
+    ) -> HttpResponse:
+        return self._or_reason(
+            request, lambda: super(ServiceAdmin, self).changeform_view(request, object_id, form_url, extra_context)
+        )
+
+    def delete_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
+        return self._or_reason(
+            request, lambda: super(ServiceAdmin, self).delete_view(request, object_id, extra_context)
+        )
+
+    def _or_reason(self, request: HttpRequest, show: Callable[[], HttpResponse]) -> HttpResponse:
+        try:
+            return show()
+        except DomainError as error:
+            self.message_user(request, error.message, messages.ERROR)
+            return HttpResponseRedirect(request.get_full_path())
 
 
 class ReadOnlyAdmin(ScopedAdmin):

@@ -15,7 +15,17 @@ from agentcore_site.ids import uuid7
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.roles import Role
 
-__all__ = ["ApiKey", "Erasure", "Mail", "Membership", "Organization", "Scoped", "ScopedManager", "TokenFamily"]
+__all__ = [
+    "ApiKey",
+    "Erasure",
+    "Invitation",
+    "Mail",
+    "Membership",
+    "Organization",
+    "Scoped",
+    "ScopedManager",
+    "TokenFamily",
+]
 
 
 class Organization(models.Model):
@@ -104,6 +114,37 @@ class ApiKey(Scoped):
 
 def organization_id_of(value: Organization | uuid.UUID) -> uuid.UUID:
     return value.id if isinstance(value, Organization) else value
+
+
+class Invitation(Scoped):
+    """A person is asked to become a member. Only the digest of the link's token is kept."""
+
+    OUTCOMES = [(name, name) for name in ("accepted", "declined", "revoked", "expired")]
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    email = models.EmailField(max_length=150)
+    role = models.CharField(max_length=20, choices=Role.choices, default=Role.STAKEHOLDER)
+    can_export = models.BooleanField("may export data", default=False)
+    digest = models.CharField(max_length=64, unique=True, editable=False)
+    invited_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+", editable=False
+    )
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
+    sent_at = models.DateTimeField(default=timezone.now, editable=False)
+    expires_at = models.DateTimeField(editable=False)
+    outcome = models.CharField(max_length=10, choices=OUTCOMES, blank=True, editable=False)
+    ended_at = models.DateTimeField(null=True, editable=False)
+
+    class Meta:
+        ordering = ["-created_at"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["organization", "email"], condition=models.Q(outcome=""), name="one_open_invitation_per_address"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.email} to {self.organization}"
 
 
 class TokenFamily(models.Model):

@@ -20,7 +20,7 @@ from agentcore_site.jobs.models import Job, Status
 from agentcore_site.jobs.services import share_create
 from agentcore_site.models import IdempotencyRecord
 from agentcore_site.tenancy.actors import Actor
-from agentcore_site.tenancy.models import ApiKey, Erasure, Membership, Organization, TokenFamily
+from agentcore_site.tenancy.models import ApiKey, Erasure, Invitation, Membership, Organization, TokenFamily
 from agentcore_site.tenancy.roles import Role
 from agentcore_site.tenancy.services import api_key_create
 from evaluation.models import EvaluationResult, HeldOutLook
@@ -82,6 +82,9 @@ def everything(operator: Actor, agent: Agent, adam: Any) -> TrainingRun:
     )
     a_row_of_each_playbook_table(operator, agent, run.job)
     Epoch.objects.create(run=run, number=1, metrics={"rollouts": 2}, gate={"accepted": True})
+    Invitation.objects.create(
+        organization=run.organization, email="new@example.org", digest="d", expires_at=timezone.now()
+    )
     TokenFamily.objects.create(user=adam, current="j", expires_at=timezone.now())
     Erasure.objects.create(organization=run.organization, digests=["d"], found={"rows": 1}, left={"rows": 0})
     return run

@@ -124,6 +124,7 @@ def test_no_form_shows_or_takes_a_row_of_another_tenant(client: Client, foreign:
         ("agent", "prompt_pack"),
         ("budget", "organization"), ("budget", "agent"), ("modelprice", "organization"),
         ("budgetsettings", "organization"),
+        ("invitation", "organization"),
     }  # fmt: skip
 
 

@@ -175,7 +175,8 @@ def test_every_address_of_the_console_is_tried_here(addresses: list[str]) -> Non
     """A new page without a line in these tests fails this one."""
     tried = {
         "overview", "workers", "search", "sign_in", "sign_out", "audit", "agents", "agent", "agent_new",
-        "agent_edit", "sign_out_everywhere",
+        "agent_edit", "sign_out_everywhere", "people", "member_change", "member_remove",
+        "invitation", "invitation_resend", "invitation_revoke",
         "agent_archive", "agent_options", "agent_test", "agent_server_tools",
         "endpoints", "endpoint_new", "endpoint_edit", "endpoint_archive",
         "endpoint_test", "tool_servers", "tool_server_new", "tool_server", "tool_server_archive", "tool_server_offer",

@@ -20,7 +20,7 @@ from agentcore_site.models import IdempotencyRecord
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.erasure import places, subject_erase
 from agentcore_site.tenancy.mails import mail_queue
-from agentcore_site.tenancy.models import ApiKey
+from agentcore_site.tenancy.models import ApiKey, Invitation
 from budgets.models import BudgetAlert, BudgetSettings
 from budgets.services import budget_set_limit
 from evaluation.models import EvaluationRun
@@ -92,6 +92,7 @@ def everything(operator: Actor, adam: Any, acme: Any, run: TrainingRun, server: 
     expires = timezone.now() + timezone.timedelta(days=1)
     ApiKey.objects.create(organization=acme, user=adam, name="key", prefix="ak", digest="d", expires_at=expires)
     IdempotencyRecord.objects.create(organization=acme, user=adam, key="1", operation="POST", fingerprint="f", body={})
+    Invitation.objects.create(organization=acme, email="jo@example.org", digest="d", expires_at=expires)
     mail_queue(acme, to=["jo@example.org"], subject="said", body="said", key="1")
     kind = ContentType.objects.get_for_model(Agent)
     LogEntry.objects.create(user=adam, content_type=kind, object_id="1", object_repr="agent", action_flag=CHANGE)

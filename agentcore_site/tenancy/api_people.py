@@ -1,0 +1,109 @@
+"""REST: members of an organisation and invitations to it, for its admins."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.decorators import action
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from agentcore_site.rest.parsing import Strict, parsed
+from agentcore_site.rest.views import Door
+from agentcore_site.tenancy.invitations import (
+    invitation_create,
+    invitation_get,
+    invitation_resend,
+    invitation_revoke,
+    invitations_open,
+    link_at,
+)
+from agentcore_site.tenancy.members import member_change, member_get, member_remove, members_of
+from agentcore_site.tenancy.models import Invitation, Membership
+from agentcore_site.tenancy.permissions import current_organization
+from agentcore_site.tenancy.roles import Role
+
+
+class MemberOut(serializers.Serializer[Any]):
+    id = serializers.IntegerField()
+    username = serializers.CharField(source="user.username")
+    email = serializers.CharField(source="user.email")
+    role = serializers.ChoiceField(choices=Role.choices)
+    can_export = serializers.BooleanField()
+    created_at = serializers.DateTimeField()
+
+
+class MemberIn(Strict):
+    role = serializers.ChoiceField(choices=Role.choices, required=False)
+    can_export = serializers.BooleanField(required=False)
+
+
+class MemberDoor(Door):
+    queryset = Membership.objects.none()
+    lookup_value_converter = "int"
+
+    @extend_schema(summary="Members", tags=["people"], responses=MemberOut(many=True))
+    def list(self, request: Request) -> Response:
+        rows = members_of(self.actor, current_organization(self.actor)).order_by()
+        return self.page(rows, MemberOut)
+
+    @extend_schema(summary="Change a member's role", tags=["people"], request=MemberIn, responses=MemberOut)
+    def partial_update(self, request: Request, pk: int) -> Response:
+        member = member_get(self.actor, current_organization(self.actor), pk)
+        values: dict[str, Any] = {"role": member.role, "can_export": member.can_export} | parsed(MemberIn, request.data)
+        return Response(MemberOut(member_change(self.actor, member, **values)).data)
+
+    @extend_schema(summary="Remove a member", tags=["people"], responses={204: None})
+    def destroy(self, request: Request, pk: int) -> Response:
+        member_remove(self.actor, member_get(self.actor, current_organization(self.actor), pk))
+        return Response(status=204)
+
+
+class InvitationIn(Strict):
+    email = serializers.CharField(max_length=150)
+    role = serializers.ChoiceField(choices=Role.choices)
+    can_export = serializers.BooleanField(default=False)
+
+
+class InvitationOut(serializers.Serializer[Any]):
+    """Its link stands in the mail alone."""
+
+    id = serializers.UUIDField()
+    email = serializers.CharField()
+    role = serializers.ChoiceField(choices=Role.choices)
+    can_export = serializers.BooleanField()
+    sent_at = serializers.DateTimeField()
+    expires_at = serializers.DateTimeField()
+
+
+class InvitationDoor(Door):
+    queryset = Invitation.objects.none()
+    lookup_value_converter = "uuid"
+
+    @extend_schema(summary="Open invitations", tags=["people"], responses=InvitationOut(many=True))
+    def list(self, request: Request) -> Response:
+        return self.page(invitations_open(self.actor, current_organization(self.actor)), InvitationOut)
+
+    @extend_schema(
+        summary="Invite a person by e-mail", tags=["people"], request=InvitationIn, responses={201: InvitationOut}
+    )
+    def create(self, request: Request) -> Response:
+        organization = current_organization(self.actor)
+        values = parsed(InvitationIn, request.data)
+        row = invitation_create(self.actor, organization, **values, link=link_at(request))
+        return Response(InvitationOut(row).data, status=201)
+
+    @extend_schema(summary="Send an invitation again", tags=["people"], request=None, responses={204: None})
+    @action(detail=True, methods=["post"], pagination_class=None)
+    def resend(self, request: Request, pk: UUID) -> Response:
+        row = invitation_get(self.actor, current_organization(self.actor), pk)
+        invitation_resend(self.actor, row, link=link_at(request))
+        return Response(status=204)
+
+    @extend_schema(summary="Revoke an invitation", tags=["people"], responses={204: None})
+    def destroy(self, request: Request, pk: UUID) -> Response:
+        invitation_revoke(self.actor, invitation_get(self.actor, current_organization(self.actor), pk))
+        return Response(status=204)

@@ -1,0 +1,56 @@
+"""The page that an invitation's link leads to: who invites, where to, in which role; accept or decline."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import messages
+from django.contrib.auth import login
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_http_methods
+
+from agentcore_site.errors import Conflict, DomainError, Invalid
+from agentcore_site.pages import refusal
+from agentcore_site.tenancy.addresses import client_address
+from agentcore_site.tenancy.authentication import actor_of
+from agentcore_site.tenancy.invitations import (
+    invitation_accept,
+    invitation_accept_new,
+    invitation_decline,
+    invitation_of,
+)
+
+
+@require_http_methods(["GET", "POST"])
+def invitation(request: HttpRequest, token: str) -> HttpResponse:
+    try:
+        response = _answer(request, token) if request.method == "POST" else _shown(request, token)
+    except DomainError as error:
+        response = refusal(request, error)
+    # The address is the secret: it goes to no search engine, cache or other site.
+    response["X-Robots-Tag"] = "noindex, nofollow"
+    response["Cache-Control"] = "no-store"
+    response["Referrer-Policy"] = "no-referrer"
+    return response
+
+
+def _answer(request: HttpRequest, token: str) -> HttpResponse:
+    if "decline" in request.POST:
+        invitation_decline(token, ip=client_address(request))
+        return render(request, "agentcore_site/declined.html")
+    try:
+        if request.user.is_authenticated:
+            invitation_accept(actor_of(request), token)
+        else:
+            person = invitation_accept_new(token, request.POST.get("password", ""), ip=client_address(request))
+            login(request, person)
+    except (Invalid, Conflict) as error:
+        return _shown(request, token, error)
+    messages.success(request, "Welcome: you are a member now.")
+    return redirect("overview")
+
+
+def _shown(request: HttpRequest, token: str, error: DomainError | None = None) -> HttpResponse:
+    context: dict[str, Any] = {"invitation": invitation_of(token), "problem": error.message if error else ""}
+    return render(request, "agentcore_site/invitation.html", context, status=error.code if error else 200)

@@ -1,0 +1,95 @@
+"""People of an organisation, for its admins: members, their roles, and invitations."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django import forms
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_POST
+
+from agentcore_site.errors import DomainError
+from agentcore_site.pages import page
+from agentcore_site.tenancy.actors import Actor
+from agentcore_site.tenancy.invitations import (
+    invitation_create,
+    invitation_get,
+    invitation_resend,
+    invitation_revoke,
+    invitations_open,
+    link_at,
+)
+from agentcore_site.tenancy.members import member_change, member_get, member_remove, members_of
+from agentcore_site.tenancy.permissions import current_organization
+from agentcore_site.tenancy.roles import Role
+
+
+class InviteForm(forms.Form):
+    email = forms.CharField(
+        label="E-mail address", max_length=150, widget=forms.EmailInput(attrs={"autocomplete": "off"})
+    )
+    role = forms.ChoiceField(choices=Role.choices, initial=Role.STAKEHOLDER)
+    can_export = forms.BooleanField(label="May export data", required=False)
+
+
+@page
+def people(request: HttpRequest, actor: Actor) -> HttpResponse:
+    organization = current_organization(actor)
+    members = members_of(actor, organization)
+    form = InviteForm(request.POST or None)
+    if request.method == "POST" and form.is_valid():
+        try:
+            invitation_create(actor, organization, **form.cleaned_data, link=link_at(request))
+        except DomainError as error:
+            form.add_error("email" if "email" in error.fields else None, error.message)
+        else:
+            messages.success(request, f"An invitation goes to {form.cleaned_data['email']}.")
+            return redirect("people")
+    context = {
+        "organization": organization,
+        "members": members,
+        "invitations": invitations_open(actor, organization),
+        "roles": Role.choices,
+        "form": form,
+    }
+    return render(request, "agentcore_site/people.html", context, status=400 if form.is_bound else 200)
+
+
+@require_POST
+@page
+def change(request: HttpRequest, actor: Actor, member_id: int) -> HttpResponse:
+    member = member_get(actor, current_organization(actor), member_id)
+    given = request.POST
+    member_change(actor, member, role=given.get("role", ""), can_export=given.get("can_export") == "on")
+    messages.success(request, f"Saved what {member.user} may do.")
+    return redirect("people")
+
+
+@require_POST
+@page
+def remove(request: HttpRequest, actor: Actor, member_id: int) -> HttpResponse:
+    member = member_get(actor, current_organization(actor), member_id)
+    member_remove(actor, member)
+    messages.success(request, f"{member.user} is no member any more.")
+    return redirect("people")
+
+
+@require_POST
+@page
+def resend(request: HttpRequest, actor: Actor, invitation_id: UUID) -> HttpResponse:
+    row = invitation_get(actor, current_organization(actor), invitation_id)
+    invitation_resend(actor, row, link=link_at(request))
+    messages.success(request, f"It goes to {row.email} again, with a new link.")
+    return redirect("people")
+
+
+@require_POST
+@page
+def revoke(request: HttpRequest, actor: Actor, invitation_id: Any) -> HttpResponse:
+    row = invitation_get(actor, current_organization(actor), invitation_id)
+    invitation_revoke(actor, row)
+    messages.success(request, f"The invitation of {row.email} was revoked.")
+    return redirect("people")
