@@ -13,8 +13,10 @@ from channels.routing import ProtocolTypeRouter, URLRouter  # noqa: E402
 from channels.security.websocket import AllowedHostsOriginValidator  # noqa: E402
 
 from agentcore_site.routing import websocket_urlpatterns  # noqa: E402
+from agentcore_site.secret_key import require_same_or_exit  # noqa: E402
 from experiences.ace.fast import FastContexts  # noqa: E402
 
+require_same_or_exit()
 application = ProtocolTypeRouter(
     {
         "http": FastContexts(django_application),

@@ -1,8 +1,10 @@
 """The Celery application. Messages are doorbells: the job's row is the truth (DESIGN, invariant 1)."""
 
 import os
+from typing import Any
 
 from celery import Celery
+from celery.signals import beat_init, celeryd_init
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "agentcore_site.settings")
 # Django's checks load every page and form, 9 MB in each worker. The web process and CI make them.
@@ -11,3 +13,15 @@ os.environ.setdefault("CELERY_SKIP_CHECKS", "true")
 app = Celery("agentcore")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks()
+
+
+@celeryd_init.connect
+@beat_init.connect
+def stop_with_another_secret_key(**_: Any) -> None:
+    """Ends a worker or beat that has another SECRET_KEY than its database knows, with the reason."""
+    import django
+
+    django.setup()
+    from agentcore_site.secret_key import require_same_or_exit
+
+    require_same_or_exit()

@@ -23,6 +23,7 @@ from rest_framework.exceptions import APIException
 from rest_framework.request import Request
 from rest_framework.settings import api_settings
 
+from agentcore_site import disk
 from agentcore_site.celery import app
 from agentcore_site.database import TROUBLE
 from agentcore_site.jobs.models import Job, Status
@@ -60,7 +61,7 @@ def ready(request: HttpRequest) -> JsonResponse:
 @never_cache
 def status(request: HttpRequest) -> JsonResponse:
     """The same for strangers; members see every dependency by name, with how long it took to ask."""
-    return _answer(request, (*READY, "workers", "storage"))
+    return _answer(request, (*READY, "workers", "storage", "disk"))
 
 
 def database() -> Finding:
@@ -104,6 +105,13 @@ def storage() -> Finding:
     return Finding(OK, "answers")
 
 
+def room() -> Finding:
+    full = disk.shortage()
+    if full:
+        return Finding(DEGRADED, f"{full} Jobs wait and launches are refused until then.")
+    return Finding(OK, "has room")
+
+
 def _answering() -> int:
     try:
         with app.connection_for_write(transport_options=dict(settings.REDIS_TIMEOUTS)) as link:
@@ -118,6 +126,7 @@ CHECKS: Final[dict[str, Callable[[], Finding]]] = {
     "redis": broker,
     "workers": workers,
     "storage": storage,
+    "disk": room,
 }
 READY: Final = ("database", "migrations", "redis")
 
@@ -161,7 +170,9 @@ class Board:
 
 
 # What only makes jobs wait is no reason to send requests elsewhere.
-WITHOUT: Final[dict[str, dict[str, Any]]] = {name: {"status": DEGRADED} for name in ("redis", "workers", "storage")}
+WITHOUT: Final[dict[str, dict[str, Any]]] = {
+    name: {"status": DEGRADED} for name in ("redis", "workers", "storage", "disk")
+}
 _boards: dict[int, Board] = {}
 
 

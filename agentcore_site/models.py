@@ -9,6 +9,17 @@ from django.utils import timezone
 from agentcore_site.tenancy.models import Scoped
 
 
+class SiteFact(models.Model):
+    """What all hosts of a database must agree on, by name."""
+
+    name = models.CharField(max_length=60, primary_key=True)
+    value = models.CharField(max_length=200)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    def __str__(self) -> str:
+        return self.name
+
+
 class IdempotencyRecord(Scoped):
     """What was answered to a POST with an idempotency key. Written in the transaction of the work itself."""
 

@@ -95,6 +95,8 @@ APPLICATION = env.database_settings(SERVICES.database_url or NO_DATABASE)
 AS_OWNER = env.boolean("DATABASE_AS_OWNER", default=False)
 DATABASES = {"default": env.database_settings(SERVICES.owner_url or NO_DATABASE) if AS_OWNER else dict(APPLICATION)}
 DATABASE_APPLICATION_ROLE = APPLICATION["USER"]
+# Below this much free room on the disk of DATA_DIR jobs pause and launches are refused, with the reason. 0: never.
+DISK_MINIMUM_FREE_MB = env.integer("DISK_MINIMUM_FREE_MB", 512, low=0, high=10_000_000)
 # A process that hangs in the middle of a transaction (stopped, swapped out) must not hold its rows for ever: a job
 # whose row it has locked could not be claimed by anybody else. PostgreSQL ends such a session. The role carries the
 # limit (see database_roles.py): poolers such as PgBouncer refuse start parameters.
@@ -330,7 +332,6 @@ PROMETHEUS_METRIC_NAMESPACE = ""
 METRICS_TOKEN = env.text("METRICS_TOKEN")
 # Spans of jobs go here (OTLP over HTTP); empty: none are made.
 OTEL_ENDPOINT = env.text("OTEL_EXPORTER_OTLP_ENDPOINT")
-WORKER_METRICS_FOLDER = DATA_DIR / "run" / "metrics"
 LOGGING: dict[str, Any] = {
     "version": 1,
     "disable_existing_loggers": False,

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 MINIMUM_FREE = 256 * 1024 * 1024
+POINTER = "services.place"
 
 
 class CannotStart(Exception):
@@ -86,15 +87,20 @@ def place_for(data_dir: Path) -> Place:
     return place
 
 
+def services_folder(data_dir: Path) -> Path:
+    """Where the data of embedded services stand: in the data folder, or where ``services.place`` there points to."""
+    try:
+        return Path((data_dir / POINTER).read_text(encoding="utf-8").strip())
+    except OSError:
+        return data_dir / "services"
+
+
 def _place_for_root(data_dir: Path) -> Place:
     data_dir.mkdir(parents=True, exist_ok=True, mode=0o711)
-    folder = data_dir / "services"
-    if not walkable(data_dir):
-        # The name stands in the data folder: whoever deletes that begins anew, and meets no old data.
-        pointer = data_dir / "services.place"
-        if not pointer.exists():
-            pointer.write_text(f"/var/lib/agentcore/{secrets.token_hex(6)}", encoding="utf-8")
-        folder = Path(pointer.read_text(encoding="utf-8").strip())
+    # The name stands in the data folder: whoever deletes that begins anew, and meets no old data.
+    if not walkable(data_dir) and not (data_dir / POINTER).exists():
+        (data_dir / POINTER).write_text(f"/var/lib/agentcore/{secrets.token_hex(6)}", encoding="utf-8")
+    folder = services_folder(data_dir)
     folder.mkdir(parents=True, exist_ok=True, mode=0o711)
     (folder / "programs").mkdir(exist_ok=True, mode=0o711)
     for mine in (folder, folder / "programs"):  # the mode of mkdir is cut by the umask

@@ -16,7 +16,10 @@ from pathlib import Path
 from agentcore_site.embedded.places import CannotStart
 from agentcore_site.embedded.ports import wait_until
 
-FIRST_DELAY, LONGEST_DELAY, CALM_SECONDS, STOP_SECONDS = 0.2, 30.0, 60.0, 20.0
+FIRST_DELAY, LONGEST_DELAY, STOP_SECONDS = 0.2, 30.0, 20.0
+# What lived this long had started well, and what was killed from outside is not the cause: neither is kept waiting.
+CALM_SECONDS, LONGEST_DELAY_KILLED = 5.0, 1.0
+KILLED = (-signal.SIGKILL, -signal.SIGTERM)
 LOG_LIMIT = 16 * 1024 * 1024
 PR_SET_PDEATHSIG = 1
 
@@ -69,7 +72,9 @@ class Supervisor:
             if process.name not in self._restart_at:
                 calm = now - self._started[process.name] > CALM_SECONDS
                 delay = FIRST_DELAY if calm else self._delays.get(process.name, FIRST_DELAY)
-                self._delays[process.name] = min(delay * 2, LONGEST_DELAY)
+                longest = LONGEST_DELAY_KILLED if handle.returncode in KILLED else LONGEST_DELAY
+                delay = min(delay, longest)
+                self._delays[process.name] = min(delay * 2, longest)
                 self._restart_at[process.name] = now + delay
                 self.say(f"{process.name} ended with {handle.returncode}; starting it again in {delay:.1f} s")
             elif now >= self._restart_at[process.name]:

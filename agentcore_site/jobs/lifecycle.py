@@ -13,6 +13,7 @@ from django.db.models import Case, F, Q, QuerySet, When
 from django.db.models.functions import Now
 from psycopg.errors import LockNotAvailable
 
+from agentcore_site import disk
 from agentcore_site.audit.services import record
 from agentcore_site.database import TROUBLE
 from agentcore_site.errors import Conflict, TooMany
@@ -26,6 +27,8 @@ from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import Organization
 
 log = logging.getLogger(__name__)
+
+WAITS: Final = (Reason.WAITING_FOR_LLM, Reason.DISK_FULL)  # paused jobs that go on by themselves
 
 SHORTEST_WAIT: Final = 15.0  # seconds before a service that was away is asked again
 LONGEST_WAIT: Final = 1_800.0
@@ -52,7 +55,9 @@ def submit(
     Raises:
         Conflict: another active job holds ``exclusive_key`` (the message is ``busy``, or names a job of another kind).
         TooMany: the organisation's or the person's limit of active jobs is reached.
+        Insufficient: the disk is nearly full.
     """
+    disk.require_room()
     user = Actor.of(actor).user if actor is not None else None
     _check_limits(user, organization)
     try:
@@ -114,7 +119,7 @@ def resume(actor: Any, job: Job) -> Job:
                     nudged_at=None,
                     finished_at=None,
                     # Whoever waits for a service stops waiting; a planned start stays planned.
-                    not_before=Case(When(status_reason=Reason.WAITING_FOR_LLM, then=None), default=F("not_before")),
+                    not_before=Case(When(status_reason__in=WAITS, then=None), default=F("not_before")),
                 )
         except IntegrityError as error:
             raise Conflict("Another job for the same agent is active. Wait for it, or cancel it.") from error
@@ -213,7 +218,8 @@ def finish(
     job: Job, lease: Lease, *, status: str, reason: str, error: str = "", retry_after: float | None = None
 ) -> None:
     """Moves a job that this worker holds to ``status``; the fence decides whether it may. One that waits for a
-    model's service is resumed by the sweep after ``retry_after`` seconds. ``error`` may quote anybody: it is redacted.
+    model's service is resumed by the sweep after ``retry_after`` seconds, one that waits for room once there is some.
+    ``error`` may quote anybody: it is redacted.
 
     Raises:
         LeaseLost: it may not; nothing was written.
@@ -222,6 +228,8 @@ def finish(
     ended: dict[str, Any] = {"finished_at": Now()} if status in ENDED else {}
     if reason == Reason.WAITING_FOR_LLM:
         ended["not_before"] = Now() + timedelta(seconds=max(retry_after or 0.0, _next_wait(job)))
+    elif reason == Reason.DISK_FULL:
+        ended["not_before"] = Now()  # the sweep looks at the disk
     with lease.fenced(
         status=status,
         status_reason=reason,
@@ -238,10 +246,14 @@ def finish(
 
 
 def resume_waiting(limit: int = 500) -> int:
-    """Puts jobs that waited for a model's service back into the queue once their time has come. Returns how many."""
-    waiting = Job.objects.filter(status=Status.PAUSED, status_reason=Reason.WAITING_FOR_LLM, not_before__lte=Now())
+    """Puts jobs that waited for a model's service, or for room on the disk, back into the queue once their time has
+    come. Returns how many."""
+    again = {Reason.WAITING_FOR_LLM: "Trying the model's service again."}
+    if not disk.shortage():
+        again[Reason.DISK_FULL] = "There is room on the disk again."
+    waiting = Job.objects.filter(status=Status.PAUSED, status_reason__in=again, not_before__lte=Now())
     due = waiting.order_by("not_before")[:limit]
-    return sum(requeue(waiting, job, "Trying the model's service again.") for job in due)
+    return sum(requeue(waiting, job, again[Reason(job.status_reason)]) for job in due)
 
 
 def requeue(paused: QuerySet[Job], job: Job, why: str) -> bool:

@@ -47,6 +47,7 @@ class Reason(models.TextChoices):
     EARLY_STOPPED = "early_stopped", "no further gain on the selection queries"
     BUDGET_EXCEEDED = "budget_exceeded", "the budget is used up"
     WAITING_FOR_LLM = "waiting_for_llm", "waiting for the model's service"
+    DISK_FULL = "disk_full", "the disk is nearly full"
     LLM_REFUSED = "llm_refused", "the model's service refuses"
     NOT_RECORDED = "not_recorded", "its agent may not be recorded"
     CRASHED = "crashed", "its workers crashed too often"

@@ -11,7 +11,7 @@ from django.conf import settings
 from django.db import close_old_connections
 from django.utils import timezone
 
-from agentcore_site import memory
+from agentcore_site import disk, memory, secret_key
 from agentcore_site.database import TROUBLE, trouble_in
 from agentcore_site.errors import DomainError
 from agentcore_site.jobs import doorbell, lifecycle, metrics
@@ -28,8 +28,12 @@ NUDGE_AGAIN = timedelta(seconds=60)
 def advance(job_id: str, attempt: int | None = None) -> str:
     """One slice: claim, work, then end, pause or give back. Returns what happened, for the log."""
     try:
+        secret_key.require_same_once()
         job = lifecycle.claim(job_id, attempt=attempt)
         return "taken" if job is None else run_slice(job)
+    except secret_key.OtherSecretKey as error:
+        log.error("job %s is left to other workers: %s", job_id, error)
+        return "another key"
     except TROUBLE as error:  # its row says that nobody has it, or until when: the sweep rings again
         log.warning("job %s can't be taken, the database failed: %s", job_id, error)
         return "database away"
@@ -57,6 +61,8 @@ def _turn(job: Job, lease: Lease) -> str:
     LeaseLost: another worker has the job.
     TROUBLE: the database's own, also while the turn's end was written."""
     try:
+        if full := disk.shortage():
+            raise MustPause(Reason.DISK_FULL, full)
         result = kinds.get(job.kind).advance(job, lease)
         if result.finished:
             lifecycle.finish(job, lease, status=Status.COMPLETED, reason=result.reason)

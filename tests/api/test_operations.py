@@ -71,7 +71,7 @@ def test_a_stranger_hears_one_word_and_a_member_hears_why(olivia: Any, monkeypat
         assert "no-store" in response["Cache-Control"]
     assert set(asked("/health/ready", olivia).json()["dependencies"]) == {"database", "migrations", "redis"}
     told = asked(person=olivia).json()["dependencies"]
-    assert set(told) == {"database", "migrations", "redis", "workers", "storage"}
+    assert set(told) == {"database", "migrations", "redis", "workers", "storage", "disk"}
     assert told["workers"]["jobs_waiting"] == 3
     assert "dependencies" not in asked(person=factories.UserFactory()).json()  # who belongs to no organisation
 
@@ -139,7 +139,7 @@ def test_a_missing_migration_is_not_ready() -> None:
     with as_owner(), connection.cursor() as cursor:
         cursor.execute("DELETE FROM django_migrations WHERE app = 'site_roof'")
     found = health.migrations()
-    assert found.status == "down" and found.detail.startswith("1 migrations are not applied")
+    assert found.status == "down" and found.detail.startswith("2 migrations are not applied")
 
 
 def test_a_worker_that_holds_a_job_is_seen(operator: Actor, agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:

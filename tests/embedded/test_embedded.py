@@ -161,6 +161,17 @@ def test_what_dies_is_started_again_and_later_each_time(folder: Path) -> None:
     assert delays[:3] == ["0.2 s", "0.4 s", "0.8 s"]
 
 
+def test_what_is_killed_from_outside_is_back_at_once_however_often(folder: Path) -> None:
+    said: list[str] = []
+    supervisor = Supervisor(folder, said.append)
+    supervisor.start(Process("killed", ["/bin/sleep", "60"]))
+    for _ in range(8):
+        pid = supervisor.running[0][1].pid
+        os.kill(pid, signal.SIGKILL)
+        assert wait_until(lambda pid=pid: supervisor.watch() or supervisor.running[0][1].pid != pid, 2.0, every=0.01)
+    supervisor.stop()
+
+
 def test_a_killed_valkey_is_back_with_its_data(folder: Path, fresh: None) -> None:
     stack = Stack(folder, quiet)
     urls = stack.start()

@@ -30,7 +30,7 @@ OURS: Final = frozenset(
         "experiences.Agent.authorization",
         "experiences.Dataset.sha256", "experiences.PromptPack.stamp", "experiences.Experience.stamp",
         "experiences.Question.asked", "training.PolicyCheckpoint.sha256", "evaluation.HeldOutLook.fingerprint",
-        "site_roof.IdempotencyRecord.fingerprint",
+        "site_roof.IdempotencyRecord.fingerprint", "site_roof.SiteFact.name", "site_roof.SiteFact.value",
         # Words from a closed list of ours.
         "tenancy.Membership.role", "tenancy.ApiKey.scopes", "tenancy.Erasure.found", "tenancy.Erasure.left",
         "tenancy.Erasure.notes", "audit.AuditEvent.door", "audit.AuditEvent.action", "audit.AuditEvent.target_type",

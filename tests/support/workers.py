@@ -23,15 +23,21 @@ from agentcore_site.embedded.ports import answers, free_port, wait_until
 
 def environment() -> dict[str, str]:
     """This process's environment, pointed at the test's database."""
-    parts = urlsplit(os.environ["DATABASE_URL"])
-    name = connection.settings_dict["NAME"]
-    return os.environ | {
-        "DATABASE_URL": urlunsplit(parts._replace(path=f"/{name}")),
-        "C_FORCE_ROOT": "1",
-        "MALLOC_ARENA_MAX": "2",
-        "OMP_NUM_THREADS": "1",
-        "OPENBLAS_NUM_THREADS": "1",
+    database = {
+        name: urlunsplit(urlsplit(os.environ[name])._replace(path=f"/{connection.settings_dict['NAME']}"))
+        for name in ("DATABASE_URL", "DATABASE_OWNER_URL")
+        if name in os.environ
     }
+    return (
+        os.environ
+        | database
+        | {
+            "C_FORCE_ROOT": "1",
+            "MALLOC_ARENA_MAX": "2",
+            "OMP_NUM_THREADS": "1",
+            "OPENBLAS_NUM_THREADS": "1",
+        }
+    )
 
 
 class Fleet:
