@@ -52,7 +52,7 @@ MIDDLEWARE = [
     "django_prometheus.middleware.PrometheusBeforeMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
-    "csp.middleware.CSPMiddleware",
+    "agentcore_site.csp.ContentSecurityPolicy",
     "agentcore_site.middleware.RequestId",
     "agentcore_site.middleware.DatabaseAway",
     "agentcore_site.middleware.StorableQuery",
@@ -179,8 +179,7 @@ SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if HTTPS else None
 X_FRAME_OPTIONS = "DENY"
 SECURE_REFERRER_POLICY = "same-origin"
 CONTENT_SECURITY_POLICY = {
-    # The admin theme evaluates expressions of its own; the console has neither inline script nor inline style.
-    "EXCLUDE_URL_PREFIXES": ["/admin/"],
+    # Neither inline script nor inline style; csp.py has what the admin's theme needs besides.
     "DIRECTIVES": {
         "default-src": ["'self'"],
         "connect-src": ["'self'"],
