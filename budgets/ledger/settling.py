@@ -1,14 +1,16 @@
 """After the call: what it really cost is spent, the rest of the hold is given back.
 
-A hold that nobody settled in time is charged in full, because the call may have been made; a settlement that comes
-later gives the difference back (ALGORITHMS 7.2). A bill above its hold is never dropped: the excess becomes debt.
+A hold that was not settled in time (its worker died) is charged, because the call may have been made: at what the
+dearest of the job's last calls of its kind cost, where enough of them were measured, else in full. Of n costs that come
+in any order the next is above them all once in n + 1 times. A settlement that comes later corrects it. A bill above
+what is held or was charged is never dropped: the excess becomes debt, so that spent + reserved stays within the limit.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from django.db import connection, transaction
 
@@ -19,16 +21,28 @@ from budgets.models import EntryKind, HoldState
 
 log = logging.getLogger(__name__)
 
-COLUMNS = "id, key, state, amount, organization_budget_id, agent_budget_id, job_budget_id"
+MEASURED: Final = 100  # calls that have to be known before their dearest stands for one that is not
+LAST: Final = 500  # entries of a job that are looked at
+COLUMNS = "id, key, state, amount, organization_budget_id, agent_budget_id, job_budget_id, actual"
 FIND = f"SELECT {COLUMNS} FROM budgets_reservation WHERE key = ANY(%s) ORDER BY key FOR NO KEY UPDATE"  # noqa: S608
 EXPIRED = (
     f"SELECT {COLUMNS} FROM budgets_reservation WHERE state = 'held' AND expires_at <= clock_timestamp()"  # noqa: S608
     " ORDER BY key LIMIT %s FOR NO KEY UPDATE SKIP LOCKED"
 )
+# What the calls of a job cost, by model and purpose, where enough of them were measured.
+DEAREST = """
+SELECT job, model, purpose, max(cost) FROM (
+    SELECT l.job_id AS job, l.model, l.purpose, l.cost FROM unnest(%s::uuid[]) AS wanted(job),
+    LATERAL (
+        SELECT * FROM budgets_ledgerentry WHERE job_id = wanted.job ORDER BY id DESC LIMIT %s
+    ) l WHERE l.kind = 'settle' AND l.source IN ('provider', 'table')
+) AS measured GROUP BY job, model, purpose HAVING count(*) >= %s
+"""
+TAGS = "SELECT id, job_id, model, purpose FROM budgets_reservation WHERE id = ANY(%s) AND job_id IS NOT NULL"
 
 
 class Row(NamedTuple):
-    """A reservation under its lock."""
+    """A reservation under its lock. ``actual`` is what it was charged or settled at."""
 
     id: int
     key: str
@@ -37,10 +51,16 @@ class Row(NamedTuple):
     organization_budget: int | None
     agent_budget: int | None
     job_budget: int | None
+    actual: int | None = None
 
     @property
     def budgets(self) -> list[int]:
-        return [one for one in self[4:] if one is not None]
+        return [one for one in (self.organization_budget, self.agent_budget, self.job_budget) if one is not None]
+
+    @property
+    def covered(self) -> int:
+        """What a bill may come to without debt: the hold, or what took its place when it was charged."""
+        return self.amount if self.state == HoldState.HELD or self.actual is None else self.actual
 
 
 def settle(key: str, bill: Bill) -> Settled:
@@ -87,7 +107,7 @@ def settle_many(settlements: Sequence[Settlement]) -> list[Settled]:
 
 
 def charge_expired(*, limit: int = 1_000) -> int:
-    """Charges up to ``limit`` expired holds in full and says how many. Two sweeps at once take different ones.
+    """Charges up to ``limit`` expired holds and says how many. Two sweeps at once take different ones.
 
     Raises:
         RuntimeError: called inside a transaction.
@@ -95,15 +115,16 @@ def charge_expired(*, limit: int = 1_000) -> int:
     with transaction.atomic(durable=True), connection.cursor() as cursor:
         cursor.execute(EXPIRED, [limit])
         rows = [Row(*row) for row in cursor.fetchall()]
+        dearest = _dearest(cursor, [row.id for row in rows])
         moves = [
             Move(
                 row.id,
                 row.budgets,
                 EntryKind.CHARGE,
-                spent=row.amount,
+                spent=min(row.amount, dearest.get(row.id, row.amount)),
                 reserved=-row.amount,
                 ends=HoldState.CHARGED,
-                cost=row.amount,
+                cost=min(row.amount, dearest.get(row.id, row.amount)),
                 source="estimate",
                 estimated=True,
                 error="nobody settled the hold in time",
@@ -114,13 +135,24 @@ def charge_expired(*, limit: int = 1_000) -> int:
     return len(rows)
 
 
+def _dearest(cursor: Any, reservations: Sequence[int]) -> dict[int, int]:
+    """By reservation, what the dearest of the last calls of its job, model and purpose cost."""
+    cursor.execute(TAGS, [list(reservations)])
+    tags = {row[0]: row[1:] for row in cursor.fetchall()}
+    if not tags:
+        return {}
+    cursor.execute(DEAREST, [sorted({job for job, _, _ in tags.values()}), LAST, MEASURED])
+    known = {tuple(row[:3]): int(row[3]) for row in cursor.fetchall()}
+    return {one: known[of] for one, of in tags.items() if of in known}
+
+
 def _outcome(key: str, row: Row | None, bill: Bill) -> Settled:
     if row is None:
         return Settled(key, "unknown")
     if row.state == HoldState.HELD:
-        return Settled(key, "settled", max(0, bill.amount - row.amount))
+        return Settled(key, "settled", max(0, bill.amount - row.covered))
     if row.state == HoldState.CHARGED:
-        return Settled(key, "refunded", max(0, bill.amount - row.amount))
+        return Settled(key, "refunded", max(0, bill.amount - row.covered))
     return Settled(key, "repeated")
 
 
@@ -128,14 +160,14 @@ def _moves(row: Row, outcome: Settled, bill: Bill) -> list[Move]:
     if outcome.state == "repeated":
         return []
     late = outcome.state == "refunded"
-    within = min(bill.amount, row.amount)
+    within = min(bill.amount, row.covered)
     usage = bill.usage
     moves = [
         Move(
             row.id,
             row.budgets,
             EntryKind.REFUND if late else EntryKind.SETTLE,
-            spent=within - row.amount if late else within,
+            spent=within - row.covered if late else within,
             reserved=0 if late else -row.amount,
             ends=HoldState.REFUNDED if late else HoldState.SETTLED,
             cost=bill.amount,
@@ -149,7 +181,7 @@ def _moves(row: Row, outcome: Settled, bill: Bill) -> list[Move]:
         )
     ]
     if outcome.excess:
-        error = f"the bill was {bill.amount}, the hold {row.amount} micro-dollars"
+        error = f"the bill was {bill.amount}, {'charged were' if late else 'the hold was'} {row.covered} micro-dollars"
         moves.append(
             Move(row.id, row.budgets, EntryKind.DEBT, debt=outcome.excess, source=bill.source[:12], error=error)
         )

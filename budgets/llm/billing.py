@@ -1,15 +1,18 @@
 """What an attempt cost: the provider's own figure, else its tokens at our prices, else tokens that we counted.
 
-Where nobody can know, the whole hold is the bill: a time-out after the request was sent, a cut stream, a cancelled
-task, a 200 that can't be read. It may be more than the provider's bill and is never less, which is what keeps
-spent + reserved an upper bound of it (ALGORITHMS 7.2, premises 4 and 5). A cut stream is not counted from what
-arrived: a provider bills what it generated, and may go on generating after we hung up.
+Where it can't be known, the whole hold is the bill: a time-out after the request was sent, a cancelled task, a lost
+connection, an answer above the limit. It may be more than the provider's bill and is never less.
+
+A broken answer (cut, empty, a page) is billed at what can be measured: the prompt and what came or was announced of the
+answer, each counted high, at most the hold. The hold would be many times that, and a proxy that breaks every answer
+would use up a budget in minutes. It may fall short of the bill of a provider that went on generating after the cut:
+by one answer a call, and the circuit breaker and the pause of the job bound how many such calls there are.
 """
 
 from __future__ import annotations
 
 from budgets.llm import tokens
-from budgets.llm.errors import LLMError
+from budgets.llm.errors import BrokenAnswer, LLMError
 from budgets.llm.types import Answer, ReportedUsage
 from budgets.meter import Bill
 from budgets.pricing import Price, Usage, cost
@@ -35,8 +38,9 @@ def bill_of_answer(price: Price, answer: Answer, *, prompt: str, latency_ms: int
     return Bill(cost(price, usage), usage, "estimate" if usage.estimated else "table", latency_ms), usage
 
 
-def bill_of_error(price: Price, error: LLMError, *, hold: int, latency_ms: int) -> Bill:
-    """A failed attempt's bill: what it said of its cost; nothing where that is certain; else the whole hold."""
+def bill_of_error(price: Price, error: LLMError, *, prompt: str, hold: int, latency_ms: int) -> Bill:
+    """A failed attempt's bill: what it said of its cost; nothing where that is certain; what can be measured of a
+    broken answer; else the whole hold."""
     said = f"{type(error).__name__}: {error.message}"[:ERROR_LENGTH]
     reported = error.usage or ReportedUsage()
     usage = _usage(reported)
@@ -46,6 +50,9 @@ def bill_of_error(price: Price, error: LLMError, *, hold: int, latency_ms: int) 
         return Bill(cost(price, usage), usage, "table", latency_ms, said)
     if error.unbilled:
         return Bill(0, None, "none", latency_ms, said)
+    if isinstance(error, BrokenAnswer):
+        measured = _measured(reported, prompt, error.received)
+        return Bill(min(hold, cost(price, measured)), measured, "estimate", latency_ms, said)
     return Bill(hold, None, "estimate", latency_ms, said)
 
 
@@ -58,6 +65,16 @@ def _usage(reported: ReportedUsage) -> Usage | None:
     if reported.input_tokens is None or reported.output_tokens is None:
         return None
     return Usage(reported.input_tokens, reported.output_tokens, reported.cached_tokens, reported.reasoning_tokens)
+
+
+def _measured(reported: ReportedUsage, prompt: str, received: int) -> Usage:
+    """Tokens of an answer of which ``received`` bytes came: what it said of them, else counted high."""
+    sent = tokens.most_of(tokens.upper_bytes(prompt))
+    return Usage(
+        input_tokens=sent if reported.input_tokens is None else reported.input_tokens,
+        output_tokens=max(tokens.most_of(received), reported.output_tokens or 0),
+        estimated=True,
+    )
 
 
 def _generated(answer: Answer) -> str:

@@ -160,7 +160,7 @@ class MeteredChatClient:
             raise
         latency = self._since(began)
         if isinstance(outcome, LLMError):
-            bill = bill_of_error(price, outcome, hold=hold, latency_ms=latency)
+            bill = bill_of_error(price, outcome, prompt=request.prompt, hold=hold, latency_ms=latency)
             await self._meter.settle(key, bill)
             outcome.spent = bill.amount
             return outcome

@@ -5,7 +5,9 @@ LLMError
 │   ├── RateLimited      429; ``retry_after`` seconds where the provider said so
 │   ├── Overloaded       500, 502, 503, 529 and other 5xx
 │   ├── Timeout          no answer in time, ours or a gateway's (408, 504, 524)
-│   └── ConnectionLost   refused, reset or closed before an answer began
+│   ├── ConnectionLost   refused, reset or closed before an answer began
+│   └── BrokenAnswer     a success whose body is cut, empty, a page, or anything but an answer of a model API: it comes
+│                        from a broken service or a proxy in between, and says nothing about the model
 ├── Permanent            the same request will fail again
 │   ├── BadRequest       400, 422 and other 4xx; redirects, which would carry the key elsewhere
 │   ├── BadAddress       this site does not call the endpoint's address: nothing was sent
@@ -13,7 +15,7 @@ LLMError
 │   ├── NoCredit         402, or a 429 that says that the quota is used up
 │   ├── ModelNotFound    404
 │   └── ContextTooLong   the prompt does not fit the model
-├── Malformed            an answer came and can't be used: bad JSON, no choices, too large, a cut stream.
+├── Malformed            an answer of a model API came whole and can't be used: empty choices, wrong types, too large.
 │                        It was paid for, so that trying again is the caller's decision
 └── CircuitOpen          the endpoint failed often enough: nothing was sent; ``retry_after`` says when to come back
 
@@ -43,6 +45,7 @@ class LLMError(Exception):
         self.attempts = 0
         self.spent = 0  # micro-dollars of all attempts of the call
         self.unbilled = False  # certain that nothing was billed
+        self.final = False  # a part of the answer was handed on: another attempt would repeat it
         self.usage: ReportedUsage | None = None  # what a failed answer still said of its tokens
 
 
@@ -64,6 +67,12 @@ class Timeout(Transient):
 
 class ConnectionLost(Transient):
     pass
+
+
+class BrokenAnswer(Transient):
+    """``received``: bytes of the model's answer that came or were announced, as far as they can be told."""
+
+    received = 0
 
 
 class Permanent(LLMError):
@@ -95,7 +104,8 @@ class ContextTooLong(Permanent):
 
 
 class Malformed(LLMError):
-    """``quoted`` is what the provider wrote; ``{}`` in the message stands for its first ``most`` characters."""
+    """``quoted`` is what the provider wrote; ``{}`` in the message stands for its first ``most`` characters.
+    ``broken``: it is no answer of a model API (``BrokenAnswer`` is what the client makes of it)."""
 
     def __init__(
         self,
@@ -105,8 +115,9 @@ class Malformed(LLMError):
         retry_after: float | None = None,
         quoted: str = "",
         most: int = 80,
+        broken: bool = False,
     ) -> None:
-        self.quoted = quoted
+        self.quoted, self.broken = quoted, broken
         self._frame, self._most = message, most
         super().__init__(self.told(str), status=status, retry_after=retry_after)
 

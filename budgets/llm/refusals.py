@@ -33,6 +33,7 @@ from typing import Any, Final
 from budgets.llm.errors import (
     AuthFailed,
     BadRequest,
+    BrokenAnswer,
     ContextTooLong,
     LLMError,
     Malformed,
@@ -104,7 +105,7 @@ def refusal(status: int, headers: Mapping[str, str], body: bytes, safe: Safe) ->
 def refusal_in_answer(error: Malformed, safe: Safe) -> LLMError:
     """An error that came under status 200 as the one that its own code means; it may have been billed."""
     message = error.told(safe)
-    found: LLMError = Malformed(message)
+    found: LLMError = BrokenAnswer(message) if error.broken else Malformed(message)
     if error.status is not None:
         found = _type(error.status, "", error.quoted)(message, status=error.status)
     found.usage = error.usage

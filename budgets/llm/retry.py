@@ -35,7 +35,7 @@ class RetryPolicy:
 
         ``sent`` is the number of attempts made so far. An open circuit takes none of them: nothing was sent.
         """
-        if not isinstance(error, Transient | CircuitOpen):
+        if error.final or not isinstance(error, Transient | CircuitOpen):
             return None
         if isinstance(error, Transient) and sent > self.max_retries:
             return None

@@ -71,6 +71,11 @@ class Assembly:
         return self._done or self._finish is not None
 
     @property
+    def size(self) -> int:
+        """Characters that the model wrote so far."""
+        return self._size
+
+    @property
     def usage(self) -> object:
         return self._head.get("usage")
 
@@ -81,7 +86,7 @@ class Assembly:
             return ""
         chunk = load(data)
         if not isinstance(chunk, Mapping):
-            raise Malformed(f"A chunk of the stream is {kind(chunk)}.")
+            raise Malformed(f"A chunk of the stream is {kind(chunk)}.", broken=True)
         self.started = True
         for name in ("id", "model", "usage"):
             if chunk.get(name) is not None:

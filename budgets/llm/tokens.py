@@ -38,6 +38,12 @@ def prompt_bound(serialised: str, *, messages: int, tools: int, overhead: int = 
     return upper_bytes(serialised) + PER_CALL + PER_MESSAGE * messages + preamble + overhead
 
 
+def most_of(size: int) -> int:
+    """More tokens than nearly any text of ``size`` UTF-8 bytes has: prose of Latin letters has four bytes a token,
+    code and Chinese about three."""
+    return -(-size // 3)
+
+
 def middle(text: str) -> int:
     """About as many tokens as ``text`` has: a quarter of its bytes, at least one per non-empty text.
 

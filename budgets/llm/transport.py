@@ -20,7 +20,7 @@ from agentcore_site.outbound import (
     Response,
     Target,
 )
-from budgets.llm.errors import BadAddress, BadRequest, ConnectionLost, LLMError, Malformed, Timeout
+from budgets.llm.errors import BadAddress, BadRequest, BrokenAnswer, ConnectionLost, LLMError, Malformed, Timeout
 from budgets.llm.refusals import refusal, refusal_in_answer
 from budgets.llm.request import Request
 from budgets.llm.secret import Secret
@@ -32,6 +32,7 @@ from budgets.llm.wire import load, read
 OnDelta = Callable[[str], None]
 
 ERROR_BYTES: Final = 64 * 1024
+ENVELOPE: Final = 240
 PLAIN: Final = ("identity", "")  # codings of a body
 PACKED: Final = ("gzip", "x-gzip", "deflate")
 
@@ -108,6 +109,8 @@ class _Reading:
         self._exchange = exchange
         self._succeeding = False  # a success's headers are here: the answer has begun
         self._assembly: Assembly | None = None
+        self._received = 0  # bytes of a whole answer that the model wrote
+        self._told = False
 
     async def run(self, response: Response, on_delta: OnDelta | None) -> Answer | LLMError:
         exchange = self._exchange
@@ -121,8 +124,7 @@ class _Reading:
             if exchange.request.stream and "text/event-stream" in headers.get("content-type", ""):
                 return await self._streamed(response, on_delta)
             answer = read(load(await self._whole(response)))
-            if on_delta is not None and answer.text:
-                on_delta(answer.text)
+            self._tell(answer.text, on_delta)
             return answer
         except Malformed as error:
             return self._malformed(error)
@@ -130,9 +132,9 @@ class _Reading:
             response.close()
 
     def lost(self, error: LLMError) -> LLMError:
-        """``error`` where no answer had begun; else the answer was cut, and a second attempt would repeat its text."""
+        """``error`` where no answer had begun; else the answer was cut."""
         if self._succeeding:
-            return self._malformed(Malformed(f"The answer was cut. {error.message}"))
+            return self._malformed(Malformed(f"The answer was cut. {error.message}", broken=True))
         error.unbilled = not self._exchange.sent
         return error
 
@@ -150,6 +152,7 @@ class _Reading:
         body = _Body(response, limit)
         while (chunk := await body.piece()) is not None:
             found += chunk
+            self._received = _written(found, int(announced) if announced.isdigit() else 0)
             if len(found) > limit:
                 raise Malformed(f"The answer is larger than {limit:,} bytes.")
         return bytes(found)
@@ -163,25 +166,37 @@ class _Reading:
             body = _Body(response, limit)
             while (chunk := await body.piece()) is not None:
                 for data in reader.feed(chunk):
-                    _told(assembly.add(data), on_delta)
+                    self._tell(assembly.add(data), on_delta)
         except ConnectionBroken as error:
             lost = f" {error}"
         if not lost:
             for data in reader.end():
-                _told(assembly.add(data), on_delta)
+                self._tell(assembly.add(data), on_delta)
         if not assembly.ended:
-            raise Malformed(f"The stream was cut.{lost}")
+            raise Malformed(f"The stream was cut.{lost}", broken=True)
         return read(assembly.value())
 
     def _malformed(self, error: Malformed) -> LLMError:
         if error.usage is None and self._assembly is not None:
             error.usage = read_usage(self._assembly.usage, [])
-        return refusal_in_answer(error, self._endpoint.safe)
+        found = refusal_in_answer(error, self._endpoint.safe)
+        found.final = self._told
+        if isinstance(found, BrokenAnswer):
+            found.received = self._assembly.size if self._assembly is not None else self._received
+        return found
+
+    def _tell(self, text: str, on_delta: OnDelta | None) -> None:
+        if text and on_delta is not None:
+            self._told = True
+            on_delta(text)
 
 
-def _told(text: str, on_delta: OnDelta | None) -> None:
-    if text and on_delta is not None:
-        on_delta(text)
+def _written(found: bytearray, announced: int) -> int:
+    """Bytes of a JSON answer that the model wrote, as far as they came or were announced; what is no object is not a
+    model's. The fields around its text (id, model, usage) are at least ``ENVELOPE`` bytes, half of them in front."""
+    if found[:64].lstrip()[:1] != b"{":
+        return 0
+    return max(0, announced - ENVELOPE, len(found) - ENVELOPE // 2)
 
 
 class _Body:
@@ -199,7 +214,7 @@ class _Body:
         if self._unpack is None:
             return await self._response.piece()
         if self._encoding not in PACKED:
-            raise Malformed("The answer is compressed in a way that was not asked for.")
+            raise Malformed("The answer is compressed in a way that was not asked for.", broken=True)
         if self._unpack.unconsumed_tail:
             raise Malformed(f"The answer is larger than {self._limit:,} bytes.")
         chunk = await self._response.piece()
@@ -208,7 +223,7 @@ class _Body:
         try:
             return self._unpack.decompress(chunk, self._limit + 1)
         except zlib.error:
-            raise Malformed("The answer is compressed and broken.") from None
+            raise Malformed("The answer is compressed and broken.", broken=True) from None
 
 
 async def _beginning(response: Response, limit: int) -> bytes:

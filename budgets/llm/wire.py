@@ -38,8 +38,8 @@ def load(body: bytes | str) -> Any:
     except (ValueError, RecursionError):
         pass
     if not body.strip():
-        raise Malformed("The answer is empty.")
-    raise Malformed("The answer is no JSON.")  # what it is may be a page of somewhere else: none of it is quoted
+        raise Malformed("The answer is empty.", broken=True)
+    raise Malformed("The answer is no JSON.", broken=True)  # it may be a page of somewhere else: it is not quoted
 
 
 def _refuse_constant(name: str) -> None:
@@ -50,7 +50,7 @@ def read(value: object) -> Answer:
     """The answer in a parsed body. The Malformed that it raises carries the usage as far as the body told it."""
     notes: list[str] = []
     if not isinstance(value, Mapping):
-        raise Malformed(f"The answer is {kind(value)}, not an object.")
+        raise Malformed(f"The answer is {kind(value)}, not an object.", broken=True)
     usage = read_usage(value.get("usage"), notes)
     try:
         choice = _choice(value, notes)
@@ -86,7 +86,7 @@ def error_in(value: object) -> Malformed:
     number = as_number(code)
     status = int(number) if number is not None and 400 <= number <= 599 else None
     shown = message if isinstance(message, str) and message else "no message"
-    return Malformed("The answer is an error: {}", status=status, quoted=clean(shown)[:QUOTED], most=300)
+    return Malformed("The answer is an error: {}", status=status, quoted=clean(shown)[:QUOTED], most=300, broken=True)
 
 
 def clean(text: str) -> str:
@@ -106,7 +106,9 @@ def _choice(value: Mapping[str, Any], notes: list[str]) -> Mapping[str, Any]:
     if not choices and value.get("error"):
         raise error_in(value["error"])
     if not isinstance(choices, list):
-        raise Malformed("The answer has no choices." if choices is None else f"choices is {kind(choices)}.")
+        if choices is None:
+            raise Malformed("The answer has no choices.", broken=True)
+        raise Malformed(f"choices is {kind(choices)}.")
     if not choices:
         raise Malformed("The answer's list of choices is empty.")
     if len(choices) > 1:

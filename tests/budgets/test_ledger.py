@@ -9,6 +9,7 @@ from django.db import ProgrammingError, connection, transaction
 
 from agentcore_site.jobs.models import Job
 from budgets.accounts import Chain, chain_open
+from budgets.checking import differences
 from budgets.ledger import Hold, UnknownHold, charge_expired, reserve, reserve_many, settle, settle_many
 from budgets.ledger.values import Settlement
 from budgets.meter import BudgetRefused
@@ -117,6 +118,46 @@ def test_it_charges_an_expired_hold_in_full_and_refunds_a_late_settlement(chain:
     assert settle("a", bill(0)).state == "repeated"
     row = Reservation.objects.get(key="a")
     assert (row.state, row.actual) == ("refunded", 3 * CENT)
+
+
+def lived(chain: Chain, calls: int, cost: int) -> None:
+    """So many measured calls of the job, the dearest of which cost ``cost``."""
+    keys = [f"past{n}" for n in range(calls)]
+    reserve_many([hold(chain, key, CENT // 10) for key in keys])
+    settle_many([Settlement(key, bill(cost - n % 3)) for n, key in enumerate(keys)])
+
+
+def test_an_expired_hold_is_charged_as_the_dearest_of_many_measured_calls(chain: Chain) -> None:
+    lived(chain, 100, 600)
+    before = balances(chain)[0][0]
+    reserve(hold(chain, "a", CENT))
+    expire("a")
+    assert charge_expired() == 1
+    assert balances(chain) == [(before + 600, 0, 0)] * 3
+    assert Reservation.objects.get(key="a").actual == 600 and differences() == []
+
+
+@pytest.mark.parametrize("late", [100, 600, 900, 2 * CENT])
+def test_a_late_bill_corrects_what_was_charged_and_stays_within_the_limit(chain: Chain, late: int) -> None:
+    lived(chain, 100, 600)
+    before = balances(chain)[0][0]
+    reserve(hold(chain, "a", CENT))
+    expire("a")
+    charge_expired()
+    room = 100 * CENT - before - 600  # of the job's limit
+    reserve(hold(chain, "b", room))  # all that is left is held by another call
+    settle("a", bill(late))
+    spent, reserved, debt = balances(chain)[2]
+    assert (spent + debt, reserved) == (before + late, room) and spent + reserved <= 100 * CENT
+    assert differences() == []
+
+
+def test_a_hold_of_which_little_is_known_is_charged_in_full(chain: Chain) -> None:
+    lived(chain, 99, 600)
+    reserve(hold(chain, "a", CENT))
+    expire("a")
+    charge_expired()
+    assert Reservation.objects.get(key="a").actual == CENT
 
 
 def test_it_refunds_all_of_a_late_call_that_cost_nothing(chain: Chain) -> None:

@@ -1,4 +1,4 @@
-"""Ten thousand malformed answers of a model on a real socket: no rollout crashes, and each answer is a step."""
+"""Ten thousand odd answers of a healthy model API on a real socket: no rollout crashes, each answer is a step."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ import random
 from collections import Counter
 
 from budgets.llm.client import MeteredChatClient
+from budgets.llm.errors import Malformed
 from budgets.llm.retry import RetryPolicy
 from budgets.llm.types import Endpoint
+from budgets.llm.wire import load
 from budgets.meter import FreeMeter
 from experiences.environments.dataset import dataset_environment
 from experiences.rollout import RolloutLimits, run_rollout
@@ -19,6 +21,18 @@ from tests.experiences.test_runtime_llm import ROWS, Prices, paid
 
 ANSWERS = 10_000
 AT_ONCE = 16
+
+
+def odd(rng: random.Random) -> bytes:
+    """A whole answer with choices, of which something else is wrong: what is cut or no JSON never gets to an agent."""
+    while True:
+        body = broken(rng)
+        try:
+            value = load(body)
+        except Malformed:
+            continue
+        if isinstance(value, dict) and value.get("choices") is not None:
+            return body
 
 
 class Broken(asyncio.Protocol):
@@ -39,7 +53,7 @@ class Broken(asyncio.Protocol):
                 return
             self.seen = self.seen[end + 4 + size :]
             type(self).served += 1
-            body = broken(self.rng)
+            body = odd(self.rng)
             kind = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
             self.transport.write(kind % len(body) + body)  # type: ignore[attr-defined]
 

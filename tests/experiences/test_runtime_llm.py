@@ -171,7 +171,7 @@ async def test_a_bad_tool_call_is_a_failed_result_that_the_model_reads(name: str
 
 @pytest.mark.parametrize(
     "what",
-    ["bad_json", "empty_choices", "null_content", act("big", size=2**21), "truncated_json", "wrong_types", "html"],
+    ["empty_choices", "null_content", act("big", size=2**21), "wrong_types"],
 )
 async def test_an_unusable_answer_is_a_step_with_its_reason_and_is_asked_again(what: Any) -> None:
     meter = FreeMeter()

@@ -140,6 +140,22 @@ async def cut_stream(call: Call, options: dict[str, Any]) -> None:
 
 
 @named
+async def cut_body(call: Call, options: dict[str, Any]) -> None:
+    """A proxy that breaks: a 200 that announces its length, half of the body, then the connection is gone."""
+    body = json.dumps(call.whole(call.think(), "stop", call.bill())).encode()
+    head = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(body)
+    call.writer.write(head + body[: len(body) // 2])
+    call.abort()
+
+
+@named
+async def empty(call: Call, options: dict[str, Any]) -> None:
+    """A 200 without a body."""
+    call.bill()
+    await call.send(200, b"")
+
+
+@named
 async def polite_cut(call: Call, options: dict[str, Any]) -> None:
     """Half of a stream, then a proper end of the body: only the reason to finish is missing."""
     message = call.think()

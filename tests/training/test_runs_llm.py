@@ -369,3 +369,22 @@ def test_who_started_a_job_is_told_what_it_spent_when_its_budget_is_used_up(
     assert bill.seq < job.events.get(type="paused").seq
     # What was kept at the stop is there to go on from, and to be looked at.
     assert PolicyCheckpoint.objects.filter(run=run).exists()
+
+
+@pytest.mark.parametrize("broken", ["cut_body", "html", "empty"])
+def test_broken_answers_pause_it_and_train_nothing(
+    operator: Actor, model_agent: Agent, server: ModelServer, broken: str
+) -> None:
+    """A proxy that cuts every answer, or puts a page in its place."""
+    run = start(operator, model_agent)
+    server.faults = {broken: 1.0}
+    job = run_to_end(run.job)
+    assert (job.status, job.status_reason) == (Status.PAUSED, "waiting_for_llm"), job.error
+    assert not TrajectoryRecord.objects.filter(job_id=job.id).exists()
+    assert not Iteration.objects.filter(run=run).exists()
+    Job.objects.filter(id=job.id).update(not_before=job.created_at)
+    server.faults = {}
+    assert lifecycle.resume_waiting() == 1
+    assert run_to_end(job).status == Status.COMPLETED
+    assert not TrajectoryRecord.objects.filter(job_id=job.id).exclude(error="").exists()
+    assert differences() == []

@@ -15,7 +15,7 @@ from budgets.llm.breaker import CircuitBreaker
 from budgets.llm.retry import RetryPolicy, parse_retry_after
 from budgets.meter import Bill, BudgetRefused, CallKey, FreeMeter
 from tests.support.llm_acts import act
-from tests.support.llm_client import SAY, Sleeper, ask, client, key
+from tests.support.llm_client import SAY, SERVER_PRICES, Sleeper, ask, client, key
 from tests.support.llm_server import ModelServer
 
 
@@ -40,7 +40,7 @@ async def test_it_gives_up_after_its_last_retry_and_says_how_often_it_tried(
     assert caught.value.spent == meter.spent == 2 * min(meter.holds.values()) > 0
 
 
-@pytest.mark.parametrize("does", ["html", "cut_stream", "empty_choices", act("status", code=400)])
+@pytest.mark.parametrize("does", ["empty_choices", "wrong_types", act("status", code=400)])
 async def test_it_does_not_repeat_what_was_paid_for_or_would_fail_again(
     server: ModelServer, meter: FreeMeter, does
 ) -> None:
@@ -277,3 +277,49 @@ async def test_it_honours_a_date_that_a_server_gives(server: ModelServer) -> Non
     server.will(act("rate_limited", retry_after=when), act("status", code=503, headers={"retry-after-ms": "1500"}))
     await ask(client(server, time=time, max_retries=3))
     assert 60 < time.naps[0] < 92 and 1.5 <= time.naps[1] <= 2.6
+
+
+BROKEN = ["html", "cut_stream", "cut_body", "truncated_json", "bad_json", act("status", code=200, body=b"")]
+
+
+@pytest.mark.parametrize("does", BROKEN)
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_broken_answer_is_asked_for_again_after_a_pause(
+    server: ModelServer, meter: FreeMeter, does, stream: bool
+) -> None:
+    time = Sleeper()
+    server.will(does, does)
+    done = await ask(client(server, meter, time=time, max_retries=3), stream=stream)
+    assert done.text.startswith("You said") and done.attempts == len(time.naps) + 1 == 3
+    assert meter.spent == done.spent < sum(meter.holds.values()) / 3
+
+
+async def test_a_broken_answer_of_which_a_part_was_handed_on_is_not_asked_for_again(
+    server: ModelServer, meter: FreeMeter
+) -> None:
+    server.will("cut_stream")
+    pieces: list[str] = []
+    with pytest.raises(errors.BrokenAnswer):
+        await ask(client(server, meter, max_retries=3), on_delta=pieces.append)
+    assert pieces and len(server.requests) == 1
+
+
+@pytest.mark.parametrize("does", BROKEN)
+async def test_broken_answers_open_the_circuit(server: ModelServer, does) -> None:
+    server.will(*[does] * 20)
+    time = Sleeper()
+    async with client(server, breaker=CircuitBreaker(threshold=8, clock=time), time=time, retry_s=1) as one:
+        for _ in range(12):
+            with pytest.raises((errors.BrokenAnswer, errors.CircuitOpen)):
+                await one.complete(SAY, max_tokens=5, key=key())
+    assert len(server.requests) == 8
+
+
+async def test_what_was_announced_of_a_cut_answer_is_billed_with_its_prompt(meter: FreeMeter) -> None:
+    with ModelServer(brain=lambda _: "seventeen apples and pears " * 40, prices=SERVER_PRICES) as server:
+        server.will("cut_body")
+        async with client(server, meter) as one:
+            with pytest.raises(errors.BrokenAnswer):
+                await one.complete(SAY, max_tokens=4000, key=key())
+    [bill], [hold] = meter.bills.values(), meter.holds.values()
+    assert 0.8 * server.owed.micros < bill.amount < 2 * server.owed.micros < hold / 3

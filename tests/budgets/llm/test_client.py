@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from budgets.llm.errors import Malformed
+from budgets.llm.errors import BrokenAnswer
 from budgets.llm.request import encode
 from budgets.llm.types import Endpoint, Message, ToolCall, ToolSpec
 from budgets.meter import FreeMeter
@@ -150,7 +150,7 @@ async def test_the_hold_is_the_price_of_the_keys_model(server: ModelServer, mete
 async def test_it_reads_a_compressed_answer_that_it_did_not_ask_for(server: ModelServer) -> None:
     server.will("compressed", act("compressed", encoding="br"))
     assert (await ask(client(server))).text.startswith("You said")
-    with pytest.raises(Malformed, match="compressed"):
+    with pytest.raises(BrokenAnswer, match="compressed"):
         await ask(client(server))
     assert server.requests[0].headers["accept-encoding"] == "identity"
 

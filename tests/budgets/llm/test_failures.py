@@ -16,11 +16,12 @@ from budgets.llm.transport import _Body
 from budgets.llm.types import Completion
 from budgets.meter import Bill, FreeMeter
 from tests.support.llm_acts import MEGABYTE, Act, act
-from tests.support.llm_client import SAY, ask, client, key
+from tests.support.llm_client import SAY, SMALL, ask, client, key
 from tests.support.llm_server import ModelServer
 
 BODY = json.dumps({"model": "small", "messages": [{"role": "user", "content": "hello"}], "max_tokens": 5}).encode()
 HOLD, NOTHING, USAGE = "hold", "nothing", "usage"
+MEASURED = "measured"  # the prompt, and what came of the answer
 LONG = {"message": "This model's maximum context length is 8192 tokens.", "code": "context_length_exceeded"}
 
 
@@ -48,16 +49,18 @@ FAILURES: list[tuple[Act | str, type[errors.LLMError], str, str]] = [
     (act("status", code=400, error=LONG), errors.ContextTooLong, "maximum context", NOTHING),
     (act("status", code=400, error="prompt is too long"), errors.ContextTooLong, "too long", NOTHING),
     ("redirect", errors.BadRequest, "redirects", NOTHING),
-    ("bad_json", errors.Malformed, "no JSON", HOLD),
-    ("truncated_json", errors.Malformed, "no JSON", HOLD),
-    ("html", errors.Malformed, "no JSON.", HOLD),
+    ("bad_json", errors.BrokenAnswer, "no JSON", MEASURED),
+    ("truncated_json", errors.BrokenAnswer, "no JSON", MEASURED),
+    ("html", errors.BrokenAnswer, "no JSON.", MEASURED),
+    (act("status", code=200, body=b""), errors.BrokenAnswer, "empty", MEASURED),
     ("empty_choices", errors.Malformed, "choices is empty", USAGE),
     ("wrong_types", errors.Malformed, "content is a number", USAGE),
     ("error_in_200", errors.Overloaded, "upstream failed", HOLD),
-    ("cut_stream", errors.Malformed, "cut", HOLD),
+    ("cut_stream", errors.BrokenAnswer, "cut", MEASURED),
+    ("cut_body", errors.BrokenAnswer, "cut", MEASURED),
     ("reset", errors.ConnectionLost, "connection failed", HOLD),
-    (act("json_body", value=[1, 2]), errors.Malformed, "a list, not an object", HOLD),
-    (act("json_body", value={"choices": None}), errors.Malformed, "no choices", USAGE),
+    (act("json_body", value=[1, 2]), errors.BrokenAnswer, "a list, not an object", MEASURED),
+    (act("json_body", value={"choices": None}), errors.BrokenAnswer, "no choices", USAGE),
     (act("json_body", value={"choices": [None]}), errors.Malformed, "choices[0] is null", USAGE),
     (act("json_body", value={"choices": [{"message": "hi"}]}), errors.Malformed, "message is a text", USAGE),
     (act("big", size=2 * MEGABYTE), errors.Malformed, "larger than 1,048,576 bytes", HOLD),
@@ -66,12 +69,12 @@ FAILURES: list[tuple[Act | str, type[errors.LLMError], str, str]] = [
 ]
 STREAM_FAILURES: list[tuple[Act | str, type[errors.LLMError], str, str]] = [
     ("rate_limited", errors.RateLimited, "429", NOTHING),
-    ("bad_json", errors.Malformed, "no JSON", HOLD),
-    ("truncated_json", errors.Malformed, "no JSON", HOLD),
-    ("html", errors.Malformed, "no JSON", HOLD),
-    ("cut_stream", errors.Malformed, "The stream was cut. The connection ended", HOLD),
-    ("polite_cut", errors.Malformed, "The stream was cut.", HOLD),
-    ("usage_then_cut", errors.Malformed, "The stream was cut", USAGE),
+    ("bad_json", errors.BrokenAnswer, "no JSON", MEASURED),
+    ("truncated_json", errors.BrokenAnswer, "no JSON", MEASURED),
+    ("html", errors.BrokenAnswer, "no JSON", MEASURED),
+    ("cut_stream", errors.BrokenAnswer, "The stream was cut. The connection ended", MEASURED),
+    ("polite_cut", errors.BrokenAnswer, "The stream was cut.", MEASURED),
+    ("usage_then_cut", errors.BrokenAnswer, "The stream was cut", USAGE),
     ("empty_choices", errors.Malformed, "choices is empty", USAGE),
     ("error_in_200", errors.Overloaded, "upstream failed", HOLD),
     ("endless_stream", errors.Malformed, "larger than 1,048,576 characters", HOLD),
@@ -170,6 +173,10 @@ def the_bill(meter: FreeMeter) -> tuple[Bill, int]:
 
 def check_bill(meter: FreeMeter, server: ModelServer, costs: str) -> None:
     bill, hold = the_bill(meter)
+    if costs == MEASURED:
+        prompt = len(json.dumps(server.requests[0].body["messages"])) // 4 * SMALL.input // 10**6
+        assert bill.error and bill.source == "estimate" and prompt < bill.amount < hold / 3
+        return
     assert (bill.amount, bill.source) == {
         HOLD: (hold, "estimate"),
         NOTHING: (0, "none"),
@@ -291,9 +298,9 @@ async def test_an_answer_that_never_comes_is_a_timeout_and_costs_the_hold(
 
 async def test_a_slow_drip_is_cut_at_the_limit_of_the_whole_attempt(server: ModelServer, meter: FreeMeter) -> None:
     server.will(act("slow_drip", pause=0.02))
-    with pytest.raises(errors.Malformed, match="cut"):
+    with pytest.raises(errors.BrokenAnswer, match="cut"):
         await ask(client(server, meter, timeout_s=0.3))
-    check_bill(meter, server, HOLD)
+    check_bill(meter, server, MEASURED)
 
 
 async def test_a_refused_connection_costs_nothing(meter: FreeMeter) -> None:
