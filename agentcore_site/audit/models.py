@@ -19,7 +19,10 @@ class AuditEvent(models.Model):
     actor = models.CharField(max_length=150, help_text="The actor's name as it was then.")
     door = models.CharField(max_length=40, blank=True)
     ip = models.CharField(max_length=45, blank=True)
-    request_id = models.CharField(max_length=64, blank=True, db_index=True, help_text="Of what asked for it.")
+    # The default is the database's too: functions of the owner write events as well.
+    request_id = models.CharField(
+        max_length=64, blank=True, db_default="", db_index=True, help_text="Of what asked for it."
+    )
     action = models.CharField(max_length=60, db_index=True)
     target_type = models.CharField(max_length=60, blank=True)
     target_id = models.CharField(max_length=64, blank=True, db_index=True)
