@@ -264,6 +264,9 @@ ROLLOUT_GATEWAY_ADVERTISED = env.text("ROLLOUT_GATEWAY_ADVERTISED")
 OUTBOUND_ALLOW = tuple(env.listed("OUTBOUND_ALLOW"))
 OUTBOUND_CA_FILE = env.text("OUTBOUND_CA_FILE")  # certificates to trust beside the operating system's
 OUTBOUND_PROXIES = env.proxies()
+# A job is paused that spends in a minute more than so many times what its answered calls need, and more than the floor.
+SPENDING_BRAKE_FACTOR = env.number("SPENDING_BRAKE_FACTOR", 5, low=0, high=1_000)  # 0: never
+SPENDING_BRAKE_FLOOR_USD = env.number("SPENDING_BRAKE_FLOOR_USD", 1, low=0, high=1_000_000)
 
 # -- jobs ------------------------------------------------------------------------------------------------------------
 JOB_LEASE_SECONDS = env.integer("JOB_LEASE_SECONDS", 30, low=2, high=3600)

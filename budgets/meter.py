@@ -11,7 +11,17 @@ from typing import Any, Protocol
 
 from budgets.pricing import Price, UnknownPrice, Usage
 
-__all__ = ["Bill", "BudgetRefused", "CallKey", "FreeMeter", "Meter", "MeterFailure", "PriceBook", "UnknownPrice"]
+__all__ = [
+    "Bill",
+    "BudgetRefused",
+    "CallKey",
+    "FreeMeter",
+    "Meter",
+    "MeterFailure",
+    "PriceBook",
+    "SpendingTooFast",
+    "UnknownPrice",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +81,12 @@ class MeterFailure(Exception):
     """The meter can say neither yes nor no; the call is not made. ``passing``: trying again later may help."""
 
     passing = True
+
+
+class SpendingTooFast(MeterFailure):
+    """The job spends far more in a minute than its calls need (``budgets.brake``); a person has to look."""
+
+    passing = False
 
 
 class Meter(Protocol):

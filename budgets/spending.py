@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import time
 import uuid
 from contextlib import suppress
-from typing import Self
+from typing import Final, Self
 
 from asgiref.sync import sync_to_async
 
 from budgets.accounts import Chain, chain_open, month_of
 from budgets.ledger import LEASE, Hold, Settlement
-from budgets.meter import Bill, CallKey, MeterFailure
+from budgets.meter import Bill, CallKey, MeterFailure, SpendingTooFast
+from budgets.rates import job_spent_lately, site_brake
 from budgets.writer import LedgerAway, LedgerWriter
+
+RATE_SECONDS: Final = 5.0  # between two looks at how fast a job spends
 
 __all__ = ["CallRepeated", "DatabaseMeter", "LedgerAway"]
 
@@ -48,6 +52,7 @@ class DatabaseMeter:
         self._owns_writer = writer is None
         self._chain: Chain | None = None
         self._opening = asyncio.Lock()
+        self._rate_due, self._too_fast = 0.0, ""
         self._asked: set[str] = set()  # holds on their way to the ledger
         self._held: set[str] = set()  # and those that are in it
 
@@ -58,11 +63,13 @@ class DatabaseMeter:
             BudgetRefused: it does not fit a budget.
             LedgerAway: the database can't be reached.
             CallRepeated: an attempt with this key is over, or on its way.
+            SpendingTooFast: the job spends far more than its answered calls need.
             ValueError: the amount is negative or beyond reason.
         """
         key = self.stored_key(call)
         if key in self._held:
             return
+        await self._check_rate()
         if key in self._asked:
             raise CallRepeated(f"The attempt {call.key!r} is being reserved already.")
         chain = await self._chain_now()
@@ -129,6 +136,28 @@ class DatabaseMeter:
                 if self._chain is None or self._chain.month != month:
                     self._chain = await sync_to_async(self._open, thread_sensitive=False)()
         return self._chain
+
+    async def _check_rate(self) -> None:
+        """Looks now and then how fast the job spends. Raises SpendingTooFast, LedgerAway."""
+        if self.job_id is None or time.monotonic() < self._rate_due:
+            if self._too_fast:
+                raise SpendingTooFast(self._too_fast)
+            return
+        self._rate_due = time.monotonic() + RATE_SECONDS
+        self._too_fast = await sync_to_async(self._rate_refusal, thread_sensitive=False)(self.job_id)
+        if self._too_fast:
+            raise SpendingTooFast(self._too_fast)
+
+    def _rate_refusal(self, job_id: uuid.UUID) -> str:
+        from django.db import DatabaseError, connection
+
+        try:
+            brake = site_brake()
+            return brake.refusal(job_spent_lately(self.organization_id, job_id)) if brake.factor else ""
+        except DatabaseError as error:
+            raise LedgerAway(f"The ledger can't be read, so no call may be made: {error}") from error
+        finally:
+            connection.close()
 
     def _open(self) -> Chain:
         from django.db import Error, connection

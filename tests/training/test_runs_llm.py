@@ -388,3 +388,18 @@ def test_broken_answers_pause_it_and_train_nothing(
     assert run_to_end(job).status == Status.COMPLETED
     assert not TrajectoryRecord.objects.filter(job_id=job.id).exclude(error="").exists()
     assert differences() == []
+
+
+def test_a_job_whose_money_goes_to_calls_without_an_answer_pauses_and_says_so(
+    operator: Actor, model_agent: Agent, server: ModelServer, settings: Any
+) -> None:
+    """Every second call is a 500 that says nothing: charged as held, and never often enough to open the circuit."""
+    settings.SPENDING_BRAKE_FLOOR_USD = 0.002
+    ModelEndpoint.objects.update(options={"max_retries": 6})
+    server.faults = {"error_500": 0.6}
+    run = start(operator, model_agent)
+    job = run_to_end(run.job)
+    assert (job.status, job.status_reason) == (Status.PAUSED, "spends_too_fast"), job.error
+    assert "in the last minute" in job.error and "a minute stops it" in job.error
+    assert not TrajectoryRecord.objects.filter(job_id=job.id).exclude(error="").exists()
+    assert differences() == []

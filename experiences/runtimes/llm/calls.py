@@ -23,7 +23,7 @@ from budgets.llm.errors import (
     Transient,
 )
 from budgets.llm.types import Completion, Message, ToolCall, ToolSpec
-from budgets.meter import BudgetRefused, CallKey, MeterFailure, UnknownPrice
+from budgets.meter import BudgetRefused, CallKey, MeterFailure, SpendingTooFast, UnknownPrice
 from experiences.clock import Clock, current_clock
 from experiences.privacy import cut_short
 from experiences.runtimes.base import Halted, RolloutFailure
@@ -244,6 +244,8 @@ class Talk:
             raise Halted("budget_exceeded", str(error)) from error
         except UnknownPrice as error:
             raise Halted("llm_refused", str(error)) from error
+        except SpendingTooFast as error:
+            raise Halted("spends_too_fast", str(error)) from error
         except MeterFailure as error:
             raise Halted("waiting_for_llm" if error.passing else "llm_refused", str(error)) from error
         except (Transient, CircuitOpen) as error:
