@@ -66,21 +66,8 @@ class Stack:
     def start(self) -> dict[str, str]:
         """Starts what has no address yet. Returns the addresses: of the database as the application and as the owner of
         the tables, and of Valkey."""
-        urls = {
-            "database_url": env.text("DATABASE_URL"),
-            "database_owner_url": env.text("DATABASE_OWNER_URL") or env.text("DATABASE_URL"),
-            "redis_url": env.text("REDIS_URL"),
-        }
         taken: set[int] = set()
-        if not urls["database_url"]:
-            port = self._port("PostgreSQL", postgres.PREFERRED_PORT, taken)
-            server = Postgres(self.place, self.secrets, port, self.tuning)
-            server.prepare()
-            self._launch(server.name, server.command(), server.ready, signal.SIGINT)
-            server.create_database()
-            server.create_application_role()
-            urls["database_url"] = server.url(role=postgres.APPLICATION)
-            urls["database_owner_url"] = server.url()
+        urls = self.start_database(taken) | {"redis_url": env.text("REDIS_URL")}
         if not urls["redis_url"]:
             port = self._port("Valkey", valkey.PREFERRED_PORT, taken)
             store = Valkey(self.place, self.secrets, port)
@@ -89,6 +76,19 @@ class Stack:
             urls["redis_url"] = store.url()
         env.private_file(self.run_folder / "services.json", json.dumps(urls))
         return urls
+
+    def start_database(self, taken: set[int] | None = None) -> dict[str, str]:
+        """Starts PostgreSQL alone, if it has no address yet. Returns its address as the application and as the owner."""
+        given = env.text("DATABASE_URL")
+        if given:
+            return {"database_url": given, "database_owner_url": env.text("DATABASE_OWNER_URL") or given}
+        port = self._port("PostgreSQL", postgres.PREFERRED_PORT, set() if taken is None else taken)
+        server = Postgres(self.place, self.secrets, port, self.tuning)
+        server.prepare()
+        self._launch(server.name, server.command(), server.ready, signal.SIGINT)
+        server.create_database()
+        server.create_application_role()
+        return {"database_url": server.url(role=postgres.APPLICATION), "database_owner_url": server.url()}
 
     def stop(self) -> None:
         self.supervisor.stop()
