@@ -54,16 +54,17 @@ def backup_write(target: Path, *, owner_url: str, key: str, objects: Path | None
         if objects is not None and objects.is_dir():
             say("copying stored objects")
             shutil.copytree(objects, folder / OBJECTS)
-        manifest = {
+        sums = {str(path.relative_to(folder)): _digest(path) for path in _files(folder)}
+        manifest: dict[str, Any] = {
             "version": VERSION,
             "made_at": datetime.now(UTC).isoformat(timespec="seconds"),
             "rows": rows,
-            "sha256": {str(path.relative_to(folder)): _digest(path) for path in _files(folder)},
+            "sha256": sums,
         }
         partial = folder / "archive.tar"
         with tarfile.open(partial, "w") as archive:
             _add(archive, MANIFEST, json.dumps(manifest, indent=1).encode())
-            for path in manifest["sha256"]:
+            for path in sums:
                 archive.add(folder / path, arcname=path)
         partial.chmod(0o600)
         partial.rename(target)

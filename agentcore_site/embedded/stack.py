@@ -78,7 +78,7 @@ class Stack:
         return urls
 
     def start_database(self, taken: set[int] | None = None) -> dict[str, str]:
-        """Starts PostgreSQL alone, if it has no address yet. Returns its address as the application and as the owner."""
+        """Starts PostgreSQL alone, if it has no address yet. Returns its addresses as the application and the owner."""
         given = env.text("DATABASE_URL")
         if given:
             return {"database_url": given, "database_owner_url": env.text("DATABASE_OWNER_URL") or given}
