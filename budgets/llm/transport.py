@@ -109,7 +109,7 @@ class _Reading:
         self._exchange = exchange
         self._succeeding = False  # a success's headers are here: the answer has begun
         self._assembly: Assembly | None = None
-        self._received = 0  # bytes of a whole answer that the model wrote
+        self._found, self._announced = bytearray(), 0  # of a whole answer: its bytes, and how many there should be
         self._told = False
 
     async def run(self, response: Response, on_delta: OnDelta | None) -> Answer | LLMError:
@@ -148,11 +148,10 @@ class _Reading:
         announced = response.headers.get("content-length", "")
         if announced.isdigit() and int(announced) > limit:
             raise Malformed(f"The answer is larger than {limit:,} bytes.")
-        found = bytearray()
+        found, self._announced = self._found, int(announced) if announced.isdigit() else 0
         body = _Body(response, limit)
         while (chunk := await body.piece()) is not None:
             found += chunk
-            self._received = _written(found, int(announced) if announced.isdigit() else 0)
             if len(found) > limit:
                 raise Malformed(f"The answer is larger than {limit:,} bytes.")
         return bytes(found)
@@ -182,7 +181,8 @@ class _Reading:
         found = refusal_in_answer(error, self._endpoint.safe)
         found.final = self._told
         if isinstance(found, BrokenAnswer):
-            found.received = self._assembly.size if self._assembly is not None else self._received
+            read = _written(self._found, self._announced)
+            found.received = read if self._assembly is None else self._assembly.size
         return found
 
     def _tell(self, text: str, on_delta: OnDelta | None) -> None:

@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from ipaddress import ip_address
 from pathlib import Path
 
 import psycopg
@@ -20,11 +21,13 @@ import redis
 
 from agentcore_site import env
 from agentcore_site.embedded import places
+from agentcore_site.embedded.management.commands import up
 from agentcore_site.embedded.places import CannotStart, place_for, walkable
 from agentcore_site.embedded.ports import free_port, wait_until
 from agentcore_site.embedded.postgres import Postgres
 from agentcore_site.embedded.stack import Stack
 from agentcore_site.embedded.supervisor import Process, Supervisor
+from agentcore_site.outbound.addresses import AllowList, Verdict
 
 GIVEN = ("DATABASE_URL", "DATABASE_OWNER_URL", "REDIS_URL")
 
@@ -253,3 +256,30 @@ def test_a_database_url_keeps_escaped_characters() -> None:
     )
     with pytest.raises(env.BadEnvironment, match="postgresql://"):
         env.database_settings("mysql://x/y")
+
+
+def test_up_allows_calls_to_loopback_unless_it_is_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model server on the same machine works at once; a process that is started otherwise allows nothing."""
+    for name in ("OUTBOUND_ALLOW", "OUTBOUND_ALLOW_FILE"):
+        monkeypatch.delenv(name, raising=False)
+    assert env.listed("OUTBOUND_ALLOW") == []
+    up._allow_loopback()
+    loopback = AllowList.of(env.listed("OUTBOUND_ALLOW"))
+    assert all(loopback.judge(ip_address(one)) is Verdict.CALLED for one in ("127.0.0.1", "::1"))
+    assert loopback.has_host("localhost") and loopback.judge(ip_address("10.0.0.1")) is Verdict.PRIVATE
+    monkeypatch.setenv("OUTBOUND_ALLOW", "")
+    up._allow_loopback()
+    assert env.listed("OUTBOUND_ALLOW") == []
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("OUTBOUND_ALLOW", "10.0.0.0/99"), ("OUTBOUND_CA_FILE", "/nowhere.pem"), ("LLM_BASE_URL", "x")]
+)
+def test_an_outbound_setting_that_can_not_be_used_stops_the_start(name: str, value: str) -> None:
+    started = subprocess.run(
+        [sys.executable, "-c", "import django; django.setup()"],
+        env=os.environ | {"DJANGO_SETTINGS_MODULE": "agentcore_site.settings", name: value},
+        capture_output=True,
+        text=True,
+    )
+    assert started.returncode and f"{name}: " in started.stderr

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Self
 
 import pytest
 
@@ -36,6 +38,34 @@ BAD = [
     "http://inside.example/",
 ]
 GYM = {"environment": "agentgym"}
+
+
+class Elsewhere:
+    """A server that sends each POST on to ``to``, or answers it with a page."""
+
+    def __init__(self, to: str = "") -> None:
+        self.asked, outer = 0, self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                outer.asked += 1
+                self.send_response(307 if to else 200)
+                self.send_header("Location", to)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            def log_message(self, *_: Any) -> None: ...
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}/mcp"
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
 
 
 @pytest.fixture
@@ -126,3 +156,12 @@ def test_a_stored_address_is_judged_again_when_it_is_called(adam: Any, boss: Cal
     assert answer.status_code == 200 and answer.json()["ok"] is False
     with pytest.raises(Invalid):
         endpoint_create(Actor(adam), name="f", base_url="http://127.0.0.1:9/v1", model="m")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_offer_of_a_tool_server_follows_no_redirect(boss: Caller) -> None:
+    with Elsewhere() as inside, Elsewhere(to=inside.url) as server:
+        made = boss.post("tool-servers", {"name": "t", "transport": "http", "url": server.url})
+        found = boss.post(f"tool-servers/{made.json()['id']}/offer").json()
+    assert found["ok"] is False and "redirects (HTTP 307)" in found["message"], found
+    assert server.asked == 1 and inside.asked == 0

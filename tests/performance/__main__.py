@@ -33,7 +33,7 @@ def main() -> int:
         "science": [science.rollouts, science.update],
         "storage": [storage.writes],
         "jobs": [jobs.one_worker, jobs.fairness],
-        "llm": [llm.calls, llm.rollouts],
+        "llm": [llm.calls, llm.rollouts, llm.broken],
         "ace": [ace.contexts, ace.evolutions],
         "ledger": [ledger.pairs, ledger.together, ledger.killed],
         "privacy": [privacy.redaction],
