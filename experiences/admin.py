@@ -12,6 +12,7 @@ from unfold.decorators import action
 
 from agentcore_site.errors import DomainError, Invalid
 from agentcore_site.jobs.admin import as_id
+from agentcore_site.outgoing import check_address
 from agentcore_site.tenancy.administration import LongTableAdmin, ReadOnlyAdmin, ScopedAdmin
 from experiences.models import (
     Agent,
@@ -34,7 +35,7 @@ from experiences.models import (
     TrajectoryRecord,
 )
 from experiences.services.agents import agent_archive, agent_check
-from experiences.services.environments import environment_check
+from experiences.services.environments import environment_check, new_addresses
 from experiences.services.lessons import (
     experience_approve,
     experience_prune,
@@ -61,8 +62,14 @@ class AgentForm(forms.ModelForm):  # type: ignore[type-arg]
         super()._post_clean()  # type: ignore[misc]
         if self.errors:
             return
+        agent, before = self.instance, self.initial
         try:
-            agent_check(self.instance)
+            agent_check(agent)
+            check_address("url", agent.url, before=before.get("url", ""))
+            for address in new_addresses(
+                agent.environment, agent.environment_options, before.get("environment_options") or {}
+            ):
+                check_address("environment", address)
         except DomainError as error:
             for name, text in (error.fields or {"": error.message}).items():
                 self.add_error(name if name in self.fields else None, text)

@@ -42,12 +42,15 @@ def environment_addresses_check(
         Missing, Forbidden: the actor may not.
         Invalid: this site does not call an address.
     """
+    for address in new_addresses(environment, options, known):
+        require(actor, "endpoint.edit", organization_id)
+        check_address("environment", address)
+
+
+def new_addresses(environment: str, options: Mapping[str, Any], known: Mapping[str, Any]) -> list[str]:
+    """The addresses in an environment's options that are not in those that are ``known``."""
     names = getattr(_factory(environment), "address_options", ())
-    for name in names:
-        address, before = options.get(name), known.get(name)
-        if address and address != before:
-            require(actor, "endpoint.edit", organization_id)
-            check_address("environment", str(address))
+    return [str(options[name]) for name in names if options.get(name) and options[name] != known.get(name)]
 
 
 def _factory(environment: str) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
@@ -165,3 +166,22 @@ def test_the_offer_of_a_tool_server_follows_no_redirect(boss: Caller) -> None:
         found = boss.post(f"tool-servers/{made.json()['id']}/offer").json()
     assert found["ok"] is False and "redirects (HTTP 307)" in found["message"], found
     assert server.asked == 1 and inside.asked == 0
+
+
+@pytest.mark.parametrize(
+    "address", ["http://0177.0.0.1/", "http://169.254.169.254/", "http://inside.example/", "nothing"]
+)
+def test_the_admin_refuses_a_bad_address_too(
+    deployed: None, boss: Caller, adam: Any, agent: Agent, address: str
+) -> None:
+    boss.client.force_login(adam)
+    page = f"/admin/experiences/agent/{agent.pk}/change/"
+    form = boss.client.get(page).context["adminform"].form
+    values = {name: value for name in form.fields if (value := form.get_initial_for_field(form.fields[name], name))}
+    given = {name: json.dumps(value) if isinstance(value, (dict, list)) else value for name, value in values.items()}
+    answer = boss.client.post(page, given | {"url": address, "organization": agent.organization_id})
+    assert answer.status_code == 200 and "url" in answer.context["adminform"].form.errors
+    hook = {"organization": agent.organization_id, "webhook_url": address, "secret_version": 1}
+    assert boss.client.post("/admin/budgets/budgetsettings/add/", hook).status_code == 200
+    agent.refresh_from_db()
+    assert not agent.url and not BudgetSettings.objects.exists()
