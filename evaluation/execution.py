@@ -1,19 +1,21 @@
 """One slice of an evaluation: both arms meet the same queries with the same random numbers, part by part.
 
-A part is up to fifty queries of one line under one arm. Each part's trajectories and results are committed
-together; a part that was committed is never run again.
+A part is up to fifty queries of one line under one arm. Rollouts are kept as they end, the rest of a part is committed
+with its results; neither a part nor a rollout that was committed is ever run, or paid for, again.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from django.db.models import Sum
 
+from agentcore_site.database import TROUBLE
 from agentcore_site.jobs.events import event_add
 from agentcore_site.jobs.kinds import Progressed
 from agentcore_site.jobs.lease import Lease, LeaseLost, MustPause, StopRequested
@@ -23,11 +25,12 @@ from evaluation.models import EvaluationResult, EvaluationRun, HeldOutLook, Spli
 from experiences.collecting import recording, recording_check
 from experiences.environments.base import Environment
 from experiences.environments.dataset import dataset_environment
+from experiences.keeping import RolloutKeeper
 from experiences.privacy import redact
 from experiences.rollout import Interrupted
 from experiences.runtimes.base import Halted
-from experiences.storage import Owner, trajectories_write
-from experiences.types import Scenario, Trajectory, reindexed
+from experiences.storage import Owner
+from experiences.types import RolloutKey, Scenario, Trajectory, reindexed
 from training.pools import Pools
 from training.services.checkpoints import checkpoint_load
 from training.services.execution import setup_of
@@ -71,21 +74,27 @@ class Slice:
         recording_check(self.evaluation.agent_id)
         self.setup: TrainerSetup = setup_of(self.evaluation.run, work=f"{str(job.id)[-12:]}.{job.attempt}")
         self.pools: Pools = run_pools(self.evaluation.run)
+        self._keeper = RolloutKeeper(lease, self.evaluation.agent_id, paid=self.evaluation.run.policy_kind != "action")
         self.began = time.monotonic()
 
     def work(self) -> Progressed:
         """Plays parts until the slice or the evaluation is over.
 
         Raises:
-            StopRequested, LeaseLost: the evaluation has to stop; what was committed stays.
+            StopRequested, LeaseLost: the evaluation has to stop; rollouts that ended stay.
             MustPause: its calls can't be paid for, the model's service is away, or the agent may not be recorded.
         """
         with asyncio.Runner(loop_factory=self.setup.new_loop) as runner:
             try:
                 return self._work(runner)
             except Halted as halt:
+                self._keeper.rescue()
                 raise MustPause(halt.reason, str(halt), halt.retry_after) from halt
+            except (StopRequested, LeaseLost, MustPause, *TROUBLE):
+                self._keeper.rescue()
+                raise
             finally:
+                self._keeper.close()
                 runner.run(self.setup.closing())
 
     def _work(self, runner: asyncio.Runner) -> Progressed:
@@ -137,14 +146,14 @@ class Slice:
 
     def _play(self, runner: asyncio.Runner, part: Part, chooser: Any, *, progress: float) -> None:
         evaluation = self.evaluation
-        played = runner.run(self._played(part, chooser))
         month = self.job.created_at.date().replace(day=1)
         owner = Owner(
             self.job.id, evaluation.organization_id, evaluation.agent_id, month, "evaluation", part.arm, part.line
         )
+        kept = self._keeper.kept(owner, iteration=0, scenarios=[one.index for one in part.scenarios])
+        played = runner.run(self._played(part, chooser, owner, kept))
         results = [_result(evaluation, part, s, ts) for s, ts in zip(part.scenarios, played, strict=True)]
-        with recording(self.lease, evaluation.agent_id, progress=progress, crashes=0):
-            trajectories_write(owner, [one for of_query in played for one in of_query])
+        with self._keeper.committing(progress=progress, crashes=0):
             EvaluationResult.objects.bulk_create(results)
             evaluation.done = [*evaluation.done, part.name]
             evaluation.cost_micros += sum(one.spent_micros for of_query in played for one in of_query)
@@ -153,8 +162,11 @@ class Slice:
             event_add(
                 self.job, "part", message=f"{part.line}: {part.arm}", data={"part": part.name, "progress": progress}
             )
+        self._keeper.forget()
 
-    async def _played(self, part: Part, chooser: Any) -> list[list[Trajectory]]:
+    async def _played(
+        self, part: Part, chooser: Any, owner: Owner, kept: Mapping[RolloutKey, Trajectory]
+    ) -> list[list[Trajectory]]:
         try:
             played = await play(
                 chooser,
@@ -166,6 +178,8 @@ class Slice:
                 temperature=self.evaluation.temperature,
                 limits=self.setup.limits(),
                 stream=EVALUATION_STREAM,
+                kept=kept,
+                keep=partial(self._keeper.keep, owner),
                 check=self._check,
                 acting=self.setup.acting,
                 purpose=f"evaluation/{part.name}",
@@ -178,6 +192,7 @@ class Slice:
     def _check(self) -> None:
         try:
             self.lease.check()
+            self._keeper.check()
         except (StopRequested, LeaseLost) as error:
             raise Interrupted(str(error)) from error
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +23,11 @@ from experiences.runtimes.base import EnvironmentFailure, Halted, Judging, Rollo
 from experiences.types import RolloutKey, Scenario, Step, Trajectory, TrajectoryGroup
 
 BREATH_SECONDS = 0.01  # how long rollouts that never wait may keep the event loop from its other tasks
+
+
+# Takes a rollout that has ended. What it returns, if anything, is awaited before another one begins in its place: so at
+# most as many as run at once are begun and not yet written.
+Keep = Callable[[Trajectory], Awaitable[None] | None]
 
 
 class Interrupted(Exception):
@@ -191,7 +196,7 @@ async def collect(
     stream: int = 0,
     limits: RolloutLimits,
     kept: Mapping[RolloutKey, Trajectory],
-    keep: Callable[[Trajectory], None],
+    keep: Keep,
     check: Callable[[], None],
     policy_version: str = "",
     model: str = "",
@@ -199,7 +204,7 @@ async def collect(
     """Runs the rollouts of ``work``, at most ``limits.concurrency`` at once, and returns them in its order.
 
     Those in ``kept`` are reused and not run again; each new one is passed to ``keep`` as soon as it ends. The
-    pool has no barriers: as one rollout ends, the next begins.
+    pool has no barriers: as one rollout ends, and ``keep`` has written it where it says when, the next begins.
 
     Raises:
         Interrupted: (or whatever ``check`` or ``keep`` raises); rollouts still under way are dropped.
@@ -224,7 +229,8 @@ async def collect(
             policy_version=policy_version,
             model=model,
         )
-        keep(trajectory)
+        if (written := keep(trajectory)) is not None:
+            await written
         results[index] = trajectory
 
     left = sum(trajectory is None for trajectory in results)
@@ -277,7 +283,7 @@ async def collect_groups(
     stream: int = 0,
     limits: RolloutLimits,
     kept: Mapping[RolloutKey, Trajectory],
-    keep: Callable[[Trajectory], None],
+    keep: Keep,
     check: Callable[[], None],
     policy_version: str = "",
     model: str = "",

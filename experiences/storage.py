@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from functools import lru_cache
@@ -16,6 +16,7 @@ from typing import Any
 
 import orjson
 from django.db import connection
+from django.db.models import QuerySet
 
 from agentcore_site.database import copying
 from agentcore_site.ids import derived
@@ -62,17 +63,26 @@ def trajectories_write(owner: Owner, trajectories: Sequence[Trajectory]) -> None
         copy.write(lines)
 
 
-def trajectories_kept(owner: Owner, *, iteration: int) -> dict[RolloutKey, Trajectory]:
-    """The rollouts of one iteration that were kept before a crash."""
-    rows = TrajectoryRecord.objects.filter(
-        month=owner.month,
-        job_id=owner.job_id,
-        purpose=owner.purpose,
-        arm=owner.arm,
-        line=owner.line,
-        iteration=iteration,
-    )
+def trajectories_kept(
+    owner: Owner, *, iteration: int, scenarios: Collection[int] | None = None
+) -> dict[RolloutKey, Trajectory]:
+    """The rollouts of one iteration (of some scenarios) that were kept before a crash."""
+    rows = _rows_of(owner).filter(iteration=iteration)
+    if scenarios is not None:
+        rows = rows.filter(scenario__in=scenarios)
     return {(value := as_trajectory(row)).key: value for row in rows}
+
+
+def trajectories_stored(owner: Owner, keys: Iterable[RolloutKey]) -> set[RolloutKey]:
+    """Those of the rollouts that are stored."""
+    ids = {owner.id_of(key): key for key in keys}
+    return {ids[one] for one in _rows_of(owner).filter(id__in=ids).values_list("id", flat=True)}
+
+
+def _rows_of(owner: Owner) -> QuerySet[TrajectoryRecord]:
+    return TrajectoryRecord.objects.filter(
+        month=owner.month, job_id=owner.job_id, purpose=owner.purpose, arm=owner.arm, line=owner.line
+    )
 
 
 def last_kept_iteration(owner: Owner) -> int:

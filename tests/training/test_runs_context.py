@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from agentcore_site.errors import Conflict
 from agentcore_site.jobs import lifecycle
-from agentcore_site.jobs.models import Job, Status
+from agentcore_site.jobs.models import Status
 from agentcore_site.jobs.services import job_resume
 from agentcore_site.jobs.tasks import run_slice
 from agentcore_site.tenancy.actors import Actor
@@ -80,16 +80,8 @@ def agent(adam: Any, server: ModelServer) -> Agent:
     )
 
 
-class Killed(BaseException):
-    """The end of a process, past every handler; asyncio lets it through, as it does not a SystemExit."""
-
-
 def start(actor: Actor, agent: Agent, **changes: Any) -> TrainingRun:
     return run_start(actor, agent=agent, rows=ROWS, config=CONFIG | changes)
-
-
-def calls_of(server: ModelServer) -> int:
-    return sum(account.requests for account in server.accounts.values())
 
 
 def test_it_learns_what_to_tell_and_the_held_out_queries_prove_it(
@@ -135,51 +127,6 @@ def test_each_epoch_says_what_it_cost_and_what_became_of_every_proposal(operator
     asked = Question.objects.filter(job_id=run.job_id)
     assert set(asked.values_list("stage", flat=True)) == {"summary", "lessons", "operations", "merge"}
     assert all(asked.filter(usable=False).values_list("reason", flat=True))
-
-
-def test_a_worker_killed_at_any_stage_pays_nothing_twice(
-    operator: Actor, agent: Agent, server: ModelServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The process dies after so many writes: in the first look, between rollouts, in the middle of reflection, before
-    an iteration is committed. What was answered is used again; only calls that were under way may be made twice."""
-    whole = start(operator, agent)
-    run_to_end(whole.job)
-    once = calls_of(server)
-    Experience.objects.all().delete()
-    broken = start(operator, agent)
-    write, deaths = execution.Slice._write_by_itself, iter((3, 9, 20, 5, 30, 14))
-    left = [next(deaths)]
-
-    def dies(self: Any, work: Any) -> None:
-        write(self, work)
-        left[0] -= 1
-        if left[0] == 0:
-            raise Killed
-
-    monkeypatch.setattr(execution.Slice, "_write_by_itself", dies)
-    monkeypatch.setattr(execution, "FLUSH_SECONDS", 0.0)
-    kills = 0
-    for _ in range(50):
-        claimed = lifecycle.claim(broken.job_id)
-        if claimed is None:
-            break
-        try:
-            run_slice(claimed)
-        except Killed:
-            kills += 1
-            left[0] = next(deaths, 0)
-            Job.objects.filter(id=broken.job_id).update(lease_until="2000-01-01T00:00:00Z")
-    assert kills == 6
-    job = Job.objects.get(id=broken.job_id)
-    assert (job.status, job.error) == (Status.COMPLETED, "")
-    assert Iteration.objects.filter(run=broken).count() == 12
-    keys = TrajectoryRecord.objects.filter(job_id=broken.job_id).values_list(
-        "purpose", "line", "iteration", "scenario", "rollout"
-    )
-    assert len(keys) == len(set(keys))
-    again = calls_of(server) - once
-    assert once <= again <= once + kills * 2 * CONFIG["max_concurrent_rollouts"]  # type: ignore[operator]
-    assert differences() == []
 
 
 def test_an_empty_budget_in_any_stage_pauses_it_and_it_goes_on(

@@ -8,15 +8,14 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import uvloop
-from django.db import connection
 from django.db.models import F, Max
 
+from agentcore_site.database import TROUBLE
 from agentcore_site.jobs.events import event_add
 from agentcore_site.jobs.kinds import Progressed
 from agentcore_site.jobs.lease import Lease, LeaseLost, MustPause, StopRequested
@@ -24,6 +23,7 @@ from agentcore_site.jobs.models import Job, Reason
 from budgets.money import dollars
 from experiences.collecting import recording, recording_check
 from experiences.environments.dataset import refuse_judged
+from experiences.keeping import RolloutKeeper
 from experiences.library.lessons import Library
 from experiences.library.reflection import Reflected, Reflector
 from experiences.models import Agent
@@ -31,7 +31,7 @@ from experiences.player import ModelPlayer
 from experiences.questions import QuestionBook
 from experiences.rollout import Interrupted
 from experiences.runtimes.base import Halted
-from experiences.storage import Owner, groups_write, last_kept_iteration, trajectories_kept, trajectories_write
+from experiences.storage import Owner, groups_write, last_kept_iteration
 from experiences.structured import Answered
 from experiences.types import RolloutKey, Trajectory, TrajectoryGroup
 from training import metrics
@@ -45,7 +45,6 @@ from training.services.spans import RunSpans
 from training.trainer import IterationReport, TrainerSetup, TrainerState, steps
 
 EVENT_SECONDS = 0.5
-FLUSH_SECONDS = 0.5
 
 
 def setup_of(run: TrainingRun, *, work: str = "") -> TrainerSetup:
@@ -125,14 +124,11 @@ class Slice:
         recording_check(self.run.agent_id)
         self.owner = owner_of(self.run)
         self.setup = setup_of(self.run, work=f"{job.attempt}")
-        self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="keep")
-        self._pending: list[tuple[Owner, Trajectory]] = []
-        self._flushed: set[tuple[str, RolloutKey]] = set()  # by line: "" for training, the iteration of a look
         self._spans = RunSpans.of(self.run)
         self.state = self._load()
+        self._keeper = RolloutKeeper(lease, self.run.agent_id, paid=self.run.policy_kind != "action")
         if self.run.policy_kind != "action":
             self._pay_once()
-        self._flushed_at = time.monotonic()
         self._last_event = 0.0
         self._last_kept = last_kept_iteration(self.owner)
         self._saved = self.state.iteration
@@ -169,8 +165,11 @@ class Slice:
         except (StopRequested, MustPause):
             self._save_on_stop()
             raise
+        except TROUBLE:
+            self._keeper.rescue()
+            raise
         finally:
-            self._writer.shutdown()
+            self._keeper.close()
         if self.state.iteration >= self.run.total_iterations:
             return self._finished(Reason.ALL_ITERATIONS)
         self._checkpoint()
@@ -178,7 +177,7 @@ class Slice:
 
     def _pay_once(self) -> None:
         """Looks at the selection queries, and questions, cost money: what was answered is kept, and used again."""
-        book = QuestionBook(self.job, self.run.agent_id, self._write_by_itself, after=self.state.iteration)
+        book = QuestionBook(self.job, self.run.agent_id, self._keeper.write, after=self.state.iteration)
         book.epoch_of = self.setup.epoch
         self.setup.look_kept, self.setup.look_keep = self.look_kept, self.look_keep
         self.setup.reflecting = LazyReflector(self.setup, self.run.agent, book, self.check, self._spans.asked)
@@ -189,6 +188,7 @@ class Slice:
         """Called before each step of a rollout; costs no query."""
         try:
             self.lease.check()
+            self._keeper.check()
         except (StopRequested, LeaseLost) as error:
             raise Interrupted(str(error)) from error
 
@@ -196,39 +196,27 @@ class Slice:
         """What an earlier attempt kept of this iteration: reused, never paid for or written again."""
         if iteration > self._last_kept:
             return {}
-        found = trajectories_kept(self.owner, iteration=iteration)
-        self._flushed.update(("", key) for key in found)
+        found = self._keeper.kept(self.owner, iteration=iteration)
         if self.run.policy_kind != "action":
             return found
         # An update needs what the policy saw, to the letter: where personal data left the record, the rollout is
         # played again (it is free, and the same), and not stored a second time.
         return {key: one for key, one in found.items() if "redacted" not in one.evidence}
 
-    def keep(self, trajectory: Trajectory) -> None:
-        """Called as each rollout ends. Fast ones are written with their iteration, slow ones twice a second."""
+    def keep(self, trajectory: Trajectory) -> Awaitable[None] | None:
+        """Called as each rollout ends. Fast ones are written with their iteration, slow ones as they end."""
         metrics.rollout_seconds.observe(trajectory.duration_ms / 1000)
-        self._keep(self.owner, trajectory)
+        return self._keeper.keep(self.owner, trajectory)
 
     def look_kept(self, at: int) -> Mapping[RolloutKey, Trajectory]:
         """What an earlier attempt played of the look at the selection queries after iteration ``at``."""
-        owner = self._look(at)
-        found = trajectories_kept(owner, iteration=0)
-        self._flushed.update((owner.line, key) for key in found)
-        return found
+        return self._keeper.kept(self._look(at), iteration=0)
 
-    def look_keep(self, at: int, trajectory: Trajectory) -> None:
-        self._keep(self._look(at), trajectory)
+    def look_keep(self, at: int, trajectory: Trajectory) -> Awaitable[None] | None:
+        return self._keeper.keep(self._look(at), trajectory)
 
     def _look(self, at: int) -> Owner:
         return replace(self.owner, purpose="selection", line=f"{at}")
-
-    def _keep(self, owner: Owner, trajectory: Trajectory) -> None:
-        if (owner.line, trajectory.key) in self._flushed:
-            return
-        self._pending.append((owner, trajectory))
-        if time.monotonic() - self._flushed_at > FLUSH_SECONDS:
-            # Rollouts run on an event loop, where Django refuses to wait: a thread writes with its own connection.
-            self._write_by_itself(self._flush)
 
     # -- one iteration ---------------------------------------------------------------------------------------------
 
@@ -236,7 +224,7 @@ class Slice:
         """Commits an iteration: trajectories, groups, figures, event and checkpoint in one fenced transaction."""
         metrics.update_seconds.observe(report.update_seconds)
         if report.iteration <= self.run.iteration:
-            self._pending.clear()  # replayed after a crash: its effects were applied then, exactly once
+            self._keeper.drop()  # replayed after a crash: its effects were applied then, exactly once
             return
         selection = asdict(report.selection) if report.selection else None
         figures = {name: _json_number(value) for name, value in report.metrics.items()}
@@ -247,8 +235,7 @@ class Slice:
             spent = figures["spent_micros"] = player.spent()  # looks and questions are paid for as well
         tokens = sum(one.tokens for one in trajectories)
         done = report.iteration / self.run.total_iterations
-        with recording(self.lease, self.run.agent_id, progress=done, crashes=0):
-            self._flush()
+        with self._keeper.committing(progress=done, crashes=0):
             groups_write(self.owner, report.iteration, report.groups)
             Iteration.objects.create(
                 run=self.run,
@@ -277,7 +264,7 @@ class Slice:
                 self._write_checkpoint(figures, self._validated(report, selection))
         self.run.iteration = report.iteration
         self._dearest = max(self._dearest, cost)
-        self._flushed.clear()
+        self._keeper.forget()
         self._spans.iteration(report)
 
     def _validated(self, report: IterationReport, selection: dict[str, Any] | None) -> dict[str, Any] | None:
@@ -354,8 +341,8 @@ class Slice:
         """Pause, cancel or a lost lease: rollouts that ended are kept, and so is the policy (unless fenced off, or the
         agent may not be recorded)."""
         try:
+            self._keeper.save()
             with recording(self.lease, self.run.agent_id):
-                self._flush()
                 # Interrupted while it looked at the selection queries, the state is one update ahead of the rows:
                 # that update is redone from the last checkpoint and the kept trajectories.
                 if 0 < self.state.iteration == self.run.iteration:
@@ -367,29 +354,6 @@ class Slice:
         with self.lease.fenced(progress=1.0):
             self._write_checkpoint(self.run.metrics, None, final=True)
         return Progressed(finished=True, reason=reason)
-
-    def _write_by_itself(self, write: Callable[[], None]) -> None:
-        """Waits for a write that the iteration's own transaction is too late for."""
-
-        def fenced() -> None:
-            try:
-                with recording(self.lease, self.run.agent_id):
-                    write()
-            finally:
-                connection.close()
-
-        self._writer.submit(fenced).result()
-
-    def _flush(self) -> None:
-        by_owner: dict[Owner, list[Trajectory]] = {}
-        for owner, one in self._pending:
-            if (owner.line, one.key) not in self._flushed:
-                by_owner.setdefault(owner, []).append(one)
-        for owner, fresh in by_owner.items():
-            trajectories_write(owner, fresh)
-            self._flushed.update((owner.line, one.key) for one in fresh)
-        self._pending.clear()
-        self._flushed_at = time.monotonic()
 
 
 def _json_number(value: float) -> float | None:

@@ -12,7 +12,7 @@ from typing import Any
 from experiences.library.operations import Receipt, apply_operations
 from experiences.library.reflection import Reflected
 from experiences.rewards import LearningReward, settle
-from experiences.rollout import collect_groups
+from experiences.rollout import Keep, collect_groups
 from experiences.runtimes.action import observation_of
 from experiences.types import RolloutKey, Trajectory, TrajectoryGroup
 from training.algorithm.advantages import ZERO_SPREAD
@@ -25,7 +25,7 @@ from training.trainer.context import MIXED_AFTER, rules_of, too_even, update_con
 from training.trainer.play import Played
 from training.trainer.sampling import draw_prioritised, draw_scenarios
 from training.trainer.selection import played_on_selection, selection_report, standard_error
-from training.trainer.setup import Check, GateReport, IterationReport, Keep, Kept, SelectionReport, TrainerSetup
+from training.trainer.setup import Check, GateReport, IterationReport, Kept, SelectionReport, TrainerSetup
 from training.trainer.state import TrainerState
 from training.trainer.update import UpdateResult, update_policy
 

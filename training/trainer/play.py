@@ -10,7 +10,7 @@ import numpy as np
 
 from experiences.environments.base import Environment
 from experiences.rewards import Reward
-from experiences.rollout import RolloutLimits, collect
+from experiences.rollout import Keep, RolloutLimits, collect
 from experiences.types import RolloutKey, Scenario, Trajectory
 from training.algorithm.arrays import FloatArray
 from training.trainer.setup import Acting, by_choice
@@ -63,7 +63,7 @@ async def play(
     stream: int = SELECTION_STREAM,
     iteration: int = 0,
     kept: Mapping[RolloutKey, Trajectory] | None = None,
-    keep: Callable[[Trajectory], None] = _ignore,
+    keep: Keep = _ignore,
     check: Callable[[], None] = _go_on,
     acting: Acting = by_choice,
     purpose: str = "evaluation",

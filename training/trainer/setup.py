@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from asyncio import AbstractEventLoop
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -57,7 +57,6 @@ def _not_kept(_: int, __: Trajectory) -> None:
 
 
 Kept = Callable[[int], Mapping[RolloutKey, Trajectory]]
-Keep = Callable[[Trajectory], None]
 Check = Callable[[], None]
 
 
@@ -90,7 +89,7 @@ class TrainerSetup:
     slots: int | None = None
     reflecting: Reflecting | None = None
     look_kept: Callable[[int], Mapping[RolloutKey, Trajectory]] = _none_kept
-    look_keep: Callable[[int, Trajectory], None] = _not_kept
+    look_keep: Callable[[int, Trajectory], Awaitable[None] | None] = _not_kept
 
     def epoch(self, iteration: int) -> int:
         """The epoch (from 1) that an iteration belongs to: the iterations in equal parts, the last the shortest."""
