@@ -87,8 +87,19 @@ def networks(name: str) -> list[IPv4Network | IPv6Network]:
 
 
 def proxies() -> dict[str, str]:
-    """``HTTP_PROXY``, ``HTTPS_PROXY``, ``ALL_PROXY`` by scheme, and ``NO_PROXY`` under "no"; small letters win."""
-    return getproxies_environment()
+    """``HTTP_PROXY`` and ``HTTPS_PROXY`` by scheme, and ``NO_PROXY`` under "no"; small letters win.
+
+    Raises:
+        BadEnvironment: a proxy of another kind (SOCKS).
+    """
+    found = getproxies_environment()
+    for name in ("http", "https"):
+        kind, mark, _ = found.get(name, "").partition("://")
+        if mark and kind.lower() not in {"http", "https"}:
+            raise BadEnvironment(
+                f"{name.upper()}_PROXY must be http://host:port; got {kind}://, which is not spoken here."
+            )
+    return {name: found[name] for name in ("http", "https", "no") if name in found}
 
 
 def data_dir() -> Path:

@@ -92,7 +92,7 @@ class Policy:
                 self.check(found, host=host)
 
     def _proxy(self, url: URL, host: str) -> URL | None:
-        proxy = self.proxies.get(url.scheme) or self.proxies.get("all")
+        proxy = self.proxies.get(url.scheme)
         if not proxy or proxy_bypass_environment(f"{host}:{url.port}", dict(self.proxies)):
             return None
         return URL(proxy if "://" in proxy else f"http://{proxy}")

@@ -283,3 +283,16 @@ def test_an_outbound_setting_that_can_not_be_used_stops_the_start(name: str, val
         text=True,
     )
     assert started.returncode and f"{name}: " in started.stderr
+
+
+def test_proxies_of_http_are_taken_and_others_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
+    monkeypatch.setenv("HTTPS_PROXY", "http://proxy.example:3128")
+    monkeypatch.setenv("NO_PROXY", "localhost,.example.org")
+    monkeypatch.setenv("ALL_PROXY", "socks5://proxy.example:1080")
+    assert env.proxies() == {"https": "http://proxy.example:3128", "no": "localhost,.example.org"}
+    monkeypatch.setenv("HTTP_PROXY", "socks5://proxy.example:1080")
+    with pytest.raises(env.BadEnvironment, match="HTTP_PROXY must be http"):
+        env.proxies()
