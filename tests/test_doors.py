@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
 import pytest
 from asgiref.sync import sync_to_async
-from channels.routing import URLRouter
-from django.contrib.auth.models import AnonymousUser
 from django.test import Client
 from django.utils import timezone
 
@@ -43,7 +40,7 @@ from tests.support.callers import Caller
 from tests.support.playbooks import delta_waiting, evolution_failed
 from tests.support.routes import filled, parameters, routes
 from tests.support.rows import checkpoint_of_run, lived_run
-from tests.support.sockets import Socket
+from tests.support.sockets import Socket, browser_headers
 from training.models import PolicyCheckpoint, TrainingRun
 
 pytestmark = pytest.mark.django_db
@@ -657,17 +654,16 @@ def test_refusals_leave_no_trace_of_a_change(values: dict[str, Any], charlie: An
 async def test_no_socket_opens_for_strangers(run: TrainingRun, charlie: Any, olivia: Any) -> None:
     key = await sync_to_async(Caller)(charlie)
     service = await sync_to_async(Caller)(olivia, ["service:internal"])
-    bearer = {"authorization": key.headers["Authorization"]}
     paths = [f"/ws/jobs/{run.job_id}/", f"/ws/jobs/{uuid4()}/", "/ws/jobs/nonsense/", "/ws/shared/nonsense/"]
     for path in paths:
-        for user, headers in (
-            (AnonymousUser(), {}),
-            (charlie, {}),
-            (AnonymousUser(), bearer),
-            (AnonymousUser(), {"authorization": service.headers["Authorization"]}),
-            (AnonymousUser(), {"authorization": "Bearer ac_wrong"}),
+        for headers in (
+            {},
+            await browser_headers(charlie),
+            {"authorization": key.headers["Authorization"]},
+            {"authorization": service.headers["Authorization"]},
+            {"authorization": "Bearer ac_wrong"},
+            {"authorization": "Bearer ey.ey.ey"},
         ):
-            one = Socket(URLRouter(websocket_urlpatterns), path, user=user, headers=headers)
+            one = Socket(path, **headers)
             await one.connect()
-            message = await asyncio.wait_for(one.receive_output(5), 6)
-            assert message["type"] == "websocket.close" and message["code"] == 4404, (path, message)
+            assert await one.closed() == 4404, (path, headers)

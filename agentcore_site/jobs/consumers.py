@@ -1,108 +1,140 @@
-"""Live events over a websocket: history first, then in order, no gap and none twice over a reconnect (SPEC I5).
+"""Live events over a websocket: history first, then in order, no gap and none twice over a reconnect.
 
-The socket is only a nudge. Each time it is told that the job moved (and every few seconds in any case) it reads the
-rows after the last ``seq`` it has sent.
+The channel layer is only a nudge. Each time it says that the job moved (and every few seconds in any case) the rows
+after the last ``seq`` that was sent are read.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import Any
+import logging
+from typing import Any, Final
 from urllib.parse import parse_qs
+from uuid import uuid4
 
+import orjson
 from channels.db import database_sync_to_async
-from channels.generic.websocket import AsyncJsonWebsocketConsumer
+from channels.generic.websocket import AsyncWebsocketConsumer
+from redis.exceptions import RedisError
 
-from agentcore_site.errors import DomainError
+from agentcore_site.database import TROUBLE
 from agentcore_site.jobs.events import LiveEvent, events_after, group_of
 from agentcore_site.jobs.models import Job
-from agentcore_site.jobs.selectors import job_get, share_alive, shared_job
-from agentcore_site.tenancy.actors import Actor
-from agentcore_site.tenancy.authentication import actor_of_key, bearer
+from agentcore_site.jobs.slots import slot_free, slot_renew, slot_take
+from agentcore_site.jobs.viewers import Viewer, viewer_of
+
+log = logging.getLogger(__name__)
 
 POLL_SECONDS = 3.0
 # At most this often to one page: a chart that moves four times a second is live enough.
 BREATH_SECONDS = 0.25
-GONE, FORBIDDEN = 4404, 4401
+GONE, FORBIDDEN, TOO_MANY, TRY_AGAIN = 4404, 4401, 4429, 1013
+LARGEST_SEQ: Final = 2**63 - 1
 
 
-class JobConsumer(AsyncJsonWebsocketConsumer):
-    """``/ws/jobs/<id>/?after=<seq>`` for members, ``/ws/shared/<token>/`` for holders of a share link."""
+class JobConsumer(AsyncWebsocketConsumer):
+    """``/ws/jobs/<id>/?after=<seq>`` for members, ``/ws/shared/<token>/`` for holders of a share link.
 
+    Closes with 4404 where there is no such job for this viewer, 4401 when that is no longer so, 4429 when the viewer
+    has too many sockets open, and 1013 when the database is away.
+    """
+
+    viewer: Viewer
     job: Job
     pump: asyncio.Task[None] | None = None
+    group = ""
+    slot = ""
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        # Not in `disconnect`: that is not called when the handler fails, or when the server cancels this task.
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            await self._stop()
 
     async def connect(self) -> None:
-        query = parse_qs(self.scope.get("query_string", b"").decode())
-        try:
-            self.seq = max(0, int(query.get("after", ["0"])[0]))
-        except ValueError:
-            self.seq = 0
+        self.seq = after_of(self.scope)
+        self.viewer = viewer_of(self.scope)
         await self.accept()
-        job = await self._find()
+        try:
+            await self._start()
+        except TROUBLE:
+            await self.close(code=TRY_AGAIN, reason="The database does not answer. Connect again later.")
+
+    async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None, **_: Any) -> None:
+        """Pages only listen: whatever they send is ignored, unread."""
+
+    async def job_moved(self, message: dict[str, Any]) -> None:
+        self.moved.set()
+
+    async def _start(self) -> None:
+        job = await self.viewer.find()
         if job is None:
-            await self.close(code=GONE)
+            await self.close(code=GONE, reason="There is no such job for you.")
+            return
+        if not await self._take_slot():
+            reason = f"At most {self.viewer.limit} live connections at once. Close one."
+            await self.close(code=TOO_MANY, reason=reason)
             return
         self.job = job
         self.moved = asyncio.Event()
         self.moved.set()
         self.group = group_of(str(job.id))
-        await self.channel_layer.group_add(self.group, self.channel_name)
+        with contextlib.suppress(RedisError, OSError):  # without Redis no nudges come, and polls go on
+            await self.channel_layer.group_add(self.group, self.channel_name)
         self.pump = asyncio.create_task(self._pump())
 
-    async def disconnect(self, code: int) -> None:
+    async def _stop(self) -> None:
+        """Ends all that this socket holds; safe to call whatever was reached."""
         if self.pump is not None:
             self.pump.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self.pump
-            await self.channel_layer.group_discard(self.group, self.channel_name)
-
-    async def receive_json(self, content: Any, **_: Any) -> None:
-        """Pages only listen; whatever they send is ignored."""
-
-    async def job_moved(self, message: dict[str, Any]) -> None:
-        self.moved.set()
+            await asyncio.gather(self.pump, return_exceptions=True)
+        if self.group:
+            with contextlib.suppress(RedisError, OSError):
+                await self.channel_layer.group_discard(self.group, self.channel_name)
+        if self.slot:
+            await database_sync_to_async(slot_free)(self.viewer.subject, self.slot)
 
     async def _pump(self) -> None:
-        while True:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self.moved.wait(), POLL_SECONDS)
-            self.moved.clear()
-            if not await self._still_allowed():
-                await self.close(code=FORBIDDEN)
-                return
-            while events := await self._read():
-                for event in events:
-                    await self.send_json(event)
-                    self.seq = event["seq"]
-            await asyncio.sleep(BREATH_SECONDS)
+        try:
+            while await self._send_news():
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self.moved.wait(), POLL_SECONDS)
+            await self.close(code=FORBIDDEN, reason="Your access has ended.")
+        except TROUBLE:
+            await self.close(code=TRY_AGAIN, reason="The database does not answer. Connect again later.")
+        except (OSError, RuntimeError):
+            log.debug("a socket was cut while it was written to", exc_info=True)
+
+    async def _send_news(self) -> bool:
+        """Sends what is new; False where this viewer may not follow the job any longer."""
+        self.moved.clear()
+        if not await self.viewer.may_follow(self.job):
+            return False
+        while events := await self._read():
+            for event in events:
+                await self.send(text_data=orjson.dumps(event).decode())
+                self.seq = event["seq"]
+        await database_sync_to_async(slot_renew)(self.viewer.subject, self.slot)
+        await asyncio.sleep(BREATH_SECONDS)
+        return True
 
     @database_sync_to_async
     def _read(self) -> list[LiveEvent]:
         return events_after(self.job, self.seq)
 
-    @database_sync_to_async
-    def _find(self) -> Job | None:
-        kwargs = self.scope["url_route"]["kwargs"]
-        if token := kwargs.get("token"):
-            return shared_job(token)
-        try:
-            actor = self._actor()
-            return None if actor.only_service else job_get(actor, kwargs["job_id"])
-        except DomainError:
-            return None
+    async def _take_slot(self) -> bool:
+        name = uuid4().hex
+        taken = await database_sync_to_async(slot_take)(self.viewer.subject, name, self.viewer.limit)
+        self.slot = name if taken else ""
+        return taken
 
-    @database_sync_to_async
-    def _still_allowed(self) -> bool:
-        """A revoked link or membership ends the stream, not only the next connection."""
-        if token := self.scope["url_route"]["kwargs"].get("token"):
-            return share_alive(token)
-        return Job.objects.visible_to(self._actor()).filter(id=self.job.id).exists()
 
-    def _actor(self) -> Actor:
-        headers = dict(self.scope.get("headers", []))
-        token = bearer(headers.get(b"authorization", b"").decode("latin-1"))
-        if token:
-            return actor_of_key(token) or Actor(None)
-        return Actor(self.scope.get("user"), door="console")
+def after_of(scope: dict[str, Any]) -> int:
+    """The number after which events are asked for (``?after=``); 0 for none, or for what is no number."""
+    query = parse_qs(scope.get("query_string", b"").decode("latin-1"))
+    try:
+        return min(max(0, int(query.get("after", ["0"])[0])), LARGEST_SEQ)
+    except ValueError:
+        return 0

@@ -11,6 +11,7 @@ from rest_framework.authentication import BaseAuthentication, SessionAuthenticat
 from rest_framework.exceptions import AuthenticationFailed
 from rest_framework.request import Request
 from rest_framework_simplejwt.authentication import JWTAuthentication
+from rest_framework_simplejwt.exceptions import InvalidToken
 
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.addresses import client_address
@@ -37,6 +38,17 @@ def actor_of_key(key: str, *, ip: str = "") -> Actor | None:
         ApiKey.objects.filter(id=row.id).update(last_used_at=now)
     scopes = frozenset(row.scopes)
     return Actor(row.user, scopes=scopes, organization_id=row.organization_id, ip=ip, door=f"key {row.prefix}")
+
+
+def actor_of_token(token: str, *, ip: str = "") -> Actor | None:
+    """The actor behind an API key or a JWT outside of a request of REST (a socket); None where it opens nothing."""
+    if token.startswith(KEY_PREFIX):
+        return actor_of_key(token, ip=ip)
+    try:
+        valid = JwtAuthentication().get_validated_token(token.encode())
+        return Actor(family_of(valid).user, scopes=scopes_of(valid), ip=ip, door="jwt")
+    except (InvalidToken, AuthenticationFailed):
+        return None
 
 
 def actor_of(request: HttpRequest | Request) -> Actor:

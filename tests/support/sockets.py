@@ -1,17 +1,22 @@
-"""A websocket client that speaks ASGI to an application, without a server between."""
+"""A websocket client that speaks ASGI to the application as it is served, without a server between."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
 
+from asgiref.sync import sync_to_async
 from asgiref.testing import ApplicationCommunicator
+from django.conf import settings
+from django.test import Client
+
+from agentcore_site.routing import websocket_application
 
 
 class Socket(ApplicationCommunicator):
-    """Connects to ``path`` of an ASGI application as ``user`` with ``headers``."""
+    """Connects to ``path`` with ``headers``."""
 
-    def __init__(self, application: Any, path: str, *, user: Any, headers: dict[str, str]) -> None:
+    def __init__(self, path: str, **headers: str) -> None:
         where, _, query = path.partition("?")
         scope = {
             "type": "websocket",
@@ -19,9 +24,8 @@ class Socket(ApplicationCommunicator):
             "query_string": query.encode(),
             "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
             "subprotocols": [],
-            "user": user,
         }
-        super().__init__(application, scope)
+        super().__init__(websocket_application, scope)
 
     async def connect(self) -> None:
         await self.send_input({"type": "websocket.connect"})
@@ -35,3 +39,18 @@ class Socket(ApplicationCommunicator):
     async def disconnect(self) -> None:
         await self.send_input({"type": "websocket.disconnect", "code": 1000})
         await self.wait(5)
+
+    async def closed(self, seconds: float = 5) -> int:
+        """The code of the close, whatever was sent before it."""
+        while (message := await self.receive_output(seconds))["type"] != "websocket.close":
+            pass
+        return int(message["code"])
+
+
+@sync_to_async
+def browser_headers(user: Any) -> dict[str, str]:
+    """What a signed-in person's browser sends with a handshake from a page of ours."""
+    client = Client()
+    client.force_login(user)
+    cookie = client.cookies[settings.SESSION_COOKIE_NAME].value
+    return {"cookie": f"{settings.SESSION_COOKIE_NAME}={cookie}", "origin": "http://localhost:8000"}

@@ -114,6 +114,8 @@ class Command(BaseCommand):
         uvicorn = [python, "-m", "uvicorn", "agentcore_site.asgi:application", "--host", "127.0.0.1"]
         # Its own default is to believe whatever comes over loopback.
         uvicorn += ["--forwarded-allow-ips", ",".join(str(one) for one in settings.TRUSTED_PROXIES)]
+        # Pages send nothing over a socket; a larger frame closes it with 1009.
+        uvicorn += ["--ws-max-size", str(settings.SOCKET_MAX_FRAME)]
         metrics = {"PROMETHEUS_MULTIPROC_DIR": str(_metrics_folder(stack))}
         # One thread each for linear algebra: two workers on two cores must not fight over them.
         lean = metrics | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "C_FORCE_ROOT": "1"}

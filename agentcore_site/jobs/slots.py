@@ -1,0 +1,67 @@
+"""How many sockets a share link or a person has open, over all web processes.
+
+A sorted set in Redis for each subject: a member for each socket, its score the second at which it is given up. A socket
+renews its own at every poll, so that those of a killed process free themselves.
+"""
+
+from __future__ import annotations
+
+import time
+from functools import cache
+from typing import Final
+
+from django.conf import settings
+from redis import Redis
+from redis.exceptions import RedisError
+
+from agentcore_site.broker import broker_asked
+
+LEASE_SECONDS: Final = 15
+
+
+def slot_take(subject: str, socket: str, limit: int) -> bool:
+    """Whether this socket may stay open: it is one of at most ``limit``. With Redis away all may."""
+    key, now = _key(subject), time.time()
+    try:
+        with broker_asked():
+            pipe = _redis().pipeline()
+            pipe.zremrangebyscore(key, 0, now)
+            pipe.zadd(key, {socket: now + LEASE_SECONDS})
+            pipe.zcard(key)
+            pipe.expire(key, LEASE_SECONDS)
+            count = int(pipe.execute()[2])
+    except RedisError:
+        return True
+    if count > limit:
+        slot_free(subject, socket)
+    return count <= limit
+
+
+def slot_renew(subject: str, socket: str) -> None:
+    """Keeps a socket counted for another lease."""
+    try:
+        with broker_asked():
+            pipe = _redis().pipeline()
+            pipe.zadd(_key(subject), {socket: time.time() + LEASE_SECONDS})
+            pipe.expire(_key(subject), LEASE_SECONDS)
+            pipe.execute()
+    except RedisError:
+        return
+
+
+def slot_free(subject: str, socket: str) -> None:
+    """The socket is closed."""
+    try:
+        with broker_asked():
+            _redis().zrem(_key(subject), socket)
+    except RedisError:
+        return  # it frees itself after its lease
+
+
+def _key(subject: str) -> str:
+    return f"agentcore:sockets:{subject}"
+
+
+@cache
+def _redis() -> Redis:
+    return Redis.from_url(settings.REDIS_URL, **settings.REDIS_TIMEOUTS)
