@@ -26,7 +26,7 @@ class Curve:
     """``points``: (x, micro-dollars spent until then), ascending in x, from 0 to ``end``. ``ticks``: (x, its label).
 
     ``marks`` are texts for the points that tell something on hover, by their index. ``forecast`` leads from the last
-    point to ``end``; its interval is drawn as a band that opens from there.
+    point to ``end``; its interval is drawn as a band that opens from there, cut off at the top.
     """
 
     points: Sequence[tuple[float, int]]
@@ -52,7 +52,11 @@ class _Frame:
         return LEFT + share * (self.width - LEFT - RIGHT)
 
     def y(self, amount: float) -> float:
-        return self.height - BOTTOM - min(max(amount / self.top, 0.0), 1.0) * (self.height - TOP - BOTTOM)
+        return self.far_y(min(max(amount, 0.0), self.top))
+
+    def far_y(self, amount: float) -> float:
+        """Where an amount would be that may lie beyond the frame."""
+        return self.height - BOTTOM - amount / self.top * (self.height - TOP - BOTTOM)
 
 
 def spending(curve: Curve, *, width: int = 760, height: int = 260, kind: str = "") -> Picture:
@@ -77,12 +81,9 @@ def pictures(curve: Curve | None) -> list[Picture]:
 
 
 def highest(curve: Curve) -> int:
-    """The highest amount that has to be on the picture, in micro-dollars."""
+    """The highest amount that has to be on the picture, in micro-dollars. A forecast never is: it would press flat what
+    was really spent, and leaves the picture at its top."""
     top = max([0, *(amount for _, amount in curve.points)])
-    if curve.forecast is not None:
-        top = max(top, curve.forecast.middle)
-        # A wide interval is cut off rather than let it hide the curve.
-        top = max(top, min(curve.forecast.high or 0, 2 * top))
     if curve.limit is not None and (not top or curve.limit <= FAR * top):
         top = max(top, curve.limit)
     return top or 1
@@ -135,13 +136,15 @@ def _limit(frame: _Frame, limit: int) -> list[str]:
 
 
 def _forecast(frame: _Frame, last: tuple[float, int], forecast: Forecast) -> list[str]:
+    """Inside a picture of its own, which cuts off what lies above the frame without bending the lines."""
     x, y, end = frame.x(last[0]), frame.y(last[1]), frame.x(frame.end)
-    parts = []
+    width, height = frame.width - LEFT - RIGHT, frame.height - TOP - BOTTOM
+    parts = [f'<svg x="{LEFT}" y="{TOP}" width="{width}" height="{height}" viewBox="{LEFT} {TOP} {width} {height}">']
     if forecast.low is not None and forecast.high is not None:
-        low, high = frame.y(forecast.low), frame.y(forecast.high)
+        low, high = frame.far_y(forecast.low), frame.far_y(forecast.high)
         parts.append(f'<polygon class="burn-band" points="{x:.1f},{y:.1f} {end:.1f},{high:.1f} {end:.1f},{low:.1f}"/>')
-    middle = frame.y(forecast.middle)
-    parts.append(f'<line class="burn-pace" x1="{x:.1f}" y1="{y:.1f}" x2="{end:.1f}" y2="{middle:.1f}"/>')
+    middle = frame.far_y(forecast.middle)
+    parts.append(f'<line class="burn-pace" x1="{x:.1f}" y1="{y:.1f}" x2="{end:.1f}" y2="{middle:.1f}"/></svg>')
     return parts
 
 

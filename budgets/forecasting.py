@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import sqrt
 from typing import Final
 
+FEWEST_DAYS: Final = 3  # whole days of spending, before which a pace is a guess
 # Student's t, 95 % quantile for 1 to 6 degrees of freedom: at most seven days are looked at.
 T95: Final = (6.314, 2.920, 2.353, 2.132, 2.015, 1.943)
 
@@ -15,7 +16,8 @@ T95: Final = (6.314, 2.920, 2.353, 2.132, 2.015, 1.943)
 class Forecast:
     """Micro-dollars at the period's end: the middle and a 90 % interval, never below what is spent already.
 
-    ``days``: how many whole days it rests on. With fewer than two there is no interval, and ``low``, ``high`` are None.
+    ``days``: how many whole days it rests on. From fewer than three nothing is forecast: ``days`` is 0, ``middle`` what
+    is spent, ``low`` and ``high`` are None.
     """
 
     spent: int
@@ -35,10 +37,10 @@ def forecast(spent: int, daily: Sequence[int], days_left: float) -> Forecast:
     """
     days, left = daily[-7:], max(0.0, days_left)
     n = len(days)
-    mean = sum(days) / n if n else 0.0
+    if n < FEWEST_DAYS:
+        return Forecast(spent, spent, None, None, 0)
+    mean = sum(days) / n
     middle = spent + round(left * mean)
-    if n < 2:
-        return Forecast(spent, middle, None, None, n)
     variance = sum((one - mean) ** 2 for one in days) / (n - 1)
     half = T95[n - 2] * sqrt(left * variance + left**2 * variance / n)
     return Forecast(spent, middle, max(spent, round(middle - half)), round(middle + half), n)

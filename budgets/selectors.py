@@ -237,7 +237,8 @@ def daily(budget: Budget, since: date, until: date) -> list[tuple[date, int]]:
 
 
 def budget_forecast(budget: Budget, *, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> Forecast:
-    """Where a monthly budget will stand at the end of its month, at the pace of its last seven whole days.
+    """Where a monthly budget will stand at the end of its month, at the pace of its last seven whole days. From fewer
+    than three nothing is forecast.
 
     Raises:
         Invalid: a job's budget has no month.
@@ -254,10 +255,6 @@ def budget_forecast(budget: Budget, *, now: Callable[[], datetime] = lambda: dat
     # Days before the first call say nothing about the pace.
     while week and not week[0][1]:
         week = week[1:]
-    if not week and spent:
-        # All of it is of today: the only pace there is.
-        part = max((moment - _midnight(today)) / timedelta(days=1), 1 / 24)
-        week = [(today, round(spent / part))]
     left = (_midnight(end) - moment) / timedelta(days=1)
     return forecast(spent, [amount for _, amount in week], left)
 

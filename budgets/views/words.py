@@ -78,8 +78,6 @@ def _pace(budget: Budget, forecast: Forecast | None) -> str:
     words = f"; at this pace {money(forecast.middle)} by {last.day} {last:%B}"
     if forecast.low is not None and forecast.high is not None and forecast.high > forecast.low:
         words += f" (90 % range {money(forecast.low)} to {money(forecast.high)})"
-    elif forecast.days < 2:
-        words += " (from one day only)"
     return words + (", more than the limit." if forecast.exceeds(budget.limit) else ".")
 
 

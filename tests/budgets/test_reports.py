@@ -115,10 +115,11 @@ def test_the_interval_is_that_of_the_formula() -> None:
 def test_a_forecast_is_never_below_what_is_spent_and_says_when_it_knows_little() -> None:
     wild = forecast(1_000, [0, 0, 900], 1)
     assert wild.low == 1_000 and wild.high is not None
-    assert forecast(5, [], 10) == Forecast(5, 5, None, None, 0)
-    assert forecast(5, [10], 2.5) == Forecast(5, 30, None, None, 1)
-    assert forecast(5, [10], 2.5).exceeds(29) and not forecast(5, [10], 2.5).exceeds(30)
-    assert not forecast(5, [10], 2.5).exceeds(None)
+    for few in ([], [10], [10, 10]):
+        assert forecast(5, few, 10) == Forecast(5, 5, None, None, 0)
+    three = forecast(5, [10] * 3, 2.5)
+    assert (three.middle, three.days) == (30, 3) and three.exceeds(29) and not three.exceeds(30)
+    assert not three.exceeds(None)
 
 
 def test_it_looks_at_seven_days_only() -> None:
@@ -138,21 +139,22 @@ def test_a_month_is_forecast_from_its_last_whole_days(acme: Any) -> None:
 
 def test_days_before_the_first_call_are_no_pace(acme: Any) -> None:
     chain = chain_open(acme.id, month=date(2024, 5, 1))
-    spend(chain, "a", 100, day=date(2024, 5, 10))
+    for day in (8, 9, 10):
+        spend(chain, str(day), 100, day=date(2024, 5, day))
     budget = Budget.objects.get(id=chain.organization_budget)
-    assert budget_forecast(budget, now=lambda: datetime(2024, 5, 11, tzinfo=UTC)).middle == 100 + 21 * 100
-    # All of it today: half a day so far.
-    assert budget_forecast(budget, now=lambda: datetime(2024, 5, 10, 12, tzinfo=UTC)).middle == 100 + round(21.5 * 200)
+    assert budget_forecast(budget, now=lambda: datetime(2024, 5, 11, tzinfo=UTC)).middle == 300 + 21 * 100
 
 
-def test_the_first_of_a_month_is_forecast_too(acme: Any) -> None:
-    chain = chain_open(acme.id, month=date(2024, 2, 1))
+@pytest.mark.parametrize("days", [(10,), (9, 10), (9, 10, 11)])
+def test_nothing_is_forecast_before_three_whole_days_of_spending(acme: Any, days: tuple[int, ...]) -> None:
+    """The third day is not over yet, at half past eleven at night."""
+    chain = chain_open(acme.id, month=date(2024, 5, 1))
+    for day in days:
+        spend(chain, str(day), 450_000, day=date(2024, 5, day))
     budget = Budget.objects.get(id=chain.organization_budget)
-    assert budget_forecast(budget, now=lambda: datetime(2024, 2, 1, 6, tzinfo=UTC)) == Forecast(0, 0, None, None, 0)
-    spend(chain, "a", 100)
-    budget.refresh_from_db()
-    found = budget_forecast(budget, now=lambda: datetime(2024, 2, 1, 6, tzinfo=UTC))
-    assert found.middle == 100 + round(28.75 * 400)
+    found = budget_forecast(budget, now=lambda: datetime(2024, 5, 11, 23, 30, tzinfo=UTC))
+    spent = 450_000 * len(days)
+    assert found == Forecast(spent, spent, None, None, 0) and not found.exceeds(spent)
 
 
 def test_a_total_has_no_month(chain: Chain) -> None:
