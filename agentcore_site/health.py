@@ -15,7 +15,6 @@ from django.conf import settings
 from django.core.files.storage import default_storage
 from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
-from django.db.models.functions import Now
 from django.http import HttpRequest, JsonResponse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
@@ -24,13 +23,12 @@ from rest_framework.request import Request
 from rest_framework.settings import api_settings
 
 from agentcore_site import disk
-from agentcore_site.celery import app
 from agentcore_site.database import TROUBLE
 from agentcore_site.jobs.models import Job, Status
+from agentcore_site.jobs.workers import workers_seen
 from agentcore_site.tenancy.authentication import actor_of
 
 OK, DEGRADED, DOWN = "ok", "degraded", "down"
-PING_SECONDS: Final = 0.5
 DEADLINE: Final = 1.5
 KEPT_SECONDS: Final = 5.0
 
@@ -89,11 +87,11 @@ def broker() -> Finding:
 
 def workers() -> Finding:
     """Workers that hold a job, by its lease in the database, and those that answer a ping."""
-    busy = Job.objects.filter(lease_until__gt=Now()).values("worker").distinct().count()
+    seen = workers_seen()
     queued = Job.objects.filter(status__in=(Status.QUEUED, Status.RUNNING), lease_until=None).count()
-    more = {"busy": busy, "answering": _answering(), "jobs_waiting": queued}
-    if busy or more["answering"]:
-        return Finding(OK, "at work" if busy else "idle", more)
+    more = {"busy": seen.busy, "answering": len(seen.answering or ()), "jobs_waiting": queued}
+    if seen.state in ("at_work", "idle"):
+        return Finding(OK, seen.state.replace("_", " "), more)
     return Finding(DEGRADED, "no worker is seen: jobs wait until one is up", more)
 
 
@@ -110,14 +108,6 @@ def room() -> Finding:
     if full:
         return Finding(DEGRADED, f"{full} Jobs wait and launches are refused until then.")
     return Finding(OK, "has room")
-
-
-def _answering() -> int:
-    try:
-        with app.connection_for_write(transport_options=dict(settings.REDIS_TIMEOUTS)) as link:
-            return len(app.control.ping(timeout=PING_SECONDS, connection=link) or [])
-    except Exception:  # kombu raises many kinds; a broker that is away has its own line on this page
-        return 0
 
 
 CHECKS: Final[dict[str, Callable[[], Finding]]] = {

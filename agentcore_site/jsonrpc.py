@@ -22,7 +22,7 @@ from agentcore_site.errors import DomainError, Forbidden, Invalid
 from agentcore_site.middleware import request_id
 from agentcore_site.problems import UNEXPECTED
 from agentcore_site.tenancy.actors import Actor
-from agentcore_site.tenancy.permissions import NAMES
+from agentcore_site.tenancy.permissions import NAMES, who_may
 from agentcore_site.threads import briefly, in_thread
 from agentcore_site.values import parse_json
 
@@ -140,7 +140,9 @@ async def _run(method: Method, given: Any, call: Call) -> dict[str, Any]:
 def _admit(method: Method, actor: Actor) -> None:
     if not any(actor.may(method.permission, organization) for organization in actor.organization_ids):
         limited = " with this key" if actor.scopes is not None else ""
-        raise Forbidden(f"You may not {NAMES.get(method.permission, method.permission)}{limited}. Ask an admin.")
+        raise Forbidden(
+            f"You may not {NAMES.get(method.permission, method.permission)}{limited}. {who_may(method.permission)}"
+        )
 
 
 def _params(method: Method, given: Any) -> Params:

@@ -19,6 +19,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBase, QueryDict
 from django.shortcuts import render
 from django.urls import reverse
 
+from agentcore_site.database import TROUBLE
 from agentcore_site.errors import DomainError, Invalid
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.authentication import actor_of
@@ -75,11 +76,20 @@ def refusal(request: HttpRequest, error: DomainError) -> HttpResponse:
         response["HX-Retarget"], response["HX-Reswap"] = "#notices", "beforeend"
         return response
     known = {403: "403.html", 404: "404.html"}
-    context = {"message": error.message, "title": error.title}
+    context = {"message": error.message, "title": error.title, **shell(request)}
     response = render(request, known.get(error.code, "refused.html"), context, status=error.code)
     if wait := getattr(error, "retry_after", 0):
         response["Retry-After"] = str(wait)
     return response
+
+
+def shell(request: HttpRequest) -> dict[str, str]:
+    """What a refusal stands in: with the rail and the search for people who signed in, who go on from there."""
+    try:
+        known = request.user.is_authenticated
+    except (AttributeError, *TROUBLE):  # refused before anybody was asked for, or the database is away
+        known = False
+    return {"shell": "base.html" if known else "bare.html"}
 
 
 def is_part(request: HttpRequest) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 from agentcore_site.errors import Forbidden, Missing
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import Organization, organization_id_of
+from agentcore_site.tenancy.roles import ROLE_MAY, Role
 
 NAMES = {
     "run.start": "start training",
@@ -48,9 +49,25 @@ def require(who: Any, action: str, organization: Organization | uuid.UUID) -> No
     if organization_id not in actor.memberships or (not actor.may_read and action == "view"):
         raise Missing("There is nothing here for you under this address.")
     if not actor.may(action, organization_id):
-        role = actor.memberships[organization_id].get_role_display().lower()
-        limited = " with this key" if actor.scopes is not None else ""
-        raise Forbidden(f"You may not {NAMES.get(action, action)}{limited}: your role is {role}. Ask an admin.")
+        raise Forbidden(refused(actor, action, organization_id))
+
+
+def refused(actor: Actor, action: str, organization_id: uuid.UUID) -> str:
+    """Why a member may not do this, and who may."""
+    what, membership = NAMES.get(action, action), actor.memberships[organization_id]
+    if actor.scopes is not None and action in ROLE_MAY.get(membership.role, ()):
+        return f"You may not {what} with this key: its scopes don't allow it. Take a key whose scopes do."
+    role = membership.get_role_display().lower()
+    limited = " with this key" if actor.scopes is not None else ""
+    return f"You may not {what}{limited}: your role is {role}. {who_may(action)}"
+
+
+def who_may(action: str) -> str:
+    """The roles that may do it, as a sentence."""
+    names = [f"{Role(role).label.lower()}s" for role in ROLE_MAY if action in ROLE_MAY[role]]
+    if not names:
+        return "Ask an admin."
+    return f"{' and '.join(filter(None, (', '.join(names[:-1]), names[-1]))).capitalize()} may."
 
 
 def current_organization(who: Any) -> Organization:
@@ -62,4 +79,4 @@ def current_organization(who: Any) -> Organization:
     actor = Actor.of(who)
     for membership in actor.memberships.values():
         return membership.organization
-    raise Forbidden("You belong to no organisation yet. Ask an admin to add you to one.")
+    raise Forbidden("You belong to no organisation yet. Ask an admin to invite you to one.")

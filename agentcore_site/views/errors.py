@@ -1,4 +1,4 @@
-"""The pages for what went wrong. None of them needs the database or more of the request than its id."""
+"""The pages for what went wrong. Without a database they still stand, and need no more of the request than its id."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from django.shortcuts import render
 
 from agentcore_site.database import trouble_in
 from agentcore_site.middleware import away
-from agentcore_site.pages import is_part
+from agentcore_site.pages import is_part, shell
 
 PROBLEM = "application/problem+json"
 PROGRAMS = ("/api/", "/internal/", "/v1/", "/health/")
@@ -47,7 +47,8 @@ def _answer(
         return _problem(request, status, title, detail)
     if is_part(request):
         return render(request, "parts/notice.html", {"message": detail}, status=status)
-    return render(request, f"{status}.html", context, status=status)
+    inside = shell(request) if status in (403, 404) else {}
+    return render(request, f"{status}.html", {**inside, **(context or {})}, status=status)
 
 
 def _problem(request: HttpRequest, status: int, title: str, detail: str) -> JsonResponse:

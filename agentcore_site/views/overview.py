@@ -9,9 +9,9 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils import timezone
 
-from agentcore_site.celery import app as celery_app
 from agentcore_site.jobs.models import Job, Status
 from agentcore_site.jobs.selectors import jobs_visible
+from agentcore_site.jobs.workers import workers_seen
 from agentcore_site.pages import page
 from agentcore_site.tenancy.actors import Actor
 from budgets.alerts import subject
@@ -23,7 +23,6 @@ from training.summaries import gains_by_agent, success_sparks
 
 RECENT = timedelta(days=7)
 SHOWN = 8
-PING_SECONDS = 0.4
 
 
 @page
@@ -53,11 +52,12 @@ def overview(request: HttpRequest, actor: Actor) -> HttpResponse:
 
 @page
 def workers(request: HttpRequest, actor: Actor) -> HttpResponse:
-    """Workers that answer now, and the queue of the actor's organisations. Loaded after the page: asking takes time."""
+    """Workers that are at work or answer, and the queue of the actor's organisations. Loaded after the page: asking
+    takes time."""
     jobs = jobs_visible(actor)
     waiting = jobs.filter(status=Status.QUEUED).order_by("created_at")
     context = {
-        "workers": _answering(),
+        "workers": workers_seen(),
         "held": list(
             Job.objects.visible_to(actor)
             .filter(lease_until__gt=timezone.now())
@@ -70,12 +70,3 @@ def workers(request: HttpRequest, actor: Actor) -> HttpResponse:
         "oldest": waiting.first(),
     }
     return render(request, "agentcore_site/_workers.html", context)
-
-
-def _answering() -> list[str] | None:
-    """Names of the workers that answer within a moment; None while the broker can't be asked."""
-    try:
-        replies = celery_app.control.ping(timeout=PING_SECONDS)
-    except Exception:  # kombu raises many kinds; the panel then says that it doesn't know
-        return None
-    return sorted(name for reply in replies for name in reply)

@@ -18,6 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from redis.exceptions import ConnectionError as RedisAway
 
 from agentcore_site import env, health, prometheus
+from agentcore_site.jobs import workers
 from agentcore_site.jobs.models import Job, Status
 from agentcore_site.tenancy.actors import Actor
 from experiences.models import Agent
@@ -142,9 +143,8 @@ def test_a_missing_migration_is_not_ready() -> None:
     assert found.status == "down" and found.detail.startswith("2 migrations are not applied")
 
 
-def test_a_worker_that_holds_a_job_is_seen(operator: Actor, agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(health, "_answering", lambda: 0)
-    found = health.workers()
+def test_a_worker_that_holds_a_job_is_seen(operator: Actor, agent: Agent) -> None:
+    found = health.workers()  # no Celery worker runs beside these tests
     assert (found.status, found.detail) == ("degraded", "no worker is seen: jobs wait until one is up")
     assert found.more == {"busy": 0, "answering": 0, "jobs_waiting": 0}
     run = queued_run(operator, agent)
@@ -164,8 +164,9 @@ def test_a_broker_that_is_away_answers_no_ping(settings: Any, monkeypatch: pytes
     def refused(*_: Any, **__: Any) -> Any:
         raise RedisAway("away")
 
-    monkeypatch.setattr(health.app, "connection_for_write", refused)
-    assert health._answering() == 0
+    monkeypatch.setattr(workers.app, "connection_for_write", refused)
+    seen = workers.workers_seen()
+    assert seen.answering is None and seen.state == "unknown"
 
 
 # -- metrics -----------------------------------------------------------------------------------------------------------

@@ -1,0 +1,67 @@
+"""No page says what is false: about roles, about workers, about what is not there."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from agentcore_site.jobs.models import Job, Status
+from agentcore_site.jobs.workers import workers_seen
+from tests.console.conftest import SignIn
+
+pytestmark = pytest.mark.django_db
+
+
+def text(response: Any) -> str:
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", response.content.decode()))
+
+
+@pytest.mark.parametrize("who", ["dan", "stella"])
+def test_a_role_is_told_what_it_may_not_do_and_who_may(who: str, request: Any, signed_in: SignIn) -> None:
+    person = request.getfixturevalue(who)
+    shown = text(signed_in(person).get("/launch/"))
+    role = {"dan": "developer", "stella": "stakeholder"}[who]
+    assert f"You may not start training: your role is {role}. Operators and admins may." in shown
+    assert "only reads" not in shown
+
+
+@pytest.mark.parametrize(("address", "code"), [("/launch/", 403), ("/nowhere/", 404), ("/agents/none-such/", 404)])
+def test_a_refusal_keeps_the_rail_and_the_search(dan: Any, signed_in: SignIn, address: str, code: int) -> None:
+    response = signed_in(dan).get(address)
+    html = response.content.decode()
+    assert response.status_code == code
+    assert 'id="rail"' in html and 'id="top-search"' in html and "trouble-mark" in html
+
+
+def test_strangers_see_no_rail(client: Client, db: None) -> None:
+    response = client.get("/nowhere/")
+    assert response.status_code == 404 and 'id="rail"' not in response.content.decode()
+
+
+def held(acme: Any, **values: Any) -> Job:
+    return Job.objects.create(organization=acme, kind="training", title="x", worker="host:1", **values)
+
+
+def panel(client: Client) -> str:
+    return text(client.get("/overview/workers/"))
+
+
+def test_a_worker_that_holds_a_job_is_there_though_it_answers_no_ping(console: Client, acme: Any) -> None:
+    """No Celery worker runs beside these tests, so that none answers."""
+    assert "none answers" in panel(console)
+    held(acme, status=Status.RUNNING, lease_until=timezone.now() + timedelta(seconds=20))
+    assert "1 at work" in panel(console) and "none answers" not in panel(console)
+
+
+def test_within_a_minute_of_a_finished_job_no_page_says_that_none_answers(console: Client, acme: Any) -> None:
+    now = timezone.now()
+    job = held(acme, status=Status.COMPLETED, finished_at=now - timedelta(seconds=50))
+    Job.objects.filter(id=job.id).update(updated_at=now - timedelta(minutes=9))
+    assert "idle" in panel(console) and "none answers" not in panel(console)
+    Job.objects.filter(id=job.id).update(finished_at=now - timedelta(seconds=70))
+    assert workers_seen().state == "none"
