@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Final
 from uuid import UUID
 
-from agentcore_site.jobs.models import Job
+from agentcore_site.jobs.models import Job, JobEvent, Reason, Status
 from budgets.models import Budget, EntryKind, LedgerEntry
+from budgets.money import dollars
 from budgets.selectors import Room, Spending, budget_chain, spending
+
+BILL: Final = "bill"  # the type of the event that says what a budget stopped, and what was left of it
 
 
 def chain_of(job: Job) -> list[Room]:
@@ -24,9 +28,30 @@ def tightest(rooms: list[Room]) -> Room | None:
 
 def has_room(room: Room, job: Job) -> bool:
     """Whether a call like the last one that the job made fits."""
+    wanted = _last_call(job)
+    return wanted > 0 and not room.debt and (room.left or 0) >= wanted
+
+
+def blocking(job: Job) -> Room | None:
+    """The budget that stopped a paused job and has no room for it yet; None where the job can go on, as far as is
+    known before it asks."""
+    if job.status != Status.PAUSED or job.status_reason != Reason.BUDGET_EXCEEDED:
+        return None
+    bill = JobEvent.objects.filter(job=job, type=BILL).order_by("-seq").first()
+    then = bill.data if bill is not None else {}
+    payer = Job.objects.filter(id=then.get("paid_by")).first() or job
+    room = tightest(chain_of(payer))
+    if room is None or room.left is None:
+        return None
+    # Its call did not fit what was left then, so that it fits no less now.
+    as_then = room.scope == then.get("stopped_by") and dollars(room.left) <= (then.get("left_usd") or 0.0)
+    return room if room.debt or not room.left or as_then or _last_call(payer) > room.left else None
+
+
+def _last_call(job: Job) -> int:
+    """Micro-dollars that were held for the latest call of a job; 0 before it made one."""
     holds = LedgerEntry.objects.filter(job_id=job.id, organization_id=job.organization_id, kind=EntryKind.RESERVE)
-    wanted = holds.order_by("-id").values_list("reserved_delta", flat=True).first()
-    return wanted is not None and not room.debt and (room.left or 0) >= max(wanted, 1)
+    return holds.order_by("-id").values_list("reserved_delta", flat=True).first() or 0
 
 
 def job_spent(job_id: UUID) -> int:

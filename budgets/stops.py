@@ -9,18 +9,18 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from agentcore_site.errors import Conflict
 from agentcore_site.jobs import lifecycle
 from agentcore_site.jobs.events import event_add
 from agentcore_site.jobs.models import Job, JobEvent, Reason, Status
 from agentcore_site.tenancy.mails import mail_queue
 from budgets.accounts import month_of
-from budgets.chains import chain_of, has_room, job_bill, tightest
+from budgets.chains import BILL, blocking, chain_of, has_room, job_bill, tightest
 from budgets.models import BudgetLimit, Scope
 from budgets.money import dollars
-from budgets.selectors import NAMES, Spending
+from budgets.selectors import NAMES, Room, Spending
 from budgets.showing import money
 
-BILL: Final = "bill"  # the event's type
 MONTHLY: Final = (Scope.ORGANIZATION, Scope.AGENT)
 AT_ONCE: Final = 500  # jobs that one sweep looks at
 
@@ -56,6 +56,20 @@ def jobs_resume() -> int:
         if payer is not None and ((room := tightest(chain_of(payer))) is None or has_room(room, payer)):
             resumed += lifecycle.requeue(paused, job, "Its budget has room again.")
     return resumed
+
+
+def resume_check(job: Job) -> None:
+    """Raises:
+    Conflict: a budget stopped the job and has no room for it yet: resuming would stop it again at once."""
+    if (room := blocking(job)) is not None:
+        raise Conflict(blocked(room))
+
+
+def blocked(room: Room) -> str:
+    """Why a job can't go on, as a sentence."""
+    whose = NAMES[Scope(room.scope)].capitalize()
+    left = f"{money(room.debt)} is owed" if room.debt else f"{money(room.left or 0)} is left"
+    return f"{whose} budget has no room for the next call: {left} of {money(room.limit or 0)}. Raise it, then resume."
 
 
 def _bill(job: Job, payer: Job) -> dict[str, Any]:

@@ -13,6 +13,7 @@ urlpatterns = [
     path("budgets/<int:budget_id>/limit/", budget.limit, name="limit"),
     path("budgets/<int:budget_id>/csv/", budget.ledger, name="ledger_csv"),
     path("budgets/of-job/<uuid:job_id>/", chain.chain, name="chain"),
+    path("budgets/of-job/<uuid:job_id>/ask/", chain.ask, name="ask"),
     path("budgets/prices/", prices.prices, name="prices"),
     path("budgets/prices/set/", prices.set_price, name="price_set"),
     path("budgets/settings/", settings.settings, name="settings"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from agentcore_site.jobs.kinds import Progressed, kinds
 from agentcore_site.jobs.lease import Lease
 from agentcore_site.jobs.models import Job
-from budgets.stops import stop_tell
+from budgets.stops import resume_check, stop_tell
 from training.models import TrainingRun
 
 
@@ -25,3 +25,7 @@ class EvaluationKind:
         """Each part was committed as it was finished."""
         run = TrainingRun.objects.filter(evaluations__job=job).select_related("job").first()
         stop_tell(job, payer=None if run is None else run.job)
+
+    @staticmethod
+    def resume_check(job: Job) -> None:
+        resume_check(job)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from agentcore_site.jobs.kinds import Progressed, kinds
 from agentcore_site.jobs.lease import Lease
 from agentcore_site.jobs.models import Job
-from budgets.stops import stop_tell
+from budgets.stops import resume_check, stop_tell
 
 
 @kinds.register("evolution")
@@ -25,3 +25,7 @@ class EvolutionKind:
 
         evolution_stopped(job)
         stop_tell(job)
+
+    @staticmethod
+    def resume_check(job: Job) -> None:
+        resume_check(job)

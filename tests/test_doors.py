@@ -98,6 +98,7 @@ CONSOLE = {
     "evaluations/<uuid:job_id>/json/", "evaluations/<uuid:job_id>/cancel/", "evaluations/<uuid:job_id>/resume/",
     "budgets/", "budgets/breakdown/csv/", "budgets/new/", "budgets/<int:budget_id>/",
     "budgets/<int:budget_id>/limit/", "budgets/<int:budget_id>/csv/", "budgets/of-job/<uuid:job_id>/",
+    "budgets/of-job/<uuid:job_id>/ask/",
     "budgets/prices/", "budgets/prices/set/", "budgets/settings/", "budgets/settings/secret/",
 }  # fmt: skip
 # What a POST to a console page needs; the others only show.
@@ -146,6 +147,7 @@ CONSOLE_WRITES = {
     "endpoints/<uuid:endpoint_id>/archive/": "endpoint.edit",
     "jobs/<uuid:job_id>/pause/": "run.pause",
     "jobs/<uuid:job_id>/resume/": "run.resume",
+    "budgets/of-job/<uuid:job_id>/ask/": "run.resume",
     "jobs/<uuid:job_id>/cancel/": "run.cancel",
     "jobs/<uuid:job_id>/share/": "share.edit",
     "jobs/<uuid:job_id>/unshare/<uuid:link_id>/": "share.edit",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from agentcore_site.jobs.kinds import Progressed, kinds
 from agentcore_site.jobs.lease import Lease
 from agentcore_site.jobs.models import Job
-from budgets.stops import stop_tell
+from budgets.stops import resume_check, stop_tell
 
 
 @kinds.register("training")
@@ -23,3 +23,7 @@ class TrainingKind:
     def stopped(job: Job) -> None:
         """The slice has saved what there was."""
         stop_tell(job)
+
+    @staticmethod
+    def resume_check(job: Job) -> None:
+        resume_check(job)

@@ -28,5 +28,13 @@ class JobKind(Protocol):
         """Called in the transaction that ends or pauses the job: last words to its own rows."""
         ...
 
+    def resume_check(self, job: Job) -> None:
+        """Called before a person resumes the job.
+
+        Raises:
+            Conflict: it would stop again at once; the message says what has to change first.
+        """
+        ...
+
 
 kinds: Registry[JobKind] = Registry("job kind", entry_point_group="agentcore.job_kinds")

@@ -16,6 +16,7 @@ from django.utils import timezone
 from agentcore_site.audit.services import record
 from agentcore_site.errors import Invalid, Missing
 from agentcore_site.jobs import lifecycle
+from agentcore_site.jobs.kinds import kinds
 from agentcore_site.jobs.models import SHARE_DAYS, Job, ShareLink
 from agentcore_site.jobs.selectors import token_digest
 from agentcore_site.tenancy.actors import Actor
@@ -33,8 +34,9 @@ def job_pause(actor: Any, job: Job) -> Job:
 
 def job_resume(actor: Any, job: Job) -> Job:
     """Raises:
-    Conflict: the job is not paused or failed, or another job took its place."""
+    Conflict: the job is not paused or failed, another job took its place, or what stopped it still does."""
     require(actor, "run.resume", job.organization_id)
+    kinds.get(job.kind).resume_check(job)
     return lifecycle.resume(actor, job)
 
 

@@ -6,16 +6,20 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import render
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_POST
 
 from agentcore_site.errors import Missing
 from agentcore_site.jobs.models import Job, Reason, Status
 from agentcore_site.pages import allowed, page
+from agentcore_site.templatetags.console import job_url
 from agentcore_site.tenancy.actors import Actor
-from budgets.chains import chain_of, has_room, job_bill, tightest
+from budgets.chains import blocking, chain_of, job_bill
 from budgets.models import Scope
 from budgets.naming import agent_names
+from budgets.raising import raise_ask
 from budgets.selectors import Room, Spending
 
 
@@ -54,10 +58,11 @@ def chain_shown(actor: Any, job: Job) -> JobChain:
         raise Missing("There is no such job.")
     rooms = chain_of(job)
     paused = job.status == Status.PAUSED and job.status_reason == Reason.BUDGET_EXCEEDED
-    stopping = tightest(rooms) if paused else None
-    roomy = stopping is not None and has_room(stopping, job)
+    stopping = blocking(job)
+    roomy = paused and stopping is None
     names = _names(actor, job, rooms)
-    links = [Link(room, Scope(room.scope).label, names[room.scope], room is stopping and not roomy) for room in rooms]
+    blocked = None if stopping is None else stopping.scope
+    links = [Link(room, Scope(room.scope).label, names[room.scope], room.scope == blocked) for room in rooms]
     by_purpose, by_model = job_bill(job)
     return JobChain(
         links, paused, roomy, (("Purpose", by_purpose), ("Model", by_model)), sum(one.cost for one in by_model)
@@ -71,6 +76,18 @@ def chain(request: HttpRequest, actor: Actor, job_id: UUID) -> HttpResponse:
         raise Missing("There is no such job.")
     context = {"chain": chain_shown(actor, job), "job": job, "may": allowed(actor, job.organization_id)}
     return render(request, "budgets/_chain.html", context)
+
+
+@require_POST
+@page
+def ask(request: HttpRequest, actor: Actor, job_id: UUID) -> HttpResponse:
+    """Mails those who may raise the budget that stopped the job."""
+    job = Job.objects.visible_to(actor).select_related("organization").filter(id=job_id).first()
+    if job is None:
+        raise Missing("There is no such job.")
+    asked = raise_ask(actor, job, link=request.build_absolute_uri(job_url(job)))
+    messages.success(request, f"A mail is on its way to {', '.join(one.username for one in asked)}.")
+    return redirect(job_url(job))
 
 
 def _names(actor: Any, job: Job, rooms: list[Room]) -> dict[str, str]:

@@ -9,17 +9,24 @@ import pytest
 from django.core import mail
 from django.utils import timezone
 
+from agentcore_site.audit.models import AuditEvent
+from agentcore_site.errors import Conflict, Forbidden, Missing, TooMany
 from agentcore_site.jobs.models import Job, JobEvent, Status
+from agentcore_site.jobs.services import job_resume
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.mails import mails_send
 from agentcore_site.tenancy.models import Mail
-from budgets.accounts import Chain
+from budgets.accounts import Chain, chain_open
 from budgets.ledger import reserve, settle
 from budgets.models import Budget
 from budgets.money import MICROS
+from budgets.raising import raise_ask
 from budgets.services import budget_set_limit
 from budgets.stops import jobs_resume, stop_tell
+from experiences.models import Agent
 from tests.budgets.support import bill, hold, limits_set
+from tests.budgets.test_pages import at_desk
+from tests.support.rows import queued_run
 
 pytestmark = pytest.mark.django_db
 
@@ -102,3 +109,89 @@ def test_a_job_that_the_month_stopped_goes_on_when_the_next_one_begins(job: Job,
     assert jobs_resume() == 0  # the same month's row still is what it is paid from
     Budget.objects.filter(id=chain.organization_budget).update(period_start=last_month.date().replace(day=1))
     assert jobs_resume() == 1
+
+
+# -- what a person can do about it -------------------------------------------------------------------------------------
+
+
+def test_resuming_a_job_without_room_is_refused_with_the_reason(job: Job, chain: Chain, olivia: Any, adam: Any) -> None:
+    stopped(job, chain)
+    with pytest.raises(Conflict, match=r"This job's budget has no room for the next call: \$0.10 is left of \$1.00"):
+        job_resume(Actor(olivia), job)
+    job.refresh_from_db()
+    assert job.status == Status.PAUSED
+    budget_set_limit(Actor(adam), organization=job.organization_id, job=job, limit=2 * MICROS)
+    assert job_resume(Actor(olivia), job).status == Status.QUEUED
+
+
+def test_a_raise_that_is_too_small_for_the_next_call_is_no_room(job: Job, chain: Chain, olivia: Any, adam: Any) -> None:
+    stopped(job, chain)
+    budget_set_limit(Actor(adam), organization=job.organization_id, job=job, limit=MICROS + 20 * CENT)
+    with pytest.raises(Conflict, match="no room"):  # the last call held 40 cents
+        job_resume(Actor(olivia), job)
+
+
+def test_a_job_that_was_refused_its_first_call_can_go_on_once_there_is_room(job: Job, chain: Chain, adam: Any) -> None:
+    limits_set(chain, None, None, 0)
+    Job.objects.filter(id=job.id).update(status=Status.PAUSED, status_reason="budget_exceeded")
+    job.refresh_from_db()
+    stop_tell(job)
+    with pytest.raises(Conflict):
+        job_resume(Actor(adam), job)
+    budget_set_limit(Actor(adam), organization=job.organization_id, job=job, limit=MICROS)
+    assert job_resume(Actor(adam), job).status == Status.QUEUED
+
+
+def test_those_who_may_raise_it_are_asked_by_mail_once_an_hour(
+    job: Job, chain: Chain, olivia: Any, adam: Any, dan: Any, charlie: Any
+) -> None:
+    stopped(job, chain)
+    Mail.objects.all().delete()
+    adam.email = "adam@example.org"
+    adam.save()
+    assert raise_ask(Actor(olivia), job, link="https://here/jobs/1/") == [adam]
+    [letter] = Mail.objects.all()
+    assert letter.recipients == ["adam@example.org"] and letter.subject == "olivia asks for a higher budget"
+    assert "$0.10 is left of $1.00" in letter.body and "https://here/jobs/1/" in letter.body
+    assert AuditEvent.objects.filter(action="budget.raise_asked").count() == 1
+    with pytest.raises(TooMany, match="Ask again in 60 min"):
+        raise_ask(Actor(olivia), job, link="x")
+    assert Mail.objects.count() == 1
+    JobEvent.objects.filter(type="raise_asked").update(at=timezone.now() - timedelta(minutes=61))
+    raise_ask(Actor(olivia), job, link="x")
+    with pytest.raises(Forbidden):
+        raise_ask(Actor(dan), job, link="x")
+    with pytest.raises(Missing):
+        raise_ask(Actor(charlie), job, link="x")
+
+
+def test_nobody_is_asked_where_there_is_room_or_no_address(job: Job, chain: Chain, olivia: Any, adam: Any) -> None:
+    with pytest.raises(Conflict, match="Resume it"):
+        raise_ask(Actor(olivia), job, link="x")
+    stopped(job, chain)
+    adam.email = ""
+    adam.save()
+    with pytest.raises(Conflict, match="mail address"):
+        raise_ask(Actor(olivia), job, link="x")
+
+
+def test_the_page_offers_what_the_person_can_do(
+    acme: Any, olivia: Any, adam: Any, agent: Agent, operator: Actor
+) -> None:
+    run = queued_run(operator, agent)
+    limits_set(chain_open(acme.id, agent_id=agent.id, job_id=run.job_id), None, None, 0)
+    Job.objects.filter(id=run.job_id).update(status=Status.PAUSED, status_reason="budget_exceeded")
+    run.job.refresh_from_db()
+    stop_tell(run.job)
+    address, budget = f"/jobs/{run.pk}/", Budget.objects.get(job_id=run.job_id)
+    hers, his = (at_desk(one).get(address).content.decode() for one in (olivia, adam))
+    for page in (hers, his):
+        assert 'id="resume" class="button" type="button" disabled' in page and "no room for the next call" in page
+    assert "Ask adam" in hers and "Raise the budget" not in hers
+    assert f'href="/budgets/{budget.pk}/#limit"' in his and "Ask adam" not in his
+    pressed = at_desk(olivia).post(f"{address}resume/", headers={"HX-Request": "true"})
+    assert pressed.status_code == 409 and "no room for the next call" in pressed.content.decode()
+    asked = at_desk(olivia).post(f"/budgets/of-job/{run.pk}/ask/", follow=True).content.decode()
+    assert "A mail is on its way to adam" in asked and 'id="ask"' not in asked and "Asked" in asked
+    budget_set_limit(Actor(adam), organization=acme, job=run.job, agent_id=agent.id, limit=MICROS)
+    assert 'id="resume" class="button primary"' in at_desk(olivia).get(address).content.decode()

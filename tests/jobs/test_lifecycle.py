@@ -40,6 +40,8 @@ class Counting:
 
     def stopped(self, job: Job) -> None: ...
 
+    def resume_check(self, job: Job) -> None: ...
+
 
 @pytest.fixture
 def kind(monkeypatch: pytest.MonkeyPatch) -> Counting:

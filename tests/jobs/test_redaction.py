@@ -33,6 +33,8 @@ class Failing:
 
     def stopped(self, job: Job) -> None: ...
 
+    def resume_check(self, job: Job) -> None: ...
+
 
 @pytest.fixture
 def failing(monkeypatch: pytest.MonkeyPatch) -> Failing:

@@ -28,7 +28,10 @@ from agentcore_site.jobs.services import (
 )
 from agentcore_site.pages import Sort, allowed, is_part, listing, page, whole_number
 from agentcore_site.tenancy.actors import Actor
+from budgets.chains import blocking
 from budgets.money import dollars
+from budgets.raising import asked_at, raisers
+from budgets.stops import blocked
 from training import panel
 from training.models import TrainingRun
 from training.selectors import run_get, run_series, run_verdict, runs_visible
@@ -189,6 +192,20 @@ def _permissions(run: TrainingRun, actor: Actor, may: frozenset[str]) -> dict[st
         "can_cancel": run.job.active and may_cancel(actor, run.job),
         "can_duplicate": "run.start" in may,
         "can_share": "share.edit" in may,
+        **(_stopped(run, may) if status == Status.PAUSED else {}),
+    }
+
+
+def _stopped(run: TrainingRun, may: frozenset[str]) -> dict[str, Any]:
+    """What a job that a budget stopped waits for, and who can do something about it."""
+    if (room := blocking(run.job)) is None:
+        return {}
+    raising = "budget.edit" in may
+    return {
+        "no_room": blocked(room),
+        "raise_budget": room.budget if raising else None,
+        "raisers": [] if raising else raisers(run.organization_id),
+        "raise_asked": asked_at(run.job),
     }
 
 
