@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, variance
@@ -14,7 +15,11 @@ from training.config import GRPOConfig
 # Before anything was measured here: a rollout of the embedded environment with its share of update and storage.
 FIRST_GUESS_MS: Final = 1.5
 SPREAD: Final = (0.6, 2.0)
-GUESSED_SPREAD: Final = 3.0  # the dear end of what a guessed price may turn out to be
+# The dear end, as a factor of what is expected, until jobs that ended tell how far jobs are from their plans. A guess
+# is a matter of prompts and answers nobody has seen yet; what was measured moves with what the next job learns.
+GUESSED_SPREAD: Final = 3.0
+UNKNOWN_SPREAD: Final = 1.5
+ENOUGH_JOBS: Final = 5  # ended jobs that tell it
 ENOUGH: Final = 8  # rollouts that make a measurement
 P90: Final = 1.2816  # standard normal quantile
 # Before an agent of a language model has run: calls of a rollout by philosophy, and what a call is made of.
@@ -94,6 +99,25 @@ def rates(ms: float, rollouts: Sequence[float], questions: Sequence[float]) -> R
     return Rates(ms, fmean(rollouts) if rollouts else 0.0, asked, sd, len(rollouts))
 
 
+def spread_between_jobs(ratios: Sequence[float]) -> float | None:
+    """The factor that a job's cost stays below nine times of ten; None where too few jobs tell.
+
+    ``ratios``: what each earlier job cost, divided by what was expected of it before. The rollouts of one job share
+    its lessons and prompts, so that the spread within a job says little about the next one. The upper end of the
+    prediction interval of one more log-ratio: mean + t * s * sqrt(1 + 1/n).
+    """
+    logs = [math.log(ratio) for ratio in ratios if ratio > 0]
+    n = len(logs)
+    if n < ENOUGH_JOBS:
+        return None
+    return math.exp(fmean(logs) + _student(n - 1) * math.sqrt(variance(logs) * (1 + 1 / n)))
+
+
+def _student(freedom: int) -> float:
+    """Student's 90 % quantile: the first two terms of its expansion around the normal one."""
+    return P90 + (P90**3 + P90) / (4 * freedom) + (5 * P90**5 + 16 * P90**3 + 3 * P90) / (96 * freedom**2)
+
+
 def looks(iterations: int, every: int, gates: int = 1) -> int:
     """How often a run looks at its selection queries: before anything, every so many iterations, and at each gate."""
     length = max(1, -(-iterations // max(gates, 1)))
@@ -112,51 +136,64 @@ def questions(iterations: int, *, every: int, until: float, groups: int, attempt
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """An estimate: money in micro-dollars, with what it stays below nine times of ten; times in seconds with a range.
+    """An estimate: money in micro-dollars, times in seconds with a range.
 
-    ``fixed_micros`` is what it costs before the first iteration and after the last one.
+    ``dear_micros`` is the upper end of the cost and ``basis`` what it rests on: "jobs" (it stays below nine times of
+    ten, by how earlier jobs came out), "factor" (too few jobs ended: a fixed factor of what was measured) or "guess" (a
+    fixed factor of a first guess).
     """
 
     trajectories: int
     cost_micros: int
     dear_micros: int
-    fixed_micros: int
+    basis: str
     seconds: float
     seconds_low: float
     seconds_high: float
 
-    def iterations_for(self, budget: int, iterations: int) -> int | None:
-        """How many of the planned iterations ``budget`` is likely to buy; None where they cost nothing."""
-        each = (self.cost_micros - self.fixed_micros) / iterations
-        if each <= 0:
-            return None
-        return max(0, min(iterations, int((budget - self.fixed_micros) / each)))
 
+def plan(asked: Work, found: Rates, *, ratios: Sequence[float] = ()) -> Plan:
+    """Expected cost and duration of a run. ``ratios``: see ``spread_between_jobs``.
 
-def plan(asked: Work, found: Rates, *, at_start: int) -> Plan:
-    """Expected cost and duration of a run. ``at_start``: rollouts of the look before the first iteration.
-
-    The dear end is the upper end of the interval of ALGORITHMS 7.5: of m rollouts to come after n that were seen with
-    standard deviation s, m * mean + t * sqrt(m s^2 + m^2 s^2 / n).
+    The dear end is never below that of the interval of ALGORITHMS 7.5, which holds for rollouts of one job: of m
+    rollouts to come after n that were seen with standard deviation s, m * mean + t * sqrt(m s^2 + m^2 s^2 / n).
     """
     m, s = asked.rollouts, found.sd
-    expected = m * found.micros + asked.questions * found.question_micros
+    expected = _expected(asked, found)
     if found.measured:
-        student = P90 + (P90**3 + P90) / (4 * (found.n - 1))  # Student's quantile, first term of its expansion
-        dear = expected + student * math.sqrt(m * s**2 + m**2 * s**2 / found.n)
+        between = spread_between_jobs(ratios)
+        basis = "factor" if between is None else "jobs"
+        within = expected + _student(found.n - 1) * math.sqrt(m * s**2 + m**2 * s**2 / found.n)
+        dear = max(within, expected * (between or UNKNOWN_SPREAD))
     else:
-        dear = expected * GUESSED_SPREAD
+        basis, dear = "guess", expected * GUESSED_SPREAD
     seconds = asked.rollouts * found.ms / 1000
     low, high = SPREAD
     return Plan(
         trajectories=asked.trained,
         cost_micros=math.ceil(expected),
         dear_micros=math.ceil(dear),
-        fixed_micros=math.ceil((at_start + asked.proof) * found.micros),
+        basis=basis,
         seconds=seconds,
         seconds_low=seconds * low,
         seconds_high=seconds * high,
     )
+
+
+def affordable(config: GRPOConfig, found: Rates, room: int, **pools: int) -> int | None:
+    """The most iterations, of those that ``config`` asks for, whose whole job is expected to cost at most ``room``
+    micro-dollars: looks, questions and proof included. None where they cost nothing. ``pools``: see ``work``."""
+    if not found.micros and not found.question_micros:
+        return None
+
+    def cost_of(n: int) -> int:
+        return math.ceil(_expected(work(config, **pools, iterations=n), found))
+
+    return max(0, bisect_right(range(config.n_iterations + 1), room, key=cost_of) - 1)
+
+
+def _expected(asked: Work, found: Rates) -> float:
+    return asked.rollouts * found.micros + asked.questions * found.question_micros
 
 
 def detectable_gain(n_queries: int, samples: int, base_rate: float = 0.5, query_sd: float = 0.25) -> float:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from agentcore_site.jobs.models import Status
-from budgets.money import dollars
 from training.models import TrainingRun
 from training.selectors import done_criteria, eta_seconds, run_verdict
 
@@ -48,7 +47,7 @@ def head(run: TrainingRun) -> dict[str, Any]:
         "signal": _signal(run),
         "rate": run.trajectories / (job.worked_ms / 1000) if job.worked_ms else None,
         "eta": eta_seconds(run),
-        "forecast": forecast_usd(run),
+        "expected": expected_usd(run),
         "spent_share": min(1.0, run.spent_micros / run.limit_micros) if run.limit_micros else 0.0,
         "took": job.worked_ms / 1000,
         "criteria": criteria,
@@ -96,11 +95,9 @@ def tone(run: TrainingRun) -> str:
     return "bad" if high is not None and high < 0 else "plain"
 
 
-def forecast_usd(run: TrainingRun) -> float | None:
-    """What the whole run will have cost at the price per iteration so far, in dollars."""
-    if not run.iteration or not run.job.active:
-        return None
-    return dollars(round(run.spent_micros / run.iteration * run.total_iterations))
+def expected_usd(run: TrainingRun) -> float | None:
+    """What the plan said that the whole job costs, in dollars; None once it has ended, or where it costs nothing."""
+    return run.estimate.get("cost_usd") or None if run.job.active else None
 
 
 def _signal(run: TrainingRun) -> float | None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from agentcore_site.errors import Invalid
-from budgets.chains import tightest
+from agentcore_site.jobs.models import Reason, Status
 from budgets.meter import UnknownPrice
 from budgets.models import EntryKind, LedgerEntry, Scope
 from budgets.money import dollars, micros
@@ -18,14 +20,79 @@ from experiences.models import Agent, Runtime
 from training import estimates
 from training.config import GRPOConfig
 from training.estimates import Rates
-from training.models import TrainingRun
+from training.models import TrainingRun, with_money
 
+JOBS: Final = 50  # ended jobs whose cost is compared with their plan
 LATEST: Final = 4_000  # calls that are looked at: what prompts grow to is what the next run begins with
 OURS: Final = ("table", "estimate")  # sources of a cost that came of tokens and our price table
 
 
-def estimate(config: GRPOConfig, agent: Agent, *, n_train: int, n_selection: int, n_held_out: int) -> dict[str, Any]:
-    """JSON values. ``measured``: from rollouts of this agent with this model.
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """An estimate with what it was made of: the rates, and the sizes of the pools by name (``n_train``, ...)."""
+
+    config: GRPOConfig
+    agent: Agent
+    plan: estimates.Plan
+    rates: Rates
+    pools: Mapping[str, int]
+    rooms: Sequence[tuple[Room, int]]  # the limited budgets of organisation and agent, with what each has left
+
+    @property
+    def budget(self) -> int:
+        """Micro-dollars that the job may spend."""
+        return micros(self.config.max_budget_usd)
+
+    @property
+    def affordable(self) -> int | None:
+        """How many of its iterations fit the job's budget and what organisation and agent have left; None: free."""
+        room = min([self.budget, *(left for _, left in self.rooms)])
+        return estimates.affordable(self.config, self.rates, room, **self.pools)
+
+    def as_json(self) -> dict[str, Any]:
+        """``measured``: from rollouts of this agent with this model."""
+        gain = estimates.detectable_gain(self.pools["n_held_out"], self.config.eval_samples)
+        buys = self.affordable
+        return {
+            "cost_usd": dollars(self.plan.cost_micros),
+            "cost_usd_p90": dollars(self.plan.dear_micros),
+            "cost_basis": self.plan.basis,
+            "seconds": round(self.plan.seconds, 1),
+            "seconds_low": round(self.plan.seconds_low, 1),
+            "seconds_high": round(self.plan.seconds_high, 1),
+            "trajectories": self.plan.trajectories,
+            **self.pools,
+            "detectable_gain": round(gain, 4),
+            "measured": self.rates.measured,
+            "affordable_iterations": buys,
+            "warnings": [*self._tight(buys), *self._weak(gain)],
+        }
+
+    def _tight(self, buys: int | None) -> Iterator[str]:
+        """Where a launch is taken and may yet stop early. What is refused is no warning (``services.admission``)."""
+        budget, plan = self.budget, self.plan
+        if buys is None:
+            return
+        if plan.cost_micros > budget and not self.rates.measured:
+            if buys:
+                yield f"This budget buys about {buys} of {self.config.n_iterations} iterations; the job pauses then."
+            else:
+                yield "This budget is less than the first look and the proof cost: the job pauses before it learns."
+        elif plan.dear_micros > budget >= plan.cost_micros:
+            yield "If it comes out dear, this budget is used up before the end; the job pauses then."
+        for room, left in self.rooms:
+            if min(plan.cost_micros, budget) <= left < min(plan.dear_micros, budget):
+                whose = NAMES[Scope(room.scope)].capitalize()
+                yield f"{whose} budget has {money(left)} left this month: if the job comes out dear, it pauses then."
+
+    def _weak(self, gain: float) -> Iterator[str]:
+        if gain > 0.15:
+            n = self.pools["n_held_out"]
+            yield f"{n} held-out queries can only tell gains of {gain * 100:.0f} points or more. Add queries."
+
+
+def planned(config: GRPOConfig, agent: Agent, *, n_train: int, n_selection: int, n_held_out: int) -> Planned:
+    """The estimate of a run that is yet to be made.
 
     Raises:
         Invalid: the agent's endpoint can't be used, or its model has no price, so that no call could be held to a
@@ -34,24 +101,8 @@ def estimate(config: GRPOConfig, agent: Agent, *, n_train: int, n_selection: int
     price = None if agent.runtime == Runtime.ACTION else model_price(agent)
     found = _rates(agent, config, price)
     pools = {"n_train": n_train, "n_selection": n_selection, "n_held_out": n_held_out}
-    asked = estimates.work(config, **pools)
-    plan = estimates.plan(asked, found, at_start=n_selection * config.eval_samples)
-    room, short = room_of(agent, config)
-    buys = plan.iterations_for(room, config.n_iterations)
-    gain = estimates.detectable_gain(n_held_out, config.eval_samples)
-    return {
-        "cost_usd": dollars(plan.cost_micros),
-        "cost_usd_p90": dollars(plan.dear_micros),
-        "seconds": round(plan.seconds, 1),
-        "seconds_low": round(plan.seconds_low, 1),
-        "seconds_high": round(plan.seconds_high, 1),
-        "trajectories": plan.trajectories,
-        **pools,
-        "detectable_gain": round(gain, 4),
-        "measured": found.measured,
-        "affordable_iterations": buys,
-        "warnings": list(_warnings(config, gain, n_held_out, buys, short)),
-    }
+    plan = estimates.plan(estimates.work(config, **pools), found, ratios=_ratios(agent) if found.measured else ())
+    return Planned(config, agent, plan, found, pools, _rooms(agent))
 
 
 def model_price(agent: Agent) -> Price:
@@ -66,32 +117,18 @@ def model_price(agent: Agent) -> Price:
         raise Invalid(str(error), fields={"agent": str(error)}) from error
 
 
-def room_of(agent: Agent, config: GRPOConfig) -> tuple[int, Room | None]:
-    """Micro-dollars that the job can spend: its own budget, or what organisation or agent have left, and which."""
-    budget = micros(config.max_budget_usd)
-    room = tightest(budget_chain(agent.organization_id, agent_id=agent.id))
-    if room is None or (room.left or 0) >= budget:
-        return budget, None
-    return room.left or 0, room
+def _rooms(agent: Agent) -> list[tuple[Room, int]]:
+    chain = budget_chain(agent.organization_id, agent_id=agent.id)
+    return [(room, 0 if room.debt else room.left) for room in chain if room.left is not None]
 
 
-def _warnings(config: GRPOConfig, gain: float, n_held_out: int, buys: int | None, short: Room | None) -> list[str]:
-    found = []
-    if buys is not None and short is not None:
-        whose = NAMES[Scope(short.scope)].capitalize()
-        left = money(short.left or 0)
-        found.append(
-            f"{whose} budget has only {left} left this month: about {buys} of {config.n_iterations} iterations."
-        )
-    if buys == 0 and short is None:
-        found.append("This budget is less than the first look and the proof cost: the job pauses before it learns.")
-    elif buys is not None and short is None and buys < config.n_iterations:
-        found.append(f"This budget buys about {buys} of {config.n_iterations} iterations; the job pauses then.")
-    if gain > 0.15:
-        found.append(
-            f"{n_held_out} held-out queries can only tell gains of {gain * 100:.0f} points or more. Add queries."
-        )
-    return found
+def _ratios(agent: Agent) -> list[float]:
+    """What the organisation's latest jobs with a model cost, divided by what their plans expected: those that ran all
+    iterations and paid for their proof, and were planned from a measurement."""
+    runs = TrainingRun.objects.filter(organization_id=agent.organization_id, estimate__measured=True)
+    ended = runs.filter(job__status=Status.COMPLETED, job__status_reason=Reason.ALL_ITERATIONS)
+    rows = with_money(ended.exclude(policy_kind=Runtime.ACTION).exclude(verdict={})).order_by("-job__created_at")
+    return [run.spent_micros / micros(run.estimate["cost_usd"]) for run in rows[:JOBS] if run.estimate["cost_usd"]]
 
 
 def _rates(agent: Agent, config: GRPOConfig, price: Price | None) -> Rates:

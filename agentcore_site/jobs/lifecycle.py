@@ -81,6 +81,18 @@ def submit(
     return job
 
 
+def submit_check(actor: Any, *, kind: str, organization: Organization, exclusive_key: str, busy: str) -> None:
+    """Whether ``submit`` would take a job now. It holds nothing: another may be first meanwhile.
+
+    Raises:
+        Conflict, TooMany, Insufficient: as ``submit``.
+    """
+    disk.require_room()
+    _check_active(Actor.of(actor).user, organization)
+    if Job.objects.filter(exclusive_key=exclusive_key, status__in=ACTIVE).exists():
+        raise Conflict(_held(kind, exclusive_key) or busy)
+
+
 def pause(actor: Any, job: Job) -> Job:
     """Pauses at once what nobody works on, else asks the worker to.
 
@@ -370,9 +382,12 @@ def _held(kind: str, exclusive_key: str) -> str:
 
 def _check_limits(user: Any, organization: Organization) -> None:
     # The organisation's row is the lock: two submissions at once can't both take the last place.
-    locked = Organization.objects.select_for_update().get(id=organization.id)
-    active = Job.objects.filter(organization=organization, status__in=ACTIVE)
-    if active.count() >= locked.max_active_jobs:
-        raise TooMany(f"Your organisation may have {locked.max_active_jobs} active jobs. Wait for one, or cancel one.")
+    _check_active(user, Organization.objects.select_for_update().get(id=organization.id))
+
+
+def _check_active(user: Any, organization: Organization) -> None:
+    active, most = Job.objects.filter(organization=organization, status__in=ACTIVE), organization.max_active_jobs
+    if active.count() >= most:
+        raise TooMany(f"Your organisation may have {most} active jobs. Wait for one, or cancel one.")
     if user is not None and active.filter(created_by=user).count() >= settings.JOBS_PER_USER:
         raise TooMany(f"You may have {settings.JOBS_PER_USER} active jobs at once. Wait for one, or cancel one.")

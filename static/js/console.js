@@ -31,6 +31,9 @@ document.addEventListener("click", (event) => {
   const dismiss = target.closest("[data-dismiss]");
   if (dismiss) dismiss.closest(".notice").remove();
 
+  const repair = target.closest("[data-set]");
+  if (repair) setField(repair.dataset.set, repair.dataset.value);
+
   const opener = target.closest("[data-dialog]");
   if (opener) document.getElementById(opener.dataset.dialog).showModal();
   const closer = target.closest("[data-close]");
@@ -42,6 +45,13 @@ document.addEventListener("click", (event) => {
   // Only one menu at a time, and none after a click beside it.
   for (const menu of document.querySelectorAll("details.person[open]")) if (!menu.contains(target)) menu.open = false;
 });
+
+// A one-click repair types for the person: what listens to the field hears it as if it was typed.
+function setField(name, value) {
+  const field = document.querySelector(`[name="${name}"]`);
+  field.value = value;
+  field.dispatchEvent(new Event("input", { bubbles: true }));
+}
 
 async function copy(button) {
   const field = document.getElementById(button.dataset.copy);

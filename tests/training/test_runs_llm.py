@@ -181,7 +181,8 @@ def dear(operator: Actor, agent: Agent) -> float:
 def test_the_plan_sees_what_the_month_has_left(operator: Actor, adam: Any, model_agent: Agent) -> None:
     budget_set_limit(Actor(adam), organization=model_agent.organization_id, limit=20_000)
     found = run_estimate(operator, agent=model_agent, n_queries=len(ROWS), config=CONFIG)
-    assert any("Your organisation's budget has only $0.02 left this month" in text for text in found["warnings"])
+    [refused] = found["refusals"]
+    assert "your organisation's budget has $0.02 left of $0.02" in refused["message"]
     assert found["affordable_iterations"] < CONFIG["n_iterations"]
 
 

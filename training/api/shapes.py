@@ -29,7 +29,13 @@ class CostOut(serializers.Serializer[Any]):
 
 class EstimateOut(serializers.Serializer[Any]):
     cost_usd = serializers.FloatField()
-    cost_usd_p90 = serializers.FloatField(required=False, help_text="It stays below this nine times of ten.")
+    cost_usd_p90 = serializers.FloatField(required=False, help_text="The upper end of the cost; see `cost_basis`.")
+    cost_basis = serializers.ChoiceField(
+        choices=["jobs", "factor", "guess"],
+        required=False,
+        help_text="jobs: nine times of ten below `cost_usd_p90`, as earlier jobs came out. factor: too few jobs ended;"
+        " half more than what was measured. guess: nothing was measured; three times a first guess.",
+    )
     seconds = serializers.FloatField()
     seconds_low = serializers.FloatField()
     seconds_high = serializers.FloatField()
@@ -45,8 +51,20 @@ class EstimateOut(serializers.Serializer[Any]):
     warnings = serializers.ListField(child=serializers.CharField())
 
 
+class RepairOut(serializers.Serializer[Any]):
+    setting = serializers.CharField()
+    value = serializers.FloatField()
+    text = serializers.CharField()
+
+
+class RefusalOut(serializers.Serializer[Any]):
+    message = serializers.CharField()
+    repairs = RepairOut(many=True, help_text="Changes of one setting that mend it.")
+
+
 class FullEstimateOut(EstimateOut):
     config = serializers.DictField()
+    refusals = RefusalOut(many=True, help_text="What a launch would be refused for now; empty if it would be taken.")
 
 
 class CriterionOut(serializers.Serializer[Any]):

@@ -13,16 +13,13 @@ from django.db import transaction
 from django.utils import timezone
 
 from agentcore_site.audit.services import record
-from agentcore_site.errors import Conflict, Insufficient, Invalid
+from agentcore_site.errors import Invalid
 from agentcore_site.jobs import lifecycle
 from agentcore_site.jobs.events import event_add
 from agentcore_site.jobs.models import Priority
 from agentcore_site.registry import UnknownName
 from agentcore_site.tenancy.permissions import require
-from budgets.money import micros
-from budgets.selectors import budget_preflight
 from budgets.services import budget_open_job
-from experiences.collecting import recording_require
 from experiences.environments.dataset import refuse_judged
 from experiences.models import Agent, Dataset, Runtime
 from experiences.selectors import dataset_rows
@@ -34,12 +31,11 @@ from training.config import GRPOConfig
 from training.config_versions import as_stored
 from training.models import TrainingRun
 from training.pools import Pools, dataset_pools, environment_pools, pool_sizes
+from training.services.admission import place, refusals
 from training.services.learned import starting_library
 from training.splits import split_counts
 from training.uploads import clean_rows
 from training.validation import ConfigError, parse_config, query_warnings
-
-BUSY = "This agent already has an active training job. Wait until it ends, or cancel it."
 
 
 @dataclass(frozen=True)
@@ -84,28 +80,17 @@ def run_start(
     asked = _validated(agent, dataset, rows, environment, environment_options, config, preset)
     known = agent.environment_options if asked.environment == agent.environment else {}
     environment_addresses_check(actor, agent.organization_id, asked.environment, asked.options, known)
-    if agent.archived_at is not None:
-        raise Conflict("This agent is archived. Choose another.")
-    recording_require([agent], "trained")
     seed = asked.config.seed if asked.config.seed is not None else secrets.randbelow(2**31)
     pools = _pools(asked, seed)
-    estimate = planning.estimate(
+    planned = planning.planned(
         asked.config,
         agent,
         n_train=len(pools.train),
         n_selection=len(pools.selection),
         n_held_out=len(pools.held_out),
     )
-    budget = micros(asked.config.max_budget_usd)
-    # A guess warns, a measurement refuses: what a first run really costs is what it is there to show.
-    if estimate["measured"] and micros(estimate["cost_usd"]) > budget:
-        raise Insufficient(
-            f"The estimate is ${estimate['cost_usd']:.2f}, the budget ${asked.config.max_budget_usd:.2f}. "
-            "Raise the budget, or ask for fewer iterations.",
-            fields={"max_budget_usd": "The estimate does not fit this budget."},
-        )
-    wanted = min(micros(estimate["cost_usd"]), budget)
-    budget_preflight(organization_id=agent.organization_id, agent_id=agent.id, wanted=wanted)
+    if refused := refusals(actor, planned):
+        raise refused[0].error
     partition_ensure(timezone.now().date().replace(day=1))
     with transaction.atomic():
         stored = asked.dataset
@@ -113,13 +98,10 @@ def run_start(
             stored = dataset_create(actor, name=title or f"Queries for {agent.name}", rows=asked.rows)
         job = lifecycle.submit(
             actor,
-            kind="training",
-            organization=agent.organization,
+            **place(agent),
             title=title or f"Train {agent.name}",
-            exclusive_key=f"agent:{agent.id}",
             priority=priority,
             not_before=not_before,
-            busy=BUSY,
         )
         run = TrainingRun.objects.create(
             job=job,
@@ -135,13 +117,13 @@ def run_start(
             n_train=len(pools.train),
             n_selection=len(pools.selection),
             n_held_out=len(pools.held_out),
-            estimate=estimate,
+            estimate=planned.as_json(),
             warnings=asked.warnings,
             library=[] if agent.runtime == Runtime.ACTION else starting_library(agent),
             total_iterations=asked.config.n_iterations,
-            budget_micros=budget,
+            budget_micros=planned.budget,
         )
-        budget_open_job(actor, job, agent_id=agent.id, limit=budget)
+        budget_open_job(actor, job, agent_id=agent.id, limit=planned.budget)
         record(actor, "run.started", run, organization=agent.organization_id, after={"config": run.config})
     return run
 
@@ -156,7 +138,7 @@ def run_estimate(
     config: Mapping[str, Any] | None = None,
     preset: str = "recommended",
 ) -> dict[str, Any]:
-    """What a run would cost, take and be able to tell; nothing is stored.
+    """What a run would cost, take and be able to tell, and what its launch would be refused for; nothing is stored.
 
     Raises:
         Invalid: the configuration is wrong.
@@ -172,8 +154,11 @@ def run_estimate(
         except ValueError as error:
             raise Invalid(str(error), fields={"environment_options": str(error)}) from error
         n_train, n_selection, n_held_out = sizes["train"], sizes["selection"], sizes["held_out"]
-    estimate = planning.estimate(parsed, agent, n_train=n_train, n_selection=n_selection, n_held_out=n_held_out)
-    return estimate | {"warnings": warnings + estimate["warnings"], "config": parsed.model_dump(mode="json")}
+    planned = planning.planned(parsed, agent, n_train=n_train, n_selection=n_selection, n_held_out=n_held_out)
+    estimate = planned.as_json()
+    refused = [one.as_json() for one in refusals(actor, planned)]
+    own = {"warnings": warnings + estimate["warnings"], "config": parsed.model_dump(mode="json"), "refusals": refused}
+    return estimate | own
 
 
 def run_verdict_set(run: TrainingRun, verdict: Mapping[str, Any]) -> None:

@@ -10,7 +10,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST
 
-from agentcore_site.errors import DomainError, Forbidden, Invalid, Missing
+from agentcore_site.errors import DomainError, Invalid, Missing
 from agentcore_site.jobs.models import Priority
 from agentcore_site.pages import page
 from agentcore_site.tenancy.actors import Actor
@@ -30,7 +30,7 @@ PREVIEW = 3
 @page
 def launch(request: HttpRequest, actor: Actor) -> HttpResponse:
     if not any(actor.may("run.start", one) for one in actor.organization_ids):
-        raise Forbidden("You may not start training: your role only reads. Ask an admin.")
+        require(actor, "run.start", current_organization(actor))
     if request.method == "POST":
         form = LaunchForm.read(actor, request.POST)
         run = _start(request, actor, form)
@@ -141,8 +141,7 @@ def _plan(actor: Actor, form: LaunchForm) -> dict[str, Any]:
         estimate = run_estimate(actor, agent=agent, dataset=dataset, config=form.config(), preset=form.preset)
     except DomainError as error:
         return context | {"problems": error.fields or {"": error.message}}
-    budget = float(estimate["config"]["max_budget_usd"])
-    return context | {"plan": estimate, "budget": budget, "fits": estimate["cost_usd"] <= budget, "agent": agent}
+    return context | {"plan": estimate, "budget": float(estimate["config"]["max_budget_usd"]), "agent": agent}
 
 
 def _prefilled(request: HttpRequest, actor: Actor) -> LaunchForm:

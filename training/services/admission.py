@@ -1,0 +1,115 @@
+"""Whether a launch is taken: one rule for the plan beside the form, which shows it, and the service, which keeps it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+from agentcore_site.errors import Conflict, DomainError, Insufficient
+from agentcore_site.jobs import lifecycle
+from agentcore_site.tenancy.permissions import require
+from budgets.money import MICROS, dollars
+from budgets.selectors import budget_preflight
+from budgets.showing import money
+from experiences.collecting import recording_require
+from experiences.models import Agent
+from training.planning import Planned
+
+BUSY: Final = "This agent already has an active training job. Wait until it ends, or cancel it."
+CENT: Final = MICROS // 100
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """A change of one setting after which this refusal is gone."""
+
+    setting: str
+    value: float
+    text: str
+
+    def as_json(self) -> dict[str, Any]:
+        return {"setting": self.setting, "value": self.value, "text": self.text}
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a launch is not taken, with what would mend it."""
+
+    error: DomainError
+    repairs: tuple[Repair, ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        return {"message": self.error.message, "repairs": [one.as_json() for one in self.repairs]}
+
+
+def place(agent: Agent) -> dict[str, Any]:
+    """What a training job of this agent takes in the queue: only one job at a time changes an agent."""
+    key = f"agent:{agent.id}"
+    return {"kind": "training", "organization": agent.organization, "exclusive_key": key, "busy": BUSY}
+
+
+def refusals(actor: Any, planned: Planned) -> list[Refusal]:
+    """Everything that a launch of this plan would be refused for now; it is taken if there is nothing."""
+    agent = planned.agent
+    checks: list[Callable[[], object]] = [
+        partial(require, actor, "run.start", agent.organization_id),
+        partial(_not_archived, agent),
+        partial(recording_require, [agent], "trained"),
+        partial(lifecycle.submit_check, actor, **place(agent)),
+    ]
+    found = [Refusal(error) for error in map(_error_of, checks) if error is not None]
+    return [*found, *_of_money(planned)]
+
+
+def _error_of(check: Callable[[], object]) -> DomainError | None:
+    try:
+        check()
+    except DomainError as error:
+        return error
+    return None
+
+
+def _not_archived(agent: Agent) -> None:
+    if agent.archived_at is not None:
+        raise Conflict("This agent is archived. Choose another.")
+
+
+def _of_money(planned: Planned) -> Iterator[Refusal]:
+    cost, budget = planned.plan.cost_micros, planned.budget
+    # A guess warns, a measurement refuses: what a first run really costs is what it is there to show.
+    if planned.rates.measured and cost > budget:
+        yield Refusal(
+            Insufficient(
+                f"The job is expected to cost {money(_cents(cost))}, and its budget is {money(budget)}. Raise the"
+                " budget, or ask for fewer iterations.",
+                fields={"max_budget_usd": "The estimate does not fit this budget."},
+            ),
+            (*_fewer(planned), *_raised(planned)),
+        )
+    wanted = min(cost, budget)
+    check = partial(
+        budget_preflight, organization_id=planned.agent.organization_id, agent_id=planned.agent.id, wanted=wanted
+    )
+    if short := _error_of(check):
+        yield Refusal(short, tuple(_fewer(planned)))
+
+
+def _fewer(planned: Planned) -> Iterator[Repair]:
+    """As many iterations as fit the job's budget and what organisation and agent have left."""
+    if n := planned.affordable:
+        yield Repair("n_iterations", n, f"Set iterations to {n:,}")
+
+
+def _raised(planned: Planned) -> Iterator[Repair]:
+    """A budget that the job fits even if it comes out dear; none where organisation or agent could not pay for it."""
+    if all(left >= planned.plan.cost_micros for _, left in planned.rooms):
+        enough = _cents(planned.plan.dear_micros)
+        yield Repair("max_budget_usd", dollars(enough), f"Set the budget to {money(enough)}")
+
+
+def _cents(amount: int) -> int:
+    """Micro-dollars, rounded up to whole cents."""
+    return math.ceil(amount / CENT) * CENT
