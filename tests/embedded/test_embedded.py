@@ -28,8 +28,7 @@ from agentcore_site.embedded.postgres import Postgres
 from agentcore_site.embedded.stack import Stack
 from agentcore_site.embedded.supervisor import Process, Supervisor
 from agentcore_site.outbound.addresses import AllowList, Verdict
-
-GIVEN = ("DATABASE_URL", "DATABASE_OWNER_URL", "REDIS_URL")
+from tests.support.up import GIVEN
 
 
 @pytest.fixture
