@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from django.contrib import admin
+from django.db.models import Model
+from django.http import HttpRequest
 
 from agentcore_site.audit.models import AuditEvent
-from agentcore_site.models import IdempotencyRecord
+from agentcore_site.models import IdempotencyRecord, SiteFact
+from agentcore_site.tenancy.admin import ForSuperusers
 from agentcore_site.tenancy.administration import LongTableAdmin
 
 
@@ -27,3 +30,20 @@ class IdempotencyRecordAdmin(LongTableAdmin):
     list_filter = ["organization"]
     list_select_related = ["user", "organization"]
     search_fields = ["key", "operation", "user__username"]
+
+
+@admin.register(SiteFact)
+class SiteFactAdmin(ForSuperusers, LongTableAdmin):
+    """Of the whole site; written by processes as they start."""
+
+    list_display = ["name", "value", "updated_at"]
+    search_fields = ["name"]
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return False
