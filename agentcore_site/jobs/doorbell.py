@@ -16,6 +16,7 @@ from agentcore_site.celery import app
 from agentcore_site.jobs.models import Job
 
 LINKS: Final = 8
+QUEUE: Final = "compute"  # of jobs
 ACQUIRE_SECONDS: Final = 0.3
 
 log = logging.getLogger(__name__)
@@ -48,6 +49,17 @@ def ring(job_id: Any, attempt: int, priority: int) -> bool:
             advance.apply_async(args=[str(job_id), attempt], priority=priority, retry=False, connection=link)
     except Exception as error:  # kombu raises many kinds; none of them may reach the person who submitted the job
         log.warning("no worker was woken for job %s, the sweep will: %s", job_id, error)
+        Job.objects.filter(id=job_id, attempt=attempt).update(nudged_at=None)
         return False
     Job.objects.filter(id=job_id, attempt=attempt).update(nudged_at=timezone.now())
     return True
+
+
+def messages_waiting() -> int | None:
+    """How many messages no worker has taken yet; None while the broker is away."""
+    try:
+        with broker_asked(), _links(os.getpid()).acquire(block=True, timeout=ACQUIRE_SECONDS) as link:
+            return int(link.default_channel.queue_declare(queue=QUEUE).message_count)
+    except Exception as error:  # kombu raises many kinds
+        log.warning("the queue can't be counted: %s", error)
+        return None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -183,7 +182,7 @@ def _claimed(job_id: Any, attempt: int | None) -> Job | None:
         cursor.execute(
             "UPDATE jobs_job SET"
             "   crashes = crashes + CASE WHEN lease_until IS NULL THEN 0 ELSE 1 END,"
-            "   status = 'running', status_reason = '', attempt = attempt + 1, worker = %(worker)s,"
+            "   status = 'running', status_reason = '', attempt = attempt + 1, worker = %(worker)s, nudged_at = NULL,"
             "   lease_until = clock_timestamp() + make_interval(secs => %(lease)s),"
             "   started_at = COALESCE(started_at, clock_timestamp()), updated_at = clock_timestamp()"
             " WHERE id = %(id)s AND status IN ('queued', 'running')"
@@ -310,14 +309,22 @@ def fail_abandoned(job: Job) -> None:
             _announce(job)
 
 
-def due(now_nudged_before: datetime, limit: int = 500) -> Iterable[Job]:
-    """Active jobs that nobody holds and for whom no message was sent since ``now_nudged_before``."""
+def free() -> QuerySet[Job]:
+    """Active jobs that nobody holds and that may begin now, the most urgent first."""
     return Job.objects.filter(
         Q(lease_until=None) | Q(lease_until__lt=Now()),
         Q(not_before=None) | Q(not_before__lte=Now()),
-        Q(nudged_at=None) | Q(nudged_at__lt=now_nudged_before) | Q(lease_until__lt=Now()),
         status__in=(Status.QUEUED, Status.RUNNING),
-    ).order_by("priority", "created_at")[:limit]
+    ).order_by("priority", "created_at")
+
+
+def due(lost: int, *, rung_before: datetime, limit: int = 500) -> list[Job]:
+    """Free jobs for which a message has to be sent: those that have none, and ``lost`` of those whose message may be
+    gone. A message is one job's until it is claimed, so there are never more of them than jobs that wait."""
+    unknown = list(free().filter(nudged_at=None)[:limit])
+    old = Q(nudged_at__lt=rung_before) | Q(lease_until__lt=Now(), nudged_at__isnull=False)
+    dead_first = free().filter(old).order_by(F("lease_until").asc(nulls_last=True), "nudged_at")
+    return [*unknown, *dead_first[: max(0, min(lost, limit))]]
 
 
 # -- shared -----------------------------------------------------------------------------------------------------------

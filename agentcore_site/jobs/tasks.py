@@ -21,7 +21,7 @@ from agentcore_site.jobs.models import Job, Reason, Status
 
 log = logging.getLogger(__name__)
 
-NUDGE_AGAIN = timedelta(seconds=60)
+RING_AGAIN = timedelta(seconds=45)  # a message that is gone is found within a minute
 
 
 @shared_task(name="jobs.advance")
@@ -105,7 +105,11 @@ def sweep() -> int:
     many."""
     lifecycle.hung_writes_end()
     rung = lifecycle.resume_waiting()
-    for job in lifecycle.due(timezone.now() - NUDGE_AGAIN):
+    waiting = doorbell.messages_waiting()
+    if waiting is None:
+        return rung
+    lost = lifecycle.free().filter(nudged_at__isnull=False).count() - waiting
+    for job in lifecycle.due(lost, rung_before=timezone.now() - RING_AGAIN):
         if job.crashes >= settings.JOB_MAX_CRASHES and job.status == Status.RUNNING:
             lifecycle.fail_abandoned(job)
         else:
