@@ -59,10 +59,11 @@ class Call:
 @dataclass(frozen=True)
 class Method:
     """One row of the table. ``permission`` is what the caller needs in at least one organisation before anything is
-    looked at; the service checks again, for the organisation in question. ``run`` may be sync or async."""
+    looked at (none: any caller may); the service checks again, for the organisation in question. ``run`` may be sync or
+    async."""
 
     params: type[Params]
-    permission: str
+    permission: str | None
     run: Callable[[Call, Any], dict[str, Any] | Awaitable[dict[str, Any]]]
     summary: str
 
@@ -138,7 +139,9 @@ async def _run(method: Method, given: Any, call: Call) -> dict[str, Any]:
 
 
 def _admit(method: Method, actor: Actor) -> None:
-    if not any(actor.may(method.permission, organization) for organization in actor.organization_ids):
+    if method.permission is not None and not any(
+        actor.may(method.permission, organization) for organization in actor.organization_ids
+    ):
         limited = " with this key" if actor.scopes is not None else ""
         raise Forbidden(
             f"You may not {NAMES.get(method.permission, method.permission)}{limited}. {who_may(method.permission)}"

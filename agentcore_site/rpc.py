@@ -6,13 +6,16 @@ import time
 from typing import Any, Final
 
 import orjson
+from django.conf import settings
 from django.core.exceptions import RequestDataTooBig
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.csrf import csrf_exempt
 from rest_framework.exceptions import APIException, NotAuthenticated, Throttled
+from rest_framework.parsers import BaseParser
 from rest_framework.request import Request
 from rest_framework.settings import api_settings
 
+from agentcore_site import openrpc
 from agentcore_site.database import TROUBLE
 from agentcore_site.errors import DomainError
 from agentcore_site.jsonrpc import INTERNAL, Call, Table, failure, respond
@@ -26,7 +29,8 @@ from agentcore_site.throttling import KeyThrottle
 from evaluation import rpc as evaluation
 from training import rpc as training
 
-METHODS: Final[Table] = {**training.METHODS, **evaluation.METHODS}
+_OURS: Final[Table] = {**training.METHODS, **evaluation.METHODS}
+METHODS: Final[Table] = {**_OURS, **openrpc.methods(_OURS, "AgentCore", str(settings.SPECTACULAR_SETTINGS["VERSION"]))}
 LONGEST_WAIT: Final = 300.0
 
 
@@ -50,6 +54,16 @@ async def jsonrpc(request: HttpRequest) -> HttpResponse:
         return answer(failure(None, INTERNAL, away_message(request)), 503, {"Retry-After": "30"})
 
 
+class Unread(BaseParser):
+    """The check of a session's CSRF token looks for a form. There is none here: the token comes in the header, and the
+    body stays for JSON-RPC."""
+
+    media_type = "*/*"
+
+    def parse(self, stream: Any, media_type: str | None = None, parser_context: Any = None) -> dict[str, Any]:
+        return {}
+
+
 def admit(request: HttpRequest) -> Actor:
     """The actor of a request, by the same means as REST.
 
@@ -58,7 +72,7 @@ def admit(request: HttpRequest) -> Actor:
         TooLarge, Forbidden: the body is too large, or the key can't see anything.
     """
     ways: Any = api_settings.DEFAULT_AUTHENTICATION_CLASSES
-    asked = Request(request, authenticators=[one() for one in ways])
+    asked = Request(request, parsers=[Unread()], authenticators=[one() for one in ways])
     check_length(asked)
     if not asked.user.is_authenticated:
         raise NotAuthenticated("Give an API key or a token: Authorization: Bearer ….")
@@ -132,7 +146,7 @@ def describe(result: dict[str, Any], generator: Any, request: Any, public: bool)
             },
             "responses": {
                 "200": {
-                    "description": "An answer, or an array of them.",
+                    "description": "An answer, or an array of them. For a body that is empty or no JSON: error -32700.",
                     "content": {"application/json": {"schema": _one_or_many("JsonRpcAnswer")}},
                 },
                 "204": {"description": "Notifications only: nothing is answered."},

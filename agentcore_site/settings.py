@@ -208,6 +208,7 @@ REST_FRAMEWORK = {
     "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
     "DEFAULT_PARSER_CLASSES": ["agentcore_site.rest.parsing.JsonParser"],
+    "DEFAULT_METADATA_CLASS": "agentcore_site.rest.metadata.AllowedMethods",
     "DEFAULT_FILTER_BACKENDS": ["agentcore_site.rest.filters.StrictFilters"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_THROTTLE_CLASSES": ["agentcore_site.throttling.KeyThrottle"],

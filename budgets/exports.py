@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
 from datetime import date
@@ -14,6 +12,7 @@ from django.db.models import QuerySet
 
 from agentcore_site.audit.services import record
 from agentcore_site.jobs.models import Job
+from agentcore_site.spreadsheets import csv_line
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import current_organization, require
 from agentcore_site.threads import briefly
@@ -27,8 +26,6 @@ COLUMNS: Final = [
     "reasoning_tokens", "latency_ms", "source", "estimated", "error",
 ]  # fmt: skip
 FIELDS: Final = [name.removesuffix("_micros") for name in COLUMNS]
-# Spreadsheets run text cells that begin like this; a quote in front makes them text again.
-FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 
 
 @dataclass(frozen=True)
@@ -80,15 +77,3 @@ def breakdown_csv(by: str, rows: Iterable[Spending]) -> bytes:
         csv_line([one.key, one.cost, one.calls, one.input_tokens, one.output_tokens, one.cached_tokens, one.estimated])
         for one in rows
     )
-
-
-def csv_line(cells: Iterable[Any]) -> bytes:
-    buffer = io.StringIO()
-    csv.writer(buffer, lineterminator="\n").writerow([_cell(one) for one in cells])
-    return buffer.getvalue().encode("utf-8")
-
-
-def _cell(value: Any) -> Any:
-    if isinstance(value, str) and value.startswith(FORMULA):
-        return f"'{value}"
-    return value.isoformat() if hasattr(value, "isoformat") else value

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -16,6 +14,7 @@ from agentcore_site.audit.services import record
 from agentcore_site.errors import TooLarge
 from agentcore_site.jobs.selectors import job_get
 from agentcore_site.rest.paging import keyset, values_at
+from agentcore_site.spreadsheets import csv_line
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import current_organization, require
 from agentcore_site.threads import briefly
@@ -54,8 +53,6 @@ CSV_COLUMNS: Final = [
     "created_at",
     "steps",
 ]
-# Spreadsheets run text cells that begin like this; a quote in front makes them text again.
-FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 
 
 @dataclass(frozen=True)
@@ -190,26 +187,11 @@ def jsonl_line(row: dict[str, Any]) -> bytes:
 
 
 def csv_row(row: dict[str, Any]) -> bytes:
-    return csv_line(_cell(name, row[name]) for name in CSV_COLUMNS)
-
-
-def csv_line(cells: Iterable[Any]) -> bytes:
-    buffer = io.StringIO()
-    csv.writer(buffer).writerow(cells)
-    return buffer.getvalue().encode("utf-8")
+    plain = row | {"steps": orjson.dumps(row["steps"]).decode()}
+    return csv_line(plain[name] for name in CSV_COLUMNS)
 
 
 WRITERS: Final[dict[str, Callable[[dict[str, Any]], bytes]]] = {"jsonl": jsonl_line, "csv": csv_row}
-
-
-def _cell(name: str, value: Any) -> Any:
-    if name == "steps":
-        return orjson.dumps(value).decode()
-    if isinstance(value, datetime):
-        return value.isoformat()
-    if isinstance(value, str) and value.startswith(FORMULA):
-        return f"'{value}"
-    return "" if value is None else value
 
 
 def _owners(actor: Actor, filters: dict[str, Any]) -> list[Any]:

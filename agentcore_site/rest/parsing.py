@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from django.conf import settings
 from rest_framework import serializers
@@ -13,6 +13,11 @@ from rest_framework.request import Request
 
 from agentcore_site.errors import Invalid, TooLarge
 from agentcore_site.values import parse_json, unstorable
+
+MAY_BE_EMPTY: Final = frozenset({"search"})  # every text holds the empty one
+NOT_TEXT: Final = "Must be a string."
+# Fields of DRF that take a number for its text, or for a UUID or moment.
+_OF_TEXT: Final = (serializers.CharField, serializers.UUIDField, serializers.DateTimeField, serializers.DateField)
 
 
 class JsonParser(BaseParser):
@@ -55,8 +60,11 @@ def check_length(request: Request) -> None:
 
 def check_query(request: Request) -> None:
     """Raises:
-    Invalid: a query parameter holds what can't be stored."""
+    Invalid: a query parameter holds what can't be stored, or is empty: ``?job=`` must not mean every job."""
     for name, values in request.query_params.lists():
+        if "" in values and name not in MAY_BE_EMPTY:
+            message = "Is empty. Give a value, or leave the parameter out."
+            raise Invalid(f"{name[:60]}: {message}", fields={name[:60]: message})
         if reason := unstorable([name, *values]):
             raise Invalid(f"The query string can't be used: {reason}.", fields={"query": reason})
 
@@ -77,13 +85,23 @@ def refuse_unknown(given: Iterable[str], known: Iterable[str], noun: str) -> Non
 
 
 class Strict(serializers.Serializer):  # type: ignore[type-arg]
-    """A serializer for input: unknown keys are refused, with a suggestion."""
+    """A serializer for input: unknown keys are refused, with a suggestion, and so is a number where a text is due."""
 
     def to_internal_value(self, data: Any) -> Any:
         if isinstance(data, Mapping):
             known = [name for name, field in self.fields.items() if not field.read_only]
             refuse_unknown(data.keys(), known, "field")
+            wrong = [name for name in known if name in data and not _texts_only(self.fields[name], data[name])]
+            if wrong:
+                raise serializers.ValidationError({name: [NOT_TEXT] for name in wrong})
         return super().to_internal_value(data)
+
+
+def _texts_only(field: Any, value: Any) -> bool:
+    """Whether a value has strings where the field stands for text; other mistakes are the field's to find."""
+    if isinstance(field, serializers.ListField) and isinstance(value, list):
+        return all(_texts_only(field.child, one) for one in value)
+    return not isinstance(field, _OF_TEXT) or not isinstance(value, int | float)
 
 
 def parsed(serializer: type[Strict], data: Any) -> dict[str, Any]:

@@ -49,10 +49,12 @@ class Door(GenericViewSet):  # type: ignore[type-arg]
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         check_length(request)
+        super().initial(request, *args, **kwargs)
+        if self.action is None:  # before anything is said about a query that no method of this address takes
+            self.http_method_not_allowed(request)
         check_query(request)
         if unstorable(list(kwargs.values())):
             raise Missing("There is nothing here for you under this address.")
-        super().initial(request, *args, **kwargs)
         check_sight(self.actor, for_services=self.for_services)
         if self.action != "list":
             refuse_unknown(request.query_params, self.known_query.get(self.action or "", ()), "query parameter")

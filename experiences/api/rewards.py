@@ -93,7 +93,7 @@ class RewardCheckDoor(Door):
         description="Answers 200 either way: `ok` says whether a job would take them.",
         tags=TAG,
         request=RewardIn,
-        responses=RewardCheckOut,
+        responses={200: RewardCheckOut},
         examples=[EXAMPLE],
         filters=False,
     )
@@ -116,7 +116,7 @@ class RewardTryDoor(Door):
         ),
         tags=TAG,
         request=RewardTryIn,
-        responses=RewardTryOut,
+        responses={200: RewardTryOut},
         filters=False,
     )
     def create(self, request: Request) -> Response:

@@ -12,6 +12,11 @@ from typing import Final
 MAX_PATTERN: Final = 1_000
 SEARCH_SECONDS: Final = 0.1  # of the event loop's time; an honest pattern takes a thousandth of it
 
+# Escaped characters, which mean the same everywhere.
+_PLAIN: Final = re.compile(r"\\.", re.DOTALL)
+# To Python's engine these are letters; to the one that searches here, a number of errors or a class of characters.
+_FOREIGN: Final = re.compile(r"\{[eids\d<=+,\s]*[eids][eids\d<=+,\s]*(?::[^}]*)?\}|\[\[:\^?\w+:\]")
+
 Search = Callable[[str, float], bool]
 """(text, seconds) -> whether the pattern is found in it. Raises TooSlow."""
 
@@ -28,6 +33,11 @@ def compiled(pattern: str, *, case_sensitive: bool = True) -> Search:
     """
     if len(pattern) > MAX_PATTERN:
         raise ValueError(f"its regular expression is longer than {MAX_PATTERN:,} characters.")
+    if _FOREIGN.search(_PLAIN.sub("", pattern)):
+        raise ValueError(
+            "its regular expression has braces or brackets that engines read differently"
+            " (fuzzy matching such as {e<=1}, or [[:alpha:]]); escape them to mean the characters."
+        )
     import regex  # type: ignore[import-untyped]  # its tables are large, and most workers check no pattern
 
     flags = regex.VERSION0 if case_sensitive else regex.VERSION0 | regex.IGNORECASE

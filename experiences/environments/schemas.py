@@ -11,6 +11,7 @@ from typing import Any, Final
 import jsonschema  # type: ignore[import-untyped]
 
 from experiences.environments.patterns import Search, TooSlow, compiled
+from experiences.environments.references import references_check
 
 CHECK_SECONDS: Final = 0.25  # of the event loop's time
 
@@ -33,6 +34,7 @@ class Schema:
         parts = list(_objects(schema))
         for part in parts:
             _check(part)
+        references_check(schema, parts)
         if any("unevaluatedProperties" in part for part in parts) and any(
             "patternProperties" in part for part in parts
         ):
@@ -53,7 +55,10 @@ class Schema:
     def accepts(self, value: Any) -> bool:
         """Raises TooSlow."""
         self._ends = time.monotonic() + CHECK_SECONDS
-        return bool(self._validator.is_valid(value))
+        try:
+            return bool(self._validator.is_valid(value))
+        except RecursionError:
+            raise TooSlow("the answer is nested too deeply for its JSON schema") from None
 
     def _in_time(self, keyword: Keyword) -> Keyword:
         def checked(validator: Any, value: Any, instance: Any, schema: Any) -> Iterable[Any] | None:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 from uuid import uuid4
 
 import pytest
+from django.test import Client
+from jsonschema import Draft7Validator
 
 from agentcore_site import rpc
 from agentcore_site.audit.models import AuditEvent
 from agentcore_site.jobs.models import Job, Status
 from agentcore_site.jsonrpc import Method, Params
+from agentcore_site.rpc import METHODS
 from agentcore_site.tenancy.actors import Actor
 from experiences.models import Agent
 from tests.support.callers import Caller
@@ -137,8 +141,40 @@ def test_a_trailing_slash_makes_no_difference(api: Caller) -> None:
     assert "result" in api.post("jsonrpc/", request("training.list_jobs", {}, id=1)).json()
 
 
+def test_a_session_with_its_csrf_token_is_answered(olivia: Any) -> None:
+    client = Client(enforce_csrf_checks=True)
+    client.force_login(olivia)
+    client.get("/agents/new/")
+    asked = {"jsonrpc": "2.0", "method": "training.list_jobs", "params": {}, "id": 1}
+    token = client.cookies["csrftoken"].value
+    response = client.post("/api/v1/jsonrpc", asked, content_type="application/json", headers={"X-CSRFToken": token})
+    assert response.status_code == 200 and "jobs" in response.json()["result"], response.content
+    wrong = client.post("/api/v1/jsonrpc", asked, content_type="application/json", headers={"X-CSRFToken": "x" * 64})
+    assert wrong.status_code == 403
+
+
+def test_an_empty_body_is_not_json(olivia: Any) -> None:
+    response = Caller(olivia).post("jsonrpc", b"")
+    assert response.status_code == 200 and response.json()["error"]["code"] == -32700
+
+
+def test_the_methods_describe_themselves_as_openrpc(stella: Any) -> None:
+    described = Caller(stella, ["training:view"]).result("rpc.discover")
+    assert described["openrpc"].startswith("1.3.") and set(described["info"]) >= {"title", "version"}
+    assert [one["name"] for one in described["methods"]] == [*METHODS]
+    names = set(described["components"]["schemas"])
+    for method in described["methods"]:
+        given = [param["required"] for param in method["params"]]
+        assert given == sorted(given, reverse=True), method["name"]  # required ones first, as positions need it
+        for param in method["params"]:
+            Draft7Validator.check_schema(param["schema"])
+        assert method["result"]["name"] and method["result"]["schema"]
+        for error in method["errors"]:
+            assert error["$ref"].rpartition("/")[2] in described["components"]["errors"]
+        assert set(re.findall(r"#/components/schemas/(\w+)", json.dumps(method))) <= names
+
+
 def test_a_session_needs_its_csrf_token(olivia: Any) -> None:
-    from django.test import Client
 
     client = Client(enforce_csrf_checks=True)
     client.force_login(olivia)

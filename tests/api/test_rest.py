@@ -565,3 +565,43 @@ def test_a_tool_servers_token_goes_to_no_other_host(adam: Any) -> None:
     assert moved.status_code == 400 and "enter it again" in moved.json()["errors"]["token"]
     assert admin.patch(address, {"url": "http://127.0.0.1:9/other"}).json()["has_token"]
     assert admin.patch(address, {"url": "http://127.0.0.2:9/mcp", "token": "new"}).status_code == 200
+
+
+# -- what is refused instead of guessed ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("trajectories", "job"),
+        ("trajectories", "until"),
+        ("trajectories", "ordering"),
+        ("trajectories/export", "job"),
+        ("evaluations", "training_job"),
+        ("agents", "cursor"),
+        ("agents", "archived"),
+    ],
+)
+def test_an_empty_value_does_not_mean_everything(path: str, name: str, api: Caller) -> None:
+    response = api.get(path, **{name: ""})
+    assert response.status_code == 400 and name in response.json()["errors"], response.content
+    assert api.get("agents", search="").status_code == 200
+
+
+def test_a_number_is_no_text(api: Caller) -> None:
+    for path, body, field in (
+        ("agents", {"name": 5}, "name"),
+        ("agents", {"name": "x", "tools": ["a", 1.5]}, "tools"),
+        ("agents", {"name": True}, "name"),
+        ("rewards/run", {"reward": "composite", "job": 5}, "job"),
+    ):
+        response = api.post(path, body)
+        assert response.status_code == 400 and field in response.json()["errors"], (path, body, response.content)
+
+
+def test_a_method_that_is_not_there_is_said_before_anything_about_its_query(api: Caller) -> None:
+    response = api.client.generic("TRACE", "/api/v1/agents?x=1", headers=api.headers)
+    assert response.status_code == 405
+    assert api.client.options("/api/v1/datasets", headers=api.headers).json() == {
+        "methods": ["GET", "POST", "HEAD", "OPTIONS"]
+    }

@@ -14,9 +14,10 @@ from django.db import connection
 from agentcore_site.audit.models import AuditEvent
 from agentcore_site.errors import Forbidden, Invalid, Missing
 from agentcore_site.jobs.models import Job
+from agentcore_site.spreadsheets import csv_line
 from agentcore_site.tenancy.actors import Actor
 from budgets.accounts import Chain, chain_open
-from budgets.exports import breakdown_csv, csv_line, ledger_csv, ledger_export_start
+from budgets.exports import breakdown_csv, ledger_csv, ledger_export_start
 from budgets.forecasting import Forecast, forecast
 from budgets.ledger import Hold, charge_expired, reserve, settle
 from budgets.meter import Bill
@@ -162,6 +163,32 @@ def test_a_total_has_no_month(chain: Chain) -> None:
         budget_forecast(Budget.objects.get(id=chain.job_budget))
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "=1",
+        "+1",
+        "-1",
+        "@x",
+        "\t=1",
+        "\r1",
+        "\n=1",
+        " =1",
+        " \n @x",
+        "＝1",
+        "＋1",
+        "－1",
+        "＠x",
+        "\u3000＝1",
+        "\ufeff=1",
+        "\x00-1",
+    ],
+)
+def test_a_cell_that_a_spreadsheet_would_run_is_text(text: str) -> None:
+    (row,) = csv.reader(io.StringIO(csv_line([text, "a=1", -1, None]).decode(), newline=""))
+    assert row == [f"'{text}", "a=1", "-1", ""]
+
+
 # -- CSV ---------------------------------------------------------------------------------------------------------------
 
 
@@ -206,7 +233,7 @@ def test_sums_leave_as_csv(chain: Chain, stella: Any) -> None:
         "model,cost_micros,calls,input_tokens,output_tokens,cached_tokens,estimated_calls",
         "small,300,1,100,20,10,0",
     ]
-    assert csv_line(["@x", 'a"b', None, 1]) == b"""'@x,"a""b",,1\n"""
+    assert csv_line(["@x", 'a"b', None, 1]) == b"""'@x,"a""b",,1\r\n"""
 
 
 @pytest.mark.parametrize(

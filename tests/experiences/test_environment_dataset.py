@@ -66,6 +66,29 @@ def test_it_judges_by_the_scorer_that_is_asked_for() -> None:
         ({"query": "q", "expected_outcome": {"regex": "x" * 2000}}, "longer than 1,000 characters"),
         ({"query": "q", "expected_outcome": {"json_schema": {"type": 5}}}, "Row 2: its JSON schema is faulty"),
         ({"query": "q", "expected_outcome": {"json_schema": {"$ref": "http://x/y"}}}, "refers to another document"),
+        ({"query": "q", "expected_outcome": {"json_schema": {"$ref": "#"}}}, "in a circle"),
+        ({"query": "q", "expected_outcome": {"json_schema": {"$ref": "#/nope"}}}, "which is not in it"),
+        ({"query": "q", "expected_outcome": {"json_schema": {"$dynamicRef": "#nope"}}}, "which is not in it"),
+        (
+            {
+                "query": "q",
+                "expected_outcome": {
+                    "json_schema": {
+                        "$defs": {"a": {"allOf": [{"$ref": "#/$defs/b"}]}, "b": {"not": {"$ref": "#/$defs/a"}}},
+                        "$ref": "#/$defs/a",
+                    }
+                },
+            },
+            "in a circle",
+        ),
+        ({"query": "q", "expected_outcome": {"json_schema": {"not": {"$id": "http://x/y"}}}}, "has \\$id inside"),
+        ({"query": "q", "expected_outcome": {"regex": "(?:cat){e<=9}"}}, "engines read differently"),
+        ({"query": "q", "expected_outcome": {"regex": "(?:cat){i,2d+1s<=4:[a-z]}"}}, "engines read differently"),
+        ({"query": "q", "expected_outcome": {"regex": "[[:alpha:]]+"}}, "engines read differently"),
+        (
+            {"query": "q", "expected_outcome": {"json_schema": {"patternProperties": {"a{e}": True}}}},
+            "engines read differently",
+        ),
         ({"query": "q", "expected_outcome": {"answer": 3, "tolerance": "big"}}, "tolerance 'big' is not a number"),
         ({"query": "  ", "expected_outcome": {"answer": "x"}}, "Row 2 has no query"),
     ],

@@ -69,6 +69,7 @@ def data(request: HttpRequest, actor: Actor) -> HttpResponse:
 @page
 def upload(request: HttpRequest, actor: Actor) -> HttpResponse:
     """Stores a file as a dataset and shows the data part of the form with it chosen, or what is wrong with it."""
+    require(actor, "dataset.edit", current_organization(actor))  # 403, not words in the form
     form = LaunchForm.read(actor, request.POST)
     form.typed["source"] = "upload"
     try:
