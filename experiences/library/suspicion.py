@@ -1,7 +1,7 @@
 """What makes a text look as if it were written to steer a model and not to teach it.
 
-What agents read, tools say and models repeat is nobody's word. A lesson that was learned from it may carry an order
-("ignore what you were told"), a pretended role or an address to send things to. Such a text is never told to an agent:
+What agents read and what tools say is not trusted. A lesson that was learned from it may carry an order
+("ignore what you were told"), a pretended role or an address to send things to. Such a text is never given to an agent:
 it is put in quarantine with the reason, and a person looks at it.
 """
 
@@ -11,13 +11,19 @@ import re
 import unicodedata
 from typing import Final
 
+from experiences.library.orders import ORDERS
+from experiences.library.readings import decoded, readings
+
 _ORDERS: Final = (
     r"\b(?:ignore|disregard|forget|override|bypass|do not (?:follow|obey)|don't (?:follow|obey))\b[^.]{0,40}"
     r"\b(?:previous|prior|earlier|above|all|any|other|system|your|these|those|the)\b[^.]{0,20}"
     r"\b(?:instruction|prompt|rule|guideline|message|direction|order|polic|safeguard)"
+    r"|\b(?:forget|ignore|disregard) everything (?:above|before|you)\b"
+    r"|\bpay no attention to\b[^.]{0,40}\b(?:instruction|rule|prompt|above|earlier)"
+    r"|\byour (?:real|true|new|actual) (?:task|goal|purpose|instruction|objective|mission)"
 )
 _ROLES: Final = (
-    r"\byou are (?:now|no longer)\b|\bjailbreak|\bdeveloper mode\b"
+    r"\byou are (?:now|no longer)\b|\bfrom now on,? you\b|\bjailbreak|\bdeveloper mode\b"
     r"|\bact as (?:if|though|an?|the)\b.{0,30}\b(?:dan|admin|root|system|developer)\b"
 )
 _SECRETS: Final = (
@@ -28,6 +34,32 @@ _SENDING: Final = (
     r"\b(?:send|post|upload|forward|exfiltrate|e-?mail)\b[^.]{0,40}"
     r"\b(?:to|at) (?:this|the following|an?) (?:address|url|server|webhook|e-?mail|endpoint)"
 )
+_UNCHECKED: Final = (
+    r"\b(?:approve|accept|grant|allow|authori[sz]e|refund|confirm|pay|release|sign)\b[^.]{0,20}"
+    r"\b(?:every|all|any|each)\b[^.]{0,60}\b(?:without|regardless|unconditionally|no matter|even if)\b"
+    r"|\bwithout (?:asking|telling|informing|notifying) (?:the |any)?(?:user|admin|owner|person|human|operator)"
+    r"|\b(?:do not|don't|never) (?:tell|inform|warn|notify) (?:the |any)?(?:user|admin|owner|human)[^.]{0,20}\babout\b"
+)
+# A function that destroys, pays or gives rights, in imperative mood; lessons about other functions are what is wanted.
+_FUNCTIONS: Final = (
+    r"\b(?:call|run|execute|invoke|use|trigger)\s+(?:the\s+)?(?:tool\s+|function\s+)?[`'\"]?"
+    r"(?:delete|remove|drop|wipe|purge|erase|refund|transfer|pay|send|grant|revoke|disable|reset|shutdown|kill|exec|eval"
+    r"|export|upload|approve|withdraw|sudo)_\w"
+    r"|\b(?:delete|drop|wipe|purge|erase|transfer|refund|grant|shutdown)_\w{1,40}\(|\brm -rf\b|\bdrop table\b"
+)
+# Top-level domains by name, since "notes.txt", "main.py" and a full stop without a space are no addresses.
+_DOMAINS: Final = (
+    "com|net|org|io|ru|cn|xyz|dev|app|ai|co|info|biz|top|site|online|shop|club|tech|example|onion|uk|de|fr|es|nl|eu|ch"
+    "|jp|kr|br|mx|ca|tk|su|ua|icu|vip|click|link|live|cloud|store|space|website|gov|edu|mil|рф|中国"
+)
+_DOT: Final = r"\s?(?:\.|\[\.\]|\[dot\]|\(dot\))\s?"
+_ADDRESSES: Final = (
+    r"\b[a-z][a-z0-9+.-]{1,9}://|\bwww\.[a-z0-9-]|\b(?:javascript|mailto):"
+    rf"|\w(?:\.|\[\.\]|\s?\[dot\]\s?|\s?\(dot\)\s?)(?:{_DOMAINS})\b(?!\()"
+    rf"|\w\s?(?:@|\[at\]|\(at\))\s?[\w-]{{1,63}}{_DOT}\w"
+    r"|\b(?:\d{1,3}\.){3}\d{1,3}\b|\b(?:[0-9a-f]{1,4}:){4}"
+)
+_SPELLED: Final = r"(?<!\w)(?:\w[\s._*·-]{1,2}){6}\w(?!\w)"
 _MARKERS: Final = (
     r"<\|[a-z_]{2,20}\|>|\[/?inst\]|<</?sys>>|<<<|>>>|</\s*[a-z_]+\s*>|\bend of (?:system )?prompt\b"
     r"|\bnew (?:instructions?|rules?|orders?|task)\s*:"
@@ -38,23 +70,29 @@ _SIGNS: Final = (
     ("it holds a role marker", _MARKERS),
     ("it gives the reader another role", _ROLES),
     ("it asks for secrets", _SECRETS),
-    ("it holds an address", r"https?://|\bwww\.[a-z0-9-]+\.|\b[a-z0-9-]+\.(?:com|net|org|io|ru|cn|xyz)\b"),
+    ("it holds an address", _ADDRESSES),
     ("it asks to send something away", _SENDING),
     (
         "it holds markup or code that is run",
         r"<\s*(?:script|img|iframe|a|svg|tool_call|function)\b|!\[[^\]]*\]\(|\bjavascript:|```",
     ),
+    ("it tells the reader to agree without a check, or to hide something", _UNCHECKED),
+    ("it orders a call of a function that destroys, pays or gives rights", _FUNCTIONS),
+    ("it spells words letter by letter", _SPELLED),
+    *ORDERS,
     ("it holds a call of a tool", r"\"(?:tool_calls?|function|arguments)\"\s*:"),
 )
 _COMPILED: Final = tuple((why, re.compile(pattern, re.IGNORECASE)) for why, pattern in _SIGNS)
-_HIDDEN: Final = {"Cf", "Co", "Cn", "Cs"}  # categories of characters that nobody sees
+_HIDDEN: Final = {"Cf", "Co", "Cn", "Cs"}  # categories of characters that are not shown
 
 
 def suspicion(text: str) -> str:
     """Why the text is not to be trusted; "" where nothing speaks against it."""
     if any(unicodedata.category(char) in _HIDDEN for char in text):
-        return "it holds characters that nobody sees"
+        return "it holds characters that are not shown"
     if any(unicodedata.category(char) == "Cc" and char not in "\n\t" for char in text):
         return "it holds control characters"
-    folded = unicodedata.normalize("NFKC", text)
-    return next((why for why, pattern in _COMPILED if pattern.search(folded)), "")
+    if hidden := decoded(text):
+        return suspicion(hidden) or "it holds encoded text"
+    found = (why for reading in readings(text) for why, pattern in _COMPILED if pattern.search(reading))
+    return next(found, "")

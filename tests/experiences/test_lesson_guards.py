@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 
 import pytest
 
@@ -13,6 +14,7 @@ from experiences.library.similarity import ALIKE, similarity
 from experiences.library.suspicion import suspicion
 from experiences.library.telling import told
 from experiences.types import Scenario
+from tests.support.injections import HARMLESS, ORDERS
 from tests.support.simulated_habits import INJECTIONS
 from tests.support.world import World
 
@@ -119,3 +121,23 @@ def test_lessons_are_told_without_their_names_and_each_on_one_line() -> None:
     text = told([Lesson("x1", "When\na comes,  do b."), Lesson("x2", GOOD)])
     assert text.splitlines()[1:] == ["- When a comes, do b.", f"- {GOOD}"] and "x1" not in text
     assert told([]) == ""
+
+
+def test_nine_of_ten_orders_in_any_language_and_disguise_are_suspicious() -> None:
+    missed = [text for text in ORDERS if not suspicion(text)]
+    assert len(ORDERS) >= 40 and len(missed) <= len(ORDERS) // 10, missed
+
+
+def test_of_harmless_lessons_at_most_two_of_a_hundred_are_suspicious() -> None:
+    world, rng = World(7), random.Random(7)
+    simulated = [world.lesson(one, rng.choice(world.kinds), rng) for one in world.advice for _ in range(5)]
+    for texts in (HARMLESS, simulated):
+        wrong = [(text, suspicion(text)) for text in texts if suspicion(text)]
+        assert len(wrong) <= 0.02 * len(texts), wrong
+
+
+def test_a_long_text_is_read_in_time() -> None:
+    began = time.perf_counter()
+    for text in ("a " * 20_000, "aA1" * 20_000, "ignore " * 8_000, "1.2." * 10_000, "x@" * 20_000):
+        suspicion(text)
+    assert time.perf_counter() - began < 5
