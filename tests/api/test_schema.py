@@ -1,0 +1,102 @@
+"""The REST description against the site, operation by operation: requests that it allows and that it does not.
+
+Any answer is documented, in status, content type, headers and shape; none is a 5xx. The cases are the same each time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import schemathesis
+import yaml
+from django.core.signals import request_finished, request_started
+from django.db import close_old_connections
+from hypothesis import HealthCheck, Phase, given, settings
+from schemathesis import GenerationMode
+from schemathesis.checks import not_a_server_error
+from schemathesis.core.failures import FailureGroup
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from agentcore_site import env
+from agentcore_site.wsgi import application
+from tests.support.callers import Caller
+from training.models import TrainingRun
+
+pytestmark = pytest.mark.django_db
+
+CHECKS = [
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+]
+EACH = settings(
+    max_examples=3,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    phases=[Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)
+
+
+@pytest.fixture(scope="module")
+def described() -> Any:
+    raw = yaml.safe_load((env.ROOT / "docs" / "openapi.yaml").read_text(encoding="utf-8"))
+    schema = schemathesis.openapi.from_dict(raw)
+    schema.app = application
+    return schema
+
+
+@pytest.fixture
+def one_connection() -> Iterator[None]:
+    """The site answers on the test's own connection, within its transaction, as for Django's test client."""
+    signals = (request_started, request_finished)
+    for signal in signals:
+        signal.disconnect(close_old_connections)
+    yield
+    for signal in signals:
+        signal.connect(close_old_connections)
+
+
+@pytest.mark.parametrize(
+    ("person", "mode"),
+    [("adam", GenerationMode.POSITIVE), ("adam", GenerationMode.NEGATIVE), ("charlie", GenerationMode.POSITIVE)],
+)
+def test_every_operation_answers_as_it_is_described(
+    person: str,
+    mode: GenerationMode,
+    described: Any,
+    run: TrainingRun,
+    one_connection: None,
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from agentcore_site.throttling import KeyThrottle
+
+    monkeypatch.setattr(KeyThrottle, "THROTTLE_RATES", {"key": None, "token": None})
+    headers = Caller(request.getfixturevalue(person)).headers
+    wrong: list[str] = []
+    asked = 0
+
+    def check(case: Any) -> None:
+        nonlocal asked
+        asked += 1
+        try:
+            case.validate_response(case.call(headers=headers), checks=CHECKS)
+        except FailureGroup as error:  # all of them at the end, not the first alone
+            wrong.append(f"{case.method} {case.formatted_path}: {error}"[:600])
+
+    operations = [found.ok() for found in described.get_all_operations()]
+    for operation in operations:
+        EACH(given(case=operation.as_strategy(generation_mode=mode))(check))()
+    assert wrong == []
+    assert asked >= len(operations)
