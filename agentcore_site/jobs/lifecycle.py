@@ -162,14 +162,14 @@ def claim(job_id: Any, *, attempt: int | None = None) -> Job | None:
 
 
 def hung_writes_end(seconds: float | None = None) -> int:
-    """Ends sessions of ours that wait for their client in the middle of a COPY, and says how many: their worker is
-    frozen, and holds the rows of its job. (PostgreSQL ends by itself those that are idle in a transaction; these count
-    as busy.) Somebody who restores a backup has another name, and all the time that it takes."""
+    """Ends sessions of ours that wait for their client in the middle of a COPY or an answer, and says how many: their
+    worker is frozen, and holds the rows of its job. (PostgreSQL ends by itself those that are idle in a transaction;
+    these count as busy.) A backup that is being restored has another name, and all the time that it takes."""
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database()"
             " AND usename = session_user AND application_name = current_setting('application_name')"
-            " AND pid <> pg_backend_pid() AND state = 'active' AND wait_event = 'ClientRead'"
+            " AND pid <> pg_backend_pid() AND state = 'active' AND wait_event IN ('ClientRead', 'ClientWrite')"
             " AND query_start < clock_timestamp() - make_interval(secs => %s)",
             [settings.IDLE_SECONDS if seconds is None else seconds],
         )

@@ -21,8 +21,6 @@ from agentcore_site.jobs.models import Job, Reason, Status
 
 log = logging.getLogger(__name__)
 
-RING_AGAIN = timedelta(seconds=45)  # a message that is gone is found within a minute
-
 
 @shared_task(name="jobs.advance")
 def advance(job_id: str, attempt: int | None = None) -> str:
@@ -109,7 +107,9 @@ def sweep() -> int:
     if waiting is None:
         return rung
     lost = lifecycle.free().filter(nudged_at__isnull=False).count() - waiting
-    for job in lifecycle.due(lost, rung_before=timezone.now() - RING_AGAIN):
+    # As long as a lease: a worker that froze may have taken the message with it.
+    again = timezone.now() - timedelta(seconds=settings.JOB_LEASE_SECONDS)
+    for job in lifecycle.due(lost, rung_before=again):
         if job.crashes >= settings.JOB_MAX_CRASHES and job.status == Status.RUNNING:
             lifecycle.fail_abandoned(job)
         else:

@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -117,6 +118,39 @@ def test_a_stopped_worker_that_wakes_up_after_its_lease_writes_nothing(
     numbers = list(Iteration.objects.filter(run=run).order_by("number").values_list("number", flat=True))
     assert numbers == list(range(1, 301))
     assert TrajectoryRecord.objects.filter(job_id=run.job_id).count() == 300 * 16
+
+
+@pytest.mark.parametrize("holds", [True, False], ids=["with the job", "with its message"])
+def test_a_frozen_workers_job_is_taken_up_within_a_lease_and_a_sweep(
+    operator: Actor, agent: Agent, fleet: Fleet, holds: bool
+) -> None:
+    """At shipped settings. One that freezes between two slices takes the next message with it."""
+    shipped = {"JOB_LEASE_SECONDS": "30", "JOB_SWEEP_SECONDS": "5"}
+    worker = fleet.worker(concurrency=2, **shipped)
+    fleet.beat(**shipped)
+    run = run_start(operator, agent=agent, environment_options=SMALL_POOL, config=CONFIG | {"n_iterations": 2000})
+    eventually(lambda: Iteration.objects.filter(run=run, number__gte=5).exists(), why="the first iterations")
+    frozen = eventually(
+        lambda: _stopped_holder(run.job_id) if holds else _stopped_idle(worker.pid, run.job_id), why="one is stopped"
+    )
+    try:
+        attempt, began = Job.objects.get(id=run.job_id).attempt, time.monotonic()
+        eventually(lambda: Job.objects.get(id=run.job_id).attempt > attempt, seconds=90, why="a new claim")
+        assert time.monotonic() - began <= 45
+    finally:
+        os.kill(frozen, signal.SIGCONT)
+    lifecycle.cancel(None, Job.objects.get(id=run.job_id))
+
+
+def _stopped_idle(parent: int, job_id: Any) -> int:
+    """A child of the worker that does not hold the job, stopped."""
+    holder = _holder(job_id)
+    children = [int(pid) for pid in Path(f"/proc/{parent}/task/{parent}/children").read_text().split()]
+    idle = [pid for pid in children if pid != holder]
+    if not holder or not idle:
+        return 0
+    os.kill(idle[0], signal.SIGSTOP)
+    return idle[0]
 
 
 def _stopped_holder(job_id: Any) -> int:
