@@ -75,7 +75,7 @@ def submit(
             raise Conflict(_held(kind, exclusive_key) or busy) from error
         raise
     event_add(job, "created", message="Job created and queued.", data={"status": job.status})
-    metrics.created.inc()
+    metrics.created(kind)
     doorbell.ring_on_commit(job)
     return job
 
@@ -371,7 +371,7 @@ def _announce(job: Job) -> None:
     data = {"status": job.status, "reason": job.status_reason, "error": job.error[:500]}
     event_add(job, job.status, level=level, message=f"{job.get_status_display()}{why}.", data=data)
     if job.ended:
-        metrics.completed.labels(status=job.status).inc()
+        metrics.completed(job.kind, job.status)
 
 
 def _allowed(source: str, target: str) -> None:

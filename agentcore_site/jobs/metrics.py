@@ -4,6 +4,22 @@ from __future__ import annotations
 
 from prometheus_client import Counter
 
-created = Counter("training_jobs_created_total", "Jobs created.")
-completed = Counter("training_jobs_completed_total", "Jobs that ended, by status.", ["status"])
+_training_created = Counter("training_jobs_created_total", "Training jobs created.")
+_training_completed = Counter("training_jobs_completed_total", "Training jobs that ended, by status.", ["status"])
+_created = Counter("jobs_created_total", "Jobs created, by kind.", ["kind"])
+_completed = Counter("jobs_completed_total", "Jobs that ended, by kind and status.", ["kind", "status"])
 errors = Counter("training_errors_total", "Errors by type and component.", ["error_type", "component"])
+
+
+def created(kind: str) -> None:
+    """Counts a job that was made."""
+    _created.labels(kind=kind).inc()
+    if kind == "training":
+        _training_created.inc()
+
+
+def completed(kind: str, status: str) -> None:
+    """Counts a job that ended."""
+    _completed.labels(kind=kind, status=status).inc()
+    if kind == "training":
+        _training_completed.labels(status=status).inc()

@@ -224,7 +224,7 @@ def test_it_adds_up_what_web_and_workers_counted(
     """As `manage.py up` has it: each process writes into one folder, and /metrics reads them all."""
     count = (
         "from agentcore_site.jobs import metrics;"
-        " metrics.created.inc(); metrics.completed.labels(status='failed').inc()"
+        " [(metrics.created(kind), metrics.completed(kind, 'failed')) for kind in ('training', 'evaluation')]"
     )
     environment = os.environ | {"PROMETHEUS_MULTIPROC_DIR": str(tmp_path)}
     for _ in range(3):
@@ -233,6 +233,8 @@ def test_it_adds_up_what_web_and_workers_counted(
     found = figures(anybody.get("/metrics"))
     assert found["training_jobs_created_total"] == {(): 3.0}
     assert found["training_jobs_completed_total"] == {("failed",): 3.0}
+    assert found["jobs_created_total"] == {("evaluation",): 3.0, ("training",): 3.0}
+    assert found["jobs_completed_total"] == {("evaluation", "failed"): 3.0, ("training", "failed"): 3.0}
     assert found["active_training_jobs"] == {(): 0.0}
 
 
