@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 from itertools import pairwise
-from statistics import median
+from statistics import fmean, median
 from typing import Any, Final
+from uuid import UUID
 
 from django.db.models import QuerySet, Sum
 from django.utils import timezone
@@ -14,7 +15,8 @@ from agentcore_site.errors import Missing
 from agentcore_site.jobs.models import Reason, Status
 from agentcore_site.jobs.selectors import as_uuid
 from budgets.money import dollars
-from experiences.models import GroupRecord
+from experiences.exports import as_exported, jsonl_line
+from experiences.models import GroupRecord, TrajectoryRecord
 from training.models import Iteration, PolicyCheckpoint, TrainingRun, with_money
 
 SERIES_METRICS: Final = (
@@ -32,6 +34,9 @@ SERIES_METRICS: Final = (
     "told_tokens",
 )
 SERIES_POINTS = 2000
+_LOADED: Final[set[tuple[UUID, str]]] = set()  # checkpoints that this process has loaded
+LOOKS: Final = 3  # that the moving average of the selection success is taken over
+RISING: Final = 0.9  # share of its steps that must go up, by the source documents' definition of done
 PACE = 20  # iterations whose pace is that of the rest
 
 
@@ -132,11 +137,11 @@ def run_verdict(run: TrainingRun) -> str:
     gain = seen["improvement"] * 100
     low, high = seen["improvement_low"] * 100, seen["improvement_high"] * 100
     if low > 0:
-        head = f"Better than the untrained baseline by {gain:.1f} points"
+        head = f"Better than {run.baseline} by {gain:.1f} points"
     elif high < 0:
-        head = f"Worse than the untrained baseline by {-gain:.1f} points"
+        head = f"Worse than {run.baseline} by {-gain:.1f} points"
     else:
-        head = f"Not yet told apart from the untrained baseline ({gain:+.1f} points"
+        head = f"Not yet told apart from {run.baseline} ({gain:+.1f} points"
         return f"{head}, 95 % interval {low:.1f} to {high:.1f}) on the selection queries."
     return f"{head} (95 % interval {low:.1f} to {high:.1f}) on the selection queries."
 
@@ -147,31 +152,29 @@ def best_label(run: TrainingRun) -> str | None:
 
 def done_criteria(run: TrainingRun) -> list[dict[str, Any]]:
     """Which criteria of the definition of done a run met (SPEC E7)."""
-    scores = [
-        row["success_rate"]
-        for row in Iteration.objects.filter(run=run, selection__isnull=False)
-        .order_by("number")
-        .values_list("selection", flat=True)
-    ]
-    rising = [b >= a for a, b in pairwise(scores)]
+    rising = _rising(run)
+    best = run.best_checkpoint
+    damage = "" if best is None else _damage(best.id, best.sha256)
     gain, p_value = run.verdict.get("improvement"), run.verdict.get("p_value")
     ended = run.job.status == Status.COMPLETED
     return [
         {
             "name": "All iterations ran",
-            "met": ended,
+            "met": ended and run.iteration >= run.total_iterations,
             "detail": f"{run.iteration:,} of {run.total_iterations:,}"
             + (", stopped early: no further gain" if run.job.status_reason == Reason.EARLY_STOPPED else ""),
         },
         {
             "name": "Validation rose",
-            "met": bool(rising) and sum(rising) / len(rising) >= 0.5,
-            "detail": f"in {sum(rising)} of {len(rising)} steps" if rising else "no two looks yet",
+            "met": bool(rising) and sum(rising) >= RISING * len(rising),
+            "detail": f"in {sum(rising)} of {len(rising)} steps of its moving average"
+            if rising
+            else "no two looks yet",
         },
         {
-            "name": "Best checkpoint saved",
-            "met": run.best_checkpoint_id is not None,
-            "detail": best_label(run) or "none",
+            "name": "Best checkpoint loads",
+            "met": best is not None and not damage,
+            "detail": damage or best_label(run) or "none",
         },
         {
             "name": "Gain of at least 5 points",
@@ -183,8 +186,37 @@ def done_criteria(run: TrainingRun) -> list[dict[str, Any]]:
             "met": run.spent_micros <= run.limit_micros,
             "detail": f"${dollars(run.spent_micros):.2f} of ${dollars(run.limit_micros):.2f}",
         },
-        {"name": "Trajectories stored", "met": run.trajectories > 0, "detail": f"{run.trajectories:,}"},
+        {"name": "Trajectories can be exported", "met": _exports(run), "detail": f"{run.trajectories:,}"},
     ]
+
+
+def _damage(checkpoint_id: UUID, sha256: str) -> str:
+    """Why a checkpoint can't be loaded; "" where it can. It is tried, and once that went well not again: some are
+    large, and lie in another service."""
+    from training.services.checkpoints import Damaged, checkpoint_load
+
+    if (checkpoint_id, sha256) in _LOADED:
+        return ""
+    try:
+        checkpoint_load(PolicyCheckpoint.objects.get(id=checkpoint_id))
+    except Damaged as error:
+        return error.message
+    _LOADED.add((checkpoint_id, sha256))
+    return ""
+
+
+def _exports(run: TrainingRun) -> bool:
+    """Whether there are trajectories of its training, and the first one can be written as a line of JSONL."""
+    first = list(TrajectoryRecord.objects.filter(job_id=run.job_id, purpose="training").order_by("id")[:1])
+    return any(jsonl_line(row) for row in as_exported(first))
+
+
+def _rising(run: TrainingRun) -> list[bool]:
+    """For each look after the first, whether the mean success of the latest looks rose; one that stays is no rise."""
+    looks = Iteration.objects.filter(run=run, selection__isnull=False).order_by("number")
+    scores = [row["success_rate"] for row in looks.values_list("selection", flat=True)]
+    averages = [fmean(scores[max(0, n - LOOKS + 1) : n + 1]) for n in range(len(scores))]
+    return [b > a for a, b in pairwise(averages)]
 
 
 def status_payload(run: TrainingRun) -> dict[str, Any]:

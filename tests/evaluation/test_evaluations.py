@@ -48,7 +48,7 @@ def test_a_finished_run_is_evaluated_on_held_out_queries(run: TrainingRun) -> No
     assert run.verdict["success_rate"] == success["trained"]
     assert run_verdict(run) == evaluation.report["verdict"]
     assert "on new items" in run_verdict(run) and "20 queries" in run_verdict(run)
-    assert {row["name"]: row["met"] for row in done_criteria(run)}["Best checkpoint saved"]
+    assert {row["name"]: row["met"] for row in done_criteria(run)}["Best checkpoint loads"]
     assert EvaluationResult.objects.filter(evaluation=evaluation, line="held_out").count() == 2 * 20
     assert TrajectoryRecord.objects.filter(job_id=evaluation.job_id, line="held_out").count() == 2 * 20 * 2
 

@@ -5,16 +5,17 @@ from __future__ import annotations
 import logging
 from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
 from django.core.files.base import ContentFile
 from django.core.files.storage import default_storage
 from django.db import transaction
-from django.db.models import Q
 from django.utils import timezone
 
 from agentcore_site.audit.services import record
 from agentcore_site.errors import Conflict, Invalid, Missing
 from agentcore_site.ids import uuid7
+from agentcore_site.jobs.models import ACTIVE, Status
 from agentcore_site.tenancy.permissions import require
 from experiences.models import Agent
 from training.models import PolicyCheckpoint, TrainingRun
@@ -162,15 +163,33 @@ def checkpoint_of(actor: Any, checkpoint_id: Any) -> PolicyCheckpoint:
 
 
 def retention() -> int:
-    """Deletes untagged checkpoints older than ninety days, but never an agent's latest. Returns how many."""
+    """Deletes untagged checkpoints older than ninety days, but none that ``_kept`` names. Returns how many."""
     old = timezone.now() - timedelta(days=KEEP_DAYS)
     gone = 0
+    kept: dict[UUID, set[UUID]] = {}
     for checkpoint in PolicyCheckpoint.objects.filter(created_at__lt=old, tags=[]).defer("data"):
-        newer = PolicyCheckpoint.objects.filter(agent_id=checkpoint.agent_id, created_at__gt=checkpoint.created_at)
-        if newer.exists():
+        agent_id = checkpoint.agent_id
+        if agent_id not in kept:
+            kept[agent_id] = _kept(agent_id)
+        if checkpoint.id not in kept[agent_id]:
             _delete(checkpoint)
             gone += 1
     return gone
+
+
+def _kept(agent_id: UUID) -> set[UUID]:
+    """What of an agent is never deleted by itself: its best five and its newest, the best of each run, and what a run
+    that may go on resumes from."""
+    mine = PolicyCheckpoint.objects.filter(agent_id=agent_id)
+    runs = TrainingRun.objects.filter(agent_id=agent_id)
+    scored = mine.filter(validation_low__isnull=False).order_by("-validation_low", "iteration")
+    going = mine.filter(run__job__status__in=(*ACTIVE, Status.FAILED)).order_by("run_id", "-iteration")
+    return {
+        *scored.values_list("id", flat=True)[:KEEP_BEST],
+        *mine.order_by("-created_at").values_list("id", flat=True)[:1],
+        *(key for key in runs.values_list("best_checkpoint_id", flat=True) if key is not None),
+        *going.distinct("run_id").values_list("id", flat=True),
+    }
 
 
 def _place(owner: TrainingRun | PolicyCheckpoint, data: bytes) -> dict[str, Any]:
@@ -190,20 +209,13 @@ def _note_best(run: TrainingRun) -> None:
 def _prune(run: TrainingRun) -> None:
     """Keeps the agent's best five, this run's best and latest, and every tagged one."""
     mine = PolicyCheckpoint.objects.filter(agent_id=run.agent_id)
-    scored = mine.filter(validation_low__isnull=False).order_by("-validation_low", "iteration")
-    keep = set(scored.values_list("id", flat=True)[:KEEP_BEST])
+    keep = _kept(run.agent_id)
     this = mine.filter(run=run)
-    keep |= set(this.order_by("-iteration").values_list("id", flat=True)[:1])
-    keep |= set(
-        this.filter(validation_low__isnull=False)
-        .order_by("-validation_low", "iteration")
-        .values_list("id", flat=True)[:1]
-    )
-    # Other runs of the agent: what they resume from, and what was found best or is being evaluated, stays.
-    others = mine.filter(~Q(run=run)).order_by("run_id", "-iteration").distinct("run_id")
-    keep |= set(others.values_list("id", flat=True))
-    best_ids = TrainingRun.objects.filter(agent_id=run.agent_id).exclude(best_checkpoint=None)
-    keep |= set(best_ids.values_list("best_checkpoint_id", flat=True))
+    scored = this.filter(validation_low__isnull=False).order_by("-validation_low", "iteration")
+    keep |= set(scored.values_list("id", flat=True)[:1])
+    # What each run ended with stays, for ninety days.
+    last = mine.order_by("run_id", "-iteration").distinct("run_id")
+    keep |= set(last.values_list("id", flat=True))
     for checkpoint in mine.exclude(id__in=keep).filter(tags=[]).defer("data"):
         _delete(checkpoint)
 
