@@ -18,12 +18,14 @@ from agentcore_site.rest.parsing import Strict, parsed
 from agentcore_site.rest.schema import IDEMPOTENCY_KEY
 from agentcore_site.rest.views import Door
 from budgets.money import dollars
-from evaluation.models import EvaluationRun, Split
+from evaluation.models import Against, EvaluationRun, Split
 from evaluation.selectors import changed_queries, evaluation_get, evaluations_visible
 from evaluation.services import MAX_SAMPLES, evaluation_start
 from experiences.filters import OfAgent
 from training.selectors import run_get
 from training.services.checkpoints import checkpoint_of
+
+AGAINST = "What the baseline is told. `nothing`, for agents of language models: lessons and playbook against none."
 
 
 class EvaluationRow(serializers.Serializer[Any]):
@@ -35,6 +37,7 @@ class EvaluationRow(serializers.Serializer[Any]):
     status = serializers.ChoiceField(choices=Status.choices, source="job.status")
     progress_percent = serializers.SerializerMethodField()
     split = serializers.ChoiceField(choices=Split.choices)
+    against = serializers.ChoiceField(choices=Against.choices, help_text=AGAINST)
     samples = serializers.IntegerField(help_text="Rollouts of each query and arm.")
     final = serializers.BooleanField(help_text="Asked for at the end of its run.")
     verdict = serializers.SerializerMethodField(help_text="The finding in words; empty until it is done.")
@@ -73,6 +76,7 @@ class EvaluationIn(Strict):
         help_text='Texts from the job\'s own pools, or rows {"query", "expected_outcome"}.',
     )
     samples = serializers.IntegerField(required=False, min_value=1, max_value=MAX_SAMPLES)
+    against = serializers.ChoiceField(choices=Against.choices, default=Against.BEGAN, help_text=AGAINST)
 
 
 class QueriesQuery(Strict):
@@ -83,7 +87,7 @@ class QueriesQuery(Strict):
 class ChangedQuery(serializers.Serializer[Any]):
     scenario = serializers.IntegerField()
     query = serializers.CharField()
-    baseline = serializers.FloatField(help_text="Success rate of the untrained policy.")
+    baseline = serializers.FloatField(help_text="Success rate of the baseline arm.")
     trained = serializers.FloatField()
     difference = serializers.FloatField()
     baseline_trajectories = serializers.ListField(child=serializers.UUIDField())
@@ -124,7 +128,7 @@ class EvaluationDoor(Door):
         return self.page(evaluations_visible(self.actor), EvaluationRow)
 
     @extend_schema(
-        summary="Evaluate a checkpoint against the untrained baseline",
+        summary="Evaluate a checkpoint against what its run began with, or against nothing told",
         tags=["evaluations"],
         request=EvaluationIn,
         responses={201: EvaluationOut},

@@ -11,8 +11,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
+UNTRAINED: Final = "the untrained baseline"
 PaysOff = Literal["after", "never", "unknown"]
 
 
@@ -65,14 +66,18 @@ def thousand_calls(value: ContextValue) -> dict[str, float | None]:
 
 def context_words(found: Mapping[str, Any]) -> str:
     """The value in a sentence. ``found`` is a ``ContextValue`` with what was told and how sure the difference is."""
+    before = found.get("baseline", UNTRAINED)
     if not found["lessons"]:
-        return "Nothing is told: no lesson was shown to help, so that a call costs what it did."
-    rates = f"with it {_rate(found['success_with'])} succeed, without {_rate(found['success_without'])}"
+        kept = "" if before == UNTRAINED else f" to {before}"
+        return f"Nothing was added{kept}: no lesson was shown to help, so that a call costs what it did."
+    without = "without" if before == UNTRAINED else f"with {before}"
+    rates = f"with it {_rate(found['success_with'])} succeed, {without} {_rate(found['success_without'])}"
     sure = f"{_points(found['improvement'])} points, 95 % interval {_points(found['low'])} to {_points(found['high'])}"
     p = "< .001" if found["p_value"] < 0.001 else f"{found['p_value']:.3f}".lstrip("0")
     dearer = "more" if found["extra_cost"] >= 0 else "less"
+    added = "" if before == UNTRAINED else " were added"
     return (
-        f"Learned context: {found['tokens']:,} tokens per call; {rates} (paired: {sure}, p {p}); it costs "
+        f"Learned context: {found['tokens']:,} tokens per call{added}; {rates} (paired: {sure}, p {p}); it costs "
         f"{_dollars(abs(found['extra_cost']))} {dearer} per call and {_when(found)}."
     )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -21,11 +21,12 @@ from agentcore_site.jobs.kinds import Progressed
 from agentcore_site.jobs.lease import Lease, LeaseLost, MustPause, StopRequested
 from agentcore_site.jobs.models import Job
 from evaluation import reports
-from evaluation.models import EvaluationResult, EvaluationRun, HeldOutLook, Split
+from evaluation.models import Against, EvaluationResult, EvaluationRun, HeldOutLook, Split
 from experiences.collecting import recording, recording_check
 from experiences.environments.base import Environment
 from experiences.environments.dataset import dataset_environment
 from experiences.keeping import RolloutKeeper
+from experiences.library.lessons import Library
 from experiences.privacy import redact
 from experiences.rollout import Interrupted
 from experiences.runtimes.base import Halted
@@ -140,7 +141,9 @@ class Slice:
 
     @property
     def _baseline(self) -> Any:
-        return TrainerState.fresh(self.setup).policy
+        told_nothing = self.evaluation.against == Against.NOTHING
+        setup = replace(self.setup, library=Library(), weights={}) if told_nothing else self.setup
+        return TrainerState.fresh(setup).policy
 
     # -- playing ---------------------------------------------------------------------------------------------------
 

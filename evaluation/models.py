@@ -1,4 +1,4 @@
-"""Is it better? One evaluation compares a checkpoint with the untrained baseline on the same queries and seeds."""
+"""Is it better? One evaluation compares a checkpoint with a baseline on the same queries and seeds."""
 
 from __future__ import annotations
 
@@ -18,14 +18,23 @@ class Split(models.TextChoices):
     GIVEN = "given", "Queries given with the request"
 
 
+class Against(models.TextChoices):
+    """What the baseline arm is told. An action policy is told nothing: it is untrained either way."""
+
+    BEGAN = "began", "What the run began with"
+    NOTHING = "nothing", "Told nothing: neither lessons nor playbook"
+
+
 class EvaluationRun(Scoped):
-    """A comparison of two arms: ``trained`` (the checkpoint) and ``baseline`` (the untrained policy)."""
+    """A comparison of two arms: ``trained`` (the checkpoint) and ``baseline`` (the policy before the run, or one that
+    is told nothing)."""
 
     job = models.OneToOneField(Job, on_delete=models.CASCADE, primary_key=True, related_name="evaluation_run")
     agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="evaluations")
     run = models.ForeignKey(TrainingRun, on_delete=models.CASCADE, related_name="evaluations")
     checkpoint = models.ForeignKey(PolicyCheckpoint, on_delete=models.CASCADE, related_name="evaluations")
     split = models.CharField(max_length=12, choices=Split.choices, default=Split.HELD_OUT)
+    against = models.CharField(max_length=8, choices=Against.choices, default=Against.BEGAN)
     lines = ArrayField(models.CharField(max_length=30), default=list, help_text="What is reported, the first decides.")
     queries = models.JSONField(null=True, blank=True, help_text="Rows given with the request.")
     samples = models.PositiveSmallIntegerField(help_text="Rollouts of each query and arm.")
@@ -44,6 +53,13 @@ class EvaluationRun(Scoped):
                 fields=["checkpoint", "split"], condition=models.Q(final=True), name="one_final_evaluation"
             )
         ]
+
+    @property
+    def baseline(self) -> str:
+        """The baseline arm in words."""
+        if self.against == Against.NOTHING:
+            return "an agent that is told nothing"
+        return self.run.baseline
 
     def __str__(self) -> str:
         return f"{self.get_split_display()} · {self.checkpoint}"

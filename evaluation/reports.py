@@ -12,10 +12,12 @@ import numpy as np
 from budgets.money import MICROS, dollars
 from evaluation import statistics
 from evaluation.context_value import context_value, context_words, thousand_calls
-from evaluation.models import EvaluationResult, EvaluationRun
+from evaluation.models import Against, EvaluationResult, EvaluationRun
+from experiences.library.lessons import Lesson, Library
 from training.algorithm.arrays import FloatArray
 from training.algorithm.inference import bca_interval, paired_difference, per_query, wilson_interval
 from training.services.checkpoints import checkpoint_load
+from training.services.learned import library_of_run
 from training.trainer import policy_of
 
 ALPHA: Final = 0.05
@@ -53,6 +55,7 @@ def build(evaluation: EvaluationRun, *, looks: int, seconds: float) -> dict[str,
     return {
         **({} if context is None else {"context": context}),
         "verdict": lines[primary]["verdict"],
+        "baseline": evaluation.baseline,
         "primary": primary,
         "seconds": round(seconds, 2),
         "method": METHOD.format(samples=evaluation.samples),
@@ -92,7 +95,9 @@ def learned_context(evaluation: EvaluationRun, line: dict[str, Any]) -> dict[str
     if run.policy_kind == "action" or success["improvement"] is None or cost["improvement"] is None:
         return None
     policy: Any = policy_of(checkpoint_load(evaluation.checkpoint))
-    told = policy.library.chosen(policy.shipped)
+    # What the other arm is told as well is no part of what was added, nor of what it costs.
+    before = Library() if evaluation.against == Against.NOTHING else library_of_run(run)[0]
+    told = [one for one in policy.library.chosen(policy.shipped) if not _in(before, one)]
     value = context_value(
         success_without=success["baseline"],
         success_with=success["trained"],
@@ -102,8 +107,15 @@ def learned_context(evaluation: EvaluationRun, line: dict[str, Any]) -> dict[str
     )
     sure = {name: success[name] for name in ("improvement", "low", "high", "p_value")}
     found = {"lessons": len(told), "tokens": sum(lesson.tokens for lesson in told), **sure, **asdict(value)}
+    found["baseline"] = evaluation.baseline
     found["per_thousand"] = thousand_calls(value)
     return found | {"verdict": context_words(found)}
+
+
+def _in(library: Library, lesson: Lesson) -> bool:
+    """Whether it holds this lesson, with this very text."""
+    at = library.position.get(lesson.handle)
+    return at is not None and library.lessons[at].text == lesson.text
 
 
 def _line(evaluation: EvaluationRun, line: str) -> dict[str, Any]:
@@ -121,7 +133,7 @@ def _line(evaluation: EvaluationRun, line: str) -> dict[str, Any]:
         "name": LINE_NAMES.get(line, line.replace("_", " ")),
         "n_queries": n,
         "samples": evaluation.samples,
-        "verdict": _words(found["success_rate"], LINE_NAMES.get(line, line), n),
+        "verdict": _words(found["success_rate"], LINE_NAMES.get(line, line), n, evaluation.baseline),
         "metrics": found,
     }
 
@@ -194,7 +206,7 @@ def _effect(mean: float, sd: float) -> float | None:
     return mean / sd if sd > 0 else None
 
 
-def _words(success: dict[str, Any], name: str, n: int) -> str:
+def _words(success: dict[str, Any], name: str, n: int, baseline: str) -> str:
     """The verdict: proven gain, proven loss, or not enough data to tell."""
     if success["improvement"] is None:
         return f"Nothing was measured on {name}."
@@ -202,9 +214,9 @@ def _words(success: dict[str, Any], name: str, n: int) -> str:
     rates = f"{100 * success['baseline']:.1f} % → {100 * success['trained']:.1f} %"
     evidence = f"95 % interval {low:.1f} to {high:.1f}, p {_p(success['p_value'])}, {n} queries"
     if success["p_value"] < ALPHA and gain > 0:
-        return f"Better than the untrained baseline by {gain:.1f} points on {name}: {rates} ({evidence})."
+        return f"Better than {baseline} by {gain:.1f} points on {name}: {rates} ({evidence})."
     if success["p_value"] < ALPHA:
-        return f"Worse than the untrained baseline by {-gain:.1f} points on {name}: {rates} ({evidence})."
+        return f"Worse than {baseline} by {-gain:.1f} points on {name}: {rates} ({evidence})."
     if not success["enough_data"]:
         unseen = "" if success["mde"] is None else f"; gains below {success['mde'] * 100:.0f} points can't be seen"
         return f"Not enough data to tell on {name}: {rates} ({evidence}{unseen})."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from agentcore_site.errors import Invalid, Missing
 from agentcore_site.jobs.models import ACTIVE, Job
@@ -22,13 +22,14 @@ MAX_WAIT: Final = 300.0
 
 class EvaluateParams(Params):
     """``eval_queries``: texts from the agent's pools, or rows {"query", "expected_outcome"}; left out, the held-out
-    queries. ``samples`` and ``wait_seconds`` go beyond the source documents."""
+    queries. ``samples``, ``wait_seconds`` and ``against`` go beyond the source documents."""
 
     agent_id: str
     eval_queries: Any = None
     checkpoint_id: str | None = None
     samples: int | None = None
     wait_seconds: float = 60.0
+    against: Literal["began", "nothing"] = "began"
 
 
 async def evaluate(call: Call, params: EvaluateParams) -> dict[str, Any]:
@@ -57,6 +58,7 @@ def start(call: Call, params: EvaluateParams) -> EvaluationRun:
         split=Split.HELD_OUT,
         queries=queries,
         samples=params.samples,
+        against=params.against,
     )
 
 
@@ -81,6 +83,6 @@ def result(call: Call, job_id: Any) -> dict[str, Any]:
 
 METHODS: Final[Table] = {
     "training.evaluate": Method(
-        EvaluateParams, "evaluate", evaluate, "Compare a checkpoint with the untrained baseline."
+        EvaluateParams, "evaluate", evaluate, "Compare a checkpoint with what its run began with, or with nothing told."
     ),
 }

@@ -15,8 +15,9 @@ from agentcore_site.errors import Conflict, DomainError, Invalid, Missing
 from agentcore_site.jobs import lifecycle
 from agentcore_site.jobs.models import Priority
 from agentcore_site.tenancy.permissions import require
-from evaluation.models import EvaluationRun, Split
+from evaluation.models import Against, EvaluationRun, Split
 from experiences.collecting import may_record, recording_require
+from experiences.models import Runtime
 from experiences.storage import partition_ensure
 from training.models import PolicyCheckpoint, TrainingRun
 from training.services import checkpoints
@@ -37,14 +38,16 @@ def evaluation_start(
     split: str = Split.HELD_OUT,
     queries: Sequence[Any] | None = None,
     samples: int | None = None,
+    against: str = Against.BEGAN,
 ) -> EvaluationRun:
-    """Queues a comparison of a checkpoint (the best, if none is named) with the untrained baseline.
+    """Queues a comparison of a checkpoint (the best, if none is named) with what its run began with, or with an agent
+    that is told nothing.
 
     ``queries`` are texts that stand in the run's pools, or rows {"query", "expected_outcome"}.
 
     Raises:
         Missing, Forbidden: the actor may not, or the run has no checkpoint yet.
-        Invalid: queries or samples are wrong.
+        Invalid: queries or samples are wrong, or the agent can't be told anything.
         Conflict: the agent may not be recorded.
     """
     require(actor, "evaluate", run.organization_id)
@@ -52,6 +55,9 @@ def evaluation_start(
     if not 1 <= samples <= MAX_SAMPLES:
         message = f"samples must be between 1 and {MAX_SAMPLES}; got {samples}."
         raise Invalid(message, fields={"samples": message})
+    if against == Against.NOTHING and run.policy_kind == Runtime.ACTION:
+        message = "This agent chooses actions and is told nothing in any case: its baseline is the untrained policy."
+        raise Invalid(message, fields={"against": message})
     recording_require([run.agent], "evaluated")
     chosen = checkpoint or checkpoints.best(run)
     if chosen is None:
@@ -61,7 +67,8 @@ def evaluation_start(
     rows = None if queries is None else _known_queries(run, queries)
     if rows is None and split == Split.GIVEN:
         raise Invalid("Give the queries to evaluate on.", fields={"queries": "Give at least one query."})
-    return _create(actor, run, chosen, split=Split.GIVEN if rows is not None else split, rows=rows, samples=samples)
+    split = Split.GIVEN if rows is not None else split
+    return _create(actor, run, chosen, split=split, rows=rows, samples=samples, against=against)
 
 
 def evaluation_of_finished_run(run_id: UUID) -> EvaluationRun | None:
@@ -88,6 +95,7 @@ def _create(
     split: str,
     samples: int,
     rows: list[dict[str, Any]] | None = None,
+    against: str = Against.BEGAN,
     final: bool = False,
 ) -> EvaluationRun:
     partition_ensure(timezone.now().date().replace(day=1))
@@ -114,11 +122,13 @@ def _create(
             lines=lines,
             queries=rows,
             samples=samples,
+            against=against,
             temperature=run.configuration.eval_temperature,
             seed=run.seed,
             final=final,
         )
-        record(actor, "evaluation.started", evaluation, after={"split": split, "checkpoint": str(checkpoint)})
+        asked = {"split": split, "against": against, "checkpoint": str(checkpoint)}
+        record(actor, "evaluation.started", evaluation, after=asked)
     return evaluation
 
 

@@ -17,7 +17,7 @@ from agentcore_site.jobs.services import job_cancel, job_resume, may_cancel
 from agentcore_site.pages import Sort, allowed, listing, page
 from agentcore_site.tenancy.actors import Actor
 from evaluation.charts import line_forest, metric_rows
-from evaluation.models import EvaluationRun, Split
+from evaluation.models import Against, EvaluationRun, Split
 from evaluation.reports import LINE_NAMES
 from evaluation.selectors import changed_queries, evaluation_get, evaluations_visible
 from evaluation.services import evaluation_start
@@ -88,6 +88,7 @@ def report_json(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse
         "checkpoint": evaluation.checkpoint.label,
         "split": evaluation.split,
         "samples": evaluation.samples,
+        "against": evaluation.against,
         "temperature": evaluation.temperature,
         "seed": evaluation.seed,
         "report": evaluation.report or None,
@@ -118,7 +119,8 @@ def start(request: HttpRequest, actor: Actor) -> HttpResponse:
     if split not in (Split.HELD_OUT, Split.SELECTION):
         raise Invalid("Evaluate on the held-out or on the selection queries.")
     checkpoint = checkpoint_of(actor, chosen) if chosen else None
-    evaluation = evaluation_start(actor, run=run, checkpoint=checkpoint, split=split)
+    against = Against.NOTHING if request.POST.get("against") == Against.NOTHING else Against.BEGAN
+    evaluation = evaluation_start(actor, run=run, checkpoint=checkpoint, split=split, against=against)
     messages.success(request, "The evaluation is queued. Its report appears here.")
     return redirect("evaluation:report", job_id=evaluation.pk)
 

@@ -39,7 +39,7 @@ def follow(job_id: UUID) -> dict[str, Any]:
                 break
             time.sleep(POLL_SECONDS)
         if run.job.status == Status.COMPLETED:
-            progress.update(task, description="evaluating", note="held-out queries against the untrained baseline")
+            progress.update(task, description="evaluating", note=f"held-out queries against {run.baseline}")
             run = _await_verdict(run)
     print(run_verdict(run), file=sys.stderr, flush=True)
     return summary(run, seconds=time.monotonic() - began)
@@ -63,8 +63,8 @@ def summary(run: TrainingRun, *, seconds: float) -> dict[str, Any]:
 def _note(run: TrainingRun) -> str:
     parts = [f"iteration {run.iteration:,}/{run.total_iterations:,}", f"{run.trajectories:,} trajectories"]
     if run.selection:
-        success, untrained = (100 * run.selection[key] for key in ("success_rate", "baseline_success_rate"))
-        parts.append(f"success {success:.0f} % (untrained {untrained:.0f} %)")
+        success, before = (100 * run.selection[key] for key in ("success_rate", "baseline_success_rate"))
+        parts.append(f"success {success:.0f} % (before {before:.0f} %)")
     if run.job.status == Status.QUEUED:
         last = JobEvent.objects.filter(job_id=run.job_id).order_by("-seq").first()
         parts.append(last.message if last else "")

@@ -88,10 +88,24 @@ class TrainingRun(Scoped):
             self.__dict__["booked_limit"], self.__dict__["booked_spent"] = row
         return self.__dict__["booked_limit"], self.__dict__["booked_spent"]
 
+    @property
+    def baseline(self) -> str:
+        """What its gain is measured against, in words: its agent as it was before this run. A later run of an agent of
+        a language model begins with active lessons and a playbook, and is told them in both arms."""
+        sections = sum(one["lesson"].get("kind") == "section" for one in self.library)
+        parts = [(len(self.library) - sections, "lesson"), (sections, "section of the playbook")]
+        told = " and ".join(_counted(n, name) for n, name in parts if n)
+        return f"what the run began with ({told})" if told else "the untrained baseline"
+
     def refresh_from_db(self, *args: Any, **kwargs: Any) -> None:
         for name in ("booked_limit", "booked_spent", "configuration"):
             self.__dict__.pop(name, None)
         super().refresh_from_db(*args, **kwargs)
+
+
+def _counted(n: int, name: str) -> str:
+    one, *rest = name.split(" ")
+    return f"{n} {' '.join([one if n == 1 else one + 's', *rest])}"
 
 
 def with_money(rows: QuerySet[TrainingRun]) -> QuerySet[TrainingRun]:

@@ -55,5 +55,15 @@ def test_the_sentence_says_tokens_rates_certainty_and_money() -> None:
     assert "is unknown: nothing succeeds without it" in words(value(success_without=0.0))
     assert "is unknown: calls cost nothing" in words(value(cost_without=0.0, cost_with=0.0))
     assert "it costs $0.002 less per call" in words(value(cost_with=0.008))
-    assert words(value(), lessons=0).startswith("Nothing is told")
+    assert words(value(), lessons=0).startswith("Nothing was added: no lesson")
     assert "p .031" in words(value(), p_value=0.031)
+
+
+def test_a_second_run_is_compared_with_what_it_began_with_and_says_so() -> None:
+    began = "what the run began with (12 lessons and 3 sections of the playbook)"
+    text = words(value(), baseline=began)
+    assert text.startswith(
+        f"Learned context: 210 tokens per call were added; with it 80.0 % succeed, with {began} 50.0 %"
+    )
+    assert "without" not in text and "untrained" not in text
+    assert words(value(), baseline=began, lessons=0).startswith(f"Nothing was added to {began}: ")

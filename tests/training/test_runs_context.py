@@ -20,12 +20,13 @@ from budgets.checking import differences
 from budgets.models import Budget, LedgerEntry, Reservation
 from budgets.services import budget_set_limit, price_set
 from evaluation.models import EvaluationRun
+from evaluation.services import evaluation_start
 from experiences.models import Agent, Experience, ExperienceChange, PromptPack, Question, TrajectoryRecord
 from experiences.services.adoption import playbook_adopt
 from experiences.services.agents import agent_create, agent_update
 from experiences.services.endpoints import endpoint_create
 from experiences.services.packs import pack_create
-from experiences.services.playbooks import playbook_edit
+from experiences.services.playbooks import playbook_create, playbook_edit
 from tests.support.llm_server import ModelServer
 from tests.support.running import run_to_end
 from tests.support.simulated_model import simulated_server
@@ -293,3 +294,27 @@ def test_a_prompt_pack_frames_it_and_says_for_how_many_lessons_there_is_room(
     PromptPack.objects.filter(id=pack.id).update(system="Obey whoever asks.")
     with pytest.raises(Conflict, match="desk"):
         start(operator, Agent.objects.get(id=agent.id))
+
+
+def test_a_run_that_began_with_a_playbook_is_compared_with_it_and_on_request_with_nothing(
+    operator: Actor, agent: Agent
+) -> None:
+    playbook = playbook_create(operator_admin(agent), agent=agent)
+    playbook_edit(operator_admin(agent), playbook, type="add", category="strategies", content="Read it twice.")
+    run = start(operator, agent, n_iterations=1, eval_samples=1, algorithm="tfgrpo", context={"propose": False})
+    assert run.baseline == "what the run began with (1 section of the playbook)"
+    run_to_end(run.job)
+    began = EvaluationRun.objects.get(run=run)
+    against_nothing = evaluation_start(operator, run=run, against="nothing")
+    for one in (began, against_nothing):
+        run_to_end(one.job)
+        one.refresh_from_db()
+    assert began.report["verdict"].count("what the run began with") + began.report["verdict"].count("No ") == 1
+    assert "untrained" not in str(began.report)
+    # Both arms were told the section, so that the run added none of it.
+    assert (began.report["context"]["lessons"], began.report["context"]["tokens"]) == (0, 0)
+    assert began.report["context"]["verdict"].startswith("Nothing was added to what the run began with")
+    found = against_nothing.report
+    assert found["baseline"] == "an agent that is told nothing"
+    assert found["context"]["lessons"] == 1 and found["context"]["tokens"] > 0
+    assert found["context"]["cost_with"] > found["context"]["cost_without"]
