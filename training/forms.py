@@ -18,7 +18,7 @@ from experiences.models import Agent, Dataset
 from experiences.selectors import agent_get, agents_visible, dataset_get, datasets_visible
 from training.models import TrainingRun
 from training.presets import DEFAULT_PRESET, PRESETS, Preset, preset_config, presets_for
-from training.schema import PLAIN, Field, changes, fields, groups, nested, value_at
+from training.schema import PLAIN, Field, changes, counts_for, fields, groups, nested, value_at
 
 SOURCES: Final = ("environment", "dataset", "upload")
 OWN: Final = ("agent", "source", "dataset", "preset", "title", "priority", "not_before")
@@ -167,7 +167,9 @@ class LaunchForm:
         """(group, settings, whether it has to be open): open where something was typed or is wrong."""
         shown = []
         for title, members in groups().items():
-            settings = [self._setting(one) for one in members]
+            settings = [self._setting(one) for one in members if counts_for(one.name, self._policy_kind)]
+            if not settings:
+                continue
             shown.append((title, settings, any(one.error for one in settings)))
         return shown
 
@@ -184,8 +186,12 @@ class LaunchForm:
 
     @property
     def _preset_values(self) -> Mapping[str, Any]:
+        return _values_of(self.preset, self._policy_kind)
+
+    @property
+    def _policy_kind(self) -> str:
         agent = self.agent if not self.errors.get("agent") else None
-        return _values_of(self.preset, agent.runtime if agent else "action")
+        return agent.runtime if agent else "action"
 
 
 @lru_cache(maxsize=64)

@@ -36,6 +36,14 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     "What the agent is told": ("context",),
     "Selection and stopping": ("eval_interval", "eval_samples", "eval_temperature", "early_stopping"),
 }  # fmt: skip
+# What only a policy that chooses actions learns by: an agent that is told lessons has no weights, and no steps to
+# credit. ``features`` stands for all that are below it.
+ACTIONS_ONLY: Final = frozenset(
+    {
+        "beta", "kl_estimator", "use_bias_correction_kl", "credit", "gamma", "step_advantage_w", "value_fit",
+        "gae_lambda", "entropy_coef_failed_group", "features",
+    }
+)  # fmt: skip
 PLAIN: Final = ("n_iterations", "max_budget_usd")  # stand above the advanced settings
 
 
@@ -54,6 +62,11 @@ class Field:
     @property
     def id(self) -> str:
         return "field-" + self.name.replace(".", "-").replace("_", "-")
+
+
+def counts_for(name: str, policy_kind: str) -> bool:
+    """Whether a setting changes anything for agents of this kind."""
+    return policy_kind == "action" or name.partition(".")[0] not in ACTIONS_ONLY
 
 
 @dataclass(frozen=True)

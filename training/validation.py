@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -21,6 +21,7 @@ from experiences.rewards import JudgedReward, rewards
 from experiences.rewards.trial import option_errors
 from training.config import GRPOConfig
 from training.presets import DEFAULT_PRESET, PRESETS, merged, preset_values
+from training.schema import counts_for
 from training.splits import normalized
 
 MAX_QUERIES = 10_000
@@ -67,7 +68,7 @@ def parse_config(raw: Mapping[str, Any] | None, *, policy_kind: str = "action") 
     errors = _contradictions(config, policy_kind)
     if errors:
         raise ConfigError(errors)
-    return config, _warnings(config)
+    return config, [*_warnings(config), *_ignored(values, policy_kind)]
 
 
 def parse_queries(rows: Iterable[Any]) -> list[dict[str, Any]]:
@@ -159,6 +160,12 @@ def _told_errors(config: GRPOConfig, policy_kind: str) -> list[FieldError]:
             "Take algorithm grpo."
         )
         return [FieldError("algorithm", message)]
+    if config.baseline == "value" and policy_kind != "action":
+        message = (
+            "baseline value is a learned function of what an action policy sees, and this agent is told lessons. Take "
+            "group_mean or loo."
+        )
+        return [FieldError("baseline", message)]
     if config.n_trajectories_per_query < 2 and policy_kind != "action":
         message = (
             "n_trajectories_per_query must be at least 2: lessons are learned by comparing rollouts of the same query; "
@@ -166,6 +173,13 @@ def _told_errors(config: GRPOConfig, policy_kind: str) -> list[FieldError]:
         )
         return [FieldError("n_trajectories_per_query", message)]
     return []
+
+
+def _ignored(values: Mapping[str, Any], policy_kind: str) -> Iterator[str]:
+    """What was asked for and changes nothing: said at every interface, so that no experiment rests on it."""
+    for name in sorted(values):
+        if not counts_for(name, policy_kind):
+            yield f"{name} changes nothing here: it is for agents that choose actions, and this one is told lessons."
 
 
 def _reward_errors(config: GRPOConfig, policy_kind: str) -> list[FieldError]:

@@ -191,3 +191,16 @@ def test_jobs_that_ended_tell_how_far_jobs_lie_from_their_plans(
         Job.objects.filter(id=run.job_id).update(status=Status.COMPLETED, status_reason="all_iterations")
     plan = run_estimate(operator, agent=reader, dataset=rows, config=CONFIG)
     assert plan["cost_basis"] == "jobs" and 1.2 < plan["cost_usd_p90"] / plan["cost_usd"] < 1.6
+
+
+def test_the_form_hides_what_changes_nothing_for_the_agent(
+    console: Client,  # noqa: F811
+    reader: Agent,
+    agent: Agent,
+) -> None:
+    of_model = console.get(f"/launch/?agent={reader.pk}").content.decode()
+    of_actions = console.get(f"/launch/?agent={agent.pk}").content.decode()
+    for name in ("beta", "credit", "entropy_coef_failed_group"):
+        assert f'name="{name}"' not in of_model, name
+    assert 'name="features.' in of_actions and 'name="features.' not in of_model
+    assert 'name="beta"' in of_actions and 'name="learning_rate"' in of_model
