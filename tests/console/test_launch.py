@@ -241,7 +241,11 @@ def test_an_admin_makes_an_endpoint_and_an_operator_an_agent_that_uses_it(
         )
         form = {"name": "local", "kind": "openai", "base_url": server.base_url, "model": "small", "api_key": "sk-abc"}
         refused = boss.post("/endpoints/new/", form | {"base_url": "ftp://x", "options": '{"timeout_s": 3}'})
-        assert refused.status_code == 400 and "http or https" in text(refused) and "ftp://x" in refused.content.decode()
+        assert (
+            refused.status_code == 400
+            and "begins with http:// or https://" in text(refused)
+            and "ftp://x" in refused.content.decode()
+        )
         made = boss.post("/endpoints/new/", form)
         endpoint = ModelEndpoint.objects.get()
         assert made["Location"] == f"/endpoints/{endpoint.pk}/" and "sk-abc" not in endpoint.api_key
