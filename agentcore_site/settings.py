@@ -374,14 +374,15 @@ UNFOLD = {
     "SHOW_HISTORY": True,
     "SHOW_VIEW_ON_SITE": False,
 }
-# Without a host mails go to the log.
+# Without a host each mail is a file, for the owner of the data folder alone: a log would keep what links open.
 EMAIL_HOST = env.text("EMAIL_HOST")
 EMAIL_PORT = env.integer("EMAIL_PORT", 587, low=1, high=65535)
 EMAIL_HOST_USER, EMAIL_HOST_PASSWORD = env.text("EMAIL_HOST_USER"), env.text("EMAIL_HOST_PASSWORD")
 EMAIL_USE_TLS = env.boolean("EMAIL_USE_TLS", default=True)
 EMAIL_TIMEOUT = 10
 DEFAULT_FROM_EMAIL = env.text("DEFAULT_FROM_EMAIL", "agentcore@localhost")
-EMAIL_BACKEND = f"django.core.mail.backends.{'smtp' if EMAIL_HOST else 'console'}.EmailBackend"
+EMAIL_BACKEND = f"django.core.mail.backends.{'smtp' if EMAIL_HOST else 'filebased'}.EmailBackend"
+EMAIL_FILE_PATH = DATA_DIR / "run" / "mails"
 SILENCED_SYSTEM_CHECKS = (
     []
     if HTTPS

@@ -6,6 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from django import forms
+from django.conf import settings
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
@@ -27,6 +28,13 @@ from agentcore_site.tenancy.permissions import current_organization
 from agentcore_site.tenancy.roles import Role
 
 
+def without_mail_server() -> str:
+    """What the admin has to know where mails reach nobody by themselves."""
+    if settings.EMAIL_HOST:
+        return ""
+    return " No mail server is set (EMAIL_HOST), so it waits as a file for who runs this server: DATA_DIR/run/mails."
+
+
 class InviteForm(forms.Form):
     email = forms.CharField(
         label="E-mail address", max_length=150, widget=forms.EmailInput(attrs={"autocomplete": "off"})
@@ -46,7 +54,7 @@ def people(request: HttpRequest, actor: Actor) -> HttpResponse:
         except DomainError as error:
             form.add_error("email" if "email" in error.fields else None, error.message)
         else:
-            messages.success(request, f"An invitation goes to {form.cleaned_data['email']}.")
+            messages.success(request, f"An invitation goes to {form.cleaned_data['email']}.{without_mail_server()}")
             return redirect("people")
     context = {
         "organization": organization,
@@ -82,7 +90,7 @@ def remove(request: HttpRequest, actor: Actor, member_id: int) -> HttpResponse:
 def resend(request: HttpRequest, actor: Actor, invitation_id: UUID) -> HttpResponse:
     row = invitation_get(actor, current_organization(actor), invitation_id)
     invitation_resend(actor, row, link=link_at(request))
-    messages.success(request, f"It goes to {row.email} again, with a new link.")
+    messages.success(request, f"It goes to {row.email} again, with a new link.{without_mail_server()}")
     return redirect("people")
 
 

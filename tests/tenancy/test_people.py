@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -226,3 +227,17 @@ def test_the_admin_invites_too(desk: Client, acme: Organization) -> None:
     row = Invitation.objects.get()
     desk.post(reverse("admin:tenancy_invitation_changelist"), {"action": "revoke", "_selected_action": [str(row.pk)]})
     assert Invitation.objects.get().outcome == "revoked"
+
+
+def test_without_a_mail_server_the_link_is_in_a_file_and_in_no_log(
+    acme: Organization, adam: Any, settings: Any, tmp_path: Path
+) -> None:
+    settings.EMAIL_BACKEND, settings.EMAIL_FILE_PATH = "django.core.mail.backends.filebased.EmailBackend", str(tmp_path)
+    client = Client()
+    client.force_login(adam)
+    shown = client.post("/people/", {"email": "nina@example.org", "role": "operator"}, follow=True).content.decode()
+    assert "No mail server is set" in shown
+    mails_send()
+    [path] = tmp_path.iterdir()
+    link = re.search(r"/invitations/[\w-]{40,}/", path.read_text())
+    assert link is not None and Client().get(link[0]).status_code == 200
