@@ -200,3 +200,28 @@ def database_settings(url: str) -> dict[str, Any]:
         "HOST": unquote(parts.hostname or ""),
         "PORT": str(parts.port or 5432),
     }
+
+
+def bucket_storage(bucket: str, endpoint: str) -> dict[str, Any]:
+    """Django's ``STORAGES`` entry for a bucket of S3 or of what speaks its protocol (``endpoint`` "": Amazon's).
+
+    A call gives up within seconds: a job that waits for a storage holds its worker.
+    """
+    from botocore.config import Config
+
+    return {
+        "BACKEND": "storages.backends.s3.S3Storage",
+        "OPTIONS": {
+            "bucket_name": bucket,
+            "endpoint_url": endpoint or None,
+            "file_overwrite": False,
+            "default_acl": None,
+            "client_config": Config(
+                connect_timeout=3,
+                read_timeout=20,
+                retries={"max_attempts": 2},
+                s3={"addressing_style": "path"},
+                signature_version="s3v4",
+            ),
+        },
+    }

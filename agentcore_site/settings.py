@@ -132,16 +132,7 @@ CACHES = {
 
 BUCKET = env.text("AWS_STORAGE_BUCKET_NAME")
 STORAGES: dict[str, dict[str, Any]] = {
-    "default": {
-        "BACKEND": "storages.backends.s3.S3Storage",
-        "OPTIONS": {
-            "bucket_name": BUCKET,
-            "endpoint_url": env.text("AWS_S3_ENDPOINT_URL") or None,
-            "addressing_style": "path",
-            "file_overwrite": False,
-            "default_acl": None,
-        },
-    }
+    "default": env.bucket_storage(BUCKET, env.text("AWS_S3_ENDPOINT_URL"))
     if BUCKET
     else {
         "BACKEND": "django.core.files.storage.FileSystemStorage",

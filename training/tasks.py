@@ -11,8 +11,10 @@ from training.services import checkpoints
 
 @shared_task(name="training.retention")
 def retention() -> int:
-    """Deletes old checkpoints and makes next month's partition before it is needed."""
+    """Deletes old checkpoints, moves those that waited for the object storage, and makes next month's partition before
+    it is needed."""
     month = timezone.now().date().replace(day=1)
     partition_ensure(month)
     partition_ensure(month.replace(year=month.year + month.month // 12, month=month.month % 12 + 1))
+    checkpoints.checkpoints_move()
     return checkpoints.retention()

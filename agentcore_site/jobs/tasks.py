@@ -18,6 +18,7 @@ from agentcore_site.jobs import doorbell, lifecycle, metrics
 from agentcore_site.jobs.kinds import kinds
 from agentcore_site.jobs.lease import Lease, LeaseLost, MustPause, StopRequested
 from agentcore_site.jobs.models import Job, Reason, Status
+from agentcore_site.objects import ObjectsAway
 
 log = logging.getLogger(__name__)
 
@@ -52,11 +53,16 @@ def run_slice(job: Job) -> str:
             log.warning("the database failed job %s: %s", job.id, error)
             lifecycle.put_back(job, lease)
             return "database away"
+        except ObjectsAway as error:
+            log.warning("job %s waits for its objects: %s", job.id, error)
+            lifecycle.put_back(job, lease)
+            return "storage away"
 
 
 def _turn(job: Job, lease: Lease) -> str:
     """Raises:
     LeaseLost: another worker has the job.
+    ObjectsAway: the storage of large objects can't be reached.
     TROUBLE: the database's own, also while the turn's end was written."""
     try:
         if full := disk.shortage():
@@ -75,7 +81,7 @@ def _turn(job: Job, lease: Lease) -> str:
         why = {"reason": pause.reason, "error": pause.message}
         lifecycle.finish(job, lease, status=Status.PAUSED, retry_after=pause.retry_after, **why)
         return "paused"
-    except LeaseLost:
+    except (LeaseLost, ObjectsAway):
         raise
     except Exception as error:  # a failure is data with an address: it stands in the job's row and events
         if (trouble := trouble_in(error)) is not None:

@@ -7,7 +7,6 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from django.core.files.base import ContentFile
 from django.core.files.storage import default_storage
 from django.db import transaction
 from django.utils import timezone
@@ -16,6 +15,7 @@ from agentcore_site.audit.services import record
 from agentcore_site.errors import Conflict, Invalid, Missing
 from agentcore_site.ids import uuid7
 from agentcore_site.jobs.models import ACTIVE, Status
+from agentcore_site.objects import ObjectsAway, object_load, object_save
 from agentcore_site.tenancy.permissions import require
 from experiences.models import Agent
 from training.models import PolicyCheckpoint, TrainingRun
@@ -80,14 +80,14 @@ def checkpoint_load(checkpoint: PolicyCheckpoint) -> bytes:
 
     Raises:
         Damaged: they don't match the SHA-256 that was written beside them, or the object is gone.
+        ObjectsAway: the storage can't be reached.
     """
     if checkpoint.data is not None:
         data = bytes(checkpoint.data)
     else:
         try:
-            with default_storage.open(checkpoint.path) as stored:
-                data = stored.read()
-        except OSError as error:
+            data = object_load(checkpoint.path)
+        except FileNotFoundError as error:
             raise Damaged(
                 f"{checkpoint.label} is gone from storage ({checkpoint.path}). Resume from another."
             ) from error
@@ -193,11 +193,32 @@ def _kept(agent_id: UUID) -> set[UUID]:
 
 
 def _place(owner: TrainingRun | PolicyCheckpoint, data: bytes) -> dict[str, Any]:
-    """Where the bytes of a run, or of a checkpoint that outlived its run, are kept."""
+    """Where the bytes of a run, or of a checkpoint that outlived its run, are kept. While the storage is away the
+    database keeps large ones too (``checkpoints_move``)."""
     if len(data) <= DATABASE_LIMIT:
         return {"data": data}
-    name = f"checkpoints/{owner.organization_id}/{owner.pk}/{uuid7()}.bin"
-    return {"path": default_storage.save(name, ContentFile(data))}
+    try:
+        return {"path": object_save(_name(owner), data)}
+    except ObjectsAway as error:
+        log.warning("a checkpoint of %s bytes stays in the database: %s", len(data), error)
+        return {"data": data}
+
+
+def _name(owner: TrainingRun | PolicyCheckpoint) -> str:
+    return f"checkpoints/{owner.organization_id}/{owner.pk}/{uuid7()}.bin"
+
+
+def checkpoints_move(most: int = 100) -> int:
+    """Moves large checkpoints that the database kept while the storage was away. Returns how many."""
+    waiting = PolicyCheckpoint.objects.filter(data__isnull=False, size__gt=DATABASE_LIMIT).order_by("created_at")
+    moved = 0
+    for checkpoint in waiting[:most]:
+        try:
+            path = object_save(_name(checkpoint), bytes(checkpoint.data or b""))
+        except ObjectsAway:
+            break
+        moved += PolicyCheckpoint.objects.filter(pk=checkpoint.pk, path="").update(data=None, path=path)
+    return moved
 
 
 def _note_best(run: TrainingRun) -> None:
