@@ -109,7 +109,7 @@ if DB_POOL := env.integer("DB_POOL", 0, low=0, high=200):
     DATABASES["default"]["OPTIONS"]["pool"] = {
         "min_size": 1,
         "max_size": DB_POOL,
-        "timeout": 1.5,
+        "timeout": 1.2,  # then the server is asked whether it is there: see agentcore_site.postgresql
         "connection_class": WatchedConnection,
         "reconnect_timeout": 1.0,  # the next request tries again; the pool's own pauses would grow to minutes
     }

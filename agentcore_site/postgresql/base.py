@@ -1,19 +1,36 @@
-"""Django's backend, which notes what a request may have changed (``agentcore_site.changes``)."""
+"""Django's backend, which notes what a request may have changed (``agentcore_site.changes``), and waits longer for a
+connection of the pool where the server is there and only busy."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from django.db.backends.postgresql import base
+from psycopg_pool import PoolTimeout
 
 from agentcore_site.changes import may_have_changed
+from agentcore_site.postgresql.watched import server_at
+
+BUSY_SECONDS: Final = 10.0  # for a connection, while all of the pool's are in use
 
 
 class DatabaseWrapper(base.DatabaseWrapper):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.execute_wrappers.append(_note)
+
+    def get_new_connection(self, conn_params: dict[str, Any]) -> Any:
+        """A pool that is used up and a server that is away look alike to who waits: the server is asked."""
+        deadline = time.monotonic() + BUSY_SECONDS
+        while True:
+            try:
+                return super().get_new_connection(conn_params)
+            except PoolTimeout:
+                there = server_at(self.settings_dict["HOST"], int(self.settings_dict["PORT"])).answers()
+                if not there or time.monotonic() > deadline:
+                    raise
 
     def _commit(self) -> Any:
         may_have_changed()  # also where it fails: the answer may be lost after the commit was done
