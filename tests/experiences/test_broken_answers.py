@@ -18,7 +18,7 @@ from experiences.types import RolloutKey, Trajectory
 from tests.experiences.test_runtime_llm import ROWS, Prices, paid
 from tests.support.llm_server import ModelServer
 
-AT_ONCE = 16  # twice what a run has by default
+AT_ONCE = 8  # as a run has by default
 AGAIN_SECONDS = 15  # after which a job that waits for a service is resumed at first
 MOST_CALLS = 20  # whose worth may be charged
 

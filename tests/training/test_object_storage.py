@@ -84,6 +84,7 @@ def test_while_the_bucket_is_away_the_database_keeps_it_and_moves_it_later(
 def test_a_job_waits_for_a_checkpoint_that_it_can_not_reach(
     bucket: ThreadedMotoServer, operator: Actor, agent: Agent, settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    settings.JOB_SLICE_SECONDS = 0  # an iteration each: it has not ended when its first checkpoint is there
     monkeypatch.setattr(checkpoints, "DATABASE_LIMIT", 1_000)  # so that a small policy's state is a large one
     run = run_start(operator, agent=agent, environment_options=SMALL_POOL, config=SMALL)
     while not PolicyCheckpoint.objects.filter(run=run).exists():
