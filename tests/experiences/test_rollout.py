@@ -70,9 +70,8 @@ async def test_it_runs_eight_rollouts_in_the_time_of_one() -> None:
 
 
 async def test_it_runs_a_thousand_at_once_in_little_more_than_the_time_of_one() -> None:
-    wall, work = await times_for(1000, 1000)
-    assert wall < 1.9
-    assert 1.0 + work < 1.2
+    wall, _ = await times_for(1000, 1000)
+    assert wall < 1.9  # one after the other they would take a thousand seconds; their own time is a figure of the bench
 
 
 async def test_it_never_runs_more_than_the_limit_at_once() -> None:
