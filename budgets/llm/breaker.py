@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import Final
 
 from budgets.llm.errors import CircuitOpen
+
+THRESHOLD: Final = 8  # consecutive failures
 
 
 class CircuitBreaker:
@@ -19,7 +22,7 @@ class CircuitBreaker:
     """
 
     def __init__(
-        self, *, threshold: int = 8, cooldown_s: float = 15.0, clock: Callable[[], float] = time.monotonic
+        self, *, threshold: int = THRESHOLD, cooldown_s: float = 15.0, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._threshold = threshold
         self._cooldown = cooldown_s

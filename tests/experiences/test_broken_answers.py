@@ -7,43 +7,53 @@ import time
 
 import pytest
 
+from budgets.llm.breaker import THRESHOLD
 from budgets.llm.client import MeteredChatClient
 from budgets.llm.types import Endpoint
 from budgets.meter import FreeMeter
 from experiences.environments.dataset import dataset_environment
-from experiences.rollout import RolloutLimits, collect
+from experiences.rollout import Keep, RolloutLimits, collect
 from experiences.runtimes.base import Halted
 from experiences.runtimes.llm import LLMRuntime, Sampling
 from experiences.types import RolloutKey, Trajectory
 from tests.experiences.test_runtime_llm import ROWS, Prices, paid
 from tests.support.llm_server import ModelServer
 
-AT_ONCE = 8  # as a run has by default
+ANSWER = "I add the two numbers. Answer: 42"
+AT_ONCE = 16  # twice what a run has by default
+# All that begin at once, and one more for each failure before the one that opens the circuit. Its cool-down is longer
+# than the test, so that no probe comes to these.
+MOST_REQUESTS = AT_ONCE + THRESHOLD - 1
 AGAIN_SECONDS = 15  # after which a job that waits for a service is resumed at first
 MOST_CALLS = 20  # whose worth may be charged
+
+
+async def burst(client: MeteredChatClient, iteration: int, keep: Keep) -> None:
+    """As many rollouts as a job runs at once. Raises Halted."""
+    environment = dataset_environment(ROWS, {})
+    await collect(
+        [(RolloutKey(iteration, 0, n), environment.rows[0]) for n in range(AT_ONCE)],
+        environment=environment,
+        runtime=LLMRuntime(client, Sampling("small"), key_prefix=f"i{iteration}"),
+        reward=paid,
+        seed=1,
+        limits=RolloutLimits(concurrency=AT_ONCE),
+        kept={},
+        keep=keep,
+        check=lambda: None,
+    )
 
 
 async def asked_for(seconds: float, base_url: str, meter: FreeMeter) -> list[Trajectory]:
     """What a job keeps that asks a service for so long, resumed whenever it paused."""
     kept: list[Trajectory] = []
-    environment = dataset_environment(ROWS, {})
     ends = time.monotonic() + seconds
     async with MeteredChatClient(Endpoint(base_url, "small"), meter, Prices()) as client:
         try:
             async with asyncio.timeout(seconds):
                 for iteration in range(1_000):
                     try:
-                        await collect(
-                            [(RolloutKey(iteration, 0, n), environment.rows[0]) for n in range(AT_ONCE)],
-                            environment=environment,
-                            runtime=LLMRuntime(client, Sampling("small"), key_prefix=f"i{iteration}"),
-                            reward=paid,
-                            seed=1,
-                            limits=RolloutLimits(concurrency=AT_ONCE),
-                            kept={},
-                            keep=kept.append,
-                            check=lambda: None,
-                        )
+                        await burst(client, iteration, kept.append)
                     except Halted:
                         await asyncio.sleep(AGAIN_SECONDS)
         except TimeoutError:
@@ -51,23 +61,24 @@ async def asked_for(seconds: float, base_url: str, meter: FreeMeter) -> list[Tra
     return kept
 
 
-async def worth_of_a_call(server: ModelServer) -> float:
-    """Micro-dollars of one good call, as these rollouts make them."""
+async def worth_of_a_call() -> float:
+    """Micro-dollars of one good call, as these rollouts make them. A server of its own: what one still has to read when
+    its clients are gone would be counted among the requests that come next."""
     meter = FreeMeter()
-    await asked_for(0.5, server.base_url, meter)
-    assert meter.bills
+    with ModelServer(brain=lambda _: ANSWER) as server:
+        async with MeteredChatClient(Endpoint(server.base_url, "small"), meter, Prices()) as client:
+            await burst(client, 0, lambda _: None)
+    assert len(meter.bills) == AT_ONCE
     return meter.spent / len(meter.bills)
 
 
 @pytest.mark.parametrize("broken", ["cut_body", "empty", "html"])
 async def test_seconds_of_broken_answers_cost_no_more_than_a_few_calls(broken: str) -> None:
-    with ModelServer(brain=lambda _: "I add the two numbers. Answer: 42") as server:
-        worth = await worth_of_a_call(server)
-        server.faults = {broken: 1.0}
-        before = server.acted[broken]
+    worth = await worth_of_a_call()
+    with ModelServer(brain=lambda _: ANSWER, faults={broken: 1.0}) as server:
         meter = FreeMeter()
         kept = await asked_for(5.0, server.base_url, meter)
         assert kept == []
-        assert 8 <= server.acted[broken] - before <= MOST_CALLS
+        assert AT_ONCE <= server.acted[broken] == len(meter.bills) <= MOST_REQUESTS
         assert 0 < meter.spent <= MOST_CALLS * worth, meter.spent / worth
         assert meter.reserved == 0

@@ -113,12 +113,11 @@ def rollouts() -> list[Figure]:
 
 def broken() -> list[Figure]:
     """A minute of cut answers, at the settings that are shipped."""
-    from tests.experiences.test_broken_answers import MOST_CALLS, asked_for, worth_of_a_call
+    from tests.experiences.test_broken_answers import ANSWER, MOST_CALLS, asked_for, worth_of_a_call
 
     meter = FreeMeter()
-    with ModelServer(brain=lambda _: "I add the two numbers. Answer: 42") as server, workers_loop() as runner:
-        worth = runner.run(worth_of_a_call(server))
-        server.faults = {"cut_body": 1.0}
+    with ModelServer(brain=lambda _: ANSWER, faults={"cut_body": 1.0}) as server, workers_loop() as runner:
+        worth = runner.run(worth_of_a_call())
         kept = runner.run(asked_for(60.0, server.base_url, meter))
     assert kept == []
     name = f"charged during 60 s of cut answers ({len(meter.bills)} requests), in good calls' worth"
