@@ -17,7 +17,7 @@ import numpy as np
 
 from experiences.clock import Clock
 from experiences.environments.base import Environment, Episode
-from experiences.rewards.base import VERDICT, JudgedReward, Reward, pay
+from experiences.rewards.base import VERDICT, Reward, pay, rubric_of
 from experiences.runtimes.action import described
 from experiences.runtimes.base import EnvironmentFailure, Halted, Judging, RolloutFailure, Runtime
 from experiences.types import RolloutKey, Scenario, Step, Trajectory, TrajectoryGroup
@@ -145,7 +145,7 @@ async def _play(
 
 async def _judge(trajectory: Trajectory, scenario: Scenario, runtime: Runtime, reward: Reward) -> None:
     """Gets the verdict that the reward wants, if it wants one and there is somebody to ask."""
-    rubric = reward.rubric if isinstance(reward, JudgedReward) else None
+    rubric = rubric_of(reward)
     if rubric is not None and isinstance(runtime, Judging):
         trajectory.evidence[VERDICT] = dict(await runtime.verdict(rubric, scenario, trajectory))
 

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
 from agentcore_site.registry import UnknownName
-from experiences.rewards import JudgedReward, rewards
+from experiences.rewards import rewards, rubric_of
 from experiences.rewards.trial import option_errors
 from training.config import GRPOConfig
 from training.presets import DEFAULT_PRESET, PRESETS, merged, preset_values
@@ -189,14 +189,13 @@ def _reward_errors(config: GRPOConfig, policy_kind: str) -> list[FieldError]:
         wrong = option_errors(config.reward, config.reward_options)
     except UnknownName as error:
         return [FieldError("reward", str(error))]
-    if policy_kind == "action" and not wrong:
-        made = rewards.get(config.reward)(config.reward_options)
-        if isinstance(made, JudgedReward) and made.rubric is not None:
-            message = (
-                f"The reward {config.reward} asks a language model for a verdict, and this agent chooses actions: there"
-                " is none to ask. Take another reward, or train an agent that is a language model."
-            )
-            return [FieldError("reward", message)]
+    judged = not wrong and rubric_of(rewards.get(config.reward)(config.reward_options)) is not None
+    if judged and policy_kind == "action":
+        message = (
+            f"The reward {config.reward} asks a language model for a verdict, and this agent chooses actions: there is"
+            " none to ask. Take another reward, or train an agent that is a language model."
+        )
+        return [FieldError("reward", message)]
     return [FieldError(f"reward_{name}" if name != "reward" else name, text) for name, text in wrong.items()]
 
 

@@ -11,6 +11,7 @@ from experiences.rewards.base import (
     RewardFactory,
     pay,
     rewards,
+    rubric_of,
     settle,
 )
 
@@ -29,6 +30,7 @@ __all__ = [
     "pay",
     "relative_rank",
     "rewards",
+    "rubric_of",
     "settle",
     "shaped",
 ]

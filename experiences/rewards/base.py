@@ -95,7 +95,6 @@ class LearningReward(Protocol):
         ...
 
 
-@runtime_checkable
 class JudgedReward(Protocol):
     """A reward that wants a language model's verdict on each rollout: by this rubric (None: it wants none after all).
 
@@ -107,6 +106,12 @@ class JudgedReward(Protocol):
     def rubric(self) -> Rubric | None: ...
 
     def __call__(self, trajectory: Trajectory) -> Payment: ...
+
+
+def rubric_of(reward: Reward) -> Rubric | None:
+    """What a ``JudgedReward`` wants judged; None for any other. A look at the one attribute: it is asked for every
+    rollout, and a check of the whole protocol takes a fifth of a rollout's own time."""
+    return getattr(reward, "rubric", None)
 
 
 class RewardFactory(Protocol):

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Final
 
 from experiences.environments.scorers import Rubric
 from experiences.options import checked_options, choice_option, flag_option, number_option
-from experiences.rewards.base import FailurePay, JudgedReward, LearningReward, Payment, Reward, rewards
+from experiences.rewards.base import FailurePay, LearningReward, Payment, Reward, rewards, rubric_of
 from experiences.types import Trajectory
 
 BY: Final = ("outcome", "steps", "cost", "duration", "reward")
@@ -127,7 +127,7 @@ class RelativeRankReward:
     @property
     def rubric(self) -> Rubric | None:
         """That of the reward by which it ranks, if it wants a judge."""
-        return self.other.rubric if isinstance(self.other, JudgedReward) else None
+        return rubric_of(self.other)
 
     # -- another reward that knows what came before ----------------------------------------------------------------
 

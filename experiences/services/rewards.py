@@ -14,7 +14,7 @@ from agentcore_site.jobs.selectors import job_get
 from agentcore_site.registry import UnknownName
 from agentcore_site.tenancy.permissions import require
 from experiences.models import TrajectoryRecord
-from experiences.rewards import JudgedReward, Reward, rewards
+from experiences.rewards import Reward, rewards, rubric_of
 from experiences.rewards.samples import sample_trajectory
 from experiences.rewards.trial import Tried, option_errors, summary, tried
 from experiences.selectors import advantages_for, agent_get, trajectories_visible
@@ -72,7 +72,7 @@ def reward_try(
     learned = advantages_for(lived)
     before = {row.id: _number(learned.get(row.id, {}).get("reward", row.reward)) for row in lived}
     made = rewards.get(reward)(options)
-    rubric = made.rubric if isinstance(made, JudgedReward) else None
+    rubric = rubric_of(made)
     trajectories = [as_trajectory(row) for row in (lived if rubric is None else lived[:MAX_JUDGED])]
     if rubric is not None and trajectories:
         trajectories_judged(actor, lived[0].agent_id, rubric, trajectories)
@@ -91,7 +91,7 @@ def _on_samples(made: Reward, samples: Sequence[Any]) -> dict[str, Any]:
     if not 1 <= len(samples) <= MAX_TRIED:
         message = f"Give between 1 and {MAX_TRIED} samples; got {len(samples)}."
         raise Invalid(message, fields={"samples": message})
-    if isinstance(made, JudgedReward) and made.rubric is not None:
+    if rubric_of(made) is not None:
         message = "A judge is paid by an agent: name a job or an agent whose trajectories it shall judge."
         raise Invalid(message, fields={"samples": message})
     try:
