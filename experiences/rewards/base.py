@@ -108,7 +108,7 @@ class JudgedReward(Protocol):
     def __call__(self, trajectory: Trajectory) -> Payment: ...
 
 
-def rubric_of(reward: Reward) -> Rubric | None:
+def rubric_of(reward: object) -> Rubric | None:
     """What a ``JudgedReward`` wants judged; None for any other. A look at the one attribute: it is asked for every
     rollout, and a check of the whole protocol takes a fifth of a rollout's own time."""
     return getattr(reward, "rubric", None)
