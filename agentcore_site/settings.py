@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from agentcore_site import env
-from agentcore_site.postgresql.watched import WatchedConnection
+from agentcore_site.postgresql.watched import CONNECT_SECONDS, WatchedConnection
 
 BASE_DIR = env.ROOT
 DATA_DIR = env.data_dir()
@@ -101,7 +101,7 @@ DISK_MINIMUM_FREE_MB = env.integer("DISK_MINIMUM_FREE_MB", 512, low=0, high=10_0
 # whose row it has locked could not be claimed by anybody else. PostgreSQL ends such a session. The role carries the
 # limit (see database_roles.py): poolers such as PgBouncer refuse start parameters.
 IDLE_SECONDS = env.integer("DB_IDLE_IN_TRANSACTION_SECONDS", 30, low=5, high=3600)
-DATABASES["default"]["OPTIONS"] = {"application_name": "agentcore", "connect_timeout": 5}
+DATABASES["default"]["OPTIONS"] = {"application_name": "agentcore", "connect_timeout": CONNECT_SECONDS}
 DATABASES["default"]["CONN_HEALTH_CHECKS"] = True  # a pool hands out no connection that has ended
 # A pool serves the web process; workers fork, and a pool must not cross a fork, so it is opt-in.
 if DB_POOL := env.integer("DB_POOL", 0, low=0, high=200):

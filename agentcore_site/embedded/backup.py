@@ -22,6 +22,7 @@ import psycopg
 from psycopg import sql
 
 from agentcore_site.embedded.places import CannotStart, wheel_folder
+from agentcore_site.postgresql.watched import CONNECT_SECONDS, PatientConnection
 
 VERSION: Final = 1
 MANIFEST, DUMP, KEY, OBJECTS = "manifest.json", "database.dump", "secret_key", "objects"
@@ -94,7 +95,7 @@ def backup_read(source: Path, folder: Path) -> dict[str, Any]:
 def database_require_empty(owner_url: str) -> None:
     """Raises:
     Unusable: there are tables already."""
-    with psycopg.connect(owner_url) as connection:
+    with PatientConnection.connect(owner_url, connect_timeout=CONNECT_SECONDS) as connection:
         if connection.execute(TABLES).fetchone():
             raise Unusable("The database has tables already. Restore into an empty one (another DATA_DIR).")
 
@@ -108,7 +109,7 @@ def database_restore(dump: Path, owner_url: str) -> None:
 
 def database_rows(owner_url: str) -> dict[str, int]:
     """How many rows each table has."""
-    with psycopg.connect(owner_url) as connection:
+    with PatientConnection.connect(owner_url, connect_timeout=CONNECT_SECONDS) as connection:
         return _rows(connection)
 
 
@@ -121,7 +122,7 @@ def program(name: str) -> Path:
 
 
 def _dump(owner_url: str, target: Path) -> dict[str, int]:
-    with psycopg.connect(owner_url) as connection:
+    with PatientConnection.connect(owner_url, connect_timeout=CONNECT_SECONDS) as connection:
         connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
         [snapshot] = connection.execute("SELECT pg_export_snapshot()").fetchone() or [""]
         options = ["--format=custom", f"--snapshot={snapshot}", "--no-owner", "--no-privileges", f"--file={target}"]

@@ -12,6 +12,7 @@ from psycopg import sql
 
 from agentcore_site import env
 from agentcore_site.embedded.places import CannotStart, Place, wheel_folder
+from agentcore_site.postgresql.watched import CONNECT_SECONDS, PatientConnection
 
 PREFERRED_PORT = 54320
 OWNER, APPLICATION = "agentcore", "agentcore_app"  # who owns and migrates the tables, and who works with them
@@ -81,15 +82,22 @@ class Postgres:
         except psycopg.OperationalError:
             return False
 
+    def _as_superuser(self) -> PatientConnection:
+        return PatientConnection.connect(self.url("postgres"), autocommit=True, connect_timeout=CONNECT_SECONDS)
+
     def create_database(self, name: str = "agentcore") -> None:
-        with psycopg.connect(self.url("postgres"), autocommit=True) as connection:
+        with PatientConnection.connect(
+            self.url("postgres"), autocommit=True, connect_timeout=CONNECT_SECONDS
+        ) as connection:
             found = connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", [name]).fetchone()
             if not found:
                 connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
 
     def create_application_role(self) -> None:
         """Makes the role of web and workers, or sets its password anew: no superuser, owner of nothing."""
-        with psycopg.connect(self.url("postgres"), autocommit=True) as connection:
+        with PatientConnection.connect(
+            self.url("postgres"), autocommit=True, connect_timeout=CONNECT_SECONDS
+        ) as connection:
             found = connection.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", [APPLICATION]).fetchone()
             command = "ALTER ROLE {} " if found else "CREATE ROLE {} "
             rights = "LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE NOBYPASSRLS NOREPLICATION PASSWORD {}"

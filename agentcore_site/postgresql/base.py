@@ -1,22 +1,36 @@
-"""Django's backend, which notes what a request may have changed (``agentcore_site.changes``), and waits longer for a
-connection of the pool where the server is there and only busy."""
+"""Django's backend, which notes what a request may have changed (``agentcore_site.changes``), waits longer for a
+connection of the pool where the server is there and only busy, and gives up a server that fell silent, also without a
+pool."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any, Final
 
+import psycopg
 from django.db.backends.postgresql import base
 from psycopg_pool import PoolTimeout
 
 from agentcore_site.changes import may_have_changed
-from agentcore_site.postgresql.watched import server_at
+from agentcore_site.postgresql.watched import PatientConnection, server_at
 
 BUSY_SECONDS: Final = 10.0  # for a connection, while all of the pool's are in use
 
 
+class Driver(ModuleType):
+    """psycopg, but for the connections that Django makes of it where there is no pool."""
+
+    connect = PatientConnection.connect
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(psycopg, name)
+
+
 class DatabaseWrapper(base.DatabaseWrapper):
+    Database = Driver("psycopg")
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.execute_wrappers.append(_note)

@@ -3,6 +3,9 @@
 A slow statement and a silent server look alike to a client that waits. So after a second without an answer the server
 is asked something that every PostgreSQL answers at once, on a connection of its own: "do you speak TLS?". A server that
 answers may take all the time that it needs; one that does not has the connection closed.
+
+A request has two seconds for all of it. Workers and commands have more: their connections (``PatientConnection``)
+outlast a server that is slow to start a session because the machine is busy, and give up one that stays silent.
 """
 
 from __future__ import annotations
@@ -14,12 +17,12 @@ import time
 from collections.abc import Generator
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Final, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
 import psycopg
 
 T = TypeVar("T")
-PATIENCE: Final = 0.8  # seconds without an answer before the server is asked
+CONNECT_SECONDS: Final = 5  # for a new connection
 ANSWER_SECONDS: Final = 0.4  # for its answer
 KNOWN_SECONDS: Final = 0.5  # that an answer, or its absence, is believed
 INTERVAL: Final = 0.1  # between two looks at the clock
@@ -73,7 +76,15 @@ def server_at(host: str, port: int) -> Server:
 
 
 class WatchedConnection(psycopg.Connection[Any]):
-    """Raises ``OperationalError`` where its server is silent; a pool makes connections of this class."""
+    """Raises ``OperationalError`` where its server is silent; a pool makes connections of this class.
+
+    ``patience``: seconds without an answer before the server is asked. ``silence``: seconds for which it has to be
+    silent to that question too.
+    """
+
+    patience: ClassVar[float] = 0.8
+    silence: ClassVar[float] = 0.0
+    _silent_since: float | None = None
 
     def wait(self, gen: Generator[Any, Any, T], interval: float = INTERVAL, timeout: float | None = None) -> T:
         return super().wait(self._watched(gen), interval=min(interval, INTERVAL), timeout=timeout)
@@ -82,7 +93,7 @@ class WatchedConnection(psycopg.Connection[Any]):
         """``gen``, told of the time: psycopg sends it 0 where nothing came within the interval."""
         server = server_at(self.info.hostaddr or self.info.host, self.info.port)
         began = time.monotonic()
-        if server.known_silent:
+        if server.known_silent and not self.silence:
             self.pgconn.finish()
             raise psycopg.OperationalError(SILENT)
         try:
@@ -97,8 +108,19 @@ class WatchedConnection(psycopg.Connection[Any]):
             return answer
 
     def _gives_up(self, server: Server, began: float) -> bool:
-        waited = time.monotonic() - began
-        if not server.known_silent and (waited < PATIENCE or server.answers()):
+        now = time.monotonic()
+        if not server.known_silent and (now - began < self.patience or server.answers()):
+            self._silent_since = None
+            return False
+        self._silent_since = self._silent_since or now
+        if now - self._silent_since < self.silence:
             return False
         self.pgconn.finish()
         return True
+
+
+class PatientConnection(WatchedConnection):
+    """For workers and commands, which have no pool: a silent server is given up after about eight seconds."""
+
+    patience = 5.0
+    silence = 3.0

@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import httpx
 import pytest
 from django.db import connection
 from django.test import Client
 
+from agentcore_site import env
+from agentcore_site.jobs import lifecycle
+from agentcore_site.jobs.models import Status
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import Organization
 from agentcore_site.tenancy.roles import SCOPES
 from agentcore_site.tenancy.services import api_key_create
+from experiences.models import Agent
 from tests import factories
 from tests.support.away import Cut, site_behind_proxies
+from tests.support.proxy import Proxy
 from tests.support.running import SMALL_POOL
-from tests.support.workers import eventually
+from tests.support.workers import Fleet, environment, eventually
+from training.models import Iteration
+from training.services.runs import run_start
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -95,6 +106,53 @@ def test_without_the_database_everything_answers_within_two_seconds(cut: Cut, op
     eventually(back, seconds=5, why="it is used again as soon as it is back")
 
 
+SILENT_COMMAND = """
+from django.db import connection
+connection.ensure_connection()
+print("connected", flush=True)
+input()
+connection.cursor().execute("SELECT 1")
+"""
+
+
+def test_a_command_gives_up_a_database_that_fell_silent(transactional_db: None) -> None:
+    """Commands have no pool. One that was connected, and one that connects only then."""
+    with Proxy(environment()["DATABASE_URL"]) as way:
+        given = environment() | {"DATABASE_URL": way.url}
+        shell = [sys.executable, str(env.ROOT / "manage.py"), "shell", "--no-imports", "--command", SILENT_COMMAND]
+        pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        with subprocess.Popen(shell, env=given, text=True, **pipes) as connected:
+            assert connected.stdout is not None and connected.stdout.readline() == "connected\n"
+            way.freeze()
+            began = time.monotonic()
+            with subprocess.Popen(shell, env=given, text=True, **pipes) as connecting:
+                told = [connected.communicate("go\n", timeout=30)[1], connecting.communicate("go\n", timeout=30)[1]]
+            assert time.monotonic() - began < 25
+    assert "the database server does not answer" in told[0] and "timeout" in told[1], told
+
+
+def test_a_worker_gives_up_a_database_that_fell_silent_and_its_job_goes_on_afterwards(
+    operator: Actor, agent: Agent, fleet: Fleet
+) -> None:
+    with Proxy(environment()["DATABASE_URL"]) as way:
+        fleet.worker(DATABASE_URL=way.url, LOG_LEVEL="WARNING")
+        fleet.beat()
+        config = {"n_iterations": 2_000, "eval_samples": 1, "early_stopping": {"enabled": False}}
+        job = run_start(operator, agent=agent, environment_options=SMALL_POOL, config=config).job
+        iterations = Iteration.objects.filter(run__job=job)
+        eventually(lambda: iterations.count() >= 5, why="the first iterations")
+        way.freeze()
+        # Which of its connections finds it first, and whether that one was open, is chance.
+        given_up = re.compile("the database server does not answer|connection timeout expired")
+        eventually(lambda: given_up.search(fleet.log.read_text()), seconds=30, why="the worker gives it up")
+        way.heal()
+        before = iterations.count()
+        eventually(lambda: iterations.count() > before, seconds=60, why="it goes on")
+        job.refresh_from_db()
+        assert (job.status, job.error) == (Status.RUNNING, "")
+        lifecycle.cancel(None, job)
+
+
 @pytest.mark.parametrize("trouble", ["cut", "freeze"])
 def test_without_the_broker_everything_is_answered_and_a_launch_waits_for_nothing(
     cut: Cut, operator: Actor, acme: Organization, trouble: str
@@ -115,7 +173,6 @@ def test_without_the_broker_everything_is_answered_and_a_launch_waits_for_nothin
     calm = min(launch(), launch())
     getattr(cut.broker, trouble)()
     first, second = launch(), launch()
-    print(trouble, calm, first, second)
     assert first < calm + 0.5 and second < calm + 0.3
     time.sleep(5.1)
     took = {name: timed(call) for name, call in caller.sample().items()}
