@@ -1,6 +1,6 @@
 """``make bench``: runs every figure and prints the table.
 
-Arguments choose parts (science storage jobs llm ace ledger privacy learning context), or one of a part:
+Arguments choose parts (science storage jobs llm ace ledger paid privacy learning context), or one of a part:
 ``jobs.fairness``."""
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def main() -> int:
     from tests.support import owner
 
     owner.leave()  # figures are of the application's role
-    from tests.performance import ace, context, jobs, learning, ledger, llm, privacy, science, storage, telemetry
+    from tests.performance import ace, context, jobs, learning, ledger, llm, paid, privacy, science, storage, telemetry
     from tests.performance.table import Figure, show
 
     parts = {
@@ -36,6 +36,7 @@ def main() -> int:
         "llm": [llm.calls, llm.rollouts, llm.broken],
         "ace": [ace.contexts, ace.evolutions],
         "ledger": [ledger.pairs, ledger.together, ledger.killed],
+        "paid": [paid.random_kills],
         "privacy": [privacy.redaction],
         "learning": [learning.seeds],
         "telemetry": [telemetry.spans],
