@@ -153,6 +153,7 @@ class TokenFamily(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="token_families")
     current = models.CharField(max_length=32, editable=False, help_text="The `jti` of the one good refresh token.")
+    previous = models.CharField(max_length=32, blank=True, editable=False, help_text="The `jti` that it replaced.")
     created_at = models.DateTimeField(default=timezone.now, editable=False)
     renewed_at = models.DateTimeField(null=True, blank=True)
     expires_at = models.DateTimeField()

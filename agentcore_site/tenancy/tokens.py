@@ -1,14 +1,16 @@
 """JWTs of people: a family of tokens for each sign-in, which ends with sign-out, a changed password or a stolen token.
 
 Each refresh makes a new refresh token and uses up the one that was sent. A used one that comes again was copied: the
-whole family ends (RFC 9700, section 4.14.2). Each access token names its family, whose row is read together with its
-person, so that a token that was ended opens nothing from the next request on.
+whole family ends (RFC 9700, section 4.14.2). Only within seconds it gets the same successor again: two threads of one
+program may refresh at once, and an answer that was lost is asked for again. Each access token names its family, whose
+row is read together with its person, so that a token that was ended opens nothing from the next request on.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from datetime import timedelta
+from typing import Any, Final
 
 from django.contrib.sessions.models import Session
 from django.db import transaction
@@ -16,7 +18,7 @@ from django.utils import timezone
 from rest_framework.exceptions import AuthenticationFailed
 from rest_framework_simplejwt.settings import api_settings
 from rest_framework_simplejwt.tokens import RefreshToken, Token
-from rest_framework_simplejwt.utils import datetime_from_epoch, get_md5_hash_password
+from rest_framework_simplejwt.utils import datetime_from_epoch, datetime_to_epoch, get_md5_hash_password
 
 from agentcore_site.audit.services import record
 from agentcore_site.errors import Forbidden
@@ -24,6 +26,7 @@ from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import TokenFamily
 
 FAMILY = "family"
+SAME_SUCCESSOR: Final = timedelta(seconds=5)
 ENDED = "This token was signed out, or its person's password was changed. Sign in again."
 
 
@@ -45,7 +48,7 @@ def family_refresh(raw: str) -> dict[str, str]:
 
     Raises:
         TokenError: it is no refresh token, or too old.
-        AuthenticationFailed: it was used before (then its family ends), or its family has ended.
+        AuthenticationFailed: its family has ended, or ends now: the token was used up before ``SAME_SUCCESSOR``.
     """
     token: Any = RefreshToken(raw)  # type: ignore[arg-type]
     row = family_of(token)
@@ -54,12 +57,24 @@ def family_refresh(raw: str) -> dict[str, str]:
     token.set_exp()
     token.set_iat()
     renewed = TokenFamily.objects.filter(id=row.id, current=used, ended_at=None).update(
-        current=token["jti"], expires_at=_end_of(token), renewed_at=timezone.now()
+        current=token["jti"], previous=used, expires_at=_end_of(token), renewed_at=timezone.now()
     )
-    if not renewed:
+    return _pair(token if renewed else _same_successor(token, row, used))
+
+
+def _same_successor(token: Any, row: TokenFamily, used: str) -> Any:
+    """``token`` as the refresh token that replaced ``used`` a moment ago.
+
+    Raises:
+        AuthenticationFailed: it was not a moment ago, and the family ends.
+    """
+    row.refresh_from_db(fields=["current", "previous", "renewed_at", "expires_at", "ended_at"])
+    a_moment_ago = row.renewed_at is not None and timezone.now() - row.renewed_at <= SAME_SUCCESSOR
+    if used != row.previous or row.ended_at or not a_moment_ago:
         _end(Actor(row.user, door="jwt"), row, "person.token_reused")
         raise AuthenticationFailed(ENDED)
-    return _pair(token)
+    token["jti"], token["exp"] = row.current, datetime_to_epoch(row.expires_at)
+    return token
 
 
 def family_end(raw: str) -> None:

@@ -11,12 +11,15 @@ from django.core.cache import cache
 from django.db import connection
 from django.test import Client, RequestFactory
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+from rest_framework_simplejwt.tokens import RefreshToken
 
 from agentcore_site import env
 from agentcore_site.audit.models import AuditEvent
 from agentcore_site.tenancy.addresses import client_address
 from agentcore_site.tenancy.models import Organization, TokenFamily
 from agentcore_site.tenancy.sign_in import PER_ACCOUNT, PER_ADDRESS
+from agentcore_site.tenancy.tokens import SAME_SUCCESSOR
 from agentcore_site.throttling import KeyThrottle
 from tests.factories import PASSWORD
 from tests.support.callers import Caller
@@ -184,12 +187,24 @@ def test_a_refresh_token_is_good_once_and_a_copy_of_it_ends_the_family(olivia: A
     first, other = tokens(scope="training:view"), tokens()
     second = refresh(first["refresh"]).json()
     third = refresh(second["refresh"]).json()
+    TokenFamily.objects.update(renewed_at=timezone.now() - SAME_SUCCESSOR)
     assert status_of(third["access"]) == 200
     assert status_of(third["access"], "api-keys") == 200
     assert refresh(second["refresh"]).status_code == 401
     assert refresh(third["refresh"]).status_code == 401 and status_of(third["access"]) == 401
     assert status_of(other["access"]) == 200
     assert AuditEvent.objects.filter(action="person.token_reused", actor="olivia").count() == 1
+
+
+def test_two_threads_that_refresh_one_token_at_once_get_the_same_successor(olivia: Any) -> None:
+    given = tokens()
+    one, other = refresh(given["refresh"]).json(), refresh(given["refresh"]).json()
+    named, again = RefreshToken(one["refresh"]), RefreshToken(other["refresh"])
+    assert named["jti"] == again["jti"] and named["exp"] == again["exp"]
+    assert [status_of(pair["access"]) for pair in (one, other)] == [200, 200]
+    assert refresh(other["refresh"]).status_code == 200
+    # One that is older than that is a copy, however soon it comes.
+    assert refresh(given["refresh"]).status_code == 401 and status_of(one["access"]) == 401
 
 
 def test_a_narrowed_token_stays_narrow_when_it_is_renewed(olivia: Any) -> None:
