@@ -54,8 +54,9 @@ def read_usage(value: object, notes: list[str]) -> ReportedUsage:
 
 def without_zeros(usage: ReportedUsage, notes: list[str]) -> ReportedUsage:
     """The usage of an answer that says something: a count of nothing can't be right, and is left open."""
-    if usage.input_tokens == 0 or usage.output_tokens == 0:
-        notes.append("usage counts no tokens of an answer that has some: they are estimated")
+    if usage.input_tokens != 0 and usage.output_tokens != 0:
+        return usage
+    notes.append("usage counts no tokens of an answer that has some: they are estimated")
     return replace(usage, input_tokens=usage.input_tokens or None, output_tokens=usage.output_tokens or None)
 
 
