@@ -155,7 +155,7 @@ TRUSTED_PROXIES = env.networks("TRUSTED_PROXIES")
 # Live connections at once, over all web processes.
 SOCKETS_PER_LINK = env.integer("SOCKETS_PER_LINK", 50, low=1, high=100_000)
 SOCKETS_PER_PERSON = env.integer("SOCKETS_PER_PERSON", 50, low=1, high=100_000)
-SOCKET_MAX_FRAME = 2**14  # bytes; `manage.py up` gives it to the server
+SOCKET_MAX_FRAME = 2**14  # bytes; `manage.py up` gives it to the server, which then reads no larger one
 LOGIN_URL = "/sign-in/"
 LOGIN_REDIRECT_URL = "/"
 LOGOUT_REDIRECT_URL = "/sign-in/"

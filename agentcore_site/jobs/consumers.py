@@ -16,6 +16,7 @@ from uuid import uuid4
 import orjson
 from channels.db import database_sync_to_async
 from channels.generic.websocket import AsyncWebsocketConsumer
+from django.conf import settings
 from redis.exceptions import RedisError
 
 from agentcore_site.database import TROUBLE
@@ -29,7 +30,7 @@ log = logging.getLogger(__name__)
 POLL_SECONDS = 3.0
 # At most this often to one page: a chart that moves four times a second is live enough.
 BREATH_SECONDS = 0.25
-GONE, FORBIDDEN, TOO_MANY, TRY_AGAIN = 4404, 4401, 4429, 1013
+GONE, FORBIDDEN, TOO_MANY, TRY_AGAIN, TOO_LARGE = 4404, 4401, 4429, 1013, 1009
 LARGEST_SEQ: Final = 2**63 - 1
 
 
@@ -37,7 +38,7 @@ class JobConsumer(AsyncWebsocketConsumer):
     """``/ws/jobs/<id>/?after=<seq>`` for members, ``/ws/shared/<token>/`` for holders of a share link.
 
     Closes with 4404 where there is no such job for this viewer, 4401 when that is no longer so, 4429 when the viewer
-    has too many sockets open, and 1013 when the database is away.
+    has too many sockets open, 1009 after a frame that is too large, and 1013 when the database is away.
     """
 
     viewer: Viewer
@@ -63,7 +64,10 @@ class JobConsumer(AsyncWebsocketConsumer):
             await self.close(code=TRY_AGAIN, reason="The database does not answer. Connect again later.")
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None, **_: Any) -> None:
-        """Pages only listen: whatever they send is ignored, unread."""
+        """Pages only listen: what they send is ignored, unread. A frame that is too large closes the socket, also where
+        the server itself would take it."""
+        if len(bytes_data or (text_data or "").encode(errors="replace")) > settings.SOCKET_MAX_FRAME:
+            await self.close(code=TOO_LARGE, reason=f"A frame has at most {settings.SOCKET_MAX_FRAME:,} bytes.")
 
     async def job_moved(self, message: dict[str, Any]) -> None:
         self.moved.set()

@@ -1,13 +1,15 @@
 """How many sockets a share link or a person has open, over all web processes.
 
 A sorted set in Redis for each subject: a member for each socket, its score the second at which it is given up. A socket
-renews its own at every poll, so that those of a killed process free themselves.
+renews its own at every poll, so that those of a killed process free themselves. While Redis is away each process counts
+its own.
 """
 
 from __future__ import annotations
 
 import time
 from functools import cache
+from threading import Lock
 from typing import Final
 
 from django.conf import settings
@@ -18,9 +20,20 @@ from agentcore_site.broker import broker_asked
 
 LEASE_SECONDS: Final = 15
 
+_here: Final[dict[str, set[str]]] = {}  # this process's open sockets by subject
+_guard: Final = Lock()
+
 
 def slot_take(subject: str, socket: str, limit: int) -> bool:
-    """Whether this socket may stay open: it is one of at most ``limit``. With Redis away all may."""
+    """Whether this socket may stay open: it is one of at most ``limit``; with Redis away, of this process's."""
+    taken = _counted(subject, socket, limit)
+    if taken:
+        with _guard:
+            _here.setdefault(subject, set()).add(socket)
+    return taken
+
+
+def _counted(subject: str, socket: str, limit: int) -> bool:
     key, now = _key(subject), time.time()
     try:
         with broker_asked():
@@ -31,7 +44,7 @@ def slot_take(subject: str, socket: str, limit: int) -> bool:
             pipe.expire(key, LEASE_SECONDS)
             count = int(pipe.execute()[2])
     except RedisError:
-        return True
+        return len(_here.get(subject, ())) < limit
     if count > limit:
         slot_free(subject, socket)
     return count <= limit
@@ -51,6 +64,10 @@ def slot_renew(subject: str, socket: str) -> None:
 
 def slot_free(subject: str, socket: str) -> None:
     """The socket is closed."""
+    with _guard:
+        _here.get(subject, set()).discard(socket)
+        if not _here.get(subject):
+            _here.pop(subject, None)
     try:
         with broker_asked():
             _redis().zrem(_key(subject), socket)

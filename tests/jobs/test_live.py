@@ -11,8 +11,10 @@ from channels.db import database_sync_to_async
 from django.conf import settings
 from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
+from redis import Redis
 from rest_framework_simplejwt.tokens import AccessToken
 
+from agentcore_site import broker
 from agentcore_site.jobs import consumers, lifecycle, slots
 from agentcore_site.jobs.events import event_add
 from agentcore_site.jobs.models import Job
@@ -150,7 +152,7 @@ async def test_a_wrong_address_is_closed_without_a_stack_trace(caplog: pytest.Lo
     assert caplog.records == []
 
 
-@pytest.mark.parametrize("ended_by", ["everywhere", "sign-out", "password", "key", "membership"])
+@pytest.mark.parametrize("ended_by", ["everywhere", "sign-out", "password", "key", "membership", "disabled"])
 async def test_what_is_ended_closes_its_open_sockets_within_one_poll(job: Job, operator: Actor, ended_by: str) -> None:
     key, secret = await database_sync_to_async(api_key_create)(operator, name="k", scopes=["training:view"])
     tokens = await database_sync_to_async(family_start)(operator)
@@ -165,6 +167,7 @@ async def test_what_is_ended_closes_its_open_sockets_within_one_poll(job: Job, o
         "password": [of_token, of_session],
         "key": [of_key],
         "membership": [of_key, of_token, of_session],
+        "disabled": [of_key, of_token, of_session],
     }[ended_by]
     codes = await asyncio.gather(*(one.closed(consumers.POLL_SECONDS + 2) for one in closing))
     assert set(codes) == {consumers.FORBIDDEN}
@@ -183,6 +186,8 @@ def _end(by: str, operator: Actor, key: ApiKey, refresh: str) -> None:
         api_key_revoke(operator, key)
     elif by == "membership":
         user.memberships.all().delete()
+    elif by == "disabled":
+        type(user).objects.filter(pk=user.pk).update(is_active=False)
     else:
         user.set_password("another long password")
         user.save()
@@ -223,17 +228,35 @@ async def test_the_sockets_of_a_killed_process_make_room_by_themselves(
     assert slots.slot_take("person:x", "next", 1)
 
 
+async def test_sockets_are_limited_while_redis_is_away(
+    job: Job, operator: Actor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settings, "SOCKETS_PER_PERSON", 3)
+    path = f"/ws/jobs/{job.id}/"
+    before = await opened(path, operator.user)
+    away = Redis.from_url("redis://127.0.0.1:1/0", **settings.REDIS_TIMEOUTS)
+    monkeypatch.setattr(slots, "_redis", lambda: away)
+    monkeypatch.setattr(broker, "_away_until", 0.0)  # and what it was afterwards
+    later = [await opened(path, operator.user) for _ in range(2)]
+    assert await refused(await socket(path, operator.user)) == consumers.TOO_MANY
+    await later.pop().disconnect()
+    later.append(await opened(path, operator.user))
+    await asyncio.gather(*(one.disconnect() for one in (before, *later)))
+    assert f"person:{operator.user.pk}" not in slots._here
+
+
 # -- what is sent to it ----------------------------------------------------------------------------------------------
 
-DEEP = "[" * 20_000
+DEEP = "[" * 16_000
+LARGE: list[dict[str, Any]] = [{"text": "x" * 16_385}, {"text": "\u20ac" * 6_000}, {"bytes": b"x" * 1_000_000}]
 FRAMES: list[dict[str, Any]] = [
     {"text": "{"},
     {"text": DEEP},
-    {"text": "x" * 1_000_000},
+    {"text": "x" * 16_384},
     {"text": ""},
     {"text": '{"type": "websocket.close"}'},
     {"bytes": b"\xff\x00\xfe"},
-    {"bytes": b"x" * 1_000_000},
+    {"bytes": b"x" * 16_384},
 ]
 
 
@@ -250,6 +273,17 @@ async def test_whatever_a_page_sends_is_ignored_and_leaves_no_poller(
     await asyncio.gather(*(one.disconnect() for one in ones))
     assert pollers() == 0
     assert [record for record in caplog.records if record.exc_info] == []
+
+
+@pytest.mark.parametrize("frame", LARGE, ids=["text", "euros", "bytes"])
+async def test_a_large_frame_closes_its_socket_whatever_server_took_it(
+    job: Job, operator: Actor, frame: dict[str, Any]
+) -> None:
+    one = await opened(f"/ws/jobs/{job.id}/", operator.user)
+    await one.send_input({"type": "websocket.receive", "text": None, "bytes": None} | frame)
+    assert await one.closed() == consumers.TOO_LARGE
+    await one.disconnect()
+    assert pollers() == 0
 
 
 async def test_a_cut_or_a_failing_socket_leaves_no_poller(job: Job, operator: Actor) -> None:
