@@ -29,7 +29,7 @@ from tests.support.up import Up
 
 SEEDS: Final = 6
 CONFIG: Final = {
-    "n_iterations": 200,
+    "n_iterations": 400,
     "early_stopping": {"enabled": False},
     "eval_samples": 1,
     "checkpoint_interval": 10,
@@ -232,29 +232,36 @@ def ended(up: Up, jobs: dict[str, str]) -> bool:
 
 
 class Takeovers:
-    """How long a job stood still after its worker was killed or frozen: from the fault to the next attempt."""
-
-    QUERY = "SELECT attempt, lease_until IS NOT NULL, worker FROM jobs_job WHERE id = %s"
+    """How long a job was held by a worker that was killed or frozen (until it was put back), and stood still (until the
+    next attempt: it may wait there for a worker's turn, and for what other faults took away)."""
 
     def __init__(self, up: Up, jobs: dict[str, str]) -> None:
         self.up, self.jobs = up, jobs
         self.since: dict[str, tuple[float, int, str]] = {}
+        self.held: dict[str, list[float]] = {"killed": [], "frozen": []}
         self.seconds: dict[str, list[float]] = {"killed": [], "frozen": []}
+        self._freed: set[str] = set()
 
     def lost(self, pids: list[int], kind: str) -> None:
         """These processes are gone: the jobs that they held are waited for."""
         for job, attempt, worker in self._held():
             if int(worker.rsplit(":", 1)[1]) in pids and job not in self.since:
                 self.since[job] = (time.monotonic(), attempt, kind)
+                self._freed.discard(job)
 
     def look(self) -> None:
         for job, (began, attempt, kind) in list(self.since.items()):
             try:
-                [(now, finished)] = self.up.rows(
-                    "SELECT attempt, finished_at IS NOT NULL FROM jobs_job WHERE id = %s", job
+                [(now, held, finished)] = self.up.rows(
+                    "SELECT attempt, lease_until IS NOT NULL AND status = 'running', finished_at IS NOT NULL"
+                    " FROM jobs_job WHERE id = %s",
+                    job,
                 )
             except (psycopg.Error, OSError, ValueError):
                 continue
+            if job not in self._freed and (now > attempt or not held):
+                self._freed.add(job)
+                self.held[kind].append(time.monotonic() - began)
             if now > attempt or finished:
                 self.seconds[kind].append(time.monotonic() - began)
                 del self.since[job]
@@ -354,10 +361,11 @@ def report(
             }
             print(f"wild-{index}:", other)
     print(f"{made.total()} faults: {dict(made)}")
-    for kind, seconds in takeovers.seconds.items():
-        if seconds:
-            middle, longest = statistics.median(seconds), max(seconds)
-            print(f"{kind}: taken over after {middle:.1f} s (median), {longest:.1f} s at most, n = {len(seconds)}")
+    for words, found in (("put back", takeovers.held), ("taken over", takeovers.seconds)):
+        for kind, seconds in found.items():
+            if seconds:
+                middle, longest = statistics.median(seconds), max(seconds)
+                print(f"{kind}: {words} after {middle:.1f} s (median), {longest:.1f} s at most, n = {len(seconds)}")
     print(f"{len(seeds)} jobs: {len(seeds) - differ} equal to the undisturbed run, {differ} not")
     return 1 if differ else 0
 
