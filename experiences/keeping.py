@@ -159,6 +159,10 @@ class RolloutKeeper:
     def _run(self) -> None:
         while self._arrived.wait() and not self._closed.wait(self._linger):
             self._arrived.clear()
+            # ``close`` says that it is closed before it wakes this thread: where that fell between the two lines above,
+            # the waking was just cleared, and there will be no other.
+            if self._closed.is_set():
+                return
             try:
                 with self.committing():
                     pass
