@@ -266,6 +266,8 @@ SPENDING_BRAKE_FLOOR_USD = env.number("SPENDING_BRAKE_FLOOR_USD", 1, low=0, high
 
 # -- jobs ------------------------------------------------------------------------------------------------------------
 JOB_LEASE_SECONDS = env.integer("JOB_LEASE_SECONDS", 30, low=2, high=3600)
+# Longer than any call to a model may take with all its repetitions: nothing that works is silent for so long.
+JOB_STALL_SECONDS = env.integer("JOB_STALL_SECONDS", 900, low=1, high=86_400)
 JOB_SLICE_SECONDS = env.integer("JOB_SLICE_SECONDS", 2, low=1, high=600)
 # With many jobs a turn gets shorter, so that each worker's round through all of them takes about this long.
 JOB_ROUND_SECONDS = env.integer("JOB_ROUND_SECONDS", 40, low=1, high=3600)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import faulthandler
+import logging
 import math
 import os
+import signal
 import socket
 import threading
 import time
@@ -16,6 +19,8 @@ from django.db import connection, transaction
 
 from agentcore_site.database import TROUBLE
 from agentcore_site.jobs.models import Job, Status
+
+log = logging.getLogger(__name__)
 
 POLL_SECONDS = 0.25
 SHORTEST_SLICE = 0.2
@@ -72,7 +77,9 @@ class Lease:
     """Holds one job for one slice. Use as a context manager.
 
     A thread renews the lease every third of it and polls what was requested, on its own connection and on the
-    database's clock. The work calls ``check()``, which costs no query.
+    database's clock. The work calls ``check()``, which costs no query. Work that has not called it for
+    ``JOB_STALL_SECONDS`` stands still: nothing in this process can help it, so the process writes down where each of
+    its threads stands, and ends itself. Another one takes the job up, as after any crash.
     """
 
     def __init__(self, job: Job, *, turn: Turn | None = None) -> None:
@@ -82,7 +89,7 @@ class Lease:
         self._units = 0
         self.lease_seconds = float(settings.JOB_LEASE_SECONDS)
         self._began = time.monotonic()
-        self._renewed = self._began
+        self._renewed = self._checked = self._began
         self._requested = job.requested
         self._lost = False
         self._done = threading.Event()
@@ -105,7 +112,8 @@ class Lease:
             LeaseLost: the lease was taken over, or could not be renewed in time.
             StopRequested: somebody asked to pause or cancel.
         """
-        if self._lost or time.monotonic() - self._renewed > self.lease_seconds:
+        self._checked = time.monotonic()
+        if self._lost or self._checked - self._renewed > self.lease_seconds:
             raise LeaseLost(f"job {self.job_id}, attempt {self.attempt}")
         if self._requested:
             raise StopRequested(self._requested)
@@ -129,6 +137,7 @@ class Lease:
         Raises:
             LeaseLost: the fence has moved on; nothing was written.
         """
+        self._checked = time.monotonic()
         with transaction.atomic():
             # 1. The conditional update locks the row: a claim by another worker waits until we have committed.
             # 2. Zero rows: somebody claimed it, or it ended. The transaction is rolled back by the exception.
@@ -142,6 +151,8 @@ class Lease:
     def _keep(self) -> None:
         try:
             while not self._done.wait(POLL_SECONDS):
+                if time.monotonic() - self._checked > settings.JOB_STALL_SECONDS:
+                    self._end_process()
                 due = time.monotonic() - self._renewed >= self.lease_seconds / 3
                 try:
                     alive = self._renew() if due else self._listen()
@@ -153,6 +164,11 @@ class Lease:
                     return
         finally:
             connection.close()
+
+    def _end_process(self) -> None:
+        log.critical("job %s has stood still for %d s; this process ends", self.job_id, settings.JOB_STALL_SECONDS)
+        faulthandler.dump_traceback(all_threads=True)
+        os.kill(os.getpid(), signal.SIGKILL)
 
     def _renew(self) -> bool:
         asked = time.monotonic()
