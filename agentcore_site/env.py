@@ -7,9 +7,11 @@ started are read from the data folder.
 
 from __future__ import annotations
 
+import difflib
 import json
 import os
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
@@ -100,6 +102,19 @@ def proxies() -> dict[str, str]:
                 f"{name.upper()}_PROXY must be http://host:port; got {kind}://, which is not spoken here."
             )
     return {name: found[name] for name in ("http", "https", "no") if name in found}
+
+
+def check_known(prefix: str, known: Sequence[str]) -> None:
+    """Refuses variables that begin with ``prefix`` and that nothing reads: a misspelt one would be ignored in silence.
+
+    Raises:
+        BadEnvironment: there is one; the message names it and the known ones.
+    """
+    given = {name.removesuffix("_FILE") for name in os.environ if name.startswith(prefix)}
+    for name in sorted(given.difference(known)):
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f" (did you mean {near[0]}?)" if near else ""
+        raise BadEnvironment(f"{name} is not a setting{hint}. Those of {prefix}*: {', '.join(known)}.")
 
 
 def data_dir() -> Path:

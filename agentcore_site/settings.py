@@ -274,6 +274,22 @@ JOB_ROUND_SECONDS = env.integer("JOB_ROUND_SECONDS", 40, low=1, high=3600)
 JOB_SWEEP_SECONDS = env.integer("JOB_SWEEP_SECONDS", 5, low=1, high=300)
 JOB_MAX_CRASHES = env.integer("JOB_MAX_CRASHES", 50, low=1, high=10_000)
 JOBS_PER_USER = env.integer("TRAINING_JOBS_PER_USER", 100, low=1, high=100_000)
+# Of an organisation when it is made; an admin changes it there.
+JOBS_PER_ORGANIZATION = env.integer("TRAINING_MAX_CONCURRENT_JOBS", 200, low=1, high=100_000)
+# What a launch takes that says nothing.
+TRAINING_DEFAULT_BUDGET_USD = env.number("TRAINING_DEFAULT_BUDGET_USD", 100, low=0.01, high=1_000_000_000)
+TRAINING_CHECKPOINT_INTERVAL = env.integer("TRAINING_CHECKPOINT_INTERVAL", 10, low=1, high=10_000)
+TRAINING_MAX_CONCURRENT_ROLLOUTS = env.integer("TRAINING_MAX_CONCURRENT_ROLLOUTS", 8, low=1, high=1_000)
+env.check_known(
+    "TRAINING_",
+    (
+        "TRAINING_JOBS_PER_USER",
+        "TRAINING_MAX_CONCURRENT_JOBS",
+        "TRAINING_DEFAULT_BUDGET_USD",
+        "TRAINING_CHECKPOINT_INTERVAL",
+        "TRAINING_MAX_CONCURRENT_ROLLOUTS",
+    ),
+)
 
 CELERY_BROKER_URL = env.text("CELERY_BROKER_URL") or REDIS_URL
 CELERY_TASK_IGNORE_RESULT = True
@@ -305,7 +321,8 @@ CELERY_BEAT_SCHEDULE = {
 CELERY_BEAT_SCHEDULE_FILENAME = str(DATA_DIR / "run" / "beat-schedule")
 
 # -- playbooks that evolve (ACE) -------------------------------------------------------------------------------------
-# Off: nothing evolves and nobody can ask for it; playbooks stay readable and can be changed by hand.
+# Off: nothing evolves and no evolution can be asked for; playbooks stay readable and can be changed by hand. On: agents
+# evolve that were switched on (`evolves`). An agent may have settings of its own (experiences/evolution_settings.py).
 ACE_ENABLED = env.boolean("ACE_ENABLED", default=True)
 ACE_DELTA_MODEL = env.text("ACE_DELTA_MODEL")  # at the agent's endpoint; empty: the agent's own model
 ACE_MIN_CONFIDENCE = env.number("ACE_MIN_CONFIDENCE", 0.7, low=0, high=1)
@@ -317,8 +334,8 @@ ACE_TRACE_DAYS = env.integer("ACE_TRACE_DAYS", 30, low=1, high=3650)
 ACE_DELTA_DAYS = env.integer("ACE_DELTA_DAYS", 90, low=1, high=3650)
 
 # -- learning what to tell a model -----------------------------------------------------------------------------------
-# Off: nothing is rolled out in groups for training-free GRPO; such a job is refused at every door. What serves people
-# never runs in groups: rollouts are played by jobs that somebody starts, and by nothing else.
+# Off: nothing is rolled out in groups for training-free GRPO; such a job is refused at every interface. On: agents may
+# be trained so that were switched on (`grouped_execution`), which new agents are not.
 FEATURE_TFGRPO_GROUP = env.boolean("FEATURE_TFGRPO_GROUP", default=True)
 # What `manage.py tfgrpo_learning` does where its command line says nothing.
 TFGRPO_EPOCHS = env.integer("TFGRPO_EPOCHS", 3, low=1, high=100)

@@ -259,8 +259,8 @@ class QuestionAdmin(LongTableAdmin):
 class PlaybookAdmin(ReadOnlyAdmin):
     """To be read: a playbook is changed by services, which keep its history."""
 
-    list_display = ["agent", "organization", "version", "section_count", "evolves", "evolutions", "failures"]
-    list_filter = ["evolves", "philosophy", "organization"]
+    list_display = ["agent", "organization", "version", "section_count", "evolutions", "failures"]
+    list_filter = ["agent__evolves", "philosophy", "organization"]
     list_select_related = ["agent", "organization"]
     search_fields = ["agent__name", "agent__slug"]
 

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from uuid import UUID
 
-from django.conf import settings
-
+from experiences.evolution_settings import evolution_settings
 from experiences.models import Agent, Experience, ExperienceStatus, Playbook, PlaybookChange
 from experiences.playbooks.curator import curate
 from experiences.playbooks.deltas import SETTLED, Curated, Delta
@@ -21,26 +20,27 @@ from experiences.stamping import stamp_faults
 @dataclass(frozen=True, slots=True)
 class Adoption:
     """``before``: the items of now. ``taken``: the lessons behind ``deltas``, one for each. ``refused``: why the others
-    can't be adopted. ``excess``: how many items too many there would be."""
+    can't be adopted. ``most``: how many items there may be; ``excess``: how many too many there would be."""
 
     before: list[Section]
     curated: Curated
     taken: list[Experience]
     deltas: list[Delta]
     refused: Mapping[UUID, str]
+    most: int
 
     @property
     def excess(self) -> int:
-        return max(0, len(self.curated.sections) - settings.ACE_MAX_SECTIONS)
+        return max(0, len(self.curated.sections) - self.most)
 
     @property
     def context(self) -> str:
         return context_of(self.curated.sections)
 
 
-def room_of(playbook: Playbook | None) -> int:
+def room_of(agent: Agent, playbook: Playbook | None) -> int:
     """How many items may still come in."""
-    return max(0, settings.ACE_MAX_SECTIONS - (playbook.section_count if playbook else 0))
+    return max(0, evolution_settings(agent).max_sections - (playbook.section_count if playbook else 0))
 
 
 def adoptable(agent: Agent) -> list[Experience]:
@@ -56,11 +56,12 @@ def adoption(agent: Agent, playbook: Playbook | None, lessons: Sequence[Experien
     wanted = [one for one in lessons if one.pk not in refused]
     deltas = [Delta("add", DEFAULT_CONFIDENCE, category, clean(one.summary), rationale=one.why) for one in wanted]
     # Nothing is pruned for it: whoever adopts decides what goes.
-    rules = replace(rules_of_people(), max_sections=len(before) + len(deltas))
+    allowed = rules_of_people(agent)
+    rules = replace(allowed, max_sections=len(before) + len(deltas))
     curated = curate(before, deltas, rules, names_of(playbook or Playbook()))
     judged = list(zip(wanted, deltas, curated.verdicts, strict=True))
     refused |= {one.pk: verdict.reason for one, _, verdict in judged if verdict.state not in SETTLED}
-    return Adoption(before, curated, wanted, deltas, refused)
+    return Adoption(before, curated, wanted, deltas, refused, allowed.max_sections)
 
 
 def faults(

@@ -8,6 +8,7 @@ from django.conf import settings
 
 from agentcore_site.jobs.models import Status
 from agentcore_site.tenancy.actors import Actor
+from experiences.evolution_settings import evolution_settings
 from experiences.learned import Verdict
 from experiences.models import Evolution, Playbook
 from experiences.reviewing import proposals
@@ -25,6 +26,7 @@ SHOWN: Final = 10
 
 def evolution_tab(actor: Actor, playbook: Playbook) -> dict[str, Any]:
     """The counts, who holds the agent, what runs, what failed, and what there was."""
+    own = evolution_settings(playbook.agent)
     holder = agent_holder(playbook.agent_id)
     mine = evolutions_visible(actor).filter(playbook=playbook)
     running = mine.filter(job=holder).first() if holder is not None and holder.kind == "evolution" else None
@@ -37,10 +39,9 @@ def evolution_tab(actor: Actor, playbook: Playbook) -> dict[str, Any]:
             for one in mine.filter(settled_at__isnull=False).order_by("-settled_at")[:SHOWN]
         ],
         "spent": evolution_spent(playbook.agent),
-        "month_usd": settings.ACE_MONTHLY_BUDGET_USD,
-        "frequency": settings.ACE_EVOLUTION_FREQUENCY,
-        "missing": max(1, settings.ACE_EVOLUTION_FREQUENCY - playbook.pending),
-        "enabled": settings.ACE_ENABLED,
+        "own": own,
+        "missing": max(1, own.frequency - playbook.pending),
+        "site_on": settings.ACE_ENABLED,
     }
 
 

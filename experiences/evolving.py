@@ -22,6 +22,7 @@ from agentcore_site.jobs.kinds import Progressed
 from agentcore_site.jobs.lease import Lease, MustPause, StopRequested
 from agentcore_site.jobs.models import Job
 from experiences.collecting import recording, recording_check
+from experiences.evolution_settings import evolution_settings
 from experiences.models import Evolution, ExecutionTrace, Playbook, Question
 from experiences.playbooks.deltas import Curated, Delta, State
 from experiences.playbooks.generator import Lived, metrics_of, proposed
@@ -113,10 +114,11 @@ class Slice:
         return f"deltas/{self.evolution.tries}"
 
     def _asker(self, player: ModelPlayer, kept: Answered | None, keep: Callable[[Answered], None]) -> Asker:
-        client = player.client(settings.ACE_DELTA_MODEL)
+        model = evolution_settings(self.evolution.agent).delta_model
+        client = player.client(model)
         return Asker(
             client,
-            Sampling(settings.ACE_DELTA_MODEL or player.model, TEMPERATURE, MAX_TOKENS),
+            Sampling(model or player.model, TEMPERATURE, MAX_TOKENS),
             prefix=f"{self.job.id}/{self.job.attempt}",
             purpose=PURPOSE,
             recall=lambda _key, _asked: kept,

@@ -22,14 +22,34 @@ from experiences.models import (
     Runtime,
     ToolServer,
 )
+from experiences.rewards import rewards
 from experiences.toolservers import tool_names
 
 MODEL_FIELDS = ("model", "system_prompt", "tools", "max_tokens", "url")
+TRAINING_FIELDS = ("reward", "grouped_execution")
+EVOLUTION_FIELDS = (
+    "evolves",
+    "ace_delta_model",
+    "ace_min_confidence",
+    "ace_max_sections",
+    "ace_evolution_frequency",
+    "ace_monthly_budget_usd",
+)
+LIMITS = {
+    "ace_min_confidence": " It may be higher.",
+    "ace_max_sections": " It may be lower.",
+    "ace_monthly_budget_usd": " It may be lower.",
+}
 TITLES = {"reasoning_gym": "Reasoning gym", "dataset": "Datasets"}
 
 
 def environment_choices() -> list[tuple[str, str]]:
     return [(name, f"{TITLES.get(name, name)}: {made.description}") for name, made in environments.items()]
+
+
+def reward_choices() -> list[tuple[str, str]]:
+    named = [(name, f"{name}: {made.description}") for name, made in rewards.items()]
+    return [("", "The preset's"), *named]
 
 
 class OptionsField(forms.CharField):
@@ -225,6 +245,34 @@ class AgentForm(forms.Form):
         label="It may not be recorded",
         help_text="Nothing that it does is stored then, so it can't be trained or evaluated.",
     )
+    reward = forms.ChoiceField(
+        choices=reward_choices,
+        required=False,
+        help_text="Pays its jobs that name none.",
+    )
+    reward_options = OptionsField(
+        required=False, label="Options of the reward", help_text="A JSON object, as /api/v1/rewards describes them."
+    )
+    grouped_execution = forms.BooleanField(
+        required=False,
+        label="It may be trained in groups (training-free GRPO)",
+        help_text="Off for agents whose rollouts must not run in groups, such as agents in production.",
+    )
+    evolves = forms.BooleanField(
+        required=False,
+        label="Its playbook evolves by itself",
+        help_text="A model reads its last executions and changes what it is told.",
+    )
+    ace_delta_model = forms.CharField(
+        max_length=120,
+        required=False,
+        label="Model that suggests changes",
+        help_text="At the agent's endpoint; empty: the site's, else the agent's own.",
+    )
+    ace_min_confidence = forms.FloatField(required=False, label="Least confidence of a change")
+    ace_max_sections = forms.IntegerField(required=False, label="Most items of the playbook")
+    ace_evolution_frequency = forms.IntegerField(required=False, label="Executions between two evolutions")
+    ace_monthly_budget_usd = forms.FloatField(required=False, label="Dollars for evolution a month")
     environment = forms.ChoiceField(
         choices=environment_choices, initial="reasoning_gym", help_text="Where its queries and tools come from."
     )
@@ -249,16 +297,21 @@ class AgentForm(forms.Form):
         offered = tool_choices()
         held = [name for name in self["tools"].value() or () if name not in dict(offered)]
         tools.choices = [*offered, *((name, f"{name}: under its old name") for name in held)]
+        for name in EVOLUTION_FIELDS[2:]:
+            of_site = f"Empty: the site's, {getattr(settings, name.upper()):g}."
+            self.fields[name].help_text = of_site + LIMITS.get(name, "")
         stamped = [("", "None: its own system prompt"), *((str(one.pk), one.name) for one in packs)]
         cast(forms.ChoiceField, self.fields["prompt_pack"]).choices = stamped
 
     @classmethod
     def of(cls, agent: Agent, **choices: Any) -> AgentForm:
         """The form filled with an agent's values."""
-        names = ("name", "slug", "description", "philosophy", "runtime", "environment", *MODEL_FIELDS)
+        names = ("name", "slug", "description", "philosophy", "runtime", "environment")
+        shown = (*names, *MODEL_FIELDS, *TRAINING_FIELDS, *EVOLUTION_FIELDS)
         options = json.dumps(agent.environment_options, indent=2) if agent.environment_options else ""
-        initial = {name: getattr(agent, name) for name in names} | {
+        initial = {name: getattr(agent, name) for name in shown} | {
             "environment_options": options,
+            "reward_options": json.dumps(agent.reward_options, indent=2) if agent.reward_options else "",
             "endpoint": str(agent.endpoint_id or ""),
             "prompt_pack": str(agent.prompt_pack_id or ""),
             "tool_servers": [str(one.pk) for one in agent.tool_servers.all()],
@@ -269,7 +322,7 @@ class AgentForm(forms.Form):
     def refuse(self, error: DomainError) -> None:
         """Puts a service's message where it belongs: at its field, else above the form."""
         places = {"environment": "environment_options"}
-        fields = {places.get(name, name): text for name, text in error.fields.items()}
+        fields = {places.get(name, name.partition(".")[0]): text for name, text in error.fields.items()}
         put_errors(self, type(error)(error.message, fields=fields))
 
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from django.conf import settings
 from django.db.models import F, QuerySet, Sum
 
 from agentcore_site.errors import Missing
@@ -16,6 +15,7 @@ from agentcore_site.jobs.models import ACTIVE, Job, Status
 from agentcore_site.jobs.selectors import as_uuid
 from budgets.models import LedgerEntry
 from budgets.money import micros
+from experiences.evolution_settings import evolution_settings
 from experiences.models import (
     Agent,
     ContextDelta,
@@ -260,4 +260,4 @@ def evolution_spent(agent: Agent) -> int:
 
 def evolution_left(agent: Agent) -> int:
     """What they may still cost this month, in micro-dollars."""
-    return max(0, micros(settings.ACE_MONTHLY_BUDGET_USD) - evolution_spent(agent))
+    return max(0, micros(evolution_settings(agent).monthly_budget_usd) - evolution_spent(agent))

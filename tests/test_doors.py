@@ -444,7 +444,7 @@ def snapshot() -> dict[str, Any]:
         "prices": ModelPrice.objects.exclude(organization__slug="elsewhere").count(),
         "lessons": list(Experience.objects.order_by("id").values_list("id", "status", "version", "summary")),
         "changes": list(ContextDelta.objects.order_by("id").values_list("id", "state")),
-        "switches": list(Playbook.objects.order_by("id").values_list("id", "evolves")),
+        "switches": list(Playbook.objects.order_by("id").values_list("id", "agent__evolves")),
         "packs": list(PromptPack.objects.filter(organization__slug="acme").values_list("id", "stamp", "archived_at")),
         "endpoints": list(
             ModelEndpoint.objects.filter(organization__slug="acme").values_list("id", "name", "model", "archived_at")

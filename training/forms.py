@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, Final
 
-from django.conf import settings
 from django.http import QueryDict
 
 from agentcore_site.errors import DomainError, Invalid
@@ -16,6 +15,7 @@ from agentcore_site.jobs.models import Priority
 from agentcore_site.tenancy.actors import Actor
 from experiences.models import Agent, Dataset
 from experiences.selectors import agent_get, agents_visible, dataset_get, datasets_visible
+from training.defaults import groups_fault, launch_defaults
 from training.models import TrainingRun
 from training.presets import DEFAULT_PRESET, PRESETS, Preset, preset_config, presets_for
 from training.schema import PLAIN, Field, changes, counts_for, fields, groups, nested, value_at
@@ -58,7 +58,7 @@ class LaunchForm:
     @classmethod
     def like(cls, actor: Actor, run: TrainingRun) -> LaunchForm:
         """A duplicate of a run: the same agent, data, preset and changes to it."""
-        typed = {one.name: _text(mine) for one, _, mine in changes(run.configuration.as_dict(), run.policy_kind)}
+        typed = _typed(run)
         typed |= {"agent": str(run.agent_id), "preset": run.preset}
         typed |= {"source": "dataset", "dataset": str(run.dataset_id)} if run.dataset_id else {"source": "environment"}
         return cls(actor, typed)
@@ -111,9 +111,10 @@ class LaunchForm:
     @property
     def presets(self) -> list[Preset]:
         """The presets that fit the agent, and are switched on here."""
-        agent = self.agent if not self.errors.get("agent") else None
+        agent = self._known_agent
         fitting = presets_for(agent.runtime) if agent is not None else list(PRESETS.values())
-        return [one for one in fitting if settings.FEATURE_TFGRPO_GROUP or one.changes.get("algorithm") != "tfgrpo"]
+        closed = agent is not None and groups_fault(agent)
+        return [one for one in fitting if not (closed and one.changes.get("algorithm") == "tfgrpo")]
 
     @property
     def marked(self) -> str:
@@ -184,19 +185,36 @@ class LaunchForm:
     def _setting(self, one: Field) -> Setting:
         return Setting(one, self.text(one.name), value_at(self._preset_values, one.name), self.errors.get(one.name, ""))
 
-    @property
+    @cached_property
     def _preset_values(self) -> Mapping[str, Any]:
-        return _values_of(self.preset, self._policy_kind)
+        """What an empty field means: the preset with the agent's and the site's defaults over it."""
+        defaults = launch_defaults(self._known_agent, {"reward": self.text("reward")} if self.text("reward") else {})
+        return {**_values_of(self.preset, self._policy_kind), **defaults}
+
+    @property
+    def _known_agent(self) -> Agent | None:
+        return self.agent if not self.errors.get("agent") else None
 
     @property
     def _policy_kind(self) -> str:
-        agent = self.agent if not self.errors.get("agent") else None
+        agent = self._known_agent
         return agent.runtime if agent else "action"
 
 
 @lru_cache(maxsize=64)
 def _values_of(preset: str, policy_kind: str) -> Mapping[str, Any]:
     return preset_config(preset, policy_kind).as_dict()
+
+
+def _typed(run: TrainingRun) -> dict[str, str]:
+    """The settings of a run that a launch of now would not take by itself."""
+    config, kind = run.configuration.as_dict(), run.policy_kind
+    typed = {one.name: _text(mine) for one, _, mine in changes(config, kind)}
+    for name, value in launch_defaults(run.agent, {}).items():
+        typed.pop(name, None)
+        if config[name] != value:
+            typed[name] = _text(config[name])
+    return typed
 
 
 def _text(value: Any) -> str:

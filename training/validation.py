@@ -16,9 +16,7 @@ from annotated_types import Ge, Gt, Le, Lt
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
-from agentcore_site.registry import UnknownName
-from experiences.rewards import rewards, rubric_of
-from experiences.rewards.trial import option_errors
+from experiences.rewards.trial import reward_fields
 from training.config import GRPOConfig
 from training.presets import DEFAULT_PRESET, PRESETS, merged, preset_values
 from training.schema import counts_for
@@ -47,8 +45,11 @@ class ConfigError(ValueError):
         self.errors = list(errors)
 
 
-def parse_config(raw: Mapping[str, Any] | None, *, policy_kind: str = "action") -> tuple[GRPOConfig, list[str]]:
-    """(configuration, warnings). What ``raw`` leaves out comes from its preset ("recommended" by default).
+def parse_config(
+    raw: Mapping[str, Any] | None, *, policy_kind: str = "action", defaults: Mapping[str, Any] | None = None
+) -> tuple[GRPOConfig, list[str]]:
+    """(configuration, warnings). What ``raw`` leaves out comes from ``defaults``, and what they leave out from its
+    preset ("recommended" by default).
 
     Raises:
         ConfigError: unknown keys, values of the wrong kind or out of range, or a combination that can't learn.
@@ -62,7 +63,7 @@ def parse_config(raw: Mapping[str, Any] | None, *, policy_kind: str = "action") 
     if flags:
         raise ConfigError(flags)
     try:
-        config = GRPOConfig.model_validate(merged(preset_values(name, policy_kind), values))
+        config = GRPOConfig.model_validate(merged({**preset_values(name, policy_kind), **(defaults or {})}, values))
     except ValidationError as error:
         raise ConfigError([_field_error(details) for details in error.errors()]) from None
     errors = _contradictions(config, policy_kind)
@@ -185,18 +186,8 @@ def _ignored(values: Mapping[str, Any], policy_kind: str) -> Iterator[str]:
 def _reward_errors(config: GRPOConfig, policy_kind: str) -> list[FieldError]:
     """The reward has to be there, to take its options, and to find the judge that it asks: found here and not in the
     first slice."""
-    try:
-        wrong = option_errors(config.reward, config.reward_options)
-    except UnknownName as error:
-        return [FieldError("reward", str(error))]
-    judged = not wrong and rubric_of(rewards.get(config.reward)(config.reward_options)) is not None
-    if judged and policy_kind == "action":
-        message = (
-            f"The reward {config.reward} asks a language model for a verdict, and this agent chooses actions: there is"
-            " none to ask. Take another reward, or train an agent that is a language model."
-        )
-        return [FieldError("reward", message)]
-    return [FieldError(f"reward_{name}" if name != "reward" else name, text) for name, text in wrong.items()]
+    wrong = reward_fields(config.reward, config.reward_options, has_model=policy_kind != "action")
+    return [FieldError(name, text) for name, text in wrong.items()]
 
 
 def _warnings(config: GRPOConfig) -> list[str]:

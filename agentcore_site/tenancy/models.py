@@ -28,6 +28,11 @@ __all__ = [
 ]
 
 
+def jobs_per_organization() -> int:
+    """What a new organisation may have."""
+    return int(settings.JOBS_PER_ORGANIZATION)
+
+
 class Organization(models.Model):
     """A tenant. Every row that belongs to somebody carries its key."""
 
@@ -35,7 +40,7 @@ class Organization(models.Model):
     name = models.CharField(max_length=120, unique=True)
     slug = models.SlugField(max_length=60, unique=True)
     max_active_jobs = models.PositiveIntegerField(
-        default=200, help_text="How many jobs may be queued, running or paused at once."
+        default=jobs_per_organization, help_text="How many jobs may be queued, running or paused at once."
     )
     created_at = models.DateTimeField(default=timezone.now, editable=False)
 

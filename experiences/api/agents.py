@@ -18,6 +18,7 @@ from agentcore_site.rest.parsing import Strict, parsed
 from agentcore_site.rest.schema import IDEMPOTENCY_KEY
 from agentcore_site.rest.views import Door
 from budgets.money import dollars
+from experiences.evolution_settings import MOST_EXECUTIONS
 from experiences.models import Agent, Philosophy, Runtime
 from experiences.selectors import agent_get, agents_visible, endpoint_get, tool_server_get
 from experiences.selectors_library import pack_get
@@ -48,6 +49,15 @@ class AgentOut(serializers.Serializer[Any]):
     url = serializers.CharField(help_text="Where an agent over HTTP takes its tasks.")
     has_authorization = serializers.SerializerMethodField()
     collects = serializers.BooleanField(help_text="Whether what it does may be recorded.")
+    reward = serializers.CharField(help_text="Pays its jobs that name none; empty: the preset's.")
+    reward_options = serializers.DictField()
+    grouped_execution = serializers.BooleanField(help_text="Whether it may be trained with training-free GRPO.")
+    evolves = serializers.BooleanField(help_text="Whether its playbook evolves by itself.")
+    ace_delta_model = serializers.CharField(help_text="Empty, like null below: the site's setting.")
+    ace_min_confidence = serializers.FloatField(allow_null=True)
+    ace_max_sections = serializers.IntegerField(allow_null=True)
+    ace_evolution_frequency = serializers.IntegerField(allow_null=True, help_text="Executions between two evolutions.")
+    ace_monthly_budget_usd = serializers.FloatField(allow_null=True)
     archived_at = serializers.DateTimeField(allow_null=True)
     created_at = serializers.DateTimeField()
     updated_at = serializers.DateTimeField()
@@ -99,6 +109,42 @@ class AgentIn(Strict):
         help_text="Sent to `url` as the Authorization header; empty: the stored one is kept.",
     )
     collects = serializers.BooleanField(required=False)
+    reward = serializers.CharField(
+        max_length=100,
+        required=False,
+        allow_blank=True,
+        help_text="Pays its jobs that name none; see `/api/v1/rewards`. Empty: the preset's.",
+    )
+    reward_options = serializers.DictField(required=False)
+    grouped_execution = serializers.BooleanField(
+        required=False, help_text="Whether it may be trained with training-free GRPO. Default: false."
+    )
+    evolves = serializers.BooleanField(
+        required=False, help_text="Whether its playbook evolves by itself. Default: false."
+    )
+    ace_delta_model = serializers.CharField(
+        max_length=120, required=False, allow_blank=True, help_text="At the agent's endpoint; empty: the site's."
+    )
+    ace_min_confidence = serializers.FloatField(
+        min_value=0, max_value=1, required=False, allow_null=True, help_text="At least the site's; null: the site's."
+    )
+    ace_max_sections = serializers.IntegerField(
+        min_value=1, max_value=200, required=False, allow_null=True, help_text="At most the site's; null: the site's."
+    )
+    ace_evolution_frequency = serializers.IntegerField(
+        min_value=1,
+        max_value=MOST_EXECUTIONS,
+        required=False,
+        allow_null=True,
+        help_text="Executions between two evolutions; null: the site's.",
+    )
+    ace_monthly_budget_usd = serializers.FloatField(
+        min_value=0,
+        max_value=1_000_000,
+        required=False,
+        allow_null=True,
+        help_text="At most the site's; null: the site's.",
+    )
 
 
 class AgentPatch(AgentIn):

@@ -69,7 +69,9 @@ class PlaybookOut(serializers.Serializer[Any]):
     version = serializers.IntegerField(help_text="Rises by one with each change.")
     section_count = serializers.IntegerField()
     tokens = serializers.SerializerMethodField(help_text="What telling it costs in each call, about.")
-    evolves = serializers.BooleanField(help_text="Whether it evolves by itself.")
+    evolves = serializers.BooleanField(
+        source="agent.evolves", help_text="Whether it evolves by itself: a setting of its agent."
+    )
     executions = serializers.IntegerField(source="traces")
     created_at = serializers.DateTimeField()
     updated_at = serializers.DateTimeField()

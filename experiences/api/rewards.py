@@ -13,7 +13,8 @@ from agentcore_site.rest.parsing import Strict, parsed
 from agentcore_site.rest.views import Door
 from experiences.api.environments import PluginOut, described
 from experiences.rewards import rewards
-from experiences.services.rewards import MAX_TRIED, reward_problems, reward_try
+from experiences.rewards.trial import reward_faults
+from experiences.services.rewards import MAX_TRIED, reward_try
 
 TAG = ["rewards"]
 
@@ -99,7 +100,7 @@ class RewardCheckDoor(Door):
     )
     def create(self, request: Request) -> Response:
         values = parsed(RewardIn, request.data)
-        problems = reward_problems(values["reward"], values.get("options", {}))
+        problems = reward_faults(values["reward"], values.get("options", {}))
         messages = [{"field": field, "message": message} for field, message in problems.items()]
         return Response({"ok": not messages, "messages": messages})
 

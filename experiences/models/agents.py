@@ -133,6 +133,24 @@ class Agent(Scoped):
         help_text="Names of the tools that it may call, by the id of their server.",
     )
     max_tokens = models.PositiveIntegerField(default=1024, help_text="Of each answer; what a call may cost at most.")
+
+    # Its own defaults for training; a job that names another reward takes that one.
+    reward = models.CharField(
+        max_length=100, blank=True, help_text="Pays its jobs that name none. Empty: the preset's."
+    )
+    reward_options = models.JSONField(default=dict, blank=True, help_text="Options of that reward, by name.")
+    grouped_execution = models.BooleanField(
+        "may run in groups", default=False, help_text="On: it may be trained with training-free GRPO."
+    )
+
+    # How its playbook evolves (experiences/evolution_settings.py). Empty: the site's setting of the same name.
+    evolves = models.BooleanField("evolves by itself", default=False, help_text="Off: its playbook changes by hand.")
+    ace_delta_model = models.CharField(max_length=120, blank=True, help_text="The model that suggests changes.")
+    ace_min_confidence = models.FloatField(null=True, blank=True, help_text="A change is applied from here on.")
+    ace_max_sections = models.PositiveSmallIntegerField(null=True, blank=True, help_text="Items of its playbook.")
+    ace_evolution_frequency = models.PositiveIntegerField(null=True, blank=True, help_text="Executions between two.")
+    ace_monthly_budget_usd = models.FloatField(null=True, blank=True, help_text="What evolutions may cost a month.")
+
     archived_at = models.DateTimeField(null=True, blank=True)
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
     created_at = models.DateTimeField(default=timezone.now, editable=False)

@@ -31,7 +31,6 @@ class Playbook(Scoped):
     next_section = models.PositiveIntegerField(default=1)
     context = models.TextField(blank=True, editable=False)
     section_count = models.PositiveSmallIntegerField(default=0)
-    evolves = models.BooleanField("evolves by itself", default=True, help_text="Off: it only changes by hand.")
 
     traces = models.PositiveBigIntegerField(default=0)
     pending = models.PositiveIntegerField(default=0)

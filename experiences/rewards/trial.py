@@ -11,10 +11,15 @@ from functools import partial
 from itertools import groupby
 from typing import Any
 
-from experiences.rewards.base import LearningReward, Reward, RewardFactory, pay, rewards, settle
+from agentcore_site.registry import UnknownName
+from experiences.rewards.base import LearningReward, Reward, RewardFactory, pay, rewards, rubric_of, settle
 from experiences.types import Trajectory
 
 OWN_ERROR = "reward: "
+JUDGED = (
+    "The reward {name} asks a language model for a verdict, and this agent chooses actions: there is none to ask. Take"
+    " another reward, or train an agent that is a language model."
+)
 
 
 def option_errors(name: str, options: Mapping[str, Any]) -> dict[str, str]:
@@ -35,6 +40,24 @@ def option_errors(name: str, options: Mapping[str, Any]) -> dict[str, str]:
         found[f"options.{first}"] = message
         del left[first]
     return found
+
+
+def reward_faults(name: str, options: Mapping[str, Any], *, has_model: bool = True) -> dict[str, str]:
+    """``option_errors`` for people: an unknown reward is a fault of the field "reward", and so is one that asks a
+    judge where there is no model to ask (``has_model``)."""
+    try:
+        wrong = option_errors(name, options)
+    except UnknownName as error:
+        return {"reward": str(error)}
+    if not has_model and not wrong and rubric_of(rewards.get(name)(options)) is not None:
+        return {"reward": JUDGED.format(name=name)}
+    return wrong
+
+
+def reward_fields(name: str, options: Mapping[str, Any], *, has_model: bool) -> dict[str, str]:
+    """``reward_faults`` by the names that agents and configurations give the fields: reward, reward_options.<name>."""
+    faults = reward_faults(name, options, has_model=has_model)
+    return {field if field == "reward" else f"reward_{field}": text for field, text in faults.items()}
 
 
 def _mentions(message: str, option: str) -> int:

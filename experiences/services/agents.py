@@ -19,8 +19,10 @@ from agentcore_site.tenancy.erasure import digest
 from agentcore_site.tenancy.permissions import current_organization, require
 from agentcore_site.vault import sealed
 from experiences.endpoints import BadEndpoint, endpoint_of_agent
+from experiences.evolution_settings import evolution_settings_faults
 from experiences.models import Agent, Playbook, Runtime
 from experiences.privacy import redact_value
+from experiences.rewards.trial import reward_fields
 from experiences.services.environments import environment_addresses_check, environment_check, environment_fits
 from experiences.services.grants import grants_set, grants_wanted
 from experiences.tools.toolset import Toolset
@@ -42,6 +44,15 @@ EDITABLE = (
     "max_tokens",
     "url",
     "collects",
+    "reward",
+    "reward_options",
+    "grouped_execution",
+    "evolves",
+    "ace_delta_model",
+    "ace_min_confidence",
+    "ace_max_sections",
+    "ace_evolution_frequency",
+    "ace_monthly_budget_usd",
 )
 MAX_TOKENS = 200_000
 
@@ -135,8 +146,7 @@ def _logged(agent: Agent, names: Iterable[str]) -> dict[str, Any]:
     wanted = list(names)
     found = {name: getattr(agent, name) for name in wanted if name in EDITABLE}
     found |= {name: _told_apart(found[name]) for name in ("description", "system_prompt") if name in found}
-    if "environment_options" in found:
-        found["environment_options"] = redact_value(found["environment_options"])
+    found |= {name: redact_value(found[name]) for name in ("environment_options", "reward_options") if name in found}
     if "endpoint" in found:
         found["endpoint"] = str(agent.endpoint or "")
     if "prompt_pack" in found:
@@ -187,11 +197,25 @@ def agent_check(agent: Agent) -> None:
         message = "Say where the agent takes its tasks."
         raise Invalid(message, fields={"url": message})
     environment_fits(agent, agent.environment)
+    _check_training(agent)
     if agent.runtime != Runtime.ACTION:
         try:
             endpoint_of_agent(agent)
         except BadEndpoint as error:
             raise Invalid(str(error), fields={error.field: str(error)}) from error
+
+
+def _check_training(agent: Agent) -> None:
+    """The reward and the settings of evolution that the agent has of its own."""
+    faults = evolution_settings_faults(agent)
+    if not isinstance(agent.reward_options, dict):
+        faults["reward_options"] = "reward_options is an object."
+    elif agent.reward:
+        faults |= reward_fields(agent.reward, agent.reward_options, has_model=agent.runtime != Runtime.ACTION)
+    elif agent.reward_options:
+        faults["reward"] = "Name the reward that these options are for."
+    if faults:
+        raise Invalid(" ".join(faults.values()), fields=faults)
 
 
 def _check_pack(agent: Agent) -> None:

@@ -25,6 +25,7 @@ from budgets.showing import money
 from experiences import playbook_metrics
 from experiences.collecting import recording_require
 from experiences.endpoints import BadEndpoint, endpoint_of_agent
+from experiences.evolution_settings import evolution_settings
 from experiences.library.guards import Runs
 from experiences.models import Agent, ContextDelta, Evolution, Playbook
 from experiences.playbooks.curator import curate
@@ -34,7 +35,7 @@ from experiences.services.versions import (
     VersionMoved,
     delta_rows,
     names_of,
-    rules_of_site,
+    rules_of_evolution,
     version_claim,
     version_store,
 )
@@ -92,7 +93,7 @@ def evolution_check(playbook: Playbook) -> None:
     Unavailable: evolution is switched off, for all or for this agent."""
     if not settings.ACE_ENABLED:
         raise Unavailable("Evolution is switched off on this site (ACE_ENABLED).")
-    if not playbook.evolves:
+    if not playbook.agent.evolves:
         raise Unavailable("This playbook does not evolve: it only changes by hand. Switch it on first.")
 
 
@@ -133,7 +134,7 @@ def _affordable(agent: Agent) -> int:
     if agent.archived_at is not None:
         raise Conflict("This agent is archived.")
     try:
-        model = settings.ACE_DELTA_MODEL or endpoint_of_agent(agent).model
+        model = evolution_settings(agent).delta_model or endpoint_of_agent(agent).model
         price = DatabasePriceBook.load(agent.organization_id).price(model)
     except (BadEndpoint, UnknownPrice) as error:
         raise Unavailable(f"There is no model that evolution can ask: {error}") from error
@@ -141,8 +142,9 @@ def _affordable(agent: Agent) -> int:
     left = evolution_left(agent)
     if left < wanted:
         message = (
-            f"An evolution may cost {money(wanted)}, and {money(left)} of ${settings.ACE_MONTHLY_BUDGET_USD:,.2f} is"
-            " left for this agent's evolutions this month (ACE_MONTHLY_BUDGET_USD)."
+            f"An evolution may cost {money(wanted)}, and {money(left)} of"
+            f" ${evolution_settings(agent).monthly_budget_usd:,.2f} is left for this agent's evolutions this month"
+            " (ACE_MONTHLY_BUDGET_USD, or the agent's own limit)."
         )
         raise Insufficient(message, fields={"budget": f"{money(left)} is left."})
     budget_preflight(organization_id=agent.organization_id, agent_id=agent.id, wanted=wanted)
@@ -176,7 +178,7 @@ def evolution_apply(
         VersionMoved: somebody changed the playbook meanwhile; nothing was written.
     """
     by = f"{NOBODY} {str(evolution.job_id)[-6:]}"
-    curated = curate(sections_of(playbook), deltas, rules_of_site(untrusted), names_of(playbook))
+    curated = curate(sections_of(playbook), deltas, rules_of_evolution(playbook.agent, untrusted), names_of(playbook))
     before = playbook.version
     # The playbook's row first: whoever else wants it waits here, holding nothing that we need.
     _count(playbook, curated, deltas)

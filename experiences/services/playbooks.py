@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from django.conf import settings
 from django.db import transaction
 
 from agentcore_site.audit.services import record
@@ -17,6 +16,7 @@ from agentcore_site.rows import known_fields, save_row
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import require
 from experiences.announcing import announce_on_commit
+from experiences.evolution_settings import evolution_settings
 from experiences.models import Agent, ContextDelta, Experience, Playbook
 from experiences.playbooks.curator import curate
 from experiences.playbooks.deltas import SETTLED, Change, Curated, Delta
@@ -43,7 +43,7 @@ FIELDS = ("category", "content", "confidence")
 def playbook_create(
     actor: Any, *, agent: Agent, philosophy: str = "", initial_sections: Sequence[Mapping[str, Any]] = ()
 ) -> Playbook:
-    """Makes the agent's playbook at version 1. From then on it evolves.
+    """Makes the agent's playbook at version 1. It evolves if the agent ``evolves``, which new agents do not.
 
     Raises:
         Missing, Forbidden: the actor may not.
@@ -74,11 +74,12 @@ def playbook_create(
 
 def _initial(playbook: Playbook, sections: Sequence[Mapping[str, Any]]) -> Curated:
     """The items that a playbook begins with; each has to be right."""
-    if len(sections) > settings.ACE_MAX_SECTIONS:
-        message = f"A playbook has at most {settings.ACE_MAX_SECTIONS} sections; got {len(sections)}."
+    most = evolution_settings(playbook.agent).max_sections
+    if len(sections) > most:
+        message = f"A playbook has at most {most} sections; got {len(sections)}."
         raise Invalid(message, fields={"initial_sections": message})
     deltas = [_given(f"initial_sections[{index}]", one) for index, one in enumerate(sections)]
-    curated = curate([], deltas, rules_of_people(), names_of(playbook))
+    curated = curate([], deltas, rules_of_people(playbook.agent), names_of(playbook))
     for index, verdict in enumerate(curated.verdicts):
         if verdict.state not in SETTLED or verdict.reason:
             message = f"Section {index + 1} can't be taken: {verdict.reason}."
@@ -147,9 +148,10 @@ def by_person(playbook: Playbook, delta: Delta) -> Curated:
         Conflict: there is no room.
     """
     sections = sections_of(playbook)
-    if delta.type == "add" and len(sections) >= settings.ACE_MAX_SECTIONS:
-        raise Conflict(f"The playbook has its {settings.ACE_MAX_SECTIONS} sections. Remove one first.")
-    curated = curate(sections, [delta], rules_of_people(), names_of(playbook))
+    rules = rules_of_people(playbook.agent)
+    if delta.type == "add" and len(sections) >= rules.max_sections:
+        raise Conflict(f"The playbook has its {rules.max_sections} sections. Remove one first.")
+    curated = curate(sections, [delta], rules, names_of(playbook))
     verdict = curated.verdicts[0]
     if verdict.state not in SETTLED:
         message = f"This can't be applied: {verdict.reason}."
@@ -176,7 +178,7 @@ def section_revert(
     if before == after:
         raise Conflict(f"The section {section} is what it was in version {version}.")
     items = with_item(now, section, after)
-    _fits(items)
+    _fits(playbook, items)
     action = "reverted" if before and after else "restored" if after else "removed"
     note = f"{section} as in version {version}"
     change = Change(section, action, before, after)
@@ -199,7 +201,7 @@ def playbook_rollback(actor: Any, playbook: Playbook, *, version: int, expected:
     changes = changes_between(now, then, "reverted")
     if not changes:
         raise Conflict(f"Nothing changed since version {version}.")
-    _fits(then)
+    _fits(playbook, then)
     note = f"as version {version}"
     version_write(playbook, then, changes, action="rolled back", by=Actor.of(actor).name, note=note)
     record(actor, "playbook.rolled_back", playbook, after={"version": playbook.version, "as": version})
@@ -208,11 +210,11 @@ def playbook_rollback(actor: Any, playbook: Playbook, *, version: int, expected:
 
 @transaction.atomic
 def playbook_switch(actor: Any, playbook: Playbook, *, evolves: bool) -> Playbook:
-    """Lets a playbook evolve by itself, or stops it: then it only changes by hand."""
+    """Lets an agent's playbook evolve by itself, or stops it: then it only changes by hand."""
     require(actor, "playbook.edit", playbook.organization_id)
-    if playbook.evolves != evolves:
-        playbook.evolves = evolves
-        playbook.save(update_fields=["evolves", "updated_at"])
+    # One conditional update: of two people at once one switches, and the audit log has one line.
+    if Agent.objects.filter(id=playbook.agent_id).exclude(evolves=evolves).update(evolves=evolves):
+        playbook.agent.evolves = evolves
         record(actor, "playbook.switched", playbook, before={"evolves": not evolves}, after={"evolves": evolves})
     return playbook
 
@@ -239,6 +241,7 @@ def check_expected(playbook: Playbook, expected: int | None) -> None:
         raise VersionMoved(expected)
 
 
-def _fits(sections: Sequence[Section]) -> None:
-    if len(sections) > settings.ACE_MAX_SECTIONS:
-        raise Conflict(f"The playbook may have {settings.ACE_MAX_SECTIONS} sections. Remove one first.")
+def _fits(playbook: Playbook, sections: Sequence[Section]) -> None:
+    most = evolution_settings(playbook.agent).max_sections
+    if len(sections) > most:
+        raise Conflict(f"The playbook may have {most} sections. Remove one first.")

@@ -11,12 +11,11 @@ from django.db.models import QuerySet
 
 from agentcore_site.errors import Invalid
 from agentcore_site.jobs.selectors import job_get
-from agentcore_site.registry import UnknownName
 from agentcore_site.tenancy.permissions import require
 from experiences.models import TrajectoryRecord
 from experiences.rewards import Reward, rewards, rubric_of
 from experiences.rewards.samples import sample_trajectory
-from experiences.rewards.trial import Tried, option_errors, summary, tried
+from experiences.rewards.trial import Tried, reward_faults, summary, tried
 from experiences.selectors import advantages_for, agent_get, trajectories_visible
 from experiences.services.judging import trajectories_judged
 from experiences.storage import as_trajectory
@@ -26,14 +25,6 @@ MAX_JUDGED: Final = 10
 MAX_ERROR: Final = 200
 WORDS: Final = frozenset({"name", "by", "scale", "unscored"})  # texts of the evidence that are our own
 MAX_DEPTH: Final = 6
-
-
-def reward_problems(name: str, options: Mapping[str, Any]) -> dict[str, str]:
-    """What is wrong with a reward and its options, by field; empty if nothing."""
-    try:
-        return option_errors(name, options)
-    except UnknownName as error:
-        return {"reward": str(error)}
 
 
 def reward_try(
@@ -62,7 +53,7 @@ def reward_try(
         message = f"limit must be between 1 and {MAX_TRIED}; got {limit}."
         raise Invalid(message, fields={"limit": message})
     rows = None if samples is not None else _of_job(actor, job) if job is not None else _of_agent(actor, agent)
-    problems = reward_problems(reward, options)
+    problems = reward_faults(reward, options)
     if problems:
         raise Invalid(" ".join(problems.values()), fields=problems)
     if rows is None:

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
-from django.conf import settings
 from django.db import transaction
 from django.db.models import F
 
@@ -19,6 +18,7 @@ from agentcore_site.tenancy.permissions import require
 from agentcore_site.values import unstorable
 from experiences import playbook_metrics
 from experiences.collecting import recording_require
+from experiences.evolution_settings import evolution_settings
 from experiences.models import Agent, ExecutionTrace, Playbook, PlaybookSection, PlaybookVersion
 from experiences.privacy import redact, redact_value
 from experiences.services.evolutions import evolution_queue
@@ -119,7 +119,7 @@ def _count(agent: Agent, rows: Sequence[ExecutionTrace]) -> Playbook | None:
             message = "The agent has no playbook, so it can't have been told a version of one."
             raise Invalid(message, fields={"context_version": message})
         return None
-    playbook = counted.get()
+    playbook = counted.select_related("agent").get()
     ended = Counter((row.context_version, row.success) for row in mine)
     for version in told:
         _credit(playbook, version, helpful=ended[version, True], harmful=ended[version, False])
@@ -139,8 +139,9 @@ def _credit(playbook: Playbook, version: int, *, helpful: int, harmful: int) -> 
 
 def _trigger(playbook: Playbook) -> None:
     """Queues an evolution if its turn has come, in a transaction of its own: recording never fails for it."""
-    frequency = settings.ACE_EVOLUTION_FREQUENCY
-    if not (settings.ACE_ENABLED and playbook.evolves and playbook.pending >= frequency):
+    own = evolution_settings(playbook.agent)
+    frequency = own.frequency
+    if not (own.enabled and playbook.pending >= frequency):
         return
     try:
         with transaction.atomic():

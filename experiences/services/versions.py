@@ -6,15 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from typing import Any
 
-from django.conf import settings
 from django.db.models import F
 from django.utils import timezone
 
 from agentcore_site.errors import Conflict
 from agentcore_site.jobs.models import Job
 from experiences.announcing import announce_on_commit
+from experiences.evolution_settings import evolution_settings
 from experiences.library.guards import Runs
-from experiences.models import ContextDelta, Playbook, PlaybookChange, PlaybookSection, PlaybookVersion
+from experiences.models import Agent, ContextDelta, Playbook, PlaybookChange, PlaybookSection, PlaybookVersion
 from experiences.playbooks.curator import Rules
 from experiences.playbooks.deltas import Change, Curated, Delta, State, Verdict
 from experiences.playbooks.rendering import context_of
@@ -132,19 +132,21 @@ def names_of(playbook: Playbook) -> Callable[[], str]:
     return lambda: f"s{next(numbers)}"
 
 
-def rules_of_site(untrusted: Runs = frozenset()) -> Rules:
+def rules_of_evolution(agent: Agent, untrusted: Runs = frozenset()) -> Rules:
     """What a model may change by itself."""
+    own = evolution_settings(agent)
     return Rules(
-        min_confidence=settings.ACE_MIN_CONFIDENCE,
-        review_floor=min(settings.ACE_REVIEW_CONFIDENCE, settings.ACE_MIN_CONFIDENCE),
-        max_sections=settings.ACE_MAX_SECTIONS,
+        min_confidence=own.min_confidence,
+        review_floor=own.review_confidence,
+        max_sections=own.max_sections,
         untrusted=untrusted,
     )
 
 
-def rules_of_people() -> Rules:
-    """What a person may change: whoever signs for a text needs no confidence, but may not smuggle an order in."""
-    return Rules(min_confidence=0.0, review_floor=0.0, max_sections=settings.ACE_MAX_SECTIONS, guarded=False)
+def rules_of_people(agent: Agent) -> Rules:
+    """What a person may change: who signs for a text needs no confidence, but may not smuggle an order in."""
+    most = evolution_settings(agent).max_sections
+    return Rules(min_confidence=0.0, review_floor=0.0, max_sections=most, guarded=False)
 
 
 def delta_rows(

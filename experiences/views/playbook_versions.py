@@ -99,7 +99,7 @@ def _preview(
         "holder": agent_holder(agent.pk),
         "lessons": _offered(agent, playbook, plan, chosen),
         "n_chosen": len(plan.taken),
-        "room": room_of(playbook),
+        "room": room_of(agent, playbook),
         "plan": plan,
         "differing": differing_by(plan.curated.changes),
         "tokens": middle(plan.context),
@@ -128,7 +128,7 @@ def _first(agent: Agent, playbook: Playbook | None, given: QueryDict) -> list[Ex
         return _chosen(agent, given)
     every = adoptable(agent)
     refused = faults(agent, playbook, sections_of(playbook) if playbook else [], every)
-    return [one for one in every if one.pk not in refused][: room_of(playbook)]
+    return [one for one in every if one.pk not in refused][: room_of(agent, playbook)]
 
 
 def _chosen(agent: Agent, given: QueryDict) -> list[Experience]:

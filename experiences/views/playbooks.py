@@ -82,7 +82,7 @@ def _filtered(rows: QuerySet[Playbook], query: str, state: str) -> QuerySet[Play
         rows = rows.filter(waiting__gt=0)
     if state == "failed":
         rows = rows.exclude(last_error="")
-    return rows.filter(evolves=False) if state == "by_hand" else rows
+    return rows.filter(agent__evolves=False) if state == "by_hand" else rows
 
 
 def _row(playbook: Any) -> dict[str, Any]:
@@ -124,7 +124,7 @@ def _head(found: Playbook, may: frozenset[str]) -> dict[str, Any]:
         "groups": groups_of(items),
         "verdict": verdict(found, items),
         "tokens": tokens_of(found),
-        "room": room_of(found),
+        "room": room_of(found.agent, found),
         "last": last,
         "taken": taken(last) if last else "",
         "holder": agent_holder(found.agent_id),

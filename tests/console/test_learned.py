@@ -49,7 +49,7 @@ METRICS = {
 @pytest.fixture
 def told(run: TrainingRun) -> TrainingRun:
     """A run of a language model's agent, before its first epoch."""
-    Agent.objects.filter(pk=run.agent_id).update(runtime="llm")
+    Agent.objects.filter(pk=run.agent_id).update(runtime="llm", grouped_execution=True)
     TrainingRun.objects.filter(pk=run.pk).update(policy_kind="llm")
     return TrainingRun.objects.select_related("job", "agent").get(pk=run.pk)
 
@@ -220,6 +220,8 @@ def test_the_form_offers_presets_that_fit_the_agent(
     settings.FEATURE_TFGRPO_GROUP = False
     assert "tfgrpo" not in offered(told.agent)
     settings.FEATURE_TFGRPO_GROUP = True
+    Agent.objects.filter(pk=agent.pk).update(grouped_execution=False)
+    assert "tfgrpo" not in offered(told.agent) and "recommended" in offered(told.agent)
     Agent.objects.filter(pk=agent.pk).update(runtime="action")
     assert offered(agent) == {one.name for one in presets_for("action")} and "tfgrpo" not in offered(agent)
 

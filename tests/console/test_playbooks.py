@@ -132,7 +132,7 @@ def test_onlookers_change_nothing(stella: Any, signed_in: SignIn, playbook: Play
         assert client.post(place(playbook, rest), {"confirm": slug, "content": "x"}).status_code == 403, rest
         assert client.get(place(playbook, rest)).status_code in {200, 405}, rest
     playbook.refresh_from_db()
-    assert playbook.version == 2 and playbook.evolves
+    assert playbook.version == 2 and playbook.agent.evolves
 
 
 # -- the list ----------------------------------------------------------------------------------------------------------
@@ -183,7 +183,7 @@ def test_it_is_switched_off_and_on_again(console: Client, playbook: Playbook) ->
     shown = page_of(console, place(playbook))
     assert "by hand only" in shown and "Switch it on first" in shown and "Let it evolve by itself" in shown
     console.post(place(playbook, "switch/"), {"evolves": "on"})
-    assert Playbook.objects.get().evolves
+    assert Playbook.objects.get().agent.evolves
 
 
 def test_deleting_asks_for_the_agents_name(console: Client, playbook: Playbook) -> None:

@@ -95,7 +95,7 @@ def evolutions() -> list[Figure]:
         admin = Actor(factories.UserFactory(username="bench-root", is_superuser=True))
         price_set(admin, model="small", input=PRICE[0], output=PRICE[1])
         endpoint = factories.ModelEndpointFactory(organization=home, base_url=model.base_url)
-        books = playbooks(actor, home, EVOLVING, "evolve", endpoint=endpoint, runtime="llm")
+        books = playbooks(actor, home, EVOLVING, "evolve", endpoint=endpoint, runtime="llm", evolves=True)
         for book in books:
             traces_record(actor, [NewTrace(book.agent, {"q": k}, {"a": k}, 100.0, k > 2) for k in range(9)])
         try:

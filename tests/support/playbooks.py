@@ -63,6 +63,9 @@ def model_agent(admin: Actor, server: ModelServer, name: str = "Clerk") -> Agent
 
 
 def playbook_of(actor: Actor, agent: Agent, sections: Sequence[dict[str, Any]] = SECTIONS) -> Playbook:
+    """The playbook of an agent that was switched on: new agents do not evolve."""
+    agent.evolves = True
+    agent.save(update_fields=["evolves"])
     return playbook_create(actor, agent=agent, initial_sections=sections)
 
 

@@ -77,7 +77,14 @@ def agent(adam: Any, server: ModelServer) -> Agent:
         actor, name="local", base_url=server.base_url, model="small", api_key="sk-test-123", options={"max_retries": 0}
     )
     return agent_create(
-        actor, name="Learner", runtime="llm", philosophy="cot", environment="dataset", endpoint=endpoint, max_tokens=200
+        actor,
+        name="Learner",
+        runtime="llm",
+        philosophy="cot",
+        environment="dataset",
+        endpoint=endpoint,
+        max_tokens=200,
+        grouped_execution=True,
     )
 
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
 
@@ -29,6 +28,7 @@ from experiences.storage import partition_ensure
 from training import planning
 from training.config import GRPOConfig
 from training.config_versions import as_stored
+from training.defaults import groups_fault, launch_defaults
 from training.models import TrainingRun
 from training.pools import Pools, dataset_pools, environment_pools, pool_sizes
 from training.services.admission import place, refusals
@@ -201,13 +201,13 @@ def _validated(
 
 
 def _config(config: Mapping[str, Any] | None, preset: str, agent: Agent) -> tuple[GRPOConfig, list[str]]:
-    raw = {"preset": preset, **(config or {})}
+    asked = dict(config or {})
+    raw = {"preset": preset, **asked}
     try:
-        parsed, warnings = parse_config(raw, policy_kind=agent.runtime)
+        parsed, warnings = parse_config(raw, policy_kind=agent.runtime, defaults=launch_defaults(agent, asked))
     except ConfigError as error:
         raise Invalid(str(error), fields={one.field: one.message for one in error.errors}) from error
-    if parsed.algorithm == "tfgrpo" and not settings.FEATURE_TFGRPO_GROUP:
-        message = "Training-free GRPO is switched off here (FEATURE_TFGRPO_GROUP=0). Take algorithm grpo."
+    if parsed.algorithm == "tfgrpo" and (message := groups_fault(agent)):
         raise Invalid(message, fields={"algorithm": message})
     return parsed, warnings
 
