@@ -52,6 +52,15 @@ class MustPause(Exception):
         self.retry_after = retry_after
 
 
+class MustFail(Exception):
+    """The work is over without a result, for a reason that has a name. ``reason`` is one of ``Reason``."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.message = message
+
+
 def worker_name() -> str:
     return f"{socket.gethostname()}:{os.getpid()}"
 

@@ -16,7 +16,7 @@ from agentcore_site.database import TROUBLE, trouble_in
 from agentcore_site.errors import DomainError
 from agentcore_site.jobs import doorbell, lifecycle, metrics
 from agentcore_site.jobs.kinds import kinds
-from agentcore_site.jobs.lease import Lease, LeaseLost, MustPause, StopRequested
+from agentcore_site.jobs.lease import Lease, LeaseLost, MustFail, MustPause, StopRequested
 from agentcore_site.jobs.models import Job, Reason, Status
 from agentcore_site.objects import ObjectsAway
 
@@ -90,11 +90,14 @@ def _turn(job: Job, lease: Lease) -> str:
 
 
 def _failed(job: Job, lease: Lease, error: Exception) -> str:
-    message = error.message if isinstance(error, DomainError) else _described(error)
-    if not isinstance(error, DomainError):
+    if isinstance(error, DomainError | MustFail):
+        message = error.message
+    else:
+        message = _described(error)
         log.error("job %s failed", job.id, exc_info=error)
     metrics.errors.labels(error_type="job_failed", component=job.kind).inc()
-    lifecycle.finish(job, lease, status=Status.FAILED, reason=Reason.ERROR, error=message)
+    reason = error.reason if isinstance(error, MustFail) else Reason.ERROR
+    lifecycle.finish(job, lease, status=Status.FAILED, reason=reason, error=message)
     return "failed"
 
 

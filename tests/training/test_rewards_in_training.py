@@ -14,7 +14,7 @@ import pytest
 from django.test import override_settings
 
 from agentcore_site.errors import Forbidden, Invalid
-from agentcore_site.jobs.models import Job, Status
+from agentcore_site.jobs.models import Job, Reason, Status
 from agentcore_site.tenancy.actors import Actor
 from budgets.checking import differences
 from budgets.models import Budget, LedgerEntry
@@ -22,7 +22,7 @@ from budgets.services import price_set
 from evaluation.models import EvaluationRun
 from experiences.exports import as_exported
 from experiences.models import Agent, GroupRecord, TrajectoryRecord
-from experiences.rewards import LearningReward, Payment
+from experiences.rewards import LearningReward, Payment, rewards
 from experiences.rollout import Interrupted
 from experiences.selectors import advantages_for
 from experiences.services.agents import agent_create
@@ -40,6 +40,29 @@ from training.validation import ConfigError, parse_config
 RANK = {"reward": "relative_rank", "reward_options": {"by": "steps"}}
 COMPOSITE = {"reward": "composite", "reward_options": {"efficiency": 0.4}}
 OF_COMPOSITE = {"reward": "relative_rank", "reward_options": {"by": "reward", "of": "composite"}}
+
+
+class Huge:
+    """A reward whose gradients overflow."""
+
+    description = "Far too much."
+    option_help: dict[str, str] = {}
+
+    def __call__(self, options: Any) -> Any:
+        return lambda one: Payment.at_the_end(one, {"outcome": 1e300 * (1 + one.key.rollout)})
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_run_whose_updates_are_not_finite_fails_with_that_reason_and_keeps_its_checkpoints(
+    operator: Actor, agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(rewards._items, "huge", Huge())
+    config = SMALL | {"reward": "huge", "scale_rewards": "none", "n_iterations": 6, "checkpoint_interval": 1}
+    started = run_start(operator, agent=agent, environment_options=SMALL_POOL, config=config)
+    job = run_to_end(started.job)
+    assert (job.status, job.status_reason) == (Status.FAILED, Reason.DIVERGED)
+    assert job.error == "3 updates in a row were not finite. Lower the learning rate."
+    assert started.checkpoints.exists()
 
 
 # -- the trainer alone -------------------------------------------------------------------------------------------------

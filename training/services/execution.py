@@ -18,7 +18,7 @@ from django.db.models import F, Max
 from agentcore_site.database import TROUBLE
 from agentcore_site.jobs.events import event_add
 from agentcore_site.jobs.kinds import Progressed
-from agentcore_site.jobs.lease import Lease, LeaseLost, MustPause, StopRequested
+from agentcore_site.jobs.lease import Lease, LeaseLost, MustFail, MustPause, StopRequested
 from agentcore_site.jobs.models import Job, Reason
 from budgets.money import dollars
 from experiences.collecting import recording, recording_check
@@ -42,7 +42,7 @@ from training.services import checkpoints
 from training.services.learned import epoch_add, lessons_sync, library_of_run, reflection_options
 from training.services.runs import run_pools
 from training.services.spans import RunSpans
-from training.trainer import IterationReport, TrainerSetup, TrainerState, steps
+from training.trainer import IterationReport, TrainerSetup, TrainerState, TrainingDiverged, steps
 
 EVENT_SECONDS = 0.5
 
@@ -141,6 +141,7 @@ class Slice:
             StopRequested: somebody asked to pause or cancel; a checkpoint of the last iteration was saved.
             MustPause: the next iteration would not fit the budget; likewise. Or the agent may not be recorded any
                 more; nothing was saved, and what was kept before is used when it goes on.
+            MustFail: training diverged; its checkpoints stay.
             LeaseLost: another worker has the job; nothing more was written.
         """
         try:
@@ -165,6 +166,8 @@ class Slice:
         except (StopRequested, MustPause):
             self._save_on_stop()
             raise
+        except TrainingDiverged as diverged:
+            raise MustFail(Reason.DIVERGED, str(diverged)) from diverged
         except TROUBLE:
             self._keeper.rescue()
             raise

@@ -240,11 +240,11 @@ class _Loop:
     def _judge(self, result: UpdateResult) -> list[str]:
         """Warnings of collapse or divergence; gives up after several updates that were not finite."""
         state, metrics = self.state, result.metrics
-        if isinstance(state.policy, ContextPolicy):
-            return self._even(state.policy)
         state.refused = state.refused + 1 if result.not_finite else 0
         if state.refused >= MAX_REFUSED:
-            raise TrainingDiverged(f"{state.refused} updates in a row were not finite; lower the learning rate.")
+            raise TrainingDiverged(f"{state.refused} updates in a row were not finite. Lower the learning rate.")
+        if isinstance(state.policy, ContextPolicy):
+            return self._even(state.policy)
         return state.guard.update(
             Vitals(
                 success_rate=metrics["success_rate"],
