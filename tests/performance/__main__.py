@@ -1,7 +1,7 @@
 """``make bench``: runs every figure and prints the table.
 
-Arguments choose parts (science storage jobs llm ace ledger paid privacy learning context), or one of a part:
-``jobs.fairness``."""
+Arguments choose parts (science storage jobs llm ace ledger paid privacy learning telemetry rewarders context), or one
+of a part: ``jobs.fairness``."""
 
 from __future__ import annotations
 
@@ -26,7 +26,20 @@ def main() -> int:
     from tests.support import owner
 
     owner.leave()  # figures are of the application's role
-    from tests.performance import ace, context, jobs, learning, ledger, llm, paid, privacy, science, storage, telemetry
+    from tests.performance import (
+        ace,
+        context,
+        jobs,
+        learning,
+        ledger,
+        llm,
+        paid,
+        privacy,
+        rewarders,
+        science,
+        storage,
+        telemetry,
+    )
     from tests.performance.table import Figure, show
 
     parts = {
@@ -40,6 +53,7 @@ def main() -> int:
         "privacy": [privacy.redaction],
         "learning": [learning.seeds],
         "telemetry": [telemetry.spans],
+        "rewarders": [rewarders.suite],
         "context": [context.gains, context.nulls, context.free],
     }
     figures: list[Figure] = []
