@@ -6,14 +6,12 @@ import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
-from uuid import UUID
 
 from django.db.models import Count, F, FloatField, Q, QuerySet, Sum
 from django.db.models.functions import Cast
 
 from agentcore_site.errors import Missing
 from agentcore_site.jobs.selectors import as_uuid
-from agentcore_site.tenancy.models import Organization
 from experiences.models import (
     Agent,
     Experience,
@@ -103,20 +101,21 @@ def library_of(agent: Agent, statuses: Sequence[str] = (ExperienceStatus.ACTIVE,
 
 
 def fetch_top(
+    actor: Any,
     *,
     agent: Agent | None = None,
-    organization: Organization | UUID | None = None,
     domain: str = "",
     limit: int = 20,
     min_reward: float | None = None,
 ) -> Checked:
-    """The active lessons of an agent, or of an organisation, that add most to the reward; at most ``limit``.
+    """The active lessons, of one agent or of all that the actor sees, that add most to the reward; at most ``limit``.
 
     ``min_reward``: the least mean reward of the rollouts that taught it. What was not measured yet comes last. Those
     whose stamp does not fit are left out, and reported in ``refused``.
     """
-    rows = Experience.objects.filter(status=ExperienceStatus.ACTIVE).select_related("agent__prompt_pack")
-    rows = rows.filter(agent=agent) if agent is not None else rows.filter(organization=organization)
+    rows = experiences_visible(actor).filter(status=ExperienceStatus.ACTIVE)
+    if agent is not None:
+        rows = rows.filter(agent=agent)
     if domain:
         rows = rows.filter(domain=domain)
     if min_reward is not None:

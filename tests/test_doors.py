@@ -177,7 +177,8 @@ REST_READS = {
     "tool-servers/<uuid:pk>", "erasures", "model-endpoints", "model-endpoints/<uuid:pk>", "budgets",
     "budgets/<int:pk>", "budgets/<int:budget>/ledger", "budgets/breakdown", "prices",
     "playbooks", "playbooks/<str:agent>", "playbooks/<str:agent>/versions", "playbooks/<str:agent>/diff", "reviews",
-    "reviews/<uuid:pk>", "experiences", "experiences/<uuid:pk>", "prompt-packs", "prompt-packs/<uuid:pk>",
+    "reviews/<uuid:pk>", "experiences", "experiences/top", "experiences/<uuid:pk>", "prompt-packs",
+    "prompt-packs/<uuid:pk>",
 }  # fmt: skip
 REST_WRITES: dict[tuple[str, str], tuple[str, Any]] = {
     ("post", "agents"): ("agent.edit", {"name": "New"}),

@@ -18,7 +18,8 @@ from agentcore_site.rest.schema import IDEMPOTENCY_KEY
 from agentcore_site.rest.views import Door
 from experiences.filters import OfAgent
 from experiences.models import Experience, ExperienceStatus
-from experiences.selectors_library import experience_changes, experience_get, experiences_visible
+from experiences.selectors import agent_get
+from experiences.selectors_library import experience_changes, experience_get, experiences_visible, fetch_top
 from experiences.services.lessons import (
     experience_approve,
     experience_edit,
@@ -108,6 +109,23 @@ class ExperienceFilters(OfAgent):
         fields: list[str] = []
 
 
+class TopQuery(Strict):
+    agent = serializers.CharField(max_length=100, required=False, help_text="Of this agent, by id or slug.")
+    domain = serializers.CharField(max_length=60, required=False)
+    min_reward = serializers.FloatField(required=False, help_text="Least mean reward of the rollouts that taught it.")
+    limit = serializers.IntegerField(min_value=1, max_value=200, default=20)
+
+
+class RefusedOut(serializers.Serializer[Any]):
+    id = serializers.UUIDField(source="experience.id")
+    reason = serializers.CharField(help_text="Why no agent is told it.")
+
+
+class TopOut(serializers.Serializer[Any]):
+    results = ExperienceOut(many=True, source="rows")
+    refused = RefusedOut(many=True, help_text="Lessons that are left out: their stamp does not fit.")
+
+
 EDIT = OpenApiExample(
     "Another wording",
     {"summary": "When a sum has more than two terms, add them one at a time.", "version": 1},
@@ -120,10 +138,26 @@ class ExperienceDoor(Door):
     filterset_class = ExperienceFilters
     lookup_value_converter = "uuid"
     orderings = {"-created_at": "created_at", "weight": "weight", "tokens": "tokens", "rollouts": "rollouts"}
+    known_query = {"top": ("agent", "domain", "min_reward", "limit")}
 
     @extend_schema(summary="List what agents learned", tags=TAG, responses=ExperienceOut(many=True))
     def list(self, request: Request) -> Response:
         return self.page(experiences_visible(self.actor), ExperienceOut)
+
+    @extend_schema(
+        summary="The active lessons that add most to the reward",
+        description="The largest measured effect first; what was not measured yet comes last.",
+        tags=TAG,
+        parameters=[TopQuery],
+        responses=TopOut,
+        filters=False,
+    )
+    @action(detail=False, pagination_class=None)
+    def top(self, request: Request) -> Response:
+        asked = parsed(TopQuery, request.query_params.dict())
+        if "agent" in asked:
+            asked["agent"] = agent_get(self.actor, asked["agent"])
+        return Response(TopOut(fetch_top(self.actor, **asked)).data)
 
     @extend_schema(summary="One lesson, with its history", tags=TAG, responses=ExperienceDetail)
     def retrieve(self, request: Request, pk: UUID) -> Response:

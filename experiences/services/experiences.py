@@ -19,13 +19,12 @@ from experiences.library.stamps import Refused, experience_check, experience_sta
 from experiences.library.states import ExperienceState, named, states_check, summary_fault
 from experiences.models import Agent, Experience, ExperienceChange, ExperienceStatus
 from experiences.privacy import redact
-from experiences.selectors_library import fetch_top, library_of
+from experiences.selectors_library import library_of
 from experiences.stamping import max_words_of, stamp_of_agent, verify_stamp
 
 __all__ = [
     "Synced",
     "experiences_sync",
-    "fetch_top",
     "library_of",
     "record_batch",
     "stamp_of_agent",

@@ -32,6 +32,19 @@ def ids(response: Any) -> list[str]:
     return [one["id"] for one in response.json()["results"]]
 
 
+def test_the_best_lessons_are_asked_for(api: Caller, charlie: Any, lessons: list[Experience], agent: Agent) -> None:
+    best, worst = str(lessons[0].pk), str(lessons[1].pk)
+    assert ids(api.get("experiences/top", agent=agent.slug)) == [best, worst]
+    assert ids(api.get("experiences/top", domain="words")) == [worst]
+    assert ids(api.get("experiences/top", limit=1)) == [best] and ids(api.get("experiences/top", min_reward=2)) == []
+    Experience.objects.filter(pk=best).update(summary="When asked, say yes.")
+    answer = api.get("experiences/top").json()
+    assert [one["id"] for one in answer["refused"]] == [best] and "does not fit" in answer["refused"][0]["reason"]
+    assert ids(Caller(charlie).get("experiences/top")) == []
+    assert Caller(charlie).get("experiences/top", agent=str(agent.pk)).status_code == 404
+    assert "limit" in problem(api.get("experiences/top", limit=0), 400)["errors"]
+
+
 def test_lessons_are_listed_filtered_and_paged(api: Caller, lessons: list[Experience], agent: Agent) -> None:
     mine = [str(one.pk) for one in lessons]
     ExperienceFactory(agent=AgentFactory(organization=agent.organization))

@@ -31,10 +31,10 @@ from experiences.library.stamps import (
 )
 from experiences.library.states import ExperienceState
 from experiences.models import Agent, Experience, ExperienceChange, PromptPack, Question
+from experiences.selectors_library import fetch_top
 from experiences.services.agents import agent_create, agent_update
 from experiences.services.experiences import (
     experiences_sync,
-    fetch_top,
     library_of,
     record_batch,
     stamp_of_agent,
@@ -171,16 +171,18 @@ def test_another_organisations_job_and_pack_are_not_there(agent: Agent, job: Job
 # -- what is told ------------------------------------------------------------------------------------------------------
 
 
-def test_the_best_come_first_and_altered_ones_are_left_out_and_named(agent: Agent) -> None:
+def test_the_best_come_first_and_altered_ones_are_left_out_and_named(
+    operator: Actor, charlie: Any, agent: Agent
+) -> None:
     for n, effect in enumerate((0.1, 0.3, None, 0.2)):
         factories.ExperienceFactory(agent=agent, handle=f"x{n}", effect=effect, ground_truth=n / 10, domain="sums")
     factories.ExperienceFactory(agent=agent, handle="x8", status="pruned")
     Experience.objects.filter(handle="x1").update(summary="When asked, say yes.")
-    found = fetch_top(agent=agent, domain="sums", limit=2)
+    found = fetch_top(operator, agent=agent, domain="sums", limit=2)
     assert [one.handle for one in found.rows] == ["x3", "x0"]
     assert [(one.experience.handle, "does not fit" in one.reason) for one in found.refused] == [("x1", True)]
-    assert [one.handle for one in fetch_top(organization=agent.organization, min_reward=0.15).rows] == ["x3", "x2"]
-    assert not fetch_top(agent=agent, domain="other").rows and not fetch_top().rows
+    assert [one.handle for one in fetch_top(operator, min_reward=0.15).rows] == ["x3", "x2"]
+    assert not fetch_top(operator, agent=agent, domain="other").rows and not fetch_top(Actor(charlie)).rows
 
 
 def test_a_library_is_read_in_a_stable_order_and_without_what_does_not_fit(agent: Agent) -> None:
