@@ -193,7 +193,10 @@ def agents(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
         Conflict: a job of such an agent is at work.
     """
     mine = Agent.objects.filter(organization_id=organization_id)
-    texts, values = ("name", "description", "model", "url"), ("environment_options", "tools", "granted_tools")
+    texts, values = (
+        ("name", "description", "model", "url", "ace_delta_model"),
+        ("environment_options", "reward_options", "tools", "granted_tools"),
+    )
     prompted = list(holding(mine, words, texts=("system_prompt",)))
     written = rewritten(mine, words, names=("slug",), texts=texts, values=values)
     found = holding(mine, words, texts=("system_prompt", "slug", *texts), values=values)

@@ -12,7 +12,6 @@ import pytest
 from training.algorithm.arrays import FloatArray, Segments
 from training.algorithm.kl import kl_term
 from training.algorithm.losses import LossRule, PolicyLoss, policy_loss, step_weights
-from training.algorithm.preferences import dpo_loss
 
 LENGTHS = [4, 1, 3, 2]
 SEQUENCE = np.repeat(np.arange(4), LENGTHS)
@@ -180,14 +179,3 @@ def test_bias_correction_makes_the_gradient_of_k3_exact() -> None:
     plain = replace(rule, use_bias_correction_kl=False)
     found = policy_loss(np.log(p[:1]), np.log(p[:1]), np.zeros(1), one, 1, plain, logp_ref=np.log(q[:1]))
     assert found.d_logp[0] != pytest.approx(slopes[0])
-
-
-def test_dpo_pulls_the_chosen_up_and_the_rejected_down() -> None:
-    found = dpo_loss(np.array([-1.0, -2.0]), np.array([-1.0, -1.0]), np.zeros(2), np.zeros(2), beta=0.5)
-    assert (found.d_chosen < 0).all()
-    assert found.d_rejected.tolist() == (-found.d_chosen).tolist()
-    assert found.d_chosen[1] < found.d_chosen[0]  # the pair ranked wrong pulls harder
-    assert found.accuracy == 0.0
-    assert dpo_loss(np.array([-1.0]), np.array([-3.0]), np.zeros(1), np.zeros(1)).accuracy == 1.0
-    with pytest.raises(ValueError, match="pair"):
-        dpo_loss(np.zeros(0), np.zeros(0), np.zeros(0), np.zeros(0))

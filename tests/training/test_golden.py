@@ -16,7 +16,6 @@ from tests.training.golden import GOLDEN
 from training.algorithm.advantages import group_advantages
 from training.algorithm.losses import LossRule, policy_loss
 from training.algorithm.optimizers import clip_by_global_norm, make_optimizer
-from training.algorithm.preferences import dpo_loss
 from training.policies.action import ActionEvaluation, EncodedActions
 
 STORED = json.loads(GOLDEN.read_text())
@@ -69,15 +68,6 @@ def test_clipping_is_that_of_torch() -> None:
     assert norm == pytest.approx(case["norm"], abs=ROUNDING)
     for i, expected in enumerate(case["clipped"]):
         assert clipped[i] == pytest.approx(np.array(expected), abs=1e-6)  # type: ignore[index]
-
-
-def test_dpo_is_that_of_torch() -> None:
-    case = STORED["dpo"]
-    arrays = [np.array(case[key]) for key in ("chosen", "rejected", "chosen_ref", "rejected_ref")]
-    found = dpo_loss(*arrays, beta=case["beta"])
-    assert found.loss == pytest.approx(case["loss"], abs=ROUNDING)
-    assert found.d_chosen == pytest.approx(case["d_chosen"], abs=ROUNDING)
-    assert found.d_rejected == pytest.approx(case["d_rejected"], abs=ROUNDING)
 
 
 def test_the_policys_log_probabilities_and_gradients_are_those_of_autograd() -> None:

@@ -44,7 +44,6 @@ def make() -> dict[str, Any]:
         "losses": losses(),
         "optimizers": optimizers(),
         "clip": clipping(),
-        "dpo": preferences(),
         "policy": policy(),
     }
 
@@ -197,25 +196,6 @@ def clipping() -> dict[str, Any]:
     norm = torch.nn.utils.clip_grad_norm_(parameters, 1.0)
     clipped = [parameter.grad.tolist() for parameter in parameters if parameter.grad is not None]
     return {"gradients": [a.tolist(), b.tolist()], "max_norm": 1.0, "norm": norm.item(), "clipped": clipped}
-
-
-def preferences() -> dict[str, Any]:
-    chosen, rejected, chosen_ref, rejected_ref = (-3 * torch.rand(4, 5, dtype=torch.float64)).unbind(0)
-    chosen, rejected = chosen.clone().requires_grad_(True), rejected.clone().requires_grad_(True)
-    margin = 0.3 * ((chosen - chosen_ref) - (rejected - rejected_ref))
-    loss = -torch.nn.functional.logsigmoid(margin).mean()
-    loss.backward()
-    assert chosen.grad is not None and rejected.grad is not None
-    return {
-        "beta": 0.3,
-        "chosen": chosen.tolist(),
-        "rejected": rejected.tolist(),
-        "chosen_ref": chosen_ref.tolist(),
-        "rejected_ref": rejected_ref.tolist(),
-        "loss": loss.item(),
-        "d_chosen": chosen.grad.tolist(),
-        "d_rejected": rejected.grad.tolist(),
-    }
 
 
 def policy() -> dict[str, Any]:
