@@ -46,7 +46,7 @@ PAUSE: Final = (2.0, 9.0)  # seconds between two kills, drawn anew each time
 LATENCY: Final = 0.5  # seconds of an answer
 RUNS: Final = 3
 EVOLUTIONS: Final = 4
-MOST_OF_EVOLUTION: Final = 2  # kills of one evolution: one that dies three times is given up
+MOST_OF: Final = {"training": 12, "evolution": 4}  # kills of one job, so that each kind gets its share
 WRITTEN: Final = timedelta(seconds=2)  # what ended so long ago is stored, or its worker was dead
 WORLD: Final = World(7)
 PRICE: Final = (150_000, 600_000)
@@ -152,7 +152,7 @@ class Killer:
     def strike(self) -> None:
         """One kill, if there is a job to hit: of its process, or now and then of the worker with all its children."""
         held = list(Job.objects.filter(status=Status.RUNNING, lease_until__isnull=False))
-        free = [job for job in held if job.kind != "evolution" or self.kills[job.id] < MOST_OF_EVOLUTION]
+        free = [job for job in held if self.kills[job.id] < MOST_OF.get(job.kind, KILLS)]
         if not free:
             return
         chosen = self.chance.choice(free)
