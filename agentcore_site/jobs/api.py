@@ -98,13 +98,14 @@ class JobDoor(Door):
     @action(detail=True, methods=["get", "post", "delete"], pagination_class=None)
     def share(self, request: Request, pk: UUID) -> Response:
         job = job_get(self.actor, pk)
-        if request.method == "GET":
-            return Response(ShareLinkOut(share_links(self.actor, job), many=True).data)
+        if request.method == "POST":
+            token = share_create(self.actor, job, **parsed(ShareIn, request.data))
+            return Response({"url": request.build_absolute_uri(f"/shared/{token}/")}, status=201)
         if request.method == "DELETE":
             share_revoke_all(self.actor, job)
             return Response(status=204)
-        token = share_create(self.actor, job, **parsed(ShareIn, request.data))
-        return Response({"url": request.build_absolute_uri(f"/shared/{token}/")}, status=201)
+        # GET, and HEAD, which is sent here too.
+        return Response(ShareLinkOut(share_links(self.actor, job), many=True).data)
 
     @extend_schema(
         operation_id="jobs_share_link_destroy",

@@ -182,6 +182,13 @@ def test_a_job_shows_curves_groups_and_events(api: Caller, run: TrainingRun) -> 
     assert later == {"next": None, "previous": None, "results": [], "last_seq": 4}
 
 
+def test_a_request_for_headers_alone_makes_no_link(api: Caller, run: TrainingRun) -> None:
+    """HEAD is a read: browsers send it across sites without a CSRF token."""
+    answer = api.client.head(f"/api/v1/jobs/{run.job_id}/share", headers=api.headers)
+    assert answer.status_code == 200
+    assert not run.job.share_links.exists()
+
+
 def test_a_job_is_shared_and_unshared(api: Caller, run: TrainingRun) -> None:
     made = api.post(f"jobs/{run.job_id}/share")
     assert made.status_code == 201 and "/shared/" in made.json()["url"]
