@@ -21,6 +21,7 @@ from agentcore_site.errors import DomainError
 from agentcore_site.jsonrpc import INTERNAL, Call, Table, failure, respond
 from agentcore_site.middleware import away_message
 from agentcore_site.rest.parsing import check_length, too_large
+from agentcore_site.rest.schema import MEANINGS
 from agentcore_site.rest.views import check_sight
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.authentication import actor_of
@@ -150,10 +151,19 @@ def describe(result: dict[str, Any], generator: Any, request: Any, public: bool)
                     "content": {"application/json": {"schema": _one_or_many("JsonRpcAnswer")}},
                 },
                 "204": {"description": "Notifications only: nothing is answered."},
-            },
+            }
+            | _refusals(),
         }
     }
     return result
+
+
+def _refusals() -> dict[str, Any]:
+    """What is answered before a method is looked for: an error whose code is the status."""
+    content = {"application/json": {"schema": {"$ref": "#/components/schemas/JsonRpcAnswer"}}}
+    meanings = {status: MEANINGS[status] for status in ("401", "403", "413", "429")}
+    meanings["503"] = "The database does not answer; see `Retry-After`."
+    return {status: {"description": meaning, "content": content} for status, meaning in meanings.items()}
 
 
 def _one_or_many(name: str) -> dict[str, Any]:

@@ -100,3 +100,9 @@ def test_every_operation_answers_as_it_is_described(
         EACH(given(case=operation.as_strategy(generation_mode=mode))(check))()
     assert wrong == []
     assert asked >= len(operations)
+
+
+def test_what_a_stranger_hears_from_json_rpc_is_described(described: Any) -> None:
+    """401 without a key, 429 above the limit: JSON-RPC describes itself, so nothing adds these for it."""
+    said = described.raw_schema["paths"]["/api/v1/jsonrpc"]["post"]["responses"]
+    assert {"401", "403", "413", "429", "503"} <= set(said)
