@@ -7,6 +7,7 @@ from typing import Any
 
 from django import forms
 from django.contrib import admin, messages
+from django.core.exceptions import ValidationError
 from django.db.models import OuterRef, Q, QuerySet, Subquery
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
@@ -62,6 +63,7 @@ class BudgetForm(forms.ModelForm):  # type: ignore[type-arg]
 
     known_agents: QuerySet[Any] | None = None
 
+    shown: Shown  # the limit that the page showed, which may not be the one that stands by now
     limit_usd = forms.DecimalField(
         label="Limit in dollars", help_text="Empty: not limited.", show_hidden_initial=True, **DOLLARS
     )
@@ -90,11 +92,15 @@ class BudgetForm(forms.ModelForm):  # type: ignore[type-arg]
     def limit(self) -> int | None:
         return in_micros(self.cleaned_data["limit_usd"])
 
-    @property
-    def shown(self) -> Shown:
-        """The limit that the page showed, which may not be the one that stands by now."""
+    def clean(self) -> dict[str, Any] | None:
+        """Reads also what the page showed, which the request says back and may garble."""
+        cleaned = super().clean()
         sent = self.data.get(self["limit_usd"].html_initial_name)
-        return Shown(in_micros(self.fields["limit_usd"].to_python(sent)))
+        try:
+            self.shown = Shown(in_micros(self.fields["limit_usd"].clean(sent)))
+        except ValidationError as error:
+            raise ValidationError("The limit that this page showed came back garbled. Load the page again.") from error
+        return cleaned
 
 
 @admin.register(Budget)

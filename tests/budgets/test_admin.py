@@ -28,6 +28,9 @@ pytestmark = pytest.mark.django_db
 DOLLAR = 1_000_000
 
 
+GARBLED = ("-inf", "nan", "x", "1e999999", "a\x00b", "9" * 40)
+
+
 def address(model: Any, name: str, *args: Any) -> str:
     return reverse(f"admin:budgets_{model._meta.model_name}_{name}", args=args)
 
@@ -231,3 +234,14 @@ def test_budgets_are_listed_and_found_by_the_names_of_their_owners(house: Client
     found = house.get(url, {"q": agent.name}).content.decode()
     assert f">{agent.name}<" in found and ">Router<" not in found
     assert ">Router<" in house.get(url, {"q": "route"}).content.decode()
+
+
+@pytest.mark.parametrize("sent", GARBLED)
+def test_a_limit_that_the_page_never_showed_is_an_error_of_the_form(
+    boss: Client, acme: Organization, sent: str
+) -> None:
+    page = address(Budget, "change", limit_change(None, owners(acme.id)[0], 5 * DOLLAR).id)
+    for limit in ("7", sent):
+        answer = boss.post(page, {"limit_usd": limit, "initial-limit_usd": sent, "note": "why"})
+        assert answer.status_code == 200 and "Load the page again" in answer.content.decode()
+    assert Budget.objects.get(scope=Scope.ORGANIZATION).limit == 5 * DOLLAR
