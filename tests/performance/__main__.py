@@ -1,13 +1,20 @@
 """``make bench``: runs every figure and prints the table.
 
 Arguments choose parts (science storage jobs llm ace ledger paid privacy learning telemetry rewarders context), or one
-of a part: ``jobs.fairness``."""
+of a part: ``jobs.fairness``. ``fuzz [requests]`` is a bench of its own (``tests.performance.fuzz.bench``)."""
 
 from __future__ import annotations
 
 import os
 import sys
 import time
+
+if __name__ == "__main__" and sys.argv[1:2] == ["fuzz"]:
+    # Before anything is started or set here: it runs on the site as it is shipped.
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "agentcore_site.settings")
+    from tests.performance.fuzz.bench import main as fuzz
+
+    sys.exit(fuzz(sys.argv[2:]))
 
 os.environ.setdefault("JOB_LEASE_SECONDS", "30")
 os.environ.setdefault("TRAINING_JOBS_PER_USER", "1000")

@@ -1,0 +1,125 @@
+"""``make bench ARGS="fuzz [requests]"``: hostile requests at ``manage.py up`` with shipped settings.
+
+Six callers (four roles of one organisation, the admin of another, a stranger) ask every interface. The demo trains
+meanwhile. Prints one line for each interface and caller, what was wrong, and the stack traces of the server's log. Only
+loopback is asked, from a data folder of its own; it ends by itself. The limits are the shipped ones (6,000 requests a
+minute and key); answers of 429 are counted apart.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Final
+
+from tests.performance.fuzz.tally import Tally
+from tests.performance.fuzz.world import Caller
+from tests.support.up import Up
+
+REQUESTS: Final = 50_000
+AT_ONCE: Final = int(os.environ.get("FUZZ_PROCESSES", "3"))
+LONGEST: Final = 3_600.0  # seconds that all of it may take
+MEND_SECONDS: Final = 5.0
+# Of all requests, by interface; the parts that take longest come last.
+SHARES: Final = {"sockets": 0.02, "rpc": 0.14, "admin": 0.1, "console": 0.2, "links": 0.12, "operations": 0.42}
+
+
+def one(interface: str, base: str, caller: Caller, n: int, number: int) -> Tally:
+    """One caller at one interface, in a process of its own."""
+    from tests.performance.fuzz import pages, rest, rpc, sockets
+
+    if interface in {"operations", "links", "methods"}:
+        found: Callable[[], Tally] = getattr(rest.Rest(base, caller, n, number), interface)
+        return found()
+    doors = {"rpc": rpc.rpc, "console": pages.console, "admin": pages.admin, "sockets": sockets.sockets}
+    return doors[interface](base, caller, n, number)
+
+
+def tasks(base: str, callers: list[Caller], n: int) -> list[Callable[[], Tally]]:
+    staff = [caller for caller in callers if caller.staff or not caller.key]
+    found = [partial(one, "methods", base, caller, 0, at) for at, caller in enumerate(callers)]
+    for name, share in SHARES.items():
+        who = staff if name == "admin" else callers
+        each = max(10, int(n * share / len(who)))
+        found += [partial(one, name, base, caller, each, at) for at, caller in enumerate(who)]
+    return found
+
+
+def main(arguments: list[str]) -> int:
+    """Raises:
+    ValueError: the first argument is no number of requests."""
+    n = int(arguments[0]) if arguments else REQUESTS
+    folder = Path(tempfile.mkdtemp(prefix="fuzz-"))
+    folder.chmod(0o711)
+    from agentcore_site.embedded.ports import free_port
+
+    port = free_port(18_000)
+    up = Up(folder / "data", "--port", str(port), "--workers", "1", "--demo", "--seed", "1")
+    try:
+        up.until("SELECT count(*) > 0 FROM auth_user WHERE username = 'olivia'")
+        urls = up.urls()
+        os.environ.update(
+            DATABASE_URL=urls["database_url"],
+            REDIS_URL=urls["redis_url"],
+            DATA_DIR=str(up.data),
+            DJANGO_SETTINGS_MODULE="agentcore_site.settings",
+        )
+        return asked(up, f"http://127.0.0.1:{port}", n)
+    finally:
+        up.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def asked(up: Up, base: str, n: int) -> int:
+    import django
+
+    django.setup()
+    from tests.performance.fuzz import world
+
+    callers, began, ended = world.make(), time.monotonic(), threading.Event()
+
+    def mending() -> None:
+        while not ended.wait(MEND_SECONDS):
+            world.mend(callers)
+
+    keeper = threading.Thread(target=mending, daemon=True)
+    keeper.start()
+    tallies: list[Tally] = []
+    with ProcessPoolExecutor(AT_ONCE, mp_context=get_context("spawn")) as pool:
+        waiting = [pool.submit(task) for task in tasks(base, callers, n)]
+        for task in waiting:
+            tallies.append(task.result(timeout=max(1.0, LONGEST - (time.monotonic() - began))))
+            tell(tallies[-1])
+    ended.set()
+    return report(up, tallies, time.monotonic() - began)
+
+
+def tell(tally: Tally) -> None:
+    """One line for what was asked, and the examples of what was wrong, as soon as they are known."""
+    wrong = tally.wrong
+    print(
+        f"{tally.interface:22} {tally.caller:12} {tally.requests:6,} requests {wrong['5xx']:4} of 5xx"
+        f" {wrong['undocumented']:4} undocumented {wrong['foreign']:3} foreign names {tally.limited:5,} of 429"
+        f" {tally.unsent:4} not sent  {dict(sorted(tally.statuses.items()))}",
+        flush=True,
+    )
+    for what, detail in tally.examples.items():
+        print(f"    {what}\n        {detail}", flush=True)
+
+
+def report(up: Up, tallies: list[Tally], seconds: float) -> int:
+    from tests.performance.fuzz.show import table
+
+    log = up.path.read_text(encoding="utf-8", errors="replace")
+    table(tallies, seconds, traces := log.count("Traceback (most recent call last)"))
+    if traces:
+        print(log[-20_000:])
+    return 1 if traces or any(tally.wrong["5xx"] or tally.wrong["foreign"] for tally in tallies) else 0
