@@ -11,7 +11,7 @@ import difflib
 import json
 import os
 import secrets
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
@@ -78,6 +78,14 @@ def number(name: str, default: float, *, low: float, high: float) -> float:
 
 def listed(name: str, default: str = "") -> list[str]:
     return [part.strip() for part in text(name, default).split(",") if part.strip()]
+
+
+def among(name: str, allowed: Collection[str]) -> frozenset[str]:
+    """Words by comma, each of them one of ``allowed``; none by default."""
+    found = frozenset(listed(name))
+    if wrong := sorted(found - set(allowed)):
+        raise BadEnvironment(f"{name} knows no {wrong[0]!r}; it takes {', '.join(sorted(allowed))}, by comma.")
+    return found
 
 
 def networks(name: str) -> list[IPv4Network | IPv6Network]:

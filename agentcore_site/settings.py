@@ -320,6 +320,10 @@ CELERY_BEAT_SCHEDULE = {
 }
 CELERY_BEAT_SCHEDULE_FILENAME = str(DATA_DIR / "run" / "beat-schedule")
 
+# Whose text may teach agents without a person who releases it: recorded executions, pages of the web, tool
+# servers. None by default.
+TRUSTED_SOURCES = env.among("TRUSTED_SOURCES", ("executions", "web", "tool_servers"))
+
 # -- playbooks that evolve (ACE) -------------------------------------------------------------------------------------
 # Off: nothing evolves and no evolution can be asked for; playbooks stay readable and can be changed by hand. On: agents
 # evolve that were switched on (`evolves`). An agent may have settings of its own (experiences/evolution_settings.py).

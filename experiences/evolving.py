@@ -24,7 +24,7 @@ from agentcore_site.jobs.models import Job
 from experiences.collecting import recording, recording_check
 from experiences.evolution_settings import evolution_settings
 from experiences.models import Evolution, ExecutionTrace, Playbook, Question
-from experiences.playbooks.deltas import Curated, Delta, State
+from experiences.playbooks.deltas import WAITING, Curated, Delta, State
 from experiences.playbooks.generator import Lived, metrics_of, proposed
 from experiences.playbooks.guards import texts_in, untrusted_runs
 from experiences.player import ModelPlayer
@@ -177,6 +177,8 @@ class Slice:
 
     def _tell(self, curated: Curated, playbook: Playbook) -> None:
         taken = curated.count({State.APPLIED, State.MERGED})
-        message = f"{taken} of {len(curated.verdicts)} suggested changes applied; version {playbook.version}."
+        waiting = curated.count(WAITING)
+        left = f", {waiting} left to a person" if waiting else ""
+        message = f"{taken} of {len(curated.verdicts)} suggested changes applied{left}; version {playbook.version}."
         counts = {str(state): curated.count({state}) for state in State if curated.count({state})}
         event_add(self.job, "evolved", message=message, data={"version": playbook.version, "deltas": counts})

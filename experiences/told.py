@@ -29,6 +29,7 @@ MEANINGS: Final = {
 MARKS: Final = {"added": "plus", "removed": "cross", "changed": "edit", "merged": "check"}
 WORDS: Final = {"added": "Added", "removed": "Removed", "changed": "Changed", "merged": "Said again"}
 TAKEN: Final = ("applied", "merged")
+WAITING: Final = ("review", "quarantined")
 
 
 @dataclass(frozen=True)
@@ -183,12 +184,14 @@ def _hurts(one: Item) -> bool:
 
 
 def taken(evolution: Evolution) -> str:
-    """What an evolution came to: "applied 3 of 4 changes"."""
+    """What an evolution came to: "applied 3 of 4 changes, and 1 waits for a person"."""
     total = sum(evolution.outcome.values())
     if not total:
         return "suggested nothing new"
     settled = sum(evolution.outcome.get(state, 0) for state in TAKEN)
-    return f"applied {settled} of {total} change{'' if total == 1 else 's'}"
+    said = f"applied {settled} of {total} change{'' if total == 1 else 's'}"
+    waiting = sum(evolution.outcome.get(state, 0) for state in WAITING)
+    return f"{said}, and {waiting} {'waits' if waiting == 1 else 'wait'} for a person" if waiting else said
 
 
 def last_evolution(playbook: Playbook) -> Evolution | None:

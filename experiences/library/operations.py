@@ -128,7 +128,9 @@ class Lineage:
 @dataclass(frozen=True, slots=True)
 class Rules:
     """What may be done. ``may_delete`` False leaves removal to evidence; lessons in ``protected`` have been measured,
-    and their texts are not changed by opinion. ``evictable`` gives way when the library is full, the first first."""
+    and their texts are not changed by opinion. ``evictable`` gives way when the library is full, the first first.
+    ``functions``: names that no lesson may order a call of. ``held``: why what is new waits for a person, and what is
+    there keeps its text; "" if nothing has to."""
 
     max_words: int = MAX_WORDS
     max_items: int = 60
@@ -137,6 +139,12 @@ class Rules:
     may_delete: bool = True
     protected: Collection[str] = ()
     evictable: Sequence[str] = ()
+    functions: frozenset[str] = frozenset()
+    held: str = ""
+
+    def distrust(self, text: str) -> str:
+        """Why a text is not told to the agent before a person has released it; "" if it may be."""
+        return suspicion(text, self.functions) or self.held
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +219,7 @@ class _Batch:
         lesson, text = self._target(operation), " ".join(operation.text.split())
         if lesson is None:
             return
-        if fault := lesson_fault(text, lineage.sources, max_words=self.rules.max_words) or suspicion(text):
+        if fault := lesson_fault(text, lineage.sources, max_words=self.rules.max_words) or self.rules.distrust(text):
             self._say(operation, False, fault, lesson.handle)
         elif (known := self._known(text)) is not None and known.handle != lesson.handle:
             self._say(operation, False, f"it would be the same as {known.handle}", lesson.handle)
@@ -250,7 +258,7 @@ class _Batch:
         held = [one.handle for one in parents if not one.live or one.kind != "experience" or self._measured(one)]
         if held or self.no_deletes:
             self._say(operation, False, f"{held[0]} can't be merged" if held else self.no_deletes)
-        elif fault := lesson_fault(text, lineage.sources, max_words=self.rules.max_words) or suspicion(text):
+        elif fault := lesson_fault(text, lineage.sources, max_words=self.rules.max_words) or self.rules.distrust(text):
             self._say(operation, False, fault)
         elif (known := self._known(text)) is not None and known.live and known not in parents:
             self._say(operation, False, f"it would be the same as {known.handle}", known.handle)
@@ -305,7 +313,7 @@ class _Batch:
         self._say(operation, back, why, known.handle)
 
     def _new(self, text: str, operation: Operation, lineage: Lineage, number: int) -> Lesson:
-        why = suspicion(text)
+        why = self.rules.distrust(text)
         return Lesson(
             handle=new_handle(self.place, number),
             text=text,

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Collection
+from functools import cache
 from typing import Final
 
 from experiences.library.orders import ORDERS
@@ -83,16 +85,47 @@ _SIGNS: Final = (
     ("it holds a call of a tool", r"\"(?:tool_calls?|function|arguments)\"\s*:"),
 )
 _COMPILED: Final = tuple((why, re.compile(pattern, re.IGNORECASE)) for why, pattern in _SIGNS)
+_FORBIDS: Final = re.compile(
+    r"\b(?:never|not|don't|avoid|without|instead of|cannot|can't)\b[^.;!?]{0,25}$", re.IGNORECASE
+)
 _HIDDEN: Final = {"Cf", "Co", "Cn", "Cs"}  # categories of characters that are not shown
 
 
-def suspicion(text: str) -> str:
-    """Why the text is not to be trusted; "" where nothing speaks against it."""
+def suspicion(text: str, functions: Collection[str] = ()) -> str:
+    """Why the text is not to be trusted; "" where nothing speaks against it. ``functions``: names of those that act,
+    whose call no text may order (``ordered_call``)."""
     if any(unicodedata.category(char) in _HIDDEN for char in text):
         return "it holds characters that are not shown"
     if any(unicodedata.category(char) == "Cc" and char not in "\n\t" for char in text):
         return "it holds control characters"
     if hidden := decoded(text):
-        return suspicion(hidden) or "it holds encoded text"
+        return suspicion(hidden, functions) or "it holds encoded text"
     found = (why for reading in readings(text) for why, pattern in _COMPILED if pattern.search(reading))
-    return next(found, "")
+    if why := next(found, ""):
+        return why
+    name = ordered_call(text, functions)
+    return f"it orders a call of {name}, a function of this agent that acts" if name else ""
+
+
+def ordered_call(text: str, functions: Collection[str]) -> str:
+    """The function among ``functions`` whose call the text orders; "" for none.
+
+    A name counts after a verb of calling, at the beginning of a clause, or with an opening bracket behind it, and not
+    after a word that forbids. Names are found with spaces and hyphens in the place of underscores, with or without the
+    name of their server in front (``server__tool``).
+    """
+    for reading in readings(text) if functions else ():
+        for name in sorted(functions):
+            if any(not _FORBIDS.search(reading[: found.start()]) for found in _order_of(name).finditer(reading)):
+                return name
+    return ""
+
+
+@cache
+def _order_of(name: str) -> re.Pattern[str]:
+    server, _, tool = name.lower().rpartition("__")
+    words = r"[\s_-]?".join(map(re.escape, re.split(r"[_-]+", tool)))
+    whole = rf"[`'\"]?(?:{re.escape(server)}[\s_-]{{1,2}})?{words}\b" if server else rf"[`'\"]?{words}\b"
+    verbs = r"\b(?:call|run|execute|invoke|use|trigger|start|apply|do)\s+(?:the\s+|a\s+)?(?:tool\s+|function\s+)?"
+    clause = r"(?:^|[.,;:!?]\s*|\b(?:then|always|first|immediately|just|please|and)\s+)"
+    return re.compile(rf"(?:{verbs}|{clause}){whole}|\b{words}\s?\(", re.IGNORECASE)

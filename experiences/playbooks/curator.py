@@ -27,13 +27,16 @@ REWRITE: Final = "together these changes delete {items:.0%} of the items and {te
 @dataclass(frozen=True, slots=True)
 class Rules:
     """``min_confidence``: applied from here on. ``review_floor``: below it nobody is asked. ``untrusted``: runs of
-    words that stand in what users and tools said. ``guarded``: whether a large deletion needs a person."""
+    words that stand in what users and tools said. ``guarded``: whether a large deletion needs a person. ``functions``:
+    names that no item may order a call of. ``held``: why every change waits for a person; "" if none has to."""
 
     min_confidence: float = 0.7
     review_floor: float = 0.4
     max_sections: int = 20
     untrusted: Runs = frozenset()
     guarded: bool = True
+    functions: frozenset[str] = frozenset()
+    held: str = ""
 
 
 def curate(sections: Sequence[Section], deltas: Sequence[Delta], rules: Rules, new_id: Callable[[], str]) -> Curated:
@@ -77,12 +80,14 @@ class _Batch:
         """What keeps a delta out, whatever the playbook holds: form first, then trust, then confidence."""
         if fault := self._fault(delta):
             return Verdict(State.REJECTED, fault)
-        if delta.type != "remove" and (why := suspicion(delta.content)):
+        if delta.type != "remove" and (why := suspicion(delta.content, self.rules.functions)):
             return Verdict(State.QUARANTINED, why)
         if delta.type != "remove" and copied(delta.content, self.rules.untrusted):
             return Verdict(State.QUARANTINED, COPIED)
         if delta.confidence < self.rules.review_floor:
             return Verdict(State.REJECTED, f"its confidence {delta.confidence:.2f} is too low to ask anybody")
+        if self.rules.held:
+            return Verdict(State.QUARANTINED, self.rules.held)
         if delta.confidence < self.rules.min_confidence:
             wanted = self.rules.min_confidence
             return Verdict(State.REVIEW, f"its confidence is {delta.confidence:.2f}; {wanted:.2f} are needed")

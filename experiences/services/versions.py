@@ -20,6 +20,7 @@ from experiences.playbooks.deltas import Change, Curated, Delta, State, Verdict
 from experiences.playbooks.rendering import context_of
 from experiences.playbooks.sections import MAX_CONTENT, Section, number
 from experiences.privacy import redact
+from experiences.provenance import EXECUTIONS, acting_functions, held_reason
 
 MAX_REASON = 300
 DEFAULT_CONFIDENCE = 0.8  # of what a person writes
@@ -140,6 +141,8 @@ def rules_of_evolution(agent: Agent, untrusted: Runs = frozenset()) -> Rules:
         review_floor=own.review_confidence,
         max_sections=own.max_sections,
         untrusted=untrusted,
+        functions=acting_functions(agent),
+        held=held_reason([EXECUTIONS]),
     )
 
 

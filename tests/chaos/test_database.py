@@ -153,7 +153,10 @@ def test_a_session_that_ends_in_any_statement_of_paid_training_pays_for_nothing_
     assert differences() == []
 
 
-def test_a_session_that_ends_in_any_statement_of_an_evolution_changes_nothing(operator: Actor, adam: Any) -> None:
+def test_a_session_that_ends_in_any_statement_of_an_evolution_changes_nothing(
+    operator: Actor, adam: Any, settings: Any
+) -> None:
+    settings.TRUSTED_SOURCES = frozenset({"executions"})  # what is applied by itself is the most that is written
     lesson = "Name the depot when a parcel is late, so that the customer can ask there."
     with ModelServer(brain=lambda _: suggesting(add(lesson, confidence=0.85)), prices={"small": PRICE}) as server:
         playbook = playbook_of(operator, model_agent(Actor(adam), server))

@@ -342,8 +342,9 @@ def test_a_dead_letter_is_tried_again(console: Client, dan: Any, signed_in: Sign
 
 
 @pytest.mark.django_db(transaction=True)
-def test_evolve_now_is_followed_to_its_end(console: Client, operator: Actor, adam: Any) -> None:
+def test_evolve_now_is_followed_to_its_end(console: Client, operator: Actor, adam: Any, settings: Any) -> None:
     """The button, the lock, what a model suggested, and what came of it, with a real model's server."""
+    settings.TRUSTED_SOURCES = frozenset({"executions"})
     said = suggesting(add(TEXTS[6], confidence=0.9), add(TEXTS[7], confidence=0.5))
     with ModelServer(brain=lambda _: said, prices={"small": PRICE}) as server:
         made = playbook_of(operator, model_agent(Actor(adam), server))
@@ -363,7 +364,8 @@ def test_evolve_now_is_followed_to_its_end(console: Client, operator: Actor, ada
 
 
 def test_an_evolution_in_words() -> None:
-    assert taken(Evolution(outcome={"applied": 2, "merged": 1, "review": 1})) == "applied 3 of 4 changes"
+    mixed = Evolution(outcome={"applied": 2, "merged": 1, "review": 1})
+    assert taken(mixed) == "applied 3 of 4 changes, and 1 waits for a person"
     assert taken(Evolution(outcome={"rejected": 1})) == "applied 0 of 1 change"
     assert taken(Evolution(outcome={})) == "suggested nothing new"
 

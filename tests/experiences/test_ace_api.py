@@ -457,7 +457,7 @@ def test_over_the_real_server_an_evolution_changes_the_context(
 ) -> None:
     playbook = playbook_of(operator, model_agent(Actor(adam), model))
     port = fleet.web()
-    fleet.worker()
+    fleet.worker(TRUSTED_SOURCES="executions")
     headers = {"Authorization": f"Bearer {key_of(operator.user)}"}
     with httpx.Client(base_url=f"http://127.0.0.1:{port}/internal/ace/", headers=headers) as site:
         site.post("traces", json=trace(playbook.agent, context_version=1)).raise_for_status()

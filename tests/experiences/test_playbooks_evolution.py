@@ -43,6 +43,12 @@ pytestmark = pytest.mark.django_db(transaction=True)
 LESSON = "Name the depot when a parcel is late, so that the customer can ask there."
 
 
+@pytest.fixture(autouse=True)
+def trusting(settings: Any) -> None:
+    """What evolution applies by itself, where the site trusts executions; what is shipped: test_outsiders_text.py."""
+    settings.TRUSTED_SOURCES = frozenset({"executions"})
+
+
 @pytest.fixture
 def server() -> Iterator[ModelServer]:
     with ModelServer(brain=lambda _: suggesting(add(LESSON, confidence=0.85)), prices={"small": PRICE}) as running:

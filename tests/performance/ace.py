@@ -99,7 +99,7 @@ def evolutions() -> list[Figure]:
         for book in books:
             traces_record(actor, [NewTrace(book.agent, {"q": k}, {"a": k}, 100.0, k > 2) for k in range(9)])
         try:
-            fleet.worker()
+            fleet.worker(TRUSTED_SOURCES="executions")
             fleet.beat()
             jobs = [evolution_queue(actor, book).job.id for book in books]
             rows = Job.objects.filter(id__in=jobs)

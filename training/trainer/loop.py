@@ -135,7 +135,8 @@ class _Loop:
         if reflected is None:
             return result, []
         place = f"{setup.policy_version_prefix}/{iteration}"
-        applied = apply_operations(policy.library, reflected.proposed, rules_of(policy, config), place=place)
+        rules = rules_of(policy, config, functions=setup.functions, held=setup.held)
+        applied = apply_operations(policy.library, reflected.proposed, rules, place=place)
         policy.take(applied.library)
         return result, applied.receipts
 

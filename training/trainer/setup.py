@@ -71,7 +71,8 @@ class TrainerSetup:
     For a context policy, ``library`` is what the run starts from, with the ``weights`` of earlier runs by handle;
     ``slots`` is how many experiences the agent's prompt has room for (None: as many as help);
     ``reflecting`` finds new lessons (None: none are looked for). ``look_kept`` and ``look_keep`` store the rollouts of
-    looks at the selection queries by iteration, where they were paid for."""
+    looks at the selection queries by iteration, where they were paid for. ``functions`` are the agent's that act, whose
+    call no lesson may order; ``held`` is why new lessons wait for a person, "" if they need none."""
 
     config: GRPOConfig
     seed: int
@@ -88,6 +89,8 @@ class TrainerSetup:
     weights: Mapping[str, float] = field(default_factory=dict)
     slots: int | None = None
     reflecting: Reflecting | None = None
+    functions: frozenset[str] = frozenset()
+    held: str = ""
     look_kept: Callable[[int], Mapping[RolloutKey, Trajectory]] = _none_kept
     look_keep: Callable[[int, Trajectory], Awaitable[None] | None] = _not_kept
 
