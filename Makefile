@@ -10,10 +10,12 @@ run: ## Start everything, make the demo and train it (ONCE=1 ends when it is don
 	@.ci/setup run
 	@exec .venv/bin/python manage.py up --demo $(if $(ONCE),--once) $(if $(PORT),--port $(PORT)) $(if $(SEED),--seed $(SEED))
 
-test: ## All tests, on real services
+WORKERS ?= 2
+
+test: ## All tests, on real services (WORKERS=2 processes, each with services of its own; 0 for one)
 	@.ci/setup dev
 	@.ci/programs
-	@exec .venv/bin/python -m pytest -q -m "not bench" $(ARGS)
+	@exec .venv/bin/python -m pytest -q -n $(WORKERS) --dist worksteal -m "not bench" $(ARGS)
 
 bench: ## The table of measured figures
 	@.ci/setup dev

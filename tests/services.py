@@ -1,7 +1,8 @@
 """A pytest plugin that starts real PostgreSQL and Valkey before Django's settings are read.
 
 Loaded with ``-p tests.services`` (pytest-django reads settings before any conftest.py). With DATABASE_URL and
-REDIS_URL set, those are used; workers of pytest-xdist inherit them from their parent.
+REDIS_URL set, those are used. Each worker of pytest-xdist starts services of its own: messages and counters of two
+workers must not meet in one broker.
 """
 
 from __future__ import annotations
@@ -21,9 +22,13 @@ os.environ.setdefault("OUTBOUND_ALLOW", "127.0.0.0/8,::1/128,localhost")
 _folder = ""
 _stack = None
 
-if not (os.environ.get("DATABASE_URL") and os.environ.get("REDIS_URL")):
+# Set by this module in pytest's own process, for the workers that it starts.
+OWN = "TEST_SERVICES_ARE_OUR_OWN"
+
+if os.environ.get(OWN) or not (os.environ.get("DATABASE_URL") and os.environ.get("REDIS_URL")):
     from agentcore_site.embedded.stack import Stack
 
+    os.environ[OWN] = "1"
     _folder = tempfile.mkdtemp(prefix="agentcore-tests-")
     os.chmod(_folder, 0o711)  # the services' user must be able to walk in when we are root
     os.environ["DATA_DIR"] = _folder
