@@ -19,9 +19,13 @@ from evaluation.models import Against, EvaluationRun, Split
 from experiences.collecting import may_record, recording_require
 from experiences.models import Runtime
 from experiences.storage import partition_ensure
+from training.epochs import nothing_changed
 from training.models import PolicyCheckpoint, TrainingRun
+from training.policies.context import ContextPolicy
 from training.services import checkpoints
-from training.services.runs import run_pools
+from training.services.learned import changed_nothing
+from training.services.runs import run_pools, run_verdict_set
+from training.trainer import policy_of
 from training.uploads import clean_rows
 
 log = logging.getLogger(__name__)
@@ -78,13 +82,26 @@ def evaluation_of_finished_run(run_id: UUID) -> EvaluationRun | None:
     chosen = checkpoints.best(run)
     if chosen is None or not may_record(run.agent_id) or EvaluationRun.objects.filter(run=run, final=True).exists():
         return None
+    if run.verdict:
+        return None
     try:
+        if _changed_nothing(run, chosen):
+            run_verdict_set(run, {"verdict": nothing_changed(run), "changed": False})
+            return None
         return _create(None, run, chosen, split=Split.HELD_OUT, samples=run.configuration.eval_samples, final=True)
     except (Conflict, IntegrityError):
         return None  # somebody was first
     except DomainError as error:
         log.warning("the final evaluation of run %s waits: %s", run_id, error.message)
         return None
+
+
+def _changed_nothing(run: TrainingRun, checkpoint: PolicyCheckpoint) -> bool:
+    """Whether the checkpoint tells what the run began with: then both sides of a proof would be told the same."""
+    if run.policy_kind == Runtime.ACTION:
+        return False
+    policy = policy_of(checkpoints.checkpoint_load(checkpoint))
+    return isinstance(policy, ContextPolicy) and changed_nothing(run, policy)
 
 
 def _create(

@@ -12,7 +12,7 @@ from training.models import TrainingRun
 @shared_task(name="evaluation.sweep")
 def sweep() -> int:
     """Asks for what the signal missed. Returns how many evaluations were requested."""
-    runs = TrainingRun.objects.filter(job__status=Status.COMPLETED, agent__collects=True)
+    runs = TrainingRun.objects.filter(job__status=Status.COMPLETED, agent__collects=True, verdict={})
     missed = runs.exclude(evaluations__final=True).order_by("-job__finished_at")
     return sum(
         evaluation_of_finished_run(run_id) is not None for run_id in missed.values_list("job_id", flat=True)[:100]

@@ -20,6 +20,7 @@ from training.algorithm.losses import ImportanceLevel, LossType
 from training.algorithm.optimizers import OptimizerName
 from training.algorithm.value import ValueFit
 from training.policies.features import TokenStyle
+from training.splits import SELECTION_LEAST, SELECTION_SHARE
 
 
 class _Frozen(BaseModel):
@@ -213,22 +214,42 @@ class ContextConfig(_Frozen):
         description="Comparisons that have to speak before a lesson may go, in units of information. 10-30.",
     )  # fmt: skip
     ship_confidence: float = Field(
-        0.8, ge=0.5, lt=1, title="Confidence to keep",
+        0.5, ge=0.5, lt=1, title="Confidence to keep",
         description="A lesson is kept when it helps with more than this probability. 0.5 for the best score, 0.7-0.95 "
         "for a lean prompt.",
     )  # fmt: skip
+    gate_samples: int = Field(
+        16, ge=1, le=256, title="Samples of the gate",
+        description="Rollouts per selection query, of each side, that the gate may take at most. It takes them in "
+        "steps, and stops as soon as it is decided. 8-32.",
+    )  # fmt: skip
+    gate_steps: int = Field(
+        4, ge=1, le=16, title="Looks of the gate",
+        description="In how many steps the samples are taken: all looks together err as seldom as one would. 1 takes "
+        "all at once.",
+    )  # fmt: skip
     gate_alpha: float = Field(
         0.025, gt=0, le=0.5, title="Error of the gate",
-        description="How often a context that is no better may be accepted, over all gates of a run.",
+        description="How often a context that is no better may be accepted, over all gates and looks of a run.",
     )  # fmt: skip
     gate_margin: float = Field(
         0.02, ge=0, le=0.5, title="Margin of the gate",
         description="Algorithm tfgrpo: an epoch is kept if the selection queries show that it is not worse by more.",
     )  # fmt: skip
+    accept_weak_gate: bool = Field(
+        False, title="Launch with a weak gate",
+        description="A launch is refused when its selection queries are so few that the gate could hardly ever let "
+        "anything through. On: it is taken all the same.",
+    )  # fmt: skip
     min_mixed: float = Field(
         0.1, ge=0, le=1, title="Least share of mixed groups",
         description="Below this share of groups with both good and bad attempts nothing is proposed.",
     )  # fmt: skip
+
+    @property
+    def look_samples(self) -> int:
+        """Rollouts per selection query of one look: what is measured during the run, and at each step of the gate."""
+        return max(self.gate_samples // self.gate_steps, 1)
 
 
 class GRPOConfig(_Frozen):
@@ -439,13 +460,23 @@ class GRPOConfig(_Frozen):
     )
 
     # Selection.
+    selection_share: float = Field(
+        SELECTION_SHARE, gt=0, le=0.5, title="Selection share",
+        description="Of a dataset's queries that are not held out, the share that selects: it decides what is shipped "
+        "and is never trained on. 0.2-0.4.",
+    )  # fmt: skip
+    selection_least: int = Field(
+        SELECTION_LEAST, ge=1, le=1000, title="Selection queries at least",
+        description="A small dataset gives more than its share to reach this number, up to 40 %.",
+    )  # fmt: skip
     eval_interval: int = Field(
         10, ge=1, le=10_000, title="Evaluate every",
         description="Iterations between two evaluations on the selection queries.",
     )  # fmt: skip
     eval_samples: int = Field(
         8, ge=1, le=64, title="Samples per query",
-        description="Rollouts per selection query. 8 lets 20 queries show a gain of 15 points.",
+        description="Rollouts per held-out query in the proof, and of an action policy per selection query. 8 lets 20 "
+        "queries show a gain of 15 points.",
     )  # fmt: skip
     eval_temperature: float = Field(
         0.3, ge=0, le=5, title="Evaluation temperature",

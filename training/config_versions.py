@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from training.config import GRPOConfig
 
-VERSION: Final = 2
+VERSION: Final = 3
 KEY: Final = "version"
 
 
@@ -53,5 +53,12 @@ def _from_1(values: dict[str, Any]) -> dict[str, Any]:
     return added | values
 
 
+def _from_2(values: dict[str, Any]) -> dict[str, Any]:
+    """Until version 2 a tenth of the queries selected, and the gate looked once, at as many samples as the proof."""
+    then = {"gate_samples": values.get("eval_samples", 8), "gate_steps": 1, "ship_confidence": 0.8}
+    context = then | dict(values.get("context", {}))
+    return {"selection_share": 0.1, "selection_least": 1} | values | {"context": context}
+
+
 # The one at index n leads from version n + 1 to the next.
-UPGRADES: Final[tuple[Callable[[dict[str, Any]], dict[str, Any]], ...]] = (_from_1,)
+UPGRADES: Final[tuple[Callable[[dict[str, Any]], dict[str, Any]], ...]] = (_from_1, _from_2)

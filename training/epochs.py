@@ -69,6 +69,8 @@ def verdict(run: TrainingRun, epochs: Sequence[Mapping[str, Any]]) -> Verdict:
     gate = decided[-1]["gate"]
     head = f"Epoch {decided[-1]['epoch']} of {total}: the gate"
     told = _lessons(len(gate["candidate"]))
+    if not gate.get("looks", 1):
+        return Verdict(f"{head} had nothing to decide: what would be told is {run.baseline}.")
     if gate["accepted"]:
         cost = f"they add {count(gate['tokens'])} tokens per call"
         tone = "good" if gate["seen"].get("improvement_low", -1) > 0 else ""
@@ -76,6 +78,19 @@ def verdict(run: TrainingRun, epochs: Sequence[Mapping[str, Any]]) -> Verdict:
     left = _still_told(gate)
     stays = f"{_lessons(left)} {'stays' if left == 1 else 'stay'} in use" if left else "nothing is told"
     return Verdict(f"{head} refused {told}, since {gate['why']}: {gain_words(gate)}; {stays}.")
+
+
+def nothing_changed(run: TrainingRun) -> str:
+    """The verdict of a run that ships what it began with, in which there is nothing to prove."""
+    epochs = [one for one in run_epochs(run) if one["gate"] is not None and one["gate"].get("looks", 1)]
+    head = "Nothing was changed: the agent goes on with what it had before this run."
+    if not epochs:
+        return f"{head} No lesson was found that is worth telling."
+    gate = epochs[-1]["gate"]
+    return (
+        f"{head} The best candidate, {_lessons(len(gate['candidate']))}, came to {gain_words(gate)}: not enough to be"
+        " sure that it helps."
+    )
 
 
 def gain_words(gate: Mapping[str, Any]) -> str:

@@ -44,14 +44,31 @@ class Work:
         return self.trained + self.looked + self.proof
 
 
-def work(config: GRPOConfig, *, n_train: int, n_selection: int, n_held_out: int, iterations: int | None = None) -> Work:
-    """``iterations``: of the planned ones, the first so many. The numbers of queries cap what an iteration can draw."""
+# Of the samples that a gate may ask for after its first look, what it takes on average: it stops when it is decided.
+GATE_SHARE: Final = 0.5
+
+
+def work(
+    config: GRPOConfig,
+    *,
+    n_train: int,
+    n_selection: int,
+    n_held_out: int,
+    told: bool = False,
+    iterations: int | None = None,
+) -> Work:
+    """``told``: the run learns what its agent is told, and its gate takes samples in steps. ``iterations``: of the
+    planned ones, the first so many. The numbers of queries cap what an iteration can draw."""
     n = config.n_iterations if iterations is None else iterations
     drawn, context = min(config.batch_size, max(n_train, 1)), config.context
     frozen = config.algorithm == "tfgrpo"
+    gates = context.epochs if frozen else 1
+    samples = looks(n, config.eval_interval, gates) * (context.look_samples if told else config.eval_samples)
+    if told:  # further looks of each gate, and once of what the run began with
+        samples += round(GATE_SHARE * (gates + 1) * (context.gate_steps - 1) * context.look_samples)
     return Work(
         trained=n * drawn * config.n_trajectories_per_query,
-        looked=looks(n, config.eval_interval, context.epochs if frozen else 1) * n_selection * config.eval_samples,
+        looked=samples * n_selection,
         proof=2 * n_held_out * config.eval_samples,
         questions=questions(
             n if context.propose else 0,
@@ -180,14 +197,14 @@ def plan(asked: Work, found: Rates, *, ratios: Sequence[float] = ()) -> Plan:
     )
 
 
-def affordable(config: GRPOConfig, found: Rates, room: int, **pools: int) -> int | None:
+def affordable(config: GRPOConfig, found: Rates, room: int, *, told: bool = False, **pools: int) -> int | None:
     """The most iterations, of those that ``config`` asks for, whose whole job is expected to cost at most ``room``
     micro-dollars: looks, questions and proof included. None where they cost nothing. ``pools``: see ``work``."""
     if not found.micros and not found.question_micros:
         return None
 
     def cost_of(n: int) -> int:
-        return math.ceil(_expected(work(config, **pools, iterations=n), found))
+        return math.ceil(_expected(work(config, **pools, told=told, iterations=n), found))
 
     return max(0, bisect_right(range(config.n_iterations + 1), room, key=cost_of) - 1)
 

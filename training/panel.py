@@ -76,7 +76,7 @@ def curves(*, shared: bool = False, told: bool = False) -> dict[str, Any]:
 def success(run: TrainingRun) -> Success | None:
     if run.verdict.get("success_rate") is not None:
         found, low, high, source = run.verdict, "success_low", "success_high", "held-out queries"
-    elif run.selection:
+    elif run.selection and run.verdict.get("changed") is not False:
         found, low, high, source = run.selection, "low", "high", "selection queries"
     else:
         return None
@@ -87,6 +87,8 @@ def tone(run: TrainingRun) -> str:
     """good, bad or plain: how the verdict is coloured. Only what its interval can tell apart gets a colour."""
     if run.job.status == Status.FAILED:
         return "bad"
+    if run.policy_kind != "action" and run.verdict.get("improvement") is None:
+        return "plain"  # what was tried on the selection queries is for the gate to judge
     found = run.verdict if run.verdict.get("improvement") is not None else run.selection
     low = found.get("low" if found is run.verdict else "improvement_low")
     high = found.get("high" if found is run.verdict else "improvement_high")

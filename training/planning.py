@@ -21,9 +21,13 @@ from training import estimates
 from training.config import GRPOConfig
 from training.estimates import Rates
 from training.models import TrainingRun, with_money
+from training.splits import split_counts
+from training.trainer import gate
 
 JOBS: Final = 50  # ended jobs whose cost is compared with their plan
 LATEST: Final = 4_000  # calls that are looked at: what prompts grow to is what the next run begins with
+GAINS: Final = (0.05, 0.10, 0.15, 0.20)  # true gains for which the gate's power is stated
+HARDLY, OFTEN = 0.2, 0.5  # shares of the runs in which the largest of them is found: a gate hardly ever ships, or often
 OURS: Final = ("table", "estimate")  # sources of a cost that came of tokens and our price table
 
 
@@ -47,7 +51,42 @@ class Planned:
     def affordable(self) -> int | None:
         """How many of its iterations fit the job's budget and what organisation and agent have left; None: free."""
         room = min([self.budget, *(left for _, left in self.rooms)])
-        return estimates.affordable(self.config, self.rates, room, **self.pools)
+        return estimates.affordable(self.config, self.rates, room, told=self.told, **self.pools)
+
+    @property
+    def told(self) -> bool:
+        """Whether the run learns what its agent is told: then a gate decides what is shipped."""
+        return self.agent.runtime != Runtime.ACTION
+
+    def gate(self) -> dict[str, Any]:
+        """How often the gate finds a true gain, and the rollouts it takes for that; ``queries_that_could`` is the size
+        of a dataset with which it would find 20 points in every second run."""
+        design = gate.design(self.config)
+        powers = {gain: design.power(self.pools["n_selection"], gain) for gain in GAINS}
+        return {
+            "error": self.config.context.gate_alpha,
+            "n_queries": self.pools["n_selection"],
+            "most_samples": design.looks * design.step,
+            "power": [
+                {
+                    "gain": gain,
+                    "found": round(power.found, 3),
+                    "rollouts": round(power.rollouts),
+                    "cost_usd": dollars(round(power.rollouts * self.rates.micros)),
+                }
+                for gain, power in powers.items()
+            ],
+            "can_ship": powers[GAINS[-1]].found >= HARDLY,
+        }
+
+    def queries_that_could(self) -> int:
+        """The size of a dataset with which the gate would find a gain of 20 points in every second run."""
+        design, share, least = gate.design(self.config), self.config.selection_share, self.config.selection_least
+        for n in range(5, 2_000):
+            selection = split_counts(n, selection_share=share, selection_least=least)[1]
+            if design.power(selection, GAINS[-1]).found >= OFTEN:
+                return n
+        return 2_000
 
     def as_json(self) -> dict[str, Any]:
         """``measured``: from rollouts of this agent with this model."""
@@ -65,6 +104,7 @@ class Planned:
             "detectable_gain": round(gain, 4),
             "measured": self.rates.measured,
             "affordable_iterations": buys,
+            "gate": self.gate() if self.told else None,
             "warnings": [*self._tight(buys), *self._weak(gain)],
         }
 
@@ -101,7 +141,8 @@ def planned(config: GRPOConfig, agent: Agent, *, n_train: int, n_selection: int,
     price = None if agent.runtime == Runtime.ACTION else model_price(agent)
     found = _rates(agent, config, price)
     pools = {"n_train": n_train, "n_selection": n_selection, "n_held_out": n_held_out}
-    plan = estimates.plan(estimates.work(config, **pools), found, ratios=_ratios(agent) if found.measured else ())
+    asked = estimates.work(config, **pools, told=agent.runtime != Runtime.ACTION)
+    plan = estimates.plan(asked, found, ratios=_ratios(agent) if found.measured else ())
     return Planned(config, agent, plan, found, pools, _rooms(agent))
 
 
@@ -196,6 +237,11 @@ def _sums(entries: Any, price: Price) -> tuple[list[float], list[float]]:
 def _done(run: TrainingRun, config: GRPOConfig) -> int:
     """The rollouts that a run's own job has played: those that it learned from, and its looks."""
     asked = estimates.work(
-        config, n_train=run.n_train, n_selection=run.n_selection, n_held_out=0, iterations=run.iteration
+        config,
+        n_train=run.n_train,
+        n_selection=run.n_selection,
+        n_held_out=0,
+        told=run.policy_kind != Runtime.ACTION,
+        iterations=run.iteration,
     )
     return max(1, run.trajectories + asked.looked)

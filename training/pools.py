@@ -11,14 +11,15 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any, Final
+from typing import Any, Final, TypedDict
 
 from experiences.environments import environments
 from experiences.environments.base import Environment
 from experiences.environments.dataset import dataset_environment
 from experiences.options import POOL, own_options
 from experiences.types import Scenario, reindexed
-from training.splits import split_queries
+from training.config import GRPOConfig
+from training.splits import SELECTION_LEAST, SELECTION_SHARE, split_queries
 
 # How many items a generating environment is asked for; ``environment_options["pool"]`` may say otherwise.
 POOL_SIZES: Final = {"train": 200, "selection": 48, "held_out": 200}
@@ -101,15 +102,34 @@ def _environment(name: str, options_json: str) -> Environment:
     return environments.get(name)(json.loads(options_json))
 
 
-def dataset_pools(rows: Sequence[Mapping[str, Any]], options: Mapping[str, Any], seed: int) -> Pools:
-    """Pools of an uploaded dataset: 20 % held out, 10 % of the rest selects.
+class Shares(TypedDict):
+    """How much of a dataset selects, as keywords."""
+
+    selection_share: float
+    selection_least: int
+
+
+def shares(config: GRPOConfig) -> Shares:
+    return {"selection_share": config.selection_share, "selection_least": config.selection_least}
+
+
+def dataset_pools(
+    rows: Sequence[Mapping[str, Any]],
+    options: Mapping[str, Any],
+    seed: int,
+    *,
+    selection_share: float = SELECTION_SHARE,
+    selection_least: int = SELECTION_LEAST,
+) -> Pools:
+    """Pools of an uploaded dataset: 20 % held out, and of the rest a share that selects.
 
     Raises:
         ValueError: a row has nothing to check an answer against (the message has its number).
     """
     environment = dataset_environment(rows, own_options(options))
     scenarios = environment.scenarios("all", len(rows), seed)
-    split = split_queries([scenario.query for scenario in scenarios], seed=seed)
+    queries = [scenario.query for scenario in scenarios]
+    split = split_queries(queries, seed=seed, selection_share=selection_share, selection_least=selection_least)
     train, selection, held_out = (
         reindexed([scenarios[i] for i in part]) for part in (split.train, split.selection, split.held_out)
     )

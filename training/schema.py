@@ -34,7 +34,9 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     "Rewards": ("reward", "reward_options", "shaping"),
     "What the policy sees": ("features",),
     "What the agent is told": ("context",),
-    "Selection and stopping": ("eval_interval", "eval_samples", "eval_temperature", "early_stopping"),
+    "Selection and stopping": (
+        "selection_share", "selection_least", "eval_interval", "eval_samples", "eval_temperature", "early_stopping",
+    ),
 }  # fmt: skip
 # What only a policy that chooses actions learns by: an agent that is told lessons has no weights, and no steps to
 # credit. ``features`` stands for all that are below it.

@@ -136,6 +136,12 @@ def run_verdict(run: TrainingRun) -> str:
         return waiting.get(Status(status), "Nothing is measured yet.")
     gain = seen["improvement"] * 100
     low, high = seen["improvement_low"] * 100, seen["improvement_high"] * 100
+    if run.policy_kind != "action":
+        decides = "; the gate decides at the end" if run.job.active else ""
+        return (
+            f"Tried: {gain:+.1f} points against {run.baseline} (95 % interval {low:.1f} to {high:.1f}) on the selection"
+            f" queries{decides}."
+        )
     if low > 0:
         head = f"Better than {run.baseline} by {gain:.1f} points"
     elif high < 0:
@@ -178,8 +184,12 @@ def done_criteria(run: TrainingRun) -> list[dict[str, Any]]:
         },
         {
             "name": "Gain of at least 5 points",
-            "met": None if gain is None else gain >= 0.05 and p_value is not None and p_value < 0.05,
-            "detail": "not evaluated yet" if gain is None else f"{gain * 100:+.1f} points, p = {p_value:.4f}",
+            "met": _gained(run),
+            "detail": "nothing was changed"
+            if run.verdict.get("changed") is False
+            else "not evaluated yet"
+            if gain is None
+            else f"{gain * 100:+.1f} points, p = {p_value:.4f}",
         },
         {
             "name": "Cost within budget",
@@ -188,6 +198,14 @@ def done_criteria(run: TrainingRun) -> list[dict[str, Any]]:
         },
         {"name": "Trajectories can be exported", "met": _exports(run), "detail": f"{run.trajectories:,}"},
     ]
+
+
+def _gained(run: TrainingRun) -> bool | None:
+    """Whether at least 5 points are proven; None while the proof is to come."""
+    if run.verdict.get("changed") is False:
+        return False
+    gain, p_value = run.verdict.get("improvement"), run.verdict.get("p_value")
+    return None if gain is None else bool(gain >= 0.05 and p_value is not None and p_value < 0.05)
 
 
 def _damage(checkpoint_id: UUID, sha256: str) -> str:

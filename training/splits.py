@@ -11,7 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 HELD_OUT_SHARE = 0.20
-SELECTION_SHARE = 0.10  # of what is not held out
+SELECTION_SHARE = 0.25  # of what is not held out
+SELECTION_LEAST = 20  # selection queries, where they are to be had
+SELECTION_MOST = 0.4  # of what is not held out: the rest has to teach
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +31,7 @@ def split_queries(
     *,
     held_out_share: float = HELD_OUT_SHARE,
     selection_share: float = SELECTION_SHARE,
+    selection_least: int = SELECTION_LEAST,
 ) -> Split:
     """Splits ``queries`` by distinct text (case and white space aside).
 
@@ -42,7 +45,12 @@ def split_queries(
     if not (0 <= held_out_share < 1 and 0 <= selection_share < 1):
         raise ValueError("Shares must lie in [0, 1).")
     texts = sorted({normalized(query) for query in queries}, key=lambda text: _rank(text, seed))
-    _, selection, held_out = split_counts(len(texts), held_out_share=held_out_share, selection_share=selection_share)
+    _, selection, held_out = split_counts(
+        len(texts),
+        held_out_share=held_out_share,
+        selection_share=selection_share,
+        selection_least=selection_least,
+    )
     side = dict.fromkeys(texts, "train")
     side.update(dict.fromkeys(texts[:held_out], "held_out"))
     side.update(dict.fromkeys(texts[held_out : held_out + selection], "selection"))
@@ -53,11 +61,21 @@ def split_queries(
 
 
 def split_counts(
-    n: int, *, held_out_share: float = HELD_OUT_SHARE, selection_share: float = SELECTION_SHARE
+    n: int,
+    *,
+    held_out_share: float = HELD_OUT_SHARE,
+    selection_share: float = SELECTION_SHARE,
+    selection_least: int = SELECTION_LEAST,
 ) -> tuple[int, int, int]:
-    """How many of ``n`` distinct queries fall to (train, selection, held_out): what an estimate needs to know."""
+    """How many of ``n`` distinct queries fall to (train, selection, held_out): what an estimate needs to know.
+
+    A dataset too small for ``selection_least`` by its share gives up to ``SELECTION_MOST`` of what is not held out.
+    """
     held_out = _share(n, held_out_share, leave=2)
-    selection = _share(n - held_out, selection_share, leave=1)
+    rest = n - held_out
+    selection = _share(rest, selection_share, leave=1)
+    if selection_share > 0:
+        selection = max(selection, min(selection_least, int(rest * SELECTION_MOST)))
     return n - held_out - selection, selection, held_out
 
 

@@ -8,7 +8,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from agentcore_site.errors import Conflict, DomainError, Insufficient, TooMany
+from agentcore_site.errors import Conflict, DomainError, Insufficient, Invalid, TooMany
 from agentcore_site.jobs.models import Job, Status
 from agentcore_site.tenancy.actors import Actor
 from budgets.models import LedgerEntry
@@ -26,7 +26,15 @@ from training.services.runs import run_estimate, run_start
 pytestmark = pytest.mark.django_db
 
 ROWS = [{"query": f"What is {i} + {i}?", "expected_outcome": {"answer": str(2 * i)}} for i in range(60)]
-CONFIG: dict[str, Any] = {"n_iterations": 30, "batch_size": 4, "n_trajectories_per_query": 4, "eval_samples": 2}
+CONFIG: dict[str, Any] = {
+    "n_iterations": 30,
+    "batch_size": 4,
+    "n_trajectories_per_query": 4,
+    "eval_samples": 2,
+    "selection_share": 0.1,
+    "selection_least": 1,
+    "context": {"gate_samples": 2, "gate_steps": 1, "accept_weak_gate": True},
+}
 
 
 @pytest.fixture
@@ -127,6 +135,40 @@ def test_the_months_budget_is_asked_by_both(
     ]
 
 
+def test_a_gate_that_can_hardly_let_anything_through_is_refused_unless_asked_twice(
+    operator: Actor, reader: Agent
+) -> None:
+    few = dataset_create(operator, name="few", rows=ROWS[:12])
+    strict = {"selection_share": 0.25, "selection_least": 20, "context": {}}
+    plan, error = both(operator, reader, few, **strict)
+    assert isinstance(error, Invalid) and agrees(plan, error) and "context.accept_weak_gate" in error.fields
+    assert not plan["gate"]["can_ship"] and plan["gate"]["n_queries"] == 4
+    needed = int(error.message.split("Give ")[1].split()[0])
+    assert 12 < needed < 60
+    enough = dataset_create(operator, name="enough", rows=ROWS[:needed])
+    assert run_estimate(operator, agent=reader, dataset=enough, config=CONFIG | strict)["refusals"] == []
+    [repair] = plan["refusals"][0]["repairs"]
+    assert (repair["setting"], repair["value"]) == ("context.accept_weak_gate", True)
+    plan, error = both(operator, reader, few, **strict | {"context": {"accept_weak_gate": True}})
+    assert error is None and plan["refusals"] == []
+
+
+def test_the_plan_says_what_the_gate_can_tell_and_what_that_costs(
+    console: Client,  # noqa: F811
+    operator: Actor,
+    reader: Agent,
+    rows: Dataset,
+    measured: None,
+) -> None:
+    plan = run_estimate(operator, agent=reader, dataset=rows, config={})
+    found = [one["found"] for one in plan["gate"]["power"]]
+    assert [one["gain"] for one in plan["gate"]["power"]] == [0.05, 0.1, 0.15, 0.2] and found == sorted(found)
+    assert found[-1] > 0.9 and found[0] < 0.3 and all(0 < one["cost_usd"] < 1 for one in plan["gate"]["power"])
+    form = {"agent": reader.pk, "source": "dataset", "dataset": rows.pk, "max_budget_usd": "5"}
+    shown = text(console.post("/launch/plan/", form))
+    assert "lets a true gain through" in shown and "Simulated." in shown
+
+
 @pytest.mark.parametrize("hurdle", ["busy", "archived", "not recorded", "full", "developer"])
 def test_what_else_stops_a_launch_is_in_the_plan_too(
     operator: Actor, dan: Any, adam: Any, reader: Agent, agent: Agent, rows: Dataset, hurdle: str
@@ -156,7 +198,7 @@ def test_the_button_is_disabled_with_the_reason_and_the_repairs(
     rows: Dataset,
     measured: None,
 ) -> None:
-    form = {"agent": reader.pk, "source": "dataset", "dataset": rows.pk, "n_iterations": "30", "max_budget_usd": "0.2"}
+    form = {"agent": reader.pk, "source": "dataset", "dataset": rows.pk, "n_iterations": "30", "max_budget_usd": "0.5"}
     response = console.post("/launch/plan/", form)
     html, shown = response.content.decode(), text(response)
     assert 'class="button primary wide" disabled' in html

@@ -15,10 +15,17 @@ def texts(n: int) -> list[str]:
     return [f"What is {i} + {i * 7}?" for i in range(n)]
 
 
-def test_it_holds_out_20_percent_and_selects_with_10_percent_of_the_rest() -> None:
+def test_it_holds_out_20_percent_and_selects_with_a_quarter_of_the_rest() -> None:
     split = split_queries(texts(200), seed=3)
-    assert (len(split.train), len(split.selection), len(split.held_out)) == (144, 16, 40)
-    assert split_counts(200) == (144, 16, 40)
+    assert (len(split.train), len(split.selection), len(split.held_out)) == (120, 40, 40)
+    assert split_counts(200) == (120, 40, 40)
+
+
+@pytest.mark.parametrize(("n", "selects"), [(150, 30), (100, 20), (80, 20), (60, 19), (30, 9), (10, 3), (3, 1)])
+def test_a_small_dataset_gives_more_than_its_share_to_the_gate(n: int, selects: int) -> None:
+    """20 queries where they are to be had, and never more than 40 % of what is not held out."""
+    train, selection, held_out = split_counts(n)
+    assert selection == selects and train + selection + held_out == n and train > 0
 
 
 def test_the_side_of_a_query_hangs_on_its_text_and_the_seed_and_not_on_the_order() -> None:

@@ -21,6 +21,7 @@ from budgets.models import Budget, LedgerEntry, Reservation
 from budgets.services import budget_set_limit, price_set
 from evaluation.models import EvaluationRun
 from evaluation.services import evaluation_start
+from evaluation.tasks import sweep
 from experiences.models import Agent, Experience, ExperienceChange, PromptPack, Question, TrajectoryRecord
 from experiences.services.adoption import playbook_adopt
 from experiences.services.agents import agent_create, agent_update
@@ -33,6 +34,7 @@ from tests.support.simulated_model import simulated_server
 from tests.support.world import World
 from training.comparisons import checkpoint_comparison
 from training.models import Epoch, Iteration, PolicyCheckpoint, TrainingRun
+from training.selectors import done_criteria, run_verdict
 from training.services import checkpoints, execution
 from training.services.runs import run_start
 from training.trainer import policy_of
@@ -311,7 +313,14 @@ def test_a_run_that_began_with_a_playbook_is_compared_with_it_and_on_request_wit
     run = start(operator, agent, n_iterations=1, eval_samples=1, algorithm="tfgrpo", context={"propose": False})
     assert run.baseline == "what the run began with (1 section of the playbook)"
     run_to_end(run.job)
-    began = EvaluationRun.objects.get(run=run)
+    # It ships what it began with: nothing is spent on a proof of that, and nothing is said to be better or worse.
+    run.refresh_from_db()
+    assert run.verdict["changed"] is False and run.verdict["verdict"].startswith("Nothing was changed")
+    assert not EvaluationRun.objects.filter(run=run).exists() and sweep() == 0
+    assert run_verdict(run) == run.verdict["verdict"] and "Better" not in run_verdict(run)
+    criteria = {one["name"]: one for one in done_criteria(run)}
+    assert criteria["Gain of at least 5 points"]["met"] is False
+    began = evaluation_start(operator, run=run)
     against_nothing = evaluation_start(operator, run=run, against="nothing")
     for one in (began, against_nothing):
         run_to_end(one.job)

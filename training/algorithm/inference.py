@@ -19,6 +19,7 @@ from training.algorithm.arrays import FloatArray
 NORMAL = NormalDist()
 _CHUNK = 200_000  # resampled numbers held at once, a few megabytes with all temporaries: workers stay small
 _EXACT_QUERIES = 14  # 2^14 sign patterns are enumerated; more are sampled
+BOOTSTRAP_QUERIES = 15  # of fewer, resampling makes intervals that are too narrow (6 queries: .85 for .95)
 
 
 class Interval(NamedTuple):
@@ -27,8 +28,8 @@ class Interval(NamedTuple):
 
 
 class PairedDifference(NamedTuple):
-    """Treatment minus control over ``n`` queries: mean, BCa interval, two-sided sign-flip p-value, the standard
-    deviation of the per-query differences."""
+    """Treatment minus control over ``n`` queries: mean, interval (BCa; Student's below 15 queries, infinite of one),
+    two-sided sign-flip p-value, the standard deviation of the per-query differences."""
 
     mean: float
     low: float
@@ -83,7 +84,10 @@ def paired_difference(
     d = d[np.isfinite(d)]
     if len(d) == 0:
         raise ValueError("There is no query that both arms answered.")
-    interval = bca_interval(d, confidence=confidence, resamples=resamples, seed=seed)
+    if len(d) < BOOTSTRAP_QUERIES:
+        interval = student_interval(d, confidence)
+    else:
+        interval = bca_interval(d, confidence=confidence, resamples=resamples, seed=seed)
     sd = float(np.std(d, ddof=1)) if len(d) > 1 else 0.0
     p = sign_flip_p_value(d, resamples=resamples, seed=seed)
     return PairedDifference(float(d.mean()), interval.low, interval.high, p, sd, len(d))
@@ -116,6 +120,31 @@ def sign_flip_p_value(differences: FloatArray, *, resamples: int = 9_999, seed: 
         hits += int(np.sum(np.abs((2.0 * signs - 1.0) @ d) >= goal))
         left -= rows
     return (hits + 1) / (resamples + 1)
+
+
+def student_interval(values: FloatArray, confidence: float = 0.95) -> Interval:
+    """Student's interval of the mean of values in [-1, 1], cut to that range; all of it where there is one value, or
+    where all are equal and so say nothing about their spread."""
+    x = np.asarray(values, dtype=np.float64)
+    n, mean = len(x), float(x.mean())
+    if n < 2 or float(np.ptp(x)) == 0.0:
+        return Interval(-1.0, 1.0) if n < 2 or mean != 0.0 else Interval(0.0, 0.0)
+    half = student_of_normal(z_value(confidence), n - 1) * float(np.std(x, ddof=1)) / math.sqrt(n)
+    return Interval(max(mean - half, -1.0), min(mean + half, 1.0))
+
+
+def normal_of_student(t: ArrayLike, freedom: int) -> FloatArray:
+    """The normal quantile with the same tail as Student's t (Wallace 1959); within .02 from 4 degrees of freedom on."""
+    x = np.asarray(t, dtype=np.float64)
+    factor = (8 * freedom + 1) / (8 * freedom + 3)
+    result: FloatArray = np.sign(x) * factor * np.sqrt(freedom * np.log1p(x * x / freedom))
+    return result
+
+
+def student_of_normal(z: float, freedom: int) -> float:
+    """The inverse of ``normal_of_student``."""
+    scaled = z * (8 * freedom + 3) / (8 * freedom + 1)
+    return math.copysign(math.sqrt(freedom * math.expm1(scaled * scaled / freedom)), z)
 
 
 def bca_interval(values: FloatArray, *, confidence: float = 0.95, resamples: int = 9_999, seed: int = 0) -> Interval:

@@ -46,14 +46,16 @@ class GateOut(serializers.Serializer[Any]):
     rolled_back = serializers.ListField(child=serializers.CharField())
     tokens = serializers.IntegerField(help_text="About what telling the candidate adds to a call.")
     n_queries = serializers.IntegerField()
-    samples = serializers.IntegerField()
+    samples = serializers.IntegerField(help_text="Of each query and side.")
+    looks = serializers.IntegerField(required=False, help_text="Taken until it was decided; 0: there was nothing new.")
+    most_looks = serializers.IntegerField(required=False)
     candidate_rate = serializers.FloatField()
     current_rate = serializers.FloatField()
     difference = serializers.FloatField(help_text="Candidate less current, with its 95 % interval.")
     low = serializers.FloatField()
     high = serializers.FloatField()
     gain = serializers.FloatField(help_text="Candidate less what the run began with.")
-    p_value = serializers.FloatField(help_text="Of the gain, one-sided.")
+    p_value = serializers.FloatField(help_text="Of the gain, one-sided, over all looks together.")
 
 
 class EpochOut(serializers.Serializer[Any]):

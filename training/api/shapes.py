@@ -27,6 +27,24 @@ class CostOut(serializers.Serializer[Any]):
     budget_remaining_usd = serializers.FloatField()
 
 
+class PowerOut(serializers.Serializer[Any]):
+    gain = serializers.FloatField(help_text="A true gain in success rate.")
+    found = serializers.FloatField(help_text="In how many runs of one the gate lets it through.")
+    rollouts = serializers.IntegerField(help_text="Of both sides, on average, until it is decided.")
+    cost_usd = serializers.FloatField(help_text="What these rollouts cost.")
+
+
+class GatePowerOut(serializers.Serializer[Any]):
+    """The gate of a run that learns what its agent is told. Its power is simulated, for gains that differ between
+    queries with a standard deviation of 15 points."""
+
+    error = serializers.FloatField(help_text="How often a context that is no better may be let through.")
+    n_queries = serializers.IntegerField()
+    most_samples = serializers.IntegerField(help_text="Per query and side.")
+    power = PowerOut(many=True)
+    can_ship = serializers.BooleanField(help_text="Whether a gain of 20 points is found in every fifth run at least.")
+
+
 class EstimateOut(serializers.Serializer[Any]):
     cost_usd = serializers.FloatField()
     cost_usd_p90 = serializers.FloatField(required=False, help_text="The upper end of the cost; see `cost_basis`.")
@@ -48,12 +66,13 @@ class EstimateOut(serializers.Serializer[Any]):
     affordable_iterations = serializers.IntegerField(
         required=False, allow_null=True, help_text="How many iterations the money that is left is likely to buy."
     )
+    gate = GatePowerOut(required=False, allow_null=True, help_text="Null for agents that choose actions.")
     warnings = serializers.ListField(child=serializers.CharField())
 
 
 class RepairOut(serializers.Serializer[Any]):
     setting = serializers.CharField()
-    value = serializers.FloatField()
+    value = serializers.JSONField(help_text="A number, or true.")
     text = serializers.CharField()
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-from agentcore_site.errors import Conflict, DomainError, Insufficient
+from agentcore_site.errors import Conflict, DomainError, Insufficient, Invalid
 from agentcore_site.jobs import lifecycle
 from agentcore_site.tenancy.permissions import require
 from budgets.money import MICROS, dollars
@@ -27,7 +27,7 @@ class Repair:
     """A change of one setting after which this refusal is gone."""
 
     setting: str
-    value: float
+    value: float | bool
     text: str
 
     def as_json(self) -> dict[str, Any]:
@@ -61,7 +61,7 @@ def refusals(actor: Any, planned: Planned) -> list[Refusal]:
         partial(lifecycle.submit_check, actor, **place(agent)),
     ]
     found = [Refusal(error) for error in map(_error_of, checks) if error is not None]
-    return [*found, *_of_money(planned)]
+    return [*found, *_of_the_gate(planned), *_of_money(planned)]
 
 
 def _error_of(check: Callable[[], object]) -> DomainError | None:
@@ -75,6 +75,23 @@ def _error_of(check: Callable[[], object]) -> DomainError | None:
 def _not_archived(agent: Agent) -> None:
     if agent.archived_at is not None:
         raise Conflict("This agent is archived. Choose another.")
+
+
+def _of_the_gate(planned: Planned) -> Iterator[Refusal]:
+    """A run that can hardly ever ship anything would spend its whole budget on being told so."""
+    if not planned.told or planned.config.context.accept_weak_gate or planned.gate()["can_ship"]:
+        return
+    n, needed = planned.pools["n_selection"], planned.queries_that_could()
+    queries = "1 query is" if n == 1 else f"{n} queries are"
+    yield Refusal(
+        Invalid(
+            f"{queries.capitalize()} too few for the gate: it would hardly ever let a context through, even one that"
+            f" is better by 20 points. Give {needed} queries or more, or launch it all the same"
+            " (context.accept_weak_gate).",
+            fields={"context.accept_weak_gate": "The gate can hardly ever let anything through."},
+        ),
+        (Repair("context.accept_weak_gate", True, "Allow it all the same"),),
+    )
 
 
 def _of_money(planned: Planned) -> Iterator[Refusal]:

@@ -13,6 +13,7 @@ from experiences.library.lessons import Lesson, Library
 from experiences.library.reflection import ReflectionOptions
 from experiences.library.similarity import ALIKE, most_alike
 from experiences.library.states import ExperienceState
+from experiences.library.telling import told
 from experiences.models import Agent, Experience
 from experiences.selectors_library import library_of
 from experiences.selectors_playbooks import sections_told
@@ -66,6 +67,13 @@ def library_of_run(run: TrainingRun) -> tuple[Library, Mapping[str, float]]:
     return library, {one["lesson"]["handle"]: float(one["weight"]) for one in run.library}
 
 
+def changed_nothing(run: TrainingRun, policy: ContextPolicy) -> bool:
+    """Whether what the policy ships is, word for word, what its run began with."""
+    library, _ = library_of_run(run)
+    began = [lesson for lesson in library if lesson.status == "active"]
+    return told(policy.library.chosen(policy.shipped)) == told(began)
+
+
 def reflection_options(config: GRPOConfig, agent: Agent) -> ReflectionOptions:
     context = config.context
     pack = agent.prompt_pack
@@ -97,12 +105,12 @@ def states_of(
     """The policy's experiences as rows know them; sections are their playbook's to write. ``id_of`` gives the id under
     which a rollout of this run is kept; lessons of earlier runs have theirs already. ``earlier`` is what was measured
     before this run, by handle: it holds for a text that this run has not measured itself."""
-    known, told = policy.estimate(), policy.probabilities
+    known, weights = policy.estimate(), policy.probabilities
     before = earlier or {}
     return [
         _state(
             lesson,
-            float(told[at]) if policy.selects else float(lesson.live),
+            float(weights[at]) if policy.selects else float(lesson.live),
             _measured(policy, known, at, before.get(lesson.handle, {})),
             id_of,
         )

@@ -30,7 +30,7 @@ from training.config import GRPOConfig
 from training.config_versions import as_stored
 from training.defaults import groups_fault, launch_defaults
 from training.models import TrainingRun
-from training.pools import Pools, dataset_pools, environment_pools, pool_sizes
+from training.pools import Pools, dataset_pools, environment_pools, pool_sizes, shares
 from training.services.admission import place, refusals
 from training.services.learned import starting_library
 from training.splits import split_counts
@@ -147,7 +147,7 @@ def run_estimate(
     parsed, warnings = _config(config, preset, agent)
     n_queries = dataset.size if dataset is not None else n_queries
     if n_queries is not None:
-        n_train, n_selection, n_held_out = split_counts(n_queries)
+        n_train, n_selection, n_held_out = split_counts(n_queries, **shares(parsed))
     else:
         try:
             sizes = pool_sizes(environment_options or agent.environment_options)
@@ -170,7 +170,8 @@ def run_verdict_set(run: TrainingRun, verdict: Mapping[str, Any]) -> None:
 def run_pools(run: TrainingRun) -> Pools:
     """The pools of a run, the same each time."""
     if run.dataset is not None:
-        return dataset_pools(dataset_rows(run.dataset), run.environment_options, run.seed)
+        rows = dataset_rows(run.dataset)
+        return dataset_pools(rows, run.environment_options, run.seed, **shares(run.configuration))
     return environment_pools(run.environment, run.environment_options, run.seed)
 
 
@@ -224,9 +225,9 @@ def _pools(asked: Request, seed: int) -> Pools:
 
 def _made(asked: Request, seed: int) -> Pools:
     if asked.rows is not None:
-        return dataset_pools(asked.rows, asked.options, seed)
+        return dataset_pools(asked.rows, asked.options, seed, **shares(asked.config))
     if asked.dataset is not None:
-        return dataset_pools(dataset_rows(asked.dataset), asked.options, seed)
+        return dataset_pools(dataset_rows(asked.dataset), asked.options, seed, **shares(asked.config))
     # Whatever the agent's own environment is: this one has to be one that it can play.
     environment_fits(asked.agent, asked.environment)
     return environment_pools(asked.environment, asked.options, seed)

@@ -7,10 +7,12 @@ import math
 import time
 from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from experiences.library.operations import Receipt, apply_operations
 from experiences.library.reflection import Reflected
+from experiences.library.telling import told
 from experiences.rewards import LearningReward, settle
 from experiences.rollout import Keep, collect_groups
 from experiences.runtimes.action import observation_of
@@ -26,7 +28,7 @@ from training.trainer.play import Played
 from training.trainer.sampling import draw_prioritised, draw_scenarios
 from training.trainer.selection import played_on_selection, selection_report, standard_error
 from training.trainer.setup import Check, GateReport, IterationReport, Kept, SelectionReport, TrainerSetup
-from training.trainer.state import TrainerState
+from training.trainer.state import TrainerState, untrained
 from training.trainer.update import UpdateResult, update_policy
 
 EARLY_STOPPED, ALL_ITERATIONS = "early_stopped", "all_iterations"
@@ -205,8 +207,9 @@ class _Loop:
         state = self.state
         if state.baseline_success is not None or not self.setup.selection:
             return None
-        played = played_on_selection(loop, self.setup, state.policy, self._reward, self.check, at=state.iteration)
+        played = self._look(loop, state.policy, state.iteration)
         state.baseline_success = state.current_success = played.success
+        state.baseline_steps, state.baseline_reward = played.steps, played.reward
         return selection_report(state.iteration, played, played.success)
 
     def _select(self, loop: asyncio.AbstractEventLoop) -> tuple[SelectionReport | None, GateReport | None]:
@@ -219,24 +222,63 @@ class _Loop:
         if state.baseline_success is None or not due:
             return None, None
         policy = state.policy
-        candidate: tuple[str, ...] = ()
-        if isinstance(policy, ContextPolicy):
-            candidate = policy.candidate(config.context.ship_confidence, setup.slots)
-        played = self._played(loop, candidate)
-        report = selection_report(state.iteration, played, state.baseline_success)
-        plateau = state.stopper.update(report.success_rate, standard_error(played.success))
-        if plateau and config.early_stopping.enabled:
-            state.stop_reason = state.stop_reason or EARLY_STOPPED
+        if not isinstance(policy, ContextPolicy):
+            played = self._look(loop, policy, state.iteration)
+            self._stop_on_plateau(played)
+            return selection_report(state.iteration, played, state.baseline_success), None
+        candidate = policy.candidate(config.context.ship_confidence, setup.slots)
+        new = self._is_new(policy, candidate)
+        chooser = policy.showing(candidate)
+        played = self._look(loop, chooser, state.iteration) if new else self._looked_at_start(loop)
+        self._stop_on_plateau(played)
         ends = bool(state.stop_reason)
-        if not isinstance(policy, ContextPolicy) or not gate.is_due(setup, state.iteration, last=ends):
-            return report, None
-        return report, gate.decide(setup, state, policy, candidate, played, ends)
+        if not gate.is_due(setup, state.iteration, last=ends):
+            return selection_report(state.iteration, played, state.baseline_success), None
+        compared = gate.unchanged(played)
+        if new:
+            compared = gate.compare(
+                config,
+                state,
+                played,
+                more=partial(self._look, loop, chooser, state.iteration),
+                more_of_start=partial(self._look, loop, self._start(), 0),
+            )
+        report = selection_report(state.iteration, compared.played, state.baseline_success)
+        return report, gate.decide(setup, state, policy, candidate, compared, ends)
 
-    def _played(self, loop: asyncio.AbstractEventLoop, candidate: tuple[str, ...]) -> Played:
-        """The present policy on the selection queries; a context policy as it would be shipped."""
-        policy: Any = self.state.policy
-        chooser = policy.showing(candidate) if isinstance(policy, ContextPolicy) else policy
-        return played_on_selection(loop, self.setup, chooser, self._reward, self.check, at=self.state.iteration)
+    def _is_new(self, policy: ContextPolicy, candidate: tuple[str, ...]) -> bool:
+        """Whether the candidate tells anything else than what the run began with."""
+        start = self._start()
+        return told(policy.library.chosen(candidate)) != told(start.library.chosen(start.shipped))
+
+    def _looked_at_start(self, loop: asyncio.AbstractEventLoop) -> Played:
+        """The look at what the run began with: it was paid for once, and is used again."""
+        state = self.state
+        if state.baseline_success is None or state.baseline_steps is None or state.baseline_reward is None:
+            return self._look(loop, self._start(), 0)
+        samples = state.baseline_steps.shape[1]
+        return Played(state.baseline_success[:, :samples], state.baseline_steps, state.baseline_reward, [])
+
+    def _start(self) -> ContextPolicy:
+        """What the run began with."""
+        policy = untrained(self.setup)
+        assert isinstance(policy, ContextPolicy)
+        policy.updated(self.setup.version(0))
+        return policy
+
+    def _stop_on_plateau(self, played: Played) -> None:
+        state = self.state
+        plateau = state.stopper.update(played.success_rate, standard_error(played.success))
+        if plateau and self.setup.config.early_stopping.enabled:
+            state.stop_reason = state.stop_reason or EARLY_STOPPED
+
+    def _look(
+        self, loop: asyncio.AbstractEventLoop, chooser: Any, at: int, first: int = 0, samples: int | None = None
+    ) -> Played:
+        """A policy on the selection queries: ``samples`` (None: those of one look) of each, from ``first`` on."""
+        return played_on_selection(
+            loop, self.setup, chooser, self._reward, self.check, at=at, first=first, samples=samples
+        )
 
     def _judge(self, result: UpdateResult) -> list[str]:
         """Warnings of collapse or divergence; gives up after several updates that were not finite."""

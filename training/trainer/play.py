@@ -28,6 +28,15 @@ class Played:
     reward: FloatArray
     trajectories: list[list[Trajectory]]
 
+    def followed_by(self, more: Played) -> Played:
+        """With further samples of the same scenarios."""
+        return Played(
+            success=np.hstack([self.success, more.success]),
+            steps=np.hstack([self.steps, more.steps]),
+            reward=np.hstack([self.reward, more.reward]),
+            trajectories=[[*a, *b] for a, b in zip(self.trajectories, more.trajectories, strict=True)],
+        )
+
     @property
     def success_rate(self) -> float:
         return float(self.success.mean()) if self.success.size else 0.0
@@ -68,8 +77,9 @@ async def play(
     acting: Acting = by_choice,
     purpose: str = "evaluation",
     model: str = "",
+    first: int = 0,
 ) -> Played:
-    """``samples`` rollouts of each scenario.
+    """``samples`` rollouts of each scenario, numbered from ``first`` on.
 
     Two policies played with equal ``seed``, ``stream`` and ``iteration`` meet the same random numbers, which
     pairs their results.
@@ -77,7 +87,7 @@ async def play(
     Raises:
         Interrupted: (or whatever ``check`` or ``keep`` raises).
     """
-    work = [(RolloutKey(iteration, s.index, sample), s) for s in scenarios for sample in range(samples)]
+    work = [(RolloutKey(iteration, s.index, sample), s) for s in scenarios for sample in range(first, first + samples)]
     trajectories = await collect(
         work,
         environment=environment,

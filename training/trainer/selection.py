@@ -19,15 +19,24 @@ RESAMPLES = 1_999  # for an interval that is looked at, not reported: 0.5 ms for
 
 
 def played_on_selection(
-    loop: AbstractEventLoop, setup: TrainerSetup, chooser: Any, reward: Reward, check: Check, *, at: int
+    loop: AbstractEventLoop,
+    setup: TrainerSetup,
+    chooser: Any,
+    reward: Reward,
+    check: Check,
+    *,
+    at: int,
+    first: int = 0,
+    samples: int | None = None,
 ) -> Played:
-    """``eval_samples`` rollouts of each selection query, with the same random numbers for every policy. ``at``
-    is the iteration after which they are played: no two looks may share the names of their paid calls."""
+    """``samples`` rollouts (None: those of one look) of each selection query, numbered from ``first`` on, with the same
+    random numbers for every policy. ``at`` is the iteration after which they are played: no two looks may share the
+    names of their paid calls."""
     config, kept = setup.config, setup.look_kept(at)
     playing = play(
         chooser,
         setup.selection,
-        config.eval_samples,
+        setup.look_samples if samples is None else samples,
         environment=setup.environment,
         reward=reward,
         seed=setup.seed,
@@ -39,6 +48,7 @@ def played_on_selection(
         acting=setup.acting,
         purpose=f"selection.{at}",
         model=setup.model,
+        first=first,
     )
     return loop.run_until_complete(playing)
 

@@ -105,6 +105,12 @@ class TrainerSetup:
     def version(self, iteration: int) -> str:
         return f"{self.policy_version_prefix}{iteration}"
 
+    @property
+    def look_samples(self) -> int:
+        """Rollouts per selection query of one look."""
+        config = self.config
+        return config.context.look_samples if self.policy_kind == "context" else config.eval_samples
+
     def limits(self) -> RolloutLimits:
         config = self.config
         return RolloutLimits(config.max_steps, config.rollout_timeout_seconds, config.max_concurrent_rollouts)
@@ -146,8 +152,9 @@ class GateReport:
     """What queries that were kept out of training say of a library, and what was decided (SPEC E6, ALGORITHMS 5.5).
 
     ``candidate`` and ``current`` are handles; rates lie in [0, 1]. ``difference`` with its 95 % interval is candidate
-    less current; ``gain`` and ``p_value`` (one-sided) compare it with what the run began with. ``tokens`` is about what
-    telling the candidate adds to a call.
+    less current; ``gain`` and ``p_value`` (one-sided, over all looks) compare it with what the run began with.
+    ``samples`` per query were taken of each side, in ``looks`` of at most ``most_looks`` looks. ``tokens`` is about
+    what telling the candidate adds to a call.
     """
 
     iteration: int
@@ -167,6 +174,8 @@ class GateReport:
     why: str
     rolled_back: list[str] = field(default_factory=list)
     tokens: int = 0
+    looks: int = 1
+    most_looks: int = 1
 
 
 @dataclass

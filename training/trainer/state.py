@@ -23,15 +23,16 @@ from training.trainer.setup import TrainerSetup
 
 Policy = ActionPolicy | ContextPolicy
 KINDS: Mapping[str, type[ActionPolicy] | type[ContextPolicy]] = {"action": ActionPolicy, "context": ContextPolicy}
-_SUCCESSES = ("baseline_success", "current_success")
+_LOOKS = ("baseline_success", "baseline_steps", "baseline_reward", "current_success")
 
 
 @dataclass
 class TrainerState:
     """Policy, optimiser, value function, memory, early stopper, guard and counters after ``iteration``.
 
-    ``baseline_success`` (n, k) holds the selection results of the policy the run began with, once measured;
-    ``current_success`` (n, k) those of the context that is shipped.
+    ``baseline_success`` (n, k) holds the selection results of the policy the run began with, once measured, and
+    ``baseline_steps`` and ``baseline_reward`` what else that look found (None in checkpoints from before these were
+    kept); ``current_success`` (n, k) those of the context that is shipped.
     ``reward`` is what a learning reward remembers; empty for the others, and in checkpoints from before there were any.
     ``drawn`` counts draws from the pool of queries; ``refused`` counts updates in a row that were not finite.
     """
@@ -44,6 +45,8 @@ class TrainerState:
     stopper: EarlyStopper
     guard: CollapseGuard
     baseline_success: FloatArray | None = None
+    baseline_steps: FloatArray | None = None
+    baseline_reward: FloatArray | None = None
     current_success: FloatArray | None = None
     reward: dict[str, Any] = field(default_factory=dict)
     drawn: int = 0
@@ -56,7 +59,7 @@ class TrainerState:
         """The state before the first iteration: an untrained policy, or a *copy* of the one to go on from, which
         then is the reference of the KL term and the baseline of the selection."""
         config = setup.config
-        policy = _untrained(setup) if policy is None else KINDS[setup.policy_kind].from_state_dict(policy.state_dict())
+        policy = untrained(setup) if policy is None else KINDS[setup.policy_kind].from_state_dict(policy.state_dict())
         policy.make_reference()
         policy.updated(setup.version(0))
         return cls(
@@ -80,9 +83,9 @@ class TrainerState:
             "stopper": asdict(self.stopper),
             "guard": asdict(self.guard),
         }
-        for name in _SUCCESSES:
-            if (success := getattr(self, name)) is not None:
-                state[name] = success.astype(np.float32)
+        for name in _LOOKS:
+            if (found := getattr(self, name)) is not None:
+                state[name] = found.astype(np.float32)
         if self.value is not None:
             state["value"] = self.value.weights
         if self.memory is not None:
@@ -110,7 +113,7 @@ class TrainerState:
         config = setup.config
         optimizer = _optimizer(config)
         optimizer.load_state_dict(under("optimizer", state))
-        successes = {name: state[name].astype(np.float64) for name in _SUCCESSES if name in state}
+        looks = {name: state[name].astype(np.float64) for name in _LOOKS if name in state}
         policy = KINDS[setup.policy_kind].from_state_dict(under("policy", state))
         memory = _memory(setup, policy)
         if memory is not None:
@@ -123,7 +126,7 @@ class TrainerState:
             memory=memory,
             stopper=EarlyStopper(**state["stopper"]),
             guard=CollapseGuard(**state["guard"]),
-            **successes,
+            **looks,
             reward=under("reward", state),
             drawn=int(state["drawn"]),
             trajectories=int(state["trajectories"]),
@@ -138,7 +141,8 @@ def policy_of(data: bytes) -> Policy:
     return (ContextPolicy if state.get("kind") in ("context", "frozen") else ActionPolicy).from_state_dict(state)
 
 
-def _untrained(setup: TrainerSetup) -> Policy:
+def untrained(setup: TrainerSetup) -> Policy:
+    """The policy that a run begins with: an action policy's is at random, a context policy tells what is active."""
     if setup.policy_kind == "context":
         return ContextPolicy.fresh(setup.library, setup.weights, selects=setup.config.algorithm == "grpo")
     options = FeatureOptions(**setup.config.features.model_dump())
