@@ -320,9 +320,8 @@ CELERY_BEAT_SCHEDULE = {
 }
 CELERY_BEAT_SCHEDULE_FILENAME = str(DATA_DIR / "run" / "beat-schedule")
 
-# Whose text may teach agents without a person who releases it: recorded executions, pages of the web, tool
-# servers. None by default.
-TRUSTED_SOURCES = env.among("TRUSTED_SOURCES", ("executions", "web", "tool_servers"))
+# Whose text may change a playbook without a person who releases it. None by default.
+TRUSTED_SOURCES = env.among("TRUSTED_SOURCES", ("executions",))
 
 # -- playbooks that evolve (ACE) -------------------------------------------------------------------------------------
 # Off: nothing evolves and no evolution can be asked for; playbooks stay readable and can be changed by hand. On: agents

@@ -129,8 +129,7 @@ class Lineage:
 class Rules:
     """What may be done. ``may_delete`` False leaves removal to evidence; lessons in ``protected`` have been measured,
     and their texts are not changed by opinion. ``evictable`` gives way when the library is full, the first first.
-    ``functions``: names that no lesson may order a call of. ``held``: why what is new waits for a person, and what is
-    there keeps its text; "" if nothing has to."""
+    ``functions``: names that no lesson may order a call of."""
 
     max_words: int = MAX_WORDS
     max_items: int = 60
@@ -140,11 +139,10 @@ class Rules:
     protected: Collection[str] = ()
     evictable: Sequence[str] = ()
     functions: frozenset[str] = frozenset()
-    held: str = ""
 
     def distrust(self, text: str) -> str:
         """Why a text is not told to the agent before a person has released it; "" if it may be."""
-        return suspicion(text, self.functions) or self.held
+        return suspicion(text, self.functions)
 
 
 @dataclass(frozen=True, slots=True)

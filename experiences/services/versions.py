@@ -20,7 +20,7 @@ from experiences.playbooks.deltas import Change, Curated, Delta, State, Verdict
 from experiences.playbooks.rendering import context_of
 from experiences.playbooks.sections import MAX_CONTENT, Section, number
 from experiences.privacy import redact
-from experiences.provenance import EXECUTIONS, acting_functions, held_reason
+from experiences.provenance import acting_functions, held_reason
 
 MAX_REASON = 300
 DEFAULT_CONFIDENCE = 0.8  # of what a person writes
@@ -142,7 +142,7 @@ def rules_of_evolution(agent: Agent, untrusted: Runs = frozenset()) -> Rules:
         max_sections=own.max_sections,
         untrusted=untrusted,
         functions=acting_functions(agent),
-        held=held_reason([EXECUTIONS]),
+        held=held_reason(),
     )
 
 

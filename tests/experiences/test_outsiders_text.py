@@ -15,7 +15,7 @@ from experiences.library.lessons import Lesson, Library
 from experiences.library.operations import Lineage, Operation, Rules, apply_operations
 from experiences.library.suspicion import ordered_call, suspicion
 from experiences.models import Agent, ContextDelta, Playbook, ToolServer
-from experiences.provenance import acting_functions, held_reason, sources_of
+from experiences.provenance import acting_functions
 from experiences.services.agents import agent_update
 from experiences.services.evolutions import evolution_queue
 from experiences.services.reviews import delta_approve
@@ -82,28 +82,17 @@ def test_where_executions_are_trusted_an_order_to_call_a_function_that_acts_wait
 
 
 @pytest.mark.django_db
-def test_an_agents_outside_sources_and_acting_functions_follow_from_its_tools(
-    agent: Agent, tools: ToolServer, settings: Any
-) -> None:
-    assert sources_of(agent) == [] and held_reason([]) == "" and acting_functions(agent) == frozenset()
-    agent.tools, agent.granted_tools = ["fetch"], {str(tools.pk): ["get_order", "search", "issue_refund", "sendMail"]}
+def test_what_acts_follows_from_an_agents_granted_functions(agent: Agent, tools: ToolServer) -> None:
+    assert acting_functions(agent) == frozenset()
+    agent.granted_tools = {str(tools.pk): ["get_order", "search", "issue_refund", "sendMail"]}
     agent.tool_servers.set([tools])
-    assert sources_of(agent) == ["web", "tool_servers"]
     assert acting_functions(agent) == {"shop__issue_refund", "shop__sendMail"}
-    assert "pages of the web and answers of tool servers" in held_reason(sources_of(agent))
-    settings.TRUSTED_SOURCES = frozenset({"web"})
-    assert "web" not in held_reason(sources_of(agent))
-    settings.TRUSTED_SOURCES = frozenset({"web", "tool_servers"})
-    assert held_reason(sources_of(agent)) == ""
 
 
-def test_lessons_from_outsiders_text_are_stored_in_quarantine_and_change_none_that_is_told() -> None:
+def test_a_lesson_that_orders_a_call_is_stored_and_not_tried() -> None:
     told = Lesson("x1", "When parts are added, add them one by one.", status="proposed")
     new, better = "When a sum is wanted, write it down.", "When parts are added, begin with the largest."
     proposed = [(Operation("ADD", new), Lineage()), (Operation("UPDATE", better, id="x1"), Lineage())]
-    held = apply_operations(Library((told,)), proposed, Rules(held="it was learned from pages of the web"), place="a/1")
-    assert [one.status for one in held.library.lessons if one.text == new] == ["quarantined"]
-    assert held.library.get("x1") == told and all("pages of the web" in one.why for one in held.refused)
     free = apply_operations(Library((told,)), proposed, Rules(functions=FUNCTIONS), place="a/1")
     assert free.refused == []
     order = [(Operation("ADD", ORDER), Lineage())]

@@ -28,7 +28,7 @@ from experiences.library.lessons import Library
 from experiences.library.reflection import Reflected, Reflector
 from experiences.models import Agent
 from experiences.player import ModelPlayer
-from experiences.provenance import acting_functions, held_reason, sources_of
+from experiences.provenance import acting_functions
 from experiences.questions import QuestionBook
 from experiences.rollout import Interrupted
 from experiences.runtimes.base import Halted
@@ -72,7 +72,6 @@ def setup_of(run: TrainingRun, *, work: str = "") -> TrainerSetup:
             "weights": weights,
             "slots": None if run.agent.prompt_pack is None else run.agent.prompt_pack.experience_slots,
             "functions": acting_functions(run.agent),
-            "held": held_reason(sources_of(run.agent)),
         }
     return TrainerSetup(
         config=run.configuration,

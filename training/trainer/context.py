@@ -80,7 +80,7 @@ def drawn_of(groups: Sequence[TrajectoryGroup], policy: ContextPolicy, config: G
     return Drawn(z, reward, np.repeat(np.arange(len(groups)), [len(group.trajectories) for group in groups]))
 
 
-def rules_of(policy: ContextPolicy, config: GRPOConfig, *, functions: frozenset[str], held: str) -> Rules:
+def rules_of(policy: ContextPolicy, config: GRPOConfig, *, functions: frozenset[str]) -> Rules:
     """What reflection may change: where rewards decide, opinions neither delete nor touch what has been measured."""
     context = config.context
     return Rules(
@@ -92,7 +92,6 @@ def rules_of(policy: ContextPolicy, config: GRPOConfig, *, functions: frozenset[
         protected=policy.measured(context.prune_information) if policy.selects else (),
         evictable=policy.weakest_first(),
         functions=functions,
-        held=held,
     )
 
 

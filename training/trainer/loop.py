@@ -137,7 +137,7 @@ class _Loop:
         if reflected is None:
             return result, []
         place = f"{setup.policy_version_prefix}/{iteration}"
-        rules = rules_of(policy, config, functions=setup.functions, held=setup.held)
+        rules = rules_of(policy, config, functions=setup.functions)
         applied = apply_operations(policy.library, reflected.proposed, rules, place=place)
         policy.take(applied.library)
         return result, applied.receipts

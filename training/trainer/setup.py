@@ -72,7 +72,7 @@ class TrainerSetup:
     ``slots`` is how many experiences the agent's prompt has room for (None: as many as help);
     ``reflecting`` finds new lessons (None: none are looked for). ``look_kept`` and ``look_keep`` store the rollouts of
     looks at the selection queries by iteration, where they were paid for. ``functions`` are the agent's that act, whose
-    call no lesson may order; ``held`` is why new lessons wait for a person, "" if they need none."""
+    call no lesson may order."""
 
     config: GRPOConfig
     seed: int
@@ -90,7 +90,6 @@ class TrainerSetup:
     slots: int | None = None
     reflecting: Reflecting | None = None
     functions: frozenset[str] = frozenset()
-    held: str = ""
     look_kept: Callable[[int], Mapping[RolloutKey, Trajectory]] = _none_kept
     look_keep: Callable[[int, Trajectory], Awaitable[None] | None] = _not_kept
 
