@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from typing import Any
-from uuid import uuid4
 
 import pytest
 
@@ -223,7 +222,7 @@ def test_what_was_lived_is_left_as_it_was() -> None:
     "body",
     [
         {"reward": "outcome"},
-        {"reward": "outcome", "job": str(uuid4()), "agent": "a"},
+        {"reward": "outcome", "job": "0199f1f3-0c4e-7a51-8d7a-1b2c3d4e5f60", "agent": "a"},
         {"reward": "outcome", "agent": "x", "limit": MAX_TRIED + 1},
         {"reward": "outcome", "agent": "x", "limit": 0},
         {"reward": "outcome", "job": "7"},
