@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import socket
+import sys
 import time
 from collections.abc import Callable
+
+# Ports that this process has chosen, each with what keeps others from choosing it too.
+_reserved: dict[int, socket.socket] = {}
 
 
 def is_free(port: int, host: str = "127.0.0.1") -> bool:
@@ -18,16 +22,31 @@ def is_free(port: int, host: str = "127.0.0.1") -> bool:
 
 
 def free_port(preferred: int, taken: set[int] | None = None) -> int:
-    """``preferred`` if nobody has it, else one that the system gives (always for 0: any port)."""
+    """``preferred`` if it is free, else one that the system gives (always for 0: any port). Until this process ends no
+    other one that asks here is given the same: between the choice and its server's start lie seconds."""
     taken = taken or set()
-    if preferred and preferred not in taken and is_free(preferred):
+    if preferred and preferred not in taken and is_free(preferred) and _reserve(preferred):
         return preferred
     while True:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = int(probe.getsockname()[1])
-        if port not in taken:
+        if port not in taken and _reserve(port):
             return port
+
+
+def _reserve(port: int) -> bool:
+    """Takes a name in the system's list of sockets, which goes when this process ends; only Linux has such names."""
+    if port in _reserved or sys.platform != "linux":
+        return True
+    name = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    try:
+        name.bind(f"\0agentcore.port.{port}")
+    except OSError:
+        name.close()
+        return False
+    _reserved[port] = name
+    return True
 
 
 def wait_until(ready: Callable[[], bool], seconds: float, every: float = 0.05) -> bool:

@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from ipaddress import ip_address
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -295,3 +296,19 @@ def test_proxies_of_http_are_taken_and_others_are_not(monkeypatch: pytest.Monkey
     monkeypatch.setenv("HTTP_PROXY", "socks5://proxy.example:1080")
     with pytest.raises(env.BadEnvironment, match="HTTP_PROXY must be http"):
         env.proxies()
+
+
+def test_two_that_start_at_once_choose_different_ports() -> None:
+    """Seconds lie between the choice of a port and its server's start: PostgreSQL makes its data folder in them."""
+    preferred = free_port(0)
+    chosen = "from agentcore_site.embedded.ports import free_port; print(free_port({}), flush=True); input()"
+    command = [sys.executable, "-c", chosen.format(preferred + 1)]
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, **pipes) as one, subprocess.Popen(command, **pipes) as other:
+        ports = [int(process.stdout.readline()) for process in (one, other) if process.stdout]
+        assert len(set(ports)) == 2 and preferred + 1 in ports
+        one.communicate("\n", timeout=20)
+        other.communicate("\n", timeout=20)
+    with subprocess.Popen(command, **pipes) as later:
+        assert later.stdout and int(later.stdout.readline()) == preferred + 1
+        later.communicate("\n", timeout=20)
