@@ -473,7 +473,8 @@ def test_a_job_trains_in_it_and_leaves_no_session_open(adam: Any) -> None:
             max_tokens=60,
         )
         config = {"n_iterations": 2, "batch_size": 2, "n_trajectories_per_query": 2, "eval_samples": 1,
-                  "eval_interval": 2, "max_budget_usd": 0.5, "max_steps": 6, "seed": 3}  # fmt: skip
+                  "eval_interval": 2, "max_budget_usd": 0.5, "max_steps": 6, "seed": 3,
+                  "context": {"accept_weak_gate": True}}  # fmt: skip
         job = run_to_end(run_start(actor, agent=agent, config=config).job)
         assert (job.status, job.error) == (Status.COMPLETED, "")
         assert server.opened >= 8 and not server.sessions

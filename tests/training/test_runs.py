@@ -218,7 +218,7 @@ def test_a_small_dataset_trains_with_a_warning(operator: Actor, agent: Agent) ->
     ]
     run = run_start(operator, agent=agent, rows=rows, config=SMALL | {"n_iterations": 3})
     assert any("fewer than 100" in warning for warning in run.warnings)
-    assert run.n_held_out == 6 and run.n_selection == 2 and run.n_train == 22
+    assert run.n_held_out == 6 and run.n_selection == 9 and run.n_train == 15
     assert run_to_end(run.job).status == Status.COMPLETED
 
 

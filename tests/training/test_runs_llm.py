@@ -19,6 +19,7 @@ from budgets.checking import differences
 from budgets.models import Budget, LedgerEntry
 from budgets.services import budget_set_limit, price_set
 from evaluation.models import EvaluationRun
+from evaluation.services import evaluation_start
 from experiences.models import Agent, ModelEndpoint, TrajectoryRecord
 from experiences.services.agents import agent_create, agent_update
 from experiences.services.endpoints import endpoint_create, endpoint_test
@@ -42,7 +43,10 @@ CONFIG = {
     "eval_samples": 1,
     "max_budget_usd": 0.5,
     "max_concurrent_rollouts": 4,
-    "context": {"propose": False},
+    "selection_share": 0.1,
+    "selection_least": 1,
+    # Nothing is proposed, so that it ships what it began with, and nothing is proven unless somebody asks.
+    "context": {"propose": False, "gate_samples": 1, "gate_steps": 1, "accept_weak_gate": True},
     "seed": 3,
 }
 PRICE = (2_000_000, 8_000_000)  # micro-dollars per million tokens
@@ -88,7 +92,8 @@ def test_it_runs_to_its_end_and_the_ledger_says_what_the_server_says(
     assert set(kept.values_list("model", flat=True)) == {"small"}
     assert 0 < kept.filter(success=True).count() < kept.count()
     assert kept.filter(tokens=0).count() == 0
-    evaluation = EvaluationRun.objects.get(run=run)
+    assert not EvaluationRun.objects.filter(run=run).exists()
+    evaluation = evaluation_start(operator, run=run)
     assert run_to_end(evaluation.job).status == Status.COMPLETED
     run.refresh_from_db()
     assert run.spent_micros == server.owed.micros > run.cost_micros > 0
@@ -144,12 +149,12 @@ def test_a_pilot_says_what_a_longer_run_will_cost(operator: Actor, model_agent: 
     assert not guess["measured"] and guess["cost_usd_p90"] > guess["cost_usd"] > 0
     pilot = start(operator, model_agent, n_iterations=2)
     run_to_end(pilot.job)
-    longer = CONFIG | {"n_iterations": 10}
+    longer = CONFIG | {"n_iterations": 10, "eval_interval": 10}
     found = run_estimate(operator, agent=model_agent, n_queries=len(ROWS), config=longer)
     assert found["measured"] and found["cost_usd"] <= found["cost_usd_p90"]
-    run = start(operator, model_agent, n_iterations=10)
+    run = start(operator, model_agent, n_iterations=10, eval_interval=10)
     run_to_end(run.job)
-    run_to_end(EvaluationRun.objects.get(run=run).job)
+    run_to_end(evaluation_start(operator, run=run).job)
     run.refresh_from_db()
     assert run.spent_micros / 1e6 == pytest.approx(found["cost_usd"], rel=0.1)
 
@@ -283,8 +288,7 @@ def test_an_evaluation_without_money_pauses_and_goes_on_when_there_is_some(
     spent = Budget.objects.get(job_id=run.pk).spent
     limits = {"organization": run.organization_id, "job": run.job, "agent_id": model_agent.id}
     budget_set_limit(Actor(adam), limit=spent + 1_200, **limits)
-    evaluation = EvaluationRun.objects.get(run=run)
-    job = run_to_end(evaluation.job)
+    job = run_to_end(evaluation_start(operator, run=run).job)
     assert (job.status, job.status_reason) == (Status.PAUSED, "budget_exceeded")
     client.force_login(operator.user)
     shown = client.get(f"/evaluations/{job.pk}/").content.decode()
