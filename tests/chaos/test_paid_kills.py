@@ -113,8 +113,9 @@ def test_a_kill_in_training_looks_reflection_or_evaluation_costs_only_what_was_u
         assert len(hit) >= 4 and 0 <= lost <= sum(UNDER_WAY[stage] for stage in hit), (hit, lost)
         assert server.owed.requests <= Reservation.objects.filter(job_id=run.job_id).count()
 
-        final = EvaluationRun.objects.select_related("job").get(run=run, final=True).job
-        eventually(lambda: Job.objects.get(id=final.id).ended, why="the proof is over")
+        # A run that ships what it began with has no proof of its own.
+        final = EvaluationRun.objects.filter(run=run, final=True).first()
+        eventually(lambda: final is None or Job.objects.get(id=final.job_id).ended, why="the proof is over")
         before = server.owed.answered
         proof = evaluation_start(operator, run=run, split="selection", samples=8).job
         kills = 0
