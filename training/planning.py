@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -59,8 +60,7 @@ class Planned:
         return self.agent.runtime != Runtime.ACTION
 
     def gate(self) -> dict[str, Any]:
-        """How often the gate finds a true gain, and the rollouts it takes for that; ``queries_that_could`` is the size
-        of a dataset with which it would find 20 points in every second run."""
+        """How often the gate finds each of some true gains, and the rollouts and dollars that this takes."""
         design = gate.design(self.config)
         powers = {gain: design.power(self.pools["n_selection"], gain) for gain in GAINS}
         return {
@@ -82,11 +82,14 @@ class Planned:
     def queries_that_could(self) -> int:
         """The size of a dataset with which the gate would find a gain of 20 points in every second run."""
         design, share, least = gate.design(self.config), self.config.selection_share, self.config.selection_least
-        for n in range(5, 2_000):
+
+        def is_enough(n: int) -> bool:
             selection = split_counts(n, selection_share=share, selection_least=least)[1]
-            if design.power(selection, GAINS[-1]).found >= OFTEN:
-                return n
-        return 2_000
+            return design.power(selection, GAINS[-1]).found >= OFTEN
+
+        # More queries never find less; each size that is asked for is simulated, which takes a part of a second.
+        sizes = range(5, 2_000)
+        return 5 + bisect_left(sizes, True, key=is_enough)
 
     def as_json(self) -> dict[str, Any]:
         """``measured``: from rollouts of this agent with this model."""
