@@ -19,22 +19,26 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # The servers of the tests are on loopback, which `manage.py up` allows too.
 os.environ.setdefault("OUTBOUND_ALLOW", "127.0.0.0/8,::1/128,localhost")
 
-_folder = ""
+folder = ""
 _stack = None
 
-# Set by this module in pytest's own process, for the workers that it starts.
+# Set by this module in pytest's own process, for the workers that it starts: the addresses that are of its services
+# and not of given ones. A worker that kept them would share its broker with all others.
 OWN = "TEST_SERVICES_ARE_OUR_OWN"
+for _name in os.environ.get(OWN, "").split():
+    os.environ.pop(_name, None)
 
-if os.environ.get(OWN) or not (os.environ.get("DATABASE_URL") and os.environ.get("REDIS_URL")):
+if not (os.environ.get("DATABASE_URL") and os.environ.get("REDIS_URL")):
     from agentcore_site.embedded.stack import Stack
 
-    os.environ[OWN] = "1"
-    _folder = tempfile.mkdtemp(prefix="agentcore-tests-")
-    os.chmod(_folder, 0o711)  # the services' user must be able to walk in when we are root
-    os.environ["DATA_DIR"] = _folder
+    _database = [] if os.environ.get("DATABASE_URL") else ["DATABASE_URL", "DATABASE_OWNER_URL"]
+    os.environ[OWN] = " ".join(_database + ([] if os.environ.get("REDIS_URL") else ["REDIS_URL"]))
+    folder = tempfile.mkdtemp(prefix="agentcore-tests-")
+    os.chmod(folder, 0o711)  # the services' user must be able to walk in when we are root
+    os.environ["DATA_DIR"] = folder
     # Nobody needs a test's data after a power cut.
     _stack = Stack(
-        Path(_folder),
+        Path(folder),
         lambda message: None,
         {"fsync": "off", "synchronous_commit": "off", "max_connections": "300"},
         any_port=True,
@@ -50,4 +54,4 @@ if os.environ.get(OWN) or not (os.environ.get("DATABASE_URL") and os.environ.get
 def pytest_unconfigure() -> None:
     if _stack is not None:
         _stack.stop()
-        shutil.rmtree(_folder, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
