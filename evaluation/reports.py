@@ -15,7 +15,17 @@ from evaluation.context_value import context_value, context_words, thousand_call
 from evaluation.models import Against, EvaluationResult, EvaluationRun
 from experiences.library.lessons import Lesson, Library
 from training.algorithm.arrays import FloatArray
-from training.algorithm.inference import bca_interval, paired_difference, per_query, wilson_interval
+from training.algorithm.inference import (
+    BOOTSTRAP_QUERIES,
+    Interval,
+    PairedDifference,
+    bca_interval,
+    paired_difference,
+    per_query,
+    student_interval,
+    wilson_interval,
+)
+from training.selectors import LOOK_INTO
 from training.services.checkpoints import checkpoint_load
 from training.services.learned import library_of_run
 from training.trainer import policy_of
@@ -30,7 +40,8 @@ LINE_NAMES: Final = {
 }
 METHOD: Final = (
     "Both arms answered the same queries {samples} times each with the same random numbers; the samples of a query are "
-    "averaged first, and differences are tested by sign-flip permutation over queries with a BCa bootstrap interval. "
+    "averaged first, and differences are tested by sign-flip permutation over queries. Their intervals are BCa "
+    f"bootstrap intervals, and Student's t below {BOOTSTRAP_QUERIES} queries, where resampling makes them too narrow. "
     "Within a line the p-values of the six metrics are corrected by Holm's method; intervals of success rates are "
     "Wilson's, with queries as the unit."
 )
@@ -45,6 +56,11 @@ class Metric:
     trained: FloatArray
     better: int
     rate: bool = False
+
+    @property
+    def reach(self) -> float:
+        """The largest difference that can be."""
+        return 1.0 if self.rate else math.inf
 
 
 def build(evaluation: EvaluationRun, *, looks: int, seconds: float) -> dict[str, Any]:
@@ -170,9 +186,9 @@ def _compared(metric: Metric) -> tuple[str, dict[str, Any]]:
         empty = dict.fromkeys(("baseline", "trained", "improvement", "low", "high", "effect_size", "mde"))
         sides = dict.fromkeys(("baseline_low", "baseline_high", "trained_low", "trained_high"))
         return metric.name, empty | sides | {"p_value": 1.0, "test": "not measured", "enough_data": False, "n": 0}
-    difference = paired_difference(b, a)
+    difference = paired_difference(b, a, reach=metric.reach)
     mde = statistics.minimum_detectable_effect(difference.sd, difference.n)
-    low, high = _interval(metric, a), _interval(metric, b)
+    apart, low, high = _edges(difference), _interval(metric, a), _interval(metric, b)
     return metric.name, {
         "baseline": float(a.mean()),
         "baseline_low": low[0],
@@ -181,24 +197,36 @@ def _compared(metric: Metric) -> tuple[str, dict[str, Any]]:
         "trained_low": high[0],
         "trained_high": high[1],
         "improvement": difference.mean,
-        "low": difference.low,
-        "high": difference.high,
+        "low": apart[0],
+        "high": apart[1],
         "p_value": difference.p_value,
         "effect_size": _effect(difference.mean, difference.sd),
         "test": "sign-flip permutation over queries",
         "better": metric.better,
-        "enough_data": difference.p_value < ALPHA or mde <= max(0.15 * abs(float(a.mean())), 0.05),
+        "enough_data": not _never(metric)
+        and (difference.p_value < ALPHA or mde <= max(0.15 * abs(float(a.mean())), 0.05)),
         "mde": mde if math.isfinite(mde) else None,
         "n": difference.n,
     }
 
 
-def _interval(metric: Metric, values: FloatArray) -> tuple[float, float]:
+def _never(metric: Metric) -> bool:
+    """Whether neither arm ever had a success: equal for the same reason that makes them impossible to tell apart."""
+    return metric.rate and not metric.baseline.any() and not metric.trained.any()
+
+
+def _interval(metric: Metric, values: FloatArray) -> tuple[float | None, float | None]:
     if metric.rate:
-        found = wilson_interval(float(values.sum()), len(values))
-        return found.low, found.high
-    interval = bca_interval(values, resamples=1_999)
-    return interval.low, interval.high
+        return _edges(wilson_interval(float(values.sum()), len(values)))
+    if len(values) < BOOTSTRAP_QUERIES:
+        return _edges(student_interval(values, reach=metric.reach))
+    return _edges(bca_interval(values, resamples=1_999))
+
+
+def _edges(interval: Interval | PairedDifference) -> tuple[float | None, float | None]:
+    """JSON has no infinity: an edge that is not known is null."""
+    low, high = (edge if math.isfinite(edge) else None for edge in (interval.low, interval.high))
+    return low, high
 
 
 def _effect(mean: float, sd: float) -> float | None:
@@ -211,6 +239,8 @@ def _words(success: dict[str, Any], name: str, n: int, baseline: str) -> str:
     if success["improvement"] is None:
         return f"Nothing was measured on {name}."
     gain, low, high = (100 * success[key] for key in ("improvement", "low", "high"))
+    if not success["baseline"] and not success["trained"]:
+        return f"No query was ever solved on {name}: 0 of {n} in either arm, so nothing can be shown. {LOOK_INTO}"
     rates = f"{100 * success['baseline']:.1f} % → {100 * success['trained']:.1f} %"
     evidence = f"95 % interval {low:.1f} to {high:.1f}, p {_p(success['p_value'])}, {n} queries"
     if success["p_value"] < ALPHA and gain > 0:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from agentcore_site.jobs.models import Status
 from training.models import TrainingRun
-from training.selectors import done_criteria, eta_seconds, run_verdict
+from training.selectors import done_criteria, eta_seconds, never_solved, run_verdict
 
 # The curves: key, title, and what they mean in a few words (never the surrogate loss: ALGORITHMS D6).
 CHARTS: Final = (
@@ -42,6 +42,7 @@ def head(run: TrainingRun) -> dict[str, Any]:
         "run": run,
         "job": job,
         "verdict": run_verdict(run),
+        "never_solved": never_solved(run),
         "tone": tone(run),
         "success": success(run),
         "signal": _signal(run),

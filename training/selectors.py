@@ -35,6 +35,7 @@ SERIES_METRICS: Final = (
 )
 SERIES_POINTS = 2000
 _LOADED: Final[set[tuple[UUID, str]]] = set()  # checkpoints that this process has loaded
+LOOK_INTO: Final = "Check the expected outcomes and the scorer, or take easier queries."
 LOOKS: Final = 3  # that the moving average of the selection success is taken over
 RISING: Final = 0.9  # share of its steps that must go up, by the source documents' definition of done
 PACE = 20  # iterations whose pace is that of the rest
@@ -150,6 +151,16 @@ def run_verdict(run: TrainingRun) -> str:
         head = f"Not yet told apart from {run.baseline} ({gain:+.1f} points"
         return f"{head}, 95 % interval {low:.1f} to {high:.1f}) on the selection queries."
     return f"{head} (95 % interval {low:.1f} to {high:.1f}) on the selection queries."
+
+
+def never_solved(run: TrainingRun) -> str:
+    """What to say where no validation solved a single query, neither as the run began nor later; "" elsewhere."""
+    seen = run.selection
+    if not seen or seen["success_rate"] or seen["baseline_success_rate"]:
+        return ""
+    if Iteration.objects.filter(run=run, selection__success_rate__gt=0).exists():
+        return ""
+    return f"No query was ever solved in validation: 0 of {seen['n_queries']}. Nothing can be shown. {LOOK_INTO}"
 
 
 def best_label(run: TrainingRun) -> str | None:

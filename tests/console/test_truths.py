@@ -12,6 +12,8 @@ from django.utils import timezone
 
 from agentcore_site.jobs.models import Job, Status
 from agentcore_site.jobs.workers import workers_seen
+from agentcore_site.templatetags.console import change
+from evaluation.models import EvaluationRun
 from tests.console.conftest import SignIn
 
 pytestmark = pytest.mark.django_db
@@ -65,3 +67,14 @@ def test_within_a_minute_of_a_finished_job_no_page_says_that_none_answers(consol
     assert "idle" in panel(console) and "none answers" not in panel(console)
     Job.objects.filter(id=job.id).update(finished_at=now - timedelta(seconds=70))
     assert workers_seen().state == "none"
+
+
+def test_an_interval_of_ten_queries_is_students_in_the_units_of_its_metric(
+    console: Client, evaluation: EvaluationRun
+) -> None:
+    """Eight queries took three steps less, two as many: by Student's t 2.4 less, give or take .9."""
+    steps = evaluation.report["lines"]["held_out"]["metrics"]["steps"]
+    assert (steps["low"], steps["high"]) == (pytest.approx(-3.30, abs=0.02), pytest.approx(-1.50, abs=0.02))
+    edges = f"{change(steps['low'], '')} to {change(steps['high'], '')}"
+    assert edges in text(console.get(f"/evaluations/{evaluation.pk}/"))
+    assert "Student's t below 15 queries" in evaluation.report["method"]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from training.algorithm.inference import normal_of_student, student_interval, student_of_normal
+from training.algorithm.inference import normal_of_student, paired_difference, student_interval, student_of_normal
 from training.algorithm.sequential import LEAST_QUERIES, Sequential, boundary, crossing, statistics
 
 DEFAULT = Sequential(looks=4, step=4, alpha=0.025)
@@ -91,6 +91,14 @@ def test_few_queries_can_tell_nothing_and_thirty_tell_fifteen_points() -> None:
     assert DEFAULT.power(5_000, 0.05).rollouts > DEFAULT.power(200, 0.05).rollouts
     # It stops early where it is clear: a third of what all samples would cost.
     assert DEFAULT.power(30, 0.3).rollouts < 2 * 30 * 16 * 0.45 and DEFAULT.power(30, 0.0).rollouts < 2 * 30 * 16 * 0.55
+
+
+def test_an_interval_of_few_steps_is_not_cut_to_the_range_of_a_rate() -> None:
+    steps = np.array([-4.0, -3.0, -5.0, -4.0, -2.0, -6.0])
+    low, high = student_interval(steps, reach=math.inf)
+    assert low == pytest.approx(-5.48, abs=0.03) and high == pytest.approx(-2.52, abs=0.03)
+    found = paired_difference(steps, np.zeros(6), reach=math.inf)
+    assert found.low < found.mean < found.high < -2
 
 
 def test_intervals_of_few_values_cover_what_they_say() -> None:

@@ -22,7 +22,7 @@ from tests.support.simulated_model import simulated_server
 from tests.support.world import World
 from training.algorithm.optimizers import make_optimizer
 from training.config import GRPOConfig
-from training.policies.archive import under, unpack
+from training.policies.archive import pack, under, unpack
 from training.policies.context import FLOOR, ContextPolicy
 from training.policies.effects import RIDGE, Effects
 from training.policies.inclusion import balanced, bits, entropy, logit_of, probabilities
@@ -470,6 +470,26 @@ def test_a_look_at_what_the_run_began_with_is_used_again_and_paid_for_once(serve
     last = reports[-1].gate
     assert last is not None and not last.accepted and last.why == gate.NOTHING_NEW and last.looks == 0
     assert last.gain == 0.0 and last.p_value == 1.0
+
+
+def test_a_checkpoint_from_before_looks_were_kept_plays_its_start_again_and_once(server: ModelServer) -> None:
+    """It holds the success of the look at the start, and neither its steps nor its rewards."""
+    setup, _ = setup_at(server, context={"propose": False}, eval_interval=2)
+    state = TrainerState.fresh(setup)
+    run = going_on(setup, state)
+    next(run)
+    run.close()
+    stored = unpack(state.to_bytes())
+    for name in ("baseline_steps", "baseline_reward"):
+        del stored[name]
+    setup, meter = setup_at(server, context={"propose": False}, eval_interval=2)
+    resumed = TrainerState.from_bytes(setup, pack(stored))
+    assert resumed.baseline_steps is None and resumed.baseline_success is not None
+    looks = [report.selection for report in going_on(setup, resumed) if report.selection is not None]
+    rate = float(resumed.baseline_success.mean())
+    assert [(look.success_rate, look.improvement) for look in looks] == [(rate, 0.0)] * 3
+    again = [key for key in meter.calls if key.split("/")[1] == "selection.0"]
+    assert len(again) == len(set(again)) == len(setup.selection) * setup.look_samples
 
 
 def test_queries_come_in_an_order_that_differs_by_seed_and_by_round() -> None:

@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from agentcore_site.errors import Conflict, Forbidden, Insufficient, Invalid
 from agentcore_site.jobs import lifecycle
-from agentcore_site.jobs.models import Job, Status
+from agentcore_site.jobs.models import Job, JobEvent, Status
 from agentcore_site.jobs.services import job_resume
 from agentcore_site.tenancy.actors import Actor
 from budgets.checking import differences
@@ -239,6 +239,30 @@ def test_the_connection_test_shows_model_price_latency_and_a_sample(
     server.keys = set()
     refused = endpoint_test(Actor(adam), endpoint=model_agent.endpoint)
     assert not refused.ok and "sk-test-123" not in refused.message
+
+
+def test_where_no_query_is_ever_solved_page_events_and_report_say_that_nothing_can_be_shown(
+    operator: Actor, model_agent: Agent, server: ModelServer, client: Any
+) -> None:
+    server.brain = lambda _: "Answer: -1"
+    run = start(operator, model_agent)
+    assert run_to_end(run.job).status == Status.COMPLETED
+    warned = [one.message for one in JobEvent.objects.filter(job=run.job, type="warning").order_by("seq")]
+    assert warned[0].startswith("No selection query was solved before training (0 of 3)")
+    never = "No query was ever solved in validation: 0 of 3. Nothing can be shown."
+    assert warned[-1].startswith(never)
+    client.force_login(operator.user)
+    assert never in client.get(f"/jobs/{run.pk}/").content.decode()
+    assert client.get(f"/api/v1/training-jobs/{run.pk}").json()["warnings"][-1].startswith(never)
+    evaluation = evaluation_start(operator, run=run)
+    run_to_end(evaluation.job)
+    verdict = EvaluationRun.objects.get(pk=evaluation.pk).report["verdict"]
+    assert "No query was ever solved on" in verdict and "nothing can be shown" in verdict
+    server.brain = adding
+    other = start(operator, model_agent)
+    run_to_end(other.job)
+    assert "ever solved" not in client.get(f"/jobs/{other.pk}/").content.decode()
+    assert not JobEvent.objects.filter(job=other.job, message__contains="solved").exists()
 
 
 def test_a_foreign_agent_over_http_is_trained_and_paid_for_like_ours(

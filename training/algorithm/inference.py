@@ -69,10 +69,12 @@ def paired_difference(
     confidence: float = 0.95,
     resamples: int = 9_999,
     seed: int = 0,
+    reach: float = 1.0,
 ) -> PairedDifference:
     """Compares two arms on the same queries; each is (n,) or (n, k) with k samples per query.
 
     NaN samples are left out of a query's mean; a query without any in one arm is left out of the comparison.
+    ``reach`` is the largest difference that can be: 1 for rates, infinite for steps, dollars or milliseconds.
 
     Raises:
         ValueError: the arms have different numbers of queries, or none in common.
@@ -85,7 +87,7 @@ def paired_difference(
     if len(d) == 0:
         raise ValueError("There is no query that both arms answered.")
     if len(d) < BOOTSTRAP_QUERIES:
-        interval = student_interval(d, confidence)
+        interval = student_interval(d, confidence, reach)
     else:
         interval = bca_interval(d, confidence=confidence, resamples=resamples, seed=seed)
     sd = float(np.std(d, ddof=1)) if len(d) > 1 else 0.0
@@ -122,15 +124,15 @@ def sign_flip_p_value(differences: FloatArray, *, resamples: int = 9_999, seed: 
     return (hits + 1) / (resamples + 1)
 
 
-def student_interval(values: FloatArray, confidence: float = 0.95) -> Interval:
-    """Student's interval of the mean of values in [-1, 1], cut to that range; all of it where there is one value, or
-    where all are equal and so say nothing about their spread."""
+def student_interval(values: FloatArray, confidence: float = 0.95, reach: float = 1.0) -> Interval:
+    """Student's interval of the mean of values in [-reach, reach], cut to that range; all of it where there is one
+    value, or where all are equal and so say nothing about their spread."""
     x = np.asarray(values, dtype=np.float64)
     n, mean = len(x), float(x.mean())
     if n < 2 or float(np.ptp(x)) == 0.0:
-        return Interval(-1.0, 1.0) if n < 2 or mean != 0.0 else Interval(0.0, 0.0)
+        return Interval(-reach, reach) if n < 2 or mean != 0.0 else Interval(0.0, 0.0)
     half = student_of_normal(z_value(confidence), n - 1) * float(np.std(x, ddof=1)) / math.sqrt(n)
-    return Interval(max(mean - half, -1.0), min(mean + half, 1.0))
+    return Interval(max(mean - half, -reach), min(mean + half, reach))
 
 
 def normal_of_student(t: ArrayLike, freedom: int) -> FloatArray:

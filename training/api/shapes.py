@@ -9,7 +9,7 @@ from rest_framework import serializers
 from agentcore_site.jobs.models import Priority, Reason, Status
 from budgets.money import dollars
 from training.models import TrainingRun
-from training.selectors import best_label, done_criteria, status_payload
+from training.selectors import best_label, done_criteria, never_solved, status_payload
 
 PRIORITIES = {"high": Priority.HIGH, "normal": Priority.NORMAL, "low": Priority.LOW}
 PRIORITY_NAMES = {int(value): name for name, value in PRIORITIES.items()}
@@ -177,7 +177,7 @@ def job_out(run: TrainingRun) -> dict[str, Any]:
         "n_selection": run.n_selection,
         "n_held_out": run.n_held_out,
         "estimate": run.estimate,
-        "warnings": run.warnings,
+        "warnings": [*run.warnings, *filter(None, [never_solved(run)])],
         "criteria": done_criteria(run),
     }
     return status_payload(run) | job_row(run) | own

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -39,6 +39,7 @@ from training import metrics
 from training.models import Iteration, TrainingRun
 from training.policies.archive import CorruptState
 from training.policies.context import ContextPolicy
+from training.selectors import LOOK_INTO, never_solved
 from training.services import checkpoints
 from training.services.learned import epoch_add, lessons_sync, library_of_run, reflection_options
 from training.services.runs import run_pools
@@ -292,7 +293,8 @@ class Slice:
         """The run's figures for the page, at most twice a second; selection looks and warnings always."""
         self.run.trajectories += n
         self.run.cost_micros += cost
-        for warning in report.warnings:
+        self.run.selection = selection or self.run.selection
+        for warning in [*report.warnings, *self._unsolved(report)]:
             event_add(self.job, "warning", level="warning", message=warning, data={"iteration": report.iteration})
         due = time.monotonic() - self._last_event >= EVENT_SECONDS
         if not (due or selection or report.stop_reason):
@@ -312,6 +314,17 @@ class Slice:
                 "selection": selection,
             },
         )
+
+    def _unsolved(self, report: IterationReport) -> Iterator[str]:
+        """Says early, and again at the end, that validation solved nothing: what is never solved shows no gain."""
+        before = report.baseline
+        if before is not None and not before.success_rate and self.run.policy_kind != "action":
+            yield (
+                f"No selection query was solved before training (0 of {before.n_queries}): if that stays so, nothing"
+                f" can be shown. {LOOK_INTO}"
+            )
+        if report.stop_reason and (text := never_solved(self.run)):
+            yield text
 
     # -- state -----------------------------------------------------------------------------------------------------
 

@@ -252,10 +252,13 @@ class _Loop:
         return told(policy.library.chosen(candidate)) != told(start.library.chosen(start.shipped))
 
     def _looked_at_start(self, loop: asyncio.AbstractEventLoop) -> Played:
-        """The look at what the run began with: it was paid for once, and is used again."""
+        """The look at what the run began with: it was paid for once, and is used again. A checkpoint from before its
+        steps and rewards were kept plays it again, once: its calls have names, which can't be used twice."""
         state = self.state
-        if state.baseline_success is None or state.baseline_steps is None or state.baseline_reward is None:
-            return self._look(loop, self._start(), 0)
+        assert state.baseline_success is not None
+        if state.baseline_steps is None or state.baseline_reward is None:
+            played = self._look(loop, self._start(), 0)
+            state.baseline_steps, state.baseline_reward = played.steps, played.reward
         samples = state.baseline_steps.shape[1]
         return Played(state.baseline_success[:, :samples], state.baseline_steps, state.baseline_reward, [])
 
