@@ -15,10 +15,11 @@ from agentcore_site.jobs.models import Priority
 from agentcore_site.tenancy.actors import Actor
 from experiences.models import Agent, Dataset
 from experiences.selectors import agent_get, agents_visible, dataset_get, datasets_visible
+from training.applicability import counts_for
 from training.defaults import groups_fault, launch_defaults
 from training.models import TrainingRun
 from training.presets import DEFAULT_PRESET, PRESETS, Preset, preset_config, presets_for
-from training.schema import PLAIN, Field, changes, counts_for, fields, groups, nested, value_at
+from training.schema import PLAIN, Field, changes, fields, groups, nested, value_at
 
 SOURCES: Final = ("environment", "dataset", "upload")
 OWN: Final = ("agent", "source", "dataset", "preset", "title", "priority", "not_before")
@@ -168,7 +169,7 @@ class LaunchForm:
         """(group, settings, whether it has to be open): open where something was typed or is wrong."""
         shown = []
         for title, members in groups().items():
-            settings = [self._setting(one) for one in members if counts_for(one.name, self._policy_kind)]
+            settings = [self._setting(one) for one in members if self._counts(one) or one.name in self.errors]
             if not settings:
                 continue
             shown.append((title, settings, any(one.error for one in settings)))
@@ -181,6 +182,10 @@ class LaunchForm:
     @property
     def open(self) -> bool:
         return self.touched > 0 or any(is_open for _, _, is_open in self.advanced)
+
+    def _counts(self, one: Field) -> bool:
+        algorithm = self.text("algorithm") or str(self._preset_values["algorithm"])
+        return counts_for(one.name, self._policy_kind, algorithm)
 
     def _setting(self, one: Field) -> Setting:
         return Setting(one, self.text(one.name), value_at(self._preset_values, one.name), self.errors.get(one.name, ""))

@@ -6,9 +6,10 @@ import json
 import sys
 from typing import Any
 
+from training.applicability import counts_for
 from training.config import GRPOConfig
 from training.presets import PRESETS
-from training.schema import Field, counts_for, fields
+from training.schema import Field, fields
 
 HEAD = """# Configuration
 
@@ -16,8 +17,11 @@ One schema for the form, REST, JSON-RPC and `manage.py train --config FILE` (a J
 key of a nested object). Unknown keys are refused. What is left out comes from the preset. This page is written from
 the schema: `python -m training.reference > docs/configuration.md`.
 
-What is for *actions* counts for agents that choose actions only. For an agent of a language model, which is told
-lessons, it changes nothing: the launch form hides it, and every other interface warns. `baseline: value` is refused.
+What is for *actions* counts for agents that choose actions only, and what is for *lessons* for agents of language
+models, which are told lessons; *lessons, grpo* says that algorithm tfgrpo does not read it. The launch form hides what
+changes nothing, and every interface refuses a value for it that differs from the preset's. Two more cases are refused:
+`baseline: value` for agents that are told lessons, and settings of the gradient with `context.update_rule:
+ridge_thompson`. `gamma` counts for every agent where `shaping.rule` is `potential`.
 """
 
 
@@ -42,8 +46,16 @@ def _row(field: Field, default: Any) -> str:
     shown = "none" if default is None else f"`{json.dumps(default) if isinstance(default, bool) else default}`"
     allowed = field.range or ", ".join(f"`{choice}`" for choice in field.choices)
     effect = field.description.replace("|", "\\|")
-    whom = "all" if counts_for(field.name, "llm") else "actions"
+    whom = _whom(field.name)
     return f"| `{field.name}` | {shown} | {allowed} | {whom} | {effect} |"
+
+
+def _whom(name: str) -> str:
+    chosen, told, told_all = counts_for(name, "action"), counts_for(name, "llm"), counts_for(name, "llm", "tfgrpo")
+    if not told:
+        return "actions"
+    lessons = "lessons" if told_all else "lessons, grpo"
+    return lessons if not chosen else "all" if told_all else f"actions; {lessons}"
 
 
 def _at(values: dict[str, Any], dotted: str) -> Any:

@@ -12,6 +12,7 @@ from annotated_types import Ge, Gt, Le, Lt
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from training.applicability import counts_for
 from training.config import GRPOConfig
 from training.presets import PRESETS, preset_config
 
@@ -38,14 +39,6 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
         "selection_share", "selection_least", "eval_interval", "eval_samples", "eval_temperature", "early_stopping",
     ),
 }  # fmt: skip
-# What only a policy that chooses actions learns by: an agent that is told lessons has no weights, and no steps to
-# credit. ``features`` stands for all that are below it.
-ACTIONS_ONLY: Final = frozenset(
-    {
-        "beta", "kl_estimator", "use_bias_correction_kl", "credit", "gamma", "step_advantage_w", "value_fit",
-        "gae_lambda", "entropy_coef_failed_group", "features",
-    }
-)  # fmt: skip
 PLAIN: Final = ("n_iterations", "max_budget_usd")  # stand above the advanced settings
 
 
@@ -64,11 +57,6 @@ class Field:
     @property
     def id(self) -> str:
         return "field-" + self.name.replace(".", "-").replace("_", "-")
-
-
-def counts_for(name: str, policy_kind: str) -> bool:
-    """Whether a setting changes anything for agents of this kind."""
-    return policy_kind == "action" or name.partition(".")[0] not in ACTIONS_ONLY
 
 
 @dataclass(frozen=True)
@@ -94,12 +82,21 @@ def groups() -> dict[str, list[Field]]:
     return grouped
 
 
-def sections(config: Mapping[str, Any]) -> list[Section]:
-    """A whole configuration for reading: every setting with its value, by group."""
-    plain = Section("The job", [(fields()[name], value_at(config, name)) for name in PLAIN])
-    return [plain] + [
-        Section(title, [(one, value_at(config, one.name)) for one in members]) for title, members in groups().items()
+def sections(config: Mapping[str, Any], policy_kind: str) -> list[Section]:
+    """A whole configuration for reading: every setting that counts for this kind of policy with its value, by group."""
+    grouped = {"The job": [fields()[name] for name in PLAIN], **groups()}
+    found = [Section(title, _values(config, members, policy_kind)) for title, members in grouped.items()]
+    return [one for one in found if one.rows]
+
+
+def _values(config: Mapping[str, Any], members: list[Field], policy_kind: str) -> list[tuple[Field, Any]]:
+    return [
+        (one, value_at(config, one.name)) for one in members if counts_for(one.name, policy_kind, _algorithm(config))
     ]
+
+
+def _algorithm(config: Mapping[str, Any]) -> str:
+    return str(config.get("algorithm", "grpo"))
 
 
 def value_at(config: Mapping[str, Any], name: str) -> Any:
@@ -111,7 +108,7 @@ def value_at(config: Mapping[str, Any], name: str) -> Any:
 
 
 def changes(config: Mapping[str, Any], policy_kind: str) -> list[tuple[Field, Any, Any]]:
-    """(setting, the preset's value, the configuration's) where they differ.
+    """(setting, the preset's value, the configuration's) where they differ, of those that count.
 
     Reads the stored values as they are: a run of another version, whose settings this one no longer knows or does not
     know yet, must still be shown.
@@ -121,7 +118,8 @@ def changes(config: Mapping[str, Any], policy_kind: str) -> list[tuple[Field, An
         return []
     theirs = preset_config(name, policy_kind).as_dict()
     found = [(one, value_at(theirs, one.name), value_at(config, one.name)) for one in fields().values()]
-    return [(one, a, b) for one, a, b in found if a != b and is_set(config, one.name)]
+    read = [one for one in found if counts_for(one[0].name, policy_kind, _algorithm(config))]
+    return [(one, a, b) for one, a, b in read if a != b and is_set(config, one.name)]
 
 
 def is_set(config: Mapping[str, Any], name: str) -> bool:

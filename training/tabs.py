@@ -132,7 +132,7 @@ def settings(request: HttpRequest, actor: Actor, run: TrainingRun) -> dict[str, 
     return {
         "preset": PRESETS.get(run.preset),
         "changed": changes(config, run.policy_kind),
-        "sections": sections(config),
+        "sections": sections(config, run.policy_kind),
     }
 
 

@@ -17,9 +17,10 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
 from experiences.rewards.trial import reward_fields
+from training.applicability import unused
 from training.config import GRPOConfig
 from training.presets import DEFAULT_PRESET, PRESETS, merged, preset_values
-from training.schema import counts_for
+from training.schema import fields, value_at
 from training.splits import normalized
 
 MAX_QUERIES = 10_000
@@ -62,14 +63,15 @@ def parse_config(
     flags = _numbers_given_as_flags(values, GRPOConfig)
     if flags:
         raise ConfigError(flags)
+    unasked = {**preset_values(name, policy_kind), **(defaults or {})}
     try:
-        config = GRPOConfig.model_validate(merged({**preset_values(name, policy_kind), **(defaults or {})}, values))
+        config = GRPOConfig.model_validate(merged(unasked, values))
     except ValidationError as error:
         raise ConfigError([_field_error(details) for details in error.errors()]) from None
-    errors = _contradictions(config, policy_kind)
+    errors = _contradictions(config, policy_kind) or list(_ignored(config, unasked, policy_kind))
     if errors:
         raise ConfigError(errors)
-    return config, [*_warnings(config), *_ignored(values, policy_kind)]
+    return config, list(_warnings(config))
 
 
 def parse_queries(rows: Iterable[Any]) -> list[dict[str, Any]]:
@@ -176,11 +178,12 @@ def _told_errors(config: GRPOConfig, policy_kind: str) -> list[FieldError]:
     return []
 
 
-def _ignored(values: Mapping[str, Any], policy_kind: str) -> Iterator[str]:
-    """What was asked for and changes nothing: said at every interface, so that no experiment rests on it."""
-    for name in sorted(values):
-        if not counts_for(name, policy_kind):
-            yield f"{name} changes nothing here: it is for agents that choose actions, and this one is told lessons."
+def _ignored(config: GRPOConfig, unasked: Mapping[str, Any], policy_kind: str) -> Iterator[FieldError]:
+    """What was asked for and changes nothing. A value that stands there without being asked for is no wish."""
+    mine, theirs = config.as_dict(), GRPOConfig.model_validate(unasked).as_dict()
+    for name in fields():
+        if value_at(mine, name) != value_at(theirs, name) and (why := unused(name, config, policy_kind)):
+            yield FieldError(name, why)
 
 
 def _reward_errors(config: GRPOConfig, policy_kind: str) -> list[FieldError]:

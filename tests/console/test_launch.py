@@ -18,6 +18,7 @@ from experiences.services.datasets import dataset_create
 from tests.console.conftest import SignIn
 from tests.support.llm_server import ModelServer
 from tests.support.rows import queued_run
+from training.applicability import counts_for
 from training.models import TrainingRun
 from training.schema import fields, groups
 
@@ -124,14 +125,14 @@ def test_a_duplicate_starts_from_the_same_agent_data_and_settings(
     assert 'value="0.007"' in shown and re.search(r'name="mask_truncated">.*?value="true" selected', shown, re.S)
 
 
-def test_every_setting_of_the_schema_is_on_the_form_with_its_effect(console: Client, agent: Agent) -> None:
+def test_every_setting_that_counts_for_the_agent_is_on_the_form_with_its_effect(console: Client, agent: Agent) -> None:
     shown = console.get(f"/launch/?agent={agent.pk}").content.decode()
     assert {name for members in groups().values() for name in (one.name for one in members)} | {
         "n_iterations",
         "max_budget_usd",
     } == set(fields())
     for field in fields().values():
-        assert f'name="{field.name}"' in shown, field.name
+        assert (f'name="{field.name}"' in shown) == counts_for(field.name, agent.runtime), field.name
         assert field.title and field.description, field.name
 
 

@@ -228,17 +228,6 @@ class TestQueries:
         assert "2 queries repeat" in query_warnings([f"q{i}" for i in range(100)] + ["Q1", " q2 "])[0]
 
 
-@pytest.mark.parametrize("name", ["beta", "credit", "gamma", "entropy_coef_failed_group", "features"])
-def test_a_setting_that_an_agent_of_a_language_model_ignores_is_warned_about(name: str) -> None:
-    value: Any = {"beta": 0.1, "credit": "gigpo", "gamma": 0.9, "entropy_coef_failed_group": 0.2, "features": {}}[name]
-    _, warnings = parse_config({name: value}, policy_kind="llm")
-    assert [one for one in warnings if "changes nothing here" in one] == [
-        f"{name} changes nothing here: it is for agents that choose actions, and this one is told lessons."
-    ]
-    for silent in (parse_config({name: value})[1], parse_config({}, policy_kind="llm")[1]):
-        assert not any("changes nothing here" in one for one in silent)
-
-
 def test_a_learned_baseline_is_refused_for_an_agent_that_is_told_lessons() -> None:
     with pytest.raises(ConfigError, match="Take group_mean or loo"):
         parse_config({"baseline": "value"}, policy_kind="llm")

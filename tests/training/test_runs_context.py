@@ -199,7 +199,7 @@ def operator_admin(agent: Agent) -> Actor:
 
 
 def test_training_free_grpo_tells_all_and_a_gate_decides_after_each_epoch(operator: Actor, agent: Agent) -> None:
-    run = start(operator, agent, algorithm="tfgrpo", n_iterations=6)
+    run = start(operator, agent, algorithm="tfgrpo", n_iterations=6, context={"epochs": 3})
     job = run_to_end(run.job)
     assert (job.status, job.error) == (Status.COMPLETED, "")
     gates = [one.gate for one in Epoch.objects.filter(run=run)]
