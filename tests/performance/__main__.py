@@ -1,7 +1,8 @@
 """``make bench``: runs every figure and prints the table.
 
 Arguments choose parts (science storage jobs llm ace ledger paid privacy learning telemetry rewarders context), or one
-of a part: ``jobs.fairness``. ``fuzz [requests]`` is a bench of its own (``tests.performance.fuzz.bench``)."""
+of a part: ``jobs.fairness``. ``fuzz [requests]`` and ``worlds [options]`` are benches of their own
+(``tests.performance.fuzz.bench``, ``tests.performance.worlds``)."""
 
 from __future__ import annotations
 
@@ -15,6 +16,11 @@ if __name__ == "__main__" and sys.argv[1:2] == ["fuzz"]:
     from tests.performance.fuzz.bench import main as fuzz
 
     sys.exit(fuzz(sys.argv[2:]))
+
+if __name__ == "__main__" and sys.argv[1:2] == ["worlds"]:
+    from tests.performance.worlds import main as worlds  # needs neither Django nor a service
+
+    sys.exit(worlds(sys.argv[2:]))
 
 os.environ.setdefault("JOB_LEASE_SECONDS", "30")
 os.environ.setdefault("TRAINING_JOBS_PER_USER", "1000")

@@ -45,7 +45,8 @@ class Habits:
     """Rates of what it does to a reply (``FORMS``: at most one each) and to a lesson (``LESSONS``).
 
     ``sound`` and ``idle`` are the shares of its lessons that help and that do nothing; the rest does harm.
-    ``tagging`` is how often its opinion of a given lesson is right.
+    ``tagging`` is how often its opinion of a given lesson is right, ``repeating`` how often a lesson only says again
+    what stood in the prompt.
     """
 
     strictness: Strictness = "json_schema"
@@ -67,9 +68,12 @@ class Habits:
     sound: float = 0.5
     idle: float = 0.3
     tagging: float = 0.6
+    repeating: float = 0.0
 
     def __post_init__(self) -> None:
-        assert all(0 <= getattr(self, name) <= 1 for name in (*FORMS, *LESSONS, "sound", "idle", "tagging"))
+        assert all(
+            0 <= getattr(self, name) <= 1 for name in (*FORMS, *LESSONS, "sound", "idle", "tagging", "repeating")
+        )
         assert self.strictness in STRICTNESS
 
     @classmethod

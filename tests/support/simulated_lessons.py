@@ -10,8 +10,7 @@ from typing import Final
 
 from tests.support.simulated_habits import Habits, injected, leaked, too_long
 from tests.support.simulated_prompt import Seen
-from tests.support.world import SITUATIONS, Advice, Kind, World
-from tests.support.world_words import spun
+from tests.support.world import Advice, Kind, World
 
 OPERATIONS: Final[Mapping[str, re.Pattern[str]]] = {
     name: re.compile(pattern, re.I)
@@ -53,11 +52,14 @@ class Author:
     def draft(self) -> Draft:
         """A new lesson: mostly of use, often not, now and then poison."""
         rng, world = self.rng, self.world
+        shown = [*self.seen.items.values(), *self.seen.felt]
+        if self.habits.repeating and shown and rng.random() < self.habits.repeating:
+            return self._repeated(rng.choice(shown))
         asked = rng.choice(self.seen.asked) if self.seen.asked else None
         kind = asked.kind if asked else rng.choice(world.kinds)
         pool = self._pool(kind)
         advice = rng.choice(pool)
-        when, do = spun(f"{SITUATIONS} {kind.noun}", rng), world.paraphrase(advice, rng)
+        when, do = world.situation(kind, rng), world.paraphrase(advice, rng)
         text = f"When {when}, {do}."
         if rng.random() < self.habits.no_when:
             text = f"{do[0].upper()}{do[1:]}."
@@ -68,6 +70,12 @@ class Author:
         if rng.random() < self.habits.injecting:
             text = injected(text, rng)
         return self.completed(Draft("add", when, do, text, [], advice))
+
+    def _repeated(self, text: str) -> Draft:
+        """What it was shown, as if it were new: an item in its own words, or what an attempt says of itself."""
+        advice = self.world.advice_of(text)
+        lesson = text if advice else f"When working on such a task, mind that {text[0].lower()}{text[1:]}"
+        return self.completed(Draft("add", text=lesson, advice=advice))
 
     def _pool(self, kind: Kind) -> list[Advice]:
         drawn, sound = self.rng.random(), self.habits.sound

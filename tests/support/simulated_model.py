@@ -23,7 +23,7 @@ from tests.support.llm_server import ModelServer
 from tests.support.simulated_habits import Habits, written
 from tests.support.simulated_prompt import read, schema_of, texts_of
 from tests.support.simulated_reflector import Reflector
-from tests.support.world import Advice, Asked, World, sigmoid, tokens_in
+from tests.support.world import Advice, Asked, World, tokens_in
 from tests.support.world_words import spun
 
 Body = Mapping[str, Any]
@@ -54,8 +54,18 @@ class SimulatedModel:
         self.habits = Habits.drawn(world.seed + 1_000 * seed) if habits is None else habits
         self.calls: Counter[str] = Counter()
         self.formed: Counter[str] = Counter()  # replies of the reflector by what became of them; "" for nothing
+        self.noted: dict[str, list[float]] | None = None  # see ``truth``
         self._asked: Counter[bytes] = Counter()
         self._lock = threading.Lock()
+
+    @contextmanager
+    def truth(self) -> Iterator[dict[str, list[float]]]:
+        """Notes for each agent's call the true probability of success, given all that it was told: by query."""
+        self.noted = {}
+        try:
+            yield self.noted
+        finally:
+            self.noted = None
 
     def __call__(self, messages: list[dict[str, Any]]) -> str:
         return self.reply({"messages": messages})
@@ -118,7 +128,10 @@ class SimulatedModel:
             return f"The notes say it.\n{rng.choice(LAST).format(given[-1])}"
         heeded = self.world.heard("\n".join((system, *told)))
         length = tokens_in(system) + sum(map(tokens_in, told))
-        right = rng.random() < sigmoid(self.world.success_logit(asked.kind, heeded, length, asked.query))
+        chance = self.world.chance(asked, heeded, length)
+        if self.noted is not None:
+            self.noted.setdefault(asked.query, []).append(chance)
+        right = rng.random() < chance
         final = rng.choice(LAST).format(asked.answer if right else asked.wrong(rng))
         most = body.get("max_completion_tokens") or body.get("max_tokens") or TERSE
         return final if most < TERSE else f"{self._reasoning(asked, heeded, right, rng)}\n{final}"

@@ -155,7 +155,7 @@ class World:
                 for hit in pattern.finditer(plain)
             ]
             known = tuple(asked for _, asked in sorted(hits, key=lambda hit: hit[0]))
-            _remember(self._found, text, known)
+            remember(self._found, text, known)
         return known
 
     # Advice
@@ -173,7 +173,7 @@ class World:
         if known is None:
             lower = " ".join(sentence.lower().split())
             known = frozenset(one for one in self.advice if one.said_in(lower)) if " " in lower else frozenset()
-            _remember(self._heard, sentence, known)
+            remember(self._heard, sentence, known)
         return known
 
     def paraphrase(self, advice: Advice, rng: random.Random) -> str:
@@ -182,7 +182,11 @@ class World:
 
     def lesson(self, advice: Advice, kind: Kind, rng: random.Random) -> str:
         """The advice as a conditional lesson: "When <situation>, <imperative>."."""
-        return f"When {spun(f'{SITUATIONS} {kind.noun}', rng)}, {self.paraphrase(advice, rng)}."
+        return f"When {self.situation(kind, rng)}, {self.paraphrase(advice, rng)}."
+
+    def situation(self, kind: Kind, rng: random.Random) -> str:
+        """How a lesson that was learned from tasks of this kind says when it holds."""
+        return spun(f"{SITUATIONS} {kind.noun}", rng)
 
     def needed(self, kind: Kind) -> tuple[Advice, ...]:
         """What helps with a kind of task."""
@@ -195,6 +199,10 @@ class World:
         effects = sum(one.logits.get(kind.name, 0.0) for one in heeded)
         offset = OFFSETS[zlib.crc32(f"{self.seed}/{query}".encode()) % len(OFFSETS)] if query else 0.0
         return kind.base + offset + effects - LENGTH_COST * tokens / 1000
+
+    def chance(self, asked: Asked, heeded: Collection[Advice], tokens: float) -> float:
+        """The probability that a query is answered rightly by a model that heeds this advice; ``tokens`` as above."""
+        return sigmoid(self.success_logit(asked.kind, heeded, tokens, asked.query))
 
     def success_rate(self, texts: Sequence[str] = (), kinds: Collection[Kind] = ()) -> float:
         """The expected share of successes over all kinds (or those given) for a context of these texts."""
@@ -211,7 +219,7 @@ def tokens_in(text: str) -> float:
     return len(text) / 4
 
 
-def _remember(cache: dict[str, Any], key: str, value: object) -> None:
+def remember(cache: dict[str, Any], key: str, value: object) -> None:
     if len(cache) >= MAX_REMEMBERED:
         cache.clear()
     cache[key] = value
@@ -227,11 +235,11 @@ def _slot(spec: str, rng: random.Random) -> str:
 def _kind(family: Family, rng: random.Random, null: bool) -> Kind:
     base = logit(rng.uniform(0.2, 0.6) if null else rng.uniform(0.1, 0.35))
     templates = tuple(rng.sample(family.templates, 3))
-    patterns = tuple(re.compile(_pattern(template, family.slots)) for template in templates)
+    patterns = tuple(re.compile(pattern_of(template, family.slots)) for template in templates)
     return Kind(family.name, base, rng.randint(11, 400), family, templates, patterns)
 
 
-def _pattern(template: str, slots: Mapping[str, str]) -> str:
+def pattern_of(template: str, slots: Mapping[str, str]) -> str:
     """The regular expression that finds what a template makes."""
     parts = []
     for part in _SPLIT.split(template):
@@ -259,7 +267,7 @@ def _advice(rng: random.Random, kinds: Sequence[str], null: bool) -> list[Advice
         ("useless", useless, [{} for _ in useless]),
     ]
     made = [
-        Advice(f"{role}-{i}", role, role, spin, symptom, logits, _cores(spin))
+        Advice(f"{role}-{i}", role, role, spin, symptom, logits, cores_of(spin))
         for role, pool, effects in pools
         for i, ((spin, symptom), logits) in enumerate(zip(pool, effects, strict=True))
     ]
@@ -288,7 +296,7 @@ def _spread(rng: random.Random, kinds: Sequence[str], n: int) -> list[dict[str, 
     return [{kind: -rng.uniform(0.7, 1.6) for kind in rng.sample(kinds, share)} for share in shares]
 
 
-def _cores(spin: str) -> tuple[re.Pattern[str], ...]:
+def cores_of(spin: str) -> tuple[re.Pattern[str], ...]:
     groups = [found[1].split("|") for found in CHOICE.finditer(spin) if found[0].startswith("[")]
     return tuple(re.compile(rf"\b(?:{'|'.join(re.escape(_stem(word)) for word in group)})") for group in groups)
 

@@ -1,0 +1,128 @@
+"""The worlds of ``make bench ARGS=worlds``: what is drawn is as it is said, and the truth about it is computed."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+
+import pytest
+from scipy import stats
+
+from tests.performance.worlds import Task, measured, reachable
+from tests.performance.worlds_summary import clopper_pearson, summary
+from tests.support.simulated_habits import Habits
+from tests.support.simulated_model import SimulatedModel
+from tests.support.world import tokens_in
+from tests.support.world_second import SecondWorld, at_least
+from tests.support.world_topics import TOPICS
+from tests.support.world_truth import attainable
+from tests.support.world_varied import ONE_IN, VariedWorld, Wording
+
+SERVERS = pytest.mark.parametrize("world_of", [VariedWorld, SecondWorld])
+
+
+@SERVERS
+@pytest.mark.parametrize("seed", range(5))
+def test_helpful_advice_touches_one_query_in_so_many(world_of: type[VariedWorld], seed: int) -> None:
+    world = world_of(seed)
+    asked = [found for row in world.rows(160, seed) for found in world.find(row["query"])]
+    assert len(asked) == 160
+    for one in world.helpful:
+        touched = sum(one.logits.get(query.kind.name, 0) > 0 for query in asked)
+        assert touched / 160 == pytest.approx(1 / ONE_IN[seed], rel=0.8 if world.variation.wording == "hidden" else 0)
+
+
+@SERVERS
+def test_queries_of_all_wordings_are_found_with_their_answers(world_of: type[VariedWorld]) -> None:
+    for seed in range(20):
+        world = world_of(seed)
+        for row in world.rows(20, seed):
+            (found,) = world.find(f"Task: {row['query']}")
+            assert (found.query, found.answer) == (row["query"], row["expected_outcome"]["answer"])
+
+
+def test_a_paraphrased_lesson_shares_no_word_with_the_topic_of_its_query() -> None:
+    for topic in TOPICS:
+        asked, taught = ({word for text in texts for word in text.split()} for texts in (topic.asked, topic.taught))
+        assert not asked & taught and not taught & set(topic.name.split())
+
+
+def test_lessons_name_the_topic_where_the_wording_says_so() -> None:
+    said: dict[Wording, set[bool]] = {}
+    for seed in range(20):
+        world, rng = VariedWorld(seed), random.Random(seed)
+        lessons = [world.lesson(world.helpful[0], kind, rng) for kind in world.kinds]
+        said[world.variation.wording] = {any(topic.name in one for topic in world.topics) for one in lessons}
+    assert said == {"named": {True}, "hidden": {True}, "paraphrased": {False}, "absent": {False}}
+
+
+@SERVERS
+def test_what_can_be_gained_is_most_where_each_query_is_told_its_own(world_of: type[VariedWorld]) -> None:
+    for seed in range(10):
+        world = world_of(seed)
+        found = attainable(world, [row["query"] for row in world.rows(30, seed)])
+        assert found.base <= found.fixed <= found.best + 1e-9
+        if world.variation.wording == "hidden":
+            assert reachable(world, found) == found.fixed_gain
+
+
+def test_nothing_can_be_gained_where_no_advice_has_any_effect() -> None:
+    world = VariedWorld(3, null=True)
+    found = attainable(world, [row["query"] for row in world.rows(30, 3)])
+    assert found.gain == found.fixed_gain == 0 and not world.helpful and not world.harmful
+
+
+@SERVERS
+def test_the_model_notes_the_true_probability_of_what_it_was_told(world_of: type[VariedWorld]) -> None:
+    world = world_of(2)
+    model, advice = SimulatedModel(world, Habits()), world.helpful[0]
+    kind = next(one for one in world.kinds if advice.logits.get(one.name, 0) > 0)
+    asked, system = world.task(kind, random.Random(1)), world.lesson(advice, kind, random.Random(2))
+    messages = [{"role": "system", "content": system}, {"role": "user", "content": asked.query}]
+    with model.truth() as noted:
+        for seed in range(1_000):
+            model.reply({"messages": messages, "seed": seed})
+    (chances,) = noted.values()
+    assert set(chances) == {world.chance(asked, (advice,), tokens_in(system))}
+    answers = [model.reply({"messages": messages, "seed": n}).splitlines()[-1] for n in range(1_000)]
+    right = sum(str(asked.answer) in answer for answer in answers)
+    assert model.noted is None and right / 1_000 == pytest.approx(chances[0], abs=0.06)
+
+
+def test_in_the_second_world_effects_do_not_add_up_and_length_costs() -> None:
+    assert at_least(1, [0.5, 0.4]) == pytest.approx(0.7) and at_least(2, [0.5, 0.4]) == pytest.approx(0.2)
+    world = SecondWorld(0)
+    asked = world.find(world.rows(1, 0)[0]["query"])[0]
+    few, many = (world.chance(asked, world.needed(asked.kind), tokens) for tokens in (50, 1_500))
+    assert few > many > world.chance(asked, (), 50)
+
+
+def test_a_reflector_that_repeats_says_what_it_was_shown() -> None:
+    world = VariedWorld(5)
+    lesson = world.lesson(world.helpful[0], world.kinds[0], random.Random(1))
+    schema = {"type": "object", "properties": {"lessons": {"type": "array", "items": {"type": "string"}}}}
+    body = {
+        "messages": [{"role": "user", "content": f"Known lessons:\n[G1] {lesson}\nWhat else? Answer in JSON."}],
+        "response_format": {"type": "json_schema", "json_schema": {"schema": schema}},
+    }
+    replies = [SimulatedModel(world, Habits(repeating=1.0), seed=seed).reply(body) for seed in range(20)]
+    assert sum(lesson in one for one in replies) > 10
+
+
+@pytest.mark.parametrize(("x", "n"), [(0, 200), (5, 200), (36, 40), (40, 40)])
+def test_the_interval_of_a_share_is_the_exact_one(x: int, n: int) -> None:
+    known = stats.binomtest(x, n).proportion_ci(0.95, "exact")
+    assert clopper_pearson(x, n) == pytest.approx((known.low, known.high), abs=1e-9)
+
+
+def test_a_short_run_says_what_it_delivered_of_what_there_was() -> None:
+    one = measured(Task(seed=5, queries=30, server="first", null=False, config={"n_iterations": 2}))
+    assert one["held_out"] == 6 and one["calls"]["agent"] > 160 and one["attainable"] > 0.2
+    assert one["shipped"] or one["delivered"] == 0
+    assert "30" in summary([one, {**one, "null": True}, {"error": "x"}])
+
+
+def test_the_bench_needs_no_django() -> None:
+    code = "import sys, tests.performance.worlds; sys.exit('django' in sys.modules or 'scipy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0

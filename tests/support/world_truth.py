@@ -1,0 +1,72 @@
+"""What could be gained in a world: computed from its probabilities, never sampled."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain, combinations
+from statistics import fmean
+from typing import Final
+
+from tests.support.world import Advice, Asked, World, tokens_in
+
+PROMPT: Final = 40  # tokens of a prompt without lessons
+MOST: Final = 6  # pieces of advice of which every combination is tried
+
+
+@dataclass(frozen=True)
+class Attainable:
+    """Mean success over some queries: ``base`` when nothing is told, ``best`` when each query is told the advice that
+    is best for it, ``fixed`` when all are told the one set that is best for all together (a local search)."""
+
+    base: float
+    best: float
+    fixed: float
+
+    @property
+    def gain(self) -> float:
+        return self.best - self.base
+
+    @property
+    def fixed_gain(self) -> float:
+        return self.fixed - self.base
+
+
+def attainable(world: World, queries: Iterable[str]) -> Attainable:
+    truth = Truth(world)
+    asked = [found for query in queries for found in world.find(query)]
+    return Attainable(
+        base=fmean(truth.success(one, ()) for one in asked),
+        best=fmean(max(truth.success(one, some) for some in subsets(world.needed(one.kind))) for one in asked),
+        fixed=max(truth.climbed(asked, frozenset(start)) for start in ((), world.helpful)),
+    )
+
+
+class Truth:
+    """The success of queries that are told pieces of advice, each in one sentence."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.tokens = {one: tokens_in(world.lesson(one, world.kinds[0], random.Random(0))) for one in world.helpful}
+
+    def success(self, asked: Asked, advice: Collection[Advice]) -> float:
+        return self.world.chance(asked, advice, PROMPT + sum(self.tokens[one] for one in advice))
+
+    def mean(self, asked: Sequence[Asked], advice: Collection[Advice]) -> float:
+        return fmean(self.success(one, advice) for one in asked)
+
+    def climbed(self, asked: Sequence[Asked], chosen: frozenset[Advice]) -> float:
+        """The best mean that is reached from a set by adding or removing one piece at a time."""
+        value = self.mean(asked, chosen)
+        while near := [chosen ^ {piece} for piece in self.world.helpful]:
+            better = max(near, key=lambda one: self.mean(asked, one))
+            if (found := self.mean(asked, better)) <= value + 1e-9:
+                break
+            value, chosen = found, better
+        return value
+
+
+def subsets(advice: Sequence[Advice]) -> Iterable[tuple[Advice, ...]]:
+    assert len(advice) <= MOST
+    return chain.from_iterable(combinations(advice, size) for size in range(len(advice) + 1))
