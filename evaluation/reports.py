@@ -113,7 +113,7 @@ def learned_context(evaluation: EvaluationRun, line: dict[str, Any]) -> dict[str
     policy: Any = policy_of(checkpoint_load(evaluation.checkpoint))
     # What the other arm is told as well is no part of what was added, nor of what it costs.
     before = Library() if evaluation.against == Against.NOTHING else library_of_run(run)[0]
-    told = [one for one in policy.library.chosen(policy.shipped) if not _in(before, one)]
+    told = [one for one in policy.shipped_lessons if not _in(before, one)]
     value = context_value(
         success_without=success["baseline"],
         success_with=success["trained"],

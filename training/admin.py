@@ -15,6 +15,7 @@ from agentcore_site.jobs.services import job_cancel, job_pause, job_resume
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.administration import LongTableAdmin, ReadOnlyAdmin
 from budgets.money import dollars
+from training.epochs import outcome
 from training.models import Epoch, Iteration, PolicyCheckpoint, TrainingRun
 
 
@@ -75,14 +76,14 @@ class IterationAdmin(LongTableAdmin):
 @admin.register(Epoch)
 class EpochAdmin(LongTableAdmin):
     organization_path = "run__organization"
-    list_display = ["run", "number", "iterations", "accepted", "started_at", "updated_at"]
+    list_display = ["run", "number", "iterations", "outcome", "started_at", "updated_at"]
     list_select_related = ["run", "run__agent"]
     search_fields = ["run__agent__name", "run__agent__slug"]
     ordering = ["-id"]
 
     @admin.display(description="gate")
-    def accepted(self, epoch: Epoch) -> str:
-        return "" if epoch.gate is None else "accepted" if epoch.gate.get("accepted") else "refused"
+    def outcome(self, epoch: Epoch) -> str:
+        return "" if epoch.gate is None else outcome(epoch.gate)
 
 
 @admin.register(PolicyCheckpoint)

@@ -50,7 +50,7 @@ def _shipped(checkpoint: PolicyCheckpoint) -> dict[str, str] | None:
         return None
     if not isinstance(policy, ContextPolicy):
         return None
-    return {lesson.handle: lesson.text for lesson in policy.library.chosen(policy.shipped)}
+    return {lesson.handle: lesson.text for lesson in policy.shipped_lessons}
 
 
 def _figures(checkpoint: PolicyCheckpoint) -> dict[str, Any]:

@@ -159,7 +159,8 @@ class ContextConfig(_Frozen):
     )  # fmt: skip
     epochs: int = Field(
         3, ge=1, le=100, title="Epochs",
-        description="Into how many parts the iterations are divided. With algorithm tfgrpo each ends at a gate. 3.",
+        description="Into how many parts the iterations are divided. With algorithm tfgrpo each ends with a look "
+        "that keeps its lessons for the search, or not. 3.",
     )  # fmt: skip
     token_cost: float = Field(
         0.0, ge=0, le=10, title="Price of being told",
@@ -230,11 +231,11 @@ class ContextConfig(_Frozen):
     )  # fmt: skip
     gate_alpha: float = Field(
         0.025, gt=0, le=0.5, title="Error of the gate",
-        description="How often a context that is no better may be accepted, over all gates and looks of a run.",
+        description="How often a context that is no better may be accepted, over all looks of a run's gate.",
     )  # fmt: skip
     gate_margin: float = Field(
         0.02, ge=0, le=0.5, title="Margin of the gate",
-        description="Algorithm tfgrpo: an epoch is kept if the selection queries show that it is not worse by more.",
+        description="Algorithm tfgrpo: the search goes on from an epoch that does not look worse by more than this.",
     )  # fmt: skip
     accept_weak_gate: bool = Field(
         False, title="Launch with a weak gate",
@@ -263,7 +264,7 @@ class GRPOConfig(_Frozen):
     algorithm: Literal["grpo", "tfgrpo"] = Field(
         "grpo", title="Algorithm",
         description="grpo learns by gradients; for a language model's agent lessons are proposed, and rewards decide "
-        "which are told. tfgrpo (training-free GRPO) tells all of them, and a gate decides after each epoch.",
+        "which are told. tfgrpo (training-free GRPO) tells all of them, and each epoch keeps its lessons or goes back.",
     )  # fmt: skip
 
     # Size of the job: names and ranges of the source documents.

@@ -60,12 +60,15 @@ def verdict(run: TrainingRun, epochs: Sequence[Mapping[str, Any]]) -> Verdict:
     """What the gate said last, with how sure it is and what is told by it; before that, what is being tried."""
     if not epochs:
         return Verdict("Nothing was learned yet.", "quiet")
-    decided = [one for one in epochs if one["gate"] is not None]
+    seen = [one for one in epochs if one["gate"] is not None]
+    decided = [one for one in seen if outcome(one["gate"]) in ("accepted", "refused")]
     total = run.configuration.context.epochs
-    if not decided:
+    if not seen:
         last = epochs[-1]
         tried = f"{_lessons(last['taken'])} taken up, {count(last['refused'])} proposals refused"
         return Verdict(f"Epoch {last['epoch']} of {total}: {tried}; the gate has not decided yet.")
+    if not decided:
+        return _searched(seen[-1], total)
     gate = decided[-1]["gate"]
     head = f"Epoch {decided[-1]['epoch']} of {total}: the gate"
     told = _lessons(len(gate["candidate"]))
@@ -80,9 +83,29 @@ def verdict(run: TrainingRun, epochs: Sequence[Mapping[str, Any]]) -> Verdict:
     return Verdict(f"{head} refused {told}, since {gate['why']}: {gain_words(gate)}; {stays}.")
 
 
+def _searched(epoch: Mapping[str, Any], total: int) -> Verdict:
+    """Where the search stands after an epoch."""
+    gate = epoch["gate"]
+    tried = _lessons(len(gate["candidate"]))
+    came = f"keeps {tried}" if gate["kept"] else f"went back to {_lessons(len(gate['current']))} from {tried}"
+    return Verdict(
+        f"Epoch {epoch['epoch']} of {total}: the search {came}, since {gate['why']}: {gain_words(gate)}; the gate"
+        " decides at the end of the run, and until then nothing that is told changes."
+    )
+
+
+def outcome(gate: Mapping[str, Any]) -> str:
+    """What came of the end of an epoch: "accepted" or "refused" by the gate at the end of a run, "kept" for the search
+    or "rolled back" by it. Until an earlier release each epoch ended at a gate."""
+    if not gate.get("final", True):
+        return "kept" if gate["kept"] else "rolled back"
+    return "accepted" if gate.get("accepted") else "refused"
+
+
 def nothing_changed(run: TrainingRun) -> str:
     """The verdict of a run that ships what it began with, in which there is nothing to prove."""
     epochs = [one for one in run_epochs(run) if one["gate"] is not None and one["gate"].get("looks", 1)]
+    epochs = [one for one in epochs if outcome(one["gate"]) in ("accepted", "refused")]
     head = "Nothing was changed: the agent goes on with what it had before this run."
     if not epochs:
         return f"{head} No lesson was found that is worth telling."
@@ -132,6 +155,7 @@ def _shown(epoch: Mapping[str, Any], scale: float) -> dict[str, Any]:
         "asked_cost_usd": sum(one["cost_usd"] for one in epoch["questions"]),
         "unusable": [(one["stage"], why, n) for one in epoch["questions"] for why, n in one["reasons"].items()],
         "gate_words": gain_words(gate) if gate else "",
+        "outcome": outcome(gate) if gate else "",
         "against_start": _drawn(gate, "start", scale) if gate else None,
         "against_current": _drawn(gate, "current", scale) if gate else None,
     }

@@ -62,10 +62,12 @@ def work(
     n = config.n_iterations if iterations is None else iterations
     drawn, context = min(config.batch_size, max(n_train, 1)), config.context
     frozen = config.algorithm == "tfgrpo"
-    gates = context.epochs if frozen else 1
-    samples = looks(n, config.eval_interval, gates) * (context.look_samples if told else config.eval_samples)
-    if told:  # further looks of each gate, and once of what the run began with
-        samples += round(GATE_SHARE * (gates + 1) * (context.gate_steps - 1) * context.look_samples)
+    samples = looks(n, config.eval_interval, context.epochs if frozen else 1)
+    samples *= context.look_samples if told else config.eval_samples
+    if told:  # further looks of the gate, at the candidate and at what the run began with
+        samples += round(2 * GATE_SHARE * (context.gate_steps - 1) * context.look_samples)
+    if told and frozen:  # the looks that chose the candidate don't count at the gate
+        samples += 2 * context.look_samples
     return Work(
         trained=n * drawn * config.n_trajectories_per_query,
         looked=samples * n_selection,
@@ -135,10 +137,11 @@ def _student(freedom: int) -> float:
     return P90 + (P90**3 + P90) / (4 * freedom) + (5 * P90**5 + 16 * P90**3 + 3 * P90) / (96 * freedom**2)
 
 
-def looks(iterations: int, every: int, gates: int = 1) -> int:
-    """How often a run looks at its selection queries: before anything, every so many iterations, and at each gate."""
-    length = max(1, -(-iterations // max(gates, 1)))
-    ends = {min(number * length, iterations) for number in range(1, gates + 1)}
+def looks(iterations: int, every: int, epochs: int = 1) -> int:
+    """How often a run looks at its selection queries: before anything, every so many iterations, and at the end of each
+    of the ``epochs`` that end with a look."""
+    length = max(1, -(-iterations // max(epochs, 1)))
+    ends = {min(number * length, iterations) for number in range(1, epochs + 1)}
     return 1 + len((ends | set(range(every, iterations + 1, every))) - {0})
 
 

@@ -20,6 +20,7 @@ from training.epochs import explained, verdict
 from training.models import Epoch, Iteration, TrainingRun
 from training.presets import presets_for
 from training.selectors_learned import run_epochs
+from training.trainer.gate import LOOKS_NO_WORSE, LOOKS_WORSE
 
 pytestmark = pytest.mark.django_db
 
@@ -148,6 +149,21 @@ def test_a_refused_gate_says_what_stays_in_use_and_what_was_rolled_back(console:
     assert "the gate refused 2 lessons, since it is not shown to be better" in shown
     assert "1 lesson stays in use" in shown
     assert "Rolled back x1" in shown
+
+
+def test_an_epoch_that_is_kept_for_the_search_is_not_said_to_be_accepted(console: Client, learned: TrainingRun) -> None:
+    gate = GATE | {"accepted": False, "final": False, "kept": True, "why": LOOKS_NO_WORSE}
+    Epoch.objects.update(gate=gate)
+    shown = text_of(console, learned)
+    assert "the search keeps 2 lessons" in shown and "until then nothing that is told changes" in shown
+    assert "Kept for the search, not shipped: 2 lessons" in shown and "Against what was kept" in shown
+    assert "accepted" not in shown and "refused 2" not in shown
+    Epoch.objects.update(gate=gate | {"kept": False, "why": LOOKS_WORSE, "rolled_back": ["x1"]})
+    shown = text_of(console, learned)
+    assert "the search went back to 0 lessons from 2 lessons" in shown and "The search went back from 2" in shown
+    # The verdict is the gate's, once it has decided, whatever the search kept later.
+    Epoch.objects.create(run=learned, number=2, iterations=2, metrics=METRICS, changes=CHANGES, gate=GATE)
+    assert "Epoch 2 of 3: the gate accepted 2 lessons" in text_of(console, learned)
 
 
 def test_while_the_gate_is_to_come_it_says_what_is_tried(learned: TrainingRun) -> None:

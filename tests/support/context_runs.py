@@ -101,7 +101,7 @@ class Finished:
     def shipped(self) -> list[str]:
         """The texts of the lessons that the run ships."""
         policy: Any = self.state.policy
-        return [lesson.text for lesson in policy.library.chosen(policy.shipped)]
+        return [lesson.text for lesson in policy.shipped_lessons]
 
 
 def setup_of(

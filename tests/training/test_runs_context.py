@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import random
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -28,9 +30,12 @@ from experiences.services.agents import agent_create, agent_update
 from experiences.services.endpoints import endpoint_create
 from experiences.services.packs import pack_create
 from experiences.services.playbooks import playbook_create, playbook_edit
+from tests.factories import ExperienceFactory
 from tests.support.llm_server import ModelServer
 from tests.support.running import run_to_end
-from tests.support.simulated_model import simulated_server
+from tests.support.simulated_habits import Habits
+from tests.support.simulated_model import Body, SimulatedModel, simulated_server
+from tests.support.simulated_prompt import schema_of
 from tests.support.world import World
 from training.comparisons import checkpoint_comparison
 from training.models import Epoch, Iteration, PolicyCheckpoint, TrainingRun
@@ -198,19 +203,63 @@ def operator_admin(agent: Agent) -> Actor:
     return Actor(member.user)
 
 
-def test_training_free_grpo_tells_all_and_a_gate_decides_after_each_epoch(operator: Actor, agent: Agent) -> None:
+def test_training_free_grpo_tells_all_and_a_gate_decides_at_the_end(operator: Actor, agent: Agent) -> None:
     run = start(operator, agent, algorithm="tfgrpo", n_iterations=6, context={"epochs": 3})
     job = run_to_end(run.job)
     assert (job.status, job.error) == (Status.COMPLETED, "")
     gates = [one.gate for one in Epoch.objects.filter(run=run)]
-    assert all(gates) and len(gates) == 3
+    assert [one["final"] for one in gates] == [False, False, True]
+    assert not any(one["accepted"] for one in gates[:2])
     policy: Any = policy_of(checkpoints.checkpoint_load(checkpoints.latest(run)))  # type: ignore[arg-type]
     assert not policy.selects
-    refused = [gate for gate in gates if not gate["accepted"]]
-    for gate in refused:
-        assert "it" in gate["why"] and not set(gate["rolled_back"]) & set(policy.shipped)
+    assert set(policy.shipped) == set(gates[2]["candidate"] if gates[2]["accepted"] else [])
     active = set(Experience.objects.filter(agent=agent, status="active").values_list("handle", flat=True))
     assert active == set(policy.shipped)
+
+
+class Editor(SimulatedModel):
+    """A reflector that rewords one lesson and takes another one out."""
+
+    def reply(self, body: Body) -> str:
+        if "operations" not in (schema_of(body) or {}).get("properties", {}):
+            return super().reply(body)
+        reworded = {"op": "UPDATE", "id": "x1", "text": "When it is late, do it quickly.", "reason": "shorter"}
+        return json.dumps({"operations": [reworded, {"op": "DELETE", "id": "x2", "reason": "it misleads"}]})
+
+
+def test_what_other_runs_and_people_see_as_active_changes_only_when_a_gate_ships(
+    operator: Actor, agent: Agent, server: ModelServer
+) -> None:
+    """Two lessons are active when a run begins that rewords one of them and takes the other out."""
+    rng = random.Random(1)
+    texts = [WORLD.lesson(one, WORLD.kinds[0], rng) for one in WORLD.helpful[:2]]
+    for handle, text in zip(("x1", "x2"), texts, strict=True):
+        ExperienceFactory(agent=agent, handle=handle, status="active", summary=text, effect=0.2)
+
+    def active() -> dict[str, str]:
+        rows = Experience.objects.filter(agent=agent, status="active")
+        return dict(rows.values_list("handle", "summary"))
+
+    seen = []
+    with pytest.MonkeyPatch.context() as patch:
+        applied = execution.Slice.apply
+
+        def apply(self: Any, report: Any) -> None:
+            applied(self, report)
+            seen.append((active(), report.gate is not None and report.gate.final))
+
+        patch.setattr(execution.Slice, "apply", apply)
+        patch.setattr(server, "brain", Editor(WORLD, Habits()))
+        run = start(operator, agent, algorithm="tfgrpo", n_iterations=3, context={"epochs": 3})
+        assert run_to_end(run.job).status == Status.COMPLETED
+    began = dict(zip(("x1", "x2"), texts, strict=True))
+    assert [final for _, final in seen] == [False, False, True]
+    assert [rows for rows, _ in seen] == [began] * 3  # what is no help is not shipped either
+    assert not ExperienceChange.objects.filter(experience__agent=agent).exclude(action="added").exists()
+    taken = [one["op"] for one in Epoch.objects.get(run=run, number=1).changes if one["taken"]]
+    assert sorted(taken) == ["DELETE", "UPDATE"]
+    run.refresh_from_db()
+    assert run.verdict["changed"] is False
 
 
 def test_the_next_run_begins_with_what_this_one_proved(operator: Actor, agent: Agent) -> None:

@@ -39,10 +39,16 @@ class ProposalOut(serializers.Serializer[Any]):
 
 class GateOut(serializers.Serializer[Any]):
     iteration = serializers.IntegerField()
-    accepted = serializers.BooleanField()
+    accepted = serializers.BooleanField(help_text="At the end of a run: the candidate is told from now on.")
+    final = serializers.BooleanField(
+        required=False, help_text="Whether this is the end of a run; else an epoch of tfgrpo, which ships nothing."
+    )
+    kept = serializers.BooleanField(required=False, help_text="Not final: the search goes on from this candidate.")
     why = serializers.CharField()
     candidate = serializers.ListField(child=serializers.CharField(), help_text="Handles that were to be told.")
-    current = serializers.ListField(child=serializers.CharField(), help_text="Handles that were told until then.")
+    current = serializers.ListField(
+        child=serializers.CharField(), help_text="Handles that were told until then; not final: that the search kept."
+    )
     rolled_back = serializers.ListField(child=serializers.CharField())
     tokens = serializers.IntegerField(help_text="About what telling the candidate adds to a call.")
     n_queries = serializers.IntegerField()

@@ -8,7 +8,7 @@ that were kept out of training support it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
@@ -32,8 +32,11 @@ PRIOR = 0.5  # a new lesson's probability: a higher one leaves too few rollouts 
 class ContextPolicy:
     """``parameters["theta"]`` (K,) are the logits, in the library's order; those of lessons that are out don't count.
 
-    ``shipped`` are the handles of what is told outside of training; ``supported`` is the library as it was when that
-    was decided, to which a library that is refused goes back. ``start`` is what was shipped when the run began.
+    ``shipped`` are the handles of what is told outside of training, with the texts of ``supported``: the library as it
+    was when that was decided. ``library`` is the run's draft: its texts and statuses hold inside of the run only, until
+    a gate ships them. ``start`` is what was shipped when the run began.
+    ``kept`` are the handles of the best context that the search has found so far, with the texts of ``kept_library``,
+    to which a library that is worse goes back.
     ``selects`` False tells rollouts all live lessons: nothing is drawn, and nothing can be learned about single ones.
     ``compared`` and ``mixed`` count groups, and those with spread.
     """
@@ -42,6 +45,8 @@ class ContextPolicy:
     shipped: tuple[str, ...] = ()
     start: tuple[str, ...] = ()
     supported: Library = field(default_factory=Library)
+    kept: tuple[str, ...] = ()
+    kept_library: Library = field(default_factory=Library)
     effects: Effects = field(default_factory=Effects)
     selects: bool = True
     floor: float = FLOOR
@@ -59,7 +64,7 @@ class ContextPolicy:
         probabilities from earlier runs; they are drawn half-way back to where nothing is known."""
         p = np.array([weights.get(one.handle, PRIOR) for one in library])
         active = tuple(one.handle for one in library if one.status == "active")
-        policy = cls(library, active, active, library, selects=selects, floor=floor)
+        policy = cls(library, active, active, library, active, library, selects=selects, floor=floor)
         policy.parameters["theta"] = 0.5 * logit_of(p, floor) if len(p) else np.zeros(0)
         policy.effects.grow(len(library))
         return policy
@@ -68,7 +73,20 @@ class ContextPolicy:
 
     def told(self, key: RolloutKey) -> Told:
         """What anybody is told outside of training."""
-        return self._telling(self.library.chosen(self.shipped), None)
+        return self._telling(self.shipped_lessons, None)
+
+    @property
+    def shipped_lessons(self) -> list[Lesson]:
+        """What is told outside of training, with the texts that it was shipped with."""
+        return self.supported.chosen(self.shipped)
+
+    def outside(self, lesson: Lesson) -> Lesson:
+        """A lesson of the library as it stands outside of the run: where it is shipped, with the text and the status
+        that it was shipped with, whatever the run tries with it."""
+        shipped = self.supported.get(lesson.handle) if lesson.handle in self.shipped else None
+        if shipped is None:
+            return lesson
+        return replace(lesson, status=shipped.status) if lesson.text == shipped.text else shipped
 
     def showing(self, handles: Iterable[str]) -> Showing:
         """This policy as if it shipped other lessons: to be measured before it does."""
@@ -167,13 +185,32 @@ class ContextPolicy:
         left_out = [one.handle for one in self.library if one.status == "active" and one.handle not in chosen]
         self.library = self.library.moved(left_out, "proposed")
         self.shipped, self.supported = chosen, self.library
+        self.keep(chosen)
+
+    def keep(self, handles: Iterable[str]) -> None:
+        """The search goes on from this context. Outside of the run nothing changes."""
+        self.kept, self.kept_library = tuple(handles), self.library
+
+    def unship(self, library: Library) -> None:
+        """Tells outside of training again what the run began with, of which ``library`` has the texts. What was shipped
+        since then stays the search's."""
+        self.shipped, self.supported = self.start, library
+        tried = [one.handle for one in self.library if one.status == "active" and one.handle not in self.start]
+        self.library = self.library.moved(tried, "proposed")
+        self.kept_library = self.kept_library.moved(tried, "proposed")
 
     def roll_back(self) -> list[str]:
-        """Back to the library that is supported; what came since is taken out, and kept for the record. Returns its
+        """Back to the library that the search kept; what came since is taken out, and stays for the record. Returns its
         handles."""
-        kept = self.supported.position
-        later = [lesson for lesson in self.library if lesson.handle not in kept]
-        library = self.supported
+        return self._back_to(self.kept_library)
+
+    def back_to_start(self) -> list[str]:
+        """Back to the library that is shipped, to the letter; what the run learned is taken out, and stays for the
+        record. Returns its handles."""
+        return self._back_to(self.supported)
+
+    def _back_to(self, library: Library) -> list[str]:
+        later = [lesson for lesson in self.library if lesson.handle not in library.position]
         for lesson in later:
             library = library.having(lesson)
         changed = [at for at, (a, b) in enumerate(zip(self.library, library, strict=True)) if a.version != b.version]
@@ -181,13 +218,6 @@ class ContextPolicy:
             self.effects.forget(at)
         gone = [lesson.handle for lesson in later if lesson.live]
         self.library = library.moved(gone, "pruned")
-        return gone
-
-    def back_to_start(self) -> list[str]:
-        """Ships again what the run began with; what it learned is taken out, and kept for the record."""
-        gone = [one.handle for one in self.library.live if one.handle not in self.start and one.kind == "experience"]
-        self.library = self.library.moved(gone, "pruned")
-        self.ship(self.start)
         return gone
 
     # -- as the trainer's other policies ---------------------------------------------------------------------------
@@ -205,7 +235,9 @@ class ContextPolicy:
             "version": self.version,
             "library": self.library.as_list(),
             "supported": self.supported.as_list(),
+            "kept_library": self.kept_library.as_list(),
             "shipped": list(self.shipped),
+            "kept": list(self.kept),
             "start": list(self.start),
             "selects": self.selects,
             "floor": self.floor,
@@ -224,11 +256,15 @@ class ContextPolicy:
         if state["kind"] != "context":
             raise KeyError(f"a {state['kind']} policy")
         effects = {key.removeprefix("effects."): value for key, value in state.items() if key.startswith("effects.")}
+        # Earlier releases knew no difference between what the search keeps and what is shipped.
+        kept, kept_library = state.get("kept", state["shipped"]), state.get("kept_library", state["supported"])
         policy = cls(
             library=Library.of(state["library"]),
             shipped=tuple(state["shipped"]),
             start=tuple(state["start"]),
             supported=Library.of(state["supported"]),
+            kept=tuple(kept),
+            kept_library=Library.of(kept_library),
             effects=Effects.from_state_dict(effects),
             selects=bool(state["selects"]),
             floor=float(state["floor"]),
@@ -254,10 +290,12 @@ def without_lessons(state: Mapping[str, Any], gone: Callable[[str], bool]) -> di
             found.append(dict(value))
         return found
 
-    changed = {name: cleaned(state[name]) for name in ("library", "supported")}
+    # Earlier releases stored fewer of them.
+    changed = {name: cleaned(state[name]) for name in ("library", "supported", "kept_library") if name in state}
     if not handles:
         return None
-    kept = {name: [one for one in state[name] if one not in handles] for name in ("shipped", "start")}
+    named = [name for name in ("shipped", "start", "kept") if name in state]
+    kept = {name: [one for one in state[name] if one not in handles] for name in named}
     return {**state, **changed, **kept}
 
 

@@ -71,7 +71,7 @@ def changed_nothing(run: TrainingRun, policy: ContextPolicy) -> bool:
     """Whether what the policy ships is, word for word, what its run began with."""
     library, _ = library_of_run(run)
     began = [lesson for lesson in library if lesson.status == "active"]
-    return told(policy.library.chosen(policy.shipped)) == told(began)
+    return told(policy.shipped_lessons) == told(began)
 
 
 def reflection_options(config: GRPOConfig, agent: Agent) -> ReflectionOptions:
@@ -91,7 +91,8 @@ IdOf = Callable[[RolloutKey], Any]
 
 
 def lessons_sync(job: Job, run: TrainingRun, policy: ContextPolicy, report: IterationReport, id_of: IdOf) -> None:
-    """Writes what the iteration knows of its lessons. Inside its transaction."""
+    """Writes what the iteration knows of its lessons. Inside its transaction. A lesson that is shipped keeps the text
+    and the status that it was shipped with: other runs and people go by its row."""
     earlier = {one["lesson"]["handle"]: one for one in run.library}
     states = states_of(policy, id_of, earlier)
     if states:
@@ -107,16 +108,18 @@ def states_of(
     before this run, by handle: it holds for a text that this run has not measured itself."""
     known, weights = policy.estimate(), policy.probabilities
     before = earlier or {}
-    return [
-        _state(
-            lesson,
-            float(weights[at]) if policy.selects else float(lesson.live),
-            _measured(policy, known, at, before.get(lesson.handle, {})),
-            id_of,
-        )
-        for at, lesson in enumerate(policy.library)
-        if lesson.kind == "experience"
-    ]
+    states = []
+    for at, draft in enumerate(policy.library):
+        if draft.kind != "experience":
+            continue
+        lesson, then = policy.outside(draft), before.get(draft.handle, {})
+        if lesson.text != draft.text:  # what this run measures is another text
+            figures, weight = _measured_before(lesson, then), float(then.get("weight", weights[at]))
+        else:
+            figures = _measured(policy, known, at, then)
+            weight = float(weights[at]) if policy.selects else float(lesson.live)
+        states.append(_state(lesson, weight, figures, id_of))
+    return states
 
 
 def _measured(policy: ContextPolicy, known: Estimate, at: int, before: Mapping[str, Any]) -> dict[str, Any]:
@@ -126,7 +129,12 @@ def _measured(policy: ContextPolicy, known: Estimate, at: int, before: Mapping[s
             "effect_error": _finite(known.error[at]),
             "rollouts": int(policy.effects.rollouts[at]),
         }
-    same_text = before and before["lesson"]["version"] == policy.library.lessons[at].version
+    return _measured_before(policy.library.lessons[at], before)
+
+
+def _measured_before(lesson: Lesson, before: Mapping[str, Any]) -> dict[str, Any]:
+    """What earlier runs measured of this very text."""
+    same_text = before and before["lesson"]["version"] == lesson.version
     return {name: before[name] for name in MEASURED if name in before} if same_text else {}
 
 

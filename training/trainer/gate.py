@@ -1,8 +1,9 @@
 """The gate: what is told outside of training changes only when queries that were kept out of training support it.
 
-With ``tfgrpo`` each epoch ends at a gate, and a library that is worse than the present one goes back to it. With
-``grpo`` the rewards of training decide which lessons are told to whom; the gate is asked once, at the end. In both, a
-run ends with a context that is shown to be better than the one it began with, or with that one.
+It is asked once, at the end of a run: a run ends with a context that is shown to be better than the one it began with,
+or with that one. With ``grpo`` the rewards of training alone choose the candidate. With ``tfgrpo`` the selection
+queries have a part in it: each epoch ends with a look at them, and a library that looks worse than the best one so far
+goes back to it (``keep``). Those samples chose the candidate and are no evidence of it: its gate takes others.
 
 What decides is a comparison with several looks (``training.algorithm.sequential``): more samples are paid for only
 while it can still go either way.
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -28,6 +30,8 @@ from training.trainer.state import TrainerState
 NOTHING_NEW = "it is what the run began with"
 NOT_SHOWN = "it is not shown to be better than what the run began with"
 SHOWN = "it is better than what the run began with"
+LOOKS_NO_WORSE = "it looks no worse than what the search kept before"
+LOOKS_WORSE = "it looks worse than what the search kept before"
 
 # Plays so many more samples of each selection query: the first argument is how many there are.
 More = Callable[[int, int], Played]
@@ -35,85 +39,108 @@ More = Callable[[int, int], Played]
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """The candidate's samples, and the last look at them beside those of what the run began with; how many looks were
-    taken of how many (0 where there was nothing to compare)."""
+    """The candidate's samples, those of what the run began with (n, k) beside them, and the last look at both; how many
+    looks were taken of how many (0 where there was nothing to compare)."""
 
     played: Played
+    before: FloatArray
     look: Look
     looks: int
     most: int
 
 
-def gates(config: GRPOConfig) -> int:
-    """How many comparisons a run may decide by: each gets its part of the error that is allowed."""
-    return config.context.epochs if config.algorithm == "tfgrpo" else 1
-
-
 def design(config: GRPOConfig) -> Sequential:
     context = config.context
-    return Sequential(context.gate_steps, context.look_samples, context.gate_alpha / gates(config))
+    return Sequential(context.gate_steps, context.look_samples, context.gate_alpha)
 
 
-def is_due(setup: TrainerSetup, iteration: int, *, last: bool) -> bool:
-    return last or (setup.config.algorithm == "tfgrpo" and setup.ends_epoch(iteration))
+def searches(config: GRPOConfig) -> bool:
+    """Whether the selection queries have a part in choosing the candidate, epoch by epoch."""
+    return config.algorithm == "tfgrpo"
 
 
-def compare(config: GRPOConfig, state: TrainerState, played: Played, *, more: More, more_of_start: More) -> Compared:
+def compare(
+    config: GRPOConfig, state: TrainerState, played: Played, *, more: More, more_of_start: More, first: int = 0
+) -> Compared:
     """Looks at the candidate beside what the run began with, and asks both for further samples while it is open.
 
-    ``state.baseline_success`` grows with what was asked of the start.
+    ``played`` begins with the sample of each query that has the number ``first``. ``state.baseline_success``, which
+    begins with number 0, grows with what was asked of the start.
     """
     assert state.baseline_success is not None
     planned = design(config)
-    look = Look(0.0, 1.0, "open")
+    look, before = Look(0.0, 1.0, "open"), state.baseline_success
     for at in range(1, planned.looks + 1):
         wanted = at * planned.step
-        if played.success.shape[1] < wanted:
-            played = played.followed_by(more(played.success.shape[1], wanted - played.success.shape[1]))
-        have = state.baseline_success.shape[1]
-        if have < wanted:
-            state.baseline_success = _beside(state.baseline_success, more_of_start(have, wanted - have).success)
-        before = state.baseline_success[:, :wanted]
+        if (have := played.success.shape[1]) < wanted:
+            played = played.followed_by(more(first + have, wanted - have))
+        if (have := state.baseline_success.shape[1]) < first + wanted:
+            state.baseline_success = _beside(state.baseline_success, more_of_start(have, first + wanted - have).success)
+        before = state.baseline_success[:, first : first + wanted]
         look = planned.look(per_query(played.success[:, :wanted]) - per_query(before), at)
         if look.decision != "open":
             break
-    return Compared(played, look, at, planned.looks)
+    return Compared(played, before, look, at, planned.looks)
 
 
 def unchanged(played: Played) -> Compared:
     """Where the candidate is what the run began with: there is nothing to compare, and nothing is paid for it."""
-    return Compared(played, Look(0.0, 1.0, "not_better"), 0, 0)
+    return Compared(played, played.success, Look(0.0, 1.0, "not_better"), 0, 0)
 
 
-def decide(
-    setup: TrainerSetup,
-    state: TrainerState,
-    policy: ContextPolicy,
-    candidate: tuple[str, ...],
-    compared: Compared,
-    last: bool,
+def keep(
+    setup: TrainerSetup, state: TrainerState, policy: ContextPolicy, candidate: tuple[str, ...], played: Played
 ) -> GateReport:
-    """Ships the candidate, or goes back to what is supported.
+    """At the end of an epoch of ``tfgrpo``: the search goes on from this context, or goes back to the one that it kept
+    before, by which of them looks better. Nothing is shipped.
 
     ``state.baseline_success`` and ``state.current_success`` must have been measured.
     """
     assert state.baseline_success is not None and state.current_success is not None
-    config, current, played = setup.config, policy.shipped, compared.played
-    tokens = sum(lesson.tokens for lesson in policy.library.chosen(candidate))
-    against_current = _paired(played.success, state.current_success)
-    against_start = _paired(played.success, state.baseline_success)
-    proven = current != policy.start and _better(config, state.current_success, state.baseline_success)
-    accepted, why = _verdict(config, against_current, compared, last, proven)
-    current_rate = float(state.current_success.mean())
+    margin, kept = setup.config.context.gate_margin, policy.kept
+    before = state.baseline_success[:, : played.success.shape[1]]
+    against_kept = _paired(played.success, state.current_success)
+    against_start = Sequential(1, 1, setup.config.context.gate_alpha).look(
+        per_query(played.success) - per_query(before), 1
+    )
+    report = partial(
+        GateReport,
+        iteration=state.iteration,
+        epoch=setup.epoch(state.iteration),
+        candidate=candidate,
+        current=kept,
+        n_queries=played.success.shape[0],
+        samples=played.success.shape[1],
+        candidate_rate=played.success_rate,
+        current_rate=float(state.current_success.mean()),
+        difference=against_kept.mean,
+        low=against_kept.low,
+        high=against_kept.high,
+        gain=played.success_rate - float(before.mean()),
+        p_value=against_start.p_value,
+        accepted=False,
+        final=False,
+        tokens=_tokens(policy, candidate),
+    )
+    if against_kept.mean < -margin:
+        return report(rolled_back=policy.roll_back(), why=LOOKS_WORSE)
+    policy.keep(candidate)
+    state.current_success = played.success
+    return report(kept=True, why=LOOKS_NO_WORSE)
+
+
+def decide(
+    setup: TrainerSetup, state: TrainerState, policy: ContextPolicy, candidate: tuple[str, ...], compared: Compared
+) -> GateReport:
+    """At the end of a run: ships the candidate, or leaves what the run began with as it is."""
+    played, before, current = compared.played, compared.before, policy.shipped
+    tokens, difference = _tokens(policy, candidate), _paired(played.success, before)
+    accepted = compared.look.decision == "better"
     rolled_back: list[str] = []
     if accepted:
         policy.ship(candidate)
-        state.current_success = played.success
-    elif config.algorithm == "tfgrpo" and last and not proven:
+    elif searches(setup.config):
         rolled_back = policy.back_to_start()
-        state.current_success = state.baseline_success
-    elif config.algorithm == "tfgrpo":
-        rolled_back = policy.roll_back()
     return GateReport(
         iteration=state.iteration,
         epoch=setup.epoch(state.iteration),
@@ -122,14 +149,14 @@ def decide(
         n_queries=played.success.shape[0],
         samples=played.success.shape[1],
         candidate_rate=played.success_rate,
-        current_rate=current_rate,
-        difference=against_current.mean,
-        low=against_current.low,
-        high=against_current.high,
-        gain=against_start.mean,
+        current_rate=float(before.mean()),
+        difference=difference.mean,
+        low=difference.low,
+        high=difference.high,
+        gain=difference.mean,
         p_value=compared.look.p_value,
         accepted=accepted,
-        why=why,
+        why=SHOWN if accepted else NOT_SHOWN if compared.looks else NOTHING_NEW,
         rolled_back=rolled_back,
         tokens=tokens,
         looks=compared.looks,
@@ -137,26 +164,8 @@ def decide(
     )
 
 
-def _verdict(
-    config: GRPOConfig, against_current: PairedDifference, compared: Compared, last: bool, proven: bool
-) -> tuple[bool, str]:
-    """``proven`` tells whether the present library is itself better than what the run began with: at the end, one that
-    is not would be given up in any case, and holds nobody back."""
-    margin = config.context.gate_margin
-    if compared.looks == 0:
-        return False, NOTHING_NEW
-    if config.algorithm == "tfgrpo" and against_current.low < -margin and (proven or not last):
-        return False, f"it may be worse than the present one by more than {margin * 100:g} points"
-    if last or config.algorithm == "grpo":
-        better = compared.look.decision == "better"
-        return better, SHOWN if better else NOT_SHOWN
-    return True, f"it is not worse than the present one by more than {margin * 100:g} points"
-
-
-def _better(config: GRPOConfig, treatment: FloatArray, control: FloatArray) -> bool:
-    """One look at all the samples that there are."""
-    once = Sequential(1, 1, config.context.gate_alpha / gates(config))
-    return once.look(per_query(treatment) - per_query(control), 1).decision == "better"
+def _tokens(policy: ContextPolicy, handles: tuple[str, ...]) -> int:
+    return sum(lesson.tokens for lesson in policy.library.chosen(handles))
 
 
 def _paired(treatment: FloatArray, control: FloatArray) -> PairedDifference:

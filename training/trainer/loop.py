@@ -6,7 +6,7 @@ import asyncio
 import math
 import time
 from collections.abc import Collection, Generator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -218,38 +218,63 @@ class _Loop:
         config, last = setup.config, state.iteration >= setup.config.n_iterations
         if last:
             state.stop_reason = ALL_ITERATIONS
-        due = last or state.iteration % config.eval_interval == 0 or gate.is_due(setup, state.iteration, last=last)
+        ends_epoch = gate.searches(config) and setup.ends_epoch(state.iteration)
+        due = last or state.iteration % config.eval_interval == 0 or ends_epoch
         if state.baseline_success is None or not due:
             return None, None
         policy = state.policy
-        if not isinstance(policy, ContextPolicy):
-            played = self._look(loop, policy, state.iteration)
-            self._stop_on_plateau(played)
-            return selection_report(state.iteration, played, state.baseline_success), None
+        if isinstance(policy, ContextPolicy):
+            return self._select_context(loop, policy, ends_epoch)
+        played = self._look(loop, policy, state.iteration)
+        self._stop_on_plateau(played)
+        return selection_report(state.iteration, played, state.baseline_success), None
+
+    def _select_context(
+        self, loop: asyncio.AbstractEventLoop, policy: ContextPolicy, ends_epoch: bool
+    ) -> tuple[SelectionReport, GateReport | None]:
+        """Looks at what the policy would ship; an epoch keeps it for the search, the end of the run asks the gate."""
+        setup, state, config = self.setup, self.state, self.setup.config
+        assert state.baseline_success is not None
         candidate = policy.candidate(config.context.ship_confidence, setup.slots)
         new = self._is_new(policy, candidate)
-        chooser = policy.showing(candidate)
-        played = self._look(loop, chooser, state.iteration) if new else self._looked_at_start(loop)
+        played = self._look(loop, policy.showing(candidate), state.iteration) if new else self._looked_at_start(loop)
         self._stop_on_plateau(played)
-        ends = bool(state.stop_reason)
-        if not gate.is_due(setup, state.iteration, last=ends):
-            return selection_report(state.iteration, played, state.baseline_success), None
-        compared = gate.unchanged(played)
-        if new:
+        ends, epoch = bool(state.stop_reason), None
+        if ends_epoch or (ends and gate.searches(config)):
+            epoch = gate.keep(setup, state, policy, candidate, played)
+        if not ends:
+            return selection_report(state.iteration, played, state.baseline_success), epoch
+        if epoch is None:
+            return self._ask_gate(loop, policy, candidate, played)
+        selection, decided = self._ask_gate(loop, policy, policy.kept, None)
+        return selection, replace(decided, rolled_back=[*epoch.rolled_back, *decided.rolled_back])
+
+    def _ask_gate(
+        self, loop: asyncio.AbstractEventLoop, policy: ContextPolicy, candidate: tuple[str, ...], played: Played | None
+    ) -> tuple[SelectionReport, GateReport]:
+        """Compares the candidate with what the run began with. ``played`` are its first samples; None where these
+        chose it, so that other ones have to prove it."""
+        setup, state = self.setup, self.state
+        if self._is_new(policy, candidate):
+            more = partial(self._look, loop, policy.showing(candidate), state.iteration)
+            first = 0 if played is not None else setup.look_samples
             compared = gate.compare(
-                config,
+                setup.config,
                 state,
-                played,
-                more=partial(self._look, loop, chooser, state.iteration),
+                more(first) if played is None else played,
+                more=more,
                 more_of_start=partial(self._look, loop, self._start(), 0),
+                first=first,
             )
-        report = selection_report(state.iteration, compared.played, state.baseline_success)
-        return report, gate.decide(setup, state, policy, candidate, compared, ends)
+        else:
+            compared = gate.unchanged(self._looked_at_start(loop))
+        selection = selection_report(state.iteration, compared.played, compared.before)
+        return selection, gate.decide(setup, state, policy, candidate, compared)
 
     def _is_new(self, policy: ContextPolicy, candidate: tuple[str, ...]) -> bool:
         """Whether the candidate tells anything else than what the run began with."""
         start = self._start()
-        return told(policy.library.chosen(candidate)) != told(start.library.chosen(start.shipped))
+        return told(policy.library.chosen(candidate)) != told(start.shipped_lessons)
 
     def _looked_at_start(self, loop: asyncio.AbstractEventLoop) -> Played:
         """The look at what the run began with: it was paid for once, and is used again. A checkpoint from before its

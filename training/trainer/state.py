@@ -32,7 +32,7 @@ class TrainerState:
 
     ``baseline_success`` (n, k) holds the selection results of the policy the run began with, once measured, and
     ``baseline_steps`` and ``baseline_reward`` what else that look found (None in checkpoints from before these were
-    kept); ``current_success`` (n, k) those of the context that is shipped.
+    kept); ``current_success`` (n, k) those of the context that the search kept last.
     ``reward`` is what a learning reward remembers; empty for the others, and in checkpoints from before there were any.
     ``drawn`` counts draws from the pool of queries; ``refused`` counts updates in a row that were not finite.
     """
@@ -114,7 +114,10 @@ class TrainerState:
         optimizer = _optimizer(config)
         optimizer.load_state_dict(under("optimizer", state))
         looks = {name: state[name].astype(np.float64) for name in _LOOKS if name in state}
-        policy = KINDS[setup.policy_kind].from_state_dict(under("policy", state))
+        stored = under("policy", state)
+        policy = KINDS[setup.policy_kind].from_state_dict(stored)
+        if isinstance(policy, ContextPolicy) and "kept" not in stored and not state["stop_reason"]:
+            policy.unship(setup.library)  # in earlier releases an epoch shipped what it kept
         memory = _memory(setup, policy)
         if memory is not None:
             memory.load_state_dict(under("memory", state))
