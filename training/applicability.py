@@ -34,13 +34,16 @@ MEASURED: Final = frozenset(
     }
 )  # fmt: skip
 
+# What the search of training-free GRPO goes by, epoch by epoch.
+SEARCH: Final = frozenset({"context.gate_margin"})
+
 
 def counts_for(name: str, policy_kind: str, algorithm: str = "grpo") -> bool:
     """Whether a setting (by its dotted name) changes anything for agents of this kind."""
     top = name.partition(".")[0]
     if policy_kind == "action":
         return top not in LESSONS_ONLY
-    return top not in ACTIONS_ONLY and not (algorithm == "tfgrpo" and name in GRADIENT | MEASURED)
+    return top not in ACTIONS_ONLY and name not in (GRADIENT | MEASURED if algorithm == "tfgrpo" else SEARCH)
 
 
 def unused(name: str, config: GRPOConfig, policy_kind: str) -> str:
@@ -51,11 +54,13 @@ def unused(name: str, config: GRPOConfig, policy_kind: str) -> str:
 def _reasons(name: str, config: GRPOConfig, policy_kind: str) -> Iterator[str]:
     if name == "gamma" and config.reward == "shaped" and config.shaping.rule == "potential":
         return
-    if not counts_for(name, policy_kind):
+    if not any(counts_for(name, policy_kind, algorithm) for algorithm in ("grpo", "tfgrpo")):
         these, those = ("choose actions", "is told lessons")
         if policy_kind == "action":
             these, those = ("are told lessons", "chooses actions")
         yield f"{name} changes nothing here: it is for agents that {these}, and this one {those}. Leave it out."
+    elif name in SEARCH and not counts_for(name, policy_kind, config.algorithm):
+        yield f"{name} changes nothing with algorithm grpo, which keeps nothing epoch by epoch. Leave it out."
     elif not counts_for(name, policy_kind, config.algorithm):
         yield (
             f"{name} changes nothing with algorithm tfgrpo, which tells all lessons and measures none of them. Leave it"

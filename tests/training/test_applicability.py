@@ -103,6 +103,7 @@ def test_every_setting_that_counts_is_read_by_a_run(algorithm: str, monkeypatch:
         ({"algorithm": "tfgrpo", "learning_rate": 0.01}, "llm", "learning_rate"),
         ({"preset": "tfgrpo", "context": {"ship_confidence": 0.9}}, "llm", "context.ship_confidence"),
         ({"context": {"update_rule": "ridge_thompson"}, "optimizer": "sgd"}, "llm", "optimizer"),
+        ({"context": {"gate_margin": 0.1}}, "llm", "context.gate_margin"),
         ({"context": {"epochs": 2}}, "action", "context.epochs"),
     ],
 )
