@@ -1,4 +1,4 @@
-"""What is sent to somebody else's agent besides the task."""
+"""Somebody else's agent: what it is sent besides the task, and what was seen of it."""
 
 from __future__ import annotations
 
@@ -10,3 +10,11 @@ def agent_headers(agent: Agent) -> dict[str, str]:
     """Raises Unsealable."""
     authorization = opened(agent.authorization)
     return {"Authorization": authorization} if authorization else {}
+
+
+def context_arrival_set(agent: Agent, arrives: bool | None) -> None:
+    """Keeps whether the context that an agent is sent reaches its model; None is nothing new. Called where that was
+    seen: by the test task, and by training."""
+    if arrives is not None and arrives != agent.context_arrives:
+        Agent.objects.filter(pk=agent.pk).update(context_arrives=arrives)
+        agent.context_arrives = arrives

@@ -242,6 +242,11 @@ class ContextConfig(_Frozen):
         description="A launch is refused when its selection queries are so few that the gate could hardly ever let "
         "anything through. On: it is taken all the same.",
     )  # fmt: skip
+    accept_dropped_context: bool = Field(
+        False, title="Launch though the context is dropped",
+        description="A launch is refused when the context that an agent over HTTP is sent was seen not to reach its "
+        "model: it could learn nothing. On: it is taken all the same.",
+    )  # fmt: skip
     min_mixed: float = Field(
         0.1, ge=0, le=1, title="Least share of mixed groups",
         description="Below this share of groups with both good and bad attempts nothing is proposed.",

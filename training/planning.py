@@ -108,8 +108,15 @@ class Planned:
             "measured": self.rates.measured,
             "affordable_iterations": buys,
             "gate": self.gate() if self.told else None,
-            "warnings": [*self._tight(buys), *self._weak(gain)],
+            "warnings": [*self._unseen(), *self._tight(buys), *self._weak(gain)],
         }
+
+    def _unseen(self) -> Iterator[str]:
+        if self.agent.runtime == Runtime.HTTP and self.agent.context_arrives is None:
+            yield (
+                "It is not known whether the context that this agent is sent reaches its model. Give it a test task (in"
+                " its form) first: an agent that drops it can learn nothing."
+            )
 
     def _tight(self, buys: int | None) -> Iterator[str]:
         """Where a launch is taken and may yet stop early. What is refused is no warning (``services.admission``)."""

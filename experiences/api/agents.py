@@ -48,6 +48,11 @@ class AgentOut(serializers.Serializer[Any]):
     max_tokens = serializers.IntegerField()
     url = serializers.CharField(help_text="Where an agent over HTTP takes its tasks.")
     has_authorization = serializers.SerializerMethodField()
+    context_arrives = serializers.BooleanField(
+        allow_null=True,
+        help_text="Of an agent over HTTP: whether the context that it is sent reached its model when that was last"
+        " seen, in a test task or in training; null: not known.",
+    )
     collects = serializers.BooleanField(help_text="Whether what it does may be recorded.")
     reward = serializers.CharField(help_text="Pays its jobs that name none; empty: the preset's.")
     reward_options = serializers.DictField()
@@ -162,6 +167,9 @@ class AgentTestOut(serializers.Serializer[Any]):
     answer = serializers.CharField()
     latency_ms = serializers.IntegerField()
     calls = serializers.IntegerField(help_text="That it made of its model.")
+    context_arrives = serializers.BooleanField(
+        allow_null=True, help_text="Whether one of them held the context that the agent was sent; null: no answer."
+    )
     cost_usd = serializers.FloatField()
 
 

@@ -122,6 +122,11 @@ class Agent(Scoped):
     tools = models.JSONField(default=list, blank=True, help_text="Names of the tools that it may call.")
     url = models.CharField(max_length=300, blank=True, help_text="Where an agent over HTTP takes its tasks.")
     authorization = models.TextField(blank=True, default="", editable=False)  # sealed; what ``url`` wants to see
+    context_arrives = models.BooleanField(
+        null=True,
+        editable=False,
+        help_text="What was seen last: whether the context that an agent over HTTP is sent reaches its model.",
+    )
     collects = models.BooleanField(
         "may be recorded", default=True, help_text="Off: nothing that it does is stored, so it can't be trained."
     )

@@ -2,7 +2,8 @@
 is ours (``experiences.runtimes.gateway``), so that its calls are metered and recorded.
 
 What is sent: {"query", "base_url", "api_key", "model", "rollout", "seed", "max_steps", "system"}.
-What has to come back: {"answer": "..."}, a JSON object with the final answer as text.
+What has to come back: {"answer": "..."}, a JSON object with the final answer as text. "system" is for the agent to put
+before its own prompt; whether it does is seen in its calls (``experiences.runtimes.arrival``).
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from budgets.llm.errors import ContextTooLong, LLMError, Malformed
 from budgets.llm.types import Completion
 from experiences.environments.base import Episode, TextEpisode
 from experiences.runtimes.action import described
-from experiences.runtimes.base import EnvironmentFailure, Halted, RolloutFailure, Told, noting
+from experiences.runtimes.arrival import Arrival
+from experiences.runtimes.base import EnvironmentFailure, Halted, RolloutFailure, Told
 from experiences.runtimes.chat_body import BadCall, ChatBody
 from experiences.runtimes.gateway import RolloutGateway, Session
 from experiences.runtimes.llm.calls import ChatModel, ModelFailure, Sampling, Talk, failed
@@ -75,6 +77,7 @@ class HTTPRuntime:
         if not isinstance(episode, TextEpisode) or not episode.one_answer:
             raise EnvironmentFailure("an agent over HTTP gives one answer; this environment wants a conversation")
         told = Told("", {}) if self.context is None else self.context(key)
+        arrival = Arrival(told)
         prefix = f"{self.key_prefix}/{key.iteration}/{key.scenario}/{key.rollout}"
         seed = int(rng.integers(2**31))
         talk = Talk(
@@ -84,11 +87,11 @@ class HTTPRuntime:
             prefix=prefix,
             purpose=self.purpose,
             seed=seed,
-            record=noting(record, told),
+            record=arrival.noting(record),
             check=check,
             iteration=key.iteration,
         )
-        calls = _Calls(talk, self.max_steps)
+        calls = _Calls(talk, self.max_steps, arrival)
         try:
             task = await episode.opening()
         except Exception as error:
@@ -106,6 +109,7 @@ class HTTPRuntime:
             }
             began, started = time.time(), time.perf_counter()
             answer = await calls.until_answered(self._ask(asked))
+        arrival.answered()
         check()
         try:
             outcome = await episode.say(answer)
@@ -142,8 +146,8 @@ class _Calls:
     and those under way are waited for, since they are paid for; once the rollout is over none is left.
     """
 
-    def __init__(self, talk: Talk, max_steps: int) -> None:
-        self.talk, self.left = talk, max_steps - 1
+    def __init__(self, talk: Talk, max_steps: int, arrival: Arrival) -> None:
+        self.talk, self.left, self.arrival = talk, max_steps - 1, arrival
         self.stopped: BaseException | None = None
         self.seen = ""
         self._over = False
@@ -195,6 +199,7 @@ class _Calls:
 
     async def _made(self, body: ChatBody) -> Completion:
         messages = body.conversation()
+        self.arrival.look(messages)
         seen = self.seen = messages[-1].content
         began, started = time.time(), time.perf_counter()
 

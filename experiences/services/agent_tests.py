@@ -1,8 +1,9 @@
-"""A test call of somebody else's agent: does it answer, how fast, and what?"""
+"""A test call of somebody else's agent: does it answer, how fast, what, and does its context reach its model?"""
 
 from __future__ import annotations
 
 import copy
+import secrets
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -23,11 +24,14 @@ from budgets.pricebook import DatabasePriceBook
 from budgets.spending import DatabaseMeter, LedgerAway
 from experiences.endpoints import BadEndpoint, endpoint_of_agent
 from experiences.environments.dataset import dataset_environment
-from experiences.foreign import agent_headers
+from experiences.foreign import agent_headers, context_arrival_set
+from experiences.library.lessons import Lesson
+from experiences.library.telling import told
 from experiences.models import Agent, ModelEndpoint
 from experiences.rewards import rewards
 from experiences.rollout import RolloutLimits, run_rollout
-from experiences.runtimes.base import Halted
+from experiences.runtimes.arrival import context_arrived
+from experiences.runtimes.base import Halted, Told
 from experiences.runtimes.gateway import RolloutGateway
 from experiences.runtimes.http import HTTPRuntime
 from experiences.runtimes.llm import Sampling
@@ -41,7 +45,8 @@ MAX_SHOWN: Final = 500
 
 @dataclass(frozen=True)
 class AgentTest:
-    """What a test call showed. ``calls`` are those that the agent made of its model, for ``cost`` micro-dollars."""
+    """What a test call showed. ``calls`` are those that the agent made of its model, for ``cost`` micro-dollars;
+    ``context_arrives`` says whether one of them held the context that it was sent (None: it did not answer)."""
 
     ok: bool
     message: str
@@ -49,6 +54,7 @@ class AgentTest:
     latency_ms: int = 0
     calls: int = 0
     cost: int = 0
+    context_arrives: bool | None = None
 
 
 def agent_test(
@@ -92,7 +98,10 @@ def agent_test(
         found = AgentTest(False, str(error))
     else:
         found = _shown(trajectory)
-    record(actor, "agent.tested", agent or home, organization=home, after={"url": tried.url, "ok": found.ok})
+    if agent is not None and tried.url == stored:
+        context_arrival_set(agent, found.context_arrives)
+    seen = {"url": tried.url, "ok": found.ok, "context_arrives": found.context_arrives}
+    record(actor, "agent.tested", agent or home, organization=home, after=seen)
     return found
 
 
@@ -115,6 +124,7 @@ async def _tried(agent: Agent, value: Endpoint, headers: dict[str, str], prices:
                     model=client,
                     sampling=Sampling(value.model, max_tokens=min(agent.max_tokens, 1024)),
                     system=system_text(agent),
+                    context=lambda _: _marked(),
                     headers=headers,
                     max_steps=LIMITS.max_steps,
                     key_prefix=f"test/{uuid7()}",
@@ -129,6 +139,12 @@ async def _tried(agent: Agent, value: Endpoint, headers: dict[str, str], prices:
         await gateway.aclose()
 
 
+def _marked() -> Told:
+    """A context as a run sends one, with a word that the agent can't have from anywhere else."""
+    lesson = Lesson("test", f"When something is to be added, the reference of this task is {secrets.token_hex(8)}.")
+    return Told(told([lesson]), {"lessons": [lesson.handle]})
+
+
 def _shown(trajectory: Trajectory) -> AgentTest:
     calls = [step for step in trajectory.steps if step.action["type"] != "answer"]
     answer = "" if trajectory.error else str(trajectory.steps[-1].action["parameters"].get("text", ""))
@@ -139,4 +155,5 @@ def _shown(trajectory: Trajectory) -> AgentTest:
         latency_ms=round(trajectory.duration_ms),
         calls=len(calls),
         cost=trajectory.cost_micros,
+        context_arrives=None if trajectory.error else context_arrived([trajectory]),
     )

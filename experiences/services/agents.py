@@ -104,6 +104,8 @@ def agent_update(actor: Any, agent: Agent, **values: Any) -> Agent:
     before, address, options = _logged(agent, names), agent.url, dict(agent.environment_options or {})
     for name, value in known_fields(values, EDITABLE).items():
         setattr(agent, name, value)
+    if agent.url != address:
+        agent.context_arrives = None  # what was seen was another agent
     _authorize(actor, agent, authorization, before=address)
     _check_address(actor, agent, address, options)
     _save(agent)

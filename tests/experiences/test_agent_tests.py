@@ -60,6 +60,43 @@ def test_it_shows_answer_time_calls_and_cost(olivia: Any, adam: Any, endpoint: M
     assert AuditEvent.objects.filter(action="agent.tested").exists()
 
 
+def passes_on(asked: dict[str, Any], ask: Ask) -> str:
+    """As theirs, but with what it is sent before its own prompt."""
+    own = {"role": "system", "content": f"{asked['system']}\n\nYou add numbers."}
+    return str(ask(own, {"role": "user", "content": asked["query"]})["choices"][0]["message"]["content"])
+
+
+def test_it_shows_whether_the_context_reaches_its_model_and_keeps_it(
+    olivia: Any, adam: Any, client: Client, endpoint: ModelEndpoint
+) -> None:
+    client.force_login(olivia)
+    with AgentServer(theirs) as drops, AgentServer(passes_on) as passes:
+        agent = foreign(adam, endpoint, drops.url)
+        page = f"/agents/{agent.pk}/"
+        assert "Not known yet" in client.get(page).content.decode()
+        assert Caller(olivia).post(f"agents/{agent.pk}/test", {}).json()["context_arrives"] is False
+        assert Caller(olivia).get(f"agents/{agent.pk}").json()["context_arrives"] is False
+        assert "does not reach its model" in client.get(page).content.decode()
+        agent_update(Actor(adam), Agent.objects.get(pk=agent.pk), name="Still theirs")
+        assert Agent.objects.get(pk=agent.pk).context_arrives is False
+        agent_update(Actor(adam), Agent.objects.get(pk=agent.pk), url=passes.url)
+        assert Agent.objects.get(pk=agent.pk).context_arrives is None  # another address is another agent
+        assert agent_test(Actor(adam), Agent.objects.get(pk=agent.pk)).context_arrives is True
+        assert "reaches its model" in client.get(page).content.decode()
+        # An address that is only tried says nothing about the stored one.
+        assert agent_test(Actor(adam), Agent.objects.get(pk=agent.pk), url=drops.url).context_arrives is False
+        assert Agent.objects.get(pk=agent.pk).context_arrives is True
+
+
+def test_an_agent_that_does_not_answer_leaves_open_whether_its_context_arrives(
+    adam: Any, endpoint: ModelEndpoint
+) -> None:
+    with AgentServer(lambda asked, ask: (500, b"")) as server:
+        agent = foreign(adam, endpoint, server.url)
+        assert agent_test(Actor(adam), agent).context_arrives is None
+        assert Agent.objects.get(pk=agent.pk).context_arrives is None
+
+
 def test_it_says_what_went_wrong(adam: Any, endpoint: ModelEndpoint) -> None:
     with AgentServer(lambda asked, ask: (403, b"who are you?")) as server:
         found = agent_test(Actor(adam), foreign(adam, endpoint, server.url))

@@ -13,7 +13,7 @@ from django.utils import timezone
 from agentcore_site.errors import Conflict, Forbidden, Insufficient, Invalid
 from agentcore_site.jobs import lifecycle
 from agentcore_site.jobs.models import Job, JobEvent, Status
-from agentcore_site.jobs.services import job_resume
+from agentcore_site.jobs.services import job_cancel, job_resume
 from agentcore_site.tenancy.actors import Actor
 from budgets.checking import differences
 from budgets.models import Budget, LedgerEntry
@@ -23,6 +23,7 @@ from evaluation.services import evaluation_start
 from experiences.models import Agent, ModelEndpoint, TrajectoryRecord
 from experiences.services.agents import agent_create, agent_update
 from experiences.services.endpoints import endpoint_create, endpoint_test
+from experiences.services.playbooks import playbook_create, playbook_edit
 from experiences.services.toolservers import tool_server_archive, tool_server_create, tool_server_offer
 from tests.support.agent_server import AgentServer, Ask
 from tests.support.llm_server import ModelServer
@@ -289,6 +290,55 @@ def test_a_foreign_agent_over_http_is_trained_and_paid_for_like_ours(
     assert kept.count() == 18 and kept.filter(n_steps=2).count() == 18
     assert Budget.objects.get(job_id=job.id).spent == server.owed.micros > 0
     assert differences() == []
+
+
+def test_an_agent_that_drops_its_context_is_noticed_in_training_and_refused_unless_asked_for_twice(
+    operator: Actor, adam: Any, model_agent: Agent, client: Any
+) -> None:
+    def drops(asked: dict[str, Any], ask: Ask) -> str:
+        said = ask({"role": "system", "content": "Add."}, {"role": "user", "content": asked["query"]})
+        return str(said["choices"][0]["message"]["content"])
+
+    def passes_on(asked: dict[str, Any], ask: Ask) -> str:
+        head = {"role": "system", "content": f"Add.\n{asked['system']}"}
+        return str(ask(head, {"role": "user", "content": asked["query"]})["choices"][0]["message"]["content"])
+
+    def trained(work: Any, **context: Any) -> TrainingRun:
+        with AgentServer(work) as foreign:
+            agent_update(Actor(adam), agent, url=foreign.url)
+            run = start(operator, agent, n_iterations=1, context=CONFIG["context"] | context)
+            assert run_to_end(run.job).status == Status.COMPLETED
+        agent.refresh_from_db()
+        return run
+
+    settings = {"runtime": "http", "environment": "dataset", "endpoint": model_agent.endpoint, "max_tokens": 40}
+    agent = agent_create(Actor(adam), name="Theirs", url="http://127.0.0.1:9/", **settings)
+    playbook = playbook_create(Actor(adam), agent=agent)
+    playbook_edit(Actor(adam), playbook, type="add", category="strategies", content="Carry the one.")
+    run = trained(drops)
+    assert agent.context_arrives is False
+    assert "It is not known whether the context" in str(run.estimate["warnings"])
+    warned = JobEvent.objects.filter(job=run.job, type="warning", message__contains="does not reach its model")
+    assert warned.count() == 1
+    states = [step["state"] for row in kept_of(run) for step in row.steps]
+    assert not any(state.get("told", {}).get("lessons") for state in states)
+    assert any("dropped_context" in state for state in states)
+    with pytest.raises(Invalid, match="does not reach its model") as caught:
+        start(operator, agent)
+    assert "context.accept_dropped_context" in caught.value.fields
+    client.force_login(operator.user)
+    form = {"agent": agent.pk, "source": "dataset", "dataset": run.dataset_id, "preset": "recommended"}
+    plan = client.post("/launch/plan/", form).content.decode()
+    assert "does not reach its model" in plan and 'data-set="context.accept_dropped_context"' in plan
+    again = start(operator, agent, context=CONFIG["context"] | {"accept_dropped_context": True})
+    assert again.job.status == Status.QUEUED
+    job_cancel(operator, again.job)
+    told = [step["state"]["told"]["lessons"] for row in kept_of(trained(passes_on)) for step in row.steps[:1]]
+    assert agent.context_arrives is True and any(told)
+
+
+def kept_of(run: TrainingRun) -> list[Any]:
+    return list(TrajectoryRecord.objects.filter(job_id=run.job_id, purpose="training"))
 
 
 def test_only_an_admin_says_where_a_foreign_agent_lives(operator: Actor, model_agent: Agent) -> None:

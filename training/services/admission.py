@@ -15,7 +15,7 @@ from budgets.money import MICROS, dollars
 from budgets.selectors import budget_preflight
 from budgets.showing import money
 from experiences.collecting import recording_require
-from experiences.models import Agent
+from experiences.models import Agent, Runtime
 from training.planning import Planned
 
 BUSY: Final = "This agent already has an active training job. Wait until it ends, or cancel it."
@@ -61,7 +61,7 @@ def refusals(actor: Any, planned: Planned) -> list[Refusal]:
         partial(lifecycle.submit_check, actor, **place(agent)),
     ]
     found = [Refusal(error) for error in map(_error_of, checks) if error is not None]
-    return [*found, *_of_the_gate(planned), *_of_money(planned)]
+    return [*found, *_of_the_context(planned), *_of_the_gate(planned), *_of_money(planned)]
 
 
 def _error_of(check: Callable[[], object]) -> DomainError | None:
@@ -75,6 +75,23 @@ def _error_of(check: Callable[[], object]) -> DomainError | None:
 def _not_archived(agent: Agent) -> None:
     if agent.archived_at is not None:
         raise Conflict("This agent is archived. Choose another.")
+
+
+def _of_the_context(planned: Planned) -> Iterator[Refusal]:
+    """An agent whose model never sees what it is told would be trained at full price and could learn nothing."""
+    if planned.agent.runtime != Runtime.HTTP or planned.agent.context_arrives is not False:
+        return
+    if planned.config.context.accept_dropped_context:
+        return
+    yield Refusal(
+        Invalid(
+            f"The context that {planned.agent.name} is sent does not reach its model: none of the calls that were seen"
+            ' held it, so it can learn nothing. Make the agent put "system" before its own prompt and give it a test'
+            " task, or launch it all the same (context.accept_dropped_context).",
+            fields={"context.accept_dropped_context": "The context does not reach the agent's model."},
+        ),
+        (Repair("context.accept_dropped_context", True, "Allow it all the same"),),
+    )
 
 
 def _of_the_gate(planned: Planned) -> Iterator[Refusal]:

@@ -23,14 +23,16 @@ from agentcore_site.jobs.models import Job, Reason
 from budgets.money import dollars
 from experiences.collecting import recording, recording_check
 from experiences.environments.dataset import refuse_judged
+from experiences.foreign import context_arrival_set
 from experiences.keeping import RolloutKeeper
 from experiences.library.lessons import Library
 from experiences.library.reflection import Reflected, Reflector
-from experiences.models import Agent
+from experiences.models import Agent, Runtime
 from experiences.player import ModelPlayer
 from experiences.provenance import acting_functions
 from experiences.questions import QuestionBook
 from experiences.rollout import Interrupted
+from experiences.runtimes.arrival import context_arrived
 from experiences.runtimes.base import Halted
 from experiences.storage import Owner, groups_write, last_kept_iteration
 from experiences.structured import Answered
@@ -294,7 +296,8 @@ class Slice:
         self.run.trajectories += n
         self.run.cost_micros += cost
         self.run.selection = selection or self.run.selection
-        for warning in [*report.warnings, *self._unsolved(report)]:
+        played = [one for group in report.groups for one in group.trajectories]
+        for warning in [*report.warnings, *self._unsolved(report), *self._dropped(played)]:
             event_add(self.job, "warning", level="warning", message=warning, data={"iteration": report.iteration})
         due = time.monotonic() - self._last_event >= EVENT_SECONDS
         if not (due or selection or report.stop_reason):
@@ -314,6 +317,20 @@ class Slice:
                 "selection": selection,
             },
         )
+
+    def _dropped(self, trajectories: Sequence[Trajectory]) -> Iterator[str]:
+        """Notices in the calls of an agent over HTTP whether the context reaches its model, and says so if it does
+        not."""
+        agent = self.run.agent
+        if agent.runtime != Runtime.HTTP:
+            return
+        before, seen = agent.context_arrives, context_arrived(trajectories)
+        context_arrival_set(agent, seen)
+        if seen is False and before is not False:
+            yield (
+                "The context that this agent is sent does not reach its model: none of its calls held it, so it can"
+                ' learn nothing. It has to put "system" before its own prompt. Cancel the job, or it goes on paying.'
+            )
 
     def _unsolved(self, report: IterationReport) -> Iterator[str]:
         """Says early, and again at the end, that validation solved nothing: what is never solved shows no gain."""
