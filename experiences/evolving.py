@@ -33,6 +33,7 @@ from experiences.quoting import steady_marks
 from experiences.runtimes.base import Halted
 from experiences.runtimes.llm import Sampling
 from experiences.selectors_playbooks import PURPOSE, sections_of
+from experiences.services.evolution_alerts import evolution_budget_alert
 from experiences.services.evolutions import MAX_TOKENS, evolution_apply, evolution_check
 from experiences.services.versions import VersionMoved
 from experiences.structured import Answered, Asker
@@ -166,6 +167,7 @@ class Slice:
                         self.evolution, playbook, deltas, untrusted=untrusted_runs(said, known), spent=self._spent()
                     )
                     self._tell(curated, playbook)
+                    evolution_budget_alert(self.evolution)
                 return
             except VersionMoved:
                 continue

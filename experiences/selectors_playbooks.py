@@ -249,12 +249,14 @@ def queue_position(job: Job) -> int:
     return waiting.exclude(id=job.id).count() + 1
 
 
-def evolution_spent(agent: Agent) -> int:
-    """What the agent's evolutions cost this month, in micro-dollars."""
+def evolution_spent(agent: Agent, *, job_id: uuid.UUID | None = None) -> int:
+    """What the agent's evolutions (or that of one job) cost this month, in micro-dollars."""
     month = datetime.now(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
     rows = LedgerEntry.objects.filter(
         organization_id=agent.organization_id, agent_id=agent.id, purpose=PURPOSE, at__gte=month
     )
+    if job_id is not None:
+        rows = rows.filter(job_id=job_id)
     return rows.aggregate(cost=Sum(F("spent_delta") + F("debt_delta")))["cost"] or 0
 
 

@@ -31,6 +31,7 @@ from experiences.models import Agent, ContextDelta, Evolution, Playbook
 from experiences.playbooks.curator import curate
 from experiences.playbooks.deltas import Curated, Delta, State
 from experiences.selectors_playbooks import agent_holder, evolution_left, sections_of
+from experiences.services.evolution_alerts import evolution_budget_alert
 from experiences.services.versions import (
     VersionMoved,
     delta_rows,
@@ -227,5 +228,6 @@ def evolution_stopped(job: Job) -> None:
     failed = {"evolutions": F("evolutions") + 1, "failures": F("failures") + 1} if job.status == "failed" else {}
     if failed:
         Evolution.objects.filter(job=job).update(tries=F("tries") + 1)
+        evolution_budget_alert(Evolution.objects.select_related("agent__organization", "job").get(job=job))
         playbook_metrics.evolutions.labels(outcome="failure").inc()
     Playbook.objects.filter(history__job=job).update(last_error=job.error[:1000], **failed)

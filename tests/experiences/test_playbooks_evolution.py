@@ -16,6 +16,7 @@ from agentcore_site.jobs.models import Job, JobEvent, Status
 from agentcore_site.jobs.services import job_cancel
 from agentcore_site.jobs.tasks import run_slice
 from agentcore_site.tenancy.actors import Actor
+from agentcore_site.tenancy.models import Mail
 from budgets.checking import differences
 from budgets.models import Budget, LedgerEntry
 from budgets.services import budget_set_limit
@@ -336,6 +337,23 @@ def test_a_month_that_is_used_up_queues_nothing(operator: Actor, playbook: Playb
     budget_set_limit(Actor(adam), organization=playbook.organization_id, limit=1)
     with pytest.raises(Insufficient, match="your organisation's budget"):
         evolution_queue(operator, playbook)
+
+
+def test_three_quarters_of_the_months_money_are_told_once(operator: Actor, playbook: Playbook, adam: Any) -> None:
+    def told(limit: float) -> int:
+        """Warnings of an evolution that ends under such a limit, in micro-dollars."""
+        Agent.objects.filter(pk=playbook.agent_id).update(ace_monthly_budget_usd=None)
+        job = queued(operator, Playbook.objects.get(id=playbook.id)).job
+        Agent.objects.filter(pk=playbook.agent_id).update(ace_monthly_budget_usd=limit / 1e6)
+        assert run_to_end(job).status == Status.COMPLETED
+        return JobEvent.objects.filter(job=job, type="warning", message__contains="may cost this month").count()
+
+    assert told(10_000_000) == 0
+    each = evolution_spent(playbook.agent)
+    assert told(2.2 * each) == 1  # from 45 to 91 %
+    assert told(2.5 * each) == 0  # it was past the mark before
+    (mail,) = Mail.objects.filter(subject__contains="may cost this month")
+    assert mail.recipients == [adam.email] and "ace_monthly_budget_usd" in mail.body
 
 
 def test_a_job_whose_budget_is_used_up_pauses(operator: Actor, playbook: Playbook, adam: Any) -> None:

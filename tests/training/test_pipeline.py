@@ -30,6 +30,7 @@ from experiences.models import Agent, Dataset, Experience
 from experiences.services.agents import agent_create
 from experiences.services.datasets import dataset_create
 from experiences.services.endpoints import endpoint_create
+from tests.support.callers import Caller
 from tests.support.llm_server import ModelServer
 from tests.support.running import run_to_end
 from tests.support.simulated_model import simulated_server
@@ -208,11 +209,26 @@ def test_it_learns_and_keeps_the_evidence(operator: Actor, learner: Agent) -> No
     assert sum(held["operations_refused"].values()) == refused
     asked = [stage for one in run_epochs(run) for stage in one["questions"]]
     assert all(stage["own_ms"] < 50 for stage in asked)  # SPEC X4
+    files_agree_with(run, found, operator.user)
     # And the proof says what the context costs and brings (X11).
     context = evaluation_report(evaluation)["context"]
     assert context["tokens"] == sum(row.tokens for row in Experience.objects.filter(job=run.job, status="active"))
     assert context["learning_cost"] == pytest.approx(found["run"]["cost_usd"])
     assert context["extra_cost"] > 0 or not context["lessons"]
+
+
+def files_agree_with(run: TrainingRun, manifest: dict[str, Any], person: Any) -> None:
+    """``metrics.jsonl`` and ``per-epoch.json``, over REST, beside the manifest's figures."""
+    streamed = Caller(person).get(f"training-jobs/{run.pk}/metrics.jsonl")
+    lines = [json.loads(line) for line in b"".join(streamed.streaming_content).decode().splitlines()]
+    assert "metrics.jsonl" in streamed["Content-Disposition"]
+    assert [one["iteration"] for one in lines if one["type"] == "iteration"] == list(range(1, run.iteration + 1))
+    ends = [at for at, one in enumerate(lines) if one["type"] == "epoch"]
+    assert [lines[at]["epoch"] for at in ends] == [lines[at - 1]["epoch"] for at in ends] == [1, 2]
+    assert ends[-1] == len(lines) - 1 and all(lines[at]["tools"] for at in ends)
+    means = Caller(person).get(f"training-jobs/{run.pk}/per-epoch.json").json()
+    assert means["complete"] and means["averages"] == manifest["per_epoch_averages"]
+    assert [one["success_rate"] for one in means["epochs"]] == [one["success_rate"] for one in manifest["epochs"]]
 
 
 def evaluation_report(evaluation: EvaluationRun) -> dict[str, Any]:

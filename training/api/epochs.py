@@ -91,6 +91,14 @@ class EpochOut(serializers.Serializer[Any]):
     gate = GateOut(allow_null=True)
 
 
+class PerEpochOut(serializers.Serializer[Any]):
+    job_id = serializers.UUIDField()
+    status = serializers.CharField()
+    complete = serializers.BooleanField()
+    epochs = serializers.ListField(child=serializers.DictField())
+    averages = serializers.DictField(child=serializers.FloatField(allow_null=True))
+
+
 class ManifestOut(serializers.Serializer[Any]):
     manifest_version = serializers.IntegerField()
     made_at = serializers.DateTimeField()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 from django.db.models import Q, QuerySet
+from django.http import HttpResponseBase, StreamingHttpResponse
 from django_filters import rest_framework as filters
-from drf_spectacular.utils import OpenApiExample, extend_schema
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiExample, OpenApiResponse, extend_schema
 from rest_framework import serializers
 from rest_framework.decorators import action
 from rest_framework.request import Request
@@ -23,9 +25,10 @@ from experiences.filters import OfAgent
 from experiences.models import GroupRecord
 from experiences.selectors import agent_get, dataset_get
 from training.api.datasets import RowsField
-from training.api.epochs import EpochOut, ManifestOut
+from training.api.epochs import EpochOut, ManifestOut, PerEpochOut
 from training.api.shapes import PRIORITIES, FullEstimateOut, JobOut, JobRow, job_out, job_row
 from training.manifests import run_manifest
+from training.metric_files import metric_lines, per_epoch
 from training.models import TrainingRun
 from training.presets import DEFAULT_PRESET
 from training.selectors import group_grid, run_get, run_series, runs_visible
@@ -33,6 +36,7 @@ from training.selectors_learned import run_epochs
 from training.services.runs import run_estimate, run_start
 
 MAX_GROUP_ITERATIONS = 100
+Answer = TypeVar("Answer", bound=HttpResponseBase)
 BIGGEST = 2**31 - 1
 
 
@@ -246,6 +250,32 @@ class TrainingJobDoor(Door):
     def manifest(self, request: Request, pk: UUID) -> Response:
         return Response(run_manifest(run_get(self.actor, pk)))
 
+    @extend_schema(
+        operation_id="training_jobs_metrics_retrieve",
+        summary="The figures of a job as a stream, metrics.jsonl",
+        description="A line for each iteration, in order, and after the last of each epoch one with its means and"
+        " tools. A job that broke off has all lines until then.",
+        tags=["training jobs"],
+        responses={(200, "application/x-ndjson"): OpenApiResponse(OpenApiTypes.STR, "One JSON object a line.")},
+        filters=False,
+    )
+    @action(detail=True, pagination_class=None, url_path="metrics.jsonl", url_name="metrics")
+    def metrics_file(self, request: Request, pk: UUID) -> StreamingHttpResponse:
+        lines = metric_lines(run_get(self.actor, pk))
+        return _file(StreamingHttpResponse(lines, content_type="application/x-ndjson"), "metrics.jsonl")
+
+    @extend_schema(
+        operation_id="training_jobs_per_epoch_retrieve",
+        summary="The means of each epoch of a job, per-epoch.json",
+        description="With its tools and questions, and the means over all of them; `complete`: the job has ended.",
+        tags=["training jobs"],
+        responses=PerEpochOut,
+        filters=False,
+    )
+    @action(detail=True, pagination_class=None, url_path="per-epoch.json", url_name="per-epoch")
+    def per_epoch_file(self, request: Request, pk: UUID) -> Response:
+        return _file(Response(per_epoch(run_get(self.actor, pk))), "per-epoch.json")
+
     # -- shared ----------------------------------------------------------------------------------------------------
 
     def _started(self, values: dict[str, Any]) -> Response:
@@ -272,3 +302,9 @@ class TrainingJobDoor(Door):
 def _group_row(row: dict[str, Any]) -> dict[str, Any]:
     groups: list[GroupRecord] = list(row["cells"].values())
     return {"scenario": row["scenario"], "query": row["query"], "groups": GroupOut(groups, many=True).data}
+
+
+def _file(response: Answer, name: str) -> Answer:
+    """The answer as a file to save under this name."""
+    response["Content-Disposition"] = f'attachment; filename="{name}"'
+    return response
