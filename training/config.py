@@ -348,8 +348,9 @@ class GRPOConfig(_Frozen):
     # Loss.
     loss_type: LossType = Field(
         "dapo", title="Loss",
-        description="How steps are weighted and clipped: dapo (mean over steps), grpo, bnpo, dr_grpo, cispo, or "
-        "reinforce (-log_prob * advantage).",
+        description="How steps are weighted and clipped: dapo (mean over steps), grpo (mean over a rollout's steps, "
+        "then over the rollouts that have steps: TRL divides by all), bnpo, dr_grpo, cispo, or reinforce (-log_prob * "
+        "advantage).",
     )  # fmt: skip
     epsilon: float = Field(
         0.2, gt=0, lt=1, title="Clip below",

@@ -223,6 +223,29 @@ async def test_it_does_not_send_a_message_without_an_action() -> None:
         await episode.close()
 
 
+async def test_an_action_is_cleaned_as_agentgyms_own_client_of_textcraft_does() -> None:
+    keep = {"action_format": "action_line", "action_keep": "A-Za-z0-9, ", "one_action": True}
+    for written in ("get 1 oak log.", '"get 1 oak log"', "[get  1 oak log]\nget 2 sticks"):
+        assert (
+            gym("http://textcraft.example", **keep).server.action(f"Thought: x.\nAction: {written}") == "get 1 oak log"
+        )
+        plain = gym("http://textcraft.example", action_format="action_line").server
+        assert plain.action(f"Action: {written}") == written
+    with GymServer() as server:
+        episode = started(gym(server, **keep))
+        await episode.opening()
+        said = await episode.say("Action: get 1 oak log\nAction: get 2 sticks")
+        assert "only one" in said.result["error"] and not said.done and not server.steps
+        await episode.close()
+
+
+@pytest.mark.parametrize("keep", ["^a", "a]+(b", "z-a", "a\\", "x" * 201, 5])
+def test_what_an_action_may_hold_has_to_be_a_class_of_characters(keep: Any) -> None:
+    with pytest.raises(ValueError, match="action_keep"):
+        gym("http://textcraft.example", action_keep=keep)
+    assert gym("http://textcraft.example", action_keep=r"a-z\]\[").server.action("click[x]!") == "click[x]"
+
+
 @pytest.mark.parametrize("fault", ["hang_up", "bad_json", "huge", "nan", "redirect"])
 async def test_it_fails_the_rollout_at_the_environment_when_a_step_is_unreadable(fault: str) -> None:
     with GymServer() as server:

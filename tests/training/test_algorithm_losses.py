@@ -179,3 +179,13 @@ def test_bias_correction_makes_the_gradient_of_k3_exact() -> None:
     plain = replace(rule, use_bias_correction_kl=False)
     found = policy_loss(np.log(p[:1]), np.log(p[:1]), np.zeros(1), one, 1, plain, logp_ref=np.log(q[:1]))
     assert found.d_logp[0] != pytest.approx(slopes[0])
+
+
+@pytest.mark.parametrize("level", ["token", "sequence"])
+def test_a_rollout_without_steps_takes_nothing_from_the_gradient_of_its_siblings(level: Any) -> None:
+    """TRL divides by all trajectories, and would halve it here."""
+    rule = LossRule(loss_type="grpo", importance_sampling_level=level)
+    logp, advantages, sequence = np.log([0.5, 0.4, 0.3]), np.array([1.0, 1.0, -1.0]), np.array([0, 0, 1])
+    alone = policy_loss(logp, logp, advantages, sequence, 2, rule)
+    beside = policy_loss(logp, logp, advantages, sequence, 4, rule)
+    assert beside.loss == alone.loss and beside.d_logp.tolist() == alone.d_logp.tolist()

@@ -72,7 +72,9 @@ def policy_loss(
 ) -> PolicyLoss:
     """Loss of M steps. All arrays are (M,); ``sequence`` numbers each step's trajectory in 0..n_sequences-1.
 
-    Trajectories without steps are allowed and count only in ``dr_grpo``'s constant normaliser.
+    Trajectories without steps are allowed and count only in ``dr_grpo``'s constant normaliser. In ``grpo`` (with
+    either level of the ratio) TRL divides by all of them, so that an empty one shrinks the gradient of the others; here
+    a rollout may end before its first choice, which is no reason to learn less from its siblings.
 
     Raises:
         ValueError: ``rule.beta`` > 0 without ``logp_ref``.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
@@ -13,7 +14,7 @@ from agentcore_site.outbound import AddressRefused, parsed
 from experiences.environments.agentgym.dialects import DIALECTS
 from experiences.environments.agentgym.episode import GymEpisode, Server
 from experiences.environments.base import environments
-from experiences.options import checked_options, choice_option, number_option
+from experiences.options import checked_options, choice_option, flag_option, number_option
 from experiences.types import ActionSpec, Scenario
 
 NOUN: Final = "environment agentgym"
@@ -21,6 +22,8 @@ SHARES: Final = {"train": 0.5, "selection": 0.1, "held_out": 0.4}  # in this ord
 MIN_SIZE: Final = 10
 MAX_SIZE: Final = 1_000_000
 MAX_INSTRUCTIONS: Final = 20_000
+MAX_KEEP: Final = 200
+_BRACKET = re.compile(r"(?<!\\)(?:\\\\)*\]|(?<!\\)(?:\\\\)*\\$")  # one that would end the class, or a lonely escape
 
 
 @dataclass(frozen=True)
@@ -88,6 +91,11 @@ class AgentGymFactory:
         "success_reward": "The summed reward from which an episode is a success, and over; 1 by default.",
         "action_format": "raw (default: what the agent writes is the action) or action_line: what stands after its "
         'last "Action:".',
+        "action_keep": "The characters that an action may hold, as between the brackets of a regular expression: "
+        "others are removed, of several lines the first is sent, and white space is folded. Letters, digits, comma and "
+        'space ("A-Za-z0-9, ") is what AgentGym\'s own client of TextCraft sends. Empty by default: sent as it is.',
+        "one_action": 'true: a message with several "Action:" is answered with an error and not sent, as AgentGym\'s '
+        "client of TextCraft does; false (default): the last one is taken.",
         "instructions": "Told to the agent before the first observation: how this world wants to be spoken to.",
         "timeout_s": "Seconds for one answer of the server; 60 by default.",
     }
@@ -105,8 +113,22 @@ class AgentGymFactory:
             success_reward=number_option(NOUN, options, "success_reward", 1.0, 1e-6, 1e9),
             action_format=choice_option(NOUN, options, "action_format", ("raw", "action_line")),
             instructions=_text(options, "instructions", MAX_INSTRUCTIONS),
+            drop=_outside(_text(options, "action_keep", MAX_KEEP)),
+            one_action=flag_option(NOUN, options, "one_action", False),
         )
         return AgentGymEnvironment(server, size)
+
+
+def _outside(keep: str) -> re.Pattern[str] | None:
+    """What is not one of these characters. A class of characters is searched in one pass, whatever it holds."""
+    if not keep:
+        return None
+    if _BRACKET.search(keep) or keep.startswith("^"):
+        raise ValueError(f"{NOUN}: action_keep lists characters: escape ], and do not begin with ^; got {keep!r}.")
+    try:
+        return re.compile(f"[^{keep}]+")
+    except re.error as error:
+        raise ValueError(f"{NOUN}: action_keep is no class of characters: {error}.") from None
 
 
 def _address(value: Any) -> str:

@@ -22,6 +22,7 @@ from experiences.types import Observation, Outcome
 MAX_CRASHES: Final = 3  # answers of HTTP 500 and above in a row, before the world counts as broken
 MAX_TEXT: Final = 20_000  # characters of an observation that the agent reads
 CLOSE_SECONDS: Final = 5.0
+SEVERAL: Final = 'nothing was done: only one "Action:" is allowed in a message'
 NO_ACTION: Final = 'nothing was done: write your action after "Action:", on a line of its own at the end'
 TEXT_ONLY: Final = "an AgentGym world is a conversation in text: give the agent a language model"
 
@@ -33,7 +34,8 @@ _IMAGINED = re.compile(r"\n[ \t>*_#]*Observation[*_]*[ \t]*:")
 class Server:
     """How a server is spoken to. ``reset_key`` is found out at the first reset where it isn't given.
 
-    ``success_reward`` (above 0) is the summed reward from which an episode is a success.
+    ``success_reward`` (above 0) is the summed reward from which an episode is a success. ``drop`` finds what is removed
+    from an action before it is sent (None: nothing); with ``one_action`` a message with several is not sent.
     """
 
     base_url: str
@@ -43,6 +45,15 @@ class Server:
     success_reward: float = 1.0
     action_format: str = "raw"
     instructions: str = ""
+    drop: re.Pattern[str] | None = None
+    one_action: bool = False
+
+    def action(self, text: str) -> str:
+        """What of a message is sent as the action; "" for nothing."""
+        found = text.strip() if self.action_format == "raw" else action_in(text)
+        if self.drop is None or not found:
+            return found
+        return " ".join(self.drop.sub("", found.splitlines()[0]).split())
 
 
 @dataclass
@@ -100,10 +111,12 @@ class GymEpisode:
         if self._opening is None:
             await self.opening()
         assert self._wire is not None and self._dialect is not None
-        action = text.strip() if self.server.action_format == "raw" else action_in(text)
+        action = self.server.action(text)
         told = {"type": "action", "tool": "", "parameters": {"text": action or text}}
         if self._done:
             return StepOutcome(told, _result(True, "The episode is over."), done=True)
+        if self.server.one_action and len(_ACTION.findall(text)) > 1:
+            return StepOutcome(told, _result(False, error=SEVERAL))
         if not action:
             return StepOutcome(told, _result(False, error=NO_ACTION))
         try:
