@@ -1,8 +1,8 @@
 """``make bench``: runs every figure and prints the table.
 
 Arguments choose parts (science storage jobs llm ace ledger paid privacy learning telemetry rewarders context), or one
-of a part: ``jobs.fairness``. ``fuzz [requests]`` and ``worlds [options]`` are benches of their own
-(``tests.performance.fuzz.bench``, ``tests.performance.worlds``)."""
+of a part: ``jobs.fairness``. ``fuzz [requests]``, ``worlds [options]`` and ``rivals [options]`` are benches of their
+own (``tests.performance.fuzz.bench``, ``tests.performance.worlds``, ``tests.performance.rivals.bench``)."""
 
 from __future__ import annotations
 
@@ -21,6 +21,11 @@ if __name__ == "__main__" and sys.argv[1:2] == ["worlds"]:
     from tests.performance.worlds import main as worlds  # needs neither Django nor a service
 
     sys.exit(worlds(sys.argv[2:]))
+
+if __name__ == "__main__" and sys.argv[1:2] == ["rivals"]:
+    from tests.performance.rivals.bench import main as rivals
+
+    sys.exit(rivals(sys.argv[2:]))
 
 os.environ.setdefault("JOB_LEASE_SECONDS", "30")
 os.environ.setdefault("TRAINING_JOBS_PER_USER", "1000")

@@ -13,8 +13,9 @@ import multiprocessing
 import os
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from itertools import count, islice
 from pathlib import Path
@@ -28,6 +29,7 @@ from agentcore_site.outbound import Policy, configure
 from agentcore_site.outbound.addresses import AllowList
 from tests.performance.worlds_summary import summary
 from tests.support.context_runs import Finished, learned, success_of
+from tests.support.llm_server import ModelServer
 from tests.support.simulated_habits import Habits
 from tests.support.simulated_model import SimulatedModel, simulated_server
 from tests.support.world_second import SecondWorld
@@ -80,14 +82,12 @@ def _is_worth(task: Task, least: float) -> bool:
 
 def measured(task: Task) -> Result:
     """One world from data to proof."""
-    configure(lambda: Policy(AllowList.of(("127.0.0.0/8",))))
     world, began = task.world(), time.perf_counter()
-    habits = replace(Habits.drawn(task.seed), repeating=world.variation.repeating)
-    with simulated_server(world, habits=habits) as server:
+    with served(task, world) as server:
         run = learned(server.base_url, task.rows(world), task.config, seed=task.seed)
         seconds, owed, calls = time.perf_counter() - began, server.owed, dict(server.brain.calls)
-        before = _proved(run, server.brain, TrainerState.fresh(run.setup).policy, "baseline")
-        after = _proved(run, server.brain, run.state.policy, "trained")
+        before = proved(run, server.brain, TrainerState.fresh(run.setup).policy, "baseline")
+        after = proved(run, server.brain, run.state.policy, "trained")
     found = attainable(world, [scenario.query for scenario in run.pools.held_out])
     return {
         **asdict(task),
@@ -107,7 +107,16 @@ def measured(task: Task) -> Result:
     }
 
 
-def _proved(run: Finished, model: SimulatedModel, policy: Any, purpose: str) -> tuple[float, float]:
+@contextmanager
+def served(task: Task, world: VariedWorld) -> Iterator[ModelServer]:
+    """The world's model on loopback, which this process may call."""
+    configure(lambda: Policy(AllowList.of(("127.0.0.0/8",))))
+    habits = replace(Habits.drawn(task.seed), repeating=world.variation.repeating)
+    with simulated_server(world, habits=habits) as server:
+        yield server
+
+
+def proved(run: Finished, model: SimulatedModel, policy: Any, purpose: str) -> tuple[float, float]:
     """(true, sampled) mean success on the held-out queries: the truth of what each call was told, as it arrived."""
     with model.truth() as noted:
         sampled = success_of(run, policy, samples=SAMPLES, purpose=purpose)
@@ -129,21 +138,21 @@ def _decided(run: Finished) -> Result:
     }
 
 
-def results(chosen: Sequence[Task], workers: int) -> Iterator[Result]:
+def results(measure: Callable[[Task], Result], chosen: Sequence[Task], workers: int) -> Iterator[Result]:
     """What came of each, in the order in which they end. A world that fails says so and stops no other."""
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(workers, mp_context=spawn, max_tasks_per_child=1) as pool:
-        running: dict[Future[Result], Task] = {pool.submit(measured, one): one for one in chosen}
+        running: dict[Future[Result], Task] = {pool.submit(measure, one): one for one in chosen}
         for done in as_completed(running):
             error = done.exception()
             yield {**asdict(running[done]), "error": repr(error)} if error else done.result()
 
 
 def main(arguments: Sequence[str]) -> int:
-    given = _parser().parse_args(arguments)
+    given = parser(__doc__, "worlds.jsonl").parse_args(arguments)
     chosen, found = list(tasks(given)), list[Result]()
     with Path(given.out).open("w") as out:
-        for one in results(chosen, given.workers):
+        for one in results(measured, chosen, given.workers):
             found.append(one)
             print(json.dumps(one), file=out, flush=True)
             print(_line(one, len(found), len(chosen)), file=sys.stderr, flush=True)
@@ -161,12 +170,13 @@ def _line(one: Result, at: int, of: int) -> str:
     )
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="tests.performance.worlds", description=__doc__)
+def parser(description: str | None, out: str) -> argparse.ArgumentParser:
+    """The options that say which worlds."""
+    parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--workers", type=int, default=2, help="worlds at once, each with a core")
     parser.add_argument("--worlds", type=int, default=40, help="worlds of each size at most")
     parser.add_argument("--queries", type=int, default=150, help=f"rows of data; 0 for all of {SIZES}")
-    parser.add_argument("--out", default="worlds.jsonl", help="file with one line for each world")
+    parser.add_argument("--out", default=out, help="file with one line for each world")
     parser.add_argument("--null", action="store_true", help="no advice has any effect")
     parser.add_argument("--seeds", default="", help="a-b: only these seeds")
     parser.add_argument("--server", choices=sorted(SERVERS), default="first", help="how the model is built")

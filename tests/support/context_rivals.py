@@ -1,7 +1,8 @@
 """What others do with the same model and the same money: training-free GRPO as its reference has it, and ACE.
 
 Both are plain ports in our own words (FIELD-NOTES 1 and 2, ALGORITHMS 5), over the client, runtime and world of a run
-of ours. Each is given what that run spent; it begins nothing more once that is used up, and ships what it has then.
+of ours. Each is given what that run spent (or as many of something else, which the caller counts); it begins nothing
+more once that is used up, and ships what it has then.
 """
 
 from __future__ import annotations
@@ -108,17 +109,19 @@ class Rival:
     run: Finished
     name: str
     player: Player = field(init=False)
-    share: int = 0  # micro-dollars that may be spent by now
+    share: int = 0  # micro-dollars (or what ``counts`` counts) that may be spent by now
+    counts: Callable[[], int] | None = None
 
     def __post_init__(self) -> None:
         self.player = Player(self.run.player.base_url)
         self._rng = random.Random(f"{self.name}/{self.run.setup.seed}")
         self._asker = Asker(self.player.client(), Sampling(MODEL, 0.3, LONG_ANSWER), f"run/{self.name}")
         self._questions = count()
+        self._begun = self.counts() if self.counts else 0
 
     @property
     def spent(self) -> int:
-        return self.player.meter.spent
+        return self.counts() - self._begun if self.counts else self.player.meter.spent
 
     def waves(self, size: int) -> Iterator[list[Scenario]]:
         """The training queries in random order, again and again, until the share is spent."""
@@ -170,9 +173,9 @@ def shipped_by(rival: Rival, work: Callable[[], Awaitable[list[str]]]) -> list[s
 # -- training-free GRPO ------------------------------------------------------------------------------------------------
 
 
-def training_free(run: Finished, budget: int) -> tuple[Context, int]:
+def training_free(run: Finished, budget: int, counts: Callable[[], int] | None = None) -> tuple[Context, int]:
     """(what the reference loop ships, what it spent): epochs of one batch each, and every operation is accepted."""
-    rival = Rival(run, "tf")
+    rival = Rival(run, "tf", counts=counts)
 
     async def work() -> list[str]:
         library: dict[str, str] = {}
@@ -249,9 +252,9 @@ class Bullet:
         return self.helpful + self.harmful >= JUDGED and self.harmful >= self.helpful
 
 
-def counted(run: Finished, budget: int) -> tuple[Context, int]:
+def counted(run: Finished, budget: int, counts: Callable[[], int] | None = None) -> tuple[Context, int]:
     """(what ACE ships, what it spent): a playbook that only grows, but for what opinions count as harmful."""
-    rival = Rival(run, "ace", share=budget)
+    rival = Rival(run, "ace", share=budget, counts=counts)
 
     async def work() -> list[str]:
         playbook: dict[str, Bullet] = {}

@@ -2,7 +2,8 @@
 
 As an agent it plays the tasks of a ``World``: how often it succeeds depends on the advice in its prompt. Asked for
 JSON it is a reflector: it reads the attempts it is shown and proposes lessons, good and bad ones (``Reflector``), in
-JSON that is spoiled now and then (``Habits``). It knows nothing of the system that asks it.
+JSON that is spoiled now and then (``Habits``). Asked for a prompt in free text it writes one, by the same knowledge
+(``Writer``). It knows nothing of the system that asks it.
 By hand: ``python -m tests.support.simulated_model --seed 3 [--port 8201] [--latency .5] [--null] [--clean]``.
 """
 
@@ -23,6 +24,7 @@ from tests.support.llm_server import ModelServer
 from tests.support.simulated_habits import Habits, written
 from tests.support.simulated_prompt import read, schema_of, texts_of
 from tests.support.simulated_reflector import Reflector
+from tests.support.simulated_writer import Writer, fields_of, filed, is_asked_to_write
 from tests.support.world import Advice, Asked, World, tokens_in
 from tests.support.world_words import spun
 
@@ -90,8 +92,12 @@ class SimulatedModel:
 
     def reply(self, body: Body) -> str:
         schema = schema_of(body)
-        self.calls["agent" if schema is None else "reflector"] += 1
-        rng = self._random(body, repeatable=schema is None)
+        writes = schema is None and is_asked_to_write(body["messages"])
+        acts = schema is None and not writes
+        self.calls["agent" if acts else "reflector"] += 1
+        rng = self._random(body, repeatable=acts)
+        if writes:
+            return Writer(self.world, self.habits, body["messages"], rng).answer()
         if schema is None:
             return self._act(body, rng)
         seen = read(self.world, body["messages"])
@@ -132,7 +138,10 @@ class SimulatedModel:
         if self.noted is not None:
             self.noted.setdefault(asked.query, []).append(chance)
         right = rng.random() < chance
-        final = rng.choice(LAST).format(asked.answer if right else asked.wrong(rng))
+        answer = str(asked.answer) if right else asked.wrong(rng)
+        if fields := fields_of(messages):
+            return filed(fields, answer)
+        final = rng.choice(LAST).format(answer)
         most = body.get("max_completion_tokens") or body.get("max_tokens") or TERSE
         return final if most < TERSE else f"{self._reasoning(asked, heeded, right, rng)}\n{final}"
 
