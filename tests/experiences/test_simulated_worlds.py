@@ -9,7 +9,7 @@ import sys
 import pytest
 from scipy import stats
 
-from tests.performance.worlds import Task, measured, reachable
+from tests.performance.worlds import SIZES, Task, measured, parser, reachable, tasks
 from tests.performance.worlds_summary import clopper_pearson, summary
 from tests.support.simulated_habits import Habits
 from tests.support.simulated_model import SimulatedModel
@@ -114,6 +114,14 @@ def test_a_reflector_that_repeats_says_what_it_was_shown() -> None:
 def test_the_interval_of_a_share_is_the_exact_one(x: int, n: int) -> None:
     known = stats.binomtest(x, n).proportion_ci(0.95, "exact")
     assert clopper_pearson(x, n) == pytest.approx((known.low, known.high), abs=1e-9)
+
+
+def test_the_sizes_share_their_worlds_and_each_is_worth_it() -> None:
+    given = parser(None, "").parse_args(["--queries", "0", "--worlds", "3"])
+    chosen = list(tasks(given))
+    assert [one.queries for one in chosen] == [size for size in SIZES for _ in range(3)]
+    for one in chosen:
+        assert one.seed < 10 and attainable(one.world(), [row["query"] for row in one.rows(one.world())]).gain > 0.15
 
 
 def test_a_short_run_says_what_it_delivered_of_what_there_was() -> None:

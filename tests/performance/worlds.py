@@ -40,6 +40,7 @@ from training.trainer import TrainerState
 SERVERS: Final[Mapping[str, type[VariedWorld]]] = {"first": VariedWorld, "second": SecondWorld}
 SIZES: Final = (30, 60, 100, 150, 300)
 SAMPLES: Final = 8  # of each held-out query
+JUDGED: Final = 60  # queries by which a world is taken or left out
 Result = dict[str, Any]
 
 
@@ -67,17 +68,17 @@ def reachable(world: VariedWorld, found: Attainable) -> float:
 
 def tasks(given: argparse.Namespace) -> Iterator[Task]:
     """The first worlds, by seed, in which at least ``--least`` can be gained; of null worlds all."""
-    low, _, high = (given.seeds or "").partition("-")
-    seeds = range(int(low), int(high) + 1) if given.seeds else count()
+    low, _, high = given.seeds.partition("-")
     for size in SIZES if given.queries == 0 else (given.queries,):
+        seeds = range(int(low), int(high) + 1) if given.seeds else count()
         every = (Task(seed, size, given.server, given.null, json.loads(given.config)) for seed in seeds)
         yield from islice((one for one in every if given.null or _is_worth(one, given.least)), given.worlds)
 
 
 def _is_worth(task: Task, least: float) -> bool:
     world = task.world()
-    queries = [row["query"] for row in task.rows(world)]
-    return reachable(world, attainable(world, queries)) >= least
+    queries = [row["query"] for row in task.rows(world)[:JUDGED]]
+    return reachable(world, attainable(world, queries, fixed=world.variation.wording == "hidden")) >= least
 
 
 def measured(task: Task) -> Result:

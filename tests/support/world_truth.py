@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -33,13 +34,14 @@ class Attainable:
         return self.fixed - self.base
 
 
-def attainable(world: World, queries: Iterable[str]) -> Attainable:
+def attainable(world: World, queries: Iterable[str], *, fixed: bool = True) -> Attainable:
+    """``fixed`` False leaves the search for the one set out (NaN), which takes seconds in large worlds."""
     truth = Truth(world)
     asked = [found for query in queries for found in world.find(query)]
     return Attainable(
         base=fmean(truth.success(one, ()) for one in asked),
         best=fmean(max(truth.success(one, some) for some in subsets(world.needed(one.kind))) for one in asked),
-        fixed=max(truth.climbed(asked, frozenset(start)) for start in ((), world.helpful)),
+        fixed=max(truth.climbed(asked, frozenset(start)) for start in ((), world.helpful)) if fixed else math.nan,
     )
 
 
