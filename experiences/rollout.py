@@ -17,7 +17,8 @@ import numpy as np
 
 from experiences.clock import Clock
 from experiences.environments.base import Environment, Episode
-from experiences.rewards.base import VERDICT, Reward, pay, rubric_of
+from experiences.rewards.base import VERDICT, Reward, rubric_of
+from experiences.rewards.bounded import pay_in_time
 from experiences.runtimes.action import described
 from experiences.runtimes.base import EnvironmentFailure, Halted, Judging, RolloutFailure, Runtime
 from experiences.types import RolloutKey, Scenario, Step, Trajectory, TrajectoryGroup
@@ -86,7 +87,8 @@ async def run_rollout(
 
     Raises:
         Interrupted: (or whatever else ``check`` raises) before a step.
-        Halted: the run as a whole can't go on for now; what this rollout did is dropped.
+        Halted: the run as a whole can't go on for now (the reward out of time is one such cause); what this rollout did
+            is dropped.
     """
     trajectory = Trajectory(
         key=key, query=scenario.query, steps=[], policy_version=policy_version, model=model, started_at=time.time()
@@ -113,7 +115,7 @@ async def run_rollout(
         _fail(trajectory, f"{failure.boundary}: {failure}")
     except Exception as error:  # a failing rollout never stops the others (A7)
         _fail(trajectory, f"runtime: {described(error)}")
-    pay(reward, trajectory)
+    await pay_in_time(reward, trajectory)
     trajectory.duration_ms = (time.perf_counter() - started) * 1e3
     return trajectory
 

@@ -50,6 +50,7 @@ class Reason(models.TextChoices):
     WAITING_FOR_LLM = "waiting_for_llm", "waiting for the model's service"
     DISK_FULL = "disk_full", "the disk is nearly full"
     LLM_REFUSED = "llm_refused", "the model's service refuses"
+    REWARD_TIMEOUT = "reward_timeout", "its reward ran out of time"
     NOT_RECORDED = "not_recorded", "its agent may not be recorded"
     CRASHED = "crashed", "its workers crashed too often"
     ERROR = "error", "an error that trying again does not mend"

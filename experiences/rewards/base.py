@@ -52,10 +52,16 @@ class FailurePay:
     failure: float | None = None
 
 
-class Reward(Protocol):
-    """Pays a trajectory that ended without an error. May raise: then the trajectory is marked, not the job.
+class RewardTimedOut(Exception):
+    """The reward ran out of time. That says nothing about the rollout, and the next one would fare no better."""
 
-    A reward may carry a ``failures: FailurePay`` attribute to pay failed rollouts in its own way.
+
+class Reward(Protocol):
+    """Pays a trajectory that ended without an error. May raise: then the trajectory is marked, not the job; but
+    ``TimeoutError`` halts the run.
+
+    A reward may carry a ``failures: FailurePay`` attribute to pay failed rollouts in its own way, and, if it asks a
+    service, ``timeout_seconds: float``: it is then called in a thread, and halts the run when a call takes longer.
     """
 
     def __call__(self, trajectory: Trajectory) -> Payment: ...
@@ -139,6 +145,9 @@ def pay(reward: Reward, trajectory: Trajectory) -> None:
     A reward that raises, or that is not a finite number, leaves the trajectory unscored (NaN) with an error
     "reward: ..." and nothing else changed. Where a judge gave no verdict ("judge_error" in the evidence) there is
     nothing to score: NaN, without an error.
+
+    Raises:
+        RewardTimedOut: the reward raised ``TimeoutError``.
     """
     if trajectory.error:
         _pay_failure(getattr(reward, "failures", FailurePay()), trajectory)
@@ -148,6 +157,8 @@ def pay(reward: Reward, trajectory: Trajectory) -> None:
         return
     try:
         _write(trajectory, reward(trajectory))
+    except TimeoutError as error:
+        raise RewardTimedOut(str(error) or "it raised TimeoutError") from error
     except Exception as error:  # a reward's bug marks the trajectory, not the job (R5)
         _mark(trajectory, error)
 
@@ -156,6 +167,9 @@ def settle(reward: Reward, trajectories: Sequence[Trajectory]) -> None:
     """The second payment of a complete group; nothing happens where the reward is no ``GroupReward``.
 
     A reward that raises here leaves the whole group unscored, each with its error.
+
+    Raises:
+        RewardTimedOut: the reward raised ``TimeoutError``.
     """
     if not isinstance(reward, GroupReward):
         return
@@ -164,6 +178,8 @@ def settle(reward: Reward, trajectories: Sequence[Trajectory]) -> None:
         for trajectory, payment in zip(trajectories, payments, strict=True):
             if payment is not None:
                 _write(trajectory, payment)
+    except TimeoutError as error:
+        raise RewardTimedOut(str(error) or "it raised TimeoutError") from error
     except Exception as error:  # as in ``pay``
         for trajectory in trajectories:
             if not trajectory.error:

@@ -6,13 +6,23 @@ import math
 import re
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
 from typing import Any
 
 from agentcore_site.registry import UnknownName
-from experiences.rewards.base import LearningReward, Reward, RewardFactory, pay, rewards, rubric_of, settle
+from experiences.rewards.base import (
+    LearningReward,
+    Reward,
+    RewardFactory,
+    RewardTimedOut,
+    pay,
+    rewards,
+    rubric_of,
+    settle,
+)
 from experiences.types import Trajectory
 
 OWN_ERROR = "reward: "
@@ -109,13 +119,22 @@ def tried(reward: Reward, lived: Iterable[tuple[Any, tuple[Any, ...], Trajectory
     for _, of_iteration in groupby(ordered, key=lambda one: (one[1], one[2].key.iteration)):
         here = [Tried(name, _unpaid(one), one.reward) for name, _, one in of_iteration]
         for one in here:
-            pay(reward, one.paid)
+            _pay(reward, one.paid)
         for _, siblings in groupby(here, key=lambda one: one.paid.key.scenario):
-            settle(reward, [one.paid for one in siblings])
+            with suppress(RewardTimedOut):  # they stay as they were paid singly
+                settle(reward, [one.paid for one in siblings])
         if isinstance(reward, LearningReward):
             reward.learn([one.paid for one in here])
         found += here
     return found
+
+
+def _pay(reward: Reward, trajectory: Trajectory) -> None:
+    """In a trial a reward that runs out of time leaves its rollout unscored: there is no run to halt."""
+    try:
+        pay(reward, trajectory)
+    except RewardTimedOut as error:
+        trajectory.error, trajectory.reward = f"reward: {error}", math.nan
 
 
 def summary(results: Sequence[Tried]) -> Summary:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import threading
+import time
+
 import pytest
 
-from experiences.rollout import Interrupted, RolloutLimits, run_rollout
+from experiences.rewards.base import Payment
+from experiences.rollout import Interrupted, RolloutLimits, collect, run_rollout
 from experiences.runtimes.action import ActionRuntime
-from experiences.types import RolloutKey, Scenario
+from experiences.runtimes.base import Halted
+from experiences.types import RolloutKey, Scenario, Trajectory
 from tests.support.waiting import UniformChooser, WaitingEnvironment, plain_reward
 
 
@@ -28,3 +33,34 @@ async def test_the_cause_of_an_interruption_is_kept() -> None:
             check=check,
         )
     assert interrupted.value.__cause__ is asked
+
+
+@pytest.mark.parametrize("how", ["hangs", "raises"])
+async def test_a_reward_that_runs_out_of_time_halts_the_run_and_not_the_worker(how: str) -> None:
+    """It hangs in a thread: the event loop goes on, and the rollouts beside it end at once."""
+    over = threading.Event()
+
+    class Late:
+        timeout_seconds = 0.2
+
+        def __call__(self, trajectory: Trajectory) -> Payment:
+            if how == "raises":
+                raise TimeoutError("the scorer's service did not answer")
+            over.wait(20)
+            return Payment.at_the_end(trajectory, {"late": 1.0})
+
+    started = time.perf_counter()
+    with pytest.raises(Halted, match="ran out of time") as halted:
+        await collect(
+            [(RolloutKey(0, n, 0), Scenario(n, "question")) for n in range(8)],
+            environment=WaitingEnvironment(steps=1),
+            runtime=ActionRuntime(UniformChooser()),
+            reward=Late(),
+            seed=0,
+            limits=RolloutLimits(),
+            kept={},
+            keep=lambda _: None,
+            check=lambda: None,
+        )
+    over.set()
+    assert halted.value.reason == "reward_timeout" and time.perf_counter() - started < 3

@@ -21,14 +21,17 @@ from budgets.services import budget_set_limit, price_set
 from evaluation.models import EvaluationRun
 from evaluation.services import evaluation_start
 from experiences.models import Agent, ModelEndpoint, TrajectoryRecord
+from experiences.rewards.base import Payment, rewards
 from experiences.services.agents import agent_create, agent_update
 from experiences.services.endpoints import endpoint_create, endpoint_test
 from experiences.services.playbooks import playbook_create, playbook_edit
 from experiences.services.toolservers import tool_server_archive, tool_server_create, tool_server_offer
+from experiences.types import Trajectory
 from tests.support.agent_server import AgentServer, Ask
 from tests.support.llm_server import ModelServer
 from tests.support.mcp_server import MCPHTTP
 from tests.support.running import run_to_end
+from training.metric_files import metric_lines, per_epoch
 from training.models import Iteration, PolicyCheckpoint, TrainingRun
 from training.selectors import run_series
 from training.services.runs import run_estimate, run_start
@@ -264,6 +267,41 @@ def test_where_no_query_is_ever_solved_page_events_and_report_say_that_nothing_c
     run_to_end(other.job)
     assert "ever solved" not in client.get(f"/jobs/{other.pk}/").content.decode()
     assert not JobEvent.objects.filter(job=other.job, message__contains="solved").exists()
+
+
+def test_a_reward_that_runs_out_of_time_ends_the_epoch_with_its_figures_kept(
+    operator: Actor, model_agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Late:
+        """Pays twelve rollouts; then its service is away."""
+
+        description, option_help = "Late.", {}
+        left = 12
+
+        def __call__(self, options: Any) -> Any:
+            def late(trajectory: Trajectory) -> Payment:
+                self.left -= 1
+                if self.left < 0:
+                    raise TimeoutError("the scorer's service did not answer")
+                return Payment.at_the_end(trajectory, {"outcome": trajectory.outcome})
+
+            return late
+
+    late = Late()
+    monkeypatch.setitem(rewards._items, "late", late)
+    # Three validations of the start (3 queries x 1), then six rollouts an iteration: one iteration ends, and no second.
+    run = start(operator, model_agent, reward="late", context=CONFIG["context"] | {"epochs": 1})
+    job = run_to_end(run.job)
+    assert (job.status, job.status_reason) == (Status.PAUSED, "reward_timeout")
+    assert "The reward late ran out of time: the scorer's service did not answer." in job.error
+    figures = per_epoch(TrainingRun.objects.select_related("job").get(pk=run.pk))
+    assert not figures["complete"] and [one["rollouts"] for one in figures["epochs"]] == [6]
+    assert figures["averages"]["success_rate"] is not None and len(list(metric_lines(run))) == 2
+    late.left = 1_000
+    job_resume(operator, run.job)
+    assert run_to_end(run.job).status == Status.COMPLETED
+    assert Iteration.objects.filter(run=run).count() == 3
+    assert differences() == []
 
 
 def test_a_foreign_agent_over_http_is_trained_and_paid_for_like_ours(

@@ -13,7 +13,8 @@ from typing import Any
 from experiences.library.operations import Receipt, apply_operations
 from experiences.library.reflection import Reflected
 from experiences.library.telling import told
-from experiences.rewards import LearningReward, settle
+from experiences.rewards import LearningReward
+from experiences.rewards.bounded import settle_in_time
 from experiences.rollout import Keep, collect_groups
 from experiences.runtimes.action import observation_of
 from experiences.types import RolloutKey, Trajectory, TrajectoryGroup
@@ -199,7 +200,7 @@ class _Loop:
             model=setup.model,
         )
         for group in groups:
-            settle(self._reward, group.trajectories)
+            await settle_in_time(self._reward, group.trajectories)
         return groups
 
     def _baseline(self, loop: asyncio.AbstractEventLoop) -> SelectionReport | None:
