@@ -71,9 +71,11 @@ def compiled(actor: Any, agent: Any) -> Compiled:
     """The context that an agent is told now. Every door that gives it out asks here.
 
     Raises:
-        Missing: as ``playbook_get``.
+        Missing: as ``playbook_get``, or the agent is archived: its playbook is kept, and told to nobody any more.
     """
     row = playbook_get(actor, agent)
+    if row.agent.archived_at is not None:
+        raise Missing(f"The agent {str(agent)[:60]!r} is archived.")
     return Compiled(row.id, row.agent_id, row.context, row.version, row.section_count)
 
 

@@ -25,6 +25,7 @@ from experiences.privacy import redact_value
 from experiences.rewards.trial import reward_fields
 from experiences.services.environments import environment_addresses_check, environment_check, environment_fits
 from experiences.services.grants import grants_set, grants_wanted
+from experiences.services.playbooks import playbook_retire
 from experiences.tools.toolset import Toolset
 from experiences.toolservers import named_tools
 
@@ -168,12 +169,13 @@ def _told_apart(text: str) -> str:
 
 @transaction.atomic
 def agent_archive(actor: Any, agent: Agent) -> Agent:
-    """Hides an agent; its runs and evaluations stay."""
+    """Hides an agent; its runs, evaluations and playbook stay, and its context is given out no more."""
     require(actor, "agent.edit", agent.organization_id)
     if agent.archived_at is None:
         agent.archived_at = timezone.now()
         agent.save(update_fields=["archived_at"])
         record(actor, "agent.archived", agent)
+        playbook_retire(actor, agent)
     return agent
 
 

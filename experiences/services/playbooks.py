@@ -72,6 +72,15 @@ def playbook_create(
     return playbook
 
 
+def playbook_retire(actor: Any, agent: Agent) -> None:
+    """The agent is archived: its evolution under way is cancelled, and its context is given out no more. The playbook
+    and its history are kept."""
+    for job in Job.objects.filter(evolution__agent=agent, status__in=ACTIVE):
+        with suppress(Conflict):  # it has ended meanwhile
+            lifecycle.cancel(actor, job)
+    announce_on_commit(agent.id)
+
+
 def _initial(playbook: Playbook, sections: Sequence[Mapping[str, Any]]) -> Curated:
     """The items that a playbook begins with; each has to be right."""
     most = evolution_settings(playbook.agent).max_sections

@@ -24,11 +24,12 @@ from agentcore_site.tenancy.services import api_key_create, api_key_revoke
 from experiences.ace.fast import FastContexts
 from experiences.ace.memory import Memory
 from experiences.models import Agent, ExecutionTrace, Playbook
+from experiences.services.agents import agent_archive
 from experiences.services.playbooks import playbook_delete, playbook_edit
 from tests import factories
 from tests.factories import PASSWORD
 from tests.support.llm_server import ModelServer
-from tests.support.playbooks import PRICE, SECTIONS, add, model_agent, playbook_of, suggesting
+from tests.support.playbooks import PRICE, SECTIONS, add, evolution_failed, model_agent, playbook_of, suggesting
 from tests.support.workers import Fleet, eventually
 
 pytestmark = pytest.mark.django_db
@@ -469,3 +470,16 @@ def test_over_the_real_server_an_evolution_changes_the_context(
         eventually(lambda: site.get(f"{path}/status").json()["success_count"] == 1, seconds=60)
         assert "Mondays are busy." in site.get(f"{path}/context").json()["context"]
     connection.close()
+
+
+def test_the_context_of_an_archived_agent_is_given_out_no_more(
+    service: Service, playbook: Playbook, operator: Actor
+) -> None:
+    path = f"playbooks/{playbook.agent_id}/context"
+    assert service.send("get", path).status_code == 200
+    job = evolution_failed(playbook).job
+    Job.objects.filter(pk=job.pk).update(status="queued", finished_at=None)
+    agent_archive(operator, Agent.objects.get(pk=playbook.agent_id))
+    problem(service.send("get", path), 404)
+    job.refresh_from_db()
+    assert job.status == "cancelled" and Playbook.objects.filter(pk=playbook.pk).exists()
