@@ -34,8 +34,8 @@ MEASURED: Final = frozenset(
     }
 )  # fmt: skip
 
-# What the search of training-free GRPO goes by, epoch by epoch.
-SEARCH: Final = frozenset({"context.gate_margin"})
+# What the search of training-free GRPO goes by, step by step.
+SEARCH: Final = frozenset({"context.gate_margin", "context.search_every"})
 
 
 def counts_for(name: str, policy_kind: str, algorithm: str = "grpo") -> bool:
@@ -60,7 +60,7 @@ def _reasons(name: str, config: GRPOConfig, policy_kind: str) -> Iterator[str]:
             these, those = ("are told lessons", "chooses actions")
         yield f"{name} changes nothing here: it is for agents that {these}, and this one {those}. Leave it out."
     elif name in SEARCH and not counts_for(name, policy_kind, config.algorithm):
-        yield f"{name} changes nothing with algorithm grpo, which keeps nothing epoch by epoch. Leave it out."
+        yield f"{name} changes nothing with algorithm grpo, which keeps nothing step by step. Leave it out."
     elif not counts_for(name, policy_kind, config.algorithm):
         yield (
             f"{name} changes nothing with algorithm tfgrpo, which tells all lessons and measures none of them. Leave it"

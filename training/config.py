@@ -159,8 +159,13 @@ class ContextConfig(_Frozen):
     )  # fmt: skip
     epochs: int = Field(
         3, ge=1, le=100, title="Epochs",
-        description="Into how many parts the iterations are divided. With algorithm tfgrpo each ends with a look "
-        "that keeps its lessons for the search, or not. 3.",
+        description="Into how many parts the iterations are divided. Their proposals and costs are shown "
+        "together. 3.",
+    )  # fmt: skip
+    search_every: int = Field(
+        2, ge=1, le=10_000, title="Search step",
+        description="Algorithm tfgrpo: iterations between two looks at the selection queries, at each of which the "
+        "lessons learned since are kept or given up. Small steps (1-3) tell what harms from what helps.",
     )  # fmt: skip
     token_cost: float = Field(
         0.0, ge=0, le=10, title="Price of being told",
@@ -235,7 +240,7 @@ class ContextConfig(_Frozen):
     )  # fmt: skip
     gate_margin: float = Field(
         0.02, ge=0, le=0.5, title="Margin of the gate",
-        description="Algorithm tfgrpo: the search goes on from an epoch that does not look worse by more than this.",
+        description="Algorithm tfgrpo: a step of the search keeps what does not look worse by more than this.",
     )  # fmt: skip
     accept_weak_gate: bool = Field(
         False, title="Launch with a weak gate",
@@ -269,7 +274,8 @@ class GRPOConfig(_Frozen):
     algorithm: Literal["grpo", "tfgrpo"] = Field(
         "grpo", title="Algorithm",
         description="grpo learns by gradients; for a language model's agent lessons are proposed, and rewards decide "
-        "which are told. tfgrpo (training-free GRPO) tells all of them, and each epoch keeps its lessons or goes back.",
+        "which are told. tfgrpo (training-free GRPO) tells all of them, and step by step keeps or "
+        "gives up what it learned.",
     )  # fmt: skip
 
     # Size of the job: names and ranges of the source documents.

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from training.config import GRPOConfig
 
-VERSION: Final = 3
+VERSION: Final = 4
 KEY: Final = "version"
 
 
@@ -60,5 +60,12 @@ def _from_2(values: dict[str, Any]) -> dict[str, Any]:
     return {"selection_share": 0.1, "selection_least": 1} | values | {"context": context}
 
 
+def _from_3(values: dict[str, Any]) -> dict[str, Any]:
+    """Until version 3 an epoch of training-free GRPO was one step of its search."""
+    if values.get("algorithm") != "tfgrpo":
+        return values
+    return values | {"context": {"search_every": values.get("n_iterations", 1000)} | dict(values.get("context", {}))}
+
+
 # The one at index n leads from version n + 1 to the next.
-UPGRADES: Final[tuple[Callable[[dict[str, Any]], dict[str, Any]], ...]] = (_from_1, _from_2)
+UPGRADES: Final[tuple[Callable[[dict[str, Any]], dict[str, Any]], ...]] = (_from_1, _from_2, _from_3)

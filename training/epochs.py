@@ -102,6 +102,19 @@ def outcome(gate: Mapping[str, Any]) -> str:
     return "accepted" if gate.get("accepted") else "refused"
 
 
+def search_words(gate: Mapping[str, Any]) -> str:
+    """After which iterations of an epoch the search kept what it had learned, and after which it gave it up."""
+    ends = {
+        kept: [str(one["iteration"]) for one in gate.get("steps", []) if one["kept"] is kept] for kept in (True, False)
+    }
+    said = [
+        f"{word} after iteration {', '.join(ends[kept])}"
+        for kept, word in ((True, "kept"), (False, "given up"))
+        if ends[kept]
+    ]
+    return "; ".join(said)
+
+
 def nothing_changed(run: TrainingRun) -> str:
     """The verdict of a run that ships what it began with, in which there is nothing to prove."""
     epochs = [one for one in run_epochs(run) if one["gate"] is not None and one["gate"].get("looks", 1)]
@@ -156,6 +169,7 @@ def _shown(epoch: Mapping[str, Any], scale: float) -> dict[str, Any]:
         "unusable": [(one["stage"], why, n) for one in epoch["questions"] for why, n in one["reasons"].items()],
         "gate_words": gain_words(gate) if gate else "",
         "outcome": outcome(gate) if gate else "",
+        "search": search_words(gate) if gate else "",
         "against_start": _drawn(gate, "start", scale) if gate else None,
         "against_current": _drawn(gate, "current", scale) if gate else None,
     }

@@ -62,7 +62,7 @@ def work(
     n = config.n_iterations if iterations is None else iterations
     drawn, context = min(config.batch_size, max(n_train, 1)), config.context
     frozen = config.algorithm == "tfgrpo"
-    samples = looks(n, config.eval_interval, context.epochs if frozen else 1)
+    samples = looks(n, config.eval_interval, *((context.epochs, context.search_every) if frozen else ()))
     samples *= context.look_samples if told else config.eval_samples
     if told:  # further looks of the gate, at the candidate and at what the run began with
         samples += round(2 * GATE_SHARE * (context.gate_steps - 1) * context.look_samples)
@@ -137,12 +137,13 @@ def _student(freedom: int) -> float:
     return P90 + (P90**3 + P90) / (4 * freedom) + (5 * P90**5 + 16 * P90**3 + 3 * P90) / (96 * freedom**2)
 
 
-def looks(iterations: int, every: int, epochs: int = 1) -> int:
-    """How often a run looks at its selection queries: before anything, every so many iterations, and at the end of each
-    of the ``epochs`` that end with a look."""
+def looks(iterations: int, every: int, epochs: int = 1, search_every: int = 0) -> int:
+    """How often a run looks at its selection queries: before anything, every so many iterations, at the end of each of
+    the ``epochs`` that end with a look, and at each step of a search (0: it does not search)."""
     length = max(1, -(-iterations // max(epochs, 1)))
     ends = {min(number * length, iterations) for number in range(1, epochs + 1)}
-    return 1 + len((ends | set(range(every, iterations + 1, every))) - {0})
+    steps = set(range(search_every, iterations + 1, search_every)) if search_every else set()
+    return 1 + len((ends | steps | set(range(every, iterations + 1, every))) - {0})
 
 
 def questions(iterations: int, *, every: int, until: float, groups: int, attempts: int) -> int:

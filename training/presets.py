@@ -154,8 +154,8 @@ PRESETS: dict[str, Preset] = {
         Preset(
             "tfgrpo",
             "Training-free GRPO",
-            "Take this for a language model and about 100 queries: all lessons are told, and each of three epochs "
-            "keeps its lessons or goes back (arXiv 2510.08191); it spends less than recommended, and can't tell "
+            "Take this for a language model and about 100 queries: all lessons are told, and every second iteration "
+            "keeps its lessons or gives them up (arXiv 2510.08191); it spends less than recommended, and can't tell "
             "single lessons apart.",
             {
                 "algorithm": "tfgrpo",

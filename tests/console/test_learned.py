@@ -152,12 +152,14 @@ def test_a_refused_gate_says_what_stays_in_use_and_what_was_rolled_back(console:
 
 
 def test_an_epoch_that_is_kept_for_the_search_is_not_said_to_be_accepted(console: Client, learned: TrainingRun) -> None:
-    gate = GATE | {"accepted": False, "final": False, "kept": True, "why": LOOKS_NO_WORSE}
+    steps = [{"iteration": 2, "kept": True}, {"iteration": 4, "kept": False}, {"iteration": 6, "kept": True}]
+    gate = GATE | {"accepted": False, "final": False, "kept": True, "why": LOOKS_NO_WORSE, "steps": steps}
     Epoch.objects.update(gate=gate)
     shown = text_of(console, learned)
     assert "the search keeps 2 lessons" in shown and "until then nothing that is told changes" in shown
     assert "Kept for the search, not shipped: 2 lessons" in shown and "Against what was kept" in shown
     assert "accepted" not in shown and "refused 2" not in shown
+    assert "Steps of the search kept after iteration 2, 6; given up after iteration 4" in shown
     Epoch.objects.update(gate=gate | {"kept": False, "why": LOOKS_WORSE, "rolled_back": ["x1"]})
     shown = text_of(console, learned)
     assert "the search went back to 0 lessons from 2 lessons" in shown and "The search went back from 2" in shown

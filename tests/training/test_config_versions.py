@@ -24,6 +24,13 @@ def test_a_setting_that_came_later_has_the_value_that_held_before_it() -> None:
     assert read(old).algorithm == "grpo"
 
 
+def test_a_search_of_an_earlier_release_goes_on_epoch_by_epoch() -> None:
+    context = {name: value for name, value in GRPOConfig().context.model_dump().items() if name != "search_every"}
+    old = GRPOConfig(n_iterations=30).as_dict() | {"version": 3, "context": context}
+    assert read(old | {"algorithm": "tfgrpo"}).context.search_every == 30
+    assert read(old) == GRPOConfig(n_iterations=30)
+
+
 def test_a_configuration_of_a_newer_release_is_refused_with_what_to_do() -> None:
     with pytest.raises(NewerConfig, match="Install the newer release"):
         read({"version": VERSION + 1})

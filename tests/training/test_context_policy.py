@@ -448,7 +448,20 @@ def test_what_is_shipped_changes_at_gates_and_nowhere_else(server: ModelServer, 
             assert report.gate.final is (report.iteration == 6) and not (report.gate.accepted and not report.gate.final)
             assert policy.shipped == (report.gate.candidate if report.gate.accepted else before)
         before = policy.shipped
-    assert gates == ([6] if algorithm == "grpo" else [2, 4, 6])
+    assert gates == ([6] if algorithm == "grpo" else [2, 3, 4, 6])  # a validation is a step of the search too
+
+
+def test_a_search_goes_step_by_step_and_its_error_is_spent_once(server: ModelServer) -> None:
+    setup, _ = setup_at(server, algorithm="tfgrpo", context={"search_every": 1, "epochs": 1})
+    state = TrainerState.fresh(setup)
+    policy: Any = state.policy
+    kept = policy.kept
+    for report in going_on(setup, state):
+        step = report.gate
+        assert step is not None and step.final is (report.iteration == 6)
+        assert step.final or policy.kept == (step.candidate if step.kept else kept)
+        assert step.final or {one.handle for one in policy.library.live} == set(policy.kept)
+        kept = policy.kept
 
 
 def test_each_look_is_played_anew_and_no_call_has_the_name_of_another(server: ModelServer) -> None:

@@ -52,6 +52,11 @@ def test_looks_are_counted_once_where_they_coincide(iterations: int, every: int,
     assert looks(iterations, every, gates) == n
 
 
+def test_each_step_of_a_search_is_a_look() -> None:
+    assert looks(30, 10, 3, 2) == 1 + 15
+    assert looks(7, 10, 2, 3) == 1 + 4  # 3, 4, 6, 7
+
+
 def test_questions_are_counted_by_group_and_attempt() -> None:
     # Six reflections of four groups: four summaries, lessons and operations each, and one reconciliation.
     assert questions(10, every=1, until=0.6, groups=4, attempts=4) == 6 * (4 * 6 + 1)

@@ -37,13 +37,21 @@ class ProposalOut(serializers.Serializer[Any]):
     text = serializers.CharField(allow_blank=True)
 
 
+class SearchStepOut(serializers.Serializer[Any]):
+    iteration = serializers.IntegerField()
+    kept = serializers.BooleanField(help_text="Else what was learned in it was given up.")
+
+
 class GateOut(serializers.Serializer[Any]):
     iteration = serializers.IntegerField()
     accepted = serializers.BooleanField(help_text="At the end of a run: the candidate is told from now on.")
     final = serializers.BooleanField(
-        required=False, help_text="Whether this is the end of a run; else an epoch of tfgrpo, which ships nothing."
+        required=False, help_text="Whether this is the end of a run; else a step of the search, which ships nothing."
     )
-    kept = serializers.BooleanField(required=False, help_text="Not final: the search goes on from this candidate.")
+    kept = serializers.BooleanField(required=False, help_text="The search goes on with what it learned.")
+    steps = SearchStepOut(
+        many=True, required=False, help_text="Algorithm tfgrpo: the steps of the search in this epoch."
+    )
     why = serializers.CharField()
     candidate = serializers.ListField(child=serializers.CharField(), help_text="Handles that were to be told.")
     current = serializers.ListField(

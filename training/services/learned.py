@@ -25,6 +25,8 @@ from training.models import Epoch, TrainingRun
 from training.policies.context import ContextPolicy
 from training.policies.effects import Estimate
 from training.trainer import IterationReport
+from training.trainer.gate import searches
+from training.trainer.setup import GateReport
 
 MAX_CHANGES = 2_000  # receipts that an epoch keeps
 MEASURED = ("effect", "effect_error", "rollouts")
@@ -201,8 +203,16 @@ def epoch_add(run: TrainingRun, report: IterationReport) -> None:
     row.changes = [*row.changes, *changes][-MAX_CHANGES:]
     row.iterations += 1
     if report.gate is not None:
-        row.gate = asdict(report.gate)
+        row.gate = asdict(report.gate) | _steps(run, row, report.gate)
     row.save(update_fields=["metrics", "changes", "iterations", "gate", "updated_at"])
+
+
+def _steps(run: TrainingRun, epoch: Epoch, decided: GateReport) -> dict[str, Any]:
+    """The steps of the search in this epoch so far; nothing where nothing is searched."""
+    if not searches(run.configuration):
+        return {}
+    earlier = (epoch.gate or {}).get("steps", [])
+    return {"steps": [*earlier, {"iteration": decided.iteration, "kept": decided.kept}]}
 
 
 def sums_of(trajectories: Sequence[Trajectory], report: IterationReport) -> dict[str, Any]:

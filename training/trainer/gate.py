@@ -2,8 +2,9 @@
 
 It is asked once, at the end of a run: a run ends with a context that is shown to be better than the one it began with,
 or with that one. With ``grpo`` the rewards of training alone choose the candidate. With ``tfgrpo`` the selection
-queries have a part in it: each epoch ends with a look at them, and a library that looks worse than the best one so far
-goes back to it (``keep``). Those samples chose the candidate and are no evidence of it: its gate takes others.
+queries have a part in it: each step of the search ends with a look at them, and a library that looks worse than what
+was kept before goes back to it (``keep``). Those samples chose the candidate and are no evidence of it: its gate takes
+others.
 
 What decides is a comparison with several looks (``training.algorithm.sequential``): more samples are paid for only
 while it can still go either way.
@@ -55,8 +56,15 @@ def design(config: GRPOConfig) -> Sequential:
 
 
 def searches(config: GRPOConfig) -> bool:
-    """Whether the selection queries have a part in choosing the candidate, epoch by epoch."""
+    """Whether the selection queries have a part in choosing the candidate, step by step."""
     return config.algorithm == "tfgrpo"
+
+
+def ends_step(setup: TrainerSetup, iteration: int) -> bool:
+    """Whether a step of the search ends here: every so many iterations, and with each epoch."""
+    if not searches(setup.config):
+        return False
+    return setup.ends_epoch(iteration) or iteration % setup.config.context.search_every == 0
 
 
 def compare(
@@ -91,8 +99,8 @@ def unchanged(played: Played) -> Compared:
 def keep(
     setup: TrainerSetup, state: TrainerState, policy: ContextPolicy, candidate: tuple[str, ...], played: Played
 ) -> GateReport:
-    """At the end of an epoch of ``tfgrpo``: the search goes on from this context, or goes back to the one that it kept
-    before, by which of them looks better. Nothing is shipped.
+    """At the end of a step of the search: it goes on from this context, or goes back to the one that it kept before, by
+    which of them looks better. Nothing is shipped.
 
     ``state.baseline_success`` and ``state.current_success`` must have been measured.
     """

@@ -19,6 +19,7 @@ from experiences.rollout import Keep, collect_groups
 from experiences.runtimes.action import observation_of
 from experiences.types import RolloutKey, Trajectory, TrajectoryGroup
 from training.algorithm.advantages import ZERO_SPREAD
+from training.algorithm.arrays import FloatArray
 from training.algorithm.convergence import Vitals
 from training.policies.action import ActionPolicy
 from training.policies.context import ContextPolicy
@@ -219,36 +220,35 @@ class _Loop:
         config, last = setup.config, state.iteration >= setup.config.n_iterations
         if last:
             state.stop_reason = ALL_ITERATIONS
-        ends_epoch = gate.searches(config) and setup.ends_epoch(state.iteration)
-        due = last or state.iteration % config.eval_interval == 0 or ends_epoch
-        if state.baseline_success is None or not due:
+        evaluates = last or state.iteration % config.eval_interval == 0
+        if state.baseline_success is None or not (evaluates or gate.ends_step(setup, state.iteration)):
             return None, None
         policy = state.policy
         if isinstance(policy, ContextPolicy):
-            return self._select_context(loop, policy, ends_epoch)
+            return self._select_context(loop, policy, evaluates)
         played = self._look(loop, policy, state.iteration)
-        self._stop_on_plateau(played)
+        self._stop_on_plateau(played.success)
         return selection_report(state.iteration, played, state.baseline_success), None
 
     def _select_context(
-        self, loop: asyncio.AbstractEventLoop, policy: ContextPolicy, ends_epoch: bool
+        self, loop: asyncio.AbstractEventLoop, policy: ContextPolicy, evaluates: bool
     ) -> tuple[SelectionReport, GateReport | None]:
-        """Looks at what the policy would ship; an epoch keeps it for the search, the end of the run asks the gate."""
+        """Looks at what the policy would ship; a search keeps it or goes back, and the end of the run asks the gate."""
         setup, state, config = self.setup, self.state, self.setup.config
         assert state.baseline_success is not None
         candidate = policy.candidate(config.context.ship_confidence, setup.slots)
         new = self._is_new(policy, candidate)
         played = self._look(loop, policy.showing(candidate), state.iteration) if new else self._looked_at_start(loop)
-        self._stop_on_plateau(played)
-        ends, epoch = bool(state.stop_reason), None
-        if ends_epoch or (ends and gate.searches(config)):
-            epoch = gate.keep(setup, state, policy, candidate, played)
-        if not ends:
-            return selection_report(state.iteration, played, state.baseline_success), epoch
-        if epoch is None:
+        step = gate.keep(setup, state, policy, candidate, played) if gate.searches(config) else None
+        if evaluates:
+            self._stop_on_plateau(played.success if step is None else state.current_success)
+        if not state.stop_reason:
+            return selection_report(state.iteration, played, state.baseline_success), step
+        if step is None:
             return self._ask_gate(loop, policy, candidate, played)
         selection, decided = self._ask_gate(loop, policy, policy.kept, None)
-        return selection, replace(decided, rolled_back=[*epoch.rolled_back, *decided.rolled_back])
+        rolled_back = [*step.rolled_back, *decided.rolled_back]
+        return selection, replace(decided, kept=step.kept, rolled_back=rolled_back)
 
     def _ask_gate(
         self, loop: asyncio.AbstractEventLoop, policy: ContextPolicy, candidate: tuple[str, ...], played: Played | None
@@ -295,9 +295,11 @@ class _Loop:
         policy.updated(self.setup.version(0))
         return policy
 
-    def _stop_on_plateau(self, played: Played) -> None:
+    def _stop_on_plateau(self, success: FloatArray | None) -> None:
+        """``success`` (n, k) of the selection queries."""
+        assert success is not None
         state = self.state
-        plateau = state.stopper.update(played.success_rate, standard_error(played.success))
+        plateau = state.stopper.update(float(success.mean()) if success.size else 0.0, standard_error(success))
         if plateau and self.setup.config.early_stopping.enabled:
             state.stop_reason = state.stop_reason or EARLY_STOPPED
 

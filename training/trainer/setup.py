@@ -152,8 +152,8 @@ class GateReport:
 
     ``candidate`` and ``current`` are handles; rates lie in [0, 1]. ``difference`` with its 95 % interval is candidate
     less current; ``gain`` and ``p_value`` (one-sided, over all looks) compare it with what the run began with.
-    ``final`` is the gate at the end of a run, where ``accepted`` means that the candidate is shipped; elsewhere an
-    epoch was looked at, and ``kept`` for the search or not.
+    ``final`` is the gate at the end of a run, where ``accepted`` means that the candidate is shipped; elsewhere a step
+    of the search ended. ``kept`` tells whether the search goes on with what it learned in the step.
     ``samples`` per query were taken of each side, in ``looks`` of at most ``most_looks`` looks. ``tokens`` is about
     what telling the candidate adds to a call.
     """
