@@ -25,8 +25,9 @@ def summary(found: Sequence[One]) -> str:
             lines += _rows(real, name, lambda one, name=name: one[name])
     if null:
         lines += ["Worlds in which no advice has any effect:"]
-        for name, some in (*_groups(null, lambda one: one["queries"]), ("all", null)):
-            lines.append(f"  {name} queries: shipped in {_share(some)}")
+        for size, some in _groups(null, lambda one: one["queries"]):
+            lines.append(f"  {size} queries: shipped in {_share(some)}")
+        lines.append(f"  all together: shipped in {_share(null)}")
     return "\n".join(lines)
 
 

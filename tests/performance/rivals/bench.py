@@ -133,7 +133,8 @@ def measured(task: Task, *, only: Sequence[str]) -> Result:
         for method in only:
             learn = bout.port if method in PORTS else bout.script
             for name, share in SHARES.items():
-                found[f"{method}, {name}"] = learn(method, run, round(share * whole["calls"]))
+                result = found[f"{method}, {name}"] = learn(method, run, round(share * whole["calls"]))
+                print(f"seed {task.seed}: {method}, {name}: {result}", file=sys.stderr, flush=True)
     return {**asdict(task), **asdict(world.variation), "base": base, "methods": found}
 
 
