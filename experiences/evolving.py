@@ -88,7 +88,10 @@ class Slice:
         MustPause, NoSuggestions, StopRequested, LeaseLost: see ``work``."""
         player = ModelPlayer(self.evolution.agent, job_id=self.job.id, work=f"evolution/{self.job.attempt}")
         sections, metrics = sections_of(self.evolution.playbook), metrics_of(executions)
-        kept, marks = self._kept(), steady_marks(settings.SECRET_KEY, self.job.id)
+        kept, earlier = self._kept(), self._earlier()
+        # Of these executions and this model: the same question has the same words in a later evolution too.
+        model = evolution_settings(self.evolution.agent).delta_model or player.model
+        marks = steady_marks(settings.SECRET_KEY, self.evolution.agent_id, model, *(one.id for one in executions))
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner, ThreadPoolExecutor(1) as writer:
             # On an event loop Django refuses to wait: a thread writes with a connection of its own.
             book = QuestionBook(
@@ -96,7 +99,7 @@ class Slice:
             )
 
             async def asked() -> list[Delta] | None:
-                asker = self._asker(player, kept, book.keep)
+                asker = self._asker(player, lambda _, asked: kept or earlier.get(asked), book.keep)
                 return await proposed(asker, sections, executions, metrics, key=self._key, marks=marks)
 
             try:
@@ -114,7 +117,9 @@ class Slice:
         """A retry of a failed evolution is another question."""
         return f"deltas/{self.evolution.tries}"
 
-    def _asker(self, player: ModelPlayer, kept: Answered | None, keep: Callable[[Answered], None]) -> Asker:
+    def _asker(
+        self, player: ModelPlayer, recall: Callable[[str, str], Answered | None], keep: Callable[[Answered], None]
+    ) -> Asker:
         model = evolution_settings(self.evolution.agent).delta_model
         client = player.client(model)
         return Asker(
@@ -122,7 +127,7 @@ class Slice:
             Sampling(model or player.model, TEMPERATURE, MAX_TOKENS),
             prefix=f"{self.job.id}/{self.job.attempt}",
             purpose=PURPOSE,
-            recall=lambda _key, _asked: kept,
+            recall=recall,
             keep=keep,
             check=self.lease.check,
         )
@@ -134,6 +139,14 @@ class Slice:
         if row is None:
             return None
         return Answered(row.key, row.stage, row.iteration, row.asked, row.usable, row.reply, row.reason)
+
+    def _earlier(self) -> dict[str, Answered]:
+        """Usable answers of this agent's latest evolutions by what was asked, to the word: none is paid twice."""
+        rows = Question.objects.filter(agent_id=self.evolution.agent_id, job__kind="evolution", usable=True)
+        return {
+            row.asked: Answered(row.key, row.stage, row.iteration, row.asked, row.usable, row.reply, row.reason)
+            for row in rows.order_by("-id")[:EXECUTIONS]
+        }
 
     def _fenced(self, store: Callable[[], None]) -> None:
         try:

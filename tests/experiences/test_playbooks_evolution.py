@@ -226,6 +226,22 @@ def test_it_costs_what_the_server_says_under_its_own_purpose(
     assert differences() == []
 
 
+def test_the_same_question_in_a_later_evolution_is_answered_from_the_first(
+    operator: Actor, playbook: Playbook, server: ModelServer, settings: Any
+) -> None:
+    settings.TRUSTED_SOURCES = frozenset()  # what is suggested waits, and the playbook stays as it was
+    first = queued(operator, playbook)
+    assert run_to_end(first.job).status == Status.COMPLETED
+    asked, spent = len(server.requests), evolution_spent(playbook.agent)
+    second = evolution_queue(operator, Playbook.objects.get(id=playbook.id))
+    assert run_to_end(second.job).status == Status.COMPLETED
+    assert len(server.requests) == asked and evolution_spent(playbook.agent) == spent
+    assert status(playbook)["total_deltas_generated"] == 2
+    # A further execution makes it another question.
+    assert run_to_end(queued(operator, Playbook.objects.get(id=playbook.id), 1).job).status == Status.COMPLETED
+    assert len(server.requests) == asked + 1
+
+
 def test_without_executions_nobody_is_asked(operator: Actor, playbook: Playbook, server: ModelServer) -> None:
     assert run_to_end(evolution_queue(operator, playbook).job).status == Status.COMPLETED
     assert server.owed.answered == 0 and status(playbook)["evolution_count"] == 1
