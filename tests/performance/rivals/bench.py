@@ -31,6 +31,7 @@ from training.trainer import TrainerState
 
 SCRIPTS: Final = {"GEPA": "gepa_optimize.py", "MIPROv2": "mipro_optimize.py"}
 PORTS: Final = {"training-free GRPO (port)": training_free, "ACE (port)": counted}
+MOST_TOKENS: Final = 4  # of ours, that a port may use for as many calls
 PROMPT: Final = f"{COT}\n\n{ANSWER}"  # what everyone begins with
 VALIDATION: Final = 1 / 3  # of what is not held out, for those who choose by validation queries
 
@@ -85,10 +86,17 @@ class Bout:
         looks = sum(2 * report.gate.samples * report.gate.n_queries for report in run.reports if report.gate)
         return max(1, round(len(run.reports) * (calls / 2 - looks) / (calls - looks)))
 
-    def port(self, name: str, run: Finished, calls: int) -> Result:
-        """One that is ported to our client."""
+    def port(self, name: str, run: Finished, calls: int, tokens: float) -> Result:
+        """One that is ported to our client: it stops at so many calls, or before that at a multiple of so many tokens,
+        because it shows all that it has learned with each question it asks."""
+        begun = self.calls, self._tokens
+
+        def used() -> int:
+            share = (self._tokens - begun[1]) / (MOST_TOKENS * tokens)
+            return max(self.calls - begun[0], round(share * calls))
+
         return self.metered(
-            lambda: PORTS[name](run, calls, lambda: self.calls)[0],
+            lambda: PORTS[name](run, calls, used)[0],
             lambda context: (proved(run, self.model, context, f"{name}.{calls}")[0], context.texts),
         )[1]
 
@@ -131,9 +139,11 @@ def measured(task: Task, *, only: Sequence[str]) -> Result:
         base = proved(run, bout.model, TrainerState.fresh(run.setup).policy, "baseline")[0]
         found = {f"{OURS}, all calls": whole, f"{OURS}, half": bout.ours(bout.halved(run, whole["calls"]))[1]}
         for method in only:
-            learn = bout.port if method in PORTS else bout.script
             for name, share in SHARES.items():
-                result = found[f"{method}, {name}"] = learn(method, run, round(share * whole["calls"]))
+                calls, tokens = round(share * whole["calls"]), share * whole["ktokens"] * 1000
+                port = method in PORTS
+                result = bout.port(method, run, calls, tokens) if port else bout.script(method, run, calls)
+                found[f"{method}, {name}"] = result
                 print(f"seed {task.seed}: {method}, {name}: {result}", file=sys.stderr, flush=True)
     return {**asdict(task), **asdict(world.variation), "base": base, "methods": found}
 
