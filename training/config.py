@@ -164,7 +164,7 @@ class ContextConfig(_Frozen):
     )  # fmt: skip
     search_every: int = Field(
         2, ge=1, le=10_000, title="Search step",
-        description="Algorithm tfgrpo: iterations between two looks at the selection queries, at each of which the "
+        description="Algorithm tfgrpo: iterations between two looks at training queries, at each of which the "
         "lessons learned since are kept or given up. Small steps (1-3) tell what harms from what helps.",
     )  # fmt: skip
     token_cost: float = Field(

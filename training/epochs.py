@@ -130,7 +130,9 @@ def nothing_changed(run: TrainingRun) -> str:
 
 
 def gain_words(gate: Mapping[str, Any]) -> str:
-    """How much better than what the run began with, and how sure that is."""
+    """How much better than what the run began with, and how sure that is; a step of a search is not sure of it."""
+    if not gate.get("final", True):
+        return f"{points(gate['gain'])} points on the search's training queries"
     seen = gate["seen"]
     gain = f"{points(gate['gain'])} points on the selection queries"
     p = f"p {p_value(gate['p_value'])}"

@@ -11,6 +11,7 @@ from typing import Final
 
 from budgets.pricing import Price, Usage, cost
 from training.config import GRPOConfig
+from training.splits import search_size
 
 # Before anything was measured here: a rollout of the embedded environment with its share of update and storage.
 FIRST_GUESS_MS: Final = 1.5
@@ -62,15 +63,17 @@ def work(
     n = config.n_iterations if iterations is None else iterations
     drawn, context = min(config.batch_size, max(n_train, 1)), config.context
     frozen = config.algorithm == "tfgrpo"
-    samples = looks(n, config.eval_interval, *((context.epochs, context.search_every) if frozen else ()))
-    samples *= context.look_samples if told else config.eval_samples
+    look = context.look_samples if told else config.eval_samples
+    samples = looks(n, config.eval_interval) * look
     if told:  # further looks of the gate, at the candidate and at what the run began with
-        samples += round(2 * GATE_SHARE * (context.gate_steps - 1) * context.look_samples)
-    if told and frozen:  # the looks that chose the candidate don't count at the gate
-        samples += 2 * context.look_samples
+        samples += round(2 * GATE_SHARE * (context.gate_steps - 1) * look)
+    searched = 0
+    if told and frozen:
+        steps = looks(n, config.eval_interval, context.epochs, context.search_every)
+        searched = steps * look * search_size(n_train, n_selection)
     return Work(
         trained=n * drawn * config.n_trajectories_per_query,
-        looked=samples * n_selection,
+        looked=samples * n_selection + searched,
         proof=2 * n_held_out * config.eval_samples,
         questions=questions(
             n if context.propose else 0,

@@ -92,3 +92,8 @@ def _share(n: int, share: float, *, leave: int) -> int:
 
 def _rank(text: str, seed: int) -> bytes:
     return hashlib.sha256(f"{seed}\n{text}".encode()).digest()
+
+
+def search_size(n_train: int, n_selection: int) -> int:
+    """How many training queries a search goes by, step by step: as many as select, and 20 where they are to be had."""
+    return min(n_train, max(n_selection, SELECTION_LEAST))

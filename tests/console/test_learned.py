@@ -156,7 +156,8 @@ def test_an_epoch_that_is_kept_for_the_search_is_not_said_to_be_accepted(console
     gate = GATE | {"accepted": False, "final": False, "kept": True, "why": LOOKS_NO_WORSE, "steps": steps}
     Epoch.objects.update(gate=gate)
     shown = text_of(console, learned)
-    assert "the search keeps 2 lessons" in shown and "until then nothing that is told changes" in shown
+    assert "the search keeps 2 lessons" in shown and "+27.0 points on the search&#x27;s training queries" in shown
+    assert "until then nothing that is told changes" in shown
     assert "Kept for the search, not shipped: 2 lessons" in shown and "Against what was kept" in shown
     assert "accepted" not in shown and "refused 2" not in shown
     assert "Steps of the search kept after iteration 2, 6; given up after iteration 4" in shown

@@ -531,7 +531,7 @@ def at_gate(algorithm: str = "tfgrpo") -> tuple[TrainerSetup, TrainerState, Any]
     reworded = replace(policy.library.lessons[1], text="When told otherwise, do otherwise.", version=2)
     policy.take(Library((policy.library.lessons[0], reworded, Lesson("x9", "When new, do new."))))
     state.iteration = 2
-    state.baseline_success = state.current_success = successes(0.5)
+    state.baseline_success = state.search_start = state.current_success = successes(0.5)
     return setup, state, policy
 
 
@@ -648,17 +648,19 @@ def test_the_rows_of_lessons_that_are_shipped_change_when_a_gate_ships_and_not_b
     assert rows() == {"x0": began["x0"], "x1": (told, "active", 2), "x9": (new[0], "active", 1)}
 
 
-def test_samples_that_chose_a_context_do_not_prove_it(server: ModelServer) -> None:
-    """The search of tfgrpo goes by the selection queries; its gate takes samples of both sides that it has not seen."""
-    setup, meter = setup_at(server, algorithm="tfgrpo", context={"gate_margin": 0.5})
+def test_queries_that_chose_a_context_do_not_prove_it(server: ModelServer) -> None:
+    """The search of tfgrpo goes by queries of training; no selection query has a part in it before the gate."""
+    setup, meter = setup_at(server, algorithm="tfgrpo", eval_interval=6, context={"gate_margin": 0.5})
+    assert not {one.query for one in setup.search_queries} & {one.query for one in setup.selection}
+    assert len({one.query for one in setup.search_queries}) == len(setup.search_queries) >= len(setup.selection)
     state = TrainerState.fresh(setup)
     last = list(going_on(setup, state))[-1].gate
     assert last is not None and last.final and last.looks > 0
-    look, n = setup.look_samples, len(setup.selection)
-    taken = Counter(key.split("/")[1] for key in meter.calls if key.split("/")[1].startswith("selection"))
-    assert taken["selection.0"] == taken["selection.6"] == (1 + last.looks) * look * n
-    assert last.samples == last.looks * look
-    assert taken["selection.2"] == taken["selection.4"] == look * n
+    played = Counter(tuple(key.split("/")[1:3]) for key in meter.calls if key.split("/")[1].startswith("selection"))
+    look, n, m = setup.look_samples, len(setup.selection), len(setup.search_queries)
+    gate_s, search_s = (lambda at: played[(f"selection.{at}", "0")]), (lambda at: played[(f"selection.{at}", "1")])
+    assert [search_s(at) for at in (0, 2, 4, 6)] == [look * m] * 4
+    assert gate_s(2) == gate_s(4) == 0 and gate_s(0) == gate_s(6) == last.looks * look * n
 
 
 def test_a_checkpoint_of_an_earlier_release_is_read_and_what_its_epochs_shipped_is_the_searchs() -> None:

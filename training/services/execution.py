@@ -47,6 +47,8 @@ from training.services.learned import epoch_add, lessons_sync, library_of_run, r
 from training.services.runs import run_pools
 from training.services.spans import RunSpans
 from training.trainer import IterationReport, TrainerSetup, TrainerState, TrainingDiverged, steps
+from training.trainer.gate import searches
+from training.trainer.selection import SEARCH
 
 EVENT_SECONDS = 0.5
 
@@ -217,8 +219,12 @@ class Slice:
         return self._keeper.keep(self.owner, trajectory)
 
     def look_kept(self, at: int) -> Mapping[RolloutKey, Trajectory]:
-        """What an earlier attempt played of the look at the selection queries after iteration ``at``."""
-        return self._keeper.kept(self._look(at), iteration=0)
+        """What an earlier attempt played of the look at the selection queries, and of the search's at its own, after
+        iteration ``at``."""
+        found = self._keeper.kept(self._look(at), iteration=0)
+        return (
+            {**found, **self._keeper.kept(self._look(at), iteration=SEARCH)} if searches(self.setup.config) else found
+        )
 
     def look_keep(self, at: int, trajectory: Trajectory) -> Awaitable[None] | None:
         return self._keeper.keep(self._look(at), trajectory)

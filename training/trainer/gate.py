@@ -1,10 +1,9 @@
 """The gate: what is told outside of training changes only when queries that were kept out of training support it.
 
 It is asked once, at the end of a run: a run ends with a context that is shown to be better than the one it began with,
-or with that one. With ``grpo`` the rewards of training alone choose the candidate. With ``tfgrpo`` the selection
-queries have a part in it: each step of the search ends with a look at them, and a library that looks worse than what
-was kept before goes back to it (``keep``). Those samples chose the candidate and are no evidence of it: its gate takes
-others.
+or with that one. With ``grpo`` the rewards of training choose the candidate; with ``tfgrpo`` a search does, step by
+step (``keep``), on training queries. The selection queries have no part in either: what chose a candidate is no
+evidence of it.
 
 What decides is a comparison with several looks (``training.algorithm.sequential``): more samples are paid for only
 while it can still go either way.
@@ -56,7 +55,7 @@ def design(config: GRPOConfig) -> Sequential:
 
 
 def searches(config: GRPOConfig) -> bool:
-    """Whether the selection queries have a part in choosing the candidate, step by step."""
+    """Whether a search chooses the candidate, step by step."""
     return config.algorithm == "tfgrpo"
 
 
@@ -67,13 +66,10 @@ def ends_step(setup: TrainerSetup, iteration: int) -> bool:
     return setup.ends_epoch(iteration) or iteration % setup.config.context.search_every == 0
 
 
-def compare(
-    config: GRPOConfig, state: TrainerState, played: Played, *, more: More, more_of_start: More, first: int = 0
-) -> Compared:
+def compare(config: GRPOConfig, state: TrainerState, played: Played, *, more: More, more_of_start: More) -> Compared:
     """Looks at the candidate beside what the run began with, and asks both for further samples while it is open.
 
-    ``played`` begins with the sample of each query that has the number ``first``. ``state.baseline_success``, which
-    begins with number 0, grows with what was asked of the start.
+    ``state.baseline_success`` grows with what was asked of the start.
     """
     assert state.baseline_success is not None
     planned = design(config)
@@ -81,10 +77,10 @@ def compare(
     for at in range(1, planned.looks + 1):
         wanted = at * planned.step
         if (have := played.success.shape[1]) < wanted:
-            played = played.followed_by(more(first + have, wanted - have))
-        if (have := state.baseline_success.shape[1]) < first + wanted:
-            state.baseline_success = _beside(state.baseline_success, more_of_start(have, first + wanted - have).success)
-        before = state.baseline_success[:, first : first + wanted]
+            played = played.followed_by(more(have, wanted - have))
+        if (have := state.baseline_success.shape[1]) < wanted:
+            state.baseline_success = _beside(state.baseline_success, more_of_start(have, wanted - have).success)
+        before = state.baseline_success[:, :wanted]
         look = planned.look(per_query(played.success[:, :wanted]) - per_query(before), at)
         if look.decision != "open":
             break
@@ -102,11 +98,11 @@ def keep(
     """At the end of a step of the search: it goes on from this context, or goes back to the one that it kept before, by
     which of them looks better. Nothing is shipped.
 
-    ``state.baseline_success`` and ``state.current_success`` must have been measured.
+    ``played``, ``state.search_start`` and ``state.current_success`` are of the search's own queries.
     """
-    assert state.baseline_success is not None and state.current_success is not None
+    assert state.search_start is not None and state.current_success is not None
     margin, kept = setup.config.context.gate_margin, policy.kept
-    before = state.baseline_success[:, : played.success.shape[1]]
+    before = state.search_start
     against_kept = _paired(played.success, state.current_success)
     against_start = Sequential(1, 1, setup.config.context.gate_alpha).look(
         per_query(played.success) - per_query(before), 1

@@ -19,7 +19,6 @@ from experiences.rollout import Keep, collect_groups
 from experiences.runtimes.action import observation_of
 from experiences.types import RolloutKey, Trajectory, TrajectoryGroup
 from training.algorithm.advantages import ZERO_SPREAD
-from training.algorithm.arrays import FloatArray
 from training.algorithm.convergence import Vitals
 from training.policies.action import ActionPolicy
 from training.policies.context import ContextPolicy
@@ -80,6 +79,7 @@ class _Loop:
     def iterate(self, loop: asyncio.AbstractEventLoop, kept: Mapping[RolloutKey, Trajectory]) -> IterationReport:
         setup, state = self.setup, self.state
         baseline = self._baseline(loop)
+        self._search_start(loop)
         iteration, drawn = state.iteration + 1, state.drawn
         started = time.perf_counter()
         groups, drawn = loop.run_until_complete(self._rollouts(iteration, drawn, kept))
@@ -210,9 +210,22 @@ class _Loop:
         if state.baseline_success is not None or not self.setup.selection:
             return None
         played = self._look(loop, state.policy, state.iteration)
-        state.baseline_success = state.current_success = played.success
+        state.baseline_success = played.success
         state.baseline_steps, state.baseline_reward = played.steps, played.reward
         return selection_report(state.iteration, played, played.success)
+
+    def _search_start(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Measures on the search's queries, once, what the run began with. Where an earlier release kept something by
+        other queries, that is measured too."""
+        state, policy = self.state, self.state.policy
+        if not isinstance(policy, ContextPolicy) or not gate.searches(self.setup.config) or not self.setup.selection:
+            return
+        if state.search_start is not None:
+            return
+        state.search_start = state.current_success = self._look(loop, self._start(), 0, searching=True).success
+        if policy.kept != policy.start:
+            kept = policy.showing(policy.kept)
+            state.current_success = self._look(loop, kept, state.iteration, searching=True).success
 
     def _select(self, loop: asyncio.AbstractEventLoop) -> tuple[SelectionReport | None, GateReport | None]:
         """Evaluates every ``eval_interval`` iterations and at the end, decides whether to stop, and what is shipped."""
@@ -227,48 +240,52 @@ class _Loop:
         if isinstance(policy, ContextPolicy):
             return self._select_context(loop, policy, evaluates)
         played = self._look(loop, policy, state.iteration)
-        self._stop_on_plateau(played.success)
+        self._stop_on_plateau(played)
         return selection_report(state.iteration, played, state.baseline_success), None
 
     def _select_context(
         self, loop: asyncio.AbstractEventLoop, policy: ContextPolicy, evaluates: bool
-    ) -> tuple[SelectionReport, GateReport | None]:
-        """Looks at what the policy would ship; a search keeps it or goes back, and the end of the run asks the gate."""
+    ) -> tuple[SelectionReport | None, GateReport | None]:
+        """A step of the search where there is one; a look at what the policy would ship, and at the end the gate."""
         setup, state, config = self.setup, self.state, self.setup.config
         assert state.baseline_success is not None
         candidate = policy.candidate(config.context.ship_confidence, setup.slots)
+        step = None
+        if gate.searches(config):
+            step = self._search(loop, policy, candidate)
+            candidate = policy.kept
+        if not evaluates:
+            return None, step
         new = self._is_new(policy, candidate)
         played = self._look(loop, policy.showing(candidate), state.iteration) if new else self._looked_at_start(loop)
-        step = gate.keep(setup, state, policy, candidate, played) if gate.searches(config) else None
-        if evaluates:
-            self._stop_on_plateau(played.success if step is None else state.current_success)
+        self._stop_on_plateau(played)
         if not state.stop_reason:
             return selection_report(state.iteration, played, state.baseline_success), step
+        selection, decided = self._ask_gate(loop, policy, candidate, played)
         if step is None:
-            return self._ask_gate(loop, policy, candidate, played)
-        selection, decided = self._ask_gate(loop, policy, policy.kept, None)
+            return selection, decided
         rolled_back = [*step.rolled_back, *decided.rolled_back]
         return selection, replace(decided, kept=step.kept, rolled_back=rolled_back)
 
+    def _search(self, loop: asyncio.AbstractEventLoop, policy: ContextPolicy, candidate: tuple[str, ...]) -> GateReport:
+        """Ends a step: what it learned is kept or given up."""
+        played = self._look(loop, policy.showing(candidate), self.state.iteration, searching=True)
+        return gate.keep(self.setup, self.state, policy, candidate, played)
+
     def _ask_gate(
-        self, loop: asyncio.AbstractEventLoop, policy: ContextPolicy, candidate: tuple[str, ...], played: Played | None
+        self, loop: asyncio.AbstractEventLoop, policy: ContextPolicy, candidate: tuple[str, ...], played: Played
     ) -> tuple[SelectionReport, GateReport]:
-        """Compares the candidate with what the run began with. ``played`` are its first samples; None where these
-        chose it, so that other ones have to prove it."""
+        """Compares the candidate, of which ``played`` are the first samples, with what the run began with."""
         setup, state = self.setup, self.state
+        compared = gate.unchanged(played)
         if self._is_new(policy, candidate):
-            more = partial(self._look, loop, policy.showing(candidate), state.iteration)
-            first = 0 if played is not None else setup.look_samples
             compared = gate.compare(
                 setup.config,
                 state,
-                more(first) if played is None else played,
-                more=more,
+                played,
+                more=partial(self._look, loop, policy.showing(candidate), state.iteration),
                 more_of_start=partial(self._look, loop, self._start(), 0),
-                first=first,
             )
-        else:
-            compared = gate.unchanged(self._looked_at_start(loop))
         selection = selection_report(state.iteration, compared.played, compared.before)
         return selection, gate.decide(setup, state, policy, candidate, compared)
 
@@ -295,20 +312,34 @@ class _Loop:
         policy.updated(self.setup.version(0))
         return policy
 
-    def _stop_on_plateau(self, success: FloatArray | None) -> None:
-        """``success`` (n, k) of the selection queries."""
-        assert success is not None
+    def _stop_on_plateau(self, played: Played) -> None:
         state = self.state
-        plateau = state.stopper.update(float(success.mean()) if success.size else 0.0, standard_error(success))
+        plateau = state.stopper.update(played.success_rate, standard_error(played.success))
         if plateau and self.setup.config.early_stopping.enabled:
             state.stop_reason = state.stop_reason or EARLY_STOPPED
 
     def _look(
-        self, loop: asyncio.AbstractEventLoop, chooser: Any, at: int, first: int = 0, samples: int | None = None
+        self,
+        loop: asyncio.AbstractEventLoop,
+        chooser: Any,
+        at: int,
+        first: int = 0,
+        samples: int | None = None,
+        *,
+        searching: bool = False,
     ) -> Played:
-        """A policy on the selection queries: ``samples`` (None: those of one look) of each, from ``first`` on."""
+        """A policy on the selection queries (``searching``: on those of the search): ``samples`` (None: those of one
+        look) of each, from ``first`` on."""
         return played_on_selection(
-            loop, self.setup, chooser, self._reward, self.check, at=at, first=first, samples=samples
+            loop,
+            self.setup,
+            chooser,
+            self._reward,
+            self.check,
+            at=at,
+            first=first,
+            samples=samples,
+            searching=searching,
         )
 
     def _judge(self, result: UpdateResult) -> list[str]:

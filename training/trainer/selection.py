@@ -15,6 +15,7 @@ from training.algorithm.inference import paired_difference, per_query, wilson_in
 from training.trainer.play import Played, play
 from training.trainer.setup import Check, SelectionReport, TrainerSetup
 
+SEARCH = 1  # the iteration in the keys of a search's rollouts: its queries have numbers of their own
 RESAMPLES = 1_999  # for an interval that is looked at, not reported: 0.5 ms for 20 queries
 
 
@@ -28,14 +29,15 @@ def played_on_selection(
     at: int,
     first: int = 0,
     samples: int | None = None,
+    searching: bool = False,
 ) -> Played:
     """``samples`` rollouts (None: those of one look) of each selection query, numbered from ``first`` on, with the same
-    random numbers for every policy. ``at`` is the iteration after which they are played: no two looks may share the
-    names of their paid calls."""
+    random numbers for every policy; ``searching``: of each query of the search instead. ``at`` is the iteration after
+    which they are played: no two looks may share the names of their paid calls."""
     config, kept = setup.config, setup.look_kept(at)
     playing = play(
         chooser,
-        setup.selection,
+        setup.search_queries if searching else setup.selection,
         setup.look_samples if samples is None else samples,
         environment=setup.environment,
         reward=reward,
@@ -49,6 +51,7 @@ def played_on_selection(
         purpose=f"selection.{at}",
         model=setup.model,
         first=first,
+        iteration=SEARCH if searching else 0,
     )
     return loop.run_until_complete(playing)
 

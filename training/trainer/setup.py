@@ -17,6 +17,7 @@ from experiences.runtimes.action import ActionRuntime
 from experiences.runtimes.base import Runtime
 from experiences.types import RolloutKey, Scenario, Trajectory, TrajectoryGroup
 from training.config import GRPOConfig
+from training.splits import search_size
 
 
 class Acting(Protocol):
@@ -92,6 +93,12 @@ class TrainerSetup:
     functions: frozenset[str] = frozenset()
     look_kept: Callable[[int], Mapping[RolloutKey, Trajectory]] = _none_kept
     look_keep: Callable[[int, Trajectory], Awaitable[None] | None] = _not_kept
+
+    @property
+    def search_queries(self) -> Sequence[Scenario]:
+        """Training queries by which a search goes step by step: the selection queries are left to its gate."""
+        wanted = search_size(len(self.train), len(self.selection))
+        return [self.train[at * len(self.train) // wanted] for at in range(wanted)]
 
     def epoch(self, iteration: int) -> int:
         """The epoch (from 1) that an iteration belongs to: the iterations in equal parts, the last the shortest."""

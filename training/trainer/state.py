@@ -23,7 +23,7 @@ from training.trainer.setup import TrainerSetup
 
 Policy = ActionPolicy | ContextPolicy
 KINDS: Mapping[str, type[ActionPolicy] | type[ContextPolicy]] = {"action": ActionPolicy, "context": ContextPolicy}
-_LOOKS = ("baseline_success", "baseline_steps", "baseline_reward", "current_success")
+_LOOKS = ("baseline_success", "baseline_steps", "baseline_reward", "search_start", "current_success")
 
 
 @dataclass
@@ -32,7 +32,8 @@ class TrainerState:
 
     ``baseline_success`` (n, k) holds the selection results of the policy the run began with, once measured, and
     ``baseline_steps`` and ``baseline_reward`` what else that look found (None in checkpoints from before these were
-    kept); ``current_success`` (n, k) those of the context that the search kept last.
+    kept). ``search_start`` (m, k) are results on a search's own queries as the run began, ``current_success`` (m, k)
+    those of the context that it kept last; None where nothing is searched.
     ``reward`` is what a learning reward remembers; empty for the others, and in checkpoints from before there were any.
     ``drawn`` counts draws from the pool of queries; ``refused`` counts updates in a row that were not finite.
     """
@@ -47,6 +48,7 @@ class TrainerState:
     baseline_success: FloatArray | None = None
     baseline_steps: FloatArray | None = None
     baseline_reward: FloatArray | None = None
+    search_start: FloatArray | None = None
     current_success: FloatArray | None = None
     reward: dict[str, Any] = field(default_factory=dict)
     drawn: int = 0
