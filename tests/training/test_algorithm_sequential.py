@@ -107,3 +107,18 @@ def test_intervals_of_few_values_cover_what_they_say() -> None:
         rows = rng.binomial(8, 0.5, (4_000, n)) / 8 - rng.binomial(8, 0.4, (4_000, n)) / 8
         held = [low <= 0.1 <= high for low, high in map(student_interval, rows)]
         assert 0.93 <= np.mean(held) <= 0.97, (n, np.mean(held))
+
+
+def test_the_clearest_gain_of_all_is_never_refused() -> None:
+    # Nearly all queries are solved afterwards, and a few are not: a long lower tail beside a large mean.
+    clear = np.array([0.9] * 28 + [0.2] * 2)
+    assert statistics(clear[None])[0] > 6
+    assert Sequential(4, 4, 0.025).look(clear, 1).decision == "better"
+
+
+def test_a_larger_gain_never_speaks_for_less() -> None:
+    rng = np.random.default_rng(5)
+    shapes = [rng.beta(a, b, 20) - a / (a + b) for a, b in ((1, 1), (8, 0.5), (3, 0.2), (0.3, 0.3), (20, 1))]
+    for shape in shapes:
+        moved = statistics(shape[None] + np.linspace(-0.5, 1.0, 200)[:, None])
+        assert (np.diff(moved) >= 0).all()
