@@ -25,9 +25,11 @@ from training.algorithm.inference import (
     student_interval,
     wilson_interval,
 )
+from training.models import TrainingRun
 from training.selectors import LOOK_INTO
 from training.services.checkpoints import checkpoint_load
 from training.services.learned import library_of_run
+from training.services.runs import run_pools
 from training.trainer import policy_of
 
 ALPHA: Final = 0.05
@@ -122,10 +124,21 @@ def learned_context(evaluation: EvaluationRun, line: dict[str, Any]) -> dict[str
         learning_cost=dollars(run.spent_micros),
     )
     sure = {name: success[name] for name in ("improvement", "low", "high", "p_value")}
-    found = {"lessons": len(told), "tokens": sum(lesson.tokens for lesson in told), **sure, **asdict(value)}
+    found = {"lessons": len(told), "tokens": _tokens_each(run, policy, told), **sure, **asdict(value)}
     found["baseline"] = evaluation.baseline
     found["per_thousand"] = thousand_calls(value)
     return found | {"verdict": context_words(found)}
+
+
+def _tokens_each(run: TrainingRun, policy: Any, lessons: list[Lesson]) -> int:
+    """What a call is told of these lessons, in tokens: on average over the held-out queries, which may be told
+    different ones."""
+    if policy.shipped_rule is None:
+        return sum(lesson.tokens for lesson in lessons)
+    queries = [scenario.query for scenario in run_pools(run).held_out]
+    tokens = {lesson.handle: lesson.tokens for lesson in lessons}
+    told = sum(tokens.get(handle, 0) for query in queries for handle in policy.ships.told(query))
+    return round(told / max(len(queries), 1))
 
 
 def _in(library: Library, lesson: Lesson) -> bool:

@@ -30,7 +30,7 @@ GRADIENT: Final = frozenset(
 MEASURED: Final = frozenset(
     {
         "context.update_rule", "context.propose_until", "context.prune_z", "context.prune_information",
-        "context.ship_confidence",
+        "context.ship_confidence", "context.relevance",
     }
 )  # fmt: skip
 

@@ -224,6 +224,12 @@ class ContextConfig(_Frozen):
         description="A lesson is kept when it helps with more than this probability. 0.5 for the best score, 0.7-0.95 "
         "for a lean prompt.",
     )  # fmt: skip
+    relevance: Literal["queries", "none"] = Field(
+        "none", title="Relevance",
+        description="none: all queries are told the same. queries: a lesson's effect is estimated near each query, and "
+        "a query is told what helps with it; for thousands of rollouts, where lessons help some kinds of queries and "
+        "harm others. Not used by tfgrpo.",
+    )  # fmt: skip
     gate_samples: int = Field(
         16, ge=1, le=256, title="Samples of the gate",
         description="Rollouts per selection query, of each side, that the gate may take at most. It takes them in "

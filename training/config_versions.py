@@ -61,10 +61,11 @@ def _from_2(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _from_3(values: dict[str, Any]) -> dict[str, Any]:
-    """Until version 3 an epoch of training-free GRPO was one step of its search."""
-    if values.get("algorithm") != "tfgrpo":
-        return values
-    return values | {"context": {"search_every": values.get("n_iterations", 1000)} | dict(values.get("context", {}))}
+    """Until version 3 an epoch of training-free GRPO was one step of its search, and all queries were told the same."""
+    context: dict[str, Any] = {"relevance": "none"} | dict(values.get("context", {}))
+    if values.get("algorithm") == "tfgrpo":
+        context = {"search_every": values.get("n_iterations", 1000)} | context
+    return values | {"context": context}
 
 
 # The one at index n leads from version n + 1 to the next.

@@ -42,11 +42,12 @@ def learned_tab(actor: Actor, run: TrainingRun) -> dict[str, Any]:
     mine = lessons_of_run(run).values("id")
     rows = experiences_visible(actor).filter(id__in=mine)
     by_use = sorted(rows, key=lambda row: (row.status != "active", -(row.effect or 0.0), row.handle))
+    texts = {row.handle: row.summary for row in by_use}
     scale = max((abs(edge) for one in epochs for edge in _edges(one["gate"])), default=0.0)
     return {
         "agent": run.agent,
         "told": verdict(run, epochs),
-        "epochs": [_shown(one, scale) for one in epochs],
+        "epochs": [_shown(one, scale, texts) for one in epochs],
         "lessons": lessons(by_use[:SHOWN]),
         "n_lessons": len(by_use),
         "gate_only_at_end": run.configuration.algorithm != "tfgrpo",
@@ -158,8 +159,8 @@ def _lessons(number: int) -> str:
 # -- one epoch ---------------------------------------------------------------------------------------------------------
 
 
-def _shown(epoch: Mapping[str, Any], scale: float) -> dict[str, Any]:
-    """An epoch with its gate drawn, and its refusals explained."""
+def _shown(epoch: Mapping[str, Any], scale: float, texts: Mapping[str, str]) -> dict[str, Any]:
+    """An epoch with its gate drawn, where each lesson would be told, and its refusals explained."""
     gate = epoch["gate"]
     return {
         **epoch,
@@ -169,12 +170,19 @@ def _shown(epoch: Mapping[str, Any], scale: float) -> dict[str, Any]:
         "asked": sum(one["asked"] for one in epoch["questions"]),
         "asked_cost_usd": sum(one["cost_usd"] for one in epoch["questions"]),
         "unusable": [(one["stage"], why, n) for one in epoch["questions"] for why, n in one["reasons"].items()],
+        "where": _where(gate, texts) if gate else [],
         "gate_words": gain_words(gate) if gate else "",
         "outcome": outcome(gate) if gate else "",
         "search": search_words(gate) if gate else "",
         "against_start": _drawn(gate, "start", scale) if gate else None,
         "against_current": _drawn(gate, "current", scale) if gate else None,
     }
+
+
+def _where(gate: Mapping[str, Any], texts: Mapping[str, str]) -> list[dict[str, Any]]:
+    """The lessons that are told to some queries only, those that are told most often first."""
+    found = [{"text": texts.get(handle, handle), **one} for handle, one in (gate.get("where") or {}).items()]
+    return sorted(found, key=lambda one: -one["share"])
 
 
 def _drawn(gate: Mapping[str, Any], against: str, scale: float) -> Picture:

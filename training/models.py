@@ -44,6 +44,10 @@ class TrainingRun(Scoped):
     library = models.JSONField(
         default=list, blank=True, help_text="The lessons that the run began with, and the weight of each."
     )
+    # Which of them each query is told, and which of its own it shipped: null for all of them.
+    starting_rule = models.JSONField(null=True, blank=True, editable=False)
+    shipped_rule = models.JSONField(null=True, blank=True, editable=False)
+    shipped_at = models.DateTimeField(null=True, blank=True, editable=False)
 
     iteration = models.PositiveIntegerField(default=0)
     total_iterations = models.PositiveIntegerField()

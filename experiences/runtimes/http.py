@@ -53,7 +53,7 @@ class HTTPRuntime:
     model: ChatModel
     sampling: Sampling
     system: str = ""
-    context: Callable[[RolloutKey], Told] | None = None
+    context: Callable[[RolloutKey, str], Told] | None = None
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     max_steps: int = 20
     key_prefix: str = "run"
@@ -76,7 +76,7 @@ class HTTPRuntime:
         """
         if not isinstance(episode, TextEpisode) or not episode.one_answer:
             raise EnvironmentFailure("an agent over HTTP gives one answer; this environment wants a conversation")
-        told = Told("", {}) if self.context is None else self.context(key)
+        told = Told("", {}) if self.context is None else self.context(key, scenario.query)
         arrival = Arrival(told)
         prefix = f"{self.key_prefix}/{key.iteration}/{key.scenario}/{key.rollout}"
         seed = int(rng.integers(2**31))

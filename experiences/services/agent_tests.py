@@ -124,7 +124,7 @@ async def _tried(agent: Agent, value: Endpoint, headers: dict[str, str], prices:
                     model=client,
                     sampling=Sampling(value.model, max_tokens=min(agent.max_tokens, 1024)),
                     system=system_text(agent),
-                    context=lambda _: _marked(),
+                    context=lambda _key, _query: _marked(),
                     headers=headers,
                     max_steps=LIMITS.max_steps,
                     key_prefix=f"test/{uuid7()}",

@@ -98,7 +98,7 @@ class Context:
     texts: tuple[str, ...] = ()
     version: str = "rival"
 
-    def told(self, key: RolloutKey) -> Told:
+    def told(self, key: RolloutKey, query: str) -> Told:
         return Told(told([Lesson(f"e{n}", text) for n, text in enumerate(self.texts)]), {})
 
 

@@ -137,7 +137,7 @@ def test_a_draw_follows_from_its_key_and_from_nothing_else() -> None:
 def test_what_is_out_is_never_drawn_and_does_not_count() -> None:
     policy = policy_of([3.0] * 4)
     policy.library = policy.library.moved(["x1"], "pruned").moved(["x2"], "quarantined")
-    told = [policy.exploring(SEED, 8).told(RolloutKey(1, s, r)) for s in range(20) for r in range(8)]
+    told = [policy.exploring(SEED, 8).told(RolloutKey(1, s, r), "") for s in range(20) for r in range(8)]
     assert {handle for one in told for handle in one.note["lessons"]} == {"x0", "x3"}
     least = 2 * math.log(FLOOR + (1 - 2 * FLOOR) / (1 + math.exp(-3)))
     assert max(one.note["logprob"] for one in told) == pytest.approx(least)
@@ -219,7 +219,7 @@ def test_what_helps_gains_weight_and_what_hurts_loses_it() -> None:
     for iteration in range(1, 31):
         updated(policy, lived(policy, worth(0.25, -0.25), iteration=iteration), config, adam)
     assert policy.probabilities[0] > 0.8 and policy.probabilities[1] < 0.2
-    assert policy.candidate(0.8)[0] == "x0" and "x1" not in policy.candidate(0.5)
+    assert policy.candidate(0.8).handles[0] == "x0" and "x1" not in policy.candidate(0.5).handles
 
 
 @pytest.mark.parametrize("effect", [0.4, -0.4])
@@ -239,7 +239,9 @@ def test_being_told_has_a_price_that_what_does_nothing_can_not_pay() -> None:
         for iteration in range(1, 21):
             updated(policy, lived(policy, worth(0.3, 0.3), iteration=iteration), config)
         assert (policy.probabilities[:2] > 0.8).all()
-        shares.append((policy.probabilities[2:].mean(), sum(one not in ("x0", "x1") for one in policy.candidate(0.8))))
+        shares.append(
+            (policy.probabilities[2:].mean(), sum(one not in ("x0", "x1") for one in policy.candidate(0.8).handles))
+        )
     assert shares[1][0] < shares[0][0] - 0.1 and shares[1][1] <= shares[0][1]
 
 
@@ -323,7 +325,7 @@ def test_what_hurts_is_pruned_by_evidence_and_can_come_back() -> None:
     before, theta = policy.estimate(), policy.theta.copy()
     assert policy.prune(2.5, 15) == ["x1"]
     assert not policy.live[1] and policy.prune(2.5, 15) == []
-    assert "x1" not in policy.exploring(SEED, 8).told(RolloutKey(1, 1, 1)).note["lessons"]
+    assert "x1" not in policy.exploring(SEED, 8).told(RolloutKey(1, 1, 1), "").note["lessons"]
     policy.library = policy.library.moved(["x1"], "proposed")
     assert policy.live.all() and policy.theta.tolist() == theta.tolist()
     assert policy.estimate().beta.tolist() == before.beta.tolist()
@@ -412,13 +414,13 @@ def policy_at(policy: ContextPolicy, theta: Any) -> ContextPolicy:
     return other
 
 
-@pytest.mark.parametrize("algorithm", ["grpo", "tfgrpo"])
-def test_a_run_that_is_taken_up_in_its_middle_ends_as_one_that_was_left_alone(algorithm: str) -> None:
+@pytest.mark.parametrize(("algorithm", "relevance"), [("grpo", "none"), ("grpo", "queries"), ("tfgrpo", "none")])
+def test_a_run_that_is_taken_up_in_its_middle_ends_as_one_that_was_left_alone(algorithm: str, relevance: str) -> None:
     """Each on a server of its own: what the reflector says depends on how often it was asked the same."""
     ends = []
     for cut in (None, 3):
         with simulated_server(WORLD, habits=Habits()) as server:
-            setup, _ = setup_at(server, algorithm=algorithm)
+            setup, _ = setup_at(server, algorithm=algorithm, context={"relevance": relevance})
             state = TrainerState.fresh(setup)
             run = going_on(setup, state)
             for _ in range(cut or 0):
@@ -426,7 +428,7 @@ def test_a_run_that_is_taken_up_in_its_middle_ends_as_one_that_was_left_alone(al
             run.close()
             data = state.to_bytes()
             assert TrainerState.from_bytes(setup, data).to_bytes() == data
-            setup, _ = setup_at(server, algorithm=algorithm)
+            setup, _ = setup_at(server, algorithm=algorithm, context={"relevance": relevance})
             state = TrainerState.from_bytes(setup, data)
             list(going_on(setup, state))
             ends.append(settled(state))
@@ -563,7 +565,7 @@ def never(first: int, samples: int) -> Played:
 
 
 def texts_told(policy: Any) -> str:
-    return policy.told(RolloutKey(1, 0, 0)).text
+    return policy.told(RolloutKey(1, 0, 0), "").text
 
 
 def test_a_library_that_looks_worse_goes_back_to_what_the_search_kept() -> None:
@@ -613,7 +615,8 @@ def test_what_is_told_outside_of_a_run_keeps_its_texts_until_a_gate_ships_others
     said = texts_told(policy)
     assert [one.text for one in policy.shipped_lessons] == began and all(text in said for text in began)
     assert (
-        "otherwise" not in said and "otherwise" in policy.showing(policy.candidate(0.8)).told(RolloutKey(1, 0, 0)).text
+        "otherwise" not in said
+        and "otherwise" in policy.showing(policy.candidate(0.8)).told(RolloutKey(1, 0, 0), "").text
     )
     decided(setup, state, 0.5)
     assert texts_told(policy) == said

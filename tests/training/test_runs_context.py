@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 from django.utils import timezone
 
@@ -37,12 +38,15 @@ from tests.support.simulated_habits import Habits
 from tests.support.simulated_model import Body, SimulatedModel, simulated_server
 from tests.support.simulated_prompt import schema_of
 from tests.support.world import World
+from training.algorithm.relevance import QueryEffects
 from training.comparisons import checkpoint_comparison
 from training.models import Epoch, Iteration, PolicyCheckpoint, TrainingRun
+from training.policies.context import ContextPolicy
+from training.policies.query_rule import QueryRule
 from training.selectors import done_criteria, run_verdict
 from training.services import checkpoints, execution
 from training.services.runs import run_start
-from training.trainer import policy_of
+from training.trainer import TrainerState, policy_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -334,6 +338,37 @@ def test_an_erasure_reaches_what_runs_and_checkpoints_would_tell(operator: Actor
         assert word.casefold() not in str(policy.state_dict()).casefold()
 
 
+def test_a_run_that_tells_queries_apart_ships_its_rule_and_the_next_one_begins_with_it(
+    operator: Actor, agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def knowing(policy: ContextPolicy, *_: Any) -> QueryRule:
+        """What is true of the lessons, but that the first one that helps is told to some queries only."""
+        live = [one for one in policy.library if one.live]
+        helps = [any(one.effect == "helpful" for one in WORLD.heard(lesson.text)) for lesson in live]
+        mean = np.zeros((len(live), 1 + policy.vectors.size))
+        mean[:, 0] = np.where(helps, 0.1, -0.1)
+        mean[helps.index(True), :3] = 0.0, 0.0, 1.0  # the first direction is about the same for all
+        effects = QueryEffects(mean, np.zeros((len(live), mean.shape[1], mean.shape[1])), 1.0)
+        return QueryRule(policy.vectors, tuple(o.handle for o in live), tuple(o.tokens for o in live), effects)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ContextPolicy, "_rule", knowing)
+        first = start(operator, agent, n_iterations=6, context={"relevance": "queries"})
+        assert run_to_end(first.job).status == Status.COMPLETED
+    first.refresh_from_db()
+    policy: Any = policy_of(checkpoints.checkpoint_load(checkpoints.latest(first)))  # type: ignore[arg-type]
+    gate = Epoch.objects.get(run=first, number=3).gate
+    assert gate is not None and gate["where"] and 0 < gate["lessons_each"] < len(gate["candidate"])
+    told = {row["query"]: policy.ships.told(row["query"]) for row in ROWS}
+    assert gate["accepted"]
+    assert first.shipped_rule is not None and len(set(told.values())) > 1
+    second = start(operator, agent, n_iterations=1, context={"propose": False})
+    assert second.starting_rule == first.shipped_rule
+    began = TrainerState.fresh(execution.setup_of(second, work="1")).policy
+    assert isinstance(began, ContextPolicy)
+    assert {query: began.ships.told(query) for query in told} == told
+
+
 def test_a_prompt_pack_frames_it_and_says_for_how_many_lessons_there_is_room(
     operator: Actor, agent: Agent, server: ModelServer
 ) -> None:
@@ -344,7 +379,8 @@ def test_a_prompt_pack_frames_it_and_says_for_how_many_lessons_there_is_room(
     job = run_to_end(run.job)
     assert (job.status, job.error) == (Status.COMPLETED, "")
     policy: Any = policy_of(checkpoints.checkpoint_load(checkpoints.latest(run)))  # type: ignore[arg-type]
-    assert len(policy.candidate(0.5, pack.experience_slots)) == 2 and len(policy.shipped) <= 2
+    assert len(policy.candidate(0.5, pack.experience_slots).handles) == 2
+    assert all(len(policy.ships.told(row["query"])) <= 2 for row in ROWS)
     assert set(Experience.objects.filter(agent=agent).values_list("domain", flat=True)) == {"desk"}
     asked = [call for call in server.requests if "You work at a desk." in str(call.body)]
     assert asked

@@ -17,14 +17,20 @@ from agentcore_site.erased import ERASED
 from experiences.library.lessons import Lesson, Library
 from experiences.library.telling import told
 from experiences.runtimes.base import Told
-from experiences.types import RolloutKey
-from training.algorithm.arrays import BoolArray, FloatArray
+from experiences.types import RolloutKey, TrajectoryGroup
+from training.algorithm.arrays import BoolArray, FloatArray, IntArray
 from training.algorithm.optimizers import Arrays
+from training.policies.archive import nested, under
 from training.policies.effects import Effects, Estimate
+from training.policies.evidence import Evidence
 from training.policies.inclusion import balanced, bits, logit_of, probabilities
+from training.policies.query_rule import Choice, QueryRule, same_for_all
+from training.policies.query_vectors import QueryVectors
 
 INCLUSION_STREAM = 7  # of random numbers: rollouts draw from streams 0 to 2
 FLOOR = 0.05
+LEAST_LOCAL = 0.1  # evidence for effects that differ between queries, from which on queries are told different things
+RULES = ("shipped_rule", "start_rule", "kept_rule")
 PRIOR = 0.5  # a new lesson's probability: a higher one leaves too few rollouts without it to tell (ALGORITHMS 4.3)
 
 
@@ -39,6 +45,10 @@ class ContextPolicy:
     to which a library that is worse goes back.
     ``selects`` False tells rollouts all live lessons: nothing is drawn, and nothing can be learned about single ones.
     ``compared`` and ``mixed`` count groups, and those with spread.
+
+    Where queries have ``vectors``, effects on single queries are estimated from the ``evidence``, and each query is
+    told what helps with it: ``shipped_rule``, ``start_rule`` and ``kept_rule`` choose from the lessons of the same name
+    (None: all of them are told to every query).
     """
 
     library: Library = field(default_factory=Library)
@@ -48,6 +58,11 @@ class ContextPolicy:
     kept: tuple[str, ...] = ()
     kept_library: Library = field(default_factory=Library)
     effects: Effects = field(default_factory=Effects)
+    vectors: QueryVectors = field(default_factory=QueryVectors)
+    evidence: Evidence = field(default_factory=Evidence)
+    shipped_rule: QueryRule | None = None
+    start_rule: QueryRule | None = None
+    kept_rule: QueryRule | None = None
     selects: bool = True
     floor: float = FLOOR
     version: str = ""
@@ -58,27 +73,56 @@ class ContextPolicy:
 
     @classmethod
     def fresh(
-        cls, library: Library, weights: Mapping[str, float], *, selects: bool = True, floor: float = FLOOR
+        cls,
+        library: Library,
+        weights: Mapping[str, float],
+        *,
+        selects: bool = True,
+        floor: float = FLOOR,
+        vectors: QueryVectors | None = None,
+        rule: QueryRule | None = None,
     ) -> ContextPolicy:
-        """The policy before anything was learned in this run: it ships the library's active lessons. ``weights`` are
-        probabilities from earlier runs; they are drawn half-way back to where nothing is known."""
+        """The policy before anything was learned in this run: it ships the library's active lessons, to every query or
+        by the ``rule`` that an earlier run shipped. ``weights`` are probabilities from earlier runs; they are drawn
+        half-way back to where nothing is known. Without ``vectors`` no query is told apart from another."""
         p = np.array([weights.get(one.handle, PRIOR) for one in library])
         active = tuple(one.handle for one in library if one.status == "active")
         policy = cls(library, active, active, library, active, library, selects=selects, floor=floor)
+        policy.vectors = vectors or QueryVectors()
+        policy.shipped_rule = policy.start_rule = policy.kept_rule = rule
         policy.parameters["theta"] = 0.5 * logit_of(p, floor) if len(p) else np.zeros(0)
         policy.effects.grow(len(library))
+        policy.evidence.grow(len(library))
         return policy
 
     # -- what rollouts are told ------------------------------------------------------------------------------------
 
-    def told(self, key: RolloutKey) -> Told:
-        """What anybody is told outside of training."""
-        return self._telling(self.shipped_lessons, None)
+    def told(self, key: RolloutKey, query: str) -> Told:
+        """What this query is told outside of training."""
+        return self._telling(self.supported.chosen(self.ships.told(query)), None)
+
+    @property
+    def ships(self) -> Choice:
+        """What is told outside of training."""
+        return Choice(self.shipped, self.shipped_rule)
+
+    @property
+    def keeps(self) -> Choice:
+        """The best that the search has found so far."""
+        return Choice(self.kept, self.kept_rule)
 
     @property
     def shipped_lessons(self) -> list[Lesson]:
-        """What is told outside of training, with the texts that it was shipped with."""
+        """All that is told outside of training, to whichever query, with the texts that it was shipped with."""
         return self.supported.chosen(self.shipped)
+
+    def tells_alike(self, choice: Choice, other: ContextPolicy, queries: Iterable[str]) -> bool:
+        """Whether each of these queries would be told the same by this policy with ``choice`` as by what ``other``
+        ships, word for word."""
+        return all(
+            told(self.library.chosen(choice.told(query))) == told(other.supported.chosen(other.ships.told(query)))
+            for query in queries
+        )
 
     def outside(self, lesson: Lesson) -> Lesson:
         """A lesson of the library as it stands outside of the run: where it is shipped, with the text and the status
@@ -88,9 +132,9 @@ class ContextPolicy:
             return lesson
         return replace(lesson, status=shipped.status) if lesson.text == shipped.text else shipped
 
-    def showing(self, handles: Iterable[str]) -> Showing:
-        """This policy as if it shipped other lessons: to be measured before it does."""
-        return Showing(self, tuple(handles))
+    def showing(self, choice: Choice) -> Showing:
+        """This policy as if it shipped something else: to be measured before it does."""
+        return Showing(self, choice)
 
     def exploring(self, seed: int, group: int) -> Exploring:
         """What training rollouts are told: balanced draws within each group of siblings."""
@@ -130,9 +174,42 @@ class ContextPolicy:
     def estimate(self) -> Estimate:
         return self.effects.estimate()
 
-    def candidate(self, confidence: float, slots: int | None = None) -> tuple[str, ...]:
-        """What this policy would ship: the live lessons that add to the reward with more than this probability; all
-        live ones where nothing selects. Where there is only room for ``slots`` experiences, those that add most (or
+    def candidate(
+        self,
+        confidence: float,
+        slots: int | None = None,
+        *,
+        queries: Sequence[str] = (),
+        most_tokens: int = 100_000,
+    ) -> Choice:
+        """What this policy would ship. Where effects differ between the ``queries`` of training, each query is told
+        what helps with it; else all are told the same (``everywhere``)."""
+        plain = Choice(self.everywhere(confidence, slots))
+        if not (self.selects and self.vectors.size and queries and self.live.any()):
+            return plain
+        rule = self._rule(confidence, slots, most_tokens)
+        if rule.effects.local < LEAST_LOCAL or same_for_all(rule, queries):
+            return plain
+        named = set(rule.lessons_of(queries))
+        return Choice(tuple(one.handle for one in self.library if one.handle in named), rule)
+
+    def _rule(self, confidence: float, slots: int | None, most_tokens: int) -> QueryRule:
+        live = np.flatnonzero(self.live)
+        lessons = [self.library.lessons[at] for at in live]
+        return QueryRule(
+            self.vectors,
+            tuple(one.handle for one in lessons),
+            tuple(one.tokens for one in lessons),
+            self.evidence.effects(live),
+            confidence,
+            slots,
+            most_tokens,
+            frozenset(one.handle for one in lessons if one.kind != "experience"),
+        )
+
+    def everywhere(self, confidence: float, slots: int | None = None) -> tuple[str, ...]:
+        """What would be told to every query: the live lessons that add to the reward with more than this probability;
+        all live ones where nothing selects. Where there is only room for ``slots`` experiences, those that add most (or
         came first); sections of the playbook have their own room."""
         known = self.estimate()
         sure = known.above() > confidence if self.selects else self.live
@@ -163,38 +240,61 @@ class ContextPolicy:
         before = self.library
         theta = np.concatenate([self.theta, np.zeros(len(library) - len(before))])
         self.effects.grow(len(library))
+        self.evidence.grow(len(library))
         for at, (old, new) in enumerate(zip(before, library, strict=False)):
             if old.version != new.version:
-                self.effects.forget(at)
+                self._forget(at)
                 theta[at] *= 0.5
         self.library = library
         self.parameters["theta"] = theta
 
+    def _forget(self, at: int) -> None:
+        self.effects.forget(at)
+        self.evidence.forget(at)
+
+    def learn(self, told: BoolArray, reward: FloatArray, group: IntArray, groups: Sequence[TrajectoryGroup]) -> None:
+        """Takes in rollouts: who was told what (N, K), reward (N,) and the place of each one's group in ``groups``
+        (N,)."""
+        self.effects.learn(told, reward, group, self.live)
+        if self.vectors.size:
+            vectors = self.vectors.all([one.scenario.query for one in groups])
+            self.evidence.learn(told, reward, group, vectors[group])
+
     def prune(self, z: float, information: float) -> list[str]:
-        """Takes out what evidence speaks against: beta + z * error < 0 with enough information. It can come back."""
+        """Takes out what evidence speaks against: beta + z * error < 0 with enough information, and on no query that
+        was played any better. It can come back."""
         known = self.estimate()
         bad = (known.beta + z * known.error < 0) & (known.information >= information) & self.live
+        if bad.any() and self.vectors.size:
+            bad[bad] = self._bad_everywhere(z)[bad]
         handles = [lesson.handle for lesson, out in zip(self.library, bad, strict=True) if out]
         self.library = self.library.moved(handles, "pruned")
         return handles
 
-    def ship(self, handles: Iterable[str]) -> None:
-        """These are told from now on: queries that were kept out of training support it."""
-        chosen = tuple(handles)
+    def _bad_everywhere(self, z: float) -> BoolArray:
+        """(K,): whether the effect + z * its deviation lies below 0 on every query that was played."""
+        live, found = np.flatnonzero(self.live), np.zeros(len(self.library), dtype=np.bool_)
+        mean, sd = self.evidence.effects(live).at(np.unique(self.evidence.vectors, axis=0))
+        found[live] = (mean + z * sd < 0).all(axis=0)
+        return found
+
+    def ship(self, choice: Choice) -> None:
+        """This is told from now on: queries that were kept out of training support it."""
+        chosen = choice.handles
         self.library = self.library.moved(chosen, "active")
         left_out = [one.handle for one in self.library if one.status == "active" and one.handle not in chosen]
         self.library = self.library.moved(left_out, "proposed")
-        self.shipped, self.supported = chosen, self.library
-        self.keep(chosen)
+        self.shipped, self.shipped_rule, self.supported = chosen, choice.rule, self.library
+        self.keep(choice)
 
-    def keep(self, handles: Iterable[str]) -> None:
+    def keep(self, choice: Choice) -> None:
         """The search goes on from this context. Outside of the run nothing changes."""
-        self.kept, self.kept_library = tuple(handles), self.library
+        self.kept, self.kept_rule, self.kept_library = choice.handles, choice.rule, self.library
 
     def unship(self, library: Library) -> None:
         """Tells outside of training again what the run began with, of which ``library`` has the texts. What was shipped
         since then stays the search's."""
-        self.shipped, self.supported = self.start, library
+        self.shipped, self.shipped_rule, self.supported = self.start, self.start_rule, library
         tried = [one.handle for one in self.library if one.status == "active" and one.handle not in self.start]
         self.library = self.library.moved(tried, "proposed")
         self.kept_library = self.kept_library.moved(tried, "proposed")
@@ -215,7 +315,7 @@ class ContextPolicy:
             library = library.having(lesson)
         changed = [at for at, (a, b) in enumerate(zip(self.library, library, strict=True)) if a.version != b.version]
         for at in changed:
-            self.effects.forget(at)
+            self._forget(at)
         gone = [lesson.handle for lesson in later if lesson.live]
         self.library = library.moved(gone, "pruned")
         return gone
@@ -245,6 +345,14 @@ class ContextPolicy:
             "mixed": self.mixed,
             "theta": self.theta.copy(),
             **effects,
+            **nested("vectors", self.vectors.state_dict()),
+            **nested("evidence", self.evidence.state_dict()),
+            **{
+                name: value
+                for role in RULES
+                if (rule := getattr(self, role)) is not None
+                for name, value in nested(role, rule.state_dict()).items()
+            },
         }
 
     @classmethod
@@ -256,6 +364,9 @@ class ContextPolicy:
         if state["kind"] != "context":
             raise KeyError(f"a {state['kind']} policy")
         effects = {key.removeprefix("effects."): value for key, value in state.items() if key.startswith("effects.")}
+        # Earlier releases told every query the same.
+        vectors, evidence = under("vectors", state), under("evidence", state)
+        rules = {role: QueryRule.from_state_dict(rule) if (rule := under(role, state)) else None for role in RULES}
         # Earlier releases knew no difference between what the search keeps and what is shipped.
         kept, kept_library = state.get("kept", state["shipped"]), state.get("kept_library", state["supported"])
         policy = cls(
@@ -266,6 +377,11 @@ class ContextPolicy:
             kept=tuple(kept),
             kept_library=Library.of(kept_library),
             effects=Effects.from_state_dict(effects),
+            vectors=QueryVectors.from_state_dict(vectors) if vectors else QueryVectors(),
+            evidence=Evidence.from_state_dict(evidence) if evidence else Evidence(),
+            shipped_rule=rules["shipped_rule"],
+            start_rule=rules["start_rule"],
+            kept_rule=rules["kept_rule"],
             selects=bool(state["selects"]),
             floor=float(state["floor"]),
             version=str(state["version"]),
@@ -273,6 +389,7 @@ class ContextPolicy:
             mixed=int(state["mixed"]),
         )
         policy.parameters["theta"] = np.array(state["theta"], dtype=np.float64)
+        policy.evidence.grow(len(policy.library))
         return policy
 
 
@@ -301,17 +418,17 @@ def without_lessons(state: Mapping[str, Any], gone: Callable[[str], bool]) -> di
 
 @dataclass(frozen=True)
 class Showing:
-    """A policy as if it shipped ``handles``."""
+    """A policy as if it shipped ``choice``."""
 
     policy: ContextPolicy
-    handles: tuple[str, ...]
+    choice: Choice
 
     @property
     def version(self) -> str:
         return self.policy.version
 
-    def told(self, key: RolloutKey) -> Told:
-        return self.policy._telling(self.policy.library.chosen(self.handles), None)
+    def told(self, key: RolloutKey, query: str) -> Told:
+        return self.policy._telling(self.policy.library.chosen(self.choice.told(query)), None)
 
 
 @dataclass
@@ -326,7 +443,7 @@ class Exploring:
     def version(self) -> str:
         return self.policy.version
 
-    def told(self, key: RolloutKey) -> Told:
+    def told(self, key: RolloutKey, query: str) -> Told:
         z = self.policy.drawn(self.seed, self.group, key)
         lessons = [lesson for lesson, told_of in zip(self.policy.library, z, strict=True) if told_of]
         live = self.policy.live

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from django.db.models.functions import Now
+
 from agentcore_site.jobs.models import Job
 from experiences.library.attempts import tool_stats
 from experiences.library.lessons import Lesson, Library
@@ -24,6 +26,7 @@ from training.config import GRPOConfig
 from training.models import Epoch, TrainingRun
 from training.policies.context import ContextPolicy
 from training.policies.effects import Estimate
+from training.policies.query_rule import QueryRule
 from training.trainer import IterationReport
 from training.trainer.gate import searches
 from training.trainer.setup import GateReport
@@ -69,11 +72,38 @@ def library_of_run(run: TrainingRun) -> tuple[Library, Mapping[str, float]]:
     return library, {one["lesson"]["handle"]: float(one["weight"]) for one in run.library}
 
 
+def starting_rule(agent: Agent) -> dict[str, Any] | None:
+    """The rule that the agent's last run that shipped anything shipped, as a row holds it; None where all queries are
+    told the same."""
+    last = TrainingRun.objects.filter(agent=agent, shipped_at__isnull=False).order_by("-shipped_at").first()
+    return None if last is None else last.shipped_rule
+
+
+def rule_of_run(run: TrainingRun) -> QueryRule | None:
+    """The rule that a run began with, of the lessons that still have the text for which it was made."""
+    if run.starting_rule is None:
+        return None
+    library, _ = library_of_run(run)
+    versions: Mapping[str, int] = run.starting_rule["versions"]
+    same = {one.handle for one in library if versions.get(one.handle) == one.version}
+    rule = QueryRule.from_state_dict(run.starting_rule["rule"])
+    return rule.without([handle for handle in rule.handles if handle not in same])
+
+
+def _shipped_now(policy: ContextPolicy) -> dict[str, Any]:
+    """What a run's row says of what it ships."""
+    rule = policy.shipped_rule
+    versions = {one.handle: one.version for one in policy.shipped_lessons}
+    kept = None if rule is None else {"rule": rule.as_json(), "versions": versions}
+    return {"shipped_rule": kept, "shipped_at": Now()}
+
+
 def changed_nothing(run: TrainingRun, policy: ContextPolicy) -> bool:
-    """Whether what the policy ships is, word for word, what its run began with."""
+    """Whether what the policy ships is, word for word and query for query, what its run began with."""
     library, _ = library_of_run(run)
     began = [lesson for lesson in library if lesson.status == "active"]
-    return told(policy.shipped_lessons) == told(began)
+    rules = [None if rule is None else rule.as_json() for rule in (policy.shipped_rule, policy.start_rule)]
+    return told(policy.shipped_lessons) == told(began) and rules[0] == rules[1]
 
 
 def reflection_options(config: GRPOConfig, agent: Agent) -> ReflectionOptions:
@@ -100,6 +130,8 @@ def lessons_sync(job: Job, run: TrainingRun, policy: ContextPolicy, report: Iter
     if states:
         limit = run.configuration.context.max_words
         experiences_sync(job=job, agent=run.agent, states=states, by=f"iteration {report.iteration}", max_words=limit)
+    if report.gate is not None and report.gate.accepted:
+        TrainingRun.objects.filter(pk=run.pk).update(**_shipped_now(policy))
 
 
 def states_of(

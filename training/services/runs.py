@@ -32,7 +32,7 @@ from training.defaults import groups_fault, launch_defaults
 from training.models import TrainingRun
 from training.pools import Pools, dataset_pools, environment_pools, pool_sizes, shares
 from training.services.admission import place, refusals
-from training.services.learned import starting_library
+from training.services.learned import starting_library, starting_rule
 from training.splits import split_counts
 from training.uploads import clean_rows
 from training.validation import ConfigError, parse_config, query_warnings
@@ -120,6 +120,7 @@ def run_start(
             estimate=planned.as_json(),
             warnings=asked.warnings,
             library=[] if agent.runtime == Runtime.ACTION else starting_library(agent),
+            starting_rule=starting_rule(agent),
             total_iterations=asked.config.n_iterations,
             budget_micros=planned.budget,
         )

@@ -56,7 +56,7 @@ def update_context(
     result = UpdateResult(observed(groups, batch, whole))
     live = policy.live
     if policy.selects and live.any():
-        policy.effects.learn(drawn.z, drawn.reward, drawn.group, live)
+        policy.learn(drawn.z, drawn.reward, drawn.group, groups)
         _learn(result, policy, optimizer, drawn, apply_filter(whole.advantages, config.advantage_filter), live, config)
         if config.context.update_rule == "ridge_thompson":
             _by_evidence(policy)

@@ -11,9 +11,11 @@ while it can still go either way.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from statistics import fmean
+from typing import Any
 
 import numpy as np
 
@@ -22,6 +24,7 @@ from training.algorithm.inference import PairedDifference, paired_difference, pe
 from training.algorithm.sequential import Look, Sequential
 from training.config import GRPOConfig
 from training.policies.context import ContextPolicy
+from training.policies.query_rule import Choice
 from training.trainer.play import Played
 from training.trainer.selection import RESAMPLES
 from training.trainer.setup import GateReport, TrainerSetup
@@ -93,7 +96,7 @@ def unchanged(played: Played) -> Compared:
 
 
 def keep(
-    setup: TrainerSetup, state: TrainerState, policy: ContextPolicy, candidate: tuple[str, ...], played: Played
+    setup: TrainerSetup, state: TrainerState, policy: ContextPolicy, candidate: Choice, played: Played
 ) -> GateReport:
     """At the end of a step of the search: it goes on from this context, or goes back to the one that it kept before, by
     which of them looks better. Nothing is shipped.
@@ -111,7 +114,7 @@ def keep(
         GateReport,
         iteration=state.iteration,
         epoch=setup.epoch(state.iteration),
-        candidate=candidate,
+        candidate=candidate.handles,
         current=kept,
         n_queries=played.success.shape[0],
         samples=played.success.shape[1],
@@ -124,7 +127,7 @@ def keep(
         p_value=against_start.p_value,
         accepted=False,
         final=False,
-        tokens=_tokens(policy, candidate),
+        **_told(setup, policy, candidate),
     )
     if against_kept.mean < -margin:
         return report(rolled_back=policy.roll_back(), why=LOOKS_WORSE)
@@ -134,11 +137,11 @@ def keep(
 
 
 def decide(
-    setup: TrainerSetup, state: TrainerState, policy: ContextPolicy, candidate: tuple[str, ...], compared: Compared
+    setup: TrainerSetup, state: TrainerState, policy: ContextPolicy, candidate: Choice, compared: Compared
 ) -> GateReport:
     """At the end of a run: ships the candidate, or leaves what the run began with as it is."""
     played, before, current = compared.played, compared.before, policy.shipped
-    tokens, difference = _tokens(policy, candidate), _paired(played.success, before)
+    told, difference = _told(setup, policy, candidate), _paired(played.success, before)
     accepted = compared.look.decision == "better"
     rolled_back: list[str] = []
     if accepted:
@@ -148,7 +151,7 @@ def decide(
     return GateReport(
         iteration=state.iteration,
         epoch=setup.epoch(state.iteration),
-        candidate=candidate,
+        candidate=candidate.handles,
         current=current,
         n_queries=played.success.shape[0],
         samples=played.success.shape[1],
@@ -162,14 +165,45 @@ def decide(
         accepted=accepted,
         why=SHOWN if accepted else NOT_SHOWN if compared.looks else NOTHING_NEW,
         rolled_back=rolled_back,
-        tokens=tokens,
+        **told,
         looks=compared.looks,
         most_looks=compared.most,
     )
 
 
-def _tokens(policy: ContextPolicy, handles: tuple[str, ...]) -> int:
-    return sum(lesson.tokens for lesson in policy.library.chosen(handles))
+def _told(setup: TrainerSetup, policy: ContextPolicy, choice: Choice) -> dict[str, Any]:
+    """What being told it comes to: on average over the queries of training, and lesson by lesson where queries are told
+    different ones."""
+    queries = [scenario.query for scenario in setup.train]
+    told = [policy.library.chosen(choice.told(query)) for query in queries]
+    tokens = sum(lesson.tokens for lessons in told for lesson in lessons) / max(len(told), 1)
+    found: dict[str, Any] = {"tokens": round(tokens), "lessons_each": sum(map(len, told)) / max(len(told), 1)}
+    if choice.rule is not None:
+        found["where"] = where(choice, queries)
+    return found
+
+
+def where(choice: Choice, queries: Sequence[str]) -> dict[str, dict[str, float]]:
+    """For each lesson that a rule chooses: the ``share`` of these queries that are told it, its mean ``effect`` on them
+    with the standard ``error``, and its effect on the ``others`` (where there are any)."""
+    assert choice.rule is not None
+    rule = choice.rule
+    effects = [rule.effect_on(query) for query in queries]
+    told = [set(choice.told(query)) for query in queries]
+    found = {}
+    for handle in (one for one in choice.handles if one in rule.handles):
+        there = [one[handle] for one, names in zip(effects, told, strict=True) if handle in names]
+        others = [one[handle][0] for one, names in zip(effects, told, strict=True) if handle not in names]
+        if not there:
+            continue
+        found[handle] = {
+            "share": len(there) / len(queries),
+            "effect": fmean(mean for mean, _ in there),
+            # Neighbours' errors go together, so that a mean over them is about as uncertain as one of them.
+            "error": fmean(sd for _, sd in there),
+            **({"others": fmean(others)} if others else {}),
+        }
+    return found
 
 
 def _paired(treatment: FloatArray, control: FloatArray) -> PairedDifference:

@@ -12,7 +12,6 @@ from typing import Any
 
 from experiences.library.operations import Receipt, apply_operations
 from experiences.library.reflection import Reflected
-from experiences.library.telling import told
 from experiences.rewards import LearningReward
 from experiences.rewards.bounded import settle_in_time
 from experiences.rollout import Keep, collect_groups
@@ -23,6 +22,7 @@ from training.algorithm.convergence import Vitals
 from training.policies.action import ActionPolicy
 from training.policies.context import ContextPolicy
 from training.policies.exploration import FailureMemory, PoolEvidence
+from training.policies.query_rule import Choice
 from training.trainer import gate
 from training.trainer.context import MIXED_AFTER, rules_of, too_even, update_context, worth_reflecting
 from training.trainer.play import Played
@@ -224,7 +224,7 @@ class _Loop:
             return
         state.search_start = state.current_success = self._look(loop, self._start(), 0, searching=True).success
         if policy.kept != policy.start:
-            kept = policy.showing(policy.kept)
+            kept = policy.showing(policy.keeps)
             state.current_success = self._look(loop, kept, state.iteration, searching=True).success
 
     def _select(self, loop: asyncio.AbstractEventLoop) -> tuple[SelectionReport | None, GateReport | None]:
@@ -249,11 +249,16 @@ class _Loop:
         """A step of the search where there is one; a look at what the policy would ship, and at the end the gate."""
         setup, state, config = self.setup, self.state, self.setup.config
         assert state.baseline_success is not None
-        candidate = policy.candidate(config.context.ship_confidence, setup.slots)
+        candidate = policy.candidate(
+            config.context.ship_confidence,
+            setup.slots,
+            queries=[scenario.query for scenario in setup.train],
+            most_tokens=config.context.max_tokens,
+        )
         step = None
         if gate.searches(config):
             step = self._search(loop, policy, candidate)
-            candidate = policy.kept
+            candidate = policy.keeps
         if not evaluates:
             return None, step
         new = self._is_new(policy, candidate)
@@ -267,13 +272,13 @@ class _Loop:
         rolled_back = [*step.rolled_back, *decided.rolled_back]
         return selection, replace(decided, kept=step.kept, rolled_back=rolled_back)
 
-    def _search(self, loop: asyncio.AbstractEventLoop, policy: ContextPolicy, candidate: tuple[str, ...]) -> GateReport:
+    def _search(self, loop: asyncio.AbstractEventLoop, policy: ContextPolicy, candidate: Choice) -> GateReport:
         """Ends a step: what it learned is kept or given up."""
         played = self._look(loop, policy.showing(candidate), self.state.iteration, searching=True)
         return gate.keep(self.setup, self.state, policy, candidate, played)
 
     def _ask_gate(
-        self, loop: asyncio.AbstractEventLoop, policy: ContextPolicy, candidate: tuple[str, ...], played: Played
+        self, loop: asyncio.AbstractEventLoop, policy: ContextPolicy, candidate: Choice, played: Played
     ) -> tuple[SelectionReport, GateReport]:
         """Compares the candidate, of which ``played`` are the first samples, with what the run began with."""
         setup, state = self.setup, self.state
@@ -289,10 +294,11 @@ class _Loop:
         selection = selection_report(state.iteration, compared.played, compared.before)
         return selection, gate.decide(setup, state, policy, candidate, compared)
 
-    def _is_new(self, policy: ContextPolicy, candidate: tuple[str, ...]) -> bool:
-        """Whether the candidate tells anything else than what the run began with."""
+    def _is_new(self, policy: ContextPolicy, candidate: Choice) -> bool:
+        """Whether the candidate tells any query anything else than what the run began with."""
         start = self._start()
-        return told(policy.library.chosen(candidate)) != told(start.shipped_lessons)
+        queries = [scenario.query for scenario in (*self.setup.selection, *self.setup.train)]
+        return not policy.tells_alike(candidate, start, queries)
 
     def _looked_at_start(self, loop: asyncio.AbstractEventLoop) -> Played:
         """The look at what the run began with: it was paid for once, and is used again. A checkpoint from before its

@@ -17,6 +17,8 @@ from experiences.runtimes.action import ActionRuntime
 from experiences.runtimes.base import Runtime
 from experiences.types import RolloutKey, Scenario, Trajectory, TrajectoryGroup
 from training.config import GRPOConfig
+from training.policies.query_rule import QueryRule
+from training.policies.query_vectors import QueryVectors
 from training.splits import search_size
 
 
@@ -70,6 +72,7 @@ class TrainerSetup:
     the standard one).
 
     For a context policy, ``library`` is what the run starts from, with the ``weights`` of earlier runs by handle;
+    ``rule`` chooses from it for each query, if an earlier run shipped one;
     ``slots`` is how many experiences the agent's prompt has room for (None: as many as help);
     ``reflecting`` finds new lessons (None: none are looked for). ``look_kept`` and ``look_keep`` store the rollouts of
     looks at the selection queries by iteration, where they were paid for. ``functions`` are the agent's that act, whose
@@ -88,6 +91,7 @@ class TrainerSetup:
     new_loop: Callable[[], AbstractEventLoop] | None = None
     library: Library = field(default_factory=Library)
     weights: Mapping[str, float] = field(default_factory=dict)
+    rule: QueryRule | None = None
     slots: int | None = None
     reflecting: Reflecting | None = None
     functions: frozenset[str] = frozenset()
@@ -116,6 +120,11 @@ class TrainerSetup:
         """Rollouts per selection query of one look."""
         config = self.config
         return config.context.look_samples if self.policy_kind == "context" else config.eval_samples
+
+    def query_vectors(self) -> QueryVectors:
+        """The vectors by which a context policy tells queries apart; of size 0 where it does not."""
+        told_apart = self.config.algorithm == "grpo" and self.config.context.relevance == "queries"
+        return QueryVectors.fitted([scenario.query for scenario in self.train]) if told_apart else QueryVectors()
 
     def limits(self) -> RolloutLimits:
         config = self.config
@@ -162,7 +171,8 @@ class GateReport:
     ``final`` is the gate at the end of a run, where ``accepted`` means that the candidate is shipped; elsewhere a step
     of the search ended. ``kept`` tells whether the search goes on with what it learned in the step.
     ``samples`` per query were taken of each side, in ``looks`` of at most ``most_looks`` looks. ``tokens`` is about
-    what telling the candidate adds to a call.
+    what telling the candidate adds to a call, ``lessons_each`` how many lessons a query is told, both on average over
+    the queries of training. Where queries are told different lessons, ``where`` says of each what ``gate.where`` does.
     """
 
     iteration: int
@@ -182,6 +192,8 @@ class GateReport:
     why: str
     rolled_back: list[str] = field(default_factory=list)
     tokens: int = 0
+    lessons_each: float | None = None
+    where: dict[str, dict[str, float]] = field(default_factory=dict)
     looks: int = 1
     most_looks: int = 1
     final: bool = True

@@ -149,7 +149,13 @@ def policy_of(data: bytes) -> Policy:
 def untrained(setup: TrainerSetup) -> Policy:
     """The policy that a run begins with: an action policy's is at random, a context policy tells what is active."""
     if setup.policy_kind == "context":
-        return ContextPolicy.fresh(setup.library, setup.weights, selects=setup.config.algorithm == "grpo")
+        return ContextPolicy.fresh(
+            setup.library,
+            setup.weights,
+            selects=setup.config.algorithm == "grpo",
+            vectors=setup.query_vectors(),
+            rule=setup.rule,
+        )
     options = FeatureOptions(**setup.config.features.model_dump())
     return ActionPolicy.fresh(setup.environment.actions, options, [scenario.query for scenario in setup.train])
 

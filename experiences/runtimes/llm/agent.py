@@ -29,7 +29,7 @@ class LLMRuntime:
     sampling: Sampling
     philosophy: str = "react"
     system: str = ""
-    context: str | Callable[[RolloutKey], Told] = ""
+    context: str | Callable[[RolloutKey, str], Told] = ""
     toolset: Toolset = field(default_factory=Toolset)
     key_prefix: str = "run"
     purpose: str = "training"
@@ -53,7 +53,7 @@ class LLMRuntime:
         """
         if not isinstance(episode, TextEpisode):
             raise EnvironmentFailure("this environment can't be spoken to in text; choose an action agent")
-        told = Told(self.context, {}) if isinstance(self.context, str) else self.context(key)
+        told = Told(self.context, {}) if isinstance(self.context, str) else self.context(key, scenario.query)
         toolset = self.toolset if self.connect is None else await self.connect()
         talk = Talk(
             model=self.model,

@@ -1,0 +1,150 @@
+"""What may be told: lessons for all queries, or for each query those that help with it.
+
+A rule tells a query the lessons whose effect on it is above 0, the best per token first where room is short.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from statistics import NormalDist
+from typing import Any, Self
+
+import numpy as np
+
+from training.algorithm.relevance import QueryEffects
+from training.policies.query_vectors import QueryVectors
+
+REMEMBERED = 4_096  # queries whose lessons are kept at hand
+
+
+@dataclass(frozen=True)
+class QueryRule:
+    """A choice of lessons for any query, fixed once made. ``handles`` and ``tokens`` (both K) are of the lessons that
+    it chooses from, ``effects`` what is known of them. ``confidence`` in [.5, 1): a lesson is told where its effect on
+    the query lies above 0 with more than this probability. ``most_tokens`` bounds what one query is told, ``slots``
+    (None: no bound) how many lessons, of which those in ``free`` don't count."""
+
+    vectors: QueryVectors
+    handles: tuple[str, ...]
+    tokens: tuple[int, ...]
+    effects: QueryEffects
+    confidence: float = 0.5
+    slots: int | None = None
+    most_tokens: int = 100_000
+    free: frozenset[str] = frozenset()
+
+    def lessons_for(self, query: str) -> tuple[str, ...]:
+        """The handles that the query is told, in the library's order."""
+        found = self._chosen.get(query)
+        if found is None:
+            if len(self._chosen) >= REMEMBERED:
+                self._chosen.clear()
+            found = self._chosen[query] = self._choose(query)
+        return found
+
+    def lessons_of(self, queries: Sequence[str]) -> tuple[str, ...]:
+        """The handles that any of the queries is told, in the library's order."""
+        told = {handle for query in queries for handle in self.lessons_for(query)}
+        return tuple(handle for handle in self.handles if handle in told)
+
+    def effect_on(self, query: str) -> dict[str, tuple[float, float]]:
+        """(effect, its standard deviation) of each lesson on a query."""
+        mean, sd = self.effects.at(self.vectors.of(query)[None, :])
+        return {handle: (float(mean[0, at]), float(sd[0, at])) for at, handle in enumerate(self.handles)}
+
+    def without(self, gone: Sequence[str]) -> QueryRule:
+        """The same rule without some lessons."""
+        kept = [at for at, handle in enumerate(self.handles) if handle not in set(gone)]
+        effects = QueryEffects(self.effects.mean[kept], self.effects.covariance[kept], self.effects.local)
+        handles, tokens = tuple(self.handles[at] for at in kept), tuple(self.tokens[at] for at in kept)
+        return replace(self, handles=handles, tokens=tokens, effects=effects)
+
+    @cached_property
+    def _chosen(self) -> dict[str, tuple[str, ...]]:
+        return {}
+
+    def _choose(self, query: str) -> tuple[str, ...]:
+        mean, sd = (values[0] for values in self.effects.at(self.vectors.of(query)[None, :]))
+        surely = mean - NormalDist().inv_cdf(self.confidence) * sd
+        tokens = np.maximum(np.array(self.tokens, dtype=np.float64), 1.0)
+        ranked = sorted(np.flatnonzero(surely > 0), key=lambda at: (-mean[at] / tokens[at], at))
+        taken, room = [], float(self.most_tokens)
+        places = len(self.handles) if self.slots is None else self.slots
+        for at in ranked:
+            place = self.handles[at] not in self.free
+            if tokens[at] <= room and places >= place:
+                taken.append(at)
+                room -= tokens[at]
+                places -= place
+        return tuple(self.handles[at] for at in sorted(taken))
+
+    # -- as stored -------------------------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """Arrays and JSON values, flat."""
+        return {
+            **{f"vectors.{name}": value for name, value in self.vectors.state_dict().items()},
+            "handles": list(self.handles),
+            "tokens": list(self.tokens),
+            "mean": self.effects.mean.copy(),
+            "covariance": self.effects.covariance.copy(),
+            "local": self.effects.local,
+            "confidence": self.confidence,
+            "slots": self.slots,
+            "most_tokens": self.most_tokens,
+            "free": sorted(self.free),
+        }
+
+    @classmethod
+    def from_state_dict(cls, state: Mapping[str, Any]) -> Self:
+        vectors = {name.removeprefix("vectors."): value for name, value in state.items() if name.startswith("vectors.")}
+        slots = state["slots"]
+        return cls(
+            QueryVectors.from_state_dict(vectors),
+            tuple(state["handles"]),
+            tuple(int(n) for n in state["tokens"]),
+            QueryEffects(np.array(state["mean"]), np.array(state["covariance"]), float(state["local"])),
+            float(state["confidence"]),
+            None if slots is None else int(slots),
+            int(state["most_tokens"]),
+            frozenset(state["free"]),
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """The same in JSON, rounded to what matters (1e-5 of a reward)."""
+        return {name: _plain(value) for name, value in self.state_dict().items()}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return value.tolist() if value.dtype.kind == "i" else np.round(value, 5).tolist()
+    return value
+
+
+def same_for_all(rule: QueryRule, queries: Sequence[str]) -> bool:
+    """Whether the rule tells every one of these queries the same."""
+    return len({rule.lessons_for(query) for query in queries}) < 2
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What an agent is told, or might be: ``handles`` are all the lessons in it, in the library's order. Every query is
+    told them; where there is a ``rule``, a query is told those of its lessons that the rule names for it, and those
+    that the rule does not know."""
+
+    handles: tuple[str, ...] = ()
+    rule: QueryRule | None = None
+
+    def told(self, query: str) -> tuple[str, ...]:
+        """What this query is told."""
+        if self.rule is None:
+            return self.handles
+        named, known = set(self.rule.lessons_for(query)), set(self.rule.handles)
+        return tuple(handle for handle in self.handles if handle in named or handle not in known)
+
+    def without(self, gone: Sequence[str]) -> Choice:
+        """The same without some lessons."""
+        rule = None if self.rule is None else self.rule.without(gone)
+        return Choice(tuple(handle for handle in self.handles if handle not in set(gone)), rule)
