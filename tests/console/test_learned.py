@@ -104,6 +104,22 @@ def test_the_verdict_comes_first_and_says_how_sure_it_is(console: Client, learne
     assert "verdict good" in console.get(f"/jobs/{learned.pk}/?tab=learned").content.decode()
 
 
+def test_where_queries_are_told_apart_it_says_which_lesson_goes_where(console: Client, learned: TrainingRun) -> None:
+    where = {"x1": {"share": 0.25, "effect": 0.21, "error": 0.04, "others": -0.02}}
+    Epoch.objects.filter(run=learned).update(gate=GATE | {"where": where, "lessons_each": 1.25})
+    shown = text_of(console, learned)
+    assert "Told to a query 1.25 of the 2 lessons on average" in shown and "Where each lesson is told: 1" in shown
+    assert "When x1, count. 25 % of the training queries +21.0 points standard error 4.0 points −2.0 points" in shown
+    gate = console.get(f"/api/v1/training-jobs/{learned.pk}/epochs").json()[0]["gate"]
+    assert gate["where"] == where and gate["lessons_each"] == 1.25
+    assert "Where each lesson is told" not in text_of(console, with_gate(learned, GATE))
+
+
+def with_gate(run: TrainingRun, gate: dict[str, Any]) -> TrainingRun:
+    Epoch.objects.filter(run=run).update(gate=gate)
+    return run
+
+
 def test_the_charts_show_what_is_told_instead_of_steps(console: Client, learned: TrainingRun) -> None:
     shown = console.get(f"/jobs/{learned.pk}/").content.decode()
     assert 'data-chart="told"' in shown and 'data-chart="steps"' not in shown

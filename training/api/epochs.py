@@ -42,6 +42,15 @@ class SearchStepOut(serializers.Serializer[Any]):
     kept = serializers.BooleanField(help_text="Else what was learned in it was given up.")
 
 
+class WhereOut(serializers.Serializer[Any]):
+    """Where one lesson is told. Effects are of the reward."""
+
+    share = serializers.FloatField(help_text="Of the training queries.")
+    effect = serializers.FloatField(help_text="On these, on average.")
+    error = serializers.FloatField(help_text="Standard error of the effect on one of these.")
+    others = serializers.FloatField(required=False, help_text="Effect on the others.")
+
+
 class GateOut(serializers.Serializer[Any]):
     iteration = serializers.IntegerField()
     accepted = serializers.BooleanField(help_text="At the end of a run: the candidate is told from now on.")
@@ -59,6 +68,14 @@ class GateOut(serializers.Serializer[Any]):
     )
     rolled_back = serializers.ListField(child=serializers.CharField())
     tokens = serializers.IntegerField(help_text="About what telling the candidate adds to a call.")
+    lessons_each = serializers.FloatField(
+        required=False, allow_null=True, help_text="Lessons that a query of training would be told, on average."
+    )
+    where = serializers.DictField(
+        child=WhereOut(),
+        required=False,
+        help_text="Where queries are told different lessons: each one's share and effects, by handle.",
+    )
     n_queries = serializers.IntegerField()
     samples = serializers.IntegerField(help_text="Of each query and side.")
     looks = serializers.IntegerField(required=False, help_text="Taken until it was decided; 0: there was nothing new.")
