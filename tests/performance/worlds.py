@@ -110,8 +110,7 @@ def measured(task: Task) -> Result:
 
 @contextmanager
 def served(task: Task, world: VariedWorld) -> Iterator[ModelServer]:
-    """The world's model on loopback, which this process may call."""
-    configure(lambda: Policy(AllowList.of(("127.0.0.0/8",))))
+    """The world's model on loopback."""
     habits = replace(Habits.drawn(task.seed), repeating=world.variation.repeating)
     with simulated_server(world, habits=habits) as server:
         yield server
@@ -139,10 +138,15 @@ def _decided(run: Finished) -> Result:
     }
 
 
+def allow_loopback() -> None:
+    """For the bench's own processes: who may be called is one rule for a whole process."""
+    configure(lambda: Policy(AllowList.of(("127.0.0.0/8",))))
+
+
 def results(measure: Callable[[Task], Result], chosen: Sequence[Task], workers: int) -> Iterator[Result]:
     """What came of each, in the order in which they end. A world that fails says so and stops no other."""
     spawn = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers, mp_context=spawn, max_tasks_per_child=1) as pool:
+    with ProcessPoolExecutor(workers, mp_context=spawn, max_tasks_per_child=1, initializer=allow_loopback) as pool:
         running: dict[Future[Result], Task] = {pool.submit(measure, one): one for one in chosen}
         for done in as_completed(running):
             error = done.exception()
