@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Any
+from typing import Any, ClassVar, Final
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
@@ -18,6 +18,15 @@ from budgets.models import Budget
 from experiences.models import Agent, Dataset
 from training.config import GRPOConfig
 from training.config_versions import read
+
+RULES: Final = ("starting_rule", "shipped_rule")  # up to some 100 KB each, which only the run and the next one read
+
+
+class RunManager(ScopedManager):
+    """Rows without what is large; it is read where it is asked for."""
+
+    def get_queryset(self) -> QuerySet[TrainingRun]:
+        return super().get_queryset().defer(*RULES)
 
 
 class TrainingRun(Scoped):
@@ -48,6 +57,7 @@ class TrainingRun(Scoped):
     starting_rule = models.JSONField(null=True, blank=True, editable=False)
     shipped_rule = models.JSONField(null=True, blank=True, editable=False)
     shipped_at = models.DateTimeField(null=True, blank=True, editable=False)
+    objects: ClassVar[RunManager] = RunManager()
 
     iteration = models.PositiveIntegerField(default=0)
     total_iterations = models.PositiveIntegerField()

@@ -23,11 +23,12 @@ from agentcore_site.tenancy.actors import Actor
 from budgets.accounts import Owner
 from budgets.models import Scope
 from budgets.services import limit_change
+from evaluation.selectors import evaluations_visible
 from experiences.models import Agent, GroupRecord, TrajectoryRecord
 from experiences.selectors import advantages_for, trajectories_visible
 from tests.support.running import SMALL, SMALL_POOL, run_to_end
-from training.models import Iteration, PolicyCheckpoint, TrainingRun
-from training.selectors import run_series, status_payload
+from training.models import RULES, Iteration, PolicyCheckpoint, TrainingRun
+from training.selectors import checkpoints_visible, run_series, runs_visible, status_payload
 from training.services import checkpoints
 from training.services.execution import setup_of
 from training.services.runs import run_estimate, run_start
@@ -319,3 +320,10 @@ def test_a_run_that_would_exceed_its_budget_pauses_with_a_checkpoint(
     limit_change(None, Owner(job.organization_id, Scope.JOB, job.id, run.agent_id), 100_000_000)
     job_resume(operator, run.job)
     assert run_to_end(run.job).status == Status.COMPLETED
+
+
+def test_no_list_reads_the_rules_by_which_runs_choose_lessons(operator: Actor) -> None:
+    # A rule is some 100 KB, and a page of jobs has fifty rows.
+    lists = [runs_visible(operator), checkpoints_visible(operator), evaluations_visible(operator)]
+    lists += [TrainingRun.objects.all(), TrainingRun.objects.select_related("job")]
+    assert not [rows for rows in lists if any(f'"{name}"' in str(rows.query) for name in RULES)]

@@ -75,8 +75,9 @@ def library_of_run(run: TrainingRun) -> tuple[Library, Mapping[str, float]]:
 def starting_rule(agent: Agent) -> dict[str, Any] | None:
     """The rule that the agent's last run that shipped anything shipped, as a row holds it; None where all queries are
     told the same."""
-    last = TrainingRun.objects.filter(agent=agent, shipped_at__isnull=False).order_by("-shipped_at").first()
-    return None if last is None else last.shipped_rule
+    shipped = TrainingRun.objects.filter(agent=agent, shipped_at__isnull=False).order_by("-shipped_at")
+    rule: dict[str, Any] | None = shipped.values_list("shipped_rule", flat=True).first()
+    return rule
 
 
 def rule_of_run(run: TrainingRun) -> QueryRule | None:

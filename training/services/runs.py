@@ -120,7 +120,7 @@ def run_start(
             estimate=planned.as_json(),
             warnings=asked.warnings,
             library=[] if agent.runtime == Runtime.ACTION else starting_library(agent),
-            starting_rule=starting_rule(agent),
+            starting_rule=None if agent.runtime == Runtime.ACTION else starting_rule(agent),
             total_iterations=asked.config.n_iterations,
             budget_micros=planned.budget,
         )
