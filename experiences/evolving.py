@@ -136,17 +136,12 @@ class Slice:
         """What this question was answered before. Its words may differ by a count that has risen since; what was paid
         for is used all the same, and the curator looks at the playbook of now."""
         row = Question.objects.filter(job=self.job, key=self._key).first()
-        if row is None:
-            return None
-        return Answered(row.key, row.stage, row.iteration, row.asked, row.usable, row.reply, row.reason)
+        return None if row is None else _answered(row)
 
     def _earlier(self) -> dict[str, Answered]:
         """Usable answers of this agent's latest evolutions by what was asked, to the word: none is paid twice."""
         rows = Question.objects.filter(agent_id=self.evolution.agent_id, job__kind="evolution", usable=True)
-        return {
-            row.asked: Answered(row.key, row.stage, row.iteration, row.asked, row.usable, row.reply, row.reason)
-            for row in rows.order_by("-id")[:EXECUTIONS]
-        }
+        return {row.asked: _answered(row) for row in rows.order_by("-id")[:EXECUTIONS]}
 
     def _fenced(self, store: Callable[[], None]) -> None:
         try:
@@ -197,3 +192,8 @@ class Slice:
         message = f"{taken} of {len(curated.verdicts)} suggested changes applied{left}; version {playbook.version}."
         counts = {str(state): curated.count({state}) for state in State if curated.count({state})}
         event_add(self.job, "evolved", message=message, data={"version": playbook.version, "deltas": counts})
+
+
+def _answered(row: Question) -> Answered:
+    """What was answered, without what it cost: that was counted where it was asked."""
+    return Answered(row.key, row.stage, row.iteration, row.asked, row.usable, row.reply, row.reason)

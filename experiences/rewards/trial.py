@@ -134,7 +134,7 @@ def _pay(reward: Reward, trajectory: Trajectory) -> None:
     try:
         pay(reward, trajectory)
     except RewardTimedOut as error:
-        trajectory.error, trajectory.reward = f"reward: {error}", math.nan
+        trajectory.error, trajectory.reward = f"{OWN_ERROR}{error}", math.nan
 
 
 def summary(results: Sequence[Tried]) -> Summary:

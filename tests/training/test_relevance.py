@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from training.algorithm import relevance
-from training.algorithm.relevance import QueryEffects, centred, query_effects, with_general
+from training.algorithm.arrays import centred
+from training.algorithm.relevance import QueryEffects, query_effects, with_general
 from training.policies.archive import pack, unpack
 from training.policies.query_rule import QueryRule, same_for_all
 from training.policies.query_vectors import QueryVectors

@@ -39,6 +39,16 @@ def segment_sum(values: FloatArray, segments: Segments) -> FloatArray:
     return total
 
 
+def centred(values: FloatArray, labels: IntArray) -> FloatArray:
+    """``values`` (N, K) less the mean of their segment, by the labels (N,) of the segments."""
+    segments = segments_of(labels)
+    sums = np.zeros((segments.count, values.shape[1]))
+    np.add.at(sums, segments.index, values)
+    counts = np.bincount(segments.index, minlength=segments.count)
+    found: FloatArray = values - (sums / counts[:, None])[segments.index]
+    return found
+
+
 def bounded_exp(log_ratio: FloatArray) -> FloatArray:
     """exp, finite for any finite input."""
     return np.exp(np.clip(log_ratio, -MAX_LOG_RATIO, MAX_LOG_RATIO))

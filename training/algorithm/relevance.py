@@ -18,7 +18,7 @@ from typing import Final
 
 import numpy as np
 
-from training.algorithm.arrays import FloatArray, IntArray
+from training.algorithm.arrays import FloatArray, IntArray, centred
 
 GENERAL: Final = (0.02, 0.05, 0.1, 0.2)  # sd of what holds everywhere, in units of reward
 LOCAL: Final = (0.0, 0.04, 0.08, 0.16, 0.3)  # sd of what holds in a neighbourhood; 0: effects are the same everywhere
@@ -45,15 +45,6 @@ class QueryEffects:
 def with_general(vectors: FloatArray) -> FloatArray:
     """(n, 1 + R): each query's vector behind a 1."""
     return np.hstack([np.ones((len(vectors), 1)), vectors])
-
-
-def centred(values: FloatArray, group: IntArray) -> FloatArray:
-    """``values`` (N, K) less the mean of their group (N,)."""
-    _, index, counts = np.unique(group, return_inverse=True, return_counts=True)
-    sums = np.zeros((len(counts), values.shape[1]))
-    np.add.at(sums, index.reshape(-1), values)
-    found: FloatArray = values - (sums / counts[:, None])[index.reshape(-1)]
-    return found
 
 
 def query_effects(z: FloatArray, reward: FloatArray, group: IntArray, vectors: FloatArray) -> QueryEffects:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from training.algorithm.arrays import BoolArray, FloatArray, IntArray
+from training.algorithm.arrays import BoolArray, FloatArray, IntArray, centred
 
 RIDGE = 4.0  # the prior: effects of about half the rewards' spread, before anything was seen
 _NORMAL = NormalDist()
@@ -67,8 +67,7 @@ class Effects:
         used = counts[index] > 1
         if not used.any():
             return
-        zc = (told - _means(told, index, counts))[used]
-        yc = (reward - _means(reward[:, None], index, counts)[:, 0])[used]
+        zc, yc = centred(told, group)[used], centred(reward[:, None], group)[used, 0]
         self.gram += zc.T @ zc
         self.moment += zc.T @ yc
         self.square += float(yc @ yc)
@@ -106,11 +105,3 @@ class Effects:
             square=float(state["square"]),
             free=float(state["free"]),
         )
-
-
-def _means(values: FloatArray, index: IntArray, counts: IntArray) -> FloatArray:
-    """Each row's group mean, (N, K)."""
-    sums = np.zeros((len(counts), values.shape[1]))
-    np.add.at(sums, index, values)
-    result: FloatArray = (sums / counts[:, None])[index]
-    return result

@@ -49,11 +49,6 @@ class QueryRule:
         told = {handle for query in queries for handle in self.lessons_for(query)}
         return tuple(handle for handle in self.handles if handle in told)
 
-    def effect_on(self, query: str) -> dict[str, tuple[float, float]]:
-        """(effect, its standard deviation) of each lesson on a query."""
-        mean, sd = self.effects.at(self.vectors.of(query)[None, :])
-        return {handle: (float(mean[0, at]), float(sd[0, at])) for at, handle in enumerate(self.handles)}
-
     def without(self, gone: Sequence[str]) -> QueryRule:
         """The same rule without some lessons."""
         kept = [at for at, handle in enumerate(self.handles) if handle not in set(gone)]
@@ -143,8 +138,3 @@ class Choice:
             return self.handles
         named, known = set(self.rule.lessons_for(query)), set(self.rule.handles)
         return tuple(handle for handle in self.handles if handle in named or handle not in known)
-
-    def without(self, gone: Sequence[str]) -> Choice:
-        """The same without some lessons."""
-        rule = None if self.rule is None else self.rule.without(gone)
-        return Choice(tuple(handle for handle in self.handles if handle not in set(gone)), rule)

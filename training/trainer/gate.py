@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -104,32 +103,20 @@ def keep(
     ``played``, ``state.search_start`` and ``state.current_success`` are of the search's own queries.
     """
     assert state.search_start is not None and state.current_success is not None
-    margin, kept = setup.config.context.gate_margin, policy.kept
-    before = state.search_start
-    against_kept = _paired(played.success, state.current_success)
+    before, against_kept = state.search_start, _paired(played.success, state.current_success)
     against_start = Sequential(1, 1, setup.config.context.gate_alpha).look(
         per_query(played.success) - per_query(before), 1
     )
     report = partial(
-        GateReport,
-        iteration=state.iteration,
-        epoch=setup.epoch(state.iteration),
-        candidate=candidate.handles,
-        current=kept,
-        n_queries=played.success.shape[0],
-        samples=played.success.shape[1],
-        candidate_rate=played.success_rate,
+        _report(setup, state, policy, candidate, played, against_kept),
+        current=policy.kept,
         current_rate=float(state.current_success.mean()),
-        difference=against_kept.mean,
-        low=against_kept.low,
-        high=against_kept.high,
         gain=played.success_rate - float(before.mean()),
         p_value=against_start.p_value,
         accepted=False,
         final=False,
-        **_told(setup, policy, candidate),
     )
-    if against_kept.mean < -margin:
+    if against_kept.mean < -setup.config.context.gate_margin:
         return report(rolled_back=policy.roll_back(), why=LOOKS_WORSE)
     policy.keep(candidate)
     state.current_success = played.success
@@ -140,34 +127,49 @@ def decide(
     setup: TrainerSetup, state: TrainerState, policy: ContextPolicy, candidate: Choice, compared: Compared
 ) -> GateReport:
     """At the end of a run: ships the candidate, or leaves what the run began with as it is."""
-    played, before, current = compared.played, compared.before, policy.shipped
-    told, difference = _told(setup, policy, candidate), _paired(played.success, before)
+    difference, current = _paired(compared.played.success, compared.before), policy.shipped
+    report = _report(setup, state, policy, candidate, compared.played, difference)
     accepted = compared.look.decision == "better"
     rolled_back: list[str] = []
     if accepted:
         policy.ship(candidate)
     elif searches(setup.config):
         rolled_back = policy.back_to_start()
-    return GateReport(
-        iteration=state.iteration,
-        epoch=setup.epoch(state.iteration),
-        candidate=candidate.handles,
+    return report(
         current=current,
-        n_queries=played.success.shape[0],
-        samples=played.success.shape[1],
-        candidate_rate=played.success_rate,
-        current_rate=float(before.mean()),
-        difference=difference.mean,
-        low=difference.low,
-        high=difference.high,
+        current_rate=float(compared.before.mean()),
         gain=difference.mean,
         p_value=compared.look.p_value,
         accepted=accepted,
         why=SHOWN if accepted else NOT_SHOWN if compared.looks else NOTHING_NEW,
         rolled_back=rolled_back,
-        **told,
         looks=compared.looks,
         most_looks=compared.most,
+    )
+
+
+def _report(
+    setup: TrainerSetup,
+    state: TrainerState,
+    policy: ContextPolicy,
+    candidate: Choice,
+    played: Played,
+    against_current: PairedDifference,
+) -> partial[GateReport]:
+    """What a step of the search and the gate both say of a candidate. Made before anything moves: a library that goes
+    back has other texts."""
+    return partial(
+        GateReport,
+        iteration=state.iteration,
+        epoch=setup.epoch(state.iteration),
+        candidate=candidate.handles,
+        n_queries=played.success.shape[0],
+        samples=played.success.shape[1],
+        candidate_rate=played.success_rate,
+        difference=against_current.mean,
+        low=against_current.low,
+        high=against_current.high,
+        **_told(setup, policy, candidate),
     )
 
 
@@ -187,21 +189,19 @@ def where(choice: Choice, queries: Sequence[str]) -> dict[str, dict[str, float]]
     """For each lesson that a rule chooses: the ``share`` of these queries that are told it, its mean ``effect`` on them
     with the standard ``error``, and its effect on the ``others`` (where there are any)."""
     assert choice.rule is not None
-    rule = choice.rule
-    effects = [rule.effect_on(query) for query in queries]
+    mean, sd = choice.rule.effects.at(choice.rule.vectors.all(queries))
     told = [set(choice.told(query)) for query in queries]
     found = {}
-    for handle in (one for one in choice.handles if one in rule.handles):
-        there = [one[handle] for one, names in zip(effects, told, strict=True) if handle in names]
-        others = [one[handle][0] for one, names in zip(effects, told, strict=True) if handle not in names]
-        if not there:
+    for at, handle in enumerate(choice.rule.handles):
+        there = np.array([handle in names for names in told], dtype=np.bool_)
+        if not there.any():
             continue
         found[handle] = {
-            "share": len(there) / len(queries),
-            "effect": fmean(mean for mean, _ in there),
+            "share": float(there.mean()),
+            "effect": float(mean[there, at].mean()),
             # Neighbours' errors go together, so that a mean over them is about as uncertain as one of them.
-            "error": fmean(sd for _, sd in there),
-            **({"others": fmean(others)} if others else {}),
+            "error": float(sd[there, at].mean()),
+            **({} if there.all() else {"others": float(mean[~there, at].mean())}),
         }
     return found
 

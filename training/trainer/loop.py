@@ -266,7 +266,7 @@ class _Loop:
         self._stop_on_plateau(played)
         if not state.stop_reason:
             return selection_report(state.iteration, played, state.baseline_success), step
-        selection, decided = self._ask_gate(loop, policy, candidate, played)
+        selection, decided = self._ask_gate(loop, policy, candidate, played, new)
         if step is None:
             return selection, decided
         rolled_back = [*step.rolled_back, *decided.rolled_back]
@@ -278,12 +278,13 @@ class _Loop:
         return gate.keep(self.setup, self.state, policy, candidate, played)
 
     def _ask_gate(
-        self, loop: asyncio.AbstractEventLoop, policy: ContextPolicy, candidate: Choice, played: Played
+        self, loop: asyncio.AbstractEventLoop, policy: ContextPolicy, candidate: Choice, played: Played, new: bool
     ) -> tuple[SelectionReport, GateReport]:
-        """Compares the candidate, of which ``played`` are the first samples, with what the run began with."""
+        """Compares the candidate, of which ``played`` are the first samples, with what the run began with; where it is
+        nothing ``new``, there is nothing to compare."""
         setup, state = self.setup, self.state
         compared = gate.unchanged(played)
-        if self._is_new(policy, candidate):
+        if new:
             compared = gate.compare(
                 setup.config,
                 state,

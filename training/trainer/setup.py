@@ -5,6 +5,7 @@ from __future__ import annotations
 from asyncio import AbstractEventLoop
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Protocol
 
 from experiences.environments.base import Environment
@@ -121,6 +122,7 @@ class TrainerSetup:
         config = self.config
         return config.context.look_samples if self.policy_kind == "context" else config.eval_samples
 
+    @cached_property
     def query_vectors(self) -> QueryVectors:
         """The vectors by which a context policy tells queries apart; of size 0 where it does not."""
         told_apart = self.config.algorithm == "grpo" and self.config.context.relevance == "queries"

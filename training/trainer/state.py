@@ -153,7 +153,7 @@ def untrained(setup: TrainerSetup) -> Policy:
             setup.library,
             setup.weights,
             selects=setup.config.algorithm == "grpo",
-            vectors=setup.query_vectors(),
+            vectors=setup.query_vectors,
             rule=setup.rule,
         )
     options = FeatureOptions(**setup.config.features.model_dump())
