@@ -155,7 +155,7 @@ PRESETS: dict[str, Preset] = {
             "tfgrpo",
             "Training-free GRPO",
             "Take this for a language model and about 100 queries: all lessons are told, and every second iteration "
-            "keeps its lessons or gives them up (arXiv 2510.08191); it spends less than recommended, and can't tell "
+            "keeps its lessons or gives them up (arXiv 2510.08191); it spends more than recommended, and can't tell "
             "single lessons apart.",
             {
                 "algorithm": "tfgrpo",
