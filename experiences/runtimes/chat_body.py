@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Annotated, Any, Final, Literal, NoReturn
+from collections.abc import Collection, Mapping
+from typing import Annotated, Any, Final, Literal, NoReturn, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
@@ -12,23 +12,26 @@ from budgets.llm.types import Message, ToolCall, ToolSpec
 from experiences.runtimes.llm.calls import CallOptions
 
 MAX_MESSAGES: Final = 1_000
+Body = TypeVar("Body", bound=BaseModel)
 MAX_DEPTH: Final = 64  # of objects and lists in each other; nothing that a model is asked goes that deep
 
 
 class BadCall(Exception):
-    """The request is not one that the gateway takes; the message is for the agent's author."""
+    """The request is not one that the gateway takes; the message is for the agent's author, ``param`` the field."""
 
-    def __init__(self, message: str, status: int = 400, kind: str = "invalid_request_error") -> None:
+    def __init__(
+        self, message: str, status: int = 400, kind: str = "invalid_request_error", param: str | None = None
+    ) -> None:
         super().__init__(message)
-        self.status, self.kind = status, kind
+        self.status, self.kind, self.param = status, kind, param
 
 
-def _text(content: Any) -> str:
-    """The texts of a message's content, which may come in parts."""
+def text_of(content: Any, kinds: Collection[str] = ("text",)) -> str:
+    """The texts of a message's content, which may come in parts of these ``kinds``. Raises ValueError."""
     if content is None or isinstance(content, str):
         return content or ""
     parts = content if isinstance(content, list) else [content]
-    texts = [part.get("text") for part in parts if isinstance(part, Mapping) and part.get("type") == "text"]
+    texts = [part.get("text") for part in parts if isinstance(part, Mapping) and part.get("type") in kinds]
     if len(texts) != len(parts) or not all(isinstance(text, str) for text in texts):
         raise ValueError("it holds something else than text, which can't be priced in advance")
     return "".join(map(str, texts))
@@ -38,16 +41,16 @@ def _stops(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
 
 
-class _Part(BaseModel):
+class Part(BaseModel):
     model_config = ConfigDict(strict=True, extra="ignore")
 
 
-class _CalledFunction(_Part):
+class _CalledFunction(Part):
     name: str = ""
     arguments: str | dict[str, Any] | None = None
 
 
-class _Call(_Part):
+class _Call(Part):
     id: str | None = None
     function: _CalledFunction
 
@@ -61,9 +64,9 @@ class _Call(_Part):
         return ToolCall(self.id or "", self.function.name, found if isinstance(found, dict) else {}, raw)
 
 
-class _Said(_Part):
+class _Said(Part):
     role: Literal["system", "developer", "user", "assistant", "tool"]
-    content: Annotated[str, BeforeValidator(_text)] = ""
+    content: Annotated[str, BeforeValidator(text_of)] = ""
     tool_calls: list[_Call] | None = None
     tool_call_id: str | None = None
     name: str | None = None
@@ -78,13 +81,13 @@ class _Said(_Part):
         )
 
 
-class _Function(_Part):
+class _Function(Part):
     name: str = Field(min_length=1)
     description: str | None = None
     parameters: dict[str, Any] | None = None
 
 
-class _Tool(_Part):
+class _Tool(Part):
     function: _Function
 
     def value(self) -> ToolSpec:
@@ -94,7 +97,7 @@ class _Tool(_Part):
         )
 
 
-class ChatBody(_Part):
+class ChatBody(Part):
     """What is passed on of a request; what it names besides is left out (the model is the job's anyway)."""
 
     messages: list[_Said] = Field(min_length=1, max_length=MAX_MESSAGES)
@@ -133,8 +136,8 @@ class ChatBody(_Part):
         return given
 
 
-def body_in(read: bytes) -> ChatBody:
-    """Raises BadCall: what is wrong, and where."""
+def body_in(read: bytes, kind: type[Body]) -> Body:
+    """The JSON object that was sent. Raises BadCall: what is wrong, and where."""
     try:
         found = loaded(read)
     except ValueError as error:
@@ -142,11 +145,11 @@ def body_in(read: bytes) -> ChatBody:
     if not isinstance(found, dict):
         raise BadCall("The body is no JSON object.")
     try:
-        return ChatBody.model_validate(found)
+        return kind.model_validate(found)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         place = ".".join(str(part) for part in first["loc"])
-        raise BadCall(f"{place}: {first['msg'].removeprefix('Value error, ')}.") from None
+        raise BadCall(f"{place}: {first['msg'].removeprefix('Value error, ')}.", param=place) from None
 
 
 def loaded(text: str | bytes) -> Any:

@@ -1,7 +1,7 @@
 """A model endpoint for one worker's rollouts of foreign agents: each rollout has a key of its own, good while it lasts.
 
-It speaks OpenAI's chat completions (also streamed) on a port of its own and passes calls to the metered client, so
-that whatever framework an agent is written in, its calls are paid for, bounded and recorded as steps.
+It speaks OpenAI's chat completions and its Responses API (both also streamed) on a port of its own and passes calls to
+the metered client, so that whatever framework an agent is written in, its calls are paid for, bounded and recorded.
 """
 
 from __future__ import annotations
@@ -11,14 +11,16 @@ import contextlib
 import json
 import secrets
 import socket
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from budgets.llm.errors import LLMError, Malformed
-from budgets.llm.types import Completion, ToolCall
+from budgets.llm.types import Completion
 from experiences.runtimes.base import Halted
+from experiences.runtimes.chat_answer import completion_chunks, completion_json
 from experiences.runtimes.chat_body import BadCall, ChatBody, body_in
+from experiences.runtimes.responses_answer import response_events, response_json
+from experiences.runtimes.responses_body import Item, ResponsesBody, items_of
 
 if TYPE_CHECKING:
     import uvicorn
@@ -29,10 +31,31 @@ Receive = Callable[[], Awaitable[dict[str, Any]]]
 
 
 class Session:
-    """One rollout's right to call ``model``; ``call`` makes a call and records it (``experiences.runtimes.http``)."""
+    """One rollout's right to call ``model``; ``call`` makes a call and records it (``experiences.runtimes.http``).
+
+    It keeps what was said up to each response, so that the next one can go on from there.
+    """
 
     def __init__(self, call: Callable[[ChatBody], Awaitable[Completion]], model: str = "") -> None:
         self.call, self.model = call, model
+        self._said: dict[str, Sequence[Item]] = {}
+
+    def said(self, response_id: str | None) -> Sequence[Item]:
+        """All items up to that response, its own included. Raises BadCall."""
+        if response_id is None:
+            return ()
+        if response_id not in self._said:
+            message = f"This rollout keeps no response {response_id[:60]!r}."
+            raise BadCall(message, 400, "previous_response_not_found", "previous_response_id")
+        return self._said[response_id]
+
+    async def respond(self, asked: ResponsesBody) -> dict[str, Any]:
+        """The answer to a request of the Responses API. Raises what ``call`` raises."""
+        before = self.said(asked.previous_response_id)
+        response = response_json(asked, await self.call(asked.chat(before)))
+        if asked.store is not False:
+            self._said[response["id"]] = (*before, *asked.input, *items_of(response["output"]))
+        return response
 
 
 class RolloutGateway:
@@ -95,7 +118,7 @@ class RolloutGateway:
         try:
             await self._served(scope, receive, send)
         except BadCall as error:
-            await _send(send, error.status, _error(str(error), error.kind))
+            await _send(send, error.status, _error(str(error), error.kind, error.param))
         except Halted as error:
             await _send(send, 503, _error(str(error), error.reason))
         except LLMError as error:
@@ -110,17 +133,14 @@ class RolloutGateway:
             if method != "GET":
                 raise BadCall("Use GET.", 405)
             return await _send(send, 200, _models(session.model))
-        if path != "/v1/chat/completions":
-            raise BadCall("Only POST /v1/chat/completions and GET /v1/models are served here.", 404)
+        answer = ANSWERS.get(path)
+        if answer is None:
+            raise BadCall(f"Only POST {', POST '.join(ANSWERS)} and GET /v1/models are served here.", 404)
         if method != "POST":
             raise BadCall("Use POST.", 405)
-        body = body_in(await _body(receive))
+        read = await _body(receive)
         session = self._of_key(scope)  # once more: the rollout may have ended while the body came
-        completion = await session.call(body)
-        if body.stream:
-            await _send_stream(send, completion)
-        else:
-            await _send(send, 200, completion_json(completion))
+        await answer(session, read, send)
 
     def _of_key(self, scope: dict[str, Any]) -> Session:
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
@@ -131,29 +151,25 @@ class RolloutGateway:
         return session
 
 
-def completion_json(completion: Completion) -> dict[str, Any]:
-    """A completion as OpenAI's API writes it."""
-    message: dict[str, Any] = {"role": "assistant", "content": completion.text or None}
-    if completion.tool_calls:
-        message["tool_calls"] = [_call_json(call) for call in completion.tool_calls]
-    usage = completion.usage
-    return {
-        "id": completion.request_id or f"chatcmpl-{secrets.token_hex(8)}",
-        "object": "chat.completion",
-        "created": int(time.time()),
-        "model": completion.model,
-        "choices": [{"index": 0, "message": message, "finish_reason": completion.finish_reason or "stop"}],
-        "usage": {
-            "prompt_tokens": usage.input_tokens,
-            "completion_tokens": usage.output_tokens,
-            "total_tokens": usage.total_tokens,
-        },
-    }
+async def _chat(session: Session, read: bytes, send: Send) -> None:
+    body = body_in(read, ChatBody)
+    completion = await session.call(body)
+    if not body.stream:
+        return await _send(send, 200, completion_json(completion))
+    lines = [*(_data(chunk) for chunk in completion_chunks(completion)), b"data: [DONE]\n\n"]
+    await _send_stream(send, lines)
 
 
-def _call_json(call: ToolCall) -> dict[str, Any]:
-    arguments = call.raw or json.dumps(dict(call.arguments))
-    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}}
+async def _responses(session: Session, read: bytes, send: Send) -> None:
+    asked = body_in(read, ResponsesBody)
+    response = await session.respond(asked)
+    if not asked.stream:
+        return await _send(send, 200, response)
+    events = response_events(response)
+    await _send_stream(send, (f"event: {event['type']}\n".encode() + _data(event) for event in events))
+
+
+ANSWERS: Final = {"/v1/chat/completions": _chat, "/v1/responses": _responses}
 
 
 async def _body(receive: Receive) -> bytes:
@@ -172,27 +188,20 @@ async def _send(send: Send, status: int, value: Mapping[str, Any]) -> None:
     await send({"type": "http.response.body", "body": json.dumps(value).encode()})
 
 
-async def _send_stream(send: Send, completion: Completion) -> None:
+async def _send_stream(send: Send, lines: Iterable[bytes]) -> None:
     """The whole answer as one stream of events. It was read before: only then is it known what it cost."""
-    whole = completion_json(completion)
-    base = {name: whole[name] for name in ("id", "created", "model")} | {"object": "chat.completion.chunk"}
-    choice = whole["choices"][0]
-    delta = dict(choice["message"])
-    if calls := delta.get("tool_calls"):
-        delta["tool_calls"] = [{"index": at, **call} for at, call in enumerate(calls)]
     await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/event-stream")]})
-    for chunk in (
-        {"choices": [{"index": 0, "delta": delta, "finish_reason": None}]},
-        {"choices": [{"index": 0, "delta": {}, "finish_reason": choice["finish_reason"]}]},
-        {"choices": [], "usage": whole["usage"]},
-    ):
-        line = b"data: " + json.dumps(base | chunk).encode() + b"\n\n"
+    for line in lines:
         await send({"type": "http.response.body", "body": line, "more_body": True})
-    await send({"type": "http.response.body", "body": b"data: [DONE]\n\n"})
+    await send({"type": "http.response.body", "body": b""})
 
 
-def _error(message: str, kind: str) -> dict[str, Any]:
-    return {"error": {"message": message, "type": kind, "code": kind}}
+def _data(value: Mapping[str, Any]) -> bytes:
+    return b"data: " + json.dumps(value).encode() + b"\n\n"
+
+
+def _error(message: str, kind: str, param: str | None = None) -> dict[str, Any]:
+    return {"error": {"message": message, "type": kind, "param": param, "code": kind}}
 
 
 def _models(model: str) -> dict[str, Any]:

@@ -20,10 +20,20 @@ class Ask:
         self.base_url, self.key = base_url, key
 
     def __call__(self, *messages: dict[str, Any], **extra: Any) -> dict[str, Any]:
-        body = json.dumps({"model": "whatever", "messages": messages, **extra}).encode()
+        """A chat completion, with its HTTP status; a stream's ``chunks``."""
+        found = self._post("chat/completions", {"messages": messages, **extra})
+        return {"status": 200, **({"chunks": found} if isinstance(found, list) else found)}
+
+    def response(self, given: Any, **extra: Any) -> dict[str, Any]:
+        """One of the Responses API, whose own ``status`` is a word; a refusal with its HTTP status; a stream's
+        ``events``."""
+        found = self._post("responses", {"input": given, **extra})
+        return {"events": found} if isinstance(found, list) else found
+
+    def _post(self, path: str, body: dict[str, Any]) -> Any:
         request = urllib.request.Request(
-            f"{self.base_url}/chat/completions",
-            body,
+            f"{self.base_url}/{path}",
+            json.dumps({"model": "whatever", **body}).encode(),
             {"authorization": f"Bearer {self.key}", "content-type": "application/json"},
         )
         try:
@@ -31,10 +41,9 @@ class Ask:
                 raw = answer.read()
         except urllib.error.HTTPError as error:
             return {"status": error.code, **json.loads(error.read())}
-        if extra.get("stream"):
-            lines = [line[6:] for line in raw.decode().splitlines() if line.startswith("data: {")]
-            return {"status": 200, "chunks": [json.loads(line) for line in lines]}
-        return {"status": 200, **json.loads(raw)}
+        if body.get("stream"):
+            return [json.loads(line[6:]) for line in raw.decode().splitlines() if line.startswith("data: {")]
+        return json.loads(raw)
 
 
 class AgentServer:
@@ -64,7 +73,7 @@ class AgentServer:
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}/rollout"
 
     def __enter__(self) -> Self:
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()  # ends within 10 ms
         return self
 
     def __exit__(self, *_: object) -> None:
