@@ -101,6 +101,8 @@ def agent_update(actor: Any, agent: Agent, **values: Any) -> Agent:
     servers, named = values.pop("tool_servers", None), values.pop("granted_tools", None)
     authorization = values.pop("authorization", "")
     grants = grants_wanted(actor, agent, servers, named)
+    # Read again, and held: training and other people write to it too. After the tool servers were asked, which is slow.
+    agent.refresh_from_db(from_queryset=Agent.objects.select_for_update())
     names = [*values, *(["tool_servers"] if grants is not None else []), *(["authorization"] if authorization else [])]
     before, address, options = _logged(agent, names), agent.url, dict(agent.environment_options or {})
     for name, value in known_fields(values, EDITABLE).items():

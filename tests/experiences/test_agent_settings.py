@@ -47,6 +47,16 @@ def test_a_new_agent_neither_evolves_nor_runs_in_groups(operator: Actor, clerk: 
     assert len(evolutions()) == 1
 
 
+def test_a_change_leaves_what_was_written_beside_it(operator: Actor, agent: Agent) -> None:
+    """Training notes whether a context arrives while a person has the form open."""
+    read_before = Agent.objects.get(pk=agent.pk)
+    Agent.objects.filter(pk=agent.pk).update(context_arrives=False, description="By a colleague.")
+    agent_update(operator, read_before, name="Renamed", tools=["calculator"])
+    found = Agent.objects.get(pk=agent.pk)
+    assert (found.name, found.tools, found.description) == ("Renamed", ["calculator"], "By a colleague.")
+    assert found.context_arrives is False and found.updated_at > agent.updated_at
+
+
 def test_an_agent_without_settings_has_those_of_the_site(agent: Agent, settings: Any) -> None:
     found = evolution_settings(agent)
     assert (found.min_confidence, found.max_sections, found.frequency) == (0.7, 20, 10)
