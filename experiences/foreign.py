@@ -12,6 +12,13 @@ def agent_headers(agent: Agent) -> dict[str, str]:
     return {"Authorization": authorization} if authorization else {}
 
 
+def dropped_context_repair(agent: Agent) -> str:
+    """What makes the context reach the agent's model where it does not."""
+    if agent.inject_context:
+        return 'Make the agent call its model at the "base_url" that it is sent with each task'
+    return 'Make the agent put "system" before its own prompt, or have the context put into its calls (in its form)'
+
+
 def context_arrival_set(agent: Agent, arrives: bool | None) -> None:
     """Keeps whether the context that an agent is sent reaches its model; None is nothing new. Called where that was
     seen: by the test task, and by training."""

@@ -25,7 +25,7 @@ from experiences.models import (
 from experiences.rewards import rewards
 from experiences.toolservers import tool_names
 
-MODEL_FIELDS = ("model", "system_prompt", "tools", "max_tokens", "url")
+MODEL_FIELDS = ("model", "system_prompt", "tools", "max_tokens", "url", "inject_context")
 TRAINING_FIELDS = ("reward", "grouped_execution")
 EVOLUTION_FIELDS = (
     "evolves",
@@ -239,6 +239,11 @@ class AgentForm(forms.Form):
         max_length=4000,
         label="Its Authorization header",
         help_text="Sent to that address, e.g. Bearer ... Stored sealed and never shown again; empty: it is kept.",
+    )
+    inject_context = forms.BooleanField(
+        required=False,
+        label="Put the context into its calls",
+        help_text="Only over HTTP, for an agent that can't put what it is sent as system before its own prompt.",
     )
     opted_out = forms.BooleanField(
         required=False,

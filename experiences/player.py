@@ -129,6 +129,7 @@ class ModelPlayer:
             max_steps=max_steps,
             key_prefix=self._prefix(purpose),
             purpose=_paid_for(purpose),
+            inject=self.agent.inject_context,
         )
 
     def _headers(self) -> dict[str, str]:

@@ -48,6 +48,9 @@ class AgentOut(serializers.Serializer[Any]):
     max_tokens = serializers.IntegerField()
     url = serializers.CharField(help_text="Where an agent over HTTP takes its tasks.")
     has_authorization = serializers.SerializerMethodField()
+    inject_context = serializers.BooleanField(
+        help_text="Of an agent over HTTP: whether the gateway puts the context into each call of its model."
+    )
     context_arrives = serializers.BooleanField(
         allow_null=True,
         help_text="Of an agent over HTTP: whether the context that it is sent reached its model when that was last"
@@ -113,6 +116,11 @@ class AgentIn(Strict):
         write_only=True,
         help_text="Sent to `url` as the Authorization header; empty: the stored one is kept.",
     )
+    inject_context = serializers.BooleanField(
+        required=False,
+        help_text="For an agent over HTTP that can't put `system` before its own prompt: the gateway puts it into each"
+        " call of its model. Default: false.",
+    )
     collects = serializers.BooleanField(required=False)
     reward = serializers.CharField(
         max_length=100,
@@ -159,6 +167,7 @@ class AgentPatch(AgentIn):
 class AgentTestIn(Strict):
     url = serializers.CharField(max_length=300, required=False, help_text="Default: the agent's own.")
     authorization = serializers.CharField(max_length=4000, required=False, write_only=True)
+    inject_context = serializers.BooleanField(required=False, help_text="Default: the agent's own.")
 
 
 class AgentTestOut(serializers.Serializer[Any]):

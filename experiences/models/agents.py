@@ -122,6 +122,11 @@ class Agent(Scoped):
     tools = models.JSONField(default=list, blank=True, help_text="Names of the tools that it may call.")
     url = models.CharField(max_length=300, blank=True, help_text="Where an agent over HTTP takes its tasks.")
     authorization = models.TextField(blank=True, default="", editable=False)  # sealed; what ``url`` wants to see
+    inject_context = models.BooleanField(
+        "context is put into its calls",
+        default=False,
+        help_text="On: the gateway puts what an agent over HTTP is told into each call of its model.",
+    )
     context_arrives = models.BooleanField(
         null=True,
         editable=False,

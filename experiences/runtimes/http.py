@@ -3,7 +3,8 @@ is ours (``experiences.runtimes.gateway``), so that its calls are metered and re
 
 What is sent: {"query", "base_url", "api_key", "model", "rollout", "seed", "max_steps", "system"}.
 What has to come back: {"answer": "..."}, a JSON object with the final answer as text. "system" is for the agent to put
-before its own prompt; whether it does is seen in its calls (``experiences.runtimes.arrival``).
+before its own prompt; whether it does is seen in its calls (``experiences.runtimes.arrival``). Of an agent that can't,
+the gateway puts it there in each call (``inject``), and "system" is empty.
 """
 
 from __future__ import annotations
@@ -12,14 +13,14 @@ import asyncio
 import json
 import time
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
 
 from agentcore_site.outbound import OutboundClient, OutboundError
 from budgets.llm.errors import ContextTooLong, LLMError, Malformed
-from budgets.llm.types import Completion
+from budgets.llm.types import Completion, Message
 from experiences.environments.base import Episode, TextEpisode
 from experiences.runtimes.action import described
 from experiences.runtimes.arrival import Arrival
@@ -45,7 +46,8 @@ class HTTPRuntime:
     """Hands each rollout to the agent at ``url``.
 
     ``gateway`` belongs to the running loop. ``max_steps`` bounds the model calls of a rollout: further ones are
-    refused, and the agent may still answer. ``context`` says what each rollout is told beside ``system``.
+    refused, and the agent may still answer. ``context`` says what each rollout is told beside ``system``; ``inject``:
+    both are put into the agent's calls instead of being sent to it.
     """
 
     url: str
@@ -58,6 +60,7 @@ class HTTPRuntime:
     max_steps: int = 20
     key_prefix: str = "run"
     purpose: str = "training"
+    inject: bool = False
 
     async def play(
         self,
@@ -91,7 +94,8 @@ class HTTPRuntime:
             check=check,
             iteration=key.iteration,
         )
-        calls = _Calls(talk, self.max_steps, arrival)
+        prompt = "\n\n".join(part for part in (self.system, told.text) if part)
+        calls = _Calls(talk, self.max_steps, arrival, prompt if self.inject else "")
         try:
             task = await episode.opening()
         except Exception as error:
@@ -105,7 +109,7 @@ class HTTPRuntime:
                 "rollout": prefix,
                 "seed": seed,
                 "max_steps": self.max_steps,
-                "system": "\n\n".join(part for part in (self.system, told.text) if part),
+                "system": "" if self.inject else prompt,
             }
             began, started = time.time(), time.perf_counter()
             answer = await calls.until_answered(self._ask(asked))
@@ -139,15 +143,16 @@ class HTTPRuntime:
 
 
 class _Calls:
-    """The model calls of one foreign rollout: each one a step, and the last step left for the answer.
+    """The model calls of one foreign rollout: each one a step, and the last step left for the answer. ``prompt`` is put
+    into all of them.
 
     They are made in the gateway's tasks. What stops the rollout there (no money, no time, a person) is kept, and
     raised in the rollout's own task, which stops waiting for the agent. Once the agent has answered no call begins,
     and those under way are waited for, since they are paid for; once the rollout is over none is left.
     """
 
-    def __init__(self, talk: Talk, max_steps: int, arrival: Arrival) -> None:
-        self.talk, self.left, self.arrival = talk, max_steps - 1, arrival
+    def __init__(self, talk: Talk, max_steps: int, arrival: Arrival, prompt: str) -> None:
+        self.talk, self.left, self.arrival, self.prompt = talk, max_steps - 1, arrival, prompt
         self.stopped: BaseException | None = None
         self.seen = ""
         self._over = False
@@ -198,7 +203,7 @@ class _Calls:
         return call.result()
 
     async def _made(self, body: ChatBody) -> Completion:
-        messages = body.conversation()
+        messages = prompted(body.conversation(), self.prompt)
         self.arrival.look(messages)
         seen = self.seen = messages[-1].content
         began, started = time.time(), time.perf_counter()
@@ -248,6 +253,17 @@ class _Calls:
         self.stopped = why
         if self._waiting is not None:
             self._waiting.cancel()
+
+
+def prompted(messages: list[Message], prompt: str) -> list[Message]:
+    """A conversation with ``prompt`` before the agent's own words. Many models' templates take one system message only,
+    as the first, so that it becomes part of that one where there is one."""
+    if not prompt:
+        return messages
+    first, *rest = messages
+    if first.role == "system":
+        return [replace(first, content=f"{prompt}\n\n{first.content}"), *rest]
+    return [Message("system", prompt), first, *rest]
 
 
 def _stopped() -> BadCall:

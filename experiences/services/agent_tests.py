@@ -63,6 +63,7 @@ def agent_test(
     *,
     url: str = "",
     authorization: str = "",
+    inject_context: bool | None = None,
     endpoint: ModelEndpoint | None = None,
     model: str = "",
 ) -> AgentTest:
@@ -90,6 +91,8 @@ def agent_test(
     check_secrets_stay(
         tried, ["authorization"], given=["authorization"] if authorization else [], before=stored, after=tried.url
     )
+    if inject_context is not None:
+        tried.inject_context = inject_context
     tried.endpoint, tried.model = endpoint or tried.endpoint, model or tried.model
     try:
         value, headers = endpoint_of_agent(tried), agent_headers(tried)
@@ -98,7 +101,7 @@ def agent_test(
         found = AgentTest(False, str(error))
     else:
         found = _shown(trajectory)
-    if agent is not None and tried.url == stored:
+    if agent is not None and (tried.url, tried.inject_context) == (stored, agent.inject_context):
         context_arrival_set(agent, found.context_arrives)
     seen = {"url": tried.url, "ok": found.ok, "context_arrives": found.context_arrives}
     record(actor, "agent.tested", agent or home, organization=home, after=seen)
@@ -129,6 +132,7 @@ async def _tried(agent: Agent, value: Endpoint, headers: dict[str, str], prices:
                     max_steps=LIMITS.max_steps,
                     key_prefix=f"test/{uuid7()}",
                     purpose="test",
+                    inject=agent.inject_context,
                 ),
                 reward=rewards.get("outcome")({}),
                 seed=0,

@@ -44,6 +44,7 @@ EDITABLE = (
     "tools",
     "max_tokens",
     "url",
+    "inject_context",
     "collects",
     "reward",
     "reward_options",
@@ -105,10 +106,11 @@ def agent_update(actor: Any, agent: Agent, **values: Any) -> Agent:
     agent.refresh_from_db(from_queryset=Agent.objects.select_for_update())
     names = [*values, *(["tool_servers"] if grants is not None else []), *(["authorization"] if authorization else [])]
     before, address, options = _logged(agent, names), agent.url, dict(agent.environment_options or {})
+    injected = agent.inject_context
     for name, value in known_fields(values, EDITABLE).items():
         setattr(agent, name, value)
-    if agent.url != address:
-        agent.context_arrives = None  # what was seen was another agent
+    if (agent.url, agent.inject_context) != (address, injected):
+        agent.context_arrives = None  # what was seen was another agent, or another way to its model
     _authorize(actor, agent, authorization, before=address)
     _check_address(actor, agent, address, options)
     _save(agent)

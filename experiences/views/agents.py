@@ -92,18 +92,20 @@ def server_tools(request: HttpRequest, actor: Actor, server_id: Any) -> HttpResp
 def test(request: HttpRequest, actor: Actor) -> HttpResponse:
     """One small task to the agent over HTTP that a form describes."""
     said = {name: request.POST.get(name, "").strip() for name in ("agent", "url", "authorization", "endpoint", "model")}
+    injects = "inject_context" in request.POST
     try:
         found = agent_test(
             actor,
             agent_get(actor, said["agent"]) if said["agent"] else None,
             url=said["url"],
             authorization=said["authorization"],
+            inject_context=injects,
             endpoint=endpoint_get(actor, said["endpoint"]) if said["endpoint"] else None,
             model=said["model"],
         )
     except (Invalid, Conflict) as error:
         found = AgentTest(False, error.message)
-    return render(request, "experiences/_agent_test.html", {"found": found})
+    return render(request, "experiences/_agent_test.html", {"found": found, "injects": injects})
 
 
 @page

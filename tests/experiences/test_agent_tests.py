@@ -88,6 +88,37 @@ def test_it_shows_whether_the_context_reaches_its_model_and_keeps_it(
         assert Agent.objects.get(pk=agent.pk).context_arrives is True
 
 
+def test_the_gateway_puts_the_context_into_the_calls_of_an_agent_that_drops_it(
+    olivia: Any, adam: Any, client: Client, endpoint: ModelEndpoint, model: ModelServer
+) -> None:
+    client.force_login(olivia)
+    with AgentServer(theirs) as drops:
+        agent = foreign(adam, endpoint, drops.url, system_prompt="Add with care.")
+        tested = f"agents/{agent.pk}/test"
+        assert Caller(olivia).post(tested, {}).json()["context_arrives"] is False
+        # What is only tried in a form says nothing about what is stored.
+        assert Caller(olivia).post(tested, {"inject_context": True}).json()["context_arrives"] is True
+        form = {"agent": agent.pk, "url": drops.url, "inject_context": "on"}
+        assert "puts its context into each" in client.post("/agents/test/", form).content.decode()
+        assert Agent.objects.get(pk=agent.pk).context_arrives is False
+        changed = Caller(olivia).patch(f"agents/{agent.pk}", {"inject_context": True}).json()
+        assert (changed["inject_context"], changed["context_arrives"]) == (True, None)
+        assert Caller(olivia).post(tested, {}).json()["context_arrives"] is True
+    assert "puts its context into each" in client.get(f"/agents/{agent.pk}/").content.decode()
+    assert drops.asked[-1]["system"] == "" and drops.asked[0]["system"].startswith("Add with care.")
+    assert "Add with care." in model.requests[-1].body["messages"][0]["content"]
+
+
+def test_an_agent_that_calls_no_model_of_ours_has_no_call_to_put_the_context_into(
+    olivia: Any, adam: Any, client: Client, endpoint: ModelEndpoint
+) -> None:
+    client.force_login(olivia)
+    with AgentServer(lambda asked, ask: "Answer: 42") as alone:
+        agent = foreign(adam, endpoint, alone.url, inject_context=True)
+        assert Caller(olivia).post(f"agents/{agent.pk}/test", {}).json()["context_arrives"] is False
+    assert "made no call by the model address" in client.get(f"/agents/{agent.pk}/").content.decode()
+
+
 def test_an_agent_that_does_not_answer_leaves_open_whether_its_context_arrives(
     adam: Any, endpoint: ModelEndpoint
 ) -> None:

@@ -16,7 +16,7 @@ import pytest
 from budgets.meter import FreeMeter
 from experiences.environments.dataset import dataset_environment
 from experiences.rollout import Interrupted, RolloutLimits, run_rollout
-from experiences.runtimes.base import Halted
+from experiences.runtimes.base import Halted, Told
 from experiences.runtimes.gateway import RolloutGateway
 from experiences.runtimes.http import HTTPRuntime
 from experiences.runtimes.llm import Sampling
@@ -42,6 +42,7 @@ async def rolled(
     limits: RolloutLimits | None = None,
     check: Any = lambda: None,
     url: str = "",
+    **runtime: Any,
 ) -> Trajectory:
     environment = dataset_environment(ROWS, {})
     gateway = RolloutGateway()
@@ -53,7 +54,13 @@ async def rolled(
                 RolloutKey(1, 0, 0),
                 environment=environment,
                 runtime=HTTPRuntime(
-                    url or agent.url, gateway, client, Sampling("small"), max_steps=limits.max_steps, key_prefix="j"
+                    url or agent.url,
+                    gateway,
+                    client,
+                    Sampling("small"),
+                    max_steps=limits.max_steps,
+                    key_prefix="j",
+                    **runtime,
                 ),
                 reward=paid,
                 seed=1,
@@ -283,6 +290,30 @@ async def test_what_an_agent_asks_for_is_passed_on() -> None:
         sent = model.requests[0].body
     assert (sent["tool_choice"], sent["parallel_tool_calls"], sent["stop"]) == ("required", False, ["END"])
     assert sent["max_tokens"] == 7 and sent["tools"][0]["function"]["name"] == "times"
+
+
+async def test_the_gateway_puts_the_context_into_the_calls_of_an_agent_that_drops_it() -> None:
+    def drops(asked: dict[str, Any], ask: Ask) -> str:
+        user = {"role": "user", "content": asked["query"]}
+        ask(user)
+        ask({"role": "developer", "content": "You multiply."}, user)
+        ask.response(asked["query"], instructions="You multiply.")
+        return "Answer: 391"
+
+    told = Told("Multiply by parts.", {"lessons": ["L1"], "logprob": -0.5})
+    with ModelServer() as model, AgentServer(drops) as agent:
+        given = {"system": "Be exact.", "context": lambda _key, _query: told}
+        found = await rolled(agent, model, inject=True, **given)
+        said = [one.body["messages"] for one in model.requests]
+        sent = await rolled(agent, model, **given)
+    head = "Be exact.\n\nMultiply by parts."
+    assert [messages[0] for messages in said] == [
+        {"role": "system", "content": head},
+        *[{"role": "system", "content": f"{head}\n\nYou multiply."}] * 2,
+    ]
+    assert [len(messages) for messages in said] == [2, 2, 2] and agent.asked[0]["system"] == ""
+    assert found.steps[0].state["told"] == dict(told.note) and found.steps[0].state["observation"] == ROWS[0]["query"]
+    assert agent.asked[1]["system"] == head and "dropped_context" in sent.steps[-1].state
 
 
 async def test_it_lists_the_one_model() -> None:

@@ -15,6 +15,7 @@ from budgets.money import MICROS, dollars
 from budgets.selectors import budget_preflight
 from budgets.showing import money
 from experiences.collecting import recording_require
+from experiences.foreign import dropped_context_repair
 from experiences.models import Agent, Runtime
 from training.planning import Planned
 
@@ -86,8 +87,8 @@ def _of_the_context(planned: Planned) -> Iterator[Refusal]:
     yield Refusal(
         Invalid(
             f"The context that {planned.agent.name} is sent does not reach its model: none of the calls that were seen"
-            ' held it, so it can learn nothing. Make the agent put "system" before its own prompt and give it a test'
-            " task, or launch it all the same (context.accept_dropped_context).",
+            f" held it, so it can learn nothing. {dropped_context_repair(planned.agent)}, and give it a test task; or"
+            " launch it all the same (context.accept_dropped_context).",
             fields={"context.accept_dropped_context": "The context does not reach the agent's model."},
         ),
         (Repair("context.accept_dropped_context", True, "Allow it all the same"),),

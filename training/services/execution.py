@@ -23,7 +23,7 @@ from agentcore_site.jobs.models import Job, Reason
 from budgets.money import dollars
 from experiences.collecting import recording, recording_check
 from experiences.environments.dataset import refuse_judged
-from experiences.foreign import context_arrival_set
+from experiences.foreign import context_arrival_set, dropped_context_repair
 from experiences.keeping import RolloutKeeper
 from experiences.library.lessons import Library
 from experiences.library.reflection import Reflected, Reflector
@@ -336,7 +336,7 @@ class Slice:
         if seen is False and before is not False:
             yield (
                 "The context that this agent is sent does not reach its model: none of its calls held it, so it can"
-                ' learn nothing. It has to put "system" before its own prompt. Cancel the job, or it goes on paying.'
+                f" learn nothing. {dropped_context_repair(agent)}. Cancel the job, or it goes on paying."
             )
 
     def _unsolved(self, report: IterationReport) -> Iterator[str]:
