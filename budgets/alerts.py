@@ -11,8 +11,7 @@ from django.db.models import F, QuerySet
 from django.utils import timezone
 
 from agentcore_site.tenancy.mails import mail_queue
-from agentcore_site.tenancy.models import Membership
-from agentcore_site.tenancy.roles import Role
+from agentcore_site.tenancy.members import admins_of
 from budgets.models import AlertKind, BudgetAlert, BudgetSettings, Period
 from budgets.naming import owner_name
 from budgets.showing import money
@@ -122,10 +121,7 @@ def as_sent(alert: BudgetAlert) -> dict[str, Any]:
 
 def _mail(alert: BudgetAlert) -> None:
     """Puts the mail into the outbox, which sends it until it went out."""
-    admins = Membership.objects.filter(
-        organization_id=alert.budget.organization_id, role=Role.ADMIN, user__is_active=True
-    )
-    addresses = admins.values_list("user__email", flat=True)
+    addresses = admins_of(alert.budget.organization_id).values_list("user__email", flat=True)
     line = subject(alert)
     body = f"{line}.\n\n{advice(alert)}\n"
     # Blind copies: the admins' addresses are their own.

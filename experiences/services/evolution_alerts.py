@@ -8,8 +8,7 @@ from django.utils import timezone
 
 from agentcore_site.jobs.events import event_add
 from agentcore_site.tenancy.mails import mail_queue
-from agentcore_site.tenancy.models import Membership
-from agentcore_site.tenancy.roles import Role
+from agentcore_site.tenancy.members import admins_of
 from budgets.models import BudgetSettings
 from budgets.money import micros
 from budgets.showing import money
@@ -35,10 +34,9 @@ def evolution_budget_alert(evolution: Evolution) -> None:
     event_add(evolution.job, "warning", level="warning", message=f"{line}.", data={"spent": spent, "limit": limit})
     rules = BudgetSettings.objects.filter(organization_id=agent.organization_id).first() or BudgetSettings()
     if rules.email_admins:
-        admins = Membership.objects.filter(organization_id=agent.organization_id, role=Role.ADMIN, user__is_active=True)
         mail_queue(
             agent.organization,
-            to=admins.values_list("user__email", flat=True),
+            to=admins_of(agent.organization).values_list("user__email", flat=True),
             subject=line,
             body=f"{line}.\n\nWhat does not fit any more is refused until the next month begins. The limit is the"
             " agent's own (its form, ace_monthly_budget_usd) within the site's ACE_MONTHLY_BUDGET_USD.\n",
