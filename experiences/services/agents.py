@@ -25,7 +25,7 @@ from experiences.privacy import redact_value
 from experiences.rewards.trial import reward_fields
 from experiences.services.environments import environment_addresses_check, environment_check, environment_fits
 from experiences.services.grants import grants_set, grants_wanted
-from experiences.services.playbooks import playbook_retire
+from experiences.services.playbooks import playbook_of_new_agent, playbook_retire
 from experiences.tools.toolset import Toolset
 from experiences.toolservers import named_tools
 
@@ -87,6 +87,8 @@ def agent_create(actor: Any, *, name: str, slug: str = "", **values: Any) -> Age
     _check_address(actor, agent, "", {})
     _save(agent)
     grants_set(agent, grants)
+    if agent.evolves:
+        playbook_of_new_agent(actor, agent)
     record(actor, "agent.created", agent, after={"slug": agent.slug})
     return agent
 
@@ -106,7 +108,7 @@ def agent_update(actor: Any, agent: Agent, **values: Any) -> Agent:
     agent.refresh_from_db(from_queryset=Agent.objects.select_for_update())
     names = [*values, *(["tool_servers"] if grants is not None else []), *(["authorization"] if authorization else [])]
     before, address, options = _logged(agent, names), agent.url, dict(agent.environment_options or {})
-    injected = agent.inject_context
+    injected, evolved = agent.inject_context, agent.evolves
     for name, value in known_fields(values, EDITABLE).items():
         setattr(agent, name, value)
     if (agent.url, agent.inject_context) != (address, injected):
@@ -116,6 +118,8 @@ def agent_update(actor: Any, agent: Agent, **values: Any) -> Agent:
     _save(agent)
     Playbook.objects.filter(agent=agent).update(philosophy=agent.philosophy)
     grants_set(agent, grants)
+    if agent.evolves and not evolved and agent.archived_at is None:
+        playbook_of_new_agent(actor, agent)
     record(actor, "agent.changed", agent, before=before, after=_logged(agent, names))
     return agent
 

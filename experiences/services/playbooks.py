@@ -36,6 +36,7 @@ from experiences.services.versions import (
     version_write,
 )
 
+WITH_AGENT = "made with its agent"  # the first version's action, where nobody asked for it
 FIELDS = ("category", "content", "confidence")
 
 
@@ -43,7 +44,8 @@ FIELDS = ("category", "content", "confidence")
 def playbook_create(
     actor: Any, *, agent: Agent, philosophy: str = "", initial_sections: Sequence[Mapping[str, Any]] = ()
 ) -> Playbook:
-    """Makes the agent's playbook at version 1. It evolves if the agent ``evolves``, which new agents do not.
+    """Makes the agent's playbook at version 1. It evolves if the agent ``evolves``, which new agents do not. One that
+    was made with its agent and has not changed since is taken over, at version 2.
 
     Raises:
         Missing, Forbidden: the actor may not.
@@ -56,17 +58,34 @@ def playbook_create(
     if philosophy and philosophy != agent.philosophy:
         message = f"The agent's philosophy is {agent.philosophy!r}; the playbook's has to be the same."
         raise Invalid(message, fields={"philosophy": message})
+    playbook = Playbook.objects.filter(agent=agent, version=1, versions__action=WITH_AGENT).first()
+    if playbook is None:
+        return _made(actor, agent, initial_sections, action="created")
+    begun = _initial(playbook, initial_sections)
+    version_write(playbook, begun.sections, begun.changes, action="created", by=Actor.of(actor).name)
+    record(actor, "playbook.created", playbook, after={"agent": agent.slug, "sections": len(begun.sections)})
+    return playbook
+
+
+def playbook_of_new_agent(actor: Any, agent: Agent) -> None:
+    """An agent that evolves by itself has an empty playbook from the start, so that its first executions count. Who may
+    edit the agent may have it made; one that is there stays."""
+    if not Playbook.objects.filter(agent=agent).exists():
+        _made(actor, agent, (), action=WITH_AGENT)
+
+
+def _made(actor: Any, agent: Agent, sections: Sequence[Mapping[str, Any]], *, action: str) -> Playbook:
     playbook = Playbook(
         organization_id=agent.organization_id,
         agent=agent,
         philosophy=agent.philosophy,
         created_by=Actor.of(actor).user,
     )
-    begun = _initial(playbook, initial_sections)
+    begun = _initial(playbook, sections)
     playbook.context, playbook.section_count = context_of(begun.sections), len(begun.sections)
     playbook.next_section = len(begun.sections) + 1
     save_row(playbook, unique="agent_id", taken="This agent has a playbook already.")
-    version_store(playbook, begun.sections, begun.changes, action="created", by=Actor.of(actor).name)
+    version_store(playbook, begun.sections, begun.changes, action=action, by=Actor.of(actor).name)
     record(actor, "playbook.created", playbook, after={"agent": agent.slug, "sections": len(begun.sections)})
     announce_on_commit(agent.id)
     return playbook

@@ -12,10 +12,10 @@ from agentcore_site.errors import Conflict, Insufficient, Invalid, Unavailable
 from agentcore_site.tenancy.actors import Actor
 from budgets.services import price_set
 from experiences.evolution_settings import evolution_settings
-from experiences.models import Agent, DeltaState
+from experiences.models import Agent, DeltaState, Playbook
 from experiences.services.agents import agent_create, agent_update
 from experiences.services.evolutions import evolution_queue
-from experiences.services.playbooks import playbook_create, playbook_edit
+from experiences.services.playbooks import playbook_create, playbook_delete, playbook_edit
 from tests.support.llm_server import ModelServer
 from tests.support.playbooks import PRICE, TEXTS, add, evolutions, lived, model_agent, playbook_of, suggesting
 from tests.support.running import run_to_end
@@ -55,6 +55,33 @@ def test_a_change_leaves_what_was_written_beside_it(operator: Actor, agent: Agen
     found = Agent.objects.get(pk=agent.pk)
     assert (found.name, found.tools, found.description) == ("Renamed", ["calculator"], "By a colleague.")
     assert found.context_arrives is False and found.updated_at > agent.updated_at
+
+
+def test_an_agent_that_evolves_has_a_playbook_from_the_start(operator: Actor, clerk: Agent, adam: Any) -> None:
+    values = {"runtime": "llm", "environment": "dataset", "endpoint": clerk.endpoint}
+    born = agent_create(Actor(adam), name="Evolving", evolves=True, **values)
+    assert Playbook.objects.get(agent=born).section_count == 0
+    assert not Playbook.objects.filter(agent=clerk).exists()
+    agent_update(operator, clerk, evolves=True)
+    lived(operator, clerk, 10)  # nobody made a playbook, and the tenth execution lets it evolve
+    assert [one.evolution.agent_id for one in evolutions()] == [clerk.pk]
+    section = {"category": "strategies", "content": TEXTS[0]}
+    taken = playbook_create(operator, agent=born, initial_sections=[section])
+    assert (taken.version, taken.section_count) == (2, 1) and TEXTS[0] in taken.context
+    with pytest.raises(Conflict, match="has a playbook already"):
+        playbook_create(operator, agent=born)
+
+
+def test_a_playbook_that_was_deleted_comes_back_only_when_evolution_is_switched_on_again(
+    operator: Actor, clerk: Agent
+) -> None:
+    agent_update(operator, clerk, evolves=True)
+    playbook_delete(operator, Playbook.objects.get(agent=clerk))
+    agent_update(operator, clerk, name="Renamed", evolves=True)
+    assert not Playbook.objects.filter(agent=clerk).exists()
+    agent_update(operator, clerk, evolves=False)
+    agent_update(operator, clerk, evolves=True)
+    assert Playbook.objects.filter(agent=clerk).count() == 1
 
 
 def test_an_agent_without_settings_has_those_of_the_site(agent: Agent, settings: Any) -> None:
