@@ -112,6 +112,18 @@ def endpoint_of_agent(agent: Agent) -> Endpoint:
     return endpoint_value(agent.endpoint, agent.model)
 
 
+def endpoint_of_reflector(agent: Agent) -> Endpoint:
+    """Where the model answers that reflects on the agent's attempts: an endpoint of its own, else the agent's; a model
+    of its own, else that endpoint's, else the agent's.
+
+    Raises:
+        BadEndpoint: it can't be used.
+    """
+    if agent.reflector is not None:
+        return endpoint_value(agent.reflector, agent.reflector_model)
+    return endpoint_value(agent.endpoint, agent.reflector_model or agent.model)
+
+
 def _of_environment(model: str) -> Endpoint:
     if not settings.LLM_BASE_URL:
         raise BadEndpoint("Choose a model endpoint, or set LLM_BASE_URL for agents that name none.", "endpoint")

@@ -157,7 +157,7 @@ def questions(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
     """Raises:
     Conflict: a job is at work that keeps one."""
     mine = Question.objects.filter(organization_id=organization_id)
-    rows = holding(mine, words, texts=("reason",), values=("reply",))
+    rows = holding(mine, words, texts=("reason", "model"), values=("reply",))
     idle_require(Job.objects.filter(id__in=rows.values("job_id")))
     return Finding(rows.count(), rows.delete)
 
@@ -194,7 +194,16 @@ def agents(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
     """
     mine = Agent.objects.filter(organization_id=organization_id)
     texts, values = (
-        ("name", "description", "model", "url", "ace_delta_model"),
+        (
+            "name",
+            "description",
+            "model",
+            "url",
+            "ace_delta_model",
+            "reflector_model",
+            "objective",
+            "learning_objective",
+        ),
         ("environment_options", "reward_options", "tools", "granted_tools"),
     )
     prompted = list(holding(mine, words, texts=("system_prompt",)))

@@ -26,7 +26,7 @@ from experiences.rewards import rewards
 from experiences.toolservers import tool_names
 
 MODEL_FIELDS = ("model", "system_prompt", "tools", "max_tokens", "url", "inject_context")
-TRAINING_FIELDS = ("reward", "grouped_execution")
+TRAINING_FIELDS = ("reward", "grouped_execution", "reflector_model", "objective", "learning_objective")
 EVOLUTION_FIELDS = (
     "evolves",
     "ace_delta_model",
@@ -263,6 +263,31 @@ class AgentForm(forms.Form):
         label="It may be trained in groups (training-free GRPO)",
         help_text="Off for agents whose rollouts must not run in groups, such as agents in production.",
     )
+    reflector = forms.ChoiceField(
+        required=False,
+        label="Endpoint of the reflector",
+        help_text="Where the model answers that says what its attempts teach, at a price of its own.",
+    )
+    reflector_model = forms.CharField(
+        max_length=120,
+        required=False,
+        label="Model of the reflector",
+        help_text="As the service calls it; empty: that endpoint's, or the agent's own.",
+    )
+    objective = forms.CharField(
+        max_length=2000,
+        required=False,
+        widget=forms.Textarea(attrs={"rows": 3}),
+        label="What a good answer is",
+        help_text="In words, for the model that reflects. Rewards alone decide what is kept.",
+    )
+    learning_objective = forms.CharField(
+        max_length=2000,
+        required=False,
+        widget=forms.Textarea(attrs={"rows": 3}),
+        label="What to learn about",
+        help_text="Which lessons are wanted, for the model that reflects.",
+    )
     evolves = forms.BooleanField(
         required=False,
         label="Its playbook evolves by itself",
@@ -293,11 +318,11 @@ class AgentForm(forms.Form):
     ) -> None:
         super().__init__(*args, **kwargs)
         own = "The site's own (LLM_BASE_URL)" if settings.LLM_BASE_URL else "None"
-        choices = [("", own), *((str(one.pk), f"{one.name} ({one.base_url})") for one in endpoints)]
-        cast(forms.ChoiceField, self.fields["endpoint"]).choices = choices
+        named = [(str(one.pk), f"{one.name} ({one.base_url})") for one in endpoints]
+        cast(forms.ChoiceField, self.fields["endpoint"]).choices = [("", own), *named]
+        cast(forms.ChoiceField, self.fields["reflector"]).choices = [("", "The agent's own endpoint"), *named]
         self.servers = list(servers)
-        named = [(str(one.pk), one.name) for one in self.servers]
-        cast(forms.ChoiceField, self.fields["tool_servers"]).choices = named
+        cast(forms.ChoiceField, self.fields["tool_servers"]).choices = [(str(one.pk), one.name) for one in self.servers]
         tools = cast(NamesField, self.fields["tools"])
         offered = tool_choices()
         held = [name for name in self["tools"].value() or () if name not in dict(offered)]
@@ -318,6 +343,7 @@ class AgentForm(forms.Form):
             "environment_options": options,
             "reward_options": json.dumps(agent.reward_options, indent=2) if agent.reward_options else "",
             "endpoint": str(agent.endpoint_id or ""),
+            "reflector": str(agent.reflector_id or ""),
             "prompt_pack": str(agent.prompt_pack_id or ""),
             "tool_servers": [str(one.pk) for one in agent.tool_servers.all()],
             "opted_out": not agent.collects,

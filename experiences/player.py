@@ -6,10 +6,8 @@ Made for one slice of work and one event loop. Every call is charged to organisa
 from __future__ import annotations
 
 import asyncio
-import logging
 import uuid
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Final
 
 from django.conf import settings
@@ -17,12 +15,7 @@ from django.conf import settings
 from agentcore_site.vault import Unsealable
 from budgets.chains import job_spent
 from budgets.llm.client import MeteredChatClient
-from budgets.llm.gates import Gates
-from budgets.patience import PatientMeter
-from budgets.pricebook import DatabasePriceBook
-from budgets.spending import DatabaseMeter, LedgerAway
-from budgets.traffic import SharedPace, breaker_of
-from experiences.endpoints import BadEndpoint, endpoint_of_agent
+from experiences.clients import JobClients
 from experiences.environments.scorers import Rubric
 from experiences.foreign import agent_headers
 from experiences.judging import JUDGE_TOKENS, Judge, JudgingRuntime
@@ -37,8 +30,6 @@ from experiences.services.packs import system_text
 from experiences.structured import Answered, Asker
 from experiences.toolservers import AgentTools
 
-log = logging.getLogger(__name__)
-
 REFLECTION_TOKENS: Final = 1024  # of an answer with several lessons
 REFLECTION_TEMPERATURE: Final = 0.3
 
@@ -48,19 +39,15 @@ class ModelPlayer:
 
     ``job_id`` is the job whose budget pays; ``attempt`` (with ``work``, a name for what is done) makes the keys of
     its calls its own. ``temperature`` given to a call of this object wins over the agent's. Where answers have to be
-    judged, its endpoint's models judge.
+    judged, its endpoint's models judge; what attempts teach is asked of its reflector.
     """
 
     def __init__(self, agent: Agent, *, job_id: uuid.UUID, work: str) -> None:
         self.agent, self.job_id, self.work = agent, job_id, work
         self.model = agent.model or (agent.endpoint.model if agent.endpoint else "")
         self._system = system_text(agent)
-        self._prices = DatabasePriceBook.load(agent.organization_id)
         self._tools = AgentTools(agent)
-        self._meter: DatabaseMeter | None = None
-        self._pace: SharedPace | None = None
-        self._gates: Gates | None = None  # one for all of its clients: they call one endpoint
-        self._clients: dict[str, MeteredChatClient] = {}
+        self._clients = JobClients(agent, job_id=job_id)
         self._gateway: RolloutGateway | None = None
 
     def __call__(self, policy: Teller, *, temperature: float, max_steps: int, purpose: str) -> Runtime:
@@ -89,11 +76,13 @@ class ModelPlayer:
         keep: Callable[[Answered], None],
         check: Callable[[], None],
     ) -> Reflector:
-        """Asks the agent's own model what its attempts teach. ``recall`` and ``keep`` hold what was answered, so that
-        nothing is asked twice. In the loop in which it will work."""
+        """Asks the agent's reflector, which is its own model where it has no other, what its attempts teach. ``recall``
+        and ``keep`` hold what was answered, so that nothing is asked twice. In the loop in which it will work."""
+        client = self._clients.reflector()
+        most_tokens = max(self.agent.max_tokens, REFLECTION_TOKENS)
         asker = Asker(
-            model=self._calls(),
-            sampling=Sampling(self.model, REFLECTION_TEMPERATURE, max(self.agent.max_tokens, REFLECTION_TOKENS)),
+            model=client,
+            sampling=Sampling(client.endpoint.model, REFLECTION_TEMPERATURE, most_tokens),
             prefix=self._prefix("reflection"),
             purpose="reflection",
             recall=recall,
@@ -144,57 +133,24 @@ class ModelPlayer:
     def spent(self) -> int:
         """What the job has spent by now, in micro-dollars, every call that was answered included. From outside of its
         loop."""
-        if self._meter is not None:
-            asyncio.run(self._meter.flush())
+        asyncio.run(self._clients.flush())
         return job_spent(self.job_id)
 
     async def aclose(self) -> None:
-        """Waits until every settlement is written. In the loop in which it worked. Where the database is away for too
-        long, the holds that are left are charged when they expire: no reason to fail the work that was done."""
+        """Waits until every settlement is written. In the loop in which it worked."""
         await self._tools.aclose()
-        clients, meter, gateway, pace = self._clients, self._meter, self._gateway, self._pace
-        self._clients, self._meter, self._gateway, self._pace, self._gates = {}, None, None, None, None
+        gateway, self._gateway = self._gateway, None
         if gateway is not None:
             await gateway.aclose()
-        for client in clients.values():
-            await client.aclose()
-        if pace is not None:
-            await pace.aclose()
-        if meter is not None:
-            try:
-                await meter.close()
-            except LedgerAway as error:
-                log.error("job %s: %s", self.job_id, error)
+        await self._clients.aclose()
 
-    def _calls(self, model: str = "") -> ChatModel:
+    def _calls(self, model: str = "") -> MeteredChatClient:
         """The client of the agent's own model, or of another one, made in the running loop at its first use."""
-        if model == self.model:
-            model = ""
-        if model not in self._clients:
-            agent = self.agent
-            try:
-                endpoint = endpoint_of_agent(agent)
-            except BadEndpoint as error:
-                raise Halted("llm_refused", str(error)) from error
-            if model:
-                endpoint = replace(endpoint, model=model)
-            else:
-                self.model = endpoint.model
-            if self._meter is None:
-                self._meter = DatabaseMeter(
-                    organization_id=agent.organization_id, agent_id=agent.id, job_id=self.job_id
-                )
-            if self._gates is None:
-                self._pace = SharedPace(agent.organization_id, endpoint.url)
-                self._gates = Gates(endpoint, pace=self._pace)
-            self._clients[model] = MeteredChatClient(
-                endpoint,
-                PatientMeter(self._meter),
-                self._prices,
-                breaker=breaker_of(agent.organization_id, endpoint.url),
-                gates=self._gates,
-            )
-        return self._clients[model]
+        if model and model != self.model:
+            return self._clients.own(model)
+        client = self._clients.own()
+        self.model = client.endpoint.model
+        return client
 
 
 def _paid_for(purpose: str) -> str:

@@ -11,7 +11,7 @@ from experiences.structured import Answered
 
 KEPT = (
     "key", "stage", "iteration", "asked", "usable", "reply", "reason", "repaired", "calls", "tokens", "cost_micros",
-    "latency_ms", "own_ms",
+    "latency_ms", "own_ms", "model",
 )  # fmt: skip
 
 

@@ -40,7 +40,8 @@ class Unusable(ValueError):
 class Answered:
     """What came of one question. ``reply`` is None where nothing usable came; ``reason`` says why.
 
-    ``asked`` is a digest of what was asked; ``own_ms`` the time that was spent on our side of it.
+    ``asked`` is a digest of what was asked, ``model`` the one that was asked; ``own_ms`` the time that was spent on our
+    side of it.
     """
 
     key: str
@@ -56,6 +57,7 @@ class Answered:
     cost_micros: int = 0
     latency_ms: float = 0.0
     own_ms: float = 0.0
+    model: str = ""
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -165,6 +167,7 @@ class Asker:
                 cost_micros=account.cost_micros,
                 latency_ms=account.latency_ms,
                 own_ms=max(0.0, took - account.waited_ms),
+                model=self.sampling.model,
             )
         )
         return value

@@ -106,18 +106,26 @@ class Rates:
 FIRST_GUESS: Final = Rates(FIRST_GUESS_MS, 0.0)
 
 
-def guessed(price: Price, *, philosophy: str, prompt_tokens: int, max_tokens: int, concurrency: int) -> Rates:
-    """For an agent of a language model that never ran, from its model's price."""
+def guessed(
+    price: Price, *, question: float, philosophy: str, prompt_tokens: int, max_tokens: int, concurrency: int
+) -> Rates:
+    """For an agent of a language model that never ran, from its model's price. ``question``: what one costs."""
     calls = CALLS.get(philosophy, 3)
     usage = Usage(PROMPT_TOKENS + prompt_tokens, min(ANSWER_TOKENS, max_tokens))
-    asked = cost(price, Usage(QUESTION_TOKENS, REPLY_TOKENS))
-    return Rates(calls * CALL_MS / max(concurrency, 1), calls * cost(price, usage), asked)
+    return Rates(calls * CALL_MS / max(concurrency, 1), calls * cost(price, usage), question)
 
 
-def rates(ms: float, rollouts: Sequence[float], questions: Sequence[float]) -> Rates:
-    """From what each of the latest rollouts, and each question about them, cost in micro-dollars."""
+def guessed_question(price: Price, prompt_tokens: int = 0) -> float:
+    """What a question of reflection costs in micro-dollars before one was asked, from the reflector's price and the
+    tokens that the agent's objectives add."""
+    return cost(price, Usage(QUESTION_TOKENS + prompt_tokens, REPLY_TOKENS))
+
+
+def rates(ms: float, rollouts: Sequence[float], questions: Sequence[float], *, question: float = 0.0) -> Rates:
+    """From what each of the latest rollouts, and each question about them, cost in micro-dollars. ``question`` is the
+    guess where none was asked."""
     sd = math.sqrt(variance(rollouts)) if len(rollouts) > 1 else 0.0
-    asked = fmean(questions) if questions else 0.0
+    asked = fmean(questions) if questions else question
     return Rates(ms, fmean(rollouts) if rollouts else 0.0, asked, sd, len(rollouts))
 
 

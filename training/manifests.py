@@ -92,6 +92,8 @@ def _agent(run: TrainingRun) -> dict[str, Any]:
         "runtime": agent.runtime,
         "philosophy": agent.philosophy,
         "model": agent.model or (agent.endpoint.model if agent.endpoint else ""),
+        "objective": agent.objective,
+        "learning_objective": agent.learning_objective,
         "prompt_pack": agent.prompt_pack.name if agent.prompt_pack else None,
     }
 

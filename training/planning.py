@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from agentcore_site.errors import Invalid
 from agentcore_site.jobs.models import Reason, Status
+from budgets.llm.types import Endpoint
 from budgets.meter import UnknownPrice
 from budgets.models import EntryKind, LedgerEntry, Scope
 from budgets.money import dollars, micros
@@ -16,7 +17,7 @@ from budgets.pricebook import DatabasePriceBook
 from budgets.pricing import Price, Usage, cost
 from budgets.selectors import NAMES, Room, budget_chain
 from budgets.showing import money
-from experiences.endpoints import BadEndpoint, endpoint_of_agent
+from experiences.endpoints import BadEndpoint, endpoint_of_agent, endpoint_of_reflector
 from experiences.models import Agent, Runtime
 from training import estimates
 from training.config import GRPOConfig
@@ -145,11 +146,10 @@ def planned(config: GRPOConfig, agent: Agent, *, n_train: int, n_selection: int,
     """The estimate of a run that is yet to be made.
 
     Raises:
-        Invalid: the agent's endpoint can't be used, or its model has no price, so that no call could be held to a
-            budget.
+        Invalid: an endpoint of the agent can't be used, or a model that the run asks has no price, so that no call
+            could be held to a budget.
     """
-    price = None if agent.runtime == Runtime.ACTION else model_price(agent)
-    found = _rates(agent, config, price)
+    found = _of_actions(agent) if agent.runtime == Runtime.ACTION else _of_models(agent, config)
     pools = {"n_train": n_train, "n_selection": n_selection, "n_held_out": n_held_out}
     asked = estimates.work(config, **pools, told=agent.runtime != Runtime.ACTION)
     plan = estimates.plan(asked, found, ratios=_ratios(agent) if found.measured else ())
@@ -162,10 +162,24 @@ def model_price(agent: Agent) -> Price:
     Raises:
         Invalid: its endpoint can't be used, or the model has no price.
     """
+    return _price(agent, endpoint_of_agent)
+
+
+def reflector_price(agent: Agent) -> Price:
+    """Of the model that reflects on the agent's attempts.
+
+    Raises:
+        Invalid: its endpoint can't be used, or the model has no price.
+    """
+    return _price(agent, endpoint_of_reflector, "The agent's reflector: ")
+
+
+def _price(agent: Agent, endpoint: Callable[[Agent], Endpoint], whose: str = "") -> Price:
     try:
-        return DatabasePriceBook.load(agent.organization_id).price(endpoint_of_agent(agent).model)
+        return DatabasePriceBook.load(agent.organization_id).price(endpoint(agent).model)
     except (BadEndpoint, UnknownPrice) as error:
-        raise Invalid(str(error), fields={"agent": str(error)}) from error
+        message = f"{whose}{error}"
+        raise Invalid(message, fields={"agent": message}) from error
 
 
 def _rooms(agent: Agent) -> list[tuple[Room, int]]:
@@ -182,12 +196,15 @@ def _ratios(agent: Agent) -> list[float]:
     return [run.spent_micros / micros(run.estimate["cost_usd"]) for run in rows[:JOBS] if run.estimate["cost_usd"]]
 
 
-def _rates(agent: Agent, config: GRPOConfig, price: Price | None) -> Rates:
-    if price is None:
-        return _of_actions(agent)
-    found = _of_calls(agent, config, price)
-    return found or estimates.guessed(
+def _of_models(agent: Agent, config: GRPOConfig) -> Rates:
+    """Raises:
+    Invalid: see ``planned``."""
+    price = model_price(agent)
+    reflector = reflector_price(agent) if config.context.propose else price
+    question = estimates.guessed_question(reflector, (len(agent.objective) + len(agent.learning_objective)) // 3)
+    return _of_calls(agent, config, price, reflector, question) or estimates.guessed(
         price,
+        question=question,
         philosophy=agent.philosophy,
         prompt_tokens=len(agent.system_prompt) // 3,
         max_tokens=agent.max_tokens,
@@ -210,34 +227,36 @@ def _of_actions(agent: Agent) -> Rates:
     return Rates(latest.job.worked_ms / done, latest.cost_micros / latest.trajectories, n=latest.trajectories)
 
 
-def _of_calls(agent: Agent, config: GRPOConfig, price: Price) -> Rates | None:
-    """What the latest calls of the agent's latest run cost, at today's price; None where it never called this model."""
+def _of_calls(agent: Agent, config: GRPOConfig, price: Price, reflector: Price, question: float) -> Rates | None:
+    """What the latest calls of the agent's latest run cost, at today's prices; None where it never called this model.
+    ``question`` is the guess where its reflector was never asked."""
     entries = LedgerEntry.objects.filter(kind__in=(EntryKind.SETTLE, EntryKind.CHARGE, EntryKind.REFUND))
     runs = TrainingRun.objects.filter(agent=agent, policy_kind=agent.runtime, job__worked_ms__gt=0)
     for run in runs.select_related("job").order_by("-job__created_at")[:5]:
         mine = entries.filter(job_id=run.job_id)
         if not mine.filter(model=price.model, purpose="training").exists():
             continue
-        rollouts, questions = _sums(mine, price)
+        rollouts, questions = _sums(mine, price, reflector)
         if len(rollouts) >= estimates.ENOUGH:
             then = run.configuration
             ms = run.job.worked_ms / _done(run, then) * then.max_concurrent_rollouts / config.max_concurrent_rollouts
-            return estimates.rates(ms, rollouts, questions)
+            return estimates.rates(ms, rollouts, questions, question=question)
     return None
 
 
-def _sums(entries: Any, price: Price) -> tuple[list[float], list[float]]:
-    """What each of the latest rollouts came to with its verdict, and each question of reflection."""
+def _sums(entries: Any, price: Price, reflector: Price) -> tuple[list[float], list[float]]:
+    """What each of the latest rollouts came to with its verdict, and each question that this reflector was asked."""
     rollouts: dict[str, float] = {}
     questions: list[float] = []
     names = ("kind", "purpose", "rollout", "model", "source", "input_tokens", "output_tokens", "cached_tokens")
     rows = entries.order_by("-id").values_list(*names, "spent_delta", "debt_delta")[:LATEST]
     for kind, purpose, rollout, model, source, n_input, n_output, n_cached, spent, debt in rows:
-        paid = spent + debt
-        if kind == EntryKind.SETTLE and model == price.model and source in OURS and n_input:
-            paid = cost(price, Usage(n_input, n_output, n_cached))
-        if purpose == "reflection":
-            questions.append(paid)
+        paid, asks = spent + debt, purpose == "reflection"
+        today = reflector if asks else price
+        if kind == EntryKind.SETTLE and model == today.model and source in OURS and n_input:
+            paid = cost(today, Usage(n_input, n_output, n_cached))
+        if asks:
+            questions += [paid] if model == reflector.model else []
         elif rollout:
             name = rollout.partition("/judge/")[0]
             rollouts[name] = rollouts.get(name, 0.0) + paid

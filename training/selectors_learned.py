@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from django.db.models import Avg, Count, Q, QuerySet, Sum
+from django.contrib.postgres.aggregates import ArrayAgg
+from django.db.models import Avg, Count, Q, QuerySet, Sum, Value
 
 from budgets.money import dollars
 from experiences.models import Experience, Question
@@ -114,6 +115,7 @@ def _questions(run: TrainingRun) -> dict[int, list[dict[str, Any]]]:
         cost=Sum("cost_micros"),
         latency_ms=Avg("latency_ms"),
         own_ms=Avg("own_ms"),
+        models=ArrayAgg("model", distinct=True, filter=~Q(model=""), default=Value([])),
     )
     why: dict[tuple[int, str], dict[str, int]] = {}
     for epoch, stage, reason, n in (

@@ -60,6 +60,12 @@ class AgentOut(serializers.Serializer[Any]):
     reward = serializers.CharField(help_text="Pays its jobs that name none; empty: the preset's.")
     reward_options = serializers.DictField()
     grouped_execution = serializers.BooleanField(help_text="Whether it may be trained with training-free GRPO.")
+    reflector_id = serializers.UUIDField(
+        allow_null=True, help_text="The endpoint whose model says what its attempts teach; null: its own."
+    )
+    reflector_model = serializers.CharField(help_text="Empty: the endpoint's, or its own.")
+    objective = serializers.CharField(help_text="What a good answer is, in words.")
+    learning_objective = serializers.CharField(help_text="What lessons should be about.")
     evolves = serializers.BooleanField(help_text="Whether its playbook evolves by itself.")
     ace_delta_model = serializers.CharField(help_text="Empty, like null below: the site's setting.")
     ace_min_confidence = serializers.FloatField(allow_null=True)
@@ -131,6 +137,31 @@ class AgentIn(Strict):
     reward_options = serializers.DictField(required=False)
     grouped_execution = serializers.BooleanField(
         required=False, help_text="Whether it may be trained with training-free GRPO. Default: false."
+    )
+    reflector = serializers.CharField(
+        max_length=100,
+        required=False,
+        allow_null=True,
+        help_text="Id or name of the endpoint whose model says what its attempts teach, at a price of its own; null:"
+        " its own endpoint.",
+    )
+    reflector_model = serializers.CharField(
+        max_length=120,
+        required=False,
+        allow_blank=True,
+        help_text="At that endpoint; empty: its own.",
+    )
+    objective = serializers.CharField(
+        max_length=2000,
+        required=False,
+        allow_blank=True,
+        help_text="What a good answer is, in words. It is shown to the model that reflects.",
+    )
+    learning_objective = serializers.CharField(
+        max_length=2000,
+        required=False,
+        allow_blank=True,
+        help_text="What lessons should be about. It is shown to the model that reflects.",
     )
     evolves = serializers.BooleanField(
         required=False, help_text="Whether its playbook evolves by itself. Default: false."
@@ -246,8 +277,9 @@ class AgentDoor(Door):
 
     def _values(self, serializer: type[AgentIn], request: Request) -> dict[str, Any]:
         values = parsed(serializer, request.data)
-        if values.get("endpoint") is not None:
-            values["endpoint"] = endpoint_get(self.actor, values["endpoint"])
+        for name in ("endpoint", "reflector"):
+            if values.get(name) is not None:
+                values[name] = endpoint_get(self.actor, values[name])
         if values.get("prompt_pack") is not None:
             values["prompt_pack"] = pack_get(self.actor, values["prompt_pack"])
         if "tool_servers" in values:

@@ -153,6 +153,19 @@ class Agent(Scoped):
         "may run in groups", default=False, help_text="On: it may be trained with training-free GRPO."
     )
 
+    # How training jobs reflect on its attempts.
+    reflector = models.ForeignKey(
+        ModelEndpoint,
+        null=True,
+        blank=True,
+        on_delete=models.PROTECT,
+        related_name="reflected_agents",
+        help_text="Where the model answers that says what its attempts teach. Empty: its own endpoint.",
+    )
+    reflector_model = models.CharField(max_length=120, blank=True, help_text="Empty: the endpoint's, or its own.")
+    objective = models.CharField(max_length=2000, blank=True, help_text="What a good answer is, in words.")
+    learning_objective = models.CharField(max_length=2000, blank=True, help_text="What lessons should be about.")
+
     # How its playbook evolves (experiences/evolution_settings.py). Empty: the site's setting of the same name.
     evolves = models.BooleanField("evolves by itself", default=False, help_text="Off: its playbook changes by hand.")
     ace_delta_model = models.CharField(max_length=120, blank=True, help_text="The model that suggests changes.")

@@ -133,6 +133,7 @@ class Question(Scoped):
     iteration = models.PositiveIntegerField(default=0)
     epoch = models.PositiveSmallIntegerField(default=1)
     asked = models.CharField(max_length=64, help_text="SHA-256 of what was asked: another question, another answer.")
+    model = models.CharField(max_length=120, blank=True, help_text="That was asked; empty in rows of earlier releases.")
     usable = models.BooleanField()
     reason = models.CharField(max_length=300, blank=True, help_text="Why its answer was refused.")
     reply = models.JSONField(null=True)

@@ -18,7 +18,7 @@ from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.erasure import digest
 from agentcore_site.tenancy.permissions import current_organization, require
 from agentcore_site.vault import sealed
-from experiences.endpoints import BadEndpoint, endpoint_of_agent
+from experiences.endpoints import BadEndpoint, endpoint_of_agent, endpoint_of_reflector
 from experiences.evolution_settings import evolution_settings_faults
 from experiences.models import Agent, Playbook, Runtime
 from experiences.privacy import redact_value
@@ -49,6 +49,10 @@ EDITABLE = (
     "reward",
     "reward_options",
     "grouped_execution",
+    "reflector",
+    "reflector_model",
+    "objective",
+    "learning_objective",
     "evolves",
     "ace_delta_model",
     "ace_min_confidence",
@@ -56,6 +60,7 @@ EDITABLE = (
     "ace_evolution_frequency",
     "ace_monthly_budget_usd",
 )
+WRITTEN = ("description", "system_prompt", "objective", "learning_objective")  # long texts
 MAX_TOKENS = 200_000
 
 
@@ -156,10 +161,11 @@ def _logged(agent: Agent, names: Iterable[str]) -> dict[str, Any]:
     what tells one from another, and options without personal data."""
     wanted = list(names)
     found = {name: getattr(agent, name) for name in wanted if name in EDITABLE}
-    found |= {name: _told_apart(found[name]) for name in ("description", "system_prompt") if name in found}
+    found |= {name: _told_apart(found[name]) for name in WRITTEN if name in found}
     found |= {name: redact_value(found[name]) for name in ("environment_options", "reward_options") if name in found}
-    if "endpoint" in found:
-        found["endpoint"] = str(agent.endpoint or "")
+    for name in ("endpoint", "reflector"):
+        if name in found:
+            found[name] = str(getattr(agent, name) or "")
     if "prompt_pack" in found:
         found["prompt_pack"] = str(agent.prompt_pack or "")
     if "tool_servers" in wanted:
@@ -193,8 +199,9 @@ def agent_check(agent: Agent) -> None:
     Raises:
         Invalid, Missing: something of its language model is wrong (``fields`` says what).
     """
-    if agent.endpoint is not None and agent.endpoint.organization_id != agent.organization_id:
-        raise Missing("There is no such endpoint.")
+    for endpoint in (agent.endpoint, agent.reflector):
+        if endpoint is not None and endpoint.organization_id != agent.organization_id:
+            raise Missing("There is no such endpoint.")
     _check_pack(agent)
     if not 1 <= (agent.max_tokens or 0) <= MAX_TOKENS:
         message = f"max_tokens must be between 1 and {MAX_TOKENS:,}; got {agent.max_tokens}."
@@ -215,6 +222,15 @@ def agent_check(agent: Agent) -> None:
             endpoint_of_agent(agent)
         except BadEndpoint as error:
             raise Invalid(str(error), fields={error.field: str(error)}) from error
+        _check_reflector(agent)
+
+
+def _check_reflector(agent: Agent) -> None:
+    try:
+        endpoint_of_reflector(agent)
+    except BadEndpoint as error:
+        field = "reflector_model" if error.field == "model" else "reflector"
+        raise Invalid(f"Its reflector: {error}", fields={field: str(error)}) from error
 
 
 def _check_training(agent: Agent) -> None:

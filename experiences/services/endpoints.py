@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from asgiref.sync import async_to_sync
 from django.db import transaction
+from django.db.models import Q
 from django.utils import timezone
 
 from agentcore_site.audit.services import record
@@ -28,7 +29,7 @@ from budgets.pricebook import DatabasePriceBook
 from budgets.pricing import Price
 from budgets.spending import DatabaseMeter, LedgerAway
 from experiences.endpoints import BadEndpoint, endpoint_value
-from experiences.models import ModelEndpoint
+from experiences.models import Agent, ModelEndpoint
 
 EDITABLE: Final = ("name", "kind", "base_url", "model", "options")
 KEYS: Final = ("api_key", "gateway_key", "virtual_key", "gateway_config")
@@ -87,10 +88,11 @@ def endpoint_archive(actor: Any, endpoint: ModelEndpoint) -> ModelEndpoint:
     """Hides an endpoint and forgets its keys.
 
     Raises:
-        Conflict: agents use it.
+        Conflict: agents use it, for their own calls or to reflect on their attempts.
     """
     require(actor, "endpoint.edit", endpoint.organization_id)
-    users = list(endpoint.agents.filter(archived_at=None).values_list("name", flat=True)[:3])
+    using = Agent.objects.filter(Q(endpoint=endpoint) | Q(reflector=endpoint), archived_at=None)
+    users = list(using.values_list("name", flat=True)[:3])
     if users:
         raise Conflict(f"{', '.join(users)} use it. Give them another endpoint first.")
     if endpoint.archived_at is None:

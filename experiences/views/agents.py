@@ -127,7 +127,8 @@ def _values(actor: Actor, form: AgentForm) -> dict[str, Any]:
     values["collects"] = not values.pop("opted_out")
     if values["max_tokens"] is None:
         del values["max_tokens"]
-    values["endpoint"] = endpoint_get(actor, values["endpoint"]) if values["endpoint"] else None
+    for name in ("endpoint", "reflector"):
+        values[name] = endpoint_get(actor, values[name]) if values[name] else None
     values["prompt_pack"] = pack_get(actor, values["prompt_pack"]) if values["prompt_pack"] else None
     values["granted_tools"] = {
         key: names for key, names in (values["granted_tools"] or {}).items() if key in values["tool_servers"]

@@ -18,6 +18,7 @@ from training.estimates import (
     Work,
     affordable,
     guessed,
+    guessed_question,
     looks,
     plan,
     questions,
@@ -30,7 +31,8 @@ PRICE = Price("small", 150_000, 600_000)
 
 
 def test_a_first_guess_pays_for_calls_and_questions() -> None:
-    found = guessed(PRICE, philosophy="cot", prompt_tokens=100, max_tokens=200, concurrency=4)
+    question = guessed_question(PRICE)
+    found = guessed(PRICE, question=question, philosophy="cot", prompt_tokens=100, max_tokens=200, concurrency=4)
     assert found.question_micros == cost(PRICE, Usage(QUESTION_TOKENS, REPLY_TOKENS))
     without, asked = (plan(Work(100, 0, 0, n), found) for n in (0, 50))
     assert asked.cost_micros == pytest.approx(without.cost_micros + 50 * found.question_micros, abs=1)

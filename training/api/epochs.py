@@ -25,6 +25,7 @@ class QuestionsOut(serializers.Serializer[Any]):
     cost_usd = serializers.FloatField()
     latency_ms = serializers.FloatField(help_text="Mean of a question.")
     own_ms = serializers.FloatField(help_text="Mean time that was spent on our side of a question.")
+    models = serializers.ListField(child=serializers.CharField(), help_text="That were asked.")
     reasons = serializers.DictField(child=serializers.IntegerField(), help_text="Why answers could not be used.")
 
 

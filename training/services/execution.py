@@ -127,7 +127,7 @@ class Slice:
     def __init__(self, job: Job, lease: Lease) -> None:
         self.job, self.lease = job, lease
         self.run = TrainingRun.objects.select_related(
-            "job", "agent", "agent__endpoint", "agent__prompt_pack", "dataset", "organization"
+            "job", "agent", "agent__endpoint", "agent__reflector", "agent__prompt_pack", "dataset", "organization"
         ).get(job=job)
         recording_check(self.run.agent_id)
         self.owner = owner_of(self.run)

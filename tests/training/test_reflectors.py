@@ -1,0 +1,223 @@
+"""A cheap agent learns from a strong reflector: a model of its own says what attempts teach, at a price of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from agentcore_site.errors import Conflict, Invalid, Missing
+from agentcore_site.jobs.models import Job, Status
+from agentcore_site.tenancy.actors import Actor
+from budgets.checking import differences
+from budgets.models import LedgerEntry
+from budgets.services import price_set
+from experiences.models import Agent, Dataset, ModelEndpoint, Question
+from experiences.services.agents import agent_archive, agent_create, agent_update
+from experiences.services.datasets import dataset_create
+from experiences.services.endpoints import endpoint_archive, endpoint_create
+from tests.factories import MembershipFactory, UserFactory
+from tests.support.llm_server import ModelServer
+from tests.support.running import run_to_end
+from tests.support.simulated_model import simulated_server
+from tests.support.world import World
+from training.models import TrainingRun
+from training.selectors_learned import run_epochs
+from training.services.runs import run_estimate, run_start
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+WORLD = World(7)
+ROWS = WORLD.rows(60, 7)
+CHEAP, STRONG = (150_000, 600_000), (3_000_000, 15_000_000)
+CONFIG: dict[str, Any] = {
+    "n_iterations": 2,
+    "batch_size": 6,
+    "n_trajectories_per_query": 4,
+    "eval_samples": 1,
+    "selection_share": 0.1,
+    "selection_least": 1,
+    "max_concurrent_rollouts": 16,
+    "max_budget_usd": 2.0,
+    "context": {"gate_samples": 2, "gate_steps": 1, "propose_until": 1.0, "min_mixed": 0.0, "accept_weak_gate": True},
+    "seed": 3,
+}
+
+
+@pytest.fixture
+def cheap() -> Iterator[ModelServer]:
+    with simulated_server(WORLD, prices={"small": CHEAP}) as running:
+        yield running
+
+
+@pytest.fixture
+def strong() -> Iterator[ModelServer]:
+    with simulated_server(WORLD, prices={"large": STRONG}) as running:
+        yield running
+
+
+@pytest.fixture
+def reflector(adam: Any, strong: ModelServer) -> ModelEndpoint:
+    return endpoint_create(Actor(adam), name="strong", base_url=strong.base_url, model="large", api_key="sk-strong-1")
+
+
+@pytest.fixture
+def learner(adam: Any, acme: Any, cheap: ModelServer, reflector: ModelEndpoint) -> Agent:
+    priced(adam, acme, "small", CHEAP)
+    own = endpoint_create(Actor(adam), name="cheap", base_url=cheap.base_url, model="small", api_key="sk-cheap-1")
+    return agent_create(
+        Actor(adam),
+        name="Learner",
+        runtime="llm",
+        philosophy="cot",
+        environment="dataset",
+        endpoint=own,
+        reflector=reflector,
+        max_tokens=200,
+    )
+
+
+@pytest.fixture
+def rows(operator: Actor) -> Dataset:
+    return dataset_create(operator, name="topics", rows=ROWS)
+
+
+def priced(adam: Any, acme: Any, model: str, price: tuple[int, int]) -> None:
+    price_set(Actor(adam), model=model, organization=acme, input=price[0], output=price[1])
+
+
+def test_a_reflector_is_asked_at_its_own_endpoint_and_paid_by_its_own_price(
+    operator: Actor, learner: Agent, adam: Any, acme: Any, cheap: ModelServer, strong: ModelServer
+) -> None:
+    priced(adam, acme, "large", STRONG)
+    run = run_start(operator, agent=learner, rows=ROWS, config=CONFIG)
+    assert run_to_end(run.job).status == Status.COMPLETED
+    asked = Question.objects.filter(job=run.job)
+    assert asked.filter(usable=True).exists() and set(asked.values_list("model", flat=True)) == {"large"}
+    assert {call.model for call in strong.requests} == {"large"} and {call.model for call in cheap.requests} == {
+        "small"
+    }
+    # What the ledger holds of reflection is what the strong model's service would bill, to the micro-dollar.
+    paid = LedgerEntry.objects.filter(job_id=run.job_id, purpose="reflection")
+    assert set(paid.values_list("model", flat=True)) == {"large"}
+    assert sum(one.spent_delta for one in paid) == strong.owed.micros == sum(one.cost_micros for one in asked)
+    assert strong.owed.answered == sum(one.calls for one in asked)
+    assert differences() == []
+    stages = [stage for epoch in run_epochs(run) for stage in epoch["questions"]]
+    assert stages and all(stage["models"] == ["large"] for stage in stages)
+
+
+def test_a_dear_reflector_can_not_spend_more_than_the_budget(
+    operator: Actor, learner: Agent, adam: Any, acme: Any
+) -> None:
+    priced(adam, acme, "large", (3_000_000_000, 15_000_000_000))  # a question is held for more than the whole budget
+    run = run_start(operator, agent=learner, rows=ROWS, config=CONFIG | {"max_budget_usd": 1.0})
+    job = run_to_end(run.job)
+    assert (job.status, job.status_reason) == (Status.PAUSED, "budget_exceeded")
+    run.refresh_from_db()
+    assert 0 < run.spent_micros <= 1_000_000 and not Question.objects.filter(job=job).exists()
+    assert differences() == []
+
+
+def test_a_launch_is_refused_while_the_reflector_has_no_price(operator: Actor, learner: Agent) -> None:
+    with pytest.raises(Invalid, match=r"reflector.*large") as refused:
+        run_start(operator, agent=learner, rows=ROWS, config=CONFIG)
+    assert "agent" in refused.value.fields and not TrainingRun.objects.exists()
+    # It is not asked where nothing is proposed.
+    run_start(operator, agent=learner, rows=ROWS, config=CONFIG | {"context": CONFIG["context"] | {"propose": False}})
+
+
+def test_the_plan_prices_reflection_by_the_reflectors_price(
+    operator: Actor, learner: Agent, rows: Dataset, adam: Any, acme: Any, reflector: ModelEndpoint
+) -> None:
+    priced(adam, acme, "large", STRONG)
+
+    def cost(**changes: Any) -> float:
+        agent_update(operator, learner, **changes)
+        return float(run_estimate(operator, agent=learner, dataset=rows, config=CONFIG)["cost_usd"])
+
+    own, strong = cost(reflector=None), cost(reflector=reflector)
+    assert strong > 1.5 * own
+    priced(adam, acme, "large", CHEAP)
+    assert cost() == own
+    assert cost(objective="A good answer is short. " * 40) > own  # what is shown with each question
+
+
+def test_questions_to_an_earlier_reflector_do_not_price_those_to_another(
+    operator: Actor, learner: Agent, rows: Dataset, adam: Any, acme: Any
+) -> None:
+    priced(adam, acme, "large", STRONG)
+    fresh = run_estimate(operator, agent=learner, dataset=rows, config=CONFIG)
+    assert not fresh["measured"]
+    run = run_start(operator, agent=learner, rows=ROWS, config=CONFIG)
+    Job.objects.filter(id=run.job_id).update(status=Status.CANCELLED, worked_ms=4_000)
+    TrainingRun.objects.filter(job=run.job).update(trajectories=50)
+    common = {"organization_id": acme.id, "job_id": run.job_id, "agent_id": learner.id, "kind": "settle"}
+    common |= {"at": timezone.now(), "model": "small"}
+    LedgerEntry.objects.bulk_create(
+        [
+            *(LedgerEntry(**common, purpose="training", rollout=f"1/0/{n}", spent_delta=400) for n in range(50)),
+            *(LedgerEntry(**common, purpose="reflection", spent_delta=10) for _ in range(50)),
+        ]
+    )
+    asked = run_estimate(operator, agent=learner, dataset=rows, config=CONFIG)
+    agent_update(operator, learner, reflector=None)
+    itself = run_estimate(operator, agent=learner, dataset=rows, config=CONFIG)
+    assert asked["measured"] and itself["measured"] and asked["cost_usd"] > itself["cost_usd"] * 1.5
+
+
+def test_an_endpoint_that_reflects_for_an_agent_can_not_be_archived(
+    operator: Actor, adam: Any, learner: Agent, reflector: ModelEndpoint
+) -> None:
+    with pytest.raises(Conflict, match="Learner"):
+        endpoint_archive(Actor(adam), reflector)
+    agent_archive(operator, learner)
+    assert endpoint_archive(Actor(adam), reflector).archived_at is not None
+
+
+def test_a_reflector_of_another_organisation_is_not_there(
+    operator: Actor, learner: Agent, elsewhere: Any, strong: ModelServer
+) -> None:
+    boss = UserFactory(username="boris")
+    MembershipFactory(organization=elsewhere, user=boss, role="admin")
+    theirs = endpoint_create(Actor(boss), name="theirs", base_url=strong.base_url, model="large", api_key="sk-theirs-1")
+    with pytest.raises(Missing):
+        agent_update(operator, learner, reflector=theirs)
+
+
+def test_rest_and_the_form_set_a_reflector_and_objectives(
+    olivia: Any, learner: Agent, reflector: ModelEndpoint
+) -> None:
+    client = Client()
+    client.force_login(olivia)
+    at = f"/api/v1/agents/{learner.slug}"
+    said = client.get(at).json()
+    assert (said["reflector_id"], said["reflector_model"], said["objective"]) == (str(reflector.pk), "", "")
+    given = {"reflector": None, "reflector_model": "larger", "objective": "Short.", "learning_objective": "Sums."}
+    changed = client.patch(at, given, content_type="application/json").json()
+    assert {name: changed[name] for name in given if name != "reflector"} == {
+        name: value for name, value in given.items() if name != "reflector"
+    }
+    assert changed["reflector_id"] is None
+    for wrong in ({"objective": "x" * 2001}, {"learning_objective": "x" * 2001}, {"reflector_model": "x" * 121}):
+        assert client.patch(at, wrong, content_type="application/json").status_code == 400
+    assert client.patch(at, {"reflector": "none such"}, content_type="application/json").status_code == 404
+    _form_keeps(client, learner, reflector)
+
+
+def _form_keeps(client: Client, learner: Agent, reflector: ModelEndpoint) -> None:
+    page = f"/agents/{learner.pk}/edit/"
+    assert "larger" in client.get(page).content.decode()
+    values = {
+        "name": "Learner", "philosophy": "cot", "runtime": "llm", "environment": "dataset",
+        "endpoint": str(learner.endpoint_id), "max_tokens": "200", "reflector": str(reflector.pk),
+        "objective": "Short and right.",
+    }  # fmt: skip
+    assert client.post(page, values).status_code == 302
+    learner.refresh_from_db()
+    assert (learner.reflector, learner.reflector_model, learner.objective) == (reflector, "", "Short and right.")
+    shown = client.get(f"/agents/{learner.pk}/").content.decode()
+    assert "Short and right." in shown and "at strong" in shown
