@@ -19,7 +19,8 @@ from experiences.clients import JobClients
 from experiences.environments.scorers import Rubric
 from experiences.foreign import agent_headers
 from experiences.judging import JUDGE_TOKENS, Judge, JudgingRuntime
-from experiences.library.reflection import ReflectionOptions, Reflector
+from experiences.library.prompts import ReflectionOptions
+from experiences.library.reflection import Reflector
 from experiences.models import Agent
 from experiences.models import Runtime as Kind
 from experiences.runtimes.base import Halted, Runtime, Teller

@@ -190,6 +190,16 @@ class ContextConfig(_Frozen):
         2, ge=1, le=16, title="Attempts read",
         description="Of each group so many good and so many bad attempts are summarised. 1-3.",
     )  # fmt: skip
+    group_tokens: int = Field(
+        0, ge=0, le=100_000, title="Whole groups up to",
+        description="Tokens up to which all attempts of a group are shown in one question, instead of summaries of a"
+        " few: two questions a group, each as long as the group. 0: never.",
+    )  # fmt: skip
+    show_answers: bool = Field(
+        False, title="Show right answers",
+        description="The model that reflects reads what is right, and what judges said of the attempts, of training"
+        " queries only. A lesson that gives an answer away is refused.",
+    )  # fmt: skip
     max_lessons: int = Field(
         3, ge=1, le=10, title="Lessons per group",
         description="What one comparison may propose at most. 1-3; more find rare lessons sooner.",

@@ -28,17 +28,21 @@ CALLS: Final[Mapping[str, int]] = {"cot": 1, "react": 3, "autonomous": 5, "multi
 PROMPT_TOKENS, ANSWER_TOKENS, CALL_MS = 500, 200, 2_500
 # A question about what attempts teach: it shows one attempt, or summaries beside the library.
 QUESTION_TOKENS, REPLY_TOKENS = 1_300, 250
+ATTEMPT_TOKENS = 1_200  # of an attempt that is shown whole, at most
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
     """What a run asks for: rollouts to learn from (``trained``), to look at the selection queries (``looked``) and to
-    prove the gain on the held-out ones (``proof``), and questions of reflection."""
+    prove the gain on the held-out ones (``proof``), and questions of reflection. Where groups may be shown whole, they
+    do without ``summaries`` of these questions, and show up to ``shown_tokens`` of attempts in others."""
 
     trained: int
     looked: int
     proof: int
     questions: int = 0
+    summaries: int = 0
+    shown_tokens: int = 0
 
     @property
     def rollouts(self) -> int:
@@ -71,17 +75,17 @@ def work(
     if told and frozen:
         steps = looks(n, config.eval_interval, context.epochs, context.search_every)
         searched = steps * look * search_size(n_train, n_selection)
+    asks = reflections(n if context.propose else 0, context.propose_every, 1.0 if frozen else context.propose_until)
+    groups, size = min(context.reflect_groups, drawn), config.n_trajectories_per_query
+    attempts = min(2 * context.reflect_each, size)
+    whole = asks * groups if context.group_tokens else 0
     return Work(
-        trained=n * drawn * config.n_trajectories_per_query,
+        trained=n * drawn * size,
         looked=samples * n_selection + searched,
         proof=2 * n_held_out * config.eval_samples,
-        questions=questions(
-            n if context.propose else 0,
-            every=context.propose_every,
-            until=1.0 if frozen else context.propose_until,
-            groups=min(context.reflect_groups, drawn),
-            attempts=min(2 * context.reflect_each, config.n_trajectories_per_query),
-        ),
+        questions=questions(asks, groups=groups, attempts=attempts),
+        summaries=whole * attempts,
+        shown_tokens=whole * min(context.group_tokens, size * ATTEMPT_TOKENS),
     )
 
 
@@ -90,6 +94,7 @@ class Rates:
     """What one rollout and one question take: milliseconds of a worker, and micro-dollars.
 
     ``sd`` is the standard deviation of a rollout's cost. ``n`` rollouts were measured; 0 for a guess.
+    ``shown_micros`` is what a token costs that the reflector reads.
     """
 
     ms: float
@@ -97,6 +102,7 @@ class Rates:
     question_micros: float = 0.0
     sd: float = 0.0
     n: int = 0
+    shown_micros: float = 0.0
 
     @property
     def measured(self) -> bool:
@@ -157,13 +163,15 @@ def looks(iterations: int, every: int, epochs: int = 1, search_every: int = 0) -
     return 1 + len((ends | steps | set(range(every, iterations + 1, every))) - {0})
 
 
-def questions(iterations: int, *, every: int, until: float, groups: int, attempts: int) -> int:
-    """How many questions reflection asks at most: of each group a summary per attempt, its lessons and its operations,
-    and one to reconcile them."""
-    if not iterations:
-        return 0
-    reflections = int(min(float(iterations), max(1.0, until * iterations))) // every
-    return reflections * (groups * (attempts + 2) + (groups > 1))
+def reflections(iterations: int, every: int, until: float) -> int:
+    """In how many of the iterations lessons are asked for, at most."""
+    return int(min(float(iterations), max(1.0, until * iterations))) // every if iterations else 0
+
+
+def questions(times: int, *, groups: int, attempts: int) -> int:
+    """How many questions so many reflections ask at most: of each group a summary per attempt, its lessons and its
+    operations, and one to reconcile them."""
+    return times * (groups * (attempts + 2) + (groups > 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +233,13 @@ def affordable(config: GRPOConfig, found: Rates, room: int, *, told: bool = Fals
 
 
 def _expected(asked: Work, found: Rates) -> float:
-    return asked.rollouts * found.micros + asked.questions * found.question_micros
+    return asked.rollouts * found.micros + reflection_cost(asked, found)
+
+
+def reflection_cost(asked: Work, found: Rates) -> float:
+    """Micro-dollars of the questions. Whether groups fit a question is seen when they are there: the dearer counts."""
+    shown, summaries = asked.shown_tokens * found.shown_micros, asked.summaries * found.question_micros
+    return asked.questions * found.question_micros + max(0.0, shown - summaries)
 
 
 def detectable_gain(n_queries: int, samples: int, base_rate: float = 0.5, query_sd: float = 0.25) -> float:

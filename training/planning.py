@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from agentcore_site.errors import Invalid
@@ -14,7 +15,7 @@ from budgets.meter import UnknownPrice
 from budgets.models import EntryKind, LedgerEntry, Scope
 from budgets.money import dollars, micros
 from budgets.pricebook import DatabasePriceBook
-from budgets.pricing import Price, Usage, cost
+from budgets.pricing import PER, Price, Usage, cost
 from budgets.selectors import NAMES, Room, budget_chain
 from budgets.showing import money
 from experiences.endpoints import BadEndpoint, endpoint_of_agent, endpoint_of_reflector
@@ -92,6 +93,17 @@ class Planned:
         sizes = range(5, 2_000)
         return 5 + bisect_left(sizes, True, key=is_enough)
 
+    def reflection(self) -> dict[str, Any] | None:
+        """Who is asked what attempts teach, how often and for what; None where nothing is asked."""
+        asked = estimates.work(self.config, **self.pools, told=self.told)
+        if not self.told or not asked.questions:
+            return None
+        return {
+            "model": endpoint_of_reflector(self.agent).model,
+            "questions": asked.questions,
+            "cost_usd": dollars(math.ceil(estimates.reflection_cost(asked, self.rates))),
+        }
+
     def as_json(self) -> dict[str, Any]:
         """``measured``: from rollouts of this agent with this model."""
         gain = estimates.detectable_gain(self.pools["n_held_out"], self.config.eval_samples)
@@ -109,6 +121,7 @@ class Planned:
             "measured": self.rates.measured,
             "affordable_iterations": buys,
             "gate": self.gate() if self.told else None,
+            "reflection": self.reflection(),
             "warnings": [*self._unseen(), *self._tight(buys), *self._weak(gain)],
         }
 
@@ -202,7 +215,7 @@ def _of_models(agent: Agent, config: GRPOConfig) -> Rates:
     price = model_price(agent)
     reflector = reflector_price(agent) if config.context.propose else price
     question = estimates.guessed_question(reflector, (len(agent.objective) + len(agent.learning_objective)) // 3)
-    return _of_calls(agent, config, price, reflector, question) or estimates.guessed(
+    found = _of_calls(agent, config, price, reflector, question) or estimates.guessed(
         price,
         question=question,
         philosophy=agent.philosophy,
@@ -210,6 +223,7 @@ def _of_models(agent: Agent, config: GRPOConfig) -> Rates:
         max_tokens=agent.max_tokens,
         concurrency=config.max_concurrent_rollouts,
     )
+    return replace(found, shown_micros=reflector.input / PER)
 
 
 def _of_actions(agent: Agent) -> Rates:

@@ -18,6 +18,8 @@ TOLERANCE: Final = 1e-6  # a group whose rewards differ by less has nothing to c
 STEP_CHARACTERS: Final = 600
 ERROR_CHARACTERS: Final = 200
 TASK_CHARACTERS: Final = 4_000
+ANSWER_CHARACTERS: Final = 2_000
+CRITIQUE_CHARACTERS: Final = 300
 HEAD, TAIL = 2_500, 1_000  # characters of an attempt that are read
 
 
@@ -80,6 +82,23 @@ def task_text(query: str) -> str:
 def answers_of(scenario: Scenario) -> tuple[str, ...]:
     """The texts that would give the query's answer away."""
     return tuple(dict.fromkeys(_texts(scenario.expected)))
+
+
+def right_answer(scenario: Scenario) -> str:
+    """What the query expects, as a model that reflects may read it; "" where nothing is written down."""
+    if not answers_of(scenario):
+        return ""
+    return redact(plain(json.dumps(scenario.expected, ensure_ascii=False, default=str)))[:ANSWER_CHARACTERS]
+
+
+def critique(trajectory: Trajectory) -> str:
+    """What judges said of an attempt, that of the environment and that of the reward; "" where none did."""
+    evidence = trajectory.evidence
+    verdict = evidence.get("verdict")
+    judges = (evidence.get("judge"), verdict.get("judge") if isinstance(verdict, Mapping) else None)
+    said = [str(judge.get("reason") or "") for judge in judges if isinstance(judge, Mapping)]
+    flat = " ".join(" ".join(dict.fromkeys(said)).split())
+    return redact(plain(cut_short(flat, CRITIQUE_CHARACTERS)))
 
 
 def name_of(trajectory: Trajectory) -> str:

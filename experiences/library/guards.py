@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -11,8 +12,12 @@ MAX_WORDS: Final = 32
 MAX_CHARACTERS: Final = 400
 LEAK_WORDS: Final = 5  # so many words in a row from a query are a quotation and not a lesson
 SHORTEST_ANSWER: Final = 3  # shorter answers stand in too many innocent sentences
+LONG_ANSWER: Final = 6  # letters from which an answer is found inside of other words
+GIVEN: Final = "it gives the answer of the query that taught it"
 _COMMON_ANSWERS: Final = frozenset({"yes", "no", "true", "false", "none", "all", "right", "wrong", "the", "and", "not"})
 _WORD = re.compile(r"[\w'’-]+")
+_PIECE = re.compile(r"[^\W_]+")
+_THOUSANDS = re.compile(r"(?<=\d)[,' \u202f](?=\d{3}(?!\d))")
 
 Runs = frozenset[tuple[str, ...]]
 _ENDS = re.compile(r"[.!?](?:\s|$)")
@@ -20,10 +25,12 @@ _ENDS = re.compile(r"[.!?](?:\s|$)")
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What a lesson may not repeat: the query that taught it, and the answers that were right."""
+    """What a lesson may not repeat: the query that taught it, and the answers that were right. ``shown``: whoever wrote
+    the lesson had read the answers, so that short ones and parts of long ones count as well."""
 
     query: str = ""
     answers: tuple[str, ...] = ()
+    shown: bool = False
 
 
 def words(text: str) -> list[str]:
@@ -52,11 +59,32 @@ def leak(text: str, source: Source) -> str:
     mine = _folded(text)
     if word_runs(text) & word_runs(source.query):
         return f"it repeats {LEAK_WORDS} words of the query that taught it"
+    if source.shown and any(_is_given(text, answer) for answer in source.answers):
+        return GIVEN
     for answer in source.answers:
         said = _folded(answer)
         if said and len(answer.strip()) >= SHORTEST_ANSWER and not _common(said) and _holds(mine, said):
-            return "it gives the answer of the query that taught it"
+            return GIVEN
     return ""
+
+
+def _is_given(text: str, answer: str) -> bool:
+    """Whether a text gives an answer away that its author had read: the whole of it in any spelling, down to a number
+    of one figure or an option in capitals, or five words of it in a row."""
+    mine, said = _pieces(text), _pieces(answer)
+    if not said or _common([one.casefold() for one in said]):
+        return False
+    folded, hidden = [one.casefold() for one in mine], [one.casefold() for one in said]
+    if len(said) == 1 and len(said[0]) < SHORTEST_ANSWER and said[0].isalpha():
+        return said[0].isupper() and said[0] in mine
+    joined = "".join(hidden)
+    written_together = len(joined) >= LONG_ANSWER and joined in "".join(folded)
+    return written_together or _holds(folded, hidden) or bool(word_runs(text) & word_runs(answer))
+
+
+def _pieces(text: str) -> list[str]:
+    """Words and numbers in their case, each letter in its usual width, numbers without separators of thousands."""
+    return _PIECE.findall(_THOUSANDS.sub("", unicodedata.normalize("NFKC", text)))
 
 
 def _common(said: Sequence[str]) -> bool:

@@ -17,6 +17,8 @@ Kind = Literal["ADD", "UPDATE", "DELETE", "MERGE", "NONE"]
 _SYNONYMS: Final = {"MODIFY": "UPDATE", "EDIT": "UPDATE", "REMOVE": "DELETE", "KEEP": "NONE", "NOOP": "NONE"}
 MAX_OPERATIONS: Final = 20
 FULL: Final = "the library is full, and none of its lessons is known to be of less use"
+REWRITTEN: Final = 0.5  # two texts that are so much alike are one that was written again
+UNDRAFTED: Final = "it matches no lesson that was drafted from attempts"
 DELETED_ITEMS, DELETED_TOKENS = 0.2, 0.3  # a batch that takes out a larger share is a rewrite, and refused
 
 
@@ -112,7 +114,8 @@ def _named(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Lineage:
-    """Where an operation comes from: what its lesson will say of itself, and what it may not repeat."""
+    """Where an operation comes from: what its lesson will say of itself, and what it may not repeat. ``drafts`` are the
+    lessons that comparisons drafted: what is added has to be one of them, in whatever words; None: anything."""
 
     task: str = ""
     group: str = ""
@@ -123,6 +126,12 @@ class Lineage:
     relative_rank: float | None = None
     tool_stats: tuple[Mapping[str, Any], ...] = ()
     sources: tuple[Source, ...] = ()
+    drafts: tuple[str, ...] | None = None
+
+
+def is_drafted(text: str, drafts: Sequence[str] | None) -> bool:
+    """Whether a text is one of the drafts, perhaps written again. Any text is where ``drafts`` is None."""
+    return drafts is None or most_alike(text, drafts)[1] >= REWRITTEN
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +213,8 @@ class _Batch:
         text = " ".join(operation.text.split())
         if fault := lesson_fault(text, lineage.sources, max_words=self.rules.max_words):
             self._say(operation, False, fault)
+        elif not is_drafted(text, lineage.drafts):
+            self._say(operation, False, UNDRAFTED)
         elif (known := self._known(text)) is not None:
             self._again(operation, known, lineage)
         elif self.added >= self.rules.max_new:

@@ -16,7 +16,8 @@ from budgets.llm.types import Endpoint
 from budgets.meter import FreeMeter
 from budgets.pricing import Price
 from experiences.library.lessons import Library
-from experiences.library.reflection import Reflected, ReflectionOptions, Reflector
+from experiences.library.prompts import ReflectionOptions
+from experiences.library.reflection import Reflected, Reflector
 from experiences.runtimes.base import Runtime, Teller
 from experiences.runtimes.llm import LLMRuntime, Sampling
 from experiences.structured import Answered, Asker
@@ -113,7 +114,13 @@ def setup_of(
     player = Player(base_url)
     context = parsed.context
     options = ReflectionOptions(
-        context.reflect_groups, context.reflect_each, context.max_lessons, context.max_words, concurrency=64
+        context.reflect_groups,
+        context.reflect_each,
+        context.max_lessons,
+        context.max_words,
+        concurrency=64,
+        group_tokens=context.group_tokens,
+        show_answers=context.show_answers,
     )
     reflecting = Reflecting(player, options)
     setup = TrainerSetup(

@@ -11,6 +11,7 @@ import pytest
 from budgets.pricing import Price, Usage, cost
 from training.config import GRPOConfig
 from training.estimates import (
+    ATTEMPT_TOKENS,
     QUESTION_TOKENS,
     REPLY_TOKENS,
     UNKNOWN_SPREAD,
@@ -23,6 +24,8 @@ from training.estimates import (
     plan,
     questions,
     rates,
+    reflection_cost,
+    reflections,
     spread_between_jobs,
     work,
 )
@@ -61,9 +64,21 @@ def test_each_step_of_a_search_is_a_look() -> None:
 
 def test_questions_are_counted_by_group_and_attempt() -> None:
     # Six reflections of four groups: four summaries, lessons and operations each, and one reconciliation.
-    assert questions(10, every=1, until=0.6, groups=4, attempts=4) == 6 * (4 * 6 + 1)
-    assert questions(10, every=3, until=1.0, groups=1, attempts=2) == 3 * 4
-    assert questions(0, every=1, until=0.6, groups=4, attempts=4) == 0
+    assert questions(reflections(10, 1, 0.6), groups=4, attempts=4) == 6 * (4 * 6 + 1)
+    assert questions(reflections(10, 3, 1.0), groups=1, attempts=2) == 3 * 4
+    assert questions(reflections(0, 1, 0.6), groups=4, attempts=4) == 0
+
+
+def test_whole_groups_are_priced_by_their_tokens_or_as_summaries_whichever_is_dearer() -> None:
+    def cost_of(group_tokens: int) -> float:
+        context = {"propose_until": 1.0, "reflect_groups": 1, "group_tokens": group_tokens}
+        config = GRPOConfig(n_iterations=10, n_trajectories_per_query=8, context=context)
+        asked = work(config, n_train=50, n_selection=5, n_held_out=5, told=True)
+        return reflection_cost(asked, Rates(1.0, 0.0, question_micros=500.0, shown_micros=1.0))
+
+    assert cost_of(0) == cost_of(1_000) == 10 * 6 * 500  # four summaries cost more than so few tokens
+    assert cost_of(6_000) == 10 * (2 * 500 + 6_000)
+    assert cost_of(100_000) == 10 * (2 * 500 + 8 * ATTEMPT_TOKENS)  # eight attempts have no more
 
 
 def test_looks_and_proof_do_not_grow_with_the_iterations() -> None:

@@ -141,6 +141,9 @@ def test_the_plan_prices_reflection_by_the_reflectors_price(
 
     own, strong = cost(reflector=None), cost(reflector=reflector)
     assert strong > 1.5 * own
+    plan = run_estimate(operator, agent=learner, dataset=rows, config=CONFIG)
+    assert plan["reflection"]["model"] == "large" and plan["reflection"]["questions"] == 2 * (4 * 6 + 1)
+    assert strong - own < plan["reflection"]["cost_usd"] < strong
     priced(adam, acme, "large", CHEAP)
     assert cost() == own
     assert cost(objective="A good answer is short. " * 40) > own  # what is shown with each question

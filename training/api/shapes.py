@@ -45,6 +45,12 @@ class GatePowerOut(serializers.Serializer[Any]):
     can_ship = serializers.BooleanField(help_text="Whether a gain of 20 points is found in every fifth run at least.")
 
 
+class PlannedReflectionOut(serializers.Serializer[Any]):
+    model = serializers.CharField(help_text="That says what attempts teach.")
+    questions = serializers.IntegerField(help_text="At most.")
+    cost_usd = serializers.FloatField(help_text="A part of the cost above.")
+
+
 class EstimateOut(serializers.Serializer[Any]):
     cost_usd = serializers.FloatField()
     cost_usd_p90 = serializers.FloatField(required=False, help_text="The upper end of the cost; see `cost_basis`.")
@@ -67,6 +73,7 @@ class EstimateOut(serializers.Serializer[Any]):
         required=False, allow_null=True, help_text="How many iterations the money that is left is likely to buy."
     )
     gate = GatePowerOut(required=False, allow_null=True, help_text="Null for agents that choose actions.")
+    reflection = PlannedReflectionOut(required=False, allow_null=True, help_text="Null where no lessons are proposed.")
     warnings = serializers.ListField(child=serializers.CharField())
 
 

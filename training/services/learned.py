@@ -12,7 +12,7 @@ from django.db.models.functions import Now
 from agentcore_site.jobs.models import Job
 from experiences.library.attempts import tool_stats
 from experiences.library.lessons import Lesson, Library
-from experiences.library.reflection import ReflectionOptions
+from experiences.library.prompts import ReflectionOptions
 from experiences.library.similarity import ALIKE, most_alike
 from experiences.library.states import ExperienceState
 from experiences.library.telling import told
@@ -117,6 +117,10 @@ def reflection_options(config: GRPOConfig, agent: Agent) -> ReflectionOptions:
         max_words=min(context.max_words, pack.max_words) if pack else context.max_words,
         domain=pack.domain if pack else "",
         concurrency=config.max_concurrent_rollouts,
+        group_tokens=context.group_tokens,
+        objective=agent.objective,
+        learning_objective=agent.learning_objective,
+        show_answers=context.show_answers,
     )
 
 
