@@ -28,10 +28,11 @@ def invitation(request: HttpRequest, token: str) -> HttpResponse:
         response = _answer(request, token) if request.method == "POST" else _shown(request, token)
     except DomainError as error:
         response = refusal(request, error)
-    # The address is the secret: it goes to no search engine, cache or other site.
+    # The address is the secret: it goes to no search engine, cache or other site. To our own it has to go: without a
+    # referrer a browser sends its forms with an origin of "null", which the protection against forged ones refuses.
     response["X-Robots-Tag"] = "noindex, nofollow"
     response["Cache-Control"] = "no-store"
-    response["Referrer-Policy"] = "no-referrer"
+    response["Referrer-Policy"] = "same-origin"
     return response
 
 

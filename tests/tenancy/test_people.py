@@ -73,7 +73,7 @@ def test_a_person_without_an_account_makes_one_by_the_link_in_the_mail(desk: Cli
     page = stranger.get(path)
     shown = page.content.decode()
     assert "Acme Research" in shown and "developer" in shown and "ada" in shown
-    assert page["Referrer-Policy"] == "no-referrer" and page["Cache-Control"] == "no-store"
+    assert page["Referrer-Policy"] == "same-origin" and page["Cache-Control"] == "no-store"
     assert stranger.post(path, {"password": "short"}).status_code == 400
     assert not get_user_model().objects.filter(email="new.person@example.org").exists()
     assert stranger.post(path, {"password": LONG})["Location"] == "/"
