@@ -236,6 +236,8 @@ SPECTACULAR_SETTINGS = {
     "ENUM_NAME_OVERRIDES": {
         "JobStatus": "agentcore_site.jobs.models.Status",
         "ExperienceStatus": "experiences.models.ExperienceStatus",
+        "ExperienceKind": "experiences.models.ExperienceKind",
+        "KindEnum": "experiences.models.EndpointKind",
     },
 }
 

@@ -200,6 +200,11 @@ class ContextConfig(_Frozen):
         description="The model that reflects reads what is right, and what judges said of the attempts, of training"
         " queries only. A lesson that gives an answer away is refused.",
     )  # fmt: skip
+    exemplars: int = Field(
+        0, ge=0, le=10, title="Exemplars per iteration",
+        description="So many short pieces of attempts that went well, in the agent's own words, are tried as lessons as"
+        " well. They are measured like others and cost no question.",
+    )  # fmt: skip
     max_lessons: int = Field(
         3, ge=1, le=10, title="Lessons per group",
         description="What one comparison may propose at most. 1-3; more find rare lessons sooner.",

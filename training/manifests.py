@@ -101,6 +101,7 @@ def _agent(run: TrainingRun) -> dict[str, Any]:
 def _experience(row: Experience) -> dict[str, Any]:
     return {
         "handle": row.handle,
+        "kind": row.kind,
         "summary": row.summary,
         "stamp": row.stamp,
         "status": row.status,

@@ -17,7 +17,7 @@ from agentcore_site.rest.parsing import Strict, parsed
 from agentcore_site.rest.schema import IDEMPOTENCY_KEY
 from agentcore_site.rest.views import Door
 from experiences.filters import OfAgent
-from experiences.models import Experience, ExperienceStatus
+from experiences.models import Experience, ExperienceKind, ExperienceStatus
 from experiences.selectors import agent_get
 from experiences.selectors_library import experience_changes, experience_get, experiences_visible, fetch_top
 from experiences.services.lessons import (
@@ -37,6 +37,9 @@ class ExperienceOut(serializers.Serializer[Any]):
     agent_id = serializers.UUIDField()
     job_id = serializers.UUIDField(allow_null=True, help_text="The job that learned it.")
     handle = serializers.CharField(help_text="Its name, for ever, among the agent's lessons.")
+    kind = serializers.ChoiceField(
+        choices=ExperienceKind.choices, help_text="exemplar: a piece of an attempt that went well."
+    )
     summary = serializers.CharField()
     why = serializers.CharField()
     domain = serializers.CharField()

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, Self
 from budgets.llm.tokens import middle
 
 Status = Literal["proposed", "active", "pruned", "quarantined"]
-Kind = Literal["experience", "section"]
+Kind = Literal["experience", "exemplar", "section"]
 MARK_TOKENS: Final = 2
 LIVE: Final = frozenset({"proposed", "active"})
 
@@ -22,7 +22,8 @@ class Lesson:
 
     ``handle`` is its name for ever: it is never changed and never given again. ``version`` rises when the text changes,
     and what was measured before says nothing about the new text. ``kind`` is "section" for a section of a playbook:
-    it is selected like an experience, and only its owner changes its text. ``taught_by`` names the rollouts
+    it is selected like an experience, and only its owner changes its text; "exemplar" for a piece of an attempt, which
+    stays as it was said. ``taught_by`` names the rollouts
     ("iteration/query/rollout") that it was learned from, ``group`` is "iteration/query".
     """
 

@@ -8,7 +8,9 @@ from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from experiences.library.exemplars import exemplar_fault
 from experiences.library.guards import MAX_WORDS, Source, lesson_fault
+from experiences.library.lessons import Kind as LessonKind
 from experiences.library.lessons import Lesson, Library, Status, new_handle, told_tokens
 from experiences.library.similarity import ALIKE, most_alike
 from experiences.library.suspicion import suspicion
@@ -115,7 +117,8 @@ def _named(value: Any) -> Any:
 @dataclass(frozen=True, slots=True)
 class Lineage:
     """Where an operation comes from: what its lesson will say of itself, and what it may not repeat. ``drafts`` are the
-    lessons that comparisons drafted: what is added has to be one of them, in whatever words; None: anything."""
+    lessons that comparisons drafted: what is added has to be one of them, in whatever words; None: anything. ``kind``
+    is that of a lesson that is added."""
 
     task: str = ""
     group: str = ""
@@ -127,6 +130,7 @@ class Lineage:
     tool_stats: tuple[Mapping[str, Any], ...] = ()
     sources: tuple[Source, ...] = ()
     drafts: tuple[str, ...] | None = None
+    kind: LessonKind = "experience"
 
 
 def is_drafted(text: str, drafts: Sequence[str] | None) -> bool:
@@ -211,7 +215,7 @@ class _Batch:
 
     def _add(self, operation: Operation, lineage: Lineage, number: int) -> None:
         text = " ".join(operation.text.split())
-        if fault := lesson_fault(text, lineage.sources, max_words=self.rules.max_words):
+        if fault := self._fault(text, lineage):
             self._say(operation, False, fault)
         elif not is_drafted(text, lineage.drafts):
             self._say(operation, False, UNDRAFTED)
@@ -293,14 +297,21 @@ class _Batch:
             why = f"there is no lesson {operation.id[:40]!r}"
         elif not lesson.live:
             why = f"it is {lesson.status}"
-        elif lesson.kind != "experience":
+        elif lesson.kind == "section":
             why = "it is a section of the playbook, which has its own way of being changed"
+        elif lesson.kind == "exemplar":
+            why = "it is a piece of an attempt, which stays as it was said"
         elif self._measured(lesson):
             why = "it has been measured: what it does decides"
         if why:
             self._say(operation, False, why, "" if lesson is None else lesson.handle)
             return None
         return lesson
+
+    def _fault(self, text: str, lineage: Lineage) -> str:
+        if lineage.kind == "exemplar":
+            return exemplar_fault(text, lineage.sources, self.rules.max_words)
+        return lesson_fault(text, lineage.sources, max_words=self.rules.max_words)
 
     def _measured(self, lesson: Lesson) -> bool:
         return lesson.handle in self.rules.protected
@@ -326,6 +337,7 @@ class _Batch:
         return Lesson(
             handle=new_handle(self.place, number),
             text=text,
+            kind=lineage.kind,
             status="quarantined" if why else "proposed",
             domain=lineage.domain,
             why=why or operation.reason[:500],
@@ -352,14 +364,14 @@ class _Batch:
             if self._fits(text):
                 return True
             lesson = self.library.get(handle)
-            if lesson is not None and lesson.live and lesson.kind == "experience":
+            if lesson is not None and lesson.live and lesson.kind != "section":
                 self.library = self.library.moved([handle], "pruned")
                 self.receipts.append(Receipt("EVICT", True, "the library was full", handle, lesson.text))
         return self._fits(text)
 
     def _fits(self, text: str, without: Collection[str] = ()) -> bool:
         """Whether the library has room for a text, once ``without`` are gone. Sections have room of their own."""
-        held = [one for one in self.library.live if one.kind == "experience" and one.handle not in without]
+        held = [one for one in self.library.live if one.kind != "section" and one.handle not in without]
         tokens = sum(one.tokens for one in held) + told_tokens(text)
         return len(held) < self.rules.max_items and tokens <= self.rules.max_tokens
 

@@ -52,7 +52,8 @@ class ReflectionOptions:
     """``max_groups`` groups are compared, those with the largest spread; ``each`` winners and losers are read of each;
     ``concurrency`` questions are asked at once. A group whose attempts have at most ``group_tokens`` tokens together is
     shown whole in one question, without summaries. ``objective`` says what a good answer is, ``learning_objective``
-    what lessons should be about. ``show_answers`` shows what is right, and what judges said of the attempts."""
+    what lessons should be about. ``show_answers`` shows what is right, and what judges said of the attempts. Of so many
+    groups at most ``exemplars`` are taken."""
 
     max_groups: int = 4
     each: int = 2
@@ -64,6 +65,7 @@ class ReflectionOptions:
     objective: str = ""
     learning_objective: str = ""
     show_answers: bool = False
+    exemplars: int = 0
 
 
 @dataclass(frozen=True, slots=True)

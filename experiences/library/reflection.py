@@ -23,6 +23,7 @@ from experiences.library.attempts import (
     task_text,
     tool_stats,
 )
+from experiences.library.exemplars import exemplar
 from experiences.library.guards import MAX_WORDS, Source, lesson_fault, words
 from experiences.library.lessons import Library
 from experiences.library.operations import REWRITTEN, UNDRAFTED, Lineage, Operation, Operations, is_drafted
@@ -122,7 +123,19 @@ class Reflector:
             result.proposed += of_group[1]
         if sum(bool(of_group and of_group[1]) for of_group in compared) > 1:
             result.proposed = await self._reconciled(result.proposed, library, iteration)
+        result.proposed += self._exemplars(chosen, iteration, epoch)
         return result
+
+    def _exemplars(self, chosen: Sequence[Contrast], iteration: int, epoch: int) -> list[tuple[Operation, Lineage]]:
+        """Pieces of the attempts that went well, of the groups with the largest spread; asks nothing."""
+        found: list[tuple[Operation, Lineage]] = []
+        for of in chosen:
+            lineage = self._lineage(of, of.winners, iteration, epoch)
+            source = replace(lineage.sources[0], shown=True)  # who said it knew the answer
+            text = exemplar(of, source, max_words=self.options.max_words)
+            if text and len(found) < self.options.exemplars:
+                found.append((Operation("ADD", text), replace(lineage, sources=(source,), kind="exemplar")))
+        return found
 
     def _contrast(self, group: TrajectoryGroup) -> Contrast | None:
         """The whole group where it fits a question, else its best and worst attempts; None without spread."""

@@ -11,6 +11,7 @@ from uuid import UUID
 from experiences.library.guards import MAX_WORDS, words
 from experiences.library.stamps import Refused
 
+KINDS: Final = frozenset({"experience", "exemplar"})
 STATUSES: Final = frozenset({"proposed", "active", "pruned", "quarantined"})
 EMPTY: Final = "its summary is empty"
 LONGEST: Final = {"handle": 16, "summary": 1000, "domain": 60, "group": 40}
@@ -28,6 +29,7 @@ class ExperienceState:
 
     handle: str
     summary: str
+    kind: str = "experience"
     why: str = ""
     domain: str = ""
     status: str = "proposed"
@@ -73,6 +75,8 @@ def state_fault(state: ExperienceState) -> str:
     for name, limit in LONGEST.items():
         if len(getattr(state, name)) > limit:
             return f"its {name} is longer than {limit} characters"
+    if state.kind not in KINDS:
+        return f"there is no kind {state.kind!r}"
     if state.status not in STATUSES:
         return f"there is no status {state.status!r}"
     if not state.summary.strip():

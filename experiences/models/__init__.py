@@ -5,6 +5,7 @@ from experiences.models.data import Dataset, DatasetRow, GroupRecord, Trajectory
 from experiences.models.library import (
     Experience,
     ExperienceChange,
+    ExperienceKind,
     ExperienceStatus,
     PromptPack,
     Question,
@@ -33,6 +34,7 @@ __all__ = [
     "ExecutionTrace",
     "Experience",
     "ExperienceChange",
+    "ExperienceKind",
     "ExperienceStatus",
     "GroupRecord",
     "ModelEndpoint",

@@ -23,6 +23,13 @@ class ExperienceStatus(models.TextChoices):
     QUARANTINED = "quarantined", "Quarantined"
 
 
+class ExperienceKind(models.TextChoices):
+    """``experience``: advice that comparisons taught; ``exemplar``: a piece of an attempt that went well."""
+
+    EXPERIENCE = "experience", "Lesson"
+    EXEMPLAR = "exemplar", "Exemplar"
+
+
 class PromptPack(Scoped):
     """The stamped frame of an agent's prompt: where it comes from, and how many experiences it has room for.
 
@@ -66,6 +73,7 @@ class Experience(Scoped):
     agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="experiences")
     job = models.ForeignKey(Job, null=True, on_delete=models.SET_NULL, related_name="experiences")
     handle = models.CharField(max_length=16)
+    kind = models.CharField(max_length=10, choices=ExperienceKind.choices, default=ExperienceKind.EXPERIENCE)
     task = models.CharField(max_length=200, blank=True, help_text="The query of the group that taught it.")
     epoch = models.PositiveSmallIntegerField(default=1)
     group = models.CharField(max_length=40, blank=True, help_text="iteration/query of the group that taught it.")

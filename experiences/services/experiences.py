@@ -35,7 +35,7 @@ TEXTS: Final = ("summary", "why", "domain")
 FIGURES: Final = (
     "weight", "effect", "effect_error", "rollouts", "tokens", "ground_truth", "relative_rank", "epoch",
 )  # fmt: skip
-ORIGINS: Final = ("task", "group", "taught_by", "parents", "tool_stats")
+ORIGINS: Final = ("task", "group", "taught_by", "parents", "tool_stats", "kind")
 ADDED: Final = "added"
 MOVED_TO: Final = {
     ExperienceStatus.ACTIVE: "activated",

@@ -121,6 +121,7 @@ def setup_of(
         concurrency=64,
         group_tokens=context.group_tokens,
         show_answers=context.show_answers,
+        exemplars=context.exemplars,
     )
     reflecting = Reflecting(player, options)
     setup = TrainerSetup(

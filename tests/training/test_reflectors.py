@@ -15,7 +15,7 @@ from agentcore_site.tenancy.actors import Actor
 from budgets.checking import differences
 from budgets.models import LedgerEntry
 from budgets.services import price_set
-from experiences.models import Agent, Dataset, ModelEndpoint, Question
+from experiences.models import Agent, Dataset, Experience, ModelEndpoint, Question
 from experiences.services.agents import agent_archive, agent_create, agent_update
 from experiences.services.datasets import dataset_create
 from experiences.services.endpoints import endpoint_archive, endpoint_create
@@ -24,8 +24,10 @@ from tests.support.llm_server import ModelServer
 from tests.support.running import run_to_end
 from tests.support.simulated_model import simulated_server
 from tests.support.world import World
+from training.manifests import run_manifest
 from training.models import TrainingRun
 from training.selectors_learned import run_epochs
+from training.services.learned import starting_library
 from training.services.runs import run_estimate, run_start
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -108,6 +110,21 @@ def test_a_reflector_is_asked_at_its_own_endpoint_and_paid_by_its_own_price(
     assert differences() == []
     stages = [stage for epoch in run_epochs(run) for stage in epoch["questions"]]
     assert stages and all(stage["models"] == ["large"] for stage in stages)
+
+
+def test_an_exemplar_is_kept_as_one_and_the_next_run_begins_with_it_as_one(
+    operator: Actor, learner: Agent, rows: Dataset
+) -> None:
+    agent_update(operator, learner, reflector=None)
+    config = CONFIG | {"n_iterations": 1, "context": CONFIG["context"] | {"exemplars": 3, "max_new": 20}}
+    run = run_start(operator, agent=learner, dataset=rows, config=config)
+    assert run_to_end(run.job).status == Status.COMPLETED
+    made = Experience.objects.filter(agent=learner, kind="exemplar")
+    assert 0 < made.count() <= 3 and Experience.objects.filter(agent=learner, kind="experience").exists()
+    made.update(status="active")
+    began = [one["lesson"] for one in starting_library(learner)]
+    assert sum(one["kind"] == "exemplar" for one in began) == made.count()
+    assert {one["kind"] for one in run_manifest(run)["experiences"]} == {"experience", "exemplar"}
 
 
 def test_a_dear_reflector_can_not_spend_more_than_the_budget(

@@ -204,7 +204,7 @@ class ContextPolicy:
             confidence,
             slots,
             most_tokens,
-            frozenset(one.handle for one in lessons if one.kind != "experience"),
+            frozenset(one.handle for one in lessons if one.kind == "section"),
         )
 
     def everywhere(self, confidence: float, slots: int | None = None) -> tuple[str, ...]:
@@ -214,7 +214,7 @@ class ContextPolicy:
         known = self.estimate()
         sure = known.above() > confidence if self.selects else self.live
         places = [at for at, one in enumerate(self.library) if sure[at] and one.live]
-        told = [at for at in places if self.library.lessons[at].kind == "experience"]
+        told = [at for at in places if self.library.lessons[at].kind != "section"]
         if slots is not None and len(told) > slots:
             gone = sorted(told, key=lambda at: -float(known.beta[at]) if self.selects else at)[slots:]
             places = [at for at in places if at not in set(gone)]

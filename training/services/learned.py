@@ -16,7 +16,7 @@ from experiences.library.prompts import ReflectionOptions
 from experiences.library.similarity import ALIKE, most_alike
 from experiences.library.states import ExperienceState
 from experiences.library.telling import told
-from experiences.models import Agent, Experience
+from experiences.models import Agent, Experience, ExperienceKind
 from experiences.selectors_library import library_of
 from experiences.selectors_playbooks import sections_told
 from experiences.services.experiences import experiences_sync
@@ -121,6 +121,7 @@ def reflection_options(config: GRPOConfig, agent: Agent) -> ReflectionOptions:
         objective=agent.objective,
         learning_objective=agent.learning_objective,
         show_answers=context.show_answers,
+        exemplars=context.exemplars,
     )
 
 
@@ -149,7 +150,7 @@ def states_of(
     before = earlier or {}
     states = []
     for at, draft in enumerate(policy.library):
-        if draft.kind != "experience":
+        if draft.kind == "section":
             continue
         lesson, then = policy.outside(draft), before.get(draft.handle, {})
         if lesson.text != draft.text:  # what this run measures is another text
@@ -180,6 +181,7 @@ def _measured_before(lesson: Lesson, before: Mapping[str, Any]) -> dict[str, Any
 def _state(lesson: Lesson, weight: float, measured: Mapping[str, Any], id_of: IdOf) -> ExperienceState:
     return ExperienceState(
         handle=lesson.handle,
+        kind=lesson.kind,
         summary=lesson.text,
         why=lesson.why,
         domain=lesson.domain,
@@ -212,6 +214,7 @@ def _finite(value: float) -> float | None:
 def _lesson(row: Experience) -> Lesson:
     return Lesson(
         handle=row.handle,
+        kind="exemplar" if row.kind == ExperienceKind.EXEMPLAR else "experience",
         text=row.summary,
         version=row.version,
         status="active",
