@@ -35,7 +35,8 @@ from experiences.types import RolloutKey, Scenario, Trajectory, reindexed
 from training.pools import Pools
 from training.services.checkpoints import checkpoint_load
 from training.services.execution import setup_of
-from training.services.runs import run_pools, run_verdict_set
+from training.services.pools import run_pools
+from training.services.runs import run_verdict_set
 from training.trainer import TrainerSetup, TrainerState, play
 
 PART = 50

@@ -28,8 +28,8 @@ from training.algorithm.inference import (
 from training.models import TrainingRun
 from training.selectors import LOOK_INTO
 from training.services.checkpoints import checkpoint_load
-from training.services.learned import library_of_run
-from training.services.runs import run_pools
+from training.services.learned import told_at_start
+from training.services.pools import run_pools
 from training.trainer import policy_of
 
 ALPHA: Final = 0.05
@@ -114,7 +114,7 @@ def learned_context(evaluation: EvaluationRun, line: dict[str, Any]) -> dict[str
         return None
     policy: Any = policy_of(checkpoint_load(evaluation.checkpoint))
     # What the other arm is told as well is no part of what was added, nor of what it costs.
-    before = Library() if evaluation.against == Against.NOTHING else library_of_run(run)[0]
+    before = Library() if evaluation.against == Against.NOTHING else told_at_start(run)
     told = [one for one in policy.shipped_lessons if not _in(before, one)]
     value = context_value(
         success_without=success["baseline"],

@@ -11,14 +11,14 @@ from agentcore_site.errors import Missing
 from agentcore_site.jobs.selectors import as_uuid
 from evaluation.models import EvaluationResult, EvaluationRun
 from experiences.models import TrajectoryRecord
-from training.models import RULES
+from training.models import LARGE
 
 
 def evaluations_visible(actor: Any) -> QuerySet[EvaluationRun]:
     rows = EvaluationRun.objects.visible_to(actor)
     return rows.select_related(
         "job", "job__created_by", "agent", "run", "run__job", "checkpoint", "checkpoint__run"
-    ).defer("checkpoint__data", *(f"{run}__{name}" for run in ("run", "checkpoint__run") for name in RULES))
+    ).defer("checkpoint__data", *(f"{run}__{name}" for run in ("run", "checkpoint__run") for name in LARGE))
 
 
 def evaluation_get(actor: Any, job_id: Any) -> EvaluationRun:

@@ -24,7 +24,8 @@ from training.models import PolicyCheckpoint, TrainingRun
 from training.policies.context import ContextPolicy
 from training.services import checkpoints
 from training.services.learned import changed_nothing
-from training.services.runs import run_pools, run_verdict_set
+from training.services.pools import run_pools
+from training.services.runs import run_verdict_set
 from training.trainer import policy_of
 from training.uploads import clean_rows
 

@@ -245,6 +245,11 @@ class ContextConfig(_Frozen):
         "a query is told what helps with it; for thousands of rollouts, where lessons help some kinds of queries and "
         "harm others. Not used by tfgrpo.",
     )  # fmt: skip
+    reuse: bool = Field(
+        True, title="Go on from the last run",
+        description="Begins with what the agent's last run measured, and tries again what its gate refused. Left out "
+        "where a query that tests this run taught that one: the same data with the same seed are split alike.",
+    )  # fmt: skip
     gate_samples: int = Field(
         16, ge=1, le=256, title="Samples of the gate",
         description="Rollouts per selection query, of each side, that the gate may take at most. It takes them in "

@@ -12,7 +12,7 @@ from agentcore_site.tenancy.actors import Actor
 from experiences.learned import Verdict, lessons
 from experiences.selectors_library import experiences_visible
 from training.models import TrainingRun
-from training.selectors_learned import lessons_of_run, run_epochs
+from training.selectors_learned import goes_on_from, lessons_of_run, run_epochs
 
 SHOWN: Final = 40  # lessons on the tab; the library has all of them
 CHANGES: Final = 200  # proposals of an epoch that are listed
@@ -47,6 +47,8 @@ def learned_tab(actor: Actor, run: TrainingRun) -> dict[str, Any]:
     return {
         "agent": run.agent,
         "told": verdict(run, epochs),
+        "continues": None if run.continues is None else run.continues.job,
+        "went_on": went_on_words(run),
         "epochs": [_shown(one, scale, texts) for one in epochs],
         "lessons": lessons(by_use[:SHOWN]),
         "n_lessons": len(by_use),
@@ -82,6 +84,21 @@ def verdict(run: TrainingRun, epochs: Sequence[Mapping[str, Any]]) -> Verdict:
     left = _still_told(gate)
     stays = f"{_lessons(left)} {'stays' if left == 1 else 'stay'} in use" if left else "nothing is told"
     return Verdict(f"{head} refused {told}, since {gate['why']}: {gain_words(gate)}; {stays}.")
+
+
+def went_on_words(run: TrainingRun) -> str:
+    """What a run took over from the one that it goes on from; "" where it goes on from none."""
+    found = goes_on_from(run)
+    if found is None:
+        return ""
+    refused, rollouts = found["refused"], found["rollouts"]
+    again = (
+        f"{_lessons(refused)} that its gate refused {'is' if refused == 1 else 'are'} tried again" if refused else ""
+    )
+    counts = f"the effects begin with {count(rollouts)} rollouts that were paid for before" if rollouts else ""
+    if rollouts and found["changed"]:
+        counts += f", counted {found['weight']:.2g} times since the agent's {' and '.join(found['changed'])} changed"
+    return "; ".join(part for part in (again, counts) if part) or "nothing that it measured is left"
 
 
 def _searched(epoch: Mapping[str, Any], total: int) -> Verdict:

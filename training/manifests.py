@@ -21,8 +21,8 @@ from experiences.models import Experience, ExperienceStatus, TrajectoryRecord
 from experiences.privacy import redact
 from experiences.stamping import max_words_of, stamp_faults
 from training.models import TrainingRun
-from training.selectors_learned import lessons_of_run, run_epochs
-from training.services.runs import run_pools
+from training.selectors_learned import goes_on_from, lessons_of_run, run_epochs
+from training.services.pools import run_pools
 from training.splits import normalized
 
 VERSION: Final = 1
@@ -73,6 +73,7 @@ def _run(run: TrainingRun) -> dict[str, Any]:
         "status_reason": job.status_reason,
         "preset": run.preset,
         "seed": run.seed,
+        "continues": goes_on_from(run),
         "iterations": run.iteration,
         "total_iterations": run.total_iterations,
         "trajectories": run.trajectories,

@@ -19,14 +19,15 @@ from experiences.models import Agent, Dataset
 from training.config import GRPOConfig
 from training.config_versions import read
 
-RULES: Final = ("starting_rule", "shipped_rule")  # up to some 100 KB each, which only the run and the next one read
+# Up to some 100 KB each, which only the run and the next one read.
+LARGE: Final = ("starting_rule", "shipped_rule", "known")
 
 
 class RunManager(ScopedManager):
     """Rows without what is large; it is read where it is asked for."""
 
     def get_queryset(self) -> QuerySet[TrainingRun]:
-        return super().get_queryset().defer(*RULES)
+        return super().get_queryset().defer(*LARGE)
 
 
 class TrainingRun(Scoped):
@@ -57,6 +58,13 @@ class TrainingRun(Scoped):
     starting_rule = models.JSONField(null=True, blank=True, editable=False)
     shipped_rule = models.JSONField(null=True, blank=True, editable=False)
     shipped_at = models.DateTimeField(null=True, blank=True, editable=False)
+    # What it goes on from (training/services/continuing.py): the run, what that one measured of this library, and what
+    # a page says of it.
+    continues = models.ForeignKey(
+        "self", null=True, blank=True, editable=False, on_delete=models.SET_NULL, related_name="continued_by"
+    )
+    known = models.JSONField(null=True, blank=True, editable=False)
+    origin = models.JSONField(default=dict, blank=True, editable=False)
     objects: ClassVar[RunManager] = RunManager()
 
     iteration = models.PositiveIntegerField(default=0)
@@ -106,10 +114,11 @@ class TrainingRun(Scoped):
     def baseline(self) -> str:
         """What its gain is measured against, in words: its agent as it was before this run. A later run of an agent of
         a language model begins with active lessons and a playbook, and is told them in both arms."""
-        sections = sum(one["lesson"].get("kind") == "section" for one in self.library)
-        parts = [(len(self.library) - sections, "lesson"), (sections, "section of the playbook")]
-        told = " and ".join(_counted(n, name) for n, name in parts if n)
-        return f"what the run began with ({told})" if told else "the untrained baseline"
+        told = [one["lesson"] for one in self.library if one["lesson"].get("status", "active") == "active"]
+        sections = sum(one.get("kind") == "section" for one in told)
+        parts = [(len(told) - sections, "lesson"), (sections, "section of the playbook")]
+        words = " and ".join(_counted(n, name) for n, name in parts if n)
+        return f"what the run began with ({words})" if words else "the untrained baseline"
 
     def refresh_from_db(self, *args: Any, **kwargs: Any) -> None:
         for name in ("booked_limit", "booked_spent", "configuration"):

@@ -17,7 +17,7 @@ from agentcore_site.jobs.selectors import as_uuid
 from budgets.money import dollars
 from experiences.exports import as_exported, jsonl_line
 from experiences.models import GroupRecord, TrajectoryRecord
-from training.models import RULES, Iteration, PolicyCheckpoint, TrainingRun, with_money
+from training.models import LARGE, Iteration, PolicyCheckpoint, TrainingRun, with_money
 
 SERIES_METRICS: Final = (
     "success_rate",
@@ -58,7 +58,7 @@ def run_get(actor: Any, job_id: Any) -> TrainingRun:
 
 def checkpoints_visible(actor: Any) -> QuerySet[PolicyCheckpoint]:
     rows = PolicyCheckpoint.objects.visible_to(actor).select_related("run", "agent")
-    return rows.defer("data", *(f"run__{name}" for name in RULES))
+    return rows.defer("data", *(f"run__{name}" for name in LARGE))
 
 
 def run_series(run: TrainingRun, after: int = 0) -> dict[str, Any]:

@@ -37,6 +37,15 @@ def started_with(run: TrainingRun) -> list[str]:
     return [str(one["lesson"]["handle"]) for one in run.library]
 
 
+def goes_on_from(run: TrainingRun) -> dict[str, Any] | None:
+    """The earlier run of its agent that a run goes on from, as JSON values; None where it began from nothing but what
+    is active."""
+    if run.continues_id is None:
+        return None
+    names = ("refused", "rollouts", "weight", "changed")
+    return {"job_id": str(run.continues_id), **{name: run.origin[name] for name in names}}
+
+
 # -- one epoch ---------------------------------------------------------------------------------------------------------
 
 

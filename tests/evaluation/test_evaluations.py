@@ -19,7 +19,8 @@ from experiences.models import Agent, TrajectoryRecord
 from tests.support.running import SMALL, SMALL_POOL, run_to_end
 from training.models import PolicyCheckpoint, TrainingRun
 from training.selectors import done_criteria, run_verdict
-from training.services.runs import run_pools, run_start
+from training.services.pools import run_pools
+from training.services.runs import run_start
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -106,11 +106,18 @@ class Finished:
 
 
 def setup_of(
-    base_url: str, rows: list[dict[str, Any]], config: Mapping[str, Any], *, seed: int
+    base_url: str,
+    rows: list[dict[str, Any]],
+    config: Mapping[str, Any],
+    *,
+    seed: int,
+    split_seed: int | None = None,
+    **began: Any,
 ) -> tuple[TrainerSetup, Reflecting, Player, Pools]:
+    """``began`` is what the run begins with, by the names of ``TrainerSetup``."""
     values = merged(preset_values("recommended", "llm"), {"max_concurrent_rollouts": 64, **config})
     parsed = GRPOConfig.model_validate(values)
-    pools = dataset_pools(rows, {}, seed)
+    pools = dataset_pools(rows, {}, seed if split_seed is None else split_seed)
     player = Player(base_url)
     context = parsed.context
     options = ReflectionOptions(
@@ -137,13 +144,16 @@ def setup_of(
         closing=player.aclose,
         new_loop=uvloop.new_event_loop,
         reflecting=reflecting,
+        **began,
     )
     return setup, reflecting, player, pools
 
 
-def learned(base_url: str, rows: list[dict[str, Any]], config: Mapping[str, Any], *, seed: int) -> Finished:
+def learned(
+    base_url: str, rows: list[dict[str, Any]], config: Mapping[str, Any], *, seed: int, **began: Any
+) -> Finished:
     """A whole run."""
-    setup, reflecting, player, pools = setup_of(base_url, rows, config, seed=seed)
+    setup, reflecting, player, pools = setup_of(base_url, rows, config, seed=seed, **began)
     state = TrainerState.fresh(setup)
     reports = list(steps(setup, state, kept=lambda _: {}, keep=lambda _: None, check=lambda: None))
     return Finished(setup, state, reports, reflecting.answered, player.meter.spent, player, pools)

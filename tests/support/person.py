@@ -52,7 +52,8 @@ OURS: Final = frozenset(
         "experiences.PlaybookChange.handle", "experiences.ContextDelta.section", "experiences.ContextDelta.taught_by",
         "experiences.Evolution.trace_ids", "training.PolicyCheckpoint.path",
         # Figures, and handles of lessons.
-        "training.TrainingRun.starting_rule", "training.TrainingRun.shipped_rule",
+        "training.TrainingRun.starting_rule", "training.TrainingRun.shipped_rule", "training.TrainingRun.known",
+        "training.TrainingRun.origin",
         "experiences.GroupRecord.step_advantages", "experiences.Evolution.metrics", "experiences.Evolution.outcome",
         "training.TrainingRun.metrics", "training.TrainingRun.selection", "training.Iteration.metrics",
         "training.Iteration.selection", "training.Epoch.metrics", "training.Epoch.gate",

@@ -600,8 +600,8 @@ def test_a_run_that_proves_nothing_ends_as_it_began() -> None:
     looked_at(setup, state, 0.51)
     report = decided(setup, state, 0.5)
     assert not report.accepted and report.rolled_back == ["x9"] and policy.shipped == policy.start == ("x0", "x1")
-    assert {one.handle: one for one in policy.library.live} == began
-    assert policy.library.get("x9").status == "pruned"
+    assert {one.handle: one for one in policy.library.live if one.handle != "x9"} == began
+    assert policy.library.get("x9").status == "proposed"  # a later run may try it again
     # What the search found stays to be taken up again.
     assert policy.kept == ("x0", "x1", "x9") and policy.kept_library.get("x1").version == 2
 

@@ -10,6 +10,7 @@ from agentcore_site.jobs.models import Priority, Reason, Status
 from budgets.money import dollars
 from training.models import TrainingRun
 from training.selectors import best_label, done_criteria, never_solved, status_payload
+from training.selectors_learned import goes_on_from
 
 PRIORITIES = {"high": Priority.HIGH, "normal": Priority.NORMAL, "low": Priority.LOW}
 PRIORITY_NAMES = {int(value): name for name, value in PRIORITIES.items()}
@@ -120,6 +121,18 @@ class JobRow(serializers.Serializer[Any]):
     finished_at = serializers.DateTimeField(allow_null=True)
 
 
+class OriginOut(serializers.Serializer[Any]):
+    """What a run goes on from: an earlier one of its agent, or none."""
+
+    job_id = serializers.UUIDField(help_text="The earlier training job.")
+    refused = serializers.IntegerField(help_text="Lessons that its gate refused, and that are tried again.")
+    rollouts = serializers.IntegerField(help_text="Its rollouts, and those before it, that the effects begin with.")
+    weight = serializers.FloatField(help_text="How much of them counts: less where the agent acts by something else.")
+    changed = serializers.ListField(
+        child=serializers.ChoiceField(choices=["model", "tools", "prompt"]), help_text="What it acts by that changed."
+    )
+
+
 class JobOut(JobRow):
     """A training job with everything about it; ``progress``, ``metrics`` and ``cost`` as ``training.get_status``."""
 
@@ -132,6 +145,7 @@ class JobOut(JobRow):
     preset = serializers.CharField()
     config = serializers.DictField()
     seed = serializers.IntegerField()
+    continues = OriginOut(allow_null=True)
     n_train = serializers.IntegerField()
     n_selection = serializers.IntegerField()
     n_held_out = serializers.IntegerField()
@@ -180,6 +194,7 @@ def job_out(run: TrainingRun) -> dict[str, Any]:
         "preset": run.preset,
         "config": run.configuration.as_dict(),
         "seed": run.seed,
+        "continues": goes_on_from(run),
         "n_train": run.n_train,
         "n_selection": run.n_selection,
         "n_held_out": run.n_held_out,

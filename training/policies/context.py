@@ -14,7 +14,7 @@ from typing import Any, Self
 import numpy as np
 
 from agentcore_site.erased import ERASED
-from experiences.library.lessons import Lesson, Library
+from experiences.library.lessons import Lesson, Library, Status
 from experiences.library.telling import told
 from experiences.runtimes.base import Told
 from experiences.types import RolloutKey, TrajectoryGroup
@@ -81,16 +81,19 @@ class ContextPolicy:
         floor: float = FLOOR,
         vectors: QueryVectors | None = None,
         rule: QueryRule | None = None,
+        effects: Effects | None = None,
     ) -> ContextPolicy:
         """The policy before anything was learned in this run: it ships the library's active lessons, to every query or
         by the ``rule`` that an earlier run shipped. ``weights`` are probabilities from earlier runs; they are drawn
-        half-way back to where nothing is known. Without ``vectors`` no query is told apart from another."""
+        half-way back to where nothing is known. ``effects`` is what those runs measured of the library's lessons, in
+        its order. Without ``vectors`` no query is told apart from another."""
         p = np.array([weights.get(one.handle, PRIOR) for one in library])
         active = tuple(one.handle for one in library if one.status == "active")
         policy = cls(library, active, active, library, active, library, selects=selects, floor=floor)
         policy.vectors = vectors or QueryVectors()
         policy.shipped_rule = policy.start_rule = policy.kept_rule = rule
         policy.parameters["theta"] = 0.5 * logit_of(p, floor) if len(p) else np.zeros(0)
+        policy.effects = effects or policy.effects
         policy.effects.grow(len(library))
         policy.evidence.grow(len(library))
         return policy
@@ -302,14 +305,14 @@ class ContextPolicy:
     def roll_back(self) -> list[str]:
         """Back to the library that the search kept; what came since is taken out, and stays for the record. Returns its
         handles."""
-        return self._back_to(self.kept_library)
+        return self._back_to(self.kept_library, "pruned")
 
     def back_to_start(self) -> list[str]:
-        """Back to the library that is shipped, to the letter; what the run learned is taken out, and stays for the
-        record. Returns its handles."""
-        return self._back_to(self.supported)
+        """Back to the library that is shipped, to the letter; what the run learned stays proposed: a later run may try
+        it again. Returns its handles."""
+        return self._back_to(self.supported, "proposed")
 
-    def _back_to(self, library: Library) -> list[str]:
+    def _back_to(self, library: Library, gone_to: Status) -> list[str]:
         later = [lesson for lesson in self.library if lesson.handle not in library.position]
         for lesson in later:
             library = library.having(lesson)
@@ -317,7 +320,7 @@ class ContextPolicy:
         for at in changed:
             self._forget(at)
         gone = [lesson.handle for lesson in later if lesson.live]
-        self.library = library.moved(gone, "pruned")
+        self.library = library.moved(gone, gone_to)
         return gone
 
     # -- as the trainer's other policies ---------------------------------------------------------------------------

@@ -6,6 +6,7 @@ that a run of any length costs K^2 numbers. A lesson with a new text begins anew
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import NormalDist
 from typing import Any
@@ -57,6 +58,22 @@ class Effects:
         self.moment[k] = 0.0
         self.rollouts[k] = 0.0
 
+    def of_lessons(self, places: Sequence[int]) -> Effects:
+        """The sums of these lessons, in this order. Lessons are drawn independently, so that those which are left out
+        only add to the noise."""
+        at = np.array(places, dtype=np.int64)
+        return Effects(self.gram[np.ix_(at, at)], self.moment[at], self.rollouts[at], self.square, self.free)
+
+    def weighed(self, weight: float) -> Effects:
+        """As if only this share of the rollouts had been made."""
+        return Effects(
+            weight * self.gram,
+            weight * self.moment,
+            weight * self.rollouts,
+            weight * self.square,
+            weight * self.free,
+        )
+
     def learn(self, z: BoolArray, reward: FloatArray, group: IntArray, tried: BoolArray) -> None:
         """Takes in N rollouts: inclusion (N, K), reward (N,), group (N,), which lessons had a chance (K,). Rewards that
         are NaN are left out; so is a group of which fewer than two are known."""
@@ -99,9 +116,9 @@ class Effects:
     @classmethod
     def from_state_dict(cls, state: dict[str, Any]) -> Effects:
         return cls(
-            gram=np.array(state["gram"]),
-            moment=np.array(state["moment"]),
-            rollouts=np.array(state["rollouts"]),
+            gram=np.array(state["gram"], dtype=np.float64),
+            moment=np.array(state["moment"], dtype=np.float64),
+            rollouts=np.array(state["rollouts"], dtype=np.float64),
             square=float(state["square"]),
             free=float(state["free"]),
         )

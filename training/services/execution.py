@@ -43,8 +43,15 @@ from training.policies.archive import CorruptState
 from training.policies.context import ContextPolicy
 from training.selectors import LOOK_INTO, never_solved
 from training.services import checkpoints
-from training.services.learned import epoch_add, lessons_sync, library_of_run, reflection_options, rule_of_run
-from training.services.runs import run_pools
+from training.services.learned import (
+    epoch_add,
+    known_of_run,
+    lessons_sync,
+    library_of_run,
+    reflection_options,
+    rule_of_run,
+)
+from training.services.pools import run_pools
 from training.services.spans import RunSpans
 from training.trainer import IterationReport, TrainerSetup, TrainerState, TrainingDiverged, steps
 from training.trainer.gate import searches
@@ -75,6 +82,7 @@ def setup_of(run: TrainingRun, *, work: str = "") -> TrainerSetup:
             "new_loop": uvloop.new_event_loop,  # a fifth less of the processor for each call
             "library": library,
             "weights": weights,
+            "known": known_of_run(run),
             "rule": rule_of_run(run),
             "slots": None if run.agent.prompt_pack is None else run.agent.prompt_pack.experience_slots,
             "functions": acting_functions(run.agent),

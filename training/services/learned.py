@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from django.db.models.functions import Now
 
 from agentcore_site.jobs.models import Job
 from experiences.library.attempts import tool_stats
-from experiences.library.lessons import Lesson, Library
+from experiences.library.lessons import Lesson, Library, Status
 from experiences.library.prompts import ReflectionOptions
 from experiences.library.similarity import ALIKE, most_alike
 from experiences.library.states import ExperienceState
@@ -26,6 +26,7 @@ from training.config import GRPOConfig
 from training.models import Epoch, TrainingRun
 from training.policies.context import ContextPolicy
 from training.policies.effects import Estimate
+from training.policies.known import Known
 from training.policies.query_rule import QueryRule
 from training.trainer import IterationReport
 from training.trainer.gate import searches
@@ -44,10 +45,7 @@ def starting_library(agent: Agent) -> list[dict[str, Any]]:
         Conflict: the agent's prompt pack was altered.
     """
     stamp_of_agent(agent)
-    lessons = [
-        {"lesson": _lesson(row).as_dict(), "weight": row.weight, **{name: getattr(row, name) for name in MEASURED}}
-        for row in _fitting(agent)
-    ]
+    lessons = [library_entry(row, "active") for row in _fitting(agent)]
     texts = [one["lesson"]["text"] for one in lessons]
     # A lesson that was adopted stands in the playbook too: told twice, half of what it does would be its twin's.
     sections = [one for one in sections_told(agent) if most_alike(one.content, texts)[1] < ALIKE]
@@ -60,6 +58,12 @@ def starting_library(agent: Agent) -> list[dict[str, Any]]:
     ]
 
 
+def library_entry(row: Experience, status: Status) -> dict[str, Any]:
+    """A lesson with what was measured of it, as a run's row holds it."""
+    lesson = replace(_lesson(row), status=status)
+    return {"lesson": lesson.as_dict(), "weight": row.weight, **{name: getattr(row, name) for name in MEASURED}}
+
+
 def _fitting(agent: Agent) -> list[Experience]:
     """The active lessons of the domain that the agent's prompt pack is for; all of them without a pack."""
     domain = agent.prompt_pack.domain if agent.prompt_pack is not None else ""
@@ -67,9 +71,20 @@ def _fitting(agent: Agent) -> list[Experience]:
 
 
 def library_of_run(run: TrainingRun) -> tuple[Library, Mapping[str, float]]:
-    """The library that a run began with, and the weights of its lessons by handle."""
+    """The library that a run began with, what it told and what it only tried, and the weights of its lessons by
+    handle."""
     library = Library.of([one["lesson"] for one in run.library])
     return library, {one["lesson"]["handle"]: float(one["weight"]) for one in run.library}
+
+
+def told_at_start(run: TrainingRun) -> Library:
+    """What the agent was told when a run began."""
+    return Library(tuple(one for one in library_of_run(run)[0] if one.status == "active"))
+
+
+def known_of_run(run: TrainingRun) -> Known | None:
+    """What earlier runs measured of the library that a run began with."""
+    return None if run.known is None else Known.from_json(run.known)
 
 
 def starting_rule(agent: Agent) -> dict[str, Any] | None:
@@ -101,10 +116,8 @@ def _shipped_now(policy: ContextPolicy) -> dict[str, Any]:
 
 def changed_nothing(run: TrainingRun, policy: ContextPolicy) -> bool:
     """Whether what the policy ships is, word for word and query for query, what its run began with."""
-    library, _ = library_of_run(run)
-    began = [lesson for lesson in library if lesson.status == "active"]
     rules = [None if rule is None else rule.as_json() for rule in (policy.shipped_rule, policy.start_rule)]
-    return told(policy.shipped_lessons) == told(began) and rules[0] == rules[1]
+    return told(policy.shipped_lessons) == told(told_at_start(run).lessons) and rules[0] == rules[1]
 
 
 def reflection_options(config: GRPOConfig, agent: Agent) -> ReflectionOptions:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -32,6 +31,7 @@ from training.defaults import groups_fault, launch_defaults
 from training.models import TrainingRun
 from training.pools import Pools, dataset_pools, environment_pools, pool_sizes, shares
 from training.services.admission import place, refusals
+from training.services.continuing import Beginning, beginning
 from training.services.learned import starting_library, starting_rule
 from training.splits import split_counts
 from training.uploads import clean_rows
@@ -80,8 +80,9 @@ def run_start(
     asked = _validated(agent, dataset, rows, environment, environment_options, config, preset)
     known = agent.environment_options if asked.environment == agent.environment else {}
     environment_addresses_check(actor, agent.organization_id, asked.environment, asked.options, known)
-    seed = asked.config.seed if asked.config.seed is not None else secrets.randbelow(2**31)
-    pools = _pools(asked, seed)
+    pools = _pools(asked, asked.config.seed)
+    begun = beginning(agent, asked.config, pools)
+    library = _library(agent, begun)
     planned = planning.planned(
         asked.config,
         agent,
@@ -113,13 +114,16 @@ def run_start(
             policy_kind=agent.runtime,
             preset=asked.config.preset,
             config=as_stored(asked.config),
-            seed=seed,
+            seed=asked.config.seed,
+            continues=begun.run,
+            origin=begun.origin,
+            known=begun.known_of(library),
             n_train=len(pools.train),
             n_selection=len(pools.selection),
             n_held_out=len(pools.held_out),
             estimate=planned.as_json(),
-            warnings=asked.warnings,
-            library=[] if agent.runtime == Runtime.ACTION else starting_library(agent),
+            warnings=[*asked.warnings, *filter(None, [begun.warning])],
+            library=library,
             starting_rule=None if agent.runtime == Runtime.ACTION else starting_rule(agent),
             total_iterations=asked.config.n_iterations,
             budget_micros=planned.budget,
@@ -168,14 +172,6 @@ def run_verdict_set(run: TrainingRun, verdict: Mapping[str, Any]) -> None:
     event_add(run.job, "verdict", message=str(verdict.get("verdict", "")), data=dict(verdict))
 
 
-def run_pools(run: TrainingRun) -> Pools:
-    """The pools of a run, the same each time."""
-    if run.dataset is not None:
-        rows = dataset_rows(run.dataset)
-        return dataset_pools(rows, run.environment_options, run.seed, **shares(run.configuration))
-    return environment_pools(run.environment, run.environment_options, run.seed)
-
-
 def _validated(
     agent: Agent,
     dataset: Dataset | None,
@@ -200,6 +196,11 @@ def _validated(
         raise Invalid(message, fields={"data": message})
     default = agent.environment_options if name == agent.environment else {}
     return Request(agent, parsed, warnings, dataset, cleaned, name, dict(default if options is None else options))
+
+
+def _library(agent: Agent, begun: Beginning) -> list[dict[str, Any]]:
+    """Every lesson once: what is active, and what an earlier run tried and may try again."""
+    return [] if agent.runtime == Runtime.ACTION else [*starting_library(agent), *begun.lessons]
 
 
 def _config(config: Mapping[str, Any] | None, preset: str, agent: Agent) -> tuple[GRPOConfig, list[str]]:

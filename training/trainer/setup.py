@@ -18,6 +18,7 @@ from experiences.runtimes.action import ActionRuntime
 from experiences.runtimes.base import Runtime
 from experiences.types import RolloutKey, Scenario, Trajectory, TrajectoryGroup
 from training.config import GRPOConfig
+from training.policies.known import Known
 from training.policies.query_rule import QueryRule
 from training.policies.query_vectors import QueryVectors
 from training.splits import search_size
@@ -73,7 +74,7 @@ class TrainerSetup:
     the standard one).
 
     For a context policy, ``library`` is what the run starts from, with the ``weights`` of earlier runs by handle;
-    ``rule`` chooses from it for each query, if an earlier run shipped one;
+    ``known`` is what those runs measured; ``rule`` chooses for each query, if one of them shipped a rule;
     ``slots`` is how many experiences the agent's prompt has room for (None: as many as help);
     ``reflecting`` finds new lessons (None: none are looked for). ``look_kept`` and ``look_keep`` store the rollouts of
     looks at the selection queries by iteration, where they were paid for. ``functions`` are the agent's that act, whose
@@ -92,6 +93,7 @@ class TrainerSetup:
     new_loop: Callable[[], AbstractEventLoop] | None = None
     library: Library = field(default_factory=Library)
     weights: Mapping[str, float] = field(default_factory=dict)
+    known: Known | None = None
     rule: QueryRule | None = None
     slots: int | None = None
     reflecting: Reflecting | None = None

@@ -155,6 +155,7 @@ def untrained(setup: TrainerSetup) -> Policy:
             selects=setup.config.algorithm == "grpo",
             vectors=setup.query_vectors,
             rule=setup.rule,
+            effects=None if setup.known is None else setup.known.within(setup.library),
         )
     options = FeatureOptions(**setup.config.features.model_dump())
     return ActionPolicy.fresh(setup.environment.actions, options, [scenario.query for scenario in setup.train])

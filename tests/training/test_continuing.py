@@ -1,0 +1,171 @@
+"""A later run of an agent goes on from the earlier one: its split, its evidence, what its gate refused."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from agentcore_site.jobs.models import Status
+from agentcore_site.jobs.services import job_cancel
+from agentcore_site.tenancy.actors import Actor
+from budgets.services import price_set
+from experiences.models import Agent, Experience
+from experiences.services.agents import agent_create, agent_update
+from experiences.services.endpoints import endpoint_create
+from tests.support.llm_server import ModelServer
+from tests.support.running import run_to_end
+from tests.support.simulated_habits import Habits
+from tests.support.simulated_model import Body, SimulatedModel, simulated_server
+from tests.support.simulated_prompt import schema_of
+from tests.support.world import World
+from training.models import Epoch, PolicyCheckpoint, TrainingRun
+from training.policies.context import ContextPolicy
+from training.services import checkpoints
+from training.services.execution import setup_of
+from training.services.pools import run_pools
+from training.services.runs import run_start
+from training.trainer import TrainerState, policy_of
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+WORLD = World(7)
+ROWS = WORLD.rows(60, 7)
+CONFIG = {
+    "n_iterations": 3,
+    "batch_size": 8,
+    "n_trajectories_per_query": 6,
+    "max_concurrent_rollouts": 32,
+    "max_budget_usd": 5.0,
+    # Its gate lets nothing through.
+    "context": {"epochs": 1, "gate_samples": 4, "gate_alpha": 1e-9, "accept_weak_gate": True},
+}
+
+
+class Adviser(SimulatedModel):
+    """A reflector that always proposes the same lessons, which help."""
+
+    def reply(self, body: Body) -> str:
+        if "operations" not in (schema_of(body) or {}).get("properties", {}):
+            return super().reply(body)
+        texts = [WORLD.lesson(one, WORLD.kinds[0], random.Random(1)) for one in WORLD.helpful[:3]]
+        return json.dumps({"operations": [{"op": "ADD", "text": text, "reason": "it may help"} for text in texts]})
+
+
+@pytest.fixture
+def server() -> Iterator[ModelServer]:
+    with simulated_server(WORLD) as running:
+        running.brain = Adviser(WORLD, Habits())
+        yield running
+
+
+@pytest.fixture
+def agent(adam: Any, server: ModelServer, settings: Any) -> Agent:
+    settings.JOB_SLICE_SECONDS = settings.JOB_ROUND_SECONDS = 600
+    actor = Actor(adam)
+    for model in ("small", "large"):
+        price_set(actor, model=model, organization=adam.memberships.get().organization, input=1_000, output=1_000)
+    endpoint = endpoint_create(actor, name="local", base_url=server.base_url, model="small", api_key="sk-test-123")
+    return agent_create(
+        actor, name="Learner", runtime="llm", philosophy="cot", environment="dataset", endpoint=endpoint, max_tokens=200
+    )
+
+
+@pytest.fixture
+def first(operator: Actor, agent: Agent) -> TrainingRun:
+    """A run whose gate refused what helps."""
+    run = start(operator, agent)
+    assert run_to_end(run.job).status == Status.COMPLETED
+    gate = Epoch.objects.get(run=run).gate
+    assert gate is not None and not gate["accepted"] and gate["candidate"]
+    return run
+
+
+def start(actor: Actor, agent: Agent, **changes: Any) -> TrainingRun:
+    context = CONFIG["context"] | changes.pop("context", {})  # type: ignore[operator]
+    return run_start(actor, agent=agent, rows=ROWS, config={**CONFIG, **changes, "context": context})
+
+
+def started(actor: Actor, agent: Agent, **changes: Any) -> TrainingRun:
+    """A later run as it begins: it ends before it does anything."""
+    run = start(actor, agent, **changes)
+    job_cancel(actor, run.job)
+    return run
+
+
+def began(run: TrainingRun) -> ContextPolicy:
+    policy = TrainerState.fresh(setup_of(run, work="1")).policy
+    assert isinstance(policy, ContextPolicy)
+    return policy
+
+
+def ended(run: TrainingRun) -> ContextPolicy:
+    policy = policy_of(checkpoints.checkpoint_load(checkpoints.latest(run)))  # type: ignore[arg-type]
+    assert isinstance(policy, ContextPolicy)
+    return policy
+
+
+def test_the_next_run_tries_again_what_was_refused_and_counts_what_was_paid_for(
+    operator: Actor, agent: Agent, first: TrainingRun, client: Client, olivia: Any
+) -> None:
+    second = start(operator, agent)
+    before, now = ended(first), began(second)
+    refused = set(Epoch.objects.get(run=first).gate["candidate"])  # type: ignore[index]
+    assert {one.handle for one in now.library} == refused and now.start == () and second.continues == first
+    assert now.estimate().beta == pytest.approx(
+        before.estimate().beta[[before.library.position[h.handle] for h in now.library]]
+    )
+    assert second.origin["refused"] == len(refused) and second.origin["weight"] == 1.0 and second.origin["rollouts"] > 0
+    # It is compared with what was told before, which is nothing; and with queries that taught nothing so far.
+    assert second.baseline == "the untrained baseline"
+    assert run_pools(second).selection == run_pools(first).selection
+    assert run_to_end(second.job).status == Status.COMPLETED
+    known = began(second).effects.rollouts.max()
+    assert ended(second).effects.rollouts.max() == known + 3 * 8 * 6
+    # Both are said.
+    client.force_login(olivia)
+    shown = client.get(f"/jobs/{second.pk}/?tab=learned").content.decode()
+    assert f'href="/jobs/{first.pk}/?tab=learned"' in shown and "that its gate refused" in shown
+    told = client.get(f"/api/v1/training-jobs/{second.pk}").json()
+    assert told["continues"]["job_id"] == str(first.pk)
+    assert client.get(f"/api/v1/training-jobs/{first.pk}").json()["continues"] is None
+
+
+def test_what_it_goes_on_from_depends_on_who_asks_what_changed_and_what_was_tested(
+    operator: Actor, adam: Any, agent: Agent, first: TrainingRun
+) -> None:
+    alone = started(operator, agent, context={"reuse": False})
+    assert (alone.continues, alone.known, alone.library, alone.warnings) == (None, None, [], first.warnings)
+    # What tests a run never taught one whose evidence it holds.
+    other = started(operator, agent, seed=first.seed + 1)
+    assert (other.continues, other.known, other.library) == (None, None, [])
+    assert f"taught that one. With its data and the seed {first.seed} they would be split" in other.warnings[-1]
+    # What a person took out is not tried again.
+    handles = [one.handle for one in began(started(operator, agent)).library]
+    Experience.objects.filter(agent=agent, handle=handles[0]).update(status="pruned")
+    assert [one.handle for one in began(started(operator, agent)).library] == handles[1:]
+    # What was measured of another model counts a quarter.
+    agent_update(Actor(adam), agent, model="large")
+    changed = started(operator, Agent.objects.get(pk=agent.pk))
+    assert changed.origin["changed"] == ["model"] and changed.origin["weight"] == 0.25
+    assert began(changed).effects.rollouts.max() == 0.25 * ended(first).effects.rollouts.max()
+    # Whatever became of what it was measured with, a launch goes through, and says so.
+    checkpoint = checkpoints.latest(first)
+    PolicyCheckpoint.objects.filter(pk=checkpoint.pk).update(sha256="0" * 64)  # type: ignore[union-attr]
+    damaged = started(operator, Agent.objects.get(pk=agent.pk))
+    assert damaged.continues is None and "could not be read and is not used" in damaged.warnings[-1]
+
+
+def test_training_free_grpo_goes_on_from_what_its_search_kept(operator: Actor, agent: Agent) -> None:
+    Agent.objects.filter(pk=agent.pk).update(grouped_execution=True)
+    agent.refresh_from_db()
+    first = start(operator, agent, algorithm="tfgrpo", n_iterations=2)
+    assert run_to_end(first.job).status == Status.COMPLETED
+    kept = ended(first).kept
+    assert kept and not ended(first).shipped
+    second = began(started(operator, agent, algorithm="tfgrpo"))
+    assert {one.handle for one in second.library if one.status == "proposed"} == set(kept) and not second.start

@@ -1,0 +1,71 @@
+"""What earlier runs of an agent measured of its lessons: where the estimates of its next run begin.
+
+Sums of rollouts can be added (``effects``), so what was paid for once counts again: as much as on the day it was
+measured, or less where the agent has changed since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from experiences.library.lessons import Library
+from training.policies.context import ContextPolicy
+from training.policies.effects import Effects
+
+
+@dataclass(frozen=True)
+class Known:
+    """The sums of K lessons, by their ``handles`` and the ``versions`` of their texts."""
+
+    handles: tuple[str, ...]
+    versions: tuple[int, ...]
+    effects: Effects
+
+    @classmethod
+    def of(cls, policy: ContextPolicy) -> Self:
+        """What a run knew of its lessons when it ended."""
+        lessons = policy.library.lessons
+        return cls(tuple(one.handle for one in lessons), tuple(one.version for one in lessons), policy.effects)
+
+    def only(self, library: Library) -> Known:
+        """What is known of this library's lessons, each with the text that it has there."""
+        position = {one: at for at, one in enumerate(zip(self.handles, self.versions, strict=True))}
+        same = [position[name] for one in library if (name := (one.handle, one.version)) in position]
+        return Known(
+            tuple(self.handles[at] for at in same),
+            tuple(self.versions[at] for at in same),
+            self.effects.of_lessons(same),
+        )
+
+    def within(self, library: Library) -> Effects:
+        """The sums in the library's order (K,); nothing is known of lessons that were not measured."""
+        found, known = Effects(), self.only(library)
+        found.grow(len(library))
+        places = [library.position[handle] for handle in known.handles]
+        found.gram[np.ix_(places, places)] = known.effects.gram
+        found.moment[places] = known.effects.moment
+        found.rollouts[places] = known.effects.rollouts
+        found.square, found.free = known.effects.square, known.effects.free
+        return found
+
+    def weighed(self, weight: float) -> Known:
+        """As if only this share of the rollouts had been made."""
+        return Known(self.handles, self.versions, self.effects.weighed(weight))
+
+    def as_json(self) -> dict[str, Any]:
+        sums = {
+            name: value.tolist() if isinstance(value, np.ndarray) else value
+            for name, value in self.effects.state_dict().items()
+        }
+        return {"handles": list(self.handles), "versions": list(self.versions), "effects": sums}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """What ``as_json`` gave."""
+        k, sums = len(value["handles"]), dict(value["effects"])
+        sums["gram"] = np.reshape(sums["gram"], (k, k))
+        return cls(tuple(value["handles"]), tuple(value["versions"]), Effects.from_state_dict(sums))

@@ -1,0 +1,167 @@
+"""What a later run of an agent goes on from: what its earlier run measured, and the candidate that its gate refused.
+
+What was learned from a query may not be tested by it. The same data are split alike by the same seed; where some of a
+run's own test queries taught an earlier one (other data, another seed), it begins without what that one measured.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from agentcore_site.errors import DomainError
+from agentcore_site.jobs.models import Job
+from experiences.library.lessons import Library
+from experiences.models import Agent, Experience, ExperienceStatus, Runtime
+from experiences.stamping import checked, stamp_of_agent
+from experiences.types import Scenario
+from training.config import GRPOConfig
+from training.models import PolicyCheckpoint, TrainingRun
+from training.policies.archive import CorruptState
+from training.policies.context import ContextPolicy
+from training.policies.known import Known
+from training.pools import Pools
+from training.services.checkpoints import checkpoint_load, latest
+from training.services.learned import library_entry
+from training.services.pools import run_pools
+from training.splits import normalized
+from training.trainer import policy_of
+
+CHANGED_WEIGHT: Final = 0.25  # of what was measured of an agent that has another model, other tools, another prompt now
+MOST_RUNS: Final = 20  # one after the other, whose training queries are compared with what tests the next one
+
+
+@dataclass(frozen=True)
+class Beginning:
+    """What a run begins with beside what is active. ``lessons`` are further entries of its library: those that the gate
+    of ``run`` refused. ``known`` is what was measured, and ``origin`` says of it what a page does: rollouts, weight,
+    what changed since, and what the agent acts by now."""
+
+    run: TrainingRun | None = None
+    lessons: Sequence[dict[str, Any]] = ()
+    known: Known | None = None
+    origin: dict[str, Any] = field(default_factory=dict)
+    warning: str = ""
+
+    def known_of(self, library: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
+        """What is known of the lessons of a whole library, as a row holds it."""
+        if self.known is None:
+            return None
+        return self.known.only(Library.of([one["lesson"] for one in library])).as_json()
+
+
+def beginning(agent: Agent, config: GRPOConfig, pools: Pools) -> Beginning:
+    """What a run of this agent on these queries goes on from.
+
+    Raises:
+        Conflict: the agent's prompt pack was altered.
+    """
+    if agent.runtime == Runtime.ACTION:
+        return Beginning()
+    alone = Beginning(origin={"acts_by": acts_by(agent)})
+    earlier = _earlier(agent) if config.context.reuse else None
+    if earlier is None:
+        return alone
+    taught = _taught(earlier)
+    shared = 0 if taught is None else len(taught & _texts([*pools.selection, *pools.held_out]))
+    if taught is None or shared:
+        return replace(alone, warning=_not_used(earlier, shared))
+    try:
+        return _going_on(alone, agent, earlier, config)
+    except (DomainError, CorruptState, KeyError) as error:
+        return replace(alone, warning=f"What job {_named(earlier)} measured could not be read and is not used: {error}")
+
+
+def acts_by(agent: Agent) -> dict[str, str]:
+    """What decides how an agent acts beside its lessons, by name, each as a fingerprint: what was measured of another
+    model says less about this one."""
+    tools = {"own": sorted(agent.tools), "of servers": sorted((s.name, sorted(t)) for s, t in agent.server_tools)}
+    return {
+        "model": _fingerprint(_model(agent)),
+        "tools": _fingerprint(tools),
+        "prompt": stamp_of_agent(agent),
+    }
+
+
+def _model(agent: Agent) -> tuple[str, str, str]:
+    endpoint = agent.endpoint
+    if endpoint is None:
+        return "", agent.model, agent.url
+    return endpoint.base_url, agent.model or endpoint.model, agent.url
+
+
+def _fingerprint(value: Any) -> str:
+    return hashlib.sha256(repr(value).encode()).hexdigest()[:16]
+
+
+def _going_on(begun: Beginning, agent: Agent, earlier: TrainingRun, config: GRPOConfig) -> Beginning:
+    checkpoint = latest(earlier)
+    policy = None if checkpoint is None else policy_of(checkpoint_load(checkpoint))
+    if not isinstance(policy, ContextPolicy):
+        return begun
+    then, now = earlier.origin.get("acts_by", {}), begun.origin["acts_by"]
+    changed = [name for name, value in now.items() if then.get(name, value) != value]
+    known, weight = Known.of(policy), CHANGED_WEIGHT if changed else 1.0
+    lessons = [library_entry(row, "proposed") for row in _refused(agent, policy, config)]
+    origin = {
+        **begun.origin,
+        "refused": len(lessons),
+        "rollouts": round(max(known.effects.rollouts, default=0.0)),
+        "weight": weight,
+        "changed": changed,
+    }
+    return replace(begun, run=earlier, lessons=lessons, known=known.weighed(weight), origin=origin)
+
+
+def _refused(agent: Agent, policy: ContextPolicy, config: GRPOConfig) -> Iterator[Experience]:
+    """The lessons of the candidate that a run ended with and did not ship, as they stand in their rows: whoever pruned
+    or reworded one since decided about it."""
+    chosen = policy.candidate(config.context.ship_confidence) if policy.selects else policy.keeps
+    wanted = [one for one in chosen.handles if one not in policy.shipped]
+    rows = Experience.objects.filter(agent=agent, handle__in=wanted, status=ExperienceStatus.PROPOSED)
+    for row in checked(rows.select_related("agent__prompt_pack").order_by("handle")):
+        draft = policy.library.get(row.handle)
+        if draft is not None and draft.version == row.version:
+            yield row
+
+
+def _earlier(agent: Agent) -> TrainingRun | None:
+    """The agent's last run that left a checkpoint, of the same kind."""
+    runs = TrainingRun.objects.filter(agent=agent, policy_kind=agent.runtime)
+    left = PolicyCheckpoint.objects.filter(agent=agent).values("run")
+    return runs.filter(pk__in=left).order_by("-job__created_at").first()
+
+
+def _taught(run: TrainingRun) -> set[str] | None:
+    """The texts that this run learned from, and those before it whose evidence it holds; None where that is not known
+    any more."""
+    texts: set[str] = set()
+    at: TrainingRun | None = run
+    for _ in range(MOST_RUNS):
+        if at is None:
+            return texts
+        texts |= _texts(run_pools(at).train)
+        if at.continues is None and at.known is not None:
+            return None
+        at = at.continues
+    return None
+
+
+def _texts(scenarios: Sequence[Scenario]) -> set[str]:
+    return {normalized(one.query) for one in scenarios}
+
+
+def _not_used(earlier: TrainingRun, shared: int) -> str:
+    head = f"What job {_named(earlier)} measured is not used:"
+    if not shared:
+        return f"{head} it is not known any more which queries taught it."
+    return (
+        f"{head} {shared:,} of the queries that test this run taught that one. With its data and the seed"
+        f" {earlier.seed} they would be split as they were then."
+    )
+
+
+def _named(run: TrainingRun) -> str:
+    return Job.objects.values_list("title", flat=True).get(pk=run.pk) or str(run)

@@ -1,0 +1,14 @@
+"""The pools of a run, the same each time that they are asked for."""
+
+from __future__ import annotations
+
+from experiences.selectors import dataset_rows
+from training.models import TrainingRun
+from training.pools import Pools, dataset_pools, environment_pools, shares
+
+
+def run_pools(run: TrainingRun) -> Pools:
+    """The queries of a run on their sides."""
+    if run.dataset is not None:
+        return dataset_pools(dataset_rows(run.dataset), run.environment_options, run.seed, **shares(run.configuration))
+    return environment_pools(run.environment, run.environment_options, run.seed)
