@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
+from uuid import UUID
 
 from agentcore_site import drawing
 from agentcore_site.drawing import Picture
@@ -52,7 +53,8 @@ class Piece(NamedTuple):
 
 @dataclass(frozen=True)
 class Lesson:
-    """One lesson with all that a list shows of it. ``fault`` says why no agent is told it."""
+    """One lesson with all that a list shows of it. ``fault`` says why no agent is told it; ``cost_micros`` is what the
+    questions cost that found it, where that is known."""
 
     row: Experience
     fault: str
@@ -61,6 +63,7 @@ class Lesson:
     picture: Picture | None
     icon: str
     tone: str
+    cost_micros: int | None = None
 
     @property
     def effect_tone(self) -> str:
@@ -77,8 +80,8 @@ class Line:
     pieces: Sequence[Piece]
 
 
-def lessons(rows: Sequence[Experience]) -> list[Lesson]:
-    """The rows as a list shows them; all effects on one scale."""
+def lessons(rows: Sequence[Experience], costs: Mapping[UUID, int] | None = None) -> list[Lesson]:
+    """The rows as a list shows them; all effects on one scale. ``costs`` are those of finding them, by id."""
     faults, spans = stamp_faults(rows), [interval(row) for row in rows]
     edges = [
         abs(edge) for row, span in zip(rows, spans, strict=True) for edge in (row.effect, *span) if edge is not None
@@ -92,6 +95,7 @@ def lessons(rows: Sequence[Experience]) -> list[Lesson]:
             _picture(row, span, scale),
             ICONS[ExperienceStatus(row.status)],
             TONES[ExperienceStatus(row.status)],
+            (costs or {}).get(row.pk),
         )
         for row, span in zip(rows, spans, strict=True)
     ]

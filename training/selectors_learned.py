@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
+from uuid import UUID
 
 from django.contrib.postgres.aggregates import ArrayAgg
 from django.db.models import Avg, Count, Q, QuerySet, Sum, Value
@@ -44,6 +45,23 @@ def goes_on_from(run: TrainingRun) -> dict[str, Any] | None:
         return None
     names = ("refused", "rollouts", "weight", "changed")
     return {"job_id": str(run.continues_id), **{name: run.origin[name] for name in names}}
+
+
+def costs_of_finding(run: TrainingRun, rows: Iterable[Experience]) -> dict[UUID, int]:
+    """What the questions cost that led to each lesson of this run, in micro-dollars, by its id: those about its group,
+    shared by the lessons that the group taught. The rollouts measure all lessons at once, and are nobody's."""
+    asked: Counter[str] = Counter()
+    for key, cost in Question.objects.filter(job_id=run.pk).values_list("key", "cost_micros"):
+        asked[_group_of(key)] += cost
+    mine = [row for row in rows if row.job_id == run.pk and row.group]
+    taught = Counter(row.group for row in mine)
+    return {row.pk: round(asked[row.group] / taught[row.group]) for row in mine if row.group in asked}
+
+
+def _group_of(key: str) -> str:
+    """ "iteration/query" of a question about a group; that of another question belongs to none."""
+    _, _, place = key.partition("/")
+    return place.partition(".")[0]
 
 
 # -- one epoch ---------------------------------------------------------------------------------------------------------

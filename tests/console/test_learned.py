@@ -115,6 +115,29 @@ def test_where_queries_are_told_apart_it_says_which_lesson_goes_where(console: C
     assert "Where each lesson is told" not in text_of(console, with_gate(learned, GATE))
 
 
+def test_of_what_was_refused_it_says_what_it_would_take(console: Client, learned: TrainingRun) -> None:
+    refused = GATE | {"accepted": False, "final": True, "gain": 0.07, "looks": 4, "most_looks": 4, "needs": 64}
+    said = "What it would take If the true gain is +7.0 points, a gate on 64 selection queries finds it in 4 of 5 runs;"
+    assert f"{said} this one had 10." in text_of(console, with_gate(learned, refused))
+    assert "on more than 200 selection queries" in text_of(console, with_gate(learned, refused | {"needs": None}))
+    assert "Other lessons: these did no better" in text_of(console, with_gate(learned, refused | {"gain": -0.01}))
+    assert "What it would take" not in text_of(console, with_gate(learned, GATE | {"needs": None}))
+
+
+def test_each_lesson_says_what_it_costs_to_tell_it_and_what_it_cost_to_find_it(
+    console: Client, learned: TrainingRun
+) -> None:
+    Experience.objects.filter(handle__in=("x1", "x2")).update(group="3/12")
+    for at, (key, cost) in enumerate(
+        [("summary/3/12.0.5", 2_000), ("lessons/3/12.0", 4_000), ("lessons/3/1.0", 9_000)]
+    ):
+        Question.objects.filter(key=f"k{at}").update(key=key, cost_micros=cost)
+    ExperienceFactory(agent=learned.agent, handle="x3", status="active", summary="When x3, count.")
+    TrainingRun.objects.filter(pk=learned.pk).update(library=[{"lesson": {"handle": "x3"}, "weight": 0.5}])
+    shown = text_of(console, learned)
+    assert shown.count("105 $0.003") == 2 and "14 before this job" in shown
+
+
 def with_gate(run: TrainingRun, gate: dict[str, Any]) -> TrainingRun:
     Epoch.objects.filter(run=run).update(gate=gate)
     return run

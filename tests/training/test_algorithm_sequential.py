@@ -122,3 +122,11 @@ def test_a_larger_gain_never_speaks_for_less() -> None:
     for shape in shapes:
         moved = statistics(shape[None] + np.linspace(-0.5, 1.0, 200)[:, None])
         assert (np.diff(moved) >= 0).all()
+
+
+def test_it_says_how_many_queries_a_gain_would_take() -> None:
+    design = Sequential(4, 4, 0.025)
+    few, many = design.queries_for(0.2, 0.8), design.queries_for(0.08, 0.8)
+    assert few is not None and many is not None and few < many
+    assert design.power(few, 0.2).found >= 0.8 > design.power(few - 1, 0.2).found
+    assert design.queries_for(0.01, 0.8) is None

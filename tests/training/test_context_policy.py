@@ -600,6 +600,7 @@ def test_a_run_that_proves_nothing_ends_as_it_began() -> None:
     looked_at(setup, state, 0.51)
     report = decided(setup, state, 0.5)
     assert not report.accepted and report.rolled_back == ["x9"] and policy.shipped == policy.start == ("x0", "x1")
+    assert report.needs is None  # it is no better: however many queries decide, there is nothing to find
     assert {one.handle: one for one in policy.library.live if one.handle != "x9"} == began
     assert policy.library.get("x9").status == "proposed"  # a later run may try it again
     # What the search found stays to be taken up again.

@@ -10,6 +10,7 @@ Only NumPy and the standard library, so that workers stay small.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, NamedTuple
@@ -75,6 +76,14 @@ class Sequential:
         normal with standard deviation ``GAIN_SPREAD`` between queries. Of more than 200 queries, what 200 find."""
         found, rollouts = _power(self, min(n_queries, _MOST), gain)
         return Power(found, rollouts * n_queries / max(min(n_queries, _MOST), 1))
+
+    def queries_for(self, gain: float, found: float) -> int | None:
+        """The fewest queries with which a true mean ``gain`` is found in this share of the runs; None where 200 are too
+        few. Of gains to the whole point: the same worlds are simulated once."""
+        asked = round(gain, 2)
+        sizes = range(LEAST_QUERIES, _MOST + 1)
+        at = bisect_left(sizes, True, key=lambda n: self.power(n, asked).found >= found)
+        return sizes[at] if at < len(sizes) else None
 
 
 @lru_cache(maxsize=256)

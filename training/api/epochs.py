@@ -88,6 +88,12 @@ class GateOut(serializers.Serializer[Any]):
     high = serializers.FloatField()
     gain = serializers.FloatField(help_text="Candidate less what the run began with.")
     p_value = serializers.FloatField(help_text="Of the gain, one-sided, over all looks together.")
+    needs = serializers.IntegerField(
+        required=False,
+        allow_null=True,
+        help_text="Of a refused candidate that did better: with so many selection queries a true gain of that size is "
+        "found in four of five runs; null: with more than 200.",
+    )
 
 
 class EpochOut(serializers.Serializer[Any]):

@@ -177,6 +177,8 @@ class GateReport:
     ``samples`` per query were taken of each side, in ``looks`` of at most ``most_looks`` looks. ``tokens`` is about
     what telling the candidate adds to a call, ``lessons_each`` how many lessons a query is told, both on average over
     the queries of training. Where queries are told different lessons, ``where`` says of each what ``gate.where`` does.
+    ``needs`` is said of a refused candidate that did better: with so many selection queries a true gain of that size is
+    found in four of five runs (None: with more than 200).
     """
 
     iteration: int
@@ -202,6 +204,7 @@ class GateReport:
     most_looks: int = 1
     final: bool = True
     kept: bool = False
+    needs: int | None = None
 
 
 @dataclass
