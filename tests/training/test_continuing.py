@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import random
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,9 +17,8 @@ from experiences.services.agents import agent_create, agent_update
 from experiences.services.endpoints import endpoint_create
 from tests.support.llm_server import ModelServer
 from tests.support.running import run_to_end
-from tests.support.simulated_habits import Habits
-from tests.support.simulated_model import Body, SimulatedModel, simulated_server
-from tests.support.simulated_prompt import schema_of
+from tests.support.simulated_adviser import Adviser
+from tests.support.simulated_model import simulated_server
 from tests.support.world import World
 from training.models import Epoch, PolicyCheckpoint, TrainingRun
 from training.policies.context import ContextPolicy
@@ -46,20 +43,10 @@ CONFIG = {
 }
 
 
-class Adviser(SimulatedModel):
-    """A reflector that always proposes the same lessons, which help."""
-
-    def reply(self, body: Body) -> str:
-        if "operations" not in (schema_of(body) or {}).get("properties", {}):
-            return super().reply(body)
-        texts = [WORLD.lesson(one, WORLD.kinds[0], random.Random(1)) for one in WORLD.helpful[:3]]
-        return json.dumps({"operations": [{"op": "ADD", "text": text, "reason": "it may help"} for text in texts]})
-
-
 @pytest.fixture
 def server() -> Iterator[ModelServer]:
     with simulated_server(WORLD) as running:
-        running.brain = Adviser(WORLD, Habits())
+        running.brain = Adviser(WORLD, WORLD.helpful[:3])
         yield running
 
 
@@ -116,9 +103,8 @@ def test_the_next_run_tries_again_what_was_refused_and_counts_what_was_paid_for(
     before, now = ended(first), began(second)
     refused = set(Epoch.objects.get(run=first).gate["candidate"])  # type: ignore[index]
     assert {one.handle for one in now.library} == refused and now.start == () and second.continues == first
-    assert now.estimate().beta == pytest.approx(
-        before.estimate().beta[[before.library.position[h.handle] for h in now.library]]
-    )
+    places = [before.library.position[one.handle] for one in now.library]
+    assert now.effects.moment == pytest.approx(before.effects.moment[places])
     assert second.origin["refused"] == len(refused) and second.origin["weight"] == 1.0 and second.origin["rollouts"] > 0
     # It is compared with what was told before, which is nothing; and with queries that taught nothing so far.
     assert second.baseline == "the untrained baseline"

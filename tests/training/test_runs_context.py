@@ -34,6 +34,7 @@ from experiences.services.playbooks import playbook_create, playbook_edit
 from tests.factories import ExperienceFactory
 from tests.support.llm_server import ModelServer
 from tests.support.running import run_to_end
+from tests.support.simulated_adviser import Adviser
 from tests.support.simulated_habits import Habits
 from tests.support.simulated_model import Body, SimulatedModel, simulated_server
 from tests.support.simulated_prompt import schema_of
@@ -338,17 +339,6 @@ def test_an_erasure_reaches_what_runs_and_checkpoints_would_tell(operator: Actor
         assert word.casefold() not in str(policy.state_dict()).casefold()
 
 
-class Adviser(SimulatedModel):
-    """A reflector that knows all that helps: what a run finds by itself may be too little for its gate to open."""
-
-    def reply(self, body: Body) -> str:
-        if "operations" not in (schema_of(body) or {}).get("properties", {}):
-            return super().reply(body)
-        rng = random.Random(1)
-        texts = [WORLD.lesson(one, WORLD.kinds[0], rng) for one in WORLD.helpful]
-        return json.dumps({"operations": [{"op": "ADD", "text": text, "reason": "it helps"} for text in texts]})
-
-
 def test_a_run_that_tells_queries_apart_ships_its_rule_and_the_next_one_begins_with_it(
     operator: Actor, agent: Agent, server: ModelServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -364,7 +354,7 @@ def test_a_run_that_tells_queries_apart_ships_its_rule_and_the_next_one_begins_w
 
     with monkeypatch.context() as patch:
         patch.setattr(ContextPolicy, "_rule", knowing)
-        patch.setattr(server, "brain", Adviser(WORLD, Habits()))
+        patch.setattr(server, "brain", Adviser(WORLD, WORLD.helpful))
         first = start(operator, agent, n_iterations=6, context={"relevance": "queries"})
         assert run_to_end(first.job).status == Status.COMPLETED
     first.refresh_from_db()
