@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from django.conf import settings
 
 from experiences.models import Agent
+from experiences.playbooks.leave_out import MOST
 
 MOST_EXECUTIONS = 100_000
 
@@ -52,6 +53,7 @@ def evolution_settings_faults(agent: Agent) -> dict[str, str]:
         "ace_max_sections": (1, settings.ACE_MAX_SECTIONS, "ACE_MAX_SECTIONS"),
         "ace_evolution_frequency": (1, MOST_EXECUTIONS, ""),
         "ace_monthly_budget_usd": (0, settings.ACE_MONTHLY_BUDGET_USD, "ACE_MONTHLY_BUDGET_USD"),
+        "leave_out_rate": (0, MOST, ""),
     }
     found = {}
     for name, (low, high, limit) in ranges.items():

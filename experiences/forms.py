@@ -22,11 +22,13 @@ from experiences.models import (
     Runtime,
     ToolServer,
 )
+from experiences.playbooks.leave_out import MOST
 from experiences.rewards import rewards
 from experiences.toolservers import tool_names
 
 MODEL_FIELDS = ("model", "system_prompt", "tools", "max_tokens", "url", "inject_context")
 TRAINING_FIELDS = ("reward", "grouped_execution", "reflector_model", "objective", "learning_objective")
+PLAYBOOK_FIELDS = ("leave_out_rate",)
 EVOLUTION_FIELDS = (
     "evolves",
     "ace_delta_model",
@@ -288,6 +290,15 @@ class AgentForm(forms.Form):
         label="What to learn about",
         help_text="Which lessons are wanted, for the model that reflects.",
     )
+    leave_out_rate = forms.FloatField(
+        required=False,
+        min_value=0,
+        max_value=MOST,
+        initial=0.1,
+        label="Share of contexts without an item",
+        help_text="Each item of its playbook is left out of so many contexts at random, to measure what it adds; 0:"
+        " never. Its service has to report context_id then.",
+    )
     evolves = forms.BooleanField(
         required=False,
         label="Its playbook evolves by itself",
@@ -337,7 +348,7 @@ class AgentForm(forms.Form):
     def of(cls, agent: Agent, **choices: Any) -> AgentForm:
         """The form filled with an agent's values."""
         names = ("name", "slug", "description", "philosophy", "runtime", "environment")
-        shown = (*names, *MODEL_FIELDS, *TRAINING_FIELDS, *EVOLUTION_FIELDS)
+        shown = (*names, *MODEL_FIELDS, *TRAINING_FIELDS, *PLAYBOOK_FIELDS, *EVOLUTION_FIELDS)
         options = json.dumps(agent.environment_options, indent=2) if agent.environment_options else ""
         initial = {name: getattr(agent, name) for name in shown} | {
             "environment_options": options,

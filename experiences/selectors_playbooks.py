@@ -58,17 +58,19 @@ def playbook_get(actor: Any, agent: Any) -> Playbook:
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """A playbook as an agent's service reads it."""
+    """A playbook as an agent's service reads it: ``context`` is all of it, from which each request lacks each of
+    ``sections`` with probability ``rate``."""
 
     playbook_id: uuid.UUID
     agent_id: uuid.UUID
     context: str
     version: int
-    section_count: int
+    sections: tuple[Section, ...]
+    rate: float
 
 
 def compiled(actor: Any, agent: Any) -> Compiled:
-    """The context that an agent is told now. Every door that gives it out asks here.
+    """What an agent is told now. Every interface that gives its context out asks here.
 
     Raises:
         Missing: as ``playbook_get``, or the agent is archived: its playbook is kept, and told to nobody any more.
@@ -76,7 +78,11 @@ def compiled(actor: Any, agent: Any) -> Compiled:
     row = playbook_get(actor, agent)
     if row.agent.archived_at is not None:
         raise Missing(f"The agent {str(agent)[:60]!r} is archived.")
-    return Compiled(row.id, row.agent_id, row.context, row.version, row.section_count)
+    # One statement, so that text and items are of one version also while another is written.
+    newest = PlaybookVersion.objects.select_related("playbook").filter(playbook=row, number=F("playbook__version"))
+    now = newest.get()
+    sections = in_order([Section.of(one) for one in now.sections])
+    return Compiled(row.id, row.agent_id, now.playbook.context, now.number, tuple(sections), row.agent.leave_out_rate)
 
 
 # -- history -----------------------------------------------------------------------------------------------------------

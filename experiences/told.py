@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from agentcore_site import drawing
 from agentcore_site.drawing import Picture
 from agentcore_site.templatetags.console import count, percent
 from budgets.llm.tokens import middle
+from experiences.item_effects import effects_of
 from experiences.learned import Piece, Verdict, difference
 from experiences.models import Evolution, Playbook, PlaybookChange
 from experiences.playbooks.deltas import Change
+from experiences.playbooks.effects import ItemEffect, wilson
 from experiences.playbooks.history import Difference
 from experiences.playbooks.rendering import TITLES
 from experiences.playbooks.sections import CATEGORIES, Section
 from experiences.selectors_playbooks import Blame, blame, playbooks_visible
 
-Z: Final = 1.96  # two-sided 95 %
 MEANINGS: Final = {
     "strategies": "what worked",
     "patterns": "what comes again and again",
@@ -34,13 +34,49 @@ WAITING: Final = ("review", "quarantined")
 
 @dataclass(frozen=True)
 class Item:
-    """One item with all that a list shows of it. ``low`` and ``high``: the 95 % interval of its share of successes."""
+    """One item with all that a list shows of it. ``low`` and ``high``: the 95 % interval of its share of successes;
+    ``effect`` is what it adds to it, where executions without it are there to compare with."""
 
     section: Section
     blame: Blame
     low: float | None
     high: float | None
     picture: Picture | None
+    effect: ItemEffect | None = None
+
+    @property
+    def effect_words(self) -> str:
+        """What it adds, in a sentence; "" where nothing can be said."""
+        one = self.effect
+        if one is None:
+            return ""
+        seen = (
+            f"{percent(one.told.share, 0)} of {count(one.told.n)} executions with it succeeded,"
+            f" {percent(one.left_out.share, 0)} of {count(one.left_out.n)} without it by chance"
+        )
+        points = f"{100 * one.difference:+.1f} points (95 % interval {100 * one.low:+.1f} to {100 * one.high:+.1f})"
+        if not one.known:
+            return f"{seen}: too few to say what it adds."
+        verdict = "it helps" if one.helps else "it does harm" if one.harms else "not decided yet"
+        return f"{seen}: {points}, {verdict}."
+
+    @property
+    def effect_picture(self) -> Picture | None:
+        one = self.effect
+        if one is None or not one.known:
+            return None
+        return drawing.whisker(one.difference, one.low, one.high, 0.5, label=self.effect_words)
+
+    @property
+    def used_words(self) -> str:
+        """How often its answers used it; "" where no agent says so."""
+        if self.effect is None or not self.effect.reporting:
+            return ""
+        return f"{count(self.effect.used)} of {count(self.effect.reporting)} answers that name what they used"
+
+    @property
+    def effect_tone(self) -> str:
+        return "" if self.effect is None else "good" if self.effect.helps else "bad" if self.effect.harms else ""
 
     @property
     def told(self) -> int:
@@ -115,7 +151,8 @@ class Line:
 
 def items_of(playbook: Playbook) -> list[Item]:
     """The items of now, in the order in which they are read."""
-    return [_item(one) for one in blame(playbook)]
+    effects = effects_of(playbook)
+    return [_item(one, effects.get(one.section.id)) for one in blame(playbook)]
 
 
 def groups_of(items: Iterable[Item]) -> list[Group]:
@@ -126,23 +163,17 @@ def groups_of(items: Iterable[Item]) -> list[Group]:
 
 def interval(good: int, n: int) -> tuple[float | None, float | None]:
     """The 95 % interval of a share (Wilson); nothing without outcomes."""
-    if not n:
-        return None, None
-    share, square = good / n, Z * Z / n
-    middle_of = (share + square / 2) / (1 + square)
-    half = Z * math.sqrt(share * (1 - share) / n + square / (4 * n)) / (1 + square)
-    return max(0.0, middle_of - half), min(1.0, middle_of + half)
+    return wilson(good, n) if n else (None, None)
 
 
-def _item(one: Blame) -> Item:
+def _item(one: Blame, effect: ItemEffect | None) -> Item:
     good, n = one.section.helpful, one.section.helpful + one.section.harmful
     low, high = interval(good, n)
-    plain = Item(one.section, one, low, high, None)
+    measured = effect if effect is not None and effect.left_out.n else None
+    plain = Item(one.section, one, low, high, None, measured)
     if low is None or high is None:
         return plain
-    label = plain.words
-    picture = drawing.whisker(good / n - 0.5, low - 0.5, high - 0.5, 0.5, label=label)
-    return Item(one.section, one, low, high, picture)
+    return replace(plain, picture=drawing.whisker(good / n - 0.5, low - 0.5, high - 0.5, 0.5, label=plain.words))
 
 
 # -- verdicts ----------------------------------------------------------------------------------------------------------
@@ -166,6 +197,11 @@ def _outcomes(items: Sequence[Item]) -> str:
         return "it tells the agent nothing yet"
     if not tried:
         return "no outcome is known yet"
+    measured = [one.effect for one in items if one.effect is not None and one.effect.known]
+    if measured:
+        help, harm = sum(one.helps for one in measured), sum(one.harms for one in measured)
+        undecided = len(items) - help - harm
+        return f"{help} measured to help, {harm} to do harm, {undecided} not decided yet"
     helped = sum(one.section.helpful > one.section.harmful for one in tried)
     hurt = sum(_hurts(one) for one in items)
     failed = f", {hurt} surely failed more often" if hurt else ""
@@ -176,10 +212,19 @@ def _outcomes(items: Sequence[Item]) -> str:
 def _tone(items: Sequence[Item]) -> str:
     if any(map(_hurts, items)):
         return "warn"
-    return "good" if any(one.low is not None and one.low > 0.5 for one in items) else ""
+    return "good" if any(map(_does_good, items)) else ""
+
+
+def _does_good(one: Item) -> bool:
+    if one.effect is not None and one.effect.known:
+        return one.effect.helps
+    return one.low is not None and one.low > 0.5
 
 
 def _hurts(one: Item) -> bool:
+    """By its effect where that is known; else by the share of executions with it that failed."""
+    if one.effect is not None and one.effect.known:
+        return one.effect.harms
     return one.high is not None and one.high < 0.5
 
 

@@ -74,6 +74,7 @@ class AgentFactory(factory.django.DjangoModelFactory):  # type: ignore[misc]
     name = factory.Sequence(lambda n: f"Agent {n}")
     slug = factory.Sequence(lambda n: f"agent-{n}")
     environment = "reasoning_gym"
+    leave_out_rate = 0.0  # contexts are whole, as tests compare them word by word; services' agents have the default
 
 
 class PromptPackFactory(factory.django.DjangoModelFactory):  # type: ignore[misc]

@@ -1,4 +1,4 @@
-"""The answer to a request for an agent's context, byte for byte the same at both doors that give it."""
+"""The answer to a request for an agent's context, the same at both interfaces that give it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 import orjson
 
+from experiences.playbooks.leave_out import Draw, draw
+from experiences.playbooks.rendering import context_of
 from experiences.selectors_playbooks import Compiled
 
 # A service may keep it, and asks each time whether it still holds: that costs no body.
@@ -21,13 +23,22 @@ class ContextAnswer:
 
 
 def context_answer(found: Compiled) -> ContextAnswer:
+    """One context; where items are left out, another one each time."""
+    drawn = draw(found.version, (one.id for one in found.sections), found.rate)
+    return _answer(found, drawn)
+
+
+def _answer(found: Compiled, drawn: Draw) -> ContextAnswer:
+    told = [one for one in found.sections if one.id not in drawn.left_out]
     body = {
         "agent_id": str(found.agent_id),
-        "context": found.context,
+        "context": context_of(told) if drawn.left_out else found.context,
         "version": found.version,
-        "section_count": found.section_count,
+        "section_count": len(told),
+        "context_id": drawn.id,
+        "told": [one.id for one in told],
     }
-    return ContextAnswer(orjson.dumps(body), f'"{found.playbook_id.hex}-{found.version}"')
+    return ContextAnswer(orjson.dumps(body), f'"{found.playbook_id.hex}-{drawn.id}"')
 
 
 def still_holds(etag: str, if_none_match: str) -> bool:

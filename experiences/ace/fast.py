@@ -52,7 +52,8 @@ class FastContexts:
         if found is None:
             await self._behind(scope, receive, send)
             return
-        headers, context = found
+        headers, agent_context = found
+        context = agent_context.sent()
         if still_holds(context.etag, headers.get(b"if-none-match", b"").decode("latin-1")):
             status, sent, body = 304, context.unchanged, b""
         else:

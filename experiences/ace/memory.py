@@ -25,8 +25,8 @@ from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.authentication import JwtAuthentication, actor_of_key, scopes_of
 from agentcore_site.tenancy.services import KEY_PREFIX
 from experiences.ace.access import is_service
-from experiences.ace.answers import CACHING, context_answer
-from experiences.selectors_playbooks import compiled
+from experiences.ace.answers import CACHING, ContextAnswer, context_answer
+from experiences.selectors_playbooks import Compiled, compiled
 
 CALLER_SECONDS: Final = 1.0  # a key that was revoked opens nothing after that
 HEARD_SECONDS, UNHEARD_SECONDS = 5.0, 0.5  # how long a context is believed
@@ -47,14 +47,25 @@ class Caller:
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class Sent:
     """A context ready to be sent."""
 
-    agent_id: str
     etag: str
     body: bytes
     whole: Headers = field(repr=False)
     unchanged: Headers = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """What an agent is told; ``same`` is the context of all requests where no item is left out."""
+
+    agent_id: str
+    found: Compiled
+    same: Sent | None
+
+    def sent(self) -> Sent:
+        return self.same or _sent(context_answer(self.found))
 
 
 class Memory(Generic[K, V]):
@@ -145,7 +156,10 @@ def served(caller: Caller, agent: str) -> Served | None:
         found = compiled(caller.actor, agent)
     except Missing:
         return None
-    answer = context_answer(found)
+    return Served(str(found.agent_id), found, None if found.rate else _sent(context_answer(found)))
+
+
+def _sent(answer: ContextAnswer) -> Sent:
     shared: Headers = [
         (b"etag", answer.etag.encode()),
         (b"cache-control", CACHING.encode()),
@@ -153,4 +167,4 @@ def served(caller: Caller, agent: str) -> Served | None:
     ]
     length = str(len(answer.body)).encode()
     whole = [(b"content-type", b"application/json"), (b"content-length", length), *shared]
-    return Served(str(found.agent_id), answer.etag, answer.body, whole, shared)
+    return Sent(answer.etag, answer.body, whole, shared)

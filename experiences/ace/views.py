@@ -19,12 +19,15 @@ from agentcore_site.throttling import KeyThrottle
 from experiences.ace.access import require_service
 from experiences.ace.answers import CACHING, context_answer, still_holds
 from experiences.models import Agent, Philosophy
+from experiences.playbooks.leave_out import LONGEST_ID
 from experiences.playbooks.sections import CATEGORIES, MAX_CONTENT
 from experiences.selectors import agent_get
 from experiences.selectors_playbooks import compiled, evolution_status, playbook_get, queue_position
 from experiences.services.evolutions import evolution_check, evolution_queue
 from experiences.services.playbooks import playbook_create, playbook_delete
 from experiences.services.traces import MAX_BATCH, TASK_LENGTH, NewTrace, traces_record
+
+MOST_USED = 200  # items that one execution may name
 
 
 class ServiceThrottle(KeyThrottle):
@@ -77,6 +80,10 @@ class TraceIn(Strict):
     duration_ms = serializers.FloatField()
     success = serializers.BooleanField()
     context_version = serializers.IntegerField(min_value=1, max_value=2**31 - 1, required=False, allow_null=True)
+    context_id = serializers.CharField(max_length=LONGEST_ID, required=False, allow_null=True)
+    used = serializers.ListField(
+        child=serializers.CharField(max_length=16), max_length=MOST_USED, required=False, allow_null=True
+    )
 
 
 class TracesIn(Strict):
@@ -170,4 +177,6 @@ def _new(given: dict[str, Any], agent: Agent) -> NewTrace:
         success=given["success"],
         task_id=given.get("task_id") or "",
         context_version=given.get("context_version"),
+        context_id=given.get("context_id") or "",
+        used=given.get("used"),
     )

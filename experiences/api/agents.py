@@ -20,6 +20,7 @@ from agentcore_site.rest.views import Door
 from budgets.money import dollars
 from experiences.evolution_settings import MOST_EXECUTIONS
 from experiences.models import Agent, Philosophy, Runtime
+from experiences.playbooks.leave_out import MOST
 from experiences.selectors import agent_get, agents_visible, endpoint_get, tool_server_get
 from experiences.selectors_library import pack_get
 from experiences.services.agent_tests import agent_test
@@ -66,6 +67,9 @@ class AgentOut(serializers.Serializer[Any]):
     reflector_model = serializers.CharField(help_text="Empty: the endpoint's, or its own.")
     objective = serializers.CharField(help_text="What a good answer is, in words.")
     learning_objective = serializers.CharField(help_text="What lessons should be about.")
+    leave_out_rate = serializers.FloatField(
+        help_text="In which share of the contexts each item of its playbook is left out, to measure what it adds."
+    )
     evolves = serializers.BooleanField(help_text="Whether its playbook evolves by itself.")
     ace_delta_model = serializers.CharField(help_text="Empty, like null below: the site's setting.")
     ace_min_confidence = serializers.FloatField(allow_null=True)
@@ -162,6 +166,13 @@ class AgentIn(Strict):
         required=False,
         allow_blank=True,
         help_text="What lessons should be about. It is shown to the model that reflects.",
+    )
+    leave_out_rate = serializers.FloatField(
+        min_value=0,
+        max_value=MOST,
+        required=False,
+        help_text="In which share of the contexts each item of its playbook is left out at random, to measure what it"
+        " adds; 0: never. Default: 0.1.",
     )
     evolves = serializers.BooleanField(
         required=False, help_text="Whether its playbook evolves by itself. Default: false."

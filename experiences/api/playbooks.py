@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 from uuid import UUID
 
@@ -16,6 +17,7 @@ from agentcore_site.rest.parsing import Strict, parsed
 from agentcore_site.rest.schema import IDEMPOTENCY_KEY
 from agentcore_site.rest.views import Door
 from experiences.filters import OfAgent
+from experiences.item_effects import effects_of
 from experiences.models import ContextDelta, DeltaState, DeltaType, Playbook
 from experiences.playbooks.sections import CATEGORIES, MAX_CONTENT
 from experiences.selectors import agent_get
@@ -40,6 +42,19 @@ HIGHEST = 2**31 - 1
 MOST_VERSIONS = 200
 
 
+class EffectOut(serializers.Serializer[Any]):
+    told = serializers.IntegerField(source="told.n", help_text="Executions with the item.")
+    left_out = serializers.IntegerField(source="left_out.n", help_text="Executions that lacked it by chance.")
+    success_told = serializers.FloatField(source="told.share", help_text="Share of the former that succeeded.")
+    success_left_out = serializers.FloatField(source="left_out.share", help_text="Share of the latter that did.")
+    difference = serializers.FloatField(help_text="What the item adds to that share, -1 to 1.")
+    low = serializers.FloatField(help_text="Lower end of the 95 % interval of the difference.")
+    high = serializers.FloatField()
+    known = serializers.BooleanField(help_text="Whether there are at least 20 executions of each kind.")
+    used = serializers.IntegerField(help_text="Executions whose agent said that its answer used the item.")
+    reporting = serializers.IntegerField(help_text="Executions with the item whose agent said what it used.")
+
+
 class SectionOut(serializers.Serializer[Any]):
     id = serializers.CharField(help_text="Its name, for ever.")
     category = serializers.ChoiceField(choices=CATEGORIES)
@@ -49,6 +64,9 @@ class SectionOut(serializers.Serializer[Any]):
     usage = serializers.IntegerField(help_text="Executions that were told it.")
     helpful = serializers.IntegerField(help_text="Of those, how many succeeded.")
     harmful = serializers.IntegerField(help_text="Of those, how many failed.")
+    effect = EffectOut(
+        allow_null=True, help_text="What it adds, from contexts that lacked it by chance; null: none lacked it yet."
+    )
 
 
 class EvolutionsOut(serializers.Serializer[Any]):
@@ -87,7 +105,9 @@ class PlaybookDetail(PlaybookOut):
 
     @extend_schema_field(SectionOut(many=True))
     def get_sections(self, row: Playbook) -> list[dict[str, Any]]:
-        return list(SectionOut(sections_of(row), many=True).data)
+        effects = effects_of(row)
+        sections = [{**asdict(one), "effect": effects.get(one.id)} for one in sections_of(row)]
+        return list(SectionOut(sections, many=True).data)
 
     @extend_schema_field(EvolutionsOut)
     def get_evolutions(self, row: Playbook) -> dict[str, Any]:

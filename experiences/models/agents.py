@@ -166,6 +166,13 @@ class Agent(Scoped):
     objective = models.CharField(max_length=2000, blank=True, help_text="What a good answer is, in words.")
     learning_objective = models.CharField(max_length=2000, blank=True, help_text="What lessons should be about.")
 
+    # Of an agent that was there before it could be set: 0 (migration 0015).
+    leave_out_rate = models.FloatField(
+        default=0.1,
+        db_default=0.1,
+        help_text="In which share of the contexts each item of its playbook is left out, to measure what it adds.",
+    )
+
     # How its playbook evolves (experiences/evolution_settings.py). Empty: the site's setting of the same name.
     evolves = models.BooleanField("evolves by itself", default=False, help_text="Off: its playbook changes by hand.")
     ace_delta_model = models.CharField(max_length=120, blank=True, help_text="The model that suggests changes.")

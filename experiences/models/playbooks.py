@@ -110,7 +110,8 @@ PlaybookSection.objects.path = "playbook__organization"
 class PlaybookChange(models.Model):
     """What happened to one item in one version: the line that says who taught it. Never updated (trigger).
 
-    ``delta`` and ``experience`` are plain ids: a book outlives what it tells of.
+    ``reason`` says why an item went that no delta named, with its figures. ``delta`` and ``experience`` are plain ids:
+    a book outlives what it tells of.
     """
 
     playbook = models.ForeignKey(Playbook, on_delete=models.CASCADE, related_name="changes")
@@ -119,6 +120,7 @@ class PlaybookChange(models.Model):
     action = models.CharField(max_length=20)  # added, updated, removed, merged, pruned, reverted, restored, erased
     before: Any = models.JSONField(null=True)
     after: Any = models.JSONField(null=True)
+    reason = models.CharField(max_length=300, blank=True, db_default="")
     delta = models.UUIDField(null=True)
     experience = models.UUIDField(null=True)
     by = models.CharField(max_length=150)
@@ -205,7 +207,11 @@ class ContextDelta(Scoped):
 
 
 class ExecutionTrace(Scoped):
-    """One execution of an agent in production, without personal data. Append-only (trigger)."""
+    """One execution of an agent in production, without personal data. Append-only (trigger).
+
+    ``leave_out_rate`` and ``left_out`` are of the context that it was told, where the service reported its id and items
+    were left out at random; else null. ``used`` are the items that the agent says it used; null: it says nothing.
+    """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="traces")
@@ -215,6 +221,9 @@ class ExecutionTrace(Scoped):
     duration_ms = models.FloatField()
     success = models.BooleanField()
     context_version = models.PositiveIntegerField(null=True, help_text="The playbook's version that it was told.")
+    leave_out_rate = models.FloatField(null=True, help_text="With which probability each item was left out.")
+    left_out = ArrayField(models.CharField(max_length=16), null=True, help_text="The items that were left out.")
+    used = ArrayField(models.CharField(max_length=16), null=True, help_text="The items that its answer used.")
     recorded_at = models.DateTimeField(default=timezone.now, editable=False)
 
     class Meta:

@@ -1,26 +1,33 @@
 """The curator: which proposed changes go into a playbook, which wait for a person, and which are refused.
 
-A batch adds, updates, removes and merges single items, and then takes out the weakest above the limit. It never
-rewrites the whole: one that would delete more than a fifth of the items or three tenths of the text is left to a person
-(context collapse: 18,282 tokens became 122, arXiv 2510.04618).
+A batch adds, updates, removes and merges single items, and then takes out those that were measured to do harm and the
+weakest above the limit. It never rewrites the whole: one that would delete more than a fifth of the items or three
+tenths of the text is left to a person (context collapse: 18,282 tokens became 122, arXiv 2510.04618).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Final
 
 from experiences.library.guards import Runs
 from experiences.library.similarity import ALIKE, similarity
 from experiences.library.suspicion import suspicion
 from experiences.playbooks.deltas import SETTLED, Change, Curated, Delta, State, Verdict
+from experiences.playbooks.effects import ItemEffect
 from experiences.playbooks.guards import COPIED, category_fault, copied, text_fault
 from experiences.playbooks.sections import Section, section_of, size
 
 DELETED_ITEMS, DELETED_TEXT = 0.2, 0.3  # a batch that takes out a larger share is a rewrite
 RAISED: Final = 0.1  # of what is missing to certainty, when an item is proposed again
-FULL: Final = "the playbook is full, and of all its items this one is the least certain"
+FULL: Final = "the playbook is full, and of all its items this one is the weakest"
+HARMFUL: Final = (
+    "measured to do harm: {share:.1%} of {n:,} executions with it succeeded and {other:.1%} of {m:,} without it, a"
+    " difference of {low:+.1%} to {high:+.1%}"
+)
+NO_EFFECTS: Final[Mapping[str, ItemEffect]] = MappingProxyType({})
 REWRITE: Final = "together these changes delete {items:.0%} of the items and {text:.0%} of the text"
 
 
@@ -39,15 +46,24 @@ class Rules:
     held: str = ""
 
 
-def curate(sections: Sequence[Section], deltas: Sequence[Delta], rules: Rules, new_id: Callable[[], str]) -> Curated:
-    """The playbook after a batch. ``new_id`` gives a name that was never given before."""
-    batch = _Batch(list(sections), rules, new_id)
+def curate(
+    sections: Sequence[Section],
+    deltas: Sequence[Delta],
+    rules: Rules,
+    new_id: Callable[[], str],
+    effects: Mapping[str, ItemEffect] = NO_EFFECTS,
+) -> Curated:
+    """The playbook after a batch. ``new_id`` gives a name that was never given before; ``effects`` are what items were
+    measured to add, by their ids."""
+    batch = _Batch(list(sections), rules, new_id, effects)
     verdicts = [batch.take(index, delta) for index, delta in enumerate(deltas)]
     if rules.guarded and (why := _rewrite(sections, batch.changes)):
         return _left_to_a_person(sections, verdicts, why)
     pruned = batch.prune(len(sections))
     kept = [
-        Verdict(State.REJECTED, FULL) if verdict.state in SETTLED and verdict.section in pruned else verdict
+        Verdict(State.REJECTED, pruned[verdict.section])
+        if verdict.state in SETTLED and verdict.section in pruned
+        else verdict
         for verdict in verdicts
     ]
     return Curated(tuple(batch.sections), tuple(kept), tuple(batch.changes))
@@ -63,8 +79,10 @@ def _left_to_a_person(sections: Sequence[Section], verdicts: Sequence[Verdict], 
 class _Batch:
     """A playbook under change."""
 
-    def __init__(self, sections: list[Section], rules: Rules, new_id: Callable[[], str]) -> None:
-        self.sections, self.rules, self.new_id = sections, rules, new_id
+    def __init__(
+        self, sections: list[Section], rules: Rules, new_id: Callable[[], str], effects: Mapping[str, ItemEffect]
+    ) -> None:
+        self.sections, self.rules, self.new_id, self._effects = sections, rules, new_id, effects
         self.changes: list[Change] = []
         self._new: set[str] = set()
 
@@ -136,24 +154,47 @@ class _Batch:
         self._drop(old, "removed", index)
         return Verdict(State.APPLIED, section=old.id)
 
-    def prune(self, before: int) -> set[str]:
-        """Takes out the weakest above the limit: as many as came in, and where the limit itself was lowered a fifth of
-        what there was each time, so that this is no rewrite either."""
-        most = max(len(self._new), int(DELETED_ITEMS * before), 1)
-        excess = min(max(0, len(self.sections) - self.rules.max_sections), most)
-        weakest = sorted(self.sections, key=lambda one: one.trust)[:excess]
+    def prune(self, before: int) -> dict[str, str]:
+        """Takes out what was measured to do harm, at most a fifth of what there was, and then the weakest above the
+        limit: as many as came in, and where the limit itself was lowered a fifth of what there was each time, so that
+        this is no rewrite either. Returns what went, with the reason for those who proposed it."""
+        fifth = max(int(DELETED_ITEMS * before), 1)
+        harmful = sorted(filter(self._harms, self.sections), key=lambda one: self._effects[one.id].high)[:fifth]
+        gone = {one.id: harm_of(self._effects[one.id]) for one in harmful}
+        for one in harmful:
+            self._forget(one, gone[one.id])
+        excess = min(max(0, len(self.sections) - self.rules.max_sections), max(len(self._new), fifth))
+        weakest = sorted(self.sections, key=self._strength)[:excess]
         for one in weakest:
-            self._forget(one)
-        return {one.id for one in weakest}
+            self._forget(one, FULL)
+        return gone | {one.id: FULL for one in weakest}
 
-    def _forget(self, one: Section) -> None:
+    def _effect(self, one: Section) -> ItemEffect | None:
+        """What is known of its present text: one that this batch wrote anew was never tried."""
+        known = self._effects.get(one.id)
+        anew = any(change.section == one.id and change.action == "updated" for change in self.changes)
+        return None if known is None or anew or not known.known else known
+
+    def _harms(self, one: Section) -> bool:
+        effect = self._effect(one)
+        return effect is not None and effect.harms
+
+    def _strength(self, one: Section) -> tuple[int, float]:
+        """The order of the weak: first those that were better left out, then those of which nothing certain is known,
+        by the trust that counts give them, and last those that surely help."""
+        effect = self._effect(one)
+        if effect is not None and (effect.helps or effect.difference < 0):
+            return (2 if effect.helps else 0, effect.difference)
+        return 1, one.trust
+
+    def _forget(self, one: Section, reason: str) -> None:
         """Takes an item out as if the batch had never touched it; one that came with the batch was never there."""
         mine = [change for change in self.changes if change.section == one.id]
         self.changes = [change for change in self.changes if change.section != one.id]
         self.sections.remove(one)
         before = mine[0].before if mine else one
         if before is not None:
-            self.changes.append(Change(one.id, "pruned", before, None))
+            self.changes.append(Change(one.id, "pruned", before, None, reason=reason))
 
     def _twin(self, content: str, but: str = "") -> Section | None:
         alike = [(similarity(content, one.content), one) for one in self.sections if one.id != but]
@@ -168,6 +209,12 @@ class _Batch:
     def _drop(self, old: Section, action: str, index: int | None) -> None:
         self.sections = [one for one in self.sections if one.id != old.id]
         self.changes.append(Change(old.id, action, old, None, index))
+
+
+def harm_of(effect: ItemEffect) -> str:
+    """Why an item is taken out, with its figures."""
+    told, left = effect.told, effect.left_out
+    return HARMFUL.format(share=told.share, n=told.n, other=left.share, m=left.n, low=effect.low, high=effect.high)
 
 
 def _rewrite(sections: Sequence[Section], changes: Sequence[Change]) -> str:

@@ -43,13 +43,15 @@ class Delta:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What happened to one item between two versions: ``before`` or ``after`` is None where it was not there."""
+    """What happened to one item between two versions: ``before`` or ``after`` is None where it was not there.
+    ``reason`` says why an item was taken out that no delta named."""
 
     section: str
     action: str  # added, updated, removed, merged, pruned, reverted, restored
     before: Section | None
     after: Section | None
     delta: int | None = None  # which of the batch did it
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)

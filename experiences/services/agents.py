@@ -18,6 +18,7 @@ from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.erasure import digest
 from agentcore_site.tenancy.permissions import current_organization, require
 from agentcore_site.vault import sealed
+from experiences.announcing import announce_on_commit
 from experiences.endpoints import BadEndpoint, endpoint_of_agent, endpoint_of_reflector
 from experiences.evolution_settings import evolution_settings_faults
 from experiences.models import Agent, Playbook, Runtime
@@ -53,6 +54,7 @@ EDITABLE = (
     "reflector_model",
     "objective",
     "learning_objective",
+    "leave_out_rate",
     "evolves",
     "ace_delta_model",
     "ace_min_confidence",
@@ -122,6 +124,8 @@ def agent_update(actor: Any, agent: Agent, **values: Any) -> Agent:
     _check_address(actor, agent, address, options)
     _save(agent)
     Playbook.objects.filter(agent=agent).update(philosophy=agent.philosophy)
+    if "leave_out_rate" in values:
+        announce_on_commit(agent.id)  # contexts are drawn by the new rate at once
     grants_set(agent, grants)
     if agent.evolves and not evolved and agent.archived_at is None:
         playbook_of_new_agent(actor, agent)

@@ -26,6 +26,7 @@ from experiences import playbook_metrics
 from experiences.collecting import recording_require
 from experiences.endpoints import BadEndpoint, endpoint_of_agent
 from experiences.evolution_settings import evolution_settings
+from experiences.item_effects import effects_of
 from experiences.library.guards import Runs
 from experiences.models import Agent, ContextDelta, Evolution, Playbook
 from experiences.playbooks.curator import curate
@@ -179,7 +180,8 @@ def evolution_apply(
         VersionMoved: somebody changed the playbook meanwhile; nothing was written.
     """
     by = f"{NOBODY} {str(evolution.job_id)[-6:]}"
-    curated = curate(sections_of(playbook), deltas, rules_of_evolution(playbook.agent, untrusted), names_of(playbook))
+    rules, effects = rules_of_evolution(playbook.agent, untrusted), effects_of(playbook)
+    curated = curate(sections_of(playbook), deltas, rules, names_of(playbook), effects)
     before = playbook.version
     # The playbook's row first: whoever else wants it waits here, holding nothing that we need.
     _count(playbook, curated, deltas)

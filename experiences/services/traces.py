@@ -20,6 +20,7 @@ from experiences import playbook_metrics
 from experiences.collecting import recording_require
 from experiences.evolution_settings import evolution_settings
 from experiences.models import Agent, ExecutionTrace, Playbook, PlaybookSection, PlaybookVersion
+from experiences.playbooks.leave_out import Draw, draw_of
 from experiences.privacy import redact, redact_value
 from experiences.services.evolutions import evolution_queue
 
@@ -33,7 +34,9 @@ TASK_LENGTH: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class NewTrace:
-    """One execution to record. ``context_version`` is the playbook's version that the agent was told."""
+    """One execution to record. ``context_id`` names the context that the agent was told, as it was given out with it;
+    ``context_version`` alone says which version that was, and not which of its items were left out. ``used``: the
+    items that the agent says its answer used; None: it says nothing."""
 
     agent: Agent
     inputs: Any
@@ -42,6 +45,15 @@ class NewTrace:
     success: bool
     task_id: str = ""
     context_version: int | None = None
+    context_id: str = ""
+    used: Sequence[str] | None = None
+
+    @property
+    def told(self) -> Draw | None:
+        """Raises ValueError: see ``draw_of``."""
+        if self.context_id:
+            return draw_of(self.context_id)
+        return None if self.context_version is None else Draw(self.context_version)
 
 
 def traces_record(actor: Any, given: Sequence[NewTrace]) -> list[ExecutionTrace]:
@@ -76,6 +88,8 @@ def traces_record(actor: Any, given: Sequence[NewTrace]) -> list[ExecutionTrace]
 def _row(one: NewTrace, where: str) -> ExecutionTrace:
     if fields := {f"{where}.{name}".lstrip("."): why for name, why in _faults(one).items()}:
         raise Invalid(" ".join(f"{name}: {why}" for name, why in fields.items()), fields=fields)
+    told = one.told
+    drawn = told is not None and told.rate > 0
     return ExecutionTrace(
         organization_id=one.agent.organization_id,
         agent=one.agent,
@@ -84,7 +98,10 @@ def _row(one: NewTrace, where: str) -> ExecutionTrace:
         outputs=redact_value(one.outputs),
         duration_ms=one.duration_ms,
         success=one.success,
-        context_version=one.context_version,
+        context_version=told.version if told else None,
+        leave_out_rate=told.rate if told and drawn else None,
+        left_out=list(told.left_out) if told and drawn else None,
+        used=list(dict.fromkeys(one.used)) if one.used is not None else None,
     )
 
 
@@ -98,7 +115,21 @@ def _faults(one: NewTrace) -> dict[str, str]:
             found[name] = why
     if len(one.task_id) > TASK_LENGTH or unstorable(one.task_id):
         found["task_id"] = f"It is a text of at most {TASK_LENGTH} characters."
-    return found
+    return found | _context_faults(one)
+
+
+def _context_faults(one: NewTrace) -> dict[str, str]:
+    try:
+        told = one.told
+    except ValueError as error:
+        return {"context_id": str(error)}
+    if told is None:
+        return {"used": "Say by context_id which context it was told."} if one.used else {}
+    if one.context_version not in (None, told.version):
+        return {"context_version": f"The context {one.context_id} is of version {told.version}."}
+    if missing := set(one.used or ()) & set(told.left_out):
+        return {"used": f"{min(missing)} was left out of its context."}
+    return {}
 
 
 def _value_fault(value: Any) -> str:
@@ -120,21 +151,45 @@ def _count(agent: Agent, rows: Sequence[ExecutionTrace]) -> Playbook | None:
             raise Invalid(message, fields={"context_version": message})
         return None
     playbook = counted.select_related("agent").get()
-    ended = Counter((row.context_version, row.success) for row in mine)
+    outcomes: Counter[tuple[str, bool]] = Counter()
     for version in told:
-        _credit(playbook, version, helpful=ended[version, True], harmful=ended[version, False])
+        items = _items(playbook, version)
+        for row in (row for row in mine if row.context_version == version):
+            outcomes.update((item, row.success) for item in _told(row, items, agent))
+    _credit(playbook, outcomes)
     return playbook
 
 
-def _credit(playbook: Playbook, version: int, *, helpful: int, harmful: int) -> None:
+def _items(playbook: Playbook, version: int) -> frozenset[str]:
     stored = PlaybookVersion.objects.filter(playbook=playbook, number=version).values_list("sections", flat=True)
     sections = stored.first()
     if sections is None:
         message = f"The playbook has no version {version}; it is at version {playbook.version}."
         raise Invalid(message, fields={"context_version": message})
-    PlaybookSection.objects.filter(playbook=playbook, handle__in=[one["id"] for one in sections]).update(
-        usage=F("usage") + helpful + harmful, helpful=F("helpful") + helpful, harmful=F("harmful") + harmful
-    )
+    return frozenset(one["id"] for one in sections)
+
+
+def _told(row: ExecutionTrace, items: frozenset[str], agent: Agent) -> frozenset[str]:
+    """Those of a version's items that an execution is known to have had in its context. Raises Invalid."""
+    named = frozenset([*(row.left_out or ()), *(row.used or ())])
+    if unknown := named - items:
+        field = "used" if unknown & frozenset(row.used or ()) else "context_id"
+        message = f"Version {row.context_version} of the playbook has no item {min(unknown)[:20]}."
+        raise Invalid(message, fields={field: message})
+    if row.left_out is None and agent.leave_out_rate:
+        return frozenset()  # the version alone does not say which items were left out
+    return items - frozenset(row.left_out or ())
+
+
+def _credit(playbook: Playbook, outcomes: Counter[tuple[str, bool]]) -> None:
+    """One statement for all items with the same counts; without left out items that is one for all."""
+    alike: dict[tuple[int, int], list[str]] = {}
+    for item in {item for item, _ in outcomes}:
+        alike.setdefault((outcomes[item, True], outcomes[item, False]), []).append(item)
+    for (helpful, harmful), items in sorted(alike.items()):
+        PlaybookSection.objects.filter(playbook=playbook, handle__in=items).update(
+            usage=F("usage") + helpful + harmful, helpful=F("helpful") + helpful, harmful=F("harmful") + harmful
+        )
 
 
 def _trigger(playbook: Playbook) -> None:

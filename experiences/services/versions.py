@@ -115,6 +115,7 @@ def _line(playbook: Playbook, change: Change, delta: ContextDelta | None, by: st
         action=change.action,
         before=change.before.stored() if change.before else None,
         after=change.after.stored() if change.after else None,
+        reason=change.reason[:MAX_REASON],
         delta=delta.id if delta else None,
         experience=delta.experience if delta else None,
         by=by[:150],

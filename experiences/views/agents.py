@@ -125,8 +125,9 @@ def _choices(actor: Actor) -> dict[str, Any]:
 def _values(actor: Actor, form: AgentForm) -> dict[str, Any]:
     values = dict(form.cleaned_data)
     values["collects"] = not values.pop("opted_out")
-    if values["max_tokens"] is None:
-        del values["max_tokens"]
+    for name in ("max_tokens", "leave_out_rate"):
+        if values[name] is None:
+            del values[name]
     for name in ("endpoint", "reflector"):
         values[name] = endpoint_get(actor, values[name]) if values[name] else None
     values["prompt_pack"] = pack_get(actor, values["prompt_pack"]) if values["prompt_pack"] else None

@@ -168,7 +168,7 @@ def test_an_agent_is_edited_and_the_edit_is_logged(boss: Client, agent: Agent) -
     values = {
         "organization": agent.organization_id, "name": "Renamed", "slug": agent.slug, "description": "",
         "philosophy": "react", "runtime": "action", "environment": "reasoning_gym", "environment_options": "{}",
-        "max_tokens": 1024, "tools": "[]", "collects": "on",
+        "max_tokens": 1024, "tools": "[]", "collects": "on", "leave_out_rate": agent.leave_out_rate,
     }  # fmt: skip
     refused = boss.post(address(Agent, "change", agent.pk), values | {"environment": "nowhere"})
     assert refused.status_code == 200 and "There is no environment named" in refused.content.decode()

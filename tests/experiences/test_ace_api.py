@@ -106,6 +106,8 @@ def test_a_playbook_is_made_and_read(service: Service, agent: Agent) -> None:
         "## Failures\n- [s2] Refunds above the limit need a ticket number.",
         "version": 1,
         "section_count": 2,
+        "context_id": "1",
+        "told": ["s1", "s2"],
     }
     assert service.send("get", f"playbooks/{agent.slug}/context").json() == found.json()
     assert "already" in problem(service.send("post", "playbooks", body), 409)

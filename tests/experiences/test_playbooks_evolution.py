@@ -145,7 +145,7 @@ def test_many_who_record_at_once_never_block_each_other(
         try:
             for turn in range(10):
                 pair = [agents[(number + turn) % 4], agents[(number + turn + 1) % 4]]
-                traces_record(operator, [NewTrace(one, {}, {}, 5.0, True, context_version=1) for one in pair])
+                traces_record(operator, [NewTrace(one, {}, {}, 5.0, True, context_id="1~0.1~s2.") for one in pair])
         except Exception as error:
             failures.append(error)
         finally:
@@ -159,6 +159,7 @@ def test_many_who_record_at_once_never_block_each_other(
     assert failures == []
     assert sum(Playbook.objects.values_list("traces", flat=True)) == 160
     assert len(evolutions()) == 4 and {sections_of(book)[0].usage for book in books} == {40}
+    assert {sections_of(book)[1].usage for book in books} == {0}
 
 
 def test_what_comes_meanwhile_waits_for_its_turn(operator: Actor, playbook: Playbook) -> None:

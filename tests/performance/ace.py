@@ -15,7 +15,7 @@ from agentcore_site.jobs.models import ENDED, Job, Status
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.services import api_key_create
 from budgets.services import price_set
-from experiences.models import Playbook
+from experiences.models import Agent, Playbook
 from experiences.services.evolutions import evolution_queue
 from experiences.services.playbooks import playbook_create, playbook_edit
 from experiences.services.traces import NewTrace, traces_record
@@ -52,10 +52,11 @@ def ask(port: int, key: str, rate: float, paths: list[str]) -> dict[str, Any]:
 
 
 def contexts() -> list[Figure]:
-    """One web process as ``manage.py up`` runs it, 50 agents, a playbook changed five times a second meanwhile."""
+    """One web process as ``manage.py up`` runs it, 50 agents whose items are left out at the default rate, a playbook
+    changed five times a second meanwhile."""
     actor, home = people()
     _, key = api_key_create(actor, name="bench", scopes=["service:internal"])
-    books = playbooks(actor, home, AGENTS, "context")
+    books = playbooks(actor, home, AGENTS, "context", leave_out_rate=Agent._meta.get_field("leave_out_rate").default)
     paths = [f"/internal/ace/playbooks/{one.agent_id}/context" for one in books]
     fleet, over = Fleet(), threading.Event()
 

@@ -30,6 +30,11 @@ class Client(asyncio.Protocol):
         self.transport = transport
         self.load.free.append(self)
 
+    def connection_lost(self, error: Exception | None) -> None:
+        """The server closes connections that rest for long."""
+        if self in self.load.free:
+            self.load.free.remove(self)
+
     def ask(self, request: bytes, due: float) -> None:
         self.due = due
         self.transport.write(request)

@@ -49,9 +49,11 @@ OURS: Final = frozenset(
         "budgets.Reservation.key", "budgets.LedgerEntry.rollout", "experiences.TrajectoryRecord.policy_version",
         "experiences.Experience.handle", "experiences.Experience.group", "experiences.Experience.taught_by",
         "experiences.Experience.parents", "experiences.Question.key", "experiences.PlaybookSection.handle",
-        "experiences.PlaybookChange.handle", "experiences.ContextDelta.section", "experiences.ContextDelta.taught_by",
+        "experiences.PlaybookChange.handle", "experiences.ExecutionTrace.left_out", "experiences.ExecutionTrace.used",
+        "experiences.ContextDelta.section", "experiences.ContextDelta.taught_by",
         "experiences.Evolution.trace_ids", "training.PolicyCheckpoint.path",
         # Figures, and handles of lessons.
+        "experiences.PlaybookChange.reason",
         "training.TrainingRun.starting_rule", "training.TrainingRun.shipped_rule", "training.TrainingRun.known",
         "training.TrainingRun.origin",
         "experiences.GroupRecord.step_advantages", "experiences.Evolution.metrics", "experiences.Evolution.outcome",

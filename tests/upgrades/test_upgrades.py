@@ -36,6 +36,8 @@ def test_a_job_in_progress_goes_on_after_an_upgrade(name: str, tmp_path: Path) -
         [(job, before)] = old.ask(SHORTER)
         checkpoints = [row[0] for row in old.ask("SELECT id FROM training_policycheckpoint")]
         old.manage("migrate", "--verbosity", "0")
+        # Their services expect whole contexts.
+        assert old.ask("SELECT DISTINCT leave_out_rate FROM experiences_agent") == [(0.0,)]
         try:
             web = f"http://127.0.0.1:{fleet.web(**old.environment)}"
             fleet.worker(concurrency=2, **old.environment)
