@@ -19,17 +19,41 @@ _LOOK_ALIKES: Final = str.maketrans(
     "abekmhopctyxijshdqwabenikvoptuxwilo",
 )
 _DIGITS: Final = str.maketrans("013457@$", "oieastas")
-_WITH_DIGITS: Final = re.compile(r"(?<![\w@$])(?=[\d@$]*[a-z])[\w@$]{4,40}(?![\w@$])")
+_WITH_DIGITS: Final = re.compile(r"(?<![\w@$])(?=[\d@$]*[a-z])[\w@$]{2,40}(?![\w@$])")
+_EMPHASIS: Final = re.compile(r"[*~`]|(?<!\w)_+|_+(?!\w)")
+_CUT: Final = re.compile(r"(?<=\w)-(?=\w)")
+_WORD: Final = re.compile(r"[^\W\d_]+")
+_FULL_WIDTH: Final = re.compile(r"[\uff41-\uff5a]{3}")
+FEWEST_FOREIGN: Final = 4  # letters of a decoded text without a space, as Chinese has none
+SHORTEST_MIXED: Final = 4  # letters; units such as kΩ are shorter
 _ENCODED: Final = re.compile(r"[A-Za-z0-9+/_-]{16,}={0,2}")
 
 
 def readings(text: str) -> Iterator[str]:
-    """The text in lower case, its skeleton, and the skeleton with digits read as letters."""
+    """The text in lower case, its skeleton, the skeleton without emphasis and with words that were cut by hyphens put
+    together, and all that with digits read as letters. Folding turns Cyrillic words into Latin letters too, so that
+    words are put together in the plain text as well."""
     plain = unicodedata.normalize("NFKC", text).casefold()
     skeleton = _without_marks(plain).translate(_LOOK_ALIKES)
-    yield plain
-    yield skeleton
-    yield _WITH_DIGITS.sub(lambda found: found[0].translate(_DIGITS), skeleton)
+    whole = _joined(skeleton)
+    yield from dict.fromkeys(
+        (plain, skeleton, _joined(plain), whole, _WITH_DIGITS.sub(lambda found: found[0].translate(_DIGITS), whole))
+    )
+
+
+def is_disguised(text: str) -> bool:
+    """Whether a word mixes Latin letters with Cyrillic or Greek ones, or many letters are full-width ones."""
+    return bool(_FULL_WIDTH.search(text)) or any(_is_mixed(word) for word in _WORD.findall(text))
+
+
+def _is_mixed(word: str) -> bool:
+    latin = sum("a" <= char.casefold() <= "z" for char in word)
+    other = sum("\u0370" <= char <= "\u052f" for char in word)
+    return latin > 0 and other > 0 and latin + other >= SHORTEST_MIXED
+
+
+def _joined(text: str) -> str:
+    return _CUT.sub("", _EMPHASIS.sub("", text))
 
 
 def decoded(text: str) -> str:
@@ -48,4 +72,5 @@ def _words_of(encoded: str) -> str:
         found = base64.b64decode(plain + "=" * (-len(plain) % 4), validate=True).decode()
     except (binascii.Error, ValueError):
         return ""
-    return found if " " in found and found.isprintable() else ""
+    is_text = " " in found or sum(ord(char) > 127 for char in found) >= FEWEST_FOREIGN
+    return found if is_text and found.isprintable() else ""

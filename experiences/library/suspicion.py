@@ -14,7 +14,7 @@ from functools import cache
 from typing import Final
 
 from experiences.library.orders import ORDERS
-from experiences.library.readings import decoded, readings
+from experiences.library.readings import decoded, is_disguised, readings
 
 _ORDERS: Final = (
     r"\b(?:ignore|disregard|forget|override|bypass|do not (?:follow|obey)|don't (?:follow|obey))\b[^.]{0,40}"
@@ -61,7 +61,7 @@ _ADDRESSES: Final = (
     rf"|\w\s?(?:@|\[at\]|\(at\))\s?[\w-]{{1,63}}{_DOT}\w"
     r"|\b(?:\d{1,3}\.){3}\d{1,3}\b|\b(?:[0-9a-f]{1,4}:){4}"
 )
-_SPELLED: Final = r"(?<!\w)(?:\w[\s._*·-]{1,2}){6}\w(?!\w)"
+_SPELLED: Final = r"(?<!\w)(?:\w[\s._*·-]{1,4}){6}\w(?!\w)"
 _MARKERS: Final = (
     r"<\|[a-z_]{2,20}\|>|\[/?inst\]|<</?sys>>|<<<|>>>|</\s*[a-z_]+\s*>|\bend of (?:system )?prompt\b"
     r"|\bnew (?:instructions?|rules?|orders?|task)\s*:"
@@ -76,7 +76,7 @@ _SIGNS: Final = (
     ("it asks to send something away", _SENDING),
     (
         "it holds markup or code that is run",
-        r"<\s*(?:script|img|iframe|a|svg|tool_call|function)\b|!\[[^\]]*\]\(|\bjavascript:|```",
+        r"<\s*(?:script|img|iframe|a|svg|tool_call|function)\b|!\[[^\]]*\]\(|\bjavascript:|```|<!--",
     ),
     ("it tells the reader to agree without a check, or to hide something", _UNCHECKED),
     ("it orders a call of a function that destroys, pays or gives rights", _FUNCTIONS),
@@ -98,6 +98,8 @@ def suspicion(text: str, functions: Collection[str] = ()) -> str:
         return "it holds characters that are not shown"
     if any(unicodedata.category(char) == "Cc" and char not in "\n\t" for char in text):
         return "it holds control characters"
+    if is_disguised(text):
+        return "it holds words in letters of two alphabets"
     if hidden := decoded(text):
         return suspicion(hidden, functions) or "it holds encoded text"
     found = (why for reading in readings(text) for why, pattern in _COMPILED if pattern.search(reading))

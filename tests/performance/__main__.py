@@ -1,8 +1,9 @@
 """``make bench``: runs every figure and prints the table.
 
-Arguments choose parts (science storage jobs llm ace ledger paid privacy learning telemetry rewarders context), or one
-of a part: ``jobs.fairness``. ``fuzz [requests]``, ``worlds [options]`` and ``rivals [options]`` are benches of their
-own (``tests.performance.fuzz.bench``, ``tests.performance.worlds``, ``tests.performance.rivals.bench``)."""
+Arguments choose parts (science storage jobs llm ace ledger paid privacy learning telemetry rewarders poison context),
+or one of a part: ``jobs.fairness``.
+``fuzz [requests]``, ``worlds [options]`` and ``rivals [options]`` are benches of their own
+(``tests.performance.fuzz.bench``, ``tests.performance.worlds``, ``tests.performance.rivals.bench``)."""
 
 from __future__ import annotations
 
@@ -52,6 +53,7 @@ def main() -> int:
         ledger,
         llm,
         paid,
+        poison,
         privacy,
         rewarders,
         science,
@@ -72,6 +74,7 @@ def main() -> int:
         "learning": [learning.seeds],
         "telemetry": [telemetry.spans],
         "rewarders": [rewarders.suite],
+        "poison": [poison.poison],
         "context": [context.gains, context.nulls, context.free],
     }
     figures: list[Figure] = []
