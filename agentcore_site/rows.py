@@ -25,6 +25,12 @@ def known_fields(values: Mapping[str, Any], fields: Iterable[str]) -> dict[str, 
     return dict(values)
 
 
+def hold_row(row: models.Model) -> None:
+    """Reads a row again as it is now, and holds it until the transaction ends: what was read before the transaction may
+    be older than what others have written since, and ``save_row`` writes all of it."""
+    row.refresh_from_db(from_queryset=type(row)._default_manager.select_for_update())
+
+
 def check_row(row: models.Model, *, exclude: Collection[str] = ()) -> None:
     """Runs the model's own checks. What is unique or constrained is left to the database, which alone can say so.
 

@@ -13,7 +13,7 @@ from agentcore_site.audit.services import record
 from agentcore_site.errors import Invalid, Missing
 from agentcore_site.outgoing import check_address
 from agentcore_site.registry import UnknownName
-from agentcore_site.rows import check_row, check_secrets_stay, known_fields, save_row
+from agentcore_site.rows import check_row, check_secrets_stay, hold_row, known_fields, save_row
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.erasure import digest
 from agentcore_site.tenancy.permissions import current_organization, require
@@ -111,8 +111,7 @@ def agent_update(actor: Any, agent: Agent, **values: Any) -> Agent:
     servers, named = values.pop("tool_servers", None), values.pop("granted_tools", None)
     authorization = values.pop("authorization", "")
     grants = grants_wanted(actor, agent, servers, named)
-    # Read again, and held: training and other people write to it too. After the tool servers were asked, which is slow.
-    agent.refresh_from_db(from_queryset=Agent.objects.select_for_update())
+    hold_row(agent)  # training writes to it too; after the tool servers were asked, which is slow
     names = [*values, *(["tool_servers"] if grants is not None else []), *(["authorization"] if authorization else [])]
     before, address, options = _logged(agent, names), agent.url, dict(agent.environment_options or {})
     injected, evolved = agent.inject_context, agent.evolves

@@ -15,7 +15,7 @@ from agentcore_site.audit.services import record
 from agentcore_site.errors import Conflict, Invalid
 from agentcore_site.ids import uuid7
 from agentcore_site.outgoing import check_address
-from agentcore_site.rows import check_row, check_secrets_stay, known_fields, save_row
+from agentcore_site.rows import check_row, check_secrets_stay, hold_row, known_fields, save_row
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import current_organization, require
 from agentcore_site.vault import sealed
@@ -77,6 +77,7 @@ def endpoint_update(actor: Any, endpoint: ModelEndpoint, **values: Any) -> Model
         Missing, Forbidden, Invalid, Conflict: as for ``endpoint_create``.
     """
     require(actor, "endpoint.edit", endpoint.organization_id)
+    hold_row(endpoint)
     before, stored = _shown(endpoint), endpoint.base_url
     _change(endpoint, values, stored=stored)
     record(actor, "endpoint.changed", endpoint, before=before, after=_shown(endpoint))

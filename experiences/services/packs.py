@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from agentcore_site.audit.services import record
 from agentcore_site.errors import Conflict, Invalid
-from agentcore_site.rows import check_row, known_fields, save_row
+from agentcore_site.rows import check_row, hold_row, known_fields, save_row
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import Organization
 from agentcore_site.tenancy.permissions import current_organization, require
@@ -66,6 +66,7 @@ def pack_update(actor: Any, pack: PromptPack, *, keep_lessons: bool = False, **v
         Missing, Forbidden, Invalid, Conflict: as for ``pack_create``.
     """
     require(actor, "agent.edit", pack.organization_id)
+    hold_row(pack)
     if pack.archived_at is not None:
         raise Conflict(f"{pack.name} is archived.")
     before, texts = _shown(pack), (pack.system, list(pack.injections))

@@ -14,7 +14,7 @@ from django.utils import timezone
 from agentcore_site.audit.services import record
 from agentcore_site.errors import Invalid
 from agentcore_site.outgoing import check_address
-from agentcore_site.rows import check_row, check_secrets_stay, known_fields, save_row
+from agentcore_site.rows import check_row, check_secrets_stay, hold_row, known_fields, save_row
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import current_organization, require
 from agentcore_site.vault import sealed
@@ -74,6 +74,7 @@ def tool_server_update(actor: Any, server: ToolServer, **values: Any) -> ToolSer
         Missing, Forbidden, Invalid, Conflict: as for ``tool_server_create``.
     """
     require(actor, "endpoint.edit", server.organization_id)
+    hold_row(server)
     before = _shown(server)
     _change(server, values, address=server.url, command=server.command)
     record(actor, "tool_server.changed", server, before=before, after=_shown(server))

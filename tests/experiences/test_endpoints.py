@@ -11,7 +11,7 @@ from django.apps import apps
 from django.test import Client
 
 from agentcore_site.audit.models import AuditEvent
-from agentcore_site.errors import Invalid
+from agentcore_site.errors import Conflict, Invalid
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import Organization
 from agentcore_site.vault import opened
@@ -21,6 +21,8 @@ from budgets.meter import FreeMeter
 from experiences.endpoints import BadEndpoint, endpoint_value
 from experiences.models import ModelEndpoint
 from experiences.services.endpoints import endpoint_archive, endpoint_create, endpoint_update
+from experiences.services.packs import pack_archive, pack_create, pack_update
+from experiences.services.toolservers import tool_server_archive, tool_server_create, tool_server_update
 from tests.support.llm_acts import act
 from tests.support.llm_client import Prices, ask
 from tests.support.llm_server import ModelServer
@@ -35,6 +37,25 @@ PORTKEY = {"name": "gateway", "kind": "portkey", "model": "small", "options": {"
 @pytest.fixture
 def boss(adam: Any) -> Actor:
     return Actor(adam)
+
+
+def test_a_change_that_was_begun_before_an_archiving_brings_no_secret_back(boss: Actor) -> None:
+    """Two admins at once: one has the row at hand while the other archives it, which forgets its keys."""
+    endpoint = endpoint_create(boss, name="local", base_url="http://127.0.0.1:9/v1", model="small", api_key="sk-1")
+    server = tool_server_create(boss, name="desk", url="http://127.0.0.1:9/mcp", token="t-1")
+    pack = pack_create(boss, name="billing", system="Be exact.")
+    began = [type(row).objects.get(pk=row.pk) for row in (endpoint, server, pack)]
+    endpoint_archive(boss, endpoint)
+    tool_server_archive(boss, server)
+    pack_archive(boss, pack)
+    with pytest.raises(Invalid, match="is archived"):
+        endpoint_update(boss, began[0], model="large")
+    tool_server_update(boss, began[1], tools=["ask"])
+    with pytest.raises(Conflict, match="is archived"):
+        pack_update(boss, began[2], system="Be quick.")
+    now = [type(row).objects.get(pk=row.pk) for row in began]
+    assert all(row.archived_at is not None for row in now)
+    assert (now[0].api_key, now[1].tools, now[1].token) == ("", ["ask"], "")
 
 
 def sent_to(server: ModelServer) -> dict[str, str]:
