@@ -19,6 +19,7 @@ from pydantic import BaseModel, ValidationError
 from budgets.llm.errors import Malformed
 from budgets.llm.types import Completion, Message
 from experiences.privacy import redact, redact_value
+from experiences.runtimes.base import Halted
 from experiences.runtimes.llm.calls import ChatModel, ModelFailure, Sampling, Talk
 from experiences.tools.toolset import Toolset
 
@@ -135,7 +136,8 @@ class Asker:
         ``complaint`` says what else is wrong with an answer ("" for nothing): it can be mended in the repair round.
 
         Raises:
-            Halted: no money, no service, no right: the work can't go on for now.
+            Halted: no money, no service, no right: the work can't go on for now. An answer that could not be mended
+                for that reason is kept as it is: it was paid for.
         """
         asked = digest(messages)
         earlier = self.recall(key, asked)
@@ -144,9 +146,9 @@ class Asker:
         self.check()
         began = time.perf_counter()
         account = _Account()
-        value, why = None, ""
+        value, why, halted = None, "", None
         try:
-            value, why = await self._answer(schema, messages, key, iteration, account, complaint)
+            value, why, halted = await self._answer(schema, messages, key, iteration, account, complaint)
             if value is not None and (clean := redact_value(reply := value.model_dump(mode="json"))) is not reply:
                 value = schema.model_validate(clean)  # what is stored and what is used are the same
         except ModelFailure as error:
@@ -170,6 +172,8 @@ class Asker:
                 model=self.sampling.model,
             )
         )
+        if halted is not None:
+            raise halted
         return value
 
     async def _answer(
@@ -180,7 +184,8 @@ class Asker:
         iteration: int,
         account: _Account,
         complaint: Callable[[T], str] | None,
-    ) -> tuple[T | None, str]:
+    ) -> tuple[T | None, str, Halted | None]:
+        """(the object, why there is none, what halted the work before it could be mended)."""
         talk = Talk(
             model=self.model,
             sampling=self.sampling,
@@ -198,13 +203,17 @@ class Asker:
         if value is not None and complaint is not None:
             why = complaint(value)
         if not why:
-            return value, ""
-        account.repaired = True
+            return value, "", None
         told = [Message("assistant", said[:MAX_QUOTED])] if said.strip() else []
         repair = Message("user", REPAIR.format(why=why, schema=json.dumps(shape)))
-        said = await self._said(talk, [*messages, *told, repair], schema.__name__, shape, account)
+        account.repaired = True
+        try:
+            said = await self._said(talk, [*messages, *told, repair], schema.__name__, shape, account)
+        except Halted as halted:
+            account.repaired = False
+            return value, "" if value is not None else why, halted
         mended, why = _read(schema, said)
-        return (value, "") if mended is None and value is not None else (mended, why)
+        return (value, "", None) if mended is None and value is not None else (mended, why, None)
 
     async def _said(
         self, talk: Talk, messages: Sequence[Message], name: str, shape: Mapping[str, Any], account: _Account

@@ -156,6 +156,20 @@ async def test_no_money_and_no_service_stop_the_work_and_count_as_no_answer() ->
         assert kept == []
 
 
+@pytest.mark.parametrize(("first", "usable"), [(GOOD, True), ("no", False)])
+async def test_an_answer_that_no_money_was_left_to_mend_is_not_paid_for_again(first: str, usable: bool) -> None:
+    model = ScriptedModel(lambda q: BudgetRefused("job", 10, 10, 0, 1) if q.is_repair else first)
+    asker, kept = asker_of(model)
+    with pytest.raises(Halted):
+        await asker.ask(Thing, ASKED, key="q/1", stage="q", complaint=lambda _: "it is too short")
+    (one,) = kept
+    assert (one.usable, one.calls, one.cost_micros, one.repaired) == (usable, 1, PAID, False)
+    assert bool(one.reason) is not usable
+    again, _ = asker_of(ScriptedModel(lambda _: RuntimeError("asked again")), recall=lambda *_: one)
+    found = await again.ask(Thing, ASKED, key="q/1", stage="q")
+    assert (found is not None) is usable
+
+
 async def test_an_interruption_is_asked_for_before_money_is_spent() -> None:
     def check() -> None:
         raise KeyError("paused")
