@@ -32,6 +32,9 @@ EXPLAINED: Final[Mapping[str, str]] = {
     "can't be merged": "A lesson that was measured, or taken out, keeps its own text.",
     "would take out": "A batch that takes out much of the library is a rewrite, in which what was learned is lost.",
     "section of the playbook": "Playbooks have their own way of being changed.",
+    "no lesson that was drafted": "Only what a comparison of attempts taught is added: what they say may be an order.",
+    "gives the answer": "It would only help where the query is known already.",
+    "piece of an attempt": "It is told as it was said, or not at all.",
     "says so already": "The text would be the same.",
 }
 

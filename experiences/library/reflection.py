@@ -123,24 +123,26 @@ class Reflector:
             result.proposed += of_group[1]
         if sum(bool(of_group and of_group[1]) for of_group in compared) > 1:
             result.proposed = await self._reconciled(result.proposed, library, iteration)
-        result.proposed += self._exemplars(chosen, iteration, epoch)
+        if self.options.exemplars:
+            result.proposed += self._exemplars(chosen, iteration, epoch)
         return result
 
     def _exemplars(self, chosen: Sequence[Contrast], iteration: int, epoch: int) -> list[tuple[Operation, Lineage]]:
         """Pieces of the attempts that went well, of the groups with the largest spread; asks nothing."""
         found: list[tuple[Operation, Lineage]] = []
         for of in chosen:
-            lineage = self._lineage(of, of.winners, iteration, epoch)
-            source = replace(lineage.sources[0], shown=True)  # who said it knew the answer
-            text = exemplar(of, source, max_words=self.options.max_words)
-            if text and len(found) < self.options.exemplars:
-                found.append((Operation("ADD", text), replace(lineage, sources=(source,), kind="exemplar")))
-        return found
+            lineage = self._lineage(of, of.winners, iteration, epoch, shown=True)  # who said it knew the answer
+            if text := exemplar(of, lineage.sources[0], max_words=self.options.max_words):
+                found.append((Operation("ADD", text), replace(lineage, kind="exemplar")))
+        return found[: self.options.exemplars]
 
     def _contrast(self, group: TrajectoryGroup) -> Contrast | None:
         """The whole group where it fits a question, else its best and worst attempts; None without spread."""
+        return self._whole(group) or contrast(group, self.options.each)
+
+    def _whole(self, group: TrajectoryGroup) -> Contrast | None:
         whole = contrast(group, len(group.trajectories))
-        return whole if whole is None or self._prompts.fits_whole(whole) else contrast(group, self.options.each)
+        return whole if whole is not None and self._prompts.fits_whole(whole) else None
 
     async def _of_group(
         self, gate: asyncio.Semaphore, number: int, of: Contrast, library: Library, iteration: int, epoch: int
@@ -159,12 +161,13 @@ class Reflector:
                     complaint=complaint,
                 )
 
-        whole = self._prompts.fits_whole(of)
+        whole = self._whole(of.group) is not None
         read = {} if whole else await self._summaries(of, ask)
         used = [one for one in of.attempts if whole or name_of(one) in read]
         if not any(one in of.winners for one in used) or not any(one in of.losers for one in used):
             return None
-        prompts, lineage = self._prompts, self._lineage(of, used, iteration, epoch)
+        prompts, shown = self._prompts, whole or self.options.show_answers  # attempts that did well hold the answer
+        lineage = self._lineage(of, used, iteration, epoch, shown=shown)
         asked = prompts.whole(of, library, iteration) if whole else prompts.lessons(of, read, library, iteration)
         lessons = await ask("lessons", "", asked, Lessons, self._complaint(lineage))
         drafts = [] if lessons is None else [one.text for one in lessons.lessons[: self.options.max_lessons]]
@@ -235,7 +238,7 @@ class Reflector:
         at, likeness = most_alike(operation.text, texts)
         return replace(operation, text=texts[at]) if likeness >= REWRITTEN and sound(texts[at]) else operation
 
-    def _lineage(self, of: Contrast, used: Sequence[Trajectory], iteration: int, epoch: int) -> Lineage:
+    def _lineage(self, of: Contrast, used: Sequence[Trajectory], iteration: int, epoch: int, *, shown: bool) -> Lineage:
         ranks = relative_ranks(of.group)
         scenario = of.group.scenario
         return Lineage(
@@ -247,7 +250,7 @@ class Reflector:
             ground_truth=sum(one.outcome for one in used) / len(used),
             relative_rank=sum(ranks.get(name_of(one), 0.5) for one in used) / len(used),
             tool_stats=tool_stats(used),
-            sources=(Source(scenario.query, answers_of(scenario), shown=self.options.show_answers),),
+            sources=(Source(scenario.query, answers_of(scenario), shown=shown),),
         )
 
 

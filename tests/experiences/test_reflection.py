@@ -325,8 +325,14 @@ async def test_a_group_that_fits_a_question_is_shown_whole_without_summaries() -
     assert Counter(one.stage for one in model.asked) == {"lessons": 1, "operations": 1}
     assert model.asked[0].text.count("Attempt ") == 7 == model.asked[0].text.count("It went by feel.")
     assert len(result.proposed[0][1].taught_by) == 7 and after(result).receipts[0].taken
-    _, model, _ = await reflected([found], group_tokens=50, each=1)  # too long: two are summarised
-    assert Counter(one.stage for one in model.asked) == {"summary": 2, "lessons": 1, "operations": 1}
+    for tokens in (50, 200):  # too long: two are summarised, also where these two would fit
+        _, model, _ = await reflected([found], group_tokens=tokens, each=1)
+        assert Counter(one.stage for one in model.asked) == {"summary": 2, "lessons": 1, "operations": 1}
+    # Who reads whole attempts reads the answer of those that did well.
+    found = group(0.0, 1.0)
+    found.scenario = Scenario(0, "What is it?", {"answer": "7"})
+    result, _, _ = await reflected([found], lambda q: sane(q, "When sums are wanted, say 7."), group_tokens=20_000)
+    assert "answer" in after(result).receipts[0].why
 
 
 async def test_what_is_added_has_to_be_a_lesson_that_was_drafted() -> None:

@@ -6,15 +6,17 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from django.db.models import Sum
 from django.test import Client
 from django.utils import timezone
 
 from agentcore_site.errors import Conflict, Invalid, Missing
 from agentcore_site.jobs.models import Job, Status
+from agentcore_site.jobs.services import job_resume
 from agentcore_site.tenancy.actors import Actor
 from budgets.checking import differences
 from budgets.models import LedgerEntry
-from budgets.services import price_set
+from budgets.services import budget_set_limit, price_set
 from experiences.models import Agent, Dataset, Experience, ModelEndpoint, Question
 from experiences.services.agents import agent_archive, agent_create, agent_update
 from experiences.services.datasets import dataset_create
@@ -30,7 +32,8 @@ from training.selectors_learned import run_epochs
 from training.services.learned import starting_library
 from training.services.runs import run_estimate, run_start
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = pytest.mark.django_db
+runs = pytest.mark.django_db(transaction=True)  # jobs write from threads of their own
 
 WORLD = World(7)
 ROWS = WORLD.rows(60, 7)
@@ -91,6 +94,7 @@ def priced(adam: Any, acme: Any, model: str, price: tuple[int, int]) -> None:
     price_set(Actor(adam), model=model, organization=acme, input=price[0], output=price[1])
 
 
+@runs
 def test_a_reflector_is_asked_at_its_own_endpoint_and_paid_by_its_own_price(
     operator: Actor, learner: Agent, adam: Any, acme: Any, cheap: ModelServer, strong: ModelServer
 ) -> None:
@@ -112,6 +116,7 @@ def test_a_reflector_is_asked_at_its_own_endpoint_and_paid_by_its_own_price(
     assert stages and all(stage["models"] == ["large"] for stage in stages)
 
 
+@runs
 def test_an_exemplar_is_kept_as_one_and_the_next_run_begins_with_it_as_one(
     operator: Actor, learner: Agent, rows: Dataset
 ) -> None:
@@ -127,6 +132,7 @@ def test_an_exemplar_is_kept_as_one_and_the_next_run_begins_with_it_as_one(
     assert {one["kind"] for one in run_manifest(run)["experiences"]} == {"experience", "exemplar"}
 
 
+@runs
 def test_a_dear_reflector_can_not_spend_more_than_the_budget(
     operator: Actor, learner: Agent, adam: Any, acme: Any
 ) -> None:
@@ -136,6 +142,31 @@ def test_a_dear_reflector_can_not_spend_more_than_the_budget(
     assert (job.status, job.status_reason) == (Status.PAUSED, "budget_exceeded")
     run.refresh_from_db()
     assert 0 < run.spent_micros <= 1_000_000 and not Question.objects.filter(job=job).exists()
+    assert differences() == []
+
+
+def spent(run: TrainingRun, **where: str) -> int:
+    """Micro-dollars of a job, by its ledger."""
+    found: int = LedgerEntry.objects.filter(job_id=run.job_id, **where).aggregate(all=Sum("spent_delta"))["all"]
+    return found
+
+
+@runs
+def test_what_a_reflector_answered_before_a_pause_is_not_paid_for_again(
+    operator: Actor, learner: Agent, adam: Any, acme: Any, strong: ModelServer
+) -> None:
+    priced(adam, acme, "large", STRONG)
+    limit, stops = 100_000, 0
+    run = run_start(operator, agent=learner, rows=ROWS, config=CONFIG | {"max_budget_usd": 0.1})
+    while (job := run_to_end(run.job)).status != Status.COMPLETED:
+        assert (job.status, job.status_reason) == (Status.PAUSED, "budget_exceeded")
+        assert spent(run) <= limit and stops < 20
+        limit, stops = limit + 60_000, stops + 1
+        budget_set_limit(Actor(adam), organization=acme, job=run.job, agent_id=learner.id, limit=limit)
+        job_resume(operator, run.job)
+    asked = Question.objects.filter(job=run.job).aggregate(calls=Sum("calls"), cost=Sum("cost_micros"))
+    assert stops > 1 and strong.owed.answered == asked["calls"] > 20
+    assert spent(run, purpose="reflection") == strong.owed.micros == asked["cost"]
     assert differences() == []
 
 
