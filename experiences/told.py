@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from agentcore_site import drawing
 from agentcore_site.drawing import Picture
-from agentcore_site.templatetags.console import count, percent
+from agentcore_site.templatetags.console import count, percent, points
 from budgets.llm.tokens import middle
 from experiences.item_effects import effects_of
 from experiences.learned import Piece, Verdict, difference
@@ -54,11 +54,11 @@ class Item:
             f"{percent(one.told.share, 0)} of {count(one.told.n)} executions with it succeeded,"
             f" {percent(one.left_out.share, 0)} of {count(one.left_out.n)} without it by chance"
         )
-        points = f"{100 * one.difference:+.1f} points (95 % interval {100 * one.low:+.1f} to {100 * one.high:+.1f})"
+        added = f"{points(one.difference)} points (95 % interval {points(one.low)} to {points(one.high)})"
         if not one.known:
             return f"{seen}: too few to say what it adds."
         verdict = "it helps" if one.helps else "it does harm" if one.harms else "not decided yet"
-        return f"{seen}: {points}, {verdict}."
+        return f"{seen}: {added}, {verdict}."
 
     @property
     def effect_picture(self) -> Picture | None:

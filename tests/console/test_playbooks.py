@@ -199,7 +199,7 @@ def test_deleting_asks_for_the_agents_name(console: Client, playbook: Playbook) 
 def test_the_verdict_comes_first(console: Client, playbook: Playbook) -> None:
     shown = page_of(console, place(playbook))
     assert "Version 2, 2 items, about " in shown and "2 helped more often than not; it has never evolved." in shown
-    assert BETTER in shown and "3 helped, 1 not" in shown and 'class="whisker"' in shown
+    assert BETTER in shown and "3 succeeded, 1 failed" in shown and 'class="whisker"' in shown
     assert "1 suggested change waits for a person." in shown
     assert "updated in version 2" in shown and "Version 2, 2 items" in page_of(console, f"/agents/{playbook.agent_id}/")
 
