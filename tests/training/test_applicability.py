@@ -43,7 +43,7 @@ OF_SINGLE_LESSONS: dict[str, Any] = {
 # switch off.
 ELSEWHERE = {
     "max_budget_usd", "checkpoint_interval", "selection_share", "selection_least", "eval_samples", "seed",
-    "context.accept_weak_gate", "context.accept_dropped_context", "max_num_gen_batches",
+    "context.accept_weak_gate", "context.accept_dropped_context", "context.reuse", "max_num_gen_batches",
 }  # fmt: skip
 
 

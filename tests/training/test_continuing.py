@@ -104,7 +104,7 @@ def test_the_next_run_tries_again_what_was_refused_and_counts_what_was_paid_for(
     refused = set(Epoch.objects.get(run=first).gate["candidate"])  # type: ignore[index]
     assert {one.handle for one in now.library} == refused and now.start == () and second.continues == first
     places = [before.library.position[one.handle] for one in now.library]
-    assert now.effects.moment == pytest.approx(before.effects.moment[places])
+    assert now.estimate().beta == pytest.approx(before.estimate().beta[places])
     assert second.origin["refused"] == len(refused) and second.origin["weight"] == 1.0 and second.origin["rollouts"] > 0
     # It is compared with what was told before, which is nothing; and with queries that taught nothing so far.
     assert second.baseline == "the untrained baseline"

@@ -27,7 +27,7 @@ from evaluation.selectors import evaluations_visible
 from experiences.models import Agent, GroupRecord, TrajectoryRecord
 from experiences.selectors import advantages_for, trajectories_visible
 from tests.support.running import SMALL, SMALL_POOL, run_to_end
-from training.models import RULES, Iteration, PolicyCheckpoint, TrainingRun
+from training.models import LARGE, Iteration, PolicyCheckpoint, TrainingRun
 from training.selectors import checkpoints_visible, run_series, runs_visible, status_payload
 from training.services import checkpoints
 from training.services.execution import setup_of
@@ -244,7 +244,7 @@ def test_an_estimate_that_does_not_fit_the_budget_is_refused(
     from training.config import GRPOConfig
     from training.estimates import Rates, work
 
-    monkeypatch.setattr(planning, "_rates", lambda *_: Rates(1000.0, 50_000.0, n=10))
+    monkeypatch.setattr(planning, "_of_actions", lambda *_: Rates(1000.0, 50_000.0, n=10))
     found = run_estimate(operator, agent=agent, config=SMALL)
     asked = work(
         GRPOConfig.model_validate(found["config"]),
@@ -326,4 +326,4 @@ def test_no_list_reads_the_rules_by_which_runs_choose_lessons(operator: Actor) -
     # A rule is some 100 KB, and a page of jobs has fifty rows.
     lists = [runs_visible(operator), checkpoints_visible(operator), evaluations_visible(operator)]
     lists += [TrainingRun.objects.all(), TrainingRun.objects.select_related("job")]
-    assert not [rows for rows in lists if any(f'"{name}"' in str(rows.query) for name in RULES)]
+    assert not [rows for rows in lists if any(f'"{name}"' in str(rows.query) for name in LARGE)]

@@ -59,10 +59,19 @@ class Effects:
         self.rollouts[k] = 0.0
 
     def of_lessons(self, places: Sequence[int]) -> Effects:
-        """The sums of these lessons, in this order. Lessons are drawn independently, so that those which are left out
-        only add to the noise."""
+        """The sums of these lessons, in this order, net of what the others did in the same rollouts: their effects are
+        estimated as before (the others are profiled out of the ridge regression, by its Schur complement)."""
         at = np.array(places, dtype=np.int64)
-        return Effects(self.gram[np.ix_(at, at)], self.moment[at], self.rollouts[at], self.square, self.free)
+        rest = np.setdiff1d(np.flatnonzero(np.diag(self.gram) > 0), at)
+        between = self.gram[np.ix_(at, rest)]
+        inverse = np.linalg.inv(self.gram[np.ix_(rest, rest)] + RIDGE * np.eye(len(rest)))
+        return Effects(
+            self.gram[np.ix_(at, at)] - between @ inverse @ between.T,
+            self.moment[at] - between @ inverse @ self.moment[rest],
+            self.rollouts[at],
+            self.square - float(self.moment[rest] @ inverse @ self.moment[rest]),
+            self.free - len(rest) if self.free else 0.0,
+        )
 
     def weighed(self, weight: float) -> Effects:
         """As if only this share of the rollouts had been made."""

@@ -69,7 +69,7 @@ def beginning(agent: Agent, config: GRPOConfig, pools: Pools) -> Beginning:
     if taught is None or shared:
         return replace(alone, warning=_not_used(earlier, shared))
     try:
-        return _going_on(alone, agent, earlier, config)
+        return _going_on(alone, agent, earlier)
     except (DomainError, CorruptState, KeyError) as error:
         return replace(alone, warning=f"What job {_named(earlier)} measured could not be read and is not used: {error}")
 
@@ -96,7 +96,7 @@ def _fingerprint(value: Any) -> str:
     return hashlib.sha256(repr(value).encode()).hexdigest()[:16]
 
 
-def _going_on(begun: Beginning, agent: Agent, earlier: TrainingRun, config: GRPOConfig) -> Beginning:
+def _going_on(begun: Beginning, agent: Agent, earlier: TrainingRun) -> Beginning:
     checkpoint = latest(earlier)
     policy = None if checkpoint is None else policy_of(checkpoint_load(checkpoint))
     if not isinstance(policy, ContextPolicy):
@@ -104,7 +104,7 @@ def _going_on(begun: Beginning, agent: Agent, earlier: TrainingRun, config: GRPO
     then, now = earlier.origin.get("acts_by", {}), begun.origin["acts_by"]
     changed = [name for name, value in now.items() if then.get(name, value) != value]
     known, weight = Known.of(policy), CHANGED_WEIGHT if changed else 1.0
-    lessons = [library_entry(row, "proposed") for row in _refused(agent, policy, config)]
+    lessons = [library_entry(row, "proposed") for row in _refused(agent, policy, earlier.configuration)]
     origin = {
         **begun.origin,
         "refused": len(lessons),
@@ -116,8 +116,8 @@ def _going_on(begun: Beginning, agent: Agent, earlier: TrainingRun, config: GRPO
 
 
 def _refused(agent: Agent, policy: ContextPolicy, config: GRPOConfig) -> Iterator[Experience]:
-    """The lessons of the candidate that a run ended with and did not ship, as they stand in their rows: whoever pruned
-    or reworded one since decided about it."""
+    """The lessons of the candidate that a run of this configuration ended with and did not ship, as they stand in their
+    rows: whoever pruned or reworded one since decided about it."""
     chosen = policy.candidate(config.context.ship_confidence) if policy.selects else policy.keeps
     wanted = [one for one in chosen.handles if one not in policy.shipped]
     rows = Experience.objects.filter(agent=agent, handle__in=wanted, status=ExperienceStatus.PROPOSED)

@@ -169,7 +169,7 @@ def states_of(
         if lesson.text != draft.text:  # what this run measures is another text
             figures, weight = _measured_before(lesson, then), float(then.get("weight", weights[at]))
         else:
-            figures = _measured(policy, known, at, then)
+            figures = _measured(policy, known, at, then) if policy.selects else _measured_before(lesson, then)
             weight = float(weights[at]) if policy.selects else float(lesson.live)
         states.append(_state(lesson, weight, figures, id_of))
     return states
