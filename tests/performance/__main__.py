@@ -2,8 +2,8 @@
 
 Arguments choose parts (science storage jobs llm ace ledger paid privacy learning telemetry rewarders poison context),
 or one of a part: ``jobs.fairness``.
-``fuzz [requests]``, ``worlds [options]`` and ``rivals [options]`` are benches of their own
-(``tests.performance.fuzz.bench``, ``tests.performance.worlds``, ``tests.performance.rivals.bench``)."""
+``fuzz [requests]``, ``worlds [options]``, ``again [options]`` and ``rivals [options]`` are benches of their own
+(``tests.performance.fuzz.bench``, ``.worlds``, ``.worlds_again``, ``.rivals.bench``)."""
 
 from __future__ import annotations
 
@@ -22,6 +22,11 @@ if __name__ == "__main__" and sys.argv[1:2] == ["worlds"]:
     from tests.performance.worlds import main as worlds  # needs neither Django nor a service
 
     sys.exit(worlds(sys.argv[2:]))
+
+if __name__ == "__main__" and sys.argv[1:2] == ["again"]:
+    from tests.performance.worlds_again import main as again
+
+    sys.exit(again(sys.argv[2:]))
 
 if __name__ == "__main__" and sys.argv[1:2] == ["rivals"]:
     from tests.performance.rivals.bench import main as rivals
