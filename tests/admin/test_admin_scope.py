@@ -121,7 +121,7 @@ def test_no_form_shows_or_takes_a_row_of_another_tenant(client: Client, foreign:
                         refused(client, path, form, name, wrong)
     assert tried == {
         ("membership", "user"), ("membership", "organization"), ("agent", "organization"), ("agent", "endpoint"),
-        ("agent", "prompt_pack"),
+        ("agent", "prompt_pack"), ("agent", "reflector"),
         ("budget", "organization"), ("budget", "agent"), ("modelprice", "organization"),
         ("budgetsettings", "organization"),
         ("invitation", "organization"),

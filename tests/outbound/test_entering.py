@@ -177,7 +177,8 @@ def test_the_admin_refuses_a_bad_address_too(
     boss.client.force_login(adam)
     page = f"/admin/experiences/agent/{agent.pk}/change/"
     form = boss.client.get(page).context["adminform"].form
-    values = {name: value for name in form.fields if (value := form.get_initial_for_field(form.fields[name], name))}
+    began = {name: form.get_initial_for_field(field, name) for name, field in form.fields.items()}
+    values = {name: value for name, value in began.items() if value is not None}
     given = {name: json.dumps(value) if isinstance(value, (dict, list)) else value for name, value in values.items()}
     answer = boss.client.post(page, given | {"url": address, "organization": agent.organization_id})
     assert answer.status_code == 200 and "url" in answer.context["adminform"].form.errors
