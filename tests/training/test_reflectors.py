@@ -24,6 +24,7 @@ from experiences.services.endpoints import endpoint_archive, endpoint_create
 from tests.factories import MembershipFactory, UserFactory
 from tests.support.llm_server import ModelServer
 from tests.support.running import run_to_end
+from tests.support.simulated_adviser import Adviser
 from tests.support.simulated_model import simulated_server
 from tests.support.world import World
 from training.manifests import run_manifest
@@ -118,8 +119,9 @@ def test_a_reflector_is_asked_at_its_own_endpoint_and_paid_by_its_own_price(
 
 @runs
 def test_an_exemplar_is_kept_as_one_and_the_next_run_begins_with_it_as_one(
-    operator: Actor, learner: Agent, rows: Dataset
+    operator: Actor, learner: Agent, rows: Dataset, cheap: ModelServer
 ) -> None:
+    cheap.brain = Adviser(WORLD, WORLD.helpful[:3])  # what it would find by itself is nothing now and then
     agent_update(operator, learner, reflector=None)
     config = CONFIG | {"n_iterations": 1, "context": CONFIG["context"] | {"exemplars": 3, "max_new": 20}}
     run = run_start(operator, agent=learner, dataset=rows, config=config)
