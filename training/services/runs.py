@@ -81,8 +81,6 @@ def run_start(
     known = agent.environment_options if asked.environment == agent.environment else {}
     environment_addresses_check(actor, agent.organization_id, asked.environment, asked.options, known)
     pools = _pools(asked, asked.config.seed)
-    begun = beginning(agent, asked.config, pools)
-    library = _library(agent, begun)
     planned = planning.planned(
         asked.config,
         agent,
@@ -92,6 +90,8 @@ def run_start(
     )
     if refused := refusals(actor, planned):
         raise refused[0].error
+    begun = beginning(agent, asked.config, pools)
+    library = _library(agent, begun)
     partition_ensure(timezone.now().date().replace(day=1))
     with transaction.atomic():
         stored = asked.dataset
