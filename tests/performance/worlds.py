@@ -154,23 +154,28 @@ def results(measure: Callable[[Task], Result], chosen: Sequence[Task], workers: 
 
 
 def main(arguments: Sequence[str]) -> int:
-    given = parser(__doc__, "worlds.jsonl").parse_args(arguments)
-    chosen, found = list(tasks(given)), list[Result]()
-    with Path(given.out).open("w") as out:
-        for one in results(measured, chosen, given.workers):
-            found.append(one)
-            print(json.dumps(one), file=out, flush=True)
-            print(_line(one, len(found), len(chosen)), file=sys.stderr, flush=True)
-    print(summary(found))
+    print(summary(recorded(measured, parser(__doc__, "worlds.jsonl").parse_args(arguments), _line)))
     return 0
 
 
-def _line(one: Result, at: int, of: int) -> str:
-    head = f"{at}/{of} seed {one['seed']}, {one['queries']} queries:"
-    if "error" in one:
-        return f"{head} {one['error']}"
+def recorded(
+    measure: Callable[[Task], Result], given: argparse.Namespace, line: Callable[[Result], str] = lambda _: ""
+) -> list[Result]:
+    """What came of each world that was asked for, written down as it comes; ``line`` says it to who waits."""
+    chosen, found = list(tasks(given)), list[Result]()
+    with Path(given.out).open("w") as out:
+        for one in results(measure, chosen, given.workers):
+            found.append(one)
+            print(json.dumps(one), file=out, flush=True)
+            said = one.get("error") or line(one)
+            head = f"{len(found)}/{len(chosen)} seed {one['seed']}, {one['queries']} queries"
+            print(f"{head}: {said}" if said else head, file=sys.stderr, flush=True)
+    return found
+
+
+def _line(one: Result) -> str:
     return (
-        f"{head} 1/{one['one_in']} {one['wording']}, told {one['told']}, {100 * one['delivered']:+.1f} of "
+        f"1/{one['one_in']} {one['wording']}, told {one['told']}, {100 * one['delivered']:+.1f} of "
         f"{100 * one['attainable']:.1f} points, {sum(one['calls'].values())} calls, {one['seconds']:.0f} s"
     )
 

@@ -8,17 +8,15 @@ with the candidate that its gate refused and with all that its rollouts measured
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
-from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
 from experiences.library.lessons import Library
-from tests.performance.worlds import Result, Task, parser, proved, reachable, results, served, tasks
+from tests.performance.worlds import Result, Task, parser, proved, reachable, recorded, served
 from tests.support.context_runs import Finished, learned
 from tests.support.world_truth import attainable
 from training.policies.context import ContextPolicy
@@ -86,14 +84,7 @@ def summary(found: Sequence[Result]) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    given = parser(__doc__, "worlds-again.jsonl").parse_args(arguments)
-    chosen, found = list(tasks(given)), list[Result]()
-    with Path(given.out).open("w") as out:
-        for one in results(measured, chosen, given.workers):
-            found.append(one)
-            print(json.dumps(one), file=out, flush=True)
-            print(f"{len(found)}/{len(chosen)} seed {one['seed']}", file=sys.stderr, flush=True)
-    print(summary(found))
+    print(summary(recorded(measured, parser(__doc__, "worlds-again.jsonl").parse_args(arguments))))
     return 0
 
 

@@ -7,21 +7,19 @@ method learned; success is the true mean over the held-out queries, each told wh
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
-from pathlib import Path
 from statistics import fmean
 from typing import Any, Final, TypeVar
 
 from experiences.runtimes.llm.prompts import ANSWER, COT
 from tests.performance.rivals.environment import environment, optimized
 from tests.performance.rivals.table import OURS, SHARES, table
-from tests.performance.worlds import Result, Task, parser, proved, results, served, tasks
+from tests.performance.worlds import Result, Task, parser, proved, recorded, served
 from tests.support.context_rivals import counted, training_free
 from tests.support.context_runs import MODEL, Finished, learned
 from tests.support.llm_server import ModelServer
@@ -153,13 +151,7 @@ def main(arguments: Sequence[str]) -> int:
     options.add_argument("--only", default=",".join((*SCRIPTS, *PORTS)), help="which methods, separated by commas")
     given = options.parse_args(arguments)
     only = _available([name.strip() for name in given.only.split(",")])
-    chosen, found = list(tasks(given)), list[Result]()
-    with Path(given.out).open("w") as out:
-        for one in results(partial(measured, only=only), chosen, given.workers):
-            found.append(one)
-            print(json.dumps(one), file=out, flush=True)
-            print(f"{len(found)}/{len(chosen)} seed {one['seed']} {one.get('error', '')}", file=sys.stderr, flush=True)
-    print(table(found))
+    print(table(recorded(partial(measured, only=only), given)))
     return 0
 
 
