@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from agentcore_site import drawing
 from agentcore_site.drawing import Picture
-from agentcore_site.templatetags.console import count, p_value, points
+from agentcore_site.templatetags.console import count, p_value, percent, points
 from agentcore_site.tenancy.actors import Actor
 from experiences.learned import Verdict, lessons
 from experiences.selectors_library import experiences_visible
@@ -101,7 +101,8 @@ def went_on_words(run: TrainingRun) -> str:
     )
     counts = f"the effects begin with {count(rollouts)} rollouts that were paid for before" if rollouts else ""
     if rollouts and found["changed"]:
-        counts += f", counted {found['weight']:.2g} times since the agent's {' and '.join(found['changed'])} changed"
+        weight = percent(found["weight"], 0)
+        counts += f", each at {weight} of its weight since the agent's {' and '.join(found['changed'])} changed"
     return "; ".join(part for part in (again, counts) if part) or "nothing that it measured is left"
 
 

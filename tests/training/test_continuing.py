@@ -20,6 +20,7 @@ from tests.support.running import run_to_end
 from tests.support.simulated_adviser import Adviser
 from tests.support.simulated_model import simulated_server
 from tests.support.world import World
+from training.epochs import went_on_words
 from training.models import Epoch, PolicyCheckpoint, TrainingRun
 from training.policies.context import ContextPolicy
 from training.services import checkpoints
@@ -139,6 +140,7 @@ def test_what_it_goes_on_from_depends_on_who_asks_what_changed_and_what_was_test
     changed = started(operator, Agent.objects.get(pk=agent.pk))
     assert changed.origin["changed"] == ["model"] and changed.origin["weight"] == 0.25
     assert began(changed).effects.rollouts.max() == 0.25 * ended(first).effects.rollouts.max()
+    assert "each at 25 % of its weight since the agent's model changed" in went_on_words(changed)
     # Whatever became of what it was measured with, a launch goes through, and says so.
     checkpoint = checkpoints.latest(first)
     PolicyCheckpoint.objects.filter(pk=checkpoint.pk).update(sha256="0" * 64)  # type: ignore[union-attr]

@@ -35,7 +35,7 @@ SHOWN = "it is better than what the run began with"
 LOOKS_NO_WORSE = "it looks no worse than what the search kept before"
 LOOKS_WORSE = "it looks worse than what the search kept before"
 
-OFTEN = 0.8  # share of the runs in which a gain is to be found, where it is said what that would take
+POWER = 0.8  # share of the runs in which a gain is to be found, where it is said what that would take
 
 # Plays so many more samples of each selection query: the first argument is how many there are.
 More = Callable[[int, int], Played]
@@ -133,7 +133,7 @@ def decide(
     report = _report(setup, state, policy, candidate, compared.played, difference)
     accepted = compared.look.decision == "better"
     rolled_back: list[str] = []
-    needs = None if accepted or difference.mean <= 0 else design(setup.config).queries_for(difference.mean, OFTEN)
+    needs = None if accepted or difference.mean <= 0 else design(setup.config).queries_for(difference.mean, POWER)
     if accepted:
         policy.ship(candidate)
     elif searches(setup.config):
