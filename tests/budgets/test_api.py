@@ -19,11 +19,6 @@ from tests.support.callers import Caller, pages
 pytestmark = pytest.mark.django_db
 
 
-@pytest.fixture(autouse=True)
-def quick_passwords(settings: Any) -> None:
-    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
-
-
 @pytest.fixture
 def spent(chain: Chain) -> Chain:
     reserve(hold(chain, "a", 700_000))

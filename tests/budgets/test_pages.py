@@ -35,11 +35,6 @@ pytestmark = pytest.mark.django_db
 ROLES = ("olivia", "dan", "adam", "stella")
 
 
-@pytest.fixture(autouse=True)
-def quick_passwords(settings: Any) -> None:
-    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
-
-
 def at_desk(person: Any) -> Client:
     client = Client(raise_request_exception=True)
     client.force_login(person)

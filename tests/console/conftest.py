@@ -28,12 +28,6 @@ def fresh_limits() -> None:
     cache.clear()
 
 
-@pytest.fixture(autouse=True)
-def quick_passwords(settings: Any) -> None:
-    """People are made in every test here; a slow hash would be most of the time."""
-    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
-
-
 @pytest.fixture
 def signed_in() -> SignIn:
     """A browser of a person, without the sign-in form."""

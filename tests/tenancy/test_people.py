@@ -31,9 +31,8 @@ LONG = "a long enough password"
 
 
 @pytest.fixture(autouse=True)
-def quick(settings: Any) -> None:
+def anew() -> None:
     cache.clear()
-    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 
 
 @pytest.fixture

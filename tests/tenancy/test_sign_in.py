@@ -32,7 +32,7 @@ HOME, AWAY = "198.51.100.7", "203.0.113.9"
 @pytest.fixture(autouse=True)
 def anew(settings: Any) -> None:
     cache.clear()
-    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]  # they look at hundreds of passwords
 
 
 Door = Callable[..., Any]
