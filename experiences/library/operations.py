@@ -12,6 +12,7 @@ from experiences.library.exemplars import exemplar_fault
 from experiences.library.guards import MAX_WORDS, Source, lesson_fault
 from experiences.library.lessons import Kind as LessonKind
 from experiences.library.lessons import Lesson, Library, Status, new_handle, told_tokens
+from experiences.library.memory import NOTHING, Memory
 from experiences.library.similarity import ALIKE, most_alike
 from experiences.library.suspicion import suspicion
 
@@ -142,7 +143,7 @@ def is_drafted(text: str, drafts: Sequence[str] | None) -> bool:
 class Rules:
     """What may be done. ``may_delete`` False leaves removal to evidence; lessons in ``protected`` have been measured,
     and their texts are not changed by opinion. ``evictable`` gives way when the library is full, the first first.
-    ``functions``: names that no lesson may order a call of."""
+    ``functions``: names that no lesson may order a call of. ``memory`` is what earlier jobs took out."""
 
     max_words: int = MAX_WORDS
     max_items: int = 60
@@ -152,6 +153,7 @@ class Rules:
     protected: Collection[str] = ()
     evictable: Sequence[str] = ()
     functions: frozenset[str] = frozenset()
+    memory: Memory = NOTHING
 
     def distrust(self, text: str) -> str:
         """Why a text is not told to the agent before a person has released it; "" if it may be."""
@@ -221,6 +223,8 @@ class _Batch:
             self._say(operation, False, UNDRAFTED)
         elif (known := self._known(text)) is not None:
             self._again(operation, known, lineage)
+        elif why := self.rules.memory.why_not(text):
+            self._say(operation, False, why)
         elif self.added >= self.rules.max_new:
             self._say(operation, False, f"{self.rules.max_new} new lessons at once are enough")
         elif not self._has_room(text):
@@ -238,6 +242,8 @@ class _Batch:
             self._say(operation, False, f"it would be the same as {known.handle}", lesson.handle)
         elif text == lesson.text:
             self._say(operation, False, "it says so already", lesson.handle)
+        elif why := self.rules.memory.why_not(text):
+            self._say(operation, False, why, lesson.handle)
         elif not self._fits(text, without=[lesson.handle]):
             self._say(operation, False, FULL, lesson.handle)
         else:
@@ -275,6 +281,8 @@ class _Batch:
             self._say(operation, False, fault)
         elif (known := self._known(text)) is not None and known.live and known not in parents:
             self._say(operation, False, f"it would be the same as {known.handle}", known.handle)
+        elif why := self.rules.memory.why_not(text):
+            self._say(operation, False, why)
         elif not self._fits(text, without=[parent.handle for parent in parents]):
             self._say(operation, False, FULL)
         else:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from experiences.library.guards import Source
 from experiences.library.lessons import Lesson, Library
+from experiences.library.memory import Memory, TakenOut
 from experiences.library.operations import (
     Applied,
     Lineage,
@@ -185,6 +186,17 @@ def test_what_went_by_opinion_or_with_its_epoch_gets_another_chance_under_its_ow
     assert result.receipts[0].taken and result.receipts[0].handle == "x3"
     lesson = result.library.get("x3")
     assert lesson is not None and lesson.status == "proposed" and len(result.library) == len(before)
+
+
+@pytest.mark.parametrize("op", ["ADD", "UPDATE", "MERGE"])
+def test_what_an_earlier_job_took_out_comes_back_by_no_way(op: Any) -> None:
+    text = "When the order is urgent, call the depot before anything else."
+    rules = Rules(memory=Memory((TakenOut(text, "a person took it out: it costs a day"),)))
+    operation = Operation(op, text.replace("depot", "DEPOT"), id="x1", ids=("x1", "x2"))
+    before = library()
+    result = applied(operation, to=before, rules=rules)
+    assert refusal(result, before) == "a person took it out: it costs a day"
+    assert applied(operation, to=before).receipts[0].taken
 
 
 def test_an_update_to_what_another_says_or_to_itself_is_refused() -> None:

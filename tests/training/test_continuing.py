@@ -12,9 +12,11 @@ from agentcore_site.jobs.models import Status
 from agentcore_site.jobs.services import job_cancel
 from agentcore_site.tenancy.actors import Actor
 from budgets.services import price_set
-from experiences.models import Agent, Experience
+from experiences.models import Agent, Experience, ExperienceChange
 from experiences.services.agents import agent_create, agent_update
 from experiences.services.endpoints import endpoint_create
+from experiences.services.lessons import experience_prune, experience_quarantine, experience_restore
+from tests.factories import ExperienceFactory
 from tests.support.llm_server import ModelServer
 from tests.support.running import run_to_end
 from tests.support.simulated_adviser import Adviser
@@ -146,6 +148,37 @@ def test_what_it_goes_on_from_depends_on_who_asks_what_changed_and_what_was_test
     PolicyCheckpoint.objects.filter(pk=checkpoint.pk).update(sha256="0" * 64)  # type: ignore[union-attr]
     damaged = started(operator, Agent.objects.get(pk=agent.pk))
     assert damaged.continues is None and "could not be read and is not used" in damaged.warnings[-1]
+
+
+def test_what_was_taken_out_is_not_tried_again_as_a_new_lesson(
+    operator: Actor, adam: Any, agent: Agent, first: TrainingRun
+) -> None:
+    by_person, measured, waiting = Experience.objects.filter(agent=agent).order_by("handle")
+    harmless = ExperienceFactory(agent=agent, job=first.job)
+    experience_prune(operator, by_person, why="it costs a day")
+    for row, effect in ((measured, -0.2), (harmless, -0.01)):
+        Experience.objects.filter(pk=row.pk).update(status="pruned", effect=effect, effect_error=0.05)
+        line = {"action": "pruned", "version": 1, "by": "iteration 3", "job": first.job}
+        ExperienceChange.objects.create(experience=row, **line)
+    experience_quarantine(operator, waiting, why="who says so?")
+
+    def known(run: TrainingRun) -> dict[str, str]:
+        return {one.text: one.why for one in setup_of(run, work="1").memory.lessons}
+
+    told = known(started(operator, agent))
+    assert told == {
+        by_person.summary: "a person took it out: it costs a day",
+        measured.summary: "an earlier job measured it and took it out (-0.200 of reward, standard error 0.050)",
+        waiting.summary: "a person has yet to decide about a lesson of an earlier job that says the same",
+    }
+    # A person's word holds for a run that begins anew too; what was measured of another model may be tried again.
+    assert set(known(started(operator, agent, context={"reuse": False}))) == {by_person.summary, waiting.summary}
+    agent_update(Actor(adam), agent, model="large")
+    agent = Agent.objects.get(pk=agent.pk)
+    assert set(known(started(operator, agent))) == {by_person.summary, waiting.summary}
+    # Restored: it may be proposed again.
+    experience_restore(operator, Experience.objects.get(pk=by_person.pk))
+    assert set(known(started(operator, agent))) == {waiting.summary}
 
 
 def test_training_free_grpo_goes_on_from_what_its_search_kept(operator: Actor, agent: Agent) -> None:

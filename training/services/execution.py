@@ -51,6 +51,7 @@ from training.services.learned import (
     reflection_options,
     rule_of_run,
 )
+from training.services.memory import memory_of_run
 from training.services.pools import run_pools
 from training.services.spans import RunSpans
 from training.trainer import IterationReport, TrainerSetup, TrainerState, TrainingDiverged, steps
@@ -86,6 +87,7 @@ def setup_of(run: TrainingRun, *, work: str = "") -> TrainerSetup:
             "rule": rule_of_run(run),
             "slots": None if run.agent.prompt_pack is None else run.agent.prompt_pack.experience_slots,
             "functions": acting_functions(run.agent),
+            "memory": memory_of_run(run),
         }
     return TrainerSetup(
         config=run.configuration,

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from experiences.library.attempts import TOLERANCE, spread
+from experiences.library.memory import Memory
 from experiences.library.operations import Rules
 from experiences.types import TrajectoryGroup
 from training.algorithm.advantages import GroupAdvantages, apply_filter, group_advantages
@@ -80,7 +81,7 @@ def drawn_of(groups: Sequence[TrajectoryGroup], policy: ContextPolicy, config: G
     return Drawn(z, reward, np.repeat(np.arange(len(groups)), [len(group.trajectories) for group in groups]))
 
 
-def rules_of(policy: ContextPolicy, config: GRPOConfig, *, functions: frozenset[str]) -> Rules:
+def rules_of(policy: ContextPolicy, config: GRPOConfig, *, functions: frozenset[str], memory: Memory) -> Rules:
     """What reflection may change: where rewards decide, opinions neither delete nor touch what has been measured."""
     context = config.context
     return Rules(
@@ -92,6 +93,7 @@ def rules_of(policy: ContextPolicy, config: GRPOConfig, *, functions: frozenset[
         protected=policy.measured(context.prune_information) if policy.selects else (),
         evictable=policy.weakest_first(),
         functions=functions,
+        memory=memory,
     )
 
 

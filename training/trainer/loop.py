@@ -139,7 +139,7 @@ class _Loop:
         if reflected is None:
             return result, []
         place = f"{setup.policy_version_prefix}/{iteration}"
-        rules = rules_of(policy, config, functions=setup.functions)
+        rules = rules_of(policy, config, functions=setup.functions, memory=setup.memory)
         applied = apply_operations(policy.library, reflected.proposed, rules, place=place)
         policy.take(applied.library)
         return result, applied.receipts

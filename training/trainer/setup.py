@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from experiences.environments.base import Environment
 from experiences.library.lessons import Library
+from experiences.library.memory import NOTHING, Memory
 from experiences.library.operations import Receipt
 from experiences.library.reflection import Reflected
 from experiences.rewards import Reward, rewards
@@ -78,7 +79,7 @@ class TrainerSetup:
     ``slots`` is how many experiences the agent's prompt has room for (None: as many as help);
     ``reflecting`` finds new lessons (None: none are looked for). ``look_kept`` and ``look_keep`` store the rollouts of
     looks at the selection queries by iteration, where they were paid for. ``functions`` are the agent's that act, whose
-    call no lesson may order."""
+    call no lesson may order; ``memory`` is what earlier jobs took out, which is not tried again."""
 
     config: GRPOConfig
     seed: int
@@ -98,6 +99,7 @@ class TrainerSetup:
     slots: int | None = None
     reflecting: Reflecting | None = None
     functions: frozenset[str] = frozenset()
+    memory: Memory = NOTHING
     look_kept: Callable[[int], Mapping[RolloutKey, Trajectory]] = _none_kept
     look_keep: Callable[[int, Trajectory], Awaitable[None] | None] = _not_kept
 
