@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 from django.db import connection
+from django.test import TransactionTestCase
 
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import Organization
 from agentcore_site.tenancy.roles import Role
 from experiences.models import Agent
 from tests import factories
-from tests.support import owner
+from tests.support import emptying, owner
 from tests.support.workers import Fleet, LiveSite, live_site_running
 
 LIVE_FOLDERS = {"chaos", "e2e", "embedded", "upgrades"}
@@ -30,8 +31,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:
-    """Tests run with the application's role, as web and workers do. Between transactional tests Django truncates every
-    table, which what is append-only refuses; only here it may."""
+    """Tests run with the application's role, as web and workers do. Between transactional tests the tables are emptied,
+    which what is append-only refuses; only here it may be."""
     with django_db_blocker.unblock():
         with connection.cursor() as cursor:
             cursor.execute("SELECT tgrelid::regclass FROM pg_trigger WHERE tgname = 'no_truncate'")
@@ -39,7 +40,9 @@ def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> Iterator[N
                 cursor.execute(f"ALTER TABLE {table} DISABLE TRIGGER no_truncate")
             owner.share_with_application(cursor)
         owner.leave()
-    yield
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TransactionTestCase, "_fixture_teardown", emptying.empty)
+        yield
     owner.come_back()
 
 

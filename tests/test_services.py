@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
+from django.contrib.auth.models import Permission, User
+from django.db import ProgrammingError
 
+from agentcore_site.audit.models import AuditEvent
+from agentcore_site.audit.services import record
+from agentcore_site.tenancy.actors import Actor
+from agentcore_site.tenancy.models import Membership
 from tests import services
+from tests.support import emptying
 
 
 @pytest.mark.skipif(services.OWN not in os.environ, reason="services were given")
@@ -17,3 +25,17 @@ def test_each_process_of_the_tests_has_services_of_its_own() -> None:
     passwords = {"REDIS_URL": "valkey_password", "DATABASE_OWNER_URL": "postgres_password"}
     for name in set(os.environ[services.OWN].split()) & set(passwords):
         assert (secrets / passwords[name]).read_text(encoding="utf-8").strip() in os.environ[name], name
+
+
+@pytest.mark.django_db(transaction=True)
+def test_between_two_tests_every_row_goes_but_those_that_migrations_made(olivia: Any, operator: Actor) -> None:
+    """Also what is append-only, and a table that has grown large."""
+    made = Permission.objects.count()
+    record(operator, "agent.changed", operator.user)
+    User.objects.bulk_create(User(username=f"person {n}", first_name="x" * 100) for n in range(6_000))
+    emptying.empty()
+    assert not User.objects.exists() and not AuditEvent.objects.exists() and not Membership.objects.exists()
+    assert Permission.objects.count() == made > 100
+    record(None, "agent.changed", organization=None)
+    with pytest.raises(ProgrammingError, match=r"permission denied|append-only"):
+        AuditEvent.objects.all().delete()  # the guards hold again
