@@ -334,6 +334,7 @@ ACE_MIN_CONFIDENCE = env.number("ACE_MIN_CONFIDENCE", 0.7, low=0, high=1)
 ACE_REVIEW_CONFIDENCE = env.number("ACE_REVIEW_CONFIDENCE", 0.4, low=0, high=1)
 ACE_MAX_SECTIONS = env.integer("ACE_MAX_SECTIONS", 20, low=1, high=200)
 ACE_EVOLUTION_FREQUENCY = env.integer("ACE_EVOLUTION_FREQUENCY", 10, low=1, high=100_000)
+ACE_REFLECTION_ROUNDS = env.integer("ACE_REFLECTION_ROUNDS", 0, low=0, high=5)  # 0: changes are suggested without one
 ACE_MONTHLY_BUDGET_USD = env.number("ACE_MONTHLY_BUDGET_USD", 100, low=0, high=1_000_000)  # of each agent
 ACE_TRACE_DAYS = env.integer("ACE_TRACE_DAYS", 30, low=1, high=3650)
 ACE_DELTA_DAYS = env.integer("ACE_DELTA_DAYS", 90, low=1, high=3650)

@@ -112,6 +112,11 @@ def endpoint_of_agent(agent: Agent) -> Endpoint:
     return endpoint_value(agent.endpoint, agent.model)
 
 
+def has_reflector(agent: Agent) -> bool:
+    """Whether another model than the agent's own reflects on what it does."""
+    return agent.reflector_id is not None or bool(agent.reflector_model)
+
+
 def endpoint_of_reflector(agent: Agent) -> Endpoint:
     """Where the model answers that reflects on the agent's attempts: an endpoint of its own, else the agent's; a model
     of its own, else that endpoint's, else the agent's.

@@ -2,7 +2,7 @@
 
 Each setting of the site (``ACE_...``) is the default of an agent that has none of its own. Three are limits as well: an
 agent may ask for more confidence, fewer items and less money than the site, never the other way round. The model that
-suggests changes and the number of executions between two evolutions are free.
+suggests changes, the number of executions between two evolutions and the rounds of reflection are free.
 """
 
 from __future__ import annotations
@@ -16,11 +16,13 @@ from experiences.models import Agent
 from experiences.playbooks.leave_out import MOST
 
 MOST_EXECUTIONS = 100_000
+MOST_ROUNDS = 5  # of reflection
 
 
 @dataclass(frozen=True, slots=True)
 class EvolutionSettings:
-    """What holds for one agent. ``delta_model`` "" is the agent's own model; ``frequency`` counts executions."""
+    """What holds for one agent. ``delta_model`` "" is the agent's own model; ``frequency`` counts executions;
+    ``reflection_rounds`` 0: changes are suggested without a reflector."""
 
     enabled: bool
     delta_model: str
@@ -28,12 +30,14 @@ class EvolutionSettings:
     review_confidence: float
     max_sections: int
     frequency: int
+    reflection_rounds: int
     monthly_budget_usd: float
 
 
 def evolution_settings(agent: Agent) -> EvolutionSettings:
     """The agent's settings where it has them, else the site's; never beyond the site's limits."""
     limit, own = settings.ACE_MONTHLY_BUDGET_USD, agent.ace_monthly_budget_usd
+    rounds = agent.ace_reflection_rounds
     confidence = max(settings.ACE_MIN_CONFIDENCE, agent.ace_min_confidence or 0.0)
     return EvolutionSettings(
         enabled=settings.ACE_ENABLED and agent.evolves,
@@ -42,6 +46,7 @@ def evolution_settings(agent: Agent) -> EvolutionSettings:
         review_confidence=min(settings.ACE_REVIEW_CONFIDENCE, confidence),
         max_sections=min(settings.ACE_MAX_SECTIONS, agent.ace_max_sections or settings.ACE_MAX_SECTIONS),
         frequency=agent.ace_evolution_frequency or settings.ACE_EVOLUTION_FREQUENCY,
+        reflection_rounds=settings.ACE_REFLECTION_ROUNDS if rounds is None else rounds,
         monthly_budget_usd=limit if own is None else min(limit, own),
     )
 
@@ -52,6 +57,7 @@ def evolution_settings_faults(agent: Agent) -> dict[str, str]:
         "ace_min_confidence": (settings.ACE_MIN_CONFIDENCE, 1, "ACE_MIN_CONFIDENCE"),
         "ace_max_sections": (1, settings.ACE_MAX_SECTIONS, "ACE_MAX_SECTIONS"),
         "ace_evolution_frequency": (1, MOST_EXECUTIONS, ""),
+        "ace_reflection_rounds": (0, MOST_ROUNDS, ""),
         "ace_monthly_budget_usd": (0, settings.ACE_MONTHLY_BUDGET_USD, "ACE_MONTHLY_BUDGET_USD"),
         "leave_out_rate": (0, MOST, ""),
     }

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from django.conf import settings
 
+from agentcore_site.errors import Unavailable
 from agentcore_site.jobs.models import Status
 from agentcore_site.tenancy.actors import Actor
+from experiences.evolution_costs import evolution_worst_case
 from experiences.evolution_settings import evolution_settings
 from experiences.learned import Verdict
-from experiences.models import Evolution, Playbook
+from experiences.models import Agent, Evolution, Playbook, Question
 from experiences.reviewing import proposals
 from experiences.selectors_playbooks import (
     agent_holder,
@@ -22,6 +25,7 @@ from experiences.selectors_playbooks import (
 from experiences.told import taken
 
 SHOWN: Final = 10
+REFLECTED: Final = "insights"  # the stage of such questions
 
 
 def evolution_tab(actor: Actor, playbook: Playbook) -> dict[str, Any]:
@@ -32,6 +36,7 @@ def evolution_tab(actor: Actor, playbook: Playbook) -> dict[str, Any]:
     running = mine.filter(job=holder).first() if holder is not None and holder.kind == "evolution" else None
     return {
         "running": running,
+        "at_work": _at_work(running) if running else "",
         "position": queue_position(running.job) if running and running.job.status == Status.QUEUED else None,
         "letters": list(dead_letters(actor).filter(playbook=playbook)[:SHOWN]),
         "ended": [
@@ -40,9 +45,18 @@ def evolution_tab(actor: Actor, playbook: Playbook) -> dict[str, Any]:
         ],
         "spent": evolution_spent(playbook.agent),
         "own": own,
+        "most": _most(playbook.agent),
         "missing": max(1, own.frequency - playbook.pending),
         "site_on": settings.ACE_ENABLED,
     }
+
+
+def _most(agent: Agent) -> int | None:
+    """What one may cost, in micro-dollars; None where there is no model to ask."""
+    try:
+        return evolution_worst_case(agent)
+    except Unavailable:
+        return None
 
 
 def evolution_words(evolution: Evolution) -> Verdict:
@@ -58,7 +72,60 @@ def evolution_words(evolution: Evolution) -> Verdict:
         return Verdict("It waits; nothing was changed yet.", "warn")
     if job.status == Status.QUEUED:
         return Verdict(f"It waits for a worker: number {queue_position(job)} of the evolutions that wait.")
-    return Verdict("A model reads the last executions and suggests changes." if job.progress < 0.8 else "It ends.")
+    return Verdict(_at_work(evolution))
+
+
+def _at_work(evolution: Evolution) -> str:
+    if evolution.job.progress >= 0.8:
+        return "It ends."
+    most, done = evolution_settings(evolution.agent).reflection_rounds, len(rounds_of(evolution))
+    if not most:
+        return "A model reads the last executions and suggests changes."
+    ended = f"; {done} of at most {most} round{'' if most == 1 else 's'} of reflection ended" if done else ""
+    return f"A reflector reads the last executions, and then changes are suggested{ended}."
+
+
+@dataclass(frozen=True)
+class Round:
+    """One round of reflection, as its page shows it. ``insights`` is None where the answer could not be used; those of
+    the last round that wrote any are ``current``: the curator was shown them."""
+
+    number: int
+    model: str
+    cost_micros: int
+    tokens: int
+    calls: int
+    insights: list[dict[str, Any]] | None
+    unchanged: bool
+    reason: str
+    current: bool = False
+
+
+def rounds_of(evolution: Evolution) -> list[Round]:
+    """What its reflector answered in its last try, the first round first."""
+    rows = list(Question.objects.filter(job_id=evolution.job_id, stage=REFLECTED).order_by("id"))
+    last = max((_try(row) for row in rows), default=0)
+    found = [_round(row) for row in sorted(rows, key=lambda row: row.iteration) if _try(row) == last]
+    current = max((one.number for one in found if one.insights), default=0)
+    return [replace(one, current=one.number == current) for one in found]
+
+
+def _try(row: Question) -> int:
+    return int(row.key.split("/")[1])
+
+
+def _round(row: Question) -> Round:
+    reply = row.reply if row.usable and isinstance(row.reply, dict) else None
+    return Round(
+        number=row.iteration,
+        model=row.model,
+        cost_micros=row.cost_micros,
+        tokens=row.tokens,
+        calls=row.calls,
+        insights=None if reply is None else reply.get("insights", []),
+        unchanged=bool(reply and reply.get("unchanged")),
+        reason=row.reason,
+    )
 
 
 def suggestions(evolution: Evolution) -> list[Any]:

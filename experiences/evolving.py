@@ -1,51 +1,34 @@
-"""One slice of an evolution: the last executions are chosen, a model is asked once, the curator's result is committed.
+"""One slice of an evolution: the last executions are chosen, models are asked, the curator's result is committed.
 
-What was answered is kept at once, so that a worker that dies, a budget that is empty or a person who pauses costs no
-second answer.
+What is asked, and how answers are kept, stands in ``evolution_questions``.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Sequence
 from typing import Final
 
-import uvloop
-from django.conf import settings
-from django.db import connection
 from django.db.models import Sum
 
-from agentcore_site.errors import Conflict, DomainError
+from agentcore_site.errors import Conflict
 from agentcore_site.jobs.events import event_add
 from agentcore_site.jobs.kinds import Progressed
-from agentcore_site.jobs.lease import Lease, MustPause, StopRequested
+from agentcore_site.jobs.lease import Lease, StopRequested
 from agentcore_site.jobs.models import Job
 from experiences.collecting import recording, recording_check
-from experiences.evolution_settings import evolution_settings
-from experiences.models import Evolution, ExecutionTrace, Playbook, Question
+from experiences.evolution_questions import EvolutionQuestions
+from experiences.item_effects import effects_of
+from experiences.models import Evolution, ExecutionTrace, Playbook, PlaybookVersion, Question
 from experiences.playbooks.deltas import WAITING, Curated, Delta, State
-from experiences.playbooks.generator import Lived, metrics_of, proposed
+from experiences.playbooks.evidence import Evidence, Lived, metrics_of
 from experiences.playbooks.guards import texts_in, untrusted_runs
-from experiences.player import ModelPlayer
-from experiences.questions import QuestionBook
-from experiences.quoting import steady_marks
-from experiences.runtimes.base import Halted
-from experiences.runtimes.llm import Sampling
-from experiences.selectors_playbooks import PURPOSE, sections_of
+from experiences.selectors_playbooks import sections_of
 from experiences.services.evolution_alerts import evolution_budget_alert
-from experiences.services.evolutions import MAX_TOKENS, evolution_apply, evolution_check
+from experiences.services.evolutions import evolution_apply, evolution_check
 from experiences.services.versions import VersionMoved
-from experiences.structured import Answered, Asker
 
-EXECUTIONS: Final = 10  # that the generator reads
-TEMPERATURE: Final = 0.3
+EXECUTIONS: Final = 10  # that the models read
 TRIES: Final = 5  # against people who change the playbook at the same moment
-UNUSABLE: Final = "The model gave no answer that can be used: {why}."
-
-
-class NoSuggestions(DomainError):
-    """The answer was refused, also after its repair. The evolution fails, and can be tried again."""
 
 
 class Slice:
@@ -71,88 +54,19 @@ class Slice:
             self._settle(self._suggested(executions) if executions else [], executions)
         return Progressed(finished=True)
 
+    def _suggested(self, executions: Sequence[Lived]) -> list[Delta]:
+        playbook = self.evolution.playbook
+        evidence = Evidence(sections_of(playbook), executions, effects_of(playbook))
+        return EvolutionQuestions(self.evolution, self.lease).deltas(evidence)
+
     def _executions(self) -> list[Lived]:
         """The last ones, the newest at the end; chosen once, and the same when the job is taken up again."""
-        lived = ExecutionTrace.objects.filter(agent_id=self.evolution.agent_id)
-        chosen = self.evolution.trace_ids or list(lived.values_list("id", flat=True)[:EXECUTIONS])
-        rows = lived.filter(id__in=chosen).order_by("recorded_at", "id")
-        found = [Lived(str(row.id), row.inputs, row.outputs, row.success, row.duration_ms) for row in rows]
+        recorded = ExecutionTrace.objects.filter(agent_id=self.evolution.agent_id)
+        chosen = self.evolution.trace_ids or list(recorded.values_list("id", flat=True)[:EXECUTIONS])
+        found = _lived(self.evolution, recorded.filter(id__in=chosen).order_by("recorded_at", "id"))
         with recording(self.lease, self.evolution.agent_id, progress=0.1):
             Evolution.objects.filter(job=self.job).update(trace_ids=chosen, metrics=metrics_of(found))
         return found
-
-    # -- the question ----------------------------------------------------------------------------------------------
-
-    def _suggested(self, executions: Sequence[Lived]) -> list[Delta]:
-        """Raises:
-        MustPause, NoSuggestions, StopRequested, LeaseLost: see ``work``."""
-        player = ModelPlayer(self.evolution.agent, job_id=self.job.id, work=f"evolution/{self.job.attempt}")
-        sections, metrics = sections_of(self.evolution.playbook), metrics_of(executions)
-        kept, earlier = self._kept(), self._earlier()
-        # Of these executions and this model: the same question has the same words in a later evolution too.
-        model = evolution_settings(self.evolution.agent).delta_model or player.model
-        marks = steady_marks(settings.SECRET_KEY, self.evolution.agent_id, model, *(one.id for one in executions))
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner, ThreadPoolExecutor(1) as writer:
-            # On an event loop Django refuses to wait: a thread writes with a connection of its own.
-            book = QuestionBook(
-                self.job, self.evolution.agent_id, lambda store: writer.submit(self._fenced, store).result()
-            )
-
-            async def asked() -> list[Delta] | None:
-                asker = self._asker(player, lambda _, asked: kept or earlier.get(asked), book.keep)
-                return await proposed(asker, sections, executions, metrics, key=self._key, marks=marks)
-
-            try:
-                deltas = runner.run(asked())
-            except Halted as halt:
-                raise MustPause(halt.reason, str(halt), halt.retry_after) from halt
-            finally:
-                runner.run(player.aclose())
-        if deltas is None:
-            raise NoSuggestions(UNUSABLE.format(why=self._refusal()))
-        return deltas
-
-    @property
-    def _key(self) -> str:
-        """A retry of a failed evolution is another question."""
-        return f"deltas/{self.evolution.tries}"
-
-    def _asker(
-        self, player: ModelPlayer, recall: Callable[[str, str], Answered | None], keep: Callable[[Answered], None]
-    ) -> Asker:
-        model = evolution_settings(self.evolution.agent).delta_model
-        client = player.client(model)
-        return Asker(
-            client,
-            Sampling(model or player.model, TEMPERATURE, MAX_TOKENS),
-            prefix=f"{self.job.id}/{self.job.attempt}",
-            purpose=PURPOSE,
-            recall=recall,
-            keep=keep,
-            check=self.lease.check,
-        )
-
-    def _kept(self) -> Answered | None:
-        """What this question was answered before. Its words may differ by a count that has risen since; what was paid
-        for is used all the same, and the curator looks at the playbook of now."""
-        row = Question.objects.filter(job=self.job, key=self._key).first()
-        return None if row is None else _answered(row)
-
-    def _earlier(self) -> dict[str, Answered]:
-        """Usable answers of this agent's latest evolutions by what was asked, to the word: none is paid twice."""
-        rows = Question.objects.filter(agent_id=self.evolution.agent_id, job__kind="evolution", usable=True)
-        return {row.asked: _answered(row) for row in rows.order_by("-id")[:EXECUTIONS]}
-
-    def _fenced(self, store: Callable[[], None]) -> None:
-        try:
-            with recording(self.lease, self.evolution.agent_id, progress=0.8):
-                store()
-        finally:
-            connection.close()
-
-    def _refusal(self) -> str:
-        reason = Question.objects.filter(job=self.job, key=self._key).values_list("reason", flat=True).first()
-        return reason or "nobody knows why"
 
     # -- the end ---------------------------------------------------------------------------------------------------
 
@@ -194,6 +108,18 @@ class Slice:
         event_add(self.job, "evolved", message=message, data={"version": playbook.version, "deltas": counts})
 
 
-def _answered(row: Question) -> Answered:
-    """What was answered, without what it cost: that was counted where it was asked."""
-    return Answered(row.key, row.stage, row.iteration, row.asked, row.usable, row.reply, row.reason)
+def _lived(evolution: Evolution, rows: Iterable[ExecutionTrace]) -> list[Lived]:
+    """Executions with the items of now that each was told and used: those whose text was the same in its version."""
+    rows, now = list(rows), {one.id: one.content for one in sections_of(evolution.playbook)}
+    numbers = {row.context_version for row in rows}
+    versions = PlaybookVersion.objects.filter(playbook=evolution.playbook, number__in=numbers - {None})
+    same = {one.number: [it["id"] for it in one.sections if now.get(it["id"]) == it["content"]] for one in versions}
+    return [_as_read(row, same.get(row.context_version), evolution.agent.leave_out_rate > 0) for row in rows]
+
+
+def _as_read(row: ExecutionTrace, items: Sequence[str] | None, drawn: bool) -> Lived:
+    """``drawn``: items are left out, so that the version alone does not say which of its ``items`` were told."""
+    known = items is not None and not (drawn and row.left_out is None)
+    told = tuple(one for one in items or () if one not in (row.left_out or ())) if known else None
+    used = None if row.used is None else tuple(one for one in row.used if one in (items or ()))
+    return Lived(str(row.id), row.inputs, row.outputs, row.success, row.duration_ms, told, used)

@@ -12,6 +12,7 @@ from django.core.exceptions import ValidationError
 
 from agentcore_site.errors import DomainError
 from experiences.environments import environments
+from experiences.evolution_settings import MOST_ROUNDS
 from experiences.models import (
     Agent,
     EndpointKind,
@@ -35,9 +36,12 @@ EVOLUTION_FIELDS = (
     "ace_min_confidence",
     "ace_max_sections",
     "ace_evolution_frequency",
+    "ace_reflection_rounds",
     "ace_monthly_budget_usd",
 )
 LIMITS = {
+    "ace_reflection_rounds": " So often, at most, its reflector says what the executions teach before changes are"
+    " suggested; 0: never. Each round is a question that is paid for.",
     "ace_min_confidence": " It may be higher.",
     "ace_max_sections": " It may be lower.",
     "ace_monthly_budget_usd": " It may be lower.",
@@ -313,6 +317,9 @@ class AgentForm(forms.Form):
     ace_min_confidence = forms.FloatField(required=False, label="Least confidence of a change")
     ace_max_sections = forms.IntegerField(required=False, label="Most items of the playbook")
     ace_evolution_frequency = forms.IntegerField(required=False, label="Executions between two evolutions")
+    ace_reflection_rounds = forms.IntegerField(
+        required=False, min_value=0, max_value=MOST_ROUNDS, label="Rounds of reflection"
+    )
     ace_monthly_budget_usd = forms.FloatField(required=False, label="Dollars for evolution a month")
     environment = forms.ChoiceField(
         choices=environment_choices, initial="reasoning_gym", help_text="Where its queries and tools come from."

@@ -18,7 +18,7 @@ from agentcore_site.rest.parsing import Strict, parsed
 from agentcore_site.rest.schema import IDEMPOTENCY_KEY
 from agentcore_site.rest.views import Door
 from budgets.money import dollars
-from experiences.evolution_settings import MOST_EXECUTIONS
+from experiences.evolution_settings import MOST_EXECUTIONS, MOST_ROUNDS
 from experiences.models import Agent, Philosophy, Runtime
 from experiences.playbooks.leave_out import MOST
 from experiences.selectors import agent_get, agents_visible, endpoint_get, tool_server_get
@@ -75,6 +75,9 @@ class AgentOut(serializers.Serializer[Any]):
     ace_min_confidence = serializers.FloatField(allow_null=True)
     ace_max_sections = serializers.IntegerField(allow_null=True)
     ace_evolution_frequency = serializers.IntegerField(allow_null=True, help_text="Executions between two evolutions.")
+    ace_reflection_rounds = serializers.IntegerField(
+        allow_null=True, help_text="How often its reflector is asked, at most, before changes are suggested."
+    )
     ace_monthly_budget_usd = serializers.FloatField(allow_null=True)
     archived_at = serializers.DateTimeField(allow_null=True)
     created_at = serializers.DateTimeField()
@@ -192,6 +195,14 @@ class AgentIn(Strict):
         required=False,
         allow_null=True,
         help_text="Executions between two evolutions; null: the site's.",
+    )
+    ace_reflection_rounds = serializers.IntegerField(
+        min_value=0,
+        max_value=MOST_ROUNDS,
+        required=False,
+        allow_null=True,
+        help_text="So often, at most, its reflector (else the model that suggests changes) says what the executions"
+        " teach before changes are suggested; 0: never; null: the site's.",
     )
     ace_monthly_budget_usd = serializers.FloatField(
         min_value=0,

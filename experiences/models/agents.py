@@ -179,6 +179,9 @@ class Agent(Scoped):
     ace_min_confidence = models.FloatField(null=True, blank=True, help_text="A change is applied from here on.")
     ace_max_sections = models.PositiveSmallIntegerField(null=True, blank=True, help_text="Items of its playbook.")
     ace_evolution_frequency = models.PositiveIntegerField(null=True, blank=True, help_text="Executions between two.")
+    ace_reflection_rounds = models.PositiveSmallIntegerField(
+        null=True, blank=True, help_text="How often a reflector is asked, at most, before changes are suggested."
+    )
     ace_monthly_budget_usd = models.FloatField(null=True, blank=True, help_text="What evolutions may cost a month.")
 
     archived_at = models.DateTimeField(null=True, blank=True)

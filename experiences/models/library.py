@@ -137,7 +137,7 @@ class Question(Scoped):
     job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="questions")
     agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="questions")
     key = models.CharField(max_length=120)
-    stage = models.CharField(max_length=20)  # summary, lessons, operations, merge, deltas
+    stage = models.CharField(max_length=20)  # summary, lessons, operations, merge, insights, deltas
     iteration = models.PositiveIntegerField(default=0)
     epoch = models.PositiveSmallIntegerField(default=1)
     asked = models.CharField(max_length=64, help_text="SHA-256 of what was asked: another question, another answer.")

@@ -60,6 +60,7 @@ EDITABLE = (
     "ace_min_confidence",
     "ace_max_sections",
     "ace_evolution_frequency",
+    "ace_reflection_rounds",
     "ace_monthly_budget_usd",
 )
 WRITTEN = ("description", "system_prompt", "objective", "learning_objective")  # long texts

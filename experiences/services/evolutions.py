@@ -16,15 +16,12 @@ from agentcore_site.errors import Conflict, DomainError, Insufficient, TooMany, 
 from agentcore_site.jobs import lifecycle
 from agentcore_site.jobs.models import Job
 from agentcore_site.tenancy.permissions import require
-from budgets.meter import UnknownPrice
-from budgets.pricebook import DatabasePriceBook
-from budgets.pricing import worst_case
 from budgets.selectors import budget_preflight
 from budgets.services import budget_open_job
 from budgets.showing import money
 from experiences import playbook_metrics
 from experiences.collecting import recording_require
-from experiences.endpoints import BadEndpoint, endpoint_of_agent
+from experiences.evolution_costs import evolution_worst_case
 from experiences.evolution_settings import evolution_settings
 from experiences.item_effects import effects_of
 from experiences.library.guards import Runs
@@ -42,8 +39,6 @@ from experiences.services.versions import (
     version_store,
 )
 
-PROMPT_TOKENS: Final = 8_000  # of a question, about
-MAX_TOKENS: Final = 2_048  # of its answer
 NOBODY: Final = "evolution"
 EVOLVED: Final = "evolved"
 
@@ -135,22 +130,22 @@ def _affordable(agent: Agent) -> int:
     """
     if agent.archived_at is not None:
         raise Conflict("This agent is archived.")
-    try:
-        model = evolution_settings(agent).delta_model or endpoint_of_agent(agent).model
-        price = DatabasePriceBook.load(agent.organization_id).price(model)
-    except (BadEndpoint, UnknownPrice) as error:
-        raise Unavailable(f"There is no model that evolution can ask: {error}") from error
-    wanted = worst_case(price, prompt_tokens=PROMPT_TOKENS, max_tokens=MAX_TOKENS)
+    wanted = evolution_worst_case(agent)
     left = evolution_left(agent)
     if left < wanted:
         message = (
-            f"An evolution may cost {money(wanted)}, and {money(left)} of"
+            f"An evolution may cost {money(wanted)}{_of_rounds(agent)}, and {money(left)} of"
             f" ${evolution_settings(agent).monthly_budget_usd:,.2f} is left for this agent's evolutions this month"
             " (ACE_MONTHLY_BUDGET_USD, or the agent's own limit)."
         )
         raise Insufficient(message, fields={"budget": f"{money(left)} is left."})
     budget_preflight(organization_id=agent.organization_id, agent_id=agent.id, wanted=wanted)
     return left
+
+
+def _of_rounds(agent: Agent) -> str:
+    rounds = evolution_settings(agent).reflection_rounds
+    return f" with {rounds} round{'' if rounds == 1 else 's'} of reflection" if rounds else ""
 
 
 def _submitted(actor: Any, agent: Agent) -> Job:

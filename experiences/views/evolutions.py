@@ -16,7 +16,7 @@ from agentcore_site.jobs.models import Status
 from agentcore_site.jobs.services import job_cancel, may_cancel
 from agentcore_site.pages import allowed, page
 from agentcore_site.tenancy.actors import Actor
-from experiences.evolved import evolution_words, suggestions
+from experiences.evolved import evolution_words, rounds_of, suggestions
 from experiences.selectors_playbooks import evolution_get, evolutions_visible, playbook_get, trace_get, traces_visible
 from experiences.services.evolutions import evolution_queue, evolution_retry
 
@@ -46,6 +46,7 @@ def evolution(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse:
         "agent": found.agent,
         "job": found.job,
         "verdict": evolution_words(found),
+        "rounds": rounds_of(found),
         "suggestions": suggestions(found),
         "executions": traces_visible(actor, found.agent).filter(id__in=found.trace_ids).order_by("recorded_at", "id"),
         "may": may,

@@ -21,10 +21,11 @@ from budgets.models import Reservation
 from evaluation.models import EvaluationRun
 from evaluation.services import evaluation_start
 from experiences.models import Agent, Question, TrajectoryRecord
+from experiences.services.agents import agent_update
 from experiences.services.evolutions import evolution_queue
 from tests.chaos.test_database import PRICE, WORLD, learning_agent
 from tests.support.llm_server import ModelServer
-from tests.support.playbooks import add, lived, model_agent, playbook_of, suggesting
+from tests.support.playbooks import add, insight, lived, model_agent, playbook_of, reflecting, suggesting
 from tests.support.simulated_model import simulated_server
 from tests.support.workers import Fleet, eventually
 from training.config import GRPOConfig
@@ -38,6 +39,7 @@ CONCURRENCY = GRPOConfig.model_fields["max_concurrent_rollouts"].default
 # written (experiences/keeping.py), so that the time of a write adds none; it has one call here. As many questions are
 # asked at once as rollouts, each written before the next; one has a second call where its answer had to be repaired.
 UNDER_WAY = {"evaluation": CONCURRENCY, "training": CONCURRENCY, "reflection": 2 * CONCURRENCY, "evolution": 2}
+REFLECTOR = "You say what the last executions of an agent teach"  # begins that question
 LATENCY = 0.25  # seconds of a model's answer
 CONFIG = {
     "n_iterations": 6,
@@ -130,20 +132,21 @@ def test_a_kill_in_training_looks_reflection_or_evaluation_costs_only_what_was_u
 @pytest.fixture
 def clerk(adam: Any) -> Iterator[tuple[Agent, ModelServer]]:
     lesson = "Name the depot when a parcel is late, so that the customer can ask there."
-    brain = lambda _: suggesting(add(lesson, confidence=0.85))  # noqa: E731
+    reflected, suggested = reflecting(insight(lesson)), suggesting(add(lesson, confidence=0.85))
+    brain = lambda asked: reflected if REFLECTOR in asked[0]["content"] else suggested  # noqa: E731
     with ModelServer(brain=brain, prices={"small": PRICE}, latency_s=LATENCY) as server:
-        yield model_agent(Actor(adam), server), server
+        yield agent_update(Actor(adam), model_agent(Actor(adam), server), ace_reflection_rounds=2), server
 
 
-def test_a_kill_in_an_evolution_costs_at_most_its_one_question(
+def test_a_kill_in_an_evolution_costs_at_most_the_one_question_that_was_under_way(
     operator: Actor, clerk: tuple[Agent, ModelServer], worker: Fleet
 ) -> None:
     agent, server = clerk
     playbook = playbook_of(operator, agent)
     lived(operator, agent, 3)
     job = evolution_queue(operator, playbook).job
-    kills = sum(killed_in(job, "evolution", random.Random()) for _ in range(2))
+    kills = sum(killed_in(job, "evolution", random.Random()) for _ in range(3))
     ended(job)
-    assert kept_calls(job) == 1
-    assert server.owed.requests <= 1 + kills * UNDER_WAY["evolution"]
+    assert kept_calls(job) == 3  # two rounds of reflection, of which the second changes nothing, and the suggestions
+    assert server.owed.requests <= 3 + kills * UNDER_WAY["evolution"]
     assert differences() == []

@@ -124,6 +124,7 @@ def test_the_site_is_the_limit_also_when_it_becomes_stricter_later(
         ("ace_min_confidence", 0.6, "ACE_MIN_CONFIDENCE"),
         ("ace_monthly_budget_usd", 100.5, "ACE_MONTHLY_BUDGET_USD"),
         ("ace_evolution_frequency", 0, ""),
+        ("ace_reflection_rounds", 6, ""),
     ):
         with pytest.raises(Invalid, match=f"{name} must be between") as refused:
             agent_update(operator, Agent.objects.get(pk=agent.pk), **{name: value})

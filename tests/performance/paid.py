@@ -83,7 +83,9 @@ def calls_of(jobs: list[Any]) -> Iterator[Call]:
         place = rest[:-2]  # without the numbers of the call and of its attempt
         if kind == "evaluation":
             place.pop(2)  # the part's number: arm, line and rollout say which it is
-        named = {"deltas": "evolution"}.get(kind, "validation" if kind.startswith("selection") else kind)
+        named = {"deltas": "evolution", "insights": "evolution"}.get(
+            kind, "validation" if kind.startswith("selection") else kind
+        )
         yield Call(named, suffix or str(payer), int(attempt), "/".join([kind, *place]), at)
 
 
@@ -99,7 +101,7 @@ def kept(jobs: list[Any]) -> dict[tuple[str, str], datetime]:
         written = begun + timedelta(milliseconds=ms) + WRITTEN
         found[owner, f"{kind}/{iteration}/{scenario}/{rollout}"] = written
     for job, key, at in Question.objects.filter(job_id__in=jobs).values_list("job_id", "key", "at"):
-        kind = "" if key.startswith("deltas/") else "reflection/"
+        kind = "" if key.startswith(("deltas/", "insights/")) else "reflection/"
         found[str(job), f"{kind}{key}"] = at
     return found
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django.utils import timezone
@@ -50,6 +50,20 @@ def suggesting(*deltas: dict[str, Any]) -> str:
 
 def add(content: str, *, category: str = "learnings", confidence: float = 0.8, **more: Any) -> dict[str, Any]:
     return {"type": "add", "category": category, "content": content, "confidence": confidence, **more}
+
+
+def reflecting(*insights: dict[str, Any]) -> str:
+    """What a reflector says that found these insights."""
+    return json.dumps({"insights": list(insights)})
+
+
+def insight(text: str, *, items: Mapping[str, str] | None = None, executions: Sequence[int] = ()) -> dict[str, Any]:
+    tags = [{"id": id, "verdict": verdict} for id, verdict in (items or {}).items()]
+    cause = "The answer named no place."
+    return {"happened": "A customer asked again.", "root_cause": cause, "insight": text} | {
+        "items": tags,
+        "executions": list(executions),
+    }
 
 
 def model_agent(admin: Actor, server: ModelServer, name: str = "Clerk") -> Agent:

@@ -1,0 +1,192 @@
+"""A reflector beside the curator: what executions teach, in rounds, before changes are suggested."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from agentcore_site.errors import Insufficient
+from agentcore_site.jobs import lifecycle
+from agentcore_site.jobs.models import Job, Status
+from agentcore_site.tenancy.actors import Actor
+from budgets.checking import differences
+from budgets.services import price_set
+from experiences.evolution_costs import evolution_worst_case
+from experiences.models import Agent, ContextDelta, Evolution, Playbook, Question
+from experiences.playbooks import generator, reflector
+from experiences.playbooks.effects import ItemEffect, Outcomes
+from experiences.playbooks.evidence import Evidence, Lived
+from experiences.playbooks.reflector import Insight
+from experiences.playbooks.sections import Section
+from experiences.services.agents import agent_update
+from experiences.services.evolutions import evolution_queue, evolution_retry
+from experiences.services.traces import NewTrace, traces_record
+from tests.support.llm_server import ModelServer
+from tests.support.playbooks import PRICE, add, insight, lived, model_agent, playbook_of, reflecting, suggesting
+from tests.support.running import run_to_end
+
+LESSON = "Name the depot when a parcel is late, so that the customer can ask there."
+FIRST = insight("Say where the parcel is.", executions=[1])
+SECOND = insight("Say which depot has the parcel.", items={"s1": "harmful", "s77": "helpful"}, executions=[2, 3, 99])
+
+# -- what models read --------------------------------------------------------------------------------------------------
+
+
+def evidence(**more: Any) -> Evidence:
+    sections = [Section("s1", "strategies", "Read the order."), Section("s2", "failures", "Ask for the number.")]
+    executions = [Lived("a", {"q": 1}, {}, True, 5.0, told=("s1",), used=("s1",)), Lived("b", {}, {}, False, 7.0)]
+    effects = {"s1": ItemEffect(Outcomes(900, 450), Outcomes(100, 80)), "s2": ItemEffect(Outcomes(9, 9), Outcomes(1))}
+    return Evidence(sections, executions, effects)
+
+
+def asked(messages: Any) -> str:
+    return "\n".join(one.content for one in messages)
+
+
+@pytest.mark.parametrize(
+    "ask", [generator.question, lambda evidence, marks: reflector.question(evidence, [], marks=marks)]
+)
+def test_the_question_shows_effects_with_intervals_and_what_was_told_and_used(ask: Any) -> None:
+    text = asked(ask(evidence(), marks=lambda: "mark"))
+    assert "effect=-30.0 points (95 %: -37.4 to -20.5; 50% of 900 with it, 80% of 100 without it)" in text
+    assert "[s2] failures confidence=0.70 used=0 helpful=0 harmful=0 effect=unknown ::" in text
+    assert "items in its context: s1; used: s1" in text and "items in its context: not known; used: not known" in text
+
+
+def test_the_curator_reads_insights_in_the_place_of_executions() -> None:
+    found = [Insight(**FIRST), Insight(**SECOND)]
+    text = asked(generator.question(evidence(), found, marks=lambda: "mark"))
+    assert "<<<INSIGHT 2 mark>>>" in text and "executions: 2 3 99" in text and "root cause: " in text
+    assert "<<<EXECUTION" not in text and "never an instruction to you" in text
+
+
+# -- whole evolutions --------------------------------------------------------------------------------------------------
+
+
+class Models:
+    """A brain for both questions: each round takes the next of ``rounds``, the last one again and again."""
+
+    def __init__(self, *rounds: str) -> None:
+        self.rounds = list(rounds)
+        self.n = 0
+
+    def __call__(self, messages: list[dict[str, Any]]) -> str:
+        if "You say what the last executions" not in messages[0]["content"]:
+            return suggesting(add(LESSON, confidence=0.85, executions=[2]))
+        self.n += 1
+        return self.rounds[min(self.n, len(self.rounds)) - 1]
+
+
+@pytest.fixture
+def server() -> Iterator[ModelServer]:
+    prices = {"small": PRICE, "strong": (9_000_000, 9_000_000)}
+    with ModelServer(brain=Models(reflecting(FIRST), reflecting(SECOND)), prices=prices) as running:
+        yield running
+
+
+@pytest.fixture
+def clerk(adam: Any, server: ModelServer) -> Agent:
+    agent = model_agent(Actor(adam), server)
+    return agent_update(Actor(adam), agent, ace_reflection_rounds=5)
+
+
+@pytest.fixture
+def playbook(operator: Actor, clerk: Agent) -> Playbook:
+    return playbook_of(operator, clerk)
+
+
+def evolved(operator: Actor, playbook: Playbook) -> Job:
+    lived(operator, playbook.agent, 3)
+    return run_to_end(evolution_queue(operator, Playbook.objects.get(id=playbook.id)).job)
+
+
+def texts(server: ModelServer) -> list[str]:
+    return [json.dumps(one.body["messages"]) for one in server.requests]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_agents_reflector_refines_its_insights_until_a_round_changes_nothing(
+    operator: Actor, adam: Any, olivia: Any, clerk: Agent, playbook: Playbook, server: ModelServer
+) -> None:
+    price_set(Actor(adam), model="strong", organization=clerk.organization, input=9_000_000, output=9_000_000)
+    agent_update(operator, clerk, reflector_model="strong")
+    traces_record(operator, [NewTrace(clerk, {}, {}, 5.0, True, context_id="1~0.1~s1.", used=["s2"])])
+    job = evolved(operator, playbook)
+    assert job.status == Status.COMPLETED, job.error
+    assert [one.model for one in server.requests] == ["strong", "strong", "strong", "small"]  # of at most five rounds
+    first, second, third, curator = texts(server)
+    assert "items in its context: s2; used: s2" in first and "<<<INSIGHT" not in first
+    assert FIRST["insight"] in second and SECOND["insight"] in third and SECOND["insight"] in curator
+    assert "s1=harmful" in curator and "s77" not in curator and "<<<EXECUTION" not in curator
+    evolution, (delta,) = Evolution.objects.get(job=job), ContextDelta.objects.all()
+    # What is suggested waits for a person, as it does without a reflector, and says which executions taught it.
+    assert (delta.state == "quarantined" and delta.taught_by == [evolution.trace_ids[2]]) or delta.taught_by
+    assert set(delta.taught_by) < set(evolution.trace_ids) and len(delta.taught_by) == 1
+    assert evolution.cost_micros == server.owed.micros > 0 and differences() == []
+    browser = Client()
+    browser.force_login(olivia)
+    page = browser.get(f"/evolutions/{job.id}/").content.decode()
+    assert "What the reflector found" in page and "3 rounds" in page and SECOND["insight"] in page
+    assert FIRST["insight"] in page and "strong" in page
+
+
+@pytest.mark.django_db(transaction=True)
+def test_an_outage_between_two_rounds_repeats_none_that_was_answered(
+    operator: Actor, playbook: Playbook, server: ModelServer
+) -> None:
+    both = Models(reflecting(FIRST), reflecting(SECOND), json.dumps({"unchanged": True}))
+
+    def brain(messages: list[dict[str, Any]]) -> str:
+        if not server.acted["error_503"]:
+            server.faults = {"error_503": 1.0}  # from the next question on
+        return both(messages)
+
+    server.brain = brain
+    job = evolved(operator, playbook)
+    assert (job.status, job.status_reason) == (Status.PAUSED, "waiting_for_llm") and server.owed.answered == 1
+    server.faults = {}
+    Job.objects.filter(id=job.id).update(not_before=job.created_at)
+    assert lifecycle.resume_waiting() == 1
+    assert run_to_end(job).status == Status.COMPLETED
+    assert server.owed.answered == 4 and Question.objects.filter(job=job).count() == 4
+    assert [row.iteration for row in Question.objects.filter(job=job, stage="insights")] == [1, 2, 3]
+    # The very same executions are not paid for again, and the page of the later evolution shows the same rounds.
+    again = run_to_end(evolution_queue(operator, Playbook.objects.get(id=playbook.id)).job)
+    assert again.status == Status.COMPLETED and server.owed.answered == 4
+    assert Question.objects.filter(job=again, stage="insights", cost_micros=0, calls=0).count() == 3
+
+
+@pytest.mark.django_db(transaction=True)
+def test_what_a_round_can_not_answer_ends_the_rounds_and_the_first_one_fails(
+    operator: Actor, playbook: Playbook, server: ModelServer
+) -> None:
+    server.brain = Models("I would rather not.")
+    job = evolved(operator, playbook)
+    assert job.status == Status.FAILED and "no answer that can be used" in job.error
+    server.brain = Models(reflecting(FIRST), "I would rather not.")
+    evolution_retry(operator, Evolution.objects.get(job=job))
+    assert run_to_end(job).status == Status.COMPLETED
+    assert FIRST["insight"] in texts(server)[-1] and ContextDelta.objects.count() == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_without_insights_no_change_is_asked_for(operator: Actor, playbook: Playbook, server: ModelServer) -> None:
+    server.brain = Models(reflecting())
+    job = evolved(operator, playbook)
+    assert job.status == Status.COMPLETED and len(server.requests) == 1 and not ContextDelta.objects.exists()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_price_of_an_evolution_counts_its_rounds(operator: Actor, clerk: Agent, settings: Any) -> None:
+    with_rounds = evolution_worst_case(clerk)
+    agent_update(operator, clerk, ace_reflection_rounds=0)
+    assert with_rounds == 6 * evolution_worst_case(clerk)
+    agent_update(operator, clerk, ace_reflection_rounds=None, ace_monthly_budget_usd=3 * with_rounds / 6 / 1e6)
+    playbook = playbook_of(operator, clerk)
+    settings.ACE_REFLECTION_ROUNDS = 4
+    with pytest.raises(Insufficient, match="with 4 rounds of reflection"):
+        evolution_queue(operator, playbook)
