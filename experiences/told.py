@@ -54,7 +54,11 @@ class Item:
             f"{percent(one.told.share, 0)} of {count(one.told.n)} executions with it succeeded,"
             f" {percent(one.left_out.share, 0)} of {count(one.left_out.n)} without it by chance"
         )
-        added = f"{points(one.difference)} points (95 % interval {points(one.low)} to {points(one.high)})"
+        low, high = one.sequence
+        added = (
+            f"{points(one.difference)} points (95 % interval {points(one.low)} to {points(one.high)} at this look,"
+            f" {points(low)} to {points(high)} over all looks)"
+        )
         if not one.known:
             return f"{seen}: too few to say what it adds."
         verdict = "it helps" if one.helps else "it does harm" if one.harms else "not decided yet"

@@ -48,8 +48,13 @@ class EffectOut(serializers.Serializer[Any]):
     success_told = serializers.FloatField(source="told.share", help_text="Share of the former that succeeded.")
     success_left_out = serializers.FloatField(source="left_out.share", help_text="Share of the latter that did.")
     difference = serializers.FloatField(help_text="What the item adds to that share, -1 to 1.")
-    low = serializers.FloatField(help_text="Lower end of the 95 % interval of the difference.")
+    low = serializers.FloatField(help_text="Lower end of the 95 % interval of the difference, for one look.")
     high = serializers.FloatField()
+    sequence_low = serializers.FloatField(
+        help_text="Lower end of the 95 % confidence sequence, which holds at all looks at once. An evolution takes an"
+        " item out whose sequence lies below 0.",
+    )
+    sequence_high = serializers.FloatField()
     known = serializers.BooleanField(help_text="Whether there are at least 20 executions of each kind.")
     used = serializers.IntegerField(help_text="Executions whose agent said that its answer used the item.")
     reporting = serializers.IntegerField(help_text="Executions with the item whose agent said what it used.")

@@ -25,7 +25,7 @@ RAISED: Final = 0.1  # of what is missing to certainty, when an item is proposed
 FULL: Final = "the playbook is full, and of all its items this one is the weakest"
 HARMFUL: Final = (
     "measured to do harm: {share:.1%} of {n:,} executions with it succeeded and {other:.1%} of {m:,} without it, a"
-    " difference of {low:+.1%} to {high:+.1%}"
+    " difference of {low:+.1%} to {high:+.1%} (95 %, over all looks)"
 )
 NO_EFFECTS: Final[Mapping[str, ItemEffect]] = MappingProxyType({})
 REWRITE: Final = "together these changes delete {items:.0%} of the items and {text:.0%} of the text"
@@ -159,7 +159,9 @@ class _Batch:
         limit: as many as came in, and where the limit itself was lowered a fifth of what there was each time, so that
         this is no rewrite either. Returns what went, with the reason for those who proposed it."""
         fifth = max(int(DELETED_ITEMS * before), 1)
-        harmful = sorted(filter(self._harms, self.sections), key=lambda one: self._effects[one.id].high)[:fifth]
+        harmful = sorted(filter(self._harms, self.sections), key=lambda one: self._effects[one.id].sequence_high)[
+            :fifth
+        ]
         gone = {one.id: harm_of(self._effects[one.id]) for one in harmful}
         for one in harmful:
             self._forget(one, gone[one.id])
@@ -213,8 +215,8 @@ class _Batch:
 
 def harm_of(effect: ItemEffect) -> str:
     """Why an item is taken out, with its figures."""
-    told, left = effect.told, effect.left_out
-    return HARMFUL.format(share=told.share, n=told.n, other=left.share, m=left.n, low=effect.low, high=effect.high)
+    told, left, (low, high) = effect.told, effect.left_out, effect.sequence
+    return HARMFUL.format(share=told.share, n=told.n, other=left.share, m=left.n, low=low, high=high)
 
 
 def _rewrite(sections: Sequence[Section], changes: Sequence[Change]) -> str:

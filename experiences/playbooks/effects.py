@@ -2,7 +2,8 @@
 at random (``leave_out``).
 
 The plain difference of two shares is unbiased, since chance alone decides which executions lack an item. Its interval
-is Newcombe's (1998, method 10), built from two Wilson intervals: it holds for few executions too, and near 0 and 1.
+at one look is Newcombe's (1998, method 10), built from two Wilson intervals: it holds for few executions too, and near
+0 and 1. An item is looked at again and again; what is decided about it goes by a confidence sequence (``sequence``).
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from typing import Final
+
+from experiences.playbooks.sequence import confidence_sequence
 
 Z: Final = 1.959964  # two-sided 95 %
 FEWEST: Final = 20  # executions with and without an item, below which nothing is decided by its effect
@@ -47,8 +50,21 @@ class ItemEffect:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """The 95 % interval of the difference."""
+        """The 95 % interval of the difference, for one look."""
         return newcombe(self.told, self.left_out)
+
+    @property
+    def sequence(self) -> tuple[float, float]:
+        """The interval that holds at all looks at once, with 95 %: what is decided goes by it."""
+        return confidence_sequence(self.told.good, self.told.n, self.left_out.good, self.left_out.n)
+
+    @property
+    def sequence_low(self) -> float:
+        return self.sequence[0]
+
+    @property
+    def sequence_high(self) -> float:
+        return self.sequence[1]
 
     @property
     def low(self) -> float:
@@ -65,11 +81,11 @@ class ItemEffect:
 
     @property
     def harms(self) -> bool:
-        return self.known and self.high < 0
+        return self.known and self.sequence_high < 0
 
     @property
     def helps(self) -> bool:
-        return self.known and self.low > 0
+        return self.known and self.sequence_low > 0
 
 
 def wilson(good: int, n: int) -> tuple[float, float]:

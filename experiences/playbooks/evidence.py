@@ -78,7 +78,7 @@ def _item(one: Section, effect: ItemEffect | None) -> str:
 def _effect(one: ItemEffect | None) -> str:
     if one is None or not one.known:
         return "unknown"
-    low, high = one.interval
+    low, high = one.sequence
     shares = f"{one.told.share:.0%} of {one.told.n} with it, {one.left_out.share:.0%} of {one.left_out.n} without it"
     return f"{100 * one.difference:+.1f} points (95 %: {100 * low:+.1f} to {100 * high:+.1f}; {shares})"
 

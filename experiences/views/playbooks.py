@@ -122,6 +122,7 @@ def _head(found: Playbook, may: frozenset[str]) -> dict[str, Any]:
     return {
         "playbook": found,
         "groups": groups_of(items),
+        "measured": any(one.effect is not None and one.effect.known for one in items),
         "verdict": verdict(found, items),
         "tokens": tokens_of(found),
         "room": room_of(found.agent, found),

@@ -24,6 +24,7 @@ from experiences.playbooks.deltas import Delta, State
 from experiences.playbooks.effects import FEWEST, ItemEffect, Outcomes, newcombe
 from experiences.playbooks.leave_out import Draw, draw, draw_of
 from experiences.playbooks.sections import Section
+from experiences.playbooks.sequence import confidence_sequence
 from experiences.selectors_playbooks import compiled, sections_of
 from experiences.services.agents import agent_create, agent_update
 from experiences.services.playbooks import playbook_create, playbook_edit
@@ -123,9 +124,75 @@ def test_intervals_hold_the_true_difference_in_95_of_100(with_it: float, without
     assert 925 <= held <= 990
 
 
+def looked_at(with_it: float, without: float, seed: int, n: int = 5_000) -> int | None:
+    """Executions after which an item is found to do harm, at a look every ten of them; None if it never is."""
+    rng, ended = random.Random(seed), [[0, 0], [0, 0]]  # (executions, successes) told, left out
+    for number in range(1, n + 1):
+        lacks = rng.random() < 0.1
+        ended[lacks][0] += 1
+        ended[lacks][1] += rng.random() < (without if lacks else with_it)
+        if number % 10 == 0 and ItemEffect(Outcomes(*ended[0]), Outcomes(*ended[1])).harms:
+            return number
+    return None
+
+
+def test_of_items_that_do_nothing_hardly_any_is_ever_found_to_do_harm() -> None:
+    found = [looked_at(0.6, 0.6, seed, 2_500) for seed in range(30)]
+    assert sum(one is not None for one in found) <= 1  # of 30; five with an interval for one look
+
+
+def test_an_item_that_does_much_harm_is_found_soon() -> None:
+    found = [looked_at(0.4, 0.6, seed) for seed in range(9)]
+    assert all(found) and sorted(one for one in found if one)[4] < 1_000
+
+
+def test_a_sequence_is_wider_than_an_interval_and_both_hold_the_difference() -> None:
+    for told, left in (((900, 450), (100, 80)), ((900, 900), (100, 100)), ((45, 0), (20, 0)), ((2, 1), (3, 3))):
+        one = ItemEffect(Outcomes(*told), Outcomes(*left))
+        low, high = one.sequence
+        assert -1 <= low <= one.difference <= high <= 1
+        mirrored = ItemEffect(Outcomes(told[0], told[0] - told[1]), Outcomes(left[0], left[0] - left[1]))
+        assert mirrored.sequence == (pytest.approx(-high), pytest.approx(-low))
+    low, high = HARMS.sequence
+    assert low < HARMS.low and HARMS.high < high < 0
+    assert ItemEffect(Outcomes(9, 9), Outcomes()).sequence == (-1.0, 1.0)
+    with pytest.raises(ValueError, match="no shares"):
+        confidence_sequence(3, 2, 0, 0)
+
+
+@pytest.mark.parametrize(("with_it", "without"), [(0.6, 0.7), (0.9, 0.8), (0.5, 0.5)])
+def test_a_sequence_holds_the_true_difference_at_every_look_of_95_in_100(with_it: float, without: float) -> None:
+    rng, missed = random.Random(4), 0
+    for _ in range(60):
+        told, left = Outcomes(), Outcomes()
+        for _ in range(12):
+            told = Outcomes(told.n + 90, told.good + sum(rng.random() < with_it for _ in range(90)))
+            left = Outcomes(left.n + 10, left.good + sum(rng.random() < without for _ in range(10)))
+            low, high = ItemEffect(told, left).sequence
+            if not low <= with_it - without <= high:
+                missed += 1
+                break
+    assert missed <= 4
+
+
+def test_one_context_for_many_executions_does_not_make_harm_of_nothing() -> None:
+    """A service that asks for a context now and then lacks an item in runs of executions."""
+    rng, harmed = random.Random(5), 0
+    for _ in range(20):
+        ended = [[0, 0], [0, 0]]
+        for _ in range(100):
+            lacks = rng.random() < 0.1
+            ended[lacks][0] += 25
+            ended[lacks][1] += sum(rng.random() < 0.9 for _ in range(25))
+            if ItemEffect(Outcomes(*ended[0]), Outcomes(*ended[1])).harms:
+                harmed += 1
+                break
+    assert harmed <= 1
+
+
 def test_few_executions_decide_nothing() -> None:
     few = ItemEffect(Outcomes(900, 0), Outcomes(FEWEST - 1, FEWEST - 1))
-    assert few.high < 0 and not few.harms and not few.known
+    assert few.high < 0 and few.sequence[1] < 0 and not few.harms and not few.known
 
 
 # -- the curator -------------------------------------------------------------------------------------------------------
@@ -305,6 +372,7 @@ def test_the_effect_of_each_item_is_measured_and_shown_everywhere(
     shown = browser.get(f"/api/v1/playbooks/{playbook.agent.slug}").json()["sections"][0]["effect"]
     assert shown["difference"] == pytest.approx(effects["s1"].difference) and shown["known"] is True
     assert (shown["low"], shown["high"]) == effects["s1"].interval
+    assert (shown["sequence_low"], shown["sequence_high"]) == effects["s1"].sequence
     page = browser.get(f"/agents/{playbook.agent_id}/playbook/").content.decode()
     assert "0 measured to help, 1 to do harm, 3 not decided yet" in page and "it does harm" in page
     item = browser.get(f"/agents/{playbook.agent_id}/playbook/items/s1/").content.decode()

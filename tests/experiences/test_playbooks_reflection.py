@@ -52,7 +52,7 @@ def asked(messages: Any) -> str:
 )
 def test_the_question_shows_effects_with_intervals_and_what_was_told_and_used(ask: Any) -> None:
     text = asked(ask(evidence(), marks=lambda: "mark"))
-    assert "effect=-30.0 points (95 %: -37.4 to -20.5; 50% of 900 with it, 80% of 100 without it)" in text
+    assert "effect=-30.0 points (95 %: -43.0 to -11.9; 50% of 900 with it, 80% of 100 without it)" in text
     assert "[s2] failures confidence=0.70 used=0 helpful=0 harmful=0 effect=unknown ::" in text
     assert "items in its context: s1; used: s1" in text and "items in its context: not known; used: not known" in text
 
