@@ -67,6 +67,8 @@ class Slice:
             "run__job",
             "run__agent",
             "run__agent__endpoint",
+            "run__agent__prompt_pack",
+            "run__prompt_pack",
             "run__dataset",
             "run__organization",
             "checkpoint",

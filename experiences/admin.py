@@ -120,10 +120,10 @@ class ToolServerAdmin(ReadOnlyAdmin):
 
 @admin.register(Dataset)
 class DatasetAdmin(ReadOnlyAdmin):
-    list_display = ["name", "organization", "size", "created_by", "created_at"]
+    list_display = ["name", "organization", "domain", "size", "created_by", "created_at"]
     list_filter = ["organization"]
     list_select_related = ["organization", "created_by"]
-    search_fields = ["name", "sha256"]
+    search_fields = ["name", "domain", "sha256"]
 
 
 @admin.register(DatasetRow)

@@ -11,17 +11,15 @@ A job that has not ended keeps what it was given and would write it again, so it
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Sequence
-from functools import reduce
-from operator import or_
+from collections.abc import Sequence
 from typing import Final
 
-from django.db.models import Q, QuerySet
+from django.db.models import Q
 
 from agentcore_site.erased import ERASED, without
-from agentcore_site.errors import Conflict
-from agentcore_site.jobs.models import ACTIVE, Job
+from agentcore_site.jobs.models import Job
 from agentcore_site.tenancy.erasure import Finding, holding, places, rewritten, staying
+from experiences.at_work import idle_require, jobs_of
 from experiences.models import (
     Agent,
     Dataset,
@@ -52,25 +50,6 @@ def rows_about(organization_id: uuid.UUID, words: Sequence[str]) -> list[Dataset
 def stored_queries(organization_id: uuid.UUID, words: Sequence[str]) -> list[str]:
     """The queries of those rows as trajectories hold them."""
     return [redact(row.query) for row in rows_about(organization_id, words)]
-
-
-def jobs_of(agents: Iterable[uuid.UUID]) -> QuerySet[Job]:
-    """The jobs of these agents, of every kind: a kind's row is 1-1 with its job and names its agent."""
-    kinds = [
-        one.name
-        for one in Job._meta.related_objects
-        if one.one_to_one and any(field.name == "agent" for field in one.related_model._meta.fields)
-    ]
-    ids = list(agents)
-    return Job.objects.filter(reduce(or_, (Q(**{f"{kind}__agent_id__in": ids}) for kind in kinds)))
-
-
-def idle_require(jobs: QuerySet[Job]) -> None:
-    """Raises:
-    Conflict: one of the jobs has not ended."""
-    names = [str(job) for job in jobs.filter(status__in=ACTIVE)[:3]]
-    if names:
-        raise Conflict(f"{', '.join(names)} still work with this data. Let them end, or cancel them, then try again.")
 
 
 @places.register("trajectories")
@@ -172,7 +151,8 @@ def packs(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
     mine = PromptPack.objects.filter(organization_id=organization_id)
     named = rewritten(mine, words, names=("name",), texts=("domain",))
     found = list(holding(mine, words, texts=("system",), values=("injections", "sources")))
-    idle_require(jobs_of(Agent.objects.filter(prompt_pack__in=found).values_list("id", flat=True)))
+    acting = Agent.objects.filter(Q(prompt_pack__in=found) | Q(runs__prompt_pack__in=found))
+    idle_require(jobs_of(acting.values_list("id", flat=True)))
 
     def erase() -> None:
         for pack in found:
@@ -233,9 +213,9 @@ def tool_servers(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
     return rewritten(mine, words, names=("name",), texts=("url", "command"), values=("tools", "variables"), note=note)
 
 
-@places.register("names of datasets")
+@places.register("names and domains of datasets")
 def datasets(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
-    return rewritten(Dataset.objects.filter(organization_id=organization_id), words, texts=("name",))
+    return rewritten(Dataset.objects.filter(organization_id=organization_id), words, texts=("name", "domain"))
 
 
 @places.register("history of lessons: who acted")

@@ -12,7 +12,8 @@ from typing import Any
 
 from agentcore_site.erased import without
 from agentcore_site.tenancy.erasure import Finding, holding, places, staying
-from experiences.erasure import ERASURE, WHO_ACTED, idle_require, jobs_of
+from experiences.at_work import idle_require, jobs_of
+from experiences.erasure import ERASURE, WHO_ACTED
 from experiences.models import ContextDelta, ExecutionTrace, Playbook, PlaybookChange, PlaybookVersion
 from experiences.playbooks.deltas import Change
 from experiences.selectors_playbooks import sections_of

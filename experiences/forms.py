@@ -27,7 +27,7 @@ from experiences.playbooks.leave_out import MOST
 from experiences.rewards import rewards
 from experiences.toolservers import tool_names
 
-MODEL_FIELDS = ("model", "system_prompt", "tools", "max_tokens", "url", "inject_context")
+MODEL_FIELDS = ("model", "system_prompt", "pack_by_domain", "tools", "max_tokens", "url", "inject_context")
 TRAINING_FIELDS = ("reward", "grouped_execution", "reflector_model", "objective", "learning_objective")
 PLAYBOOK_FIELDS = ("leave_out_rate",)
 EVOLUTION_FIELDS = (
@@ -224,6 +224,11 @@ class AgentForm(forms.Form):
     )
     prompt_pack = forms.ChoiceField(
         required=False, label="Prompt pack", help_text="Stands in the place of the system prompt, stamped."
+    )
+    pack_by_domain = forms.BooleanField(
+        required=False,
+        label="Choose the prompt pack by the domain of the data",
+        help_text="A job takes the pack that is for the domain of its dataset; what is set above where there is none.",
     )
     tools = NamesField(required=False, choices=tool_choices, widget=forms.CheckboxSelectMultiple)
     tool_servers = forms.MultipleChoiceField(required=False, label="Tool servers")

@@ -12,9 +12,9 @@ from uuid import UUID
 from agentcore_site import drawing
 from agentcore_site.drawing import Picture
 from agentcore_site.templatetags.console import count, points
-from experiences.models import Experience, ExperienceChange, ExperienceStatus
+from experiences.models import Experience, ExperienceChange, ExperienceStatus, PromptPack
 from experiences.selectors_library import LibrarySummary, Z, experiences_visible, library_summary
-from experiences.stamping import stamp_faults
+from experiences.stamping import stamp_faults, stamps
 
 ICONS: Final = {
     ExperienceStatus.PROPOSED: "moving",
@@ -53,8 +53,9 @@ class Piece(NamedTuple):
 
 @dataclass(frozen=True)
 class Lesson:
-    """One lesson with all that a list shows of it. ``fault`` says why no agent is told it; ``cost_micros`` is what the
-    questions cost that found it, where that is known."""
+    """One lesson with all that a list shows of it. ``fault`` says why no agent is told it; ``pack`` is the prompt pack
+    for which it holds (None: the agent's system prompt, or none); ``cost_micros`` is what the questions cost that found
+    it, where that is known."""
 
     row: Experience
     fault: str
@@ -64,6 +65,7 @@ class Lesson:
     icon: str
     tone: str
     cost_micros: int | None = None
+    pack: PromptPack | None = None
 
     @property
     def effect_tone(self) -> str:
@@ -82,7 +84,7 @@ class Line:
 
 def lessons(rows: Sequence[Experience], costs: Mapping[UUID, int] | None = None) -> list[Lesson]:
     """The rows as a list shows them; all effects on one scale. ``costs`` are those of finding them, by id."""
-    faults, spans = stamp_faults(rows), [interval(row) for row in rows]
+    stamped, spans = stamps(rows), [interval(row) for row in rows]
     edges = [
         abs(edge) for row, span in zip(rows, spans, strict=True) for edge in (row.effect, *span) if edge is not None
     ]
@@ -90,12 +92,13 @@ def lessons(rows: Sequence[Experience], costs: Mapping[UUID, int] | None = None)
     return [
         Lesson(
             row,
-            faults.get(row.pk, ""),
+            stamped[row.pk].fault,
             *span,
             _picture(row, span, scale),
             ICONS[ExperienceStatus(row.status)],
             TONES[ExperienceStatus(row.status)],
             (costs or {}).get(row.pk),
+            stamped[row.pk].pack,
         )
         for row, span in zip(rows, spans, strict=True)
     ]

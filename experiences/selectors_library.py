@@ -97,7 +97,7 @@ def library_of(agent: Agent, statuses: Sequence[str] = (ExperienceStatus.ACTIVE,
     """The lessons that a job starts from, in the order in which they came; those whose stamp does not fit are named
     and left out."""
     rows = Experience.objects.filter(agent_id=agent.pk, status__in=statuses).order_by("created_at", "handle")
-    return checked(_of(agent, rows))
+    return checked(of_agent(agent, rows))
 
 
 def fetch_top(
@@ -125,7 +125,7 @@ def fetch_top(
     return Checked(found.rows[: max(limit, 0)], found.refused)
 
 
-def _of(agent: Agent, rows: Iterable[Experience]) -> Iterable[Experience]:
+def of_agent(agent: Agent, rows: Iterable[Experience]) -> Iterable[Experience]:
     """The rows with the agent at hand, so that its prompt is not read again."""
     for row in rows:
         row.agent = agent
@@ -138,6 +138,11 @@ def _of(agent: Agent, rows: Iterable[Experience]) -> Iterable[Experience]:
 def packs_visible(actor: Any, *, archived: bool = False) -> QuerySet[PromptPack]:
     rows = PromptPack.objects.visible_to(actor).select_related("organization", "created_by")
     return rows if archived else rows.filter(archived_at=None)
+
+
+def domains(actor: Any) -> list[str]:
+    """The domains for which the actor's packs are, to choose from."""
+    return sorted(set(packs_visible(actor).exclude(domain="").order_by().values_list("domain", flat=True)[:200]))
 
 
 def pack_get(actor: Any, name: Any) -> PromptPack:

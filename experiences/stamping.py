@@ -18,6 +18,7 @@ from experiences.library.stamps import (
     pack_stamp,
 )
 from experiences.models import Agent, Experience, PromptPack
+from experiences.prompting import domain_packs
 
 
 class Refusal(NamedTuple):
@@ -25,6 +26,14 @@ class Refusal(NamedTuple):
 
     experience: Experience
     reason: str
+
+
+class Stamp(NamedTuple):
+    """Under which prompt a lesson's stamp fits: a pack, or the agent's system prompt (None). ``fault``: why it fits
+    under none."""
+
+    pack: PromptPack | None = None
+    fault: str = ""
 
 
 @dataclass(frozen=True)
@@ -94,16 +103,20 @@ def stamp_fault(experience: Experience) -> str:
 
 
 def stamp_faults(experiences: Iterable[Experience]) -> dict[UUID, str]:
-    """By id, what is wrong with those whose stamp does not fit. Each agent's prompt is looked at once."""
-    prompts: dict[UUID, tuple[str, str]] = {}
-    faults: dict[UUID, str] = {}
+    """By id, what is wrong with those whose stamp does not fit."""
+    return {pk: stamp.fault for pk, stamp in stamps(experiences).items() if stamp.fault}
+
+
+def stamps(experiences: Iterable[Experience]) -> dict[UUID, Stamp]:
+    """By id, for which prompt of its agent each lesson holds. Each agent's prompts are looked at once."""
+    prompts: dict[UUID, list[_Prompt]] = {}
+    of_domains: dict[UUID, list[_Prompt]] = {}
+    found = {}
     for one in experiences:
         if one.agent_id not in prompts:
-            prompts[one.agent_id] = _prompt(one.agent)
-        stamp, fault = prompts[one.agent_id]
-        if fault := fault or _fault(one, stamp):
-            faults[one.pk] = fault
-    return faults
+            prompts[one.agent_id] = [_own_prompt(one.agent), *_domain_prompts(one.agent, of_domains)]
+        found[one.pk] = _stamp(one, prompts[one.agent_id])
+    return found
 
 
 def checked(experiences: Iterable[Experience]) -> Checked:
@@ -114,12 +127,40 @@ def checked(experiences: Iterable[Experience]) -> Checked:
     return Checked([one for one in rows if one.pk not in faults], refused)
 
 
-def _prompt(agent: Agent) -> tuple[str, str]:
-    """The stamp of an agent's prompt, or why it has none."""
+class _Prompt(NamedTuple):
+    """A prompt under which an agent may act. ``fault``: why it may not be used."""
+
+    pack: PromptPack | None
+    stamp: str
+    fault: str
+
+
+def _own_prompt(agent: Agent) -> _Prompt:
     pack = agent.prompt_pack
-    if pack is None:
-        return pack_stamp(agent.system_prompt), ""
-    return pack.stamp, pack_fault(pack)
+    return _of_pack(pack) if pack is not None else _Prompt(None, pack_stamp(agent.system_prompt), "")
+
+
+def _domain_prompts(agent: Agent, known: dict[UUID, list[_Prompt]]) -> list[_Prompt]:
+    """The packs that jobs of this agent may choose by domain; read once for each organisation."""
+    if not agent.pack_by_domain:
+        return []
+    if agent.organization_id not in known:
+        known[agent.organization_id] = [_of_pack(pack) for pack in domain_packs(agent.organization_id)]
+    return known[agent.organization_id]
+
+
+def _of_pack(pack: PromptPack) -> _Prompt:
+    return _Prompt(pack, pack.stamp, pack_fault(pack))
+
+
+def _stamp(experience: Experience, prompts: list[_Prompt]) -> Stamp:
+    """The first prompt that fits; what is wrong under the agent's own one where none does."""
+    faults = []
+    for pack, stamp, fault in prompts:
+        if not (fault := fault or _fault(experience, stamp)):
+            return Stamp(pack)
+        faults.append(fault)
+    return Stamp(fault=faults[0])
 
 
 def _fault(experience: Experience, pack: str) -> str:

@@ -22,7 +22,7 @@ from training.presets import DEFAULT_PRESET, PRESETS, Preset, preset_config, pre
 from training.schema import PLAIN, Field, changes, fields, groups, nested, value_at
 
 SOURCES: Final = ("environment", "dataset", "upload")
-OWN: Final = ("agent", "source", "dataset", "preset", "title", "priority", "not_before")
+OWN: Final = ("agent", "source", "dataset", "domain", "dataset_domain", "preset", "title", "priority", "not_before")
 
 
 @dataclass

@@ -19,6 +19,7 @@ from budgets.money import dollars
 from experiences.library.guards import words
 from experiences.models import Experience, ExperienceStatus, TrajectoryRecord
 from experiences.privacy import redact
+from experiences.selectors_library import of_agent
 from experiences.stamping import max_words_of, stamp_faults
 from training.models import TrainingRun
 from training.selectors_learned import goes_on_from, lessons_of_run, run_epochs
@@ -36,7 +37,7 @@ OF_EPOCH: Final = (
 def run_manifest(run: TrainingRun) -> dict[str, Any]:
     """The manifest as JSON values."""
     epochs, texts = run_epochs(run), _texts(run)
-    lessons = list(lessons_of_run(run).select_related("agent__prompt_pack").order_by("epoch", "created_at", "handle"))
+    lessons = list(of_agent(run.acting_agent, lessons_of_run(run).order_by("epoch", "created_at", "handle")))
     return {
         "manifest_version": VERSION,
         "made_at": timezone.now().isoformat(),
@@ -85,7 +86,7 @@ def _run(run: TrainingRun) -> dict[str, Any]:
 
 
 def _agent(run: TrainingRun) -> dict[str, Any]:
-    agent = run.agent
+    agent = run.acting_agent
     return {
         "agent_id": str(agent.pk),
         "slug": agent.slug,
@@ -96,6 +97,7 @@ def _agent(run: TrainingRun) -> dict[str, Any]:
         "objective": agent.objective,
         "learning_objective": agent.learning_objective,
         "prompt_pack": agent.prompt_pack.name if agent.prompt_pack else None,
+        "prompt_pack_by_domain": run.prompt_pack is not None,
     }
 
 
@@ -192,7 +194,7 @@ def _stamps(lessons: Sequence[Experience]) -> dict[str, Any]:
 
 
 def _word_limit(run: TrainingRun, lessons: Sequence[Experience]) -> dict[str, Any]:
-    limit = max_words_of(run.agent, run.configuration.context.max_words)
+    limit = max_words_of(run.acting_agent, run.configuration.context.max_words)
     longest = max((len(words(row.summary)) for row in lessons), default=0)
     return {"limit": limit, "longest": longest, "held": longest <= limit}
 

@@ -15,7 +15,8 @@ from agentcore_site.ids import uuid7
 from agentcore_site.jobs.models import Job
 from agentcore_site.tenancy.models import Scoped, ScopedManager
 from budgets.models import Budget
-from experiences.models import Agent, Dataset
+from experiences.models import Agent, Dataset, PromptPack
+from experiences.prompting import with_pack
 from training.config import GRPOConfig
 from training.config_versions import read
 
@@ -40,6 +41,15 @@ class TrainingRun(Scoped):
     job = models.OneToOneField(Job, on_delete=models.CASCADE, primary_key=True, related_name="training_run")
     agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="runs")
     dataset = models.ForeignKey(Dataset, null=True, blank=True, on_delete=models.PROTECT, related_name="runs")
+    prompt_pack = models.ForeignKey(
+        PromptPack,
+        null=True,
+        blank=True,
+        editable=False,
+        on_delete=models.PROTECT,
+        related_name="runs",
+        help_text="Chosen by the domain of its data when it was launched; empty: the agent's own prompt.",
+    )
     environment = models.CharField(max_length=60)
     environment_options = models.JSONField(default=dict, blank=True)
     policy_kind = models.CharField(max_length=20, default="action")
@@ -91,6 +101,11 @@ class TrainingRun(Scoped):
         """``config`` as this release reads it, whichever release wrote it."""
         return read(self.config)
 
+    @cached_property
+    def acting_agent(self) -> Agent:
+        """The agent as this run trains it: with the run's prompt pack in the place of its own. To be read only."""
+        return with_pack(self.agent, self.prompt_pack)
+
     # Money stands in the ledger, which is read with the run where a list needs it (``with_money``).
 
     @property
@@ -121,7 +136,7 @@ class TrainingRun(Scoped):
         return f"what the run began with ({words})" if words else "the untrained baseline"
 
     def refresh_from_db(self, *args: Any, **kwargs: Any) -> None:
-        for name in ("booked_limit", "booked_spent", "configuration"):
+        for name in ("booked_limit", "booked_spent", "configuration", "acting_agent"):
             self.__dict__.pop(name, None)
         super().refresh_from_db(*args, **kwargs)
 

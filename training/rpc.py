@@ -25,10 +25,12 @@ MAX_LIST: Final = 1000
 
 class StartParams(Params):
     """``agent_id`` is a UUID or a slug. Data and configuration are checked by the service, which says where they are
-    wrong; environment, dataset_id, preset and idempotency_key go beyond the source documents."""
+    wrong; domain (of training_data), environment, dataset_id, preset and idempotency_key go beyond the source
+    documents."""
 
     agent_id: str
     training_data: list[Any] | None = None
+    domain: str = ""
     config: dict[str, Any] | None = None
     environment: str | None = None
     environment_options: dict[str, Any] | None = None
@@ -69,6 +71,7 @@ def start_grpo(call: Call, params: StartParams) -> dict[str, Any]:
             agent=agent_get(call.actor, params.agent_id),
             dataset=dataset_get(call.actor, params.dataset_id) if params.dataset_id else None,
             rows=params.training_data,
+            domain=params.domain,
             environment=params.environment,
             environment_options=params.environment_options,
             config=params.config,

@@ -127,10 +127,11 @@ def learned(request: HttpRequest, actor: Actor, run: TrainingRun) -> dict[str, A
 
 
 def settings(request: HttpRequest, actor: Actor, run: TrainingRun) -> dict[str, Any]:
-    """What differs from the preset, then everything."""
+    """What differs from the preset, then everything; and by which prompt the run acts, where that was kept."""
     config = run.configuration.as_dict()
     return {
         "preset": PRESETS.get(run.preset),
+        "prompt": run.estimate.get("prompt") if learns_context(run) else None,
         "changed": changes(config, run.policy_kind),
         "sections": sections(config, run.policy_kind),
     }

@@ -21,6 +21,7 @@ urlpatterns = [
     path("launch/data/", launch.data, name="data"),
     path("launch/settings/", launch.settings, name="settings"),
     path("launch/upload/", launch.upload, name="upload"),
+    path("launch/domain/", launch.domain, name="domain"),
     path("checkpoints/", checkpoints.checkpoints, name="checkpoints"),
     path("checkpoints/compare/", checkpoints.compare, name="compare"),
     path("checkpoints/<uuid:checkpoint_id>/tags/", checkpoints.tags, name="tags"),

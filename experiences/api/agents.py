@@ -40,6 +40,9 @@ class AgentOut(serializers.Serializer[Any]):
     model = serializers.CharField()
     system_prompt = serializers.CharField()
     prompt_pack_id = serializers.UUIDField(allow_null=True, help_text="Stands in the place of the system prompt.")
+    pack_by_domain = serializers.BooleanField(
+        help_text="Whether a job takes the prompt pack that is for the domain of its data, where there is one."
+    )
     tools = serializers.ListField(child=serializers.CharField())
     tool_servers = serializers.SerializerMethodField(help_text="Ids of its MCP servers.")
     granted_tools = serializers.DictField(
@@ -107,6 +110,11 @@ class AgentIn(Strict):
     system_prompt = serializers.CharField(max_length=100_000, required=False, allow_blank=True)
     prompt_pack = serializers.CharField(
         max_length=100, required=False, allow_null=True, help_text="Id or name; see `/api/v1/prompt-packs`."
+    )
+    pack_by_domain = serializers.BooleanField(
+        required=False,
+        help_text="Whether a job takes the prompt pack that is for the domain of its data, where there is one."
+        " Default: false.",
     )
     tools = serializers.ListField(
         child=serializers.CharField(max_length=100), max_length=200, required=False, help_text="See `/api/v1/tools`."

@@ -27,7 +27,7 @@ from experiences.services.lessons import (
     experience_quarantine,
     experience_restore,
 )
-from experiences.stamping import stamp_fault
+from experiences.stamping import stamps
 
 TAG = ["experiences"]
 
@@ -76,10 +76,18 @@ class ChangeOut(serializers.Serializer[Any]):
 
 class ExperienceDetail(ExperienceOut):
     stamp_fault = serializers.SerializerMethodField(help_text="Why no agent is told it; empty where its stamp fits.")
+    prompt_pack_id = serializers.SerializerMethodField(
+        help_text="The prompt pack for which it holds, by its stamp; null: the agent's system prompt, or none."
+    )
     history = serializers.SerializerMethodField(help_text="The last change first.")
 
     def get_stamp_fault(self, row: Experience) -> str:
-        return stamp_fault(row)
+        return stamps([row])[row.pk].fault
+
+    @extend_schema_field(serializers.UUIDField(allow_null=True))
+    def get_prompt_pack_id(self, row: Experience) -> UUID | None:
+        pack = stamps([row])[row.pk].pack
+        return None if pack is None else pack.pk
 
     @extend_schema_field(ChangeOut(many=True))
     def get_history(self, row: Experience) -> list[dict[str, Any]]:

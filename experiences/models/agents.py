@@ -119,6 +119,12 @@ class Agent(Scoped):
         related_name="agents",
         help_text="Stands in the place of the system prompt.",
     )
+    pack_by_domain = models.BooleanField(
+        "pack by the domain of the data",
+        default=False,
+        db_default=False,
+        help_text="On: a job takes the prompt pack that is for the domain of its data, if there is one.",
+    )
     tools = models.JSONField(default=list, blank=True, help_text="Names of the tools that it may call.")
     url = models.CharField(max_length=300, blank=True, help_text="Where an agent over HTTP takes its tasks.")
     authorization = models.TextField(blank=True, default="", editable=False)  # sealed; what ``url`` wants to see

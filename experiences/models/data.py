@@ -14,10 +14,18 @@ from agentcore_site.tenancy.models import Scoped, ScopedManager
 
 
 class Dataset(Scoped):
-    """Queries whose outcome can be checked, uploaded once and never changed (a change is a new dataset)."""
+    """Queries whose outcome can be checked, uploaded once and never changed (a change is a new dataset); what they are
+    about can be said later."""
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     name = models.CharField(max_length=120)
+    domain = models.CharField(
+        max_length=60,
+        blank=True,
+        default="",
+        db_default="",
+        help_text="What its queries are about; a prompt pack of the same domain can be chosen by it.",
+    )
     sha256 = models.CharField(max_length=64, editable=False)
     size = models.PositiveIntegerField(editable=False, help_text="Number of queries.")
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")

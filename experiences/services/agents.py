@@ -42,6 +42,7 @@ EDITABLE = (
     "model",
     "system_prompt",
     "prompt_pack",
+    "pack_by_domain",
     "tools",
     "max_tokens",
     "url",
@@ -251,6 +252,9 @@ def _check_training(agent: Agent) -> None:
 
 
 def _check_pack(agent: Agent) -> None:
+    if agent.pack_by_domain and agent.runtime == Runtime.ACTION:
+        message = "An agent that chooses actions reads no prompt."
+        raise Invalid(message, fields={"pack_by_domain": message})
     pack = agent.prompt_pack
     if pack is not None and (pack.organization_id != agent.organization_id or pack.archived_at is not None):
         raise Missing("There is no such prompt pack.")

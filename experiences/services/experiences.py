@@ -17,8 +17,9 @@ from agentcore_site.jobs.models import Job
 from agentcore_site.values import unstorable
 from experiences.library.stamps import Refused, experience_check, experience_stamp
 from experiences.library.states import ExperienceState, named, states_check, summary_fault
-from experiences.models import Agent, Experience, ExperienceChange, ExperienceStatus
+from experiences.models import Agent, Experience, ExperienceChange, ExperienceStatus, PromptPack
 from experiences.privacy import redact
+from experiences.prompting import with_pack
 from experiences.selectors_library import library_of
 from experiences.stamping import max_words_of, stamp_of_agent, verify_stamp
 
@@ -86,20 +87,27 @@ def record_batch(records: Sequence[ExperienceState], *, agent: Agent, by: str, j
 
 @transaction.atomic
 def experiences_sync(
-    *, job: Job, agent: Agent, states: Sequence[ExperienceState], by: str, max_words: int | None = None
+    *,
+    job: Job,
+    agent: Agent,
+    states: Sequence[ExperienceState],
+    by: str,
+    max_words: int | None = None,
+    prompt_pack: PromptPack | None = None,
 ) -> Synced:
     """Writes what an iteration knows of its lessons: new ones, other texts, statuses and figures; a handful of queries.
 
     Called in the transaction of the iteration, which the job's lease fences. Texts are redacted and stamped here. The
     same states again write nothing. Where a person changed a lesson since the job was made, the person's word holds.
     ``max_words`` is the job's own limit for new texts; a pack's counts before it, and texts that are kept stay.
+    ``prompt_pack`` is the pack that the job was launched with, by which lessons are stamped; None: the agent's own.
 
     Raises:
         Invalid: a state can't be kept; it is named by its place and handle, and nothing is written.
-        Conflict: the agent's prompt pack was altered.
+        Conflict: the prompt pack was altered.
         Missing: the job is not of the agent's organisation.
     """
-    agent = _locked(agent, job)
+    agent = with_pack(_locked(agent, job), _now(prompt_pack))
     pack = stamp_of_agent(agent)
     clean = _clean(states)
     asked = Experience.objects.select_for_update().filter(agent=agent, handle__in=[one.handle for one in clean])
@@ -121,6 +129,11 @@ def _locked(agent: Agent, job: Job | None) -> Agent:
     if job is not None and job.organization_id != agent.organization_id:
         raise Missing("There is no such job.")
     return Agent.objects.select_for_update(of=("self",), no_key=True).select_related("prompt_pack").get(pk=agent.pk)
+
+
+def _now(pack: PromptPack | None) -> PromptPack | None:
+    """The pack as it stands now: what was altered since the job read it vouches for nothing."""
+    return None if pack is None else PromptPack.objects.get(pk=pack.pk)
 
 
 def _clean(states: Sequence[ExperienceState]) -> list[ExperienceState]:

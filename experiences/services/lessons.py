@@ -20,7 +20,8 @@ from experiences.library.lessons import told_tokens
 from experiences.library.states import summary_fault
 from experiences.models import Experience, ExperienceChange, ExperienceStatus
 from experiences.privacy import redact
-from experiences.stamping import max_words_of, stamp_fault, stamp_of_agent, stamped
+from experiences.prompting import with_pack
+from experiences.stamping import max_words_of, stamp_fault, stamp_of_agent, stamped, stamps
 
 PROPOSED, ACTIVE, PRUNED, QUARANTINED = (
     ExperienceStatus.PROPOSED,
@@ -88,8 +89,8 @@ def experience_edit(
 ) -> Experience:
     """Writes a lesson anew; its status stays. What was measured of the old text says nothing about the new one.
 
-    The same text again vouches for it: it is stamped under the prompt that the agent has now. ``why``: why it was
-    changed; it stands in the history.
+    The same text again vouches for it: it is stamped under the prompt for which it holds, or, where it holds for none,
+    under the one that the agent has now. ``why``: why it was changed; it stands in the history.
 
     Raises:
         Missing, Forbidden: the actor may not.
@@ -99,7 +100,8 @@ def experience_edit(
     require(actor, "agent.edit", experience.organization_id)
     _check_version(experience, version)
     before, seen = experience.summary, experience.version
-    text = _clean(experience, before if summary is None else summary)
+    agent = with_pack(experience.agent, stamps([experience])[experience.pk].pack)
+    text = _clean(before if summary is None else summary, max_words_of(agent))
     reason = _reason(why)
     after = Experience(
         pk=experience.pk, handle=experience.handle, domain=experience.domain, summary=text, version=seen + 1
@@ -108,7 +110,7 @@ def experience_edit(
         "summary": text,
         "tokens": told_tokens(text),
         "version": seen + 1,
-        "stamp": stamped(after, stamp_of_agent(experience.agent)),
+        "stamp": stamped(after, stamp_of_agent(agent)),
     }
     _update(experience, changed)
     _remember(actor, experience, "edited", before, text, reason)
@@ -169,14 +171,14 @@ def _moved_meanwhile() -> Conflict:
     return Conflict("Somebody changed this lesson meanwhile, and nothing was done. Look at it again.")
 
 
-def _clean(experience: Experience, summary: str) -> str:
+def _clean(summary: str, max_words: int) -> str:
     """The text without personal data.
 
     Raises:
         Invalid: it is no summary.
     """
     text = redact(summary.strip())
-    if fault := unstorable(text) or summary_fault(text, max_words_of(experience.agent)):
+    if fault := unstorable(text) or summary_fault(text, max_words):
         raise Invalid(f"The lesson can't be kept: {fault}.", fields={"summary": _sentence(fault)})
     return text
 

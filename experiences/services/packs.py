@@ -11,15 +11,17 @@ from django.utils import timezone
 
 from agentcore_site.audit.services import record
 from agentcore_site.errors import Conflict, Invalid
+from agentcore_site.jobs.models import Job
 from agentcore_site.rows import check_row, hold_row, known_fields, save_row
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import Organization
 from agentcore_site.tenancy.permissions import current_organization, require
 from agentcore_site.values import unstorable
+from experiences.at_work import idle_require
 from experiences.library.manifests import Manifest
 from experiences.library.stamps import pack_stamp
 from experiences.models import Agent, Experience, PromptPack
-from experiences.stamping import pack_fault, pack_verify, sources_of, stamp_faults, stamped
+from experiences.stamping import pack_fault, pack_verify, sources_of, stamped
 
 EDITABLE: Final = ("name", "domain", "system", "injections", "experience_slots", "max_words")
 LONGEST: Final = 200_000  # characters of all texts of a pack
@@ -70,7 +72,7 @@ def pack_update(actor: Any, pack: PromptPack, *, keep_lessons: bool = False, **v
     if pack.archived_at is not None:
         raise Conflict(f"{pack.name} is archived.")
     before, texts = _shown(pack), (pack.system, list(pack.injections))
-    fitting = _fitting(Experience.objects.filter(agent__prompt_pack=pack)) if keep_lessons else []
+    fitting = _under(pack) if keep_lessons else []
     if pack_fault(pack):  # what was altered did not come from its files; who saves it vouches for it
         pack.sources = []
     _change(pack, values, texts=texts)
@@ -85,12 +87,13 @@ def pack_archive(actor: Any, pack: PromptPack) -> PromptPack:
 
     Raises:
         Missing, Forbidden: the actor may not.
-        Conflict: agents use it.
+        Conflict: agents use it, or a job that has not ended.
     """
     require(actor, "agent.edit", pack.organization_id)
     users = list(pack.agents.filter(archived_at=None).values_list("name", flat=True)[:3])
     if users:
         raise Conflict(f"{', '.join(users)} use it. Give them another pack, or a system prompt, first.")
+    idle_require(Job.objects.filter(training_run__prompt_pack=pack))
     if pack.archived_at is None:
         pack.archived_at = timezone.now()
         pack.save(update_fields=["archived_at"])
@@ -120,7 +123,7 @@ def packs_restamp(packs: Sequence[PromptPack]) -> None:
     """Stamps packs whose texts were lawfully changed, and the lessons that fitted before. Called with the old stamps
     in the database and the new texts in the rows."""
     for pack in packs:
-        fitting = _fitting(Experience.objects.filter(agent__prompt_pack=pack))
+        fitting = _under(PromptPack.objects.get(pk=pack.pk))
         pack.stamp = pack_stamp(pack.system, pack.injections, sources_of(pack))
         pack.save(update_fields=["system", "injections", "sources", "stamp"])
         _stamp_again(fitting, pack.stamp)
@@ -129,7 +132,7 @@ def packs_restamp(packs: Sequence[PromptPack]) -> None:
 def prompt_replace(agent: Agent, prompt: str) -> None:
     """Puts another system prompt in the place of one that was lawfully changed; the lessons that fitted it fit on."""
     alone = agent.prompt_pack_id is None
-    fitting = _fitting(Experience.objects.filter(agent=agent)) if alone else []
+    fitting = _bearing(Experience.objects.filter(agent=agent), pack_stamp(agent.system_prompt)) if alone else []
     Agent.objects.filter(pk=agent.pk).update(system_prompt=prompt)
     _stamp_again(fitting, pack_stamp(prompt))
 
@@ -190,11 +193,15 @@ def _check(pack: PromptPack) -> None:
     check_row(pack, exclude=["organization", "created_by", "stamp"])
 
 
-def _fitting(experiences: QuerySet[Experience]) -> list[Experience]:
-    """Those of the lessons whose stamp fits now."""
-    rows = list(experiences.select_related("agent__prompt_pack"))
-    faults = stamp_faults(rows)
-    return [one for one in rows if one.pk not in faults]
+def _under(pack: PromptPack) -> list[Experience]:
+    """The lessons, of whichever agent, that bear the stamp of the pack as it stands."""
+    mine = Experience.objects.filter(organization_id=pack.organization_id)
+    return [] if pack_fault(pack) else _bearing(mine, pack.stamp)
+
+
+def _bearing(experiences: QuerySet[Experience], stamp: str) -> list[Experience]:
+    """Those of the lessons that were learned, or vouched for, under the prompt with this stamp."""
+    return [one for one in experiences if one.stamp == stamped(one, stamp)]
 
 
 def _stamp_again(experiences: Sequence[Experience], stamp: str) -> None:

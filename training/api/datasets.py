@@ -17,7 +17,7 @@ from agentcore_site.rest.schema import IDEMPOTENCY_KEY
 from agentcore_site.rest.views import Door
 from experiences.models import Dataset, DatasetRow
 from experiences.selectors import dataset_get, datasets_visible
-from experiences.services.datasets import dataset_create
+from experiences.services.datasets import dataset_create, dataset_update
 from training.uploads import clean_rows, read_rows
 from training.validation import MAX_QUERIES
 
@@ -35,6 +35,7 @@ class NumberedRowOut(RowOut):
 class DatasetOut(serializers.Serializer[Any]):
     id = serializers.UUIDField()
     name = serializers.CharField()
+    domain = serializers.CharField(help_text="What its queries are about; a prompt pack can be chosen by it.")
     size = serializers.IntegerField(help_text="Number of queries.")
     sha256 = serializers.CharField(help_text="Of the cleaned rows: the same rows are one dataset.")
     created_at = serializers.DateTimeField()
@@ -47,16 +48,29 @@ class RowsField(serializers.ListField):
 
 class DatasetIn(Strict):
     name = serializers.CharField(max_length=120)
+    domain = serializers.CharField(
+        max_length=60, required=False, allow_blank=True, help_text="As prompt packs name it."
+    )
     rows = RowsField(help_text=f"At most {MAX_QUERIES:,} rows.")
 
 
 class DatasetFile(Strict):
     name = serializers.CharField(max_length=120, required=False, help_text="Default: the file's name.")
+    domain = serializers.CharField(
+        max_length=60, required=False, allow_blank=True, help_text="As prompt packs name it."
+    )
     file = serializers.FileField(help_text="A .jsonl file, or a .csv file with the columns query and expected_outcome.")
+
+
+class DatasetPatch(Strict):
+    domain = serializers.CharField(
+        max_length=60, allow_blank=True, help_text="What its queries are about; empty: nothing."
+    )
 
 
 class DatasetFilters(filters.FilterSet):
     search = filters.CharFilter(field_name="name", lookup_expr="icontains", help_text="Text in the name.")
+    domain = filters.CharFilter(field_name="domain", lookup_expr="iexact", help_text="What its queries are about.")
 
     class Meta:
         model = Dataset
@@ -97,14 +111,23 @@ class DatasetDoor(Door):
         examples=[ROWS],
     )
     def create(self, request: Request) -> Response:
-        name, rows = read_request(request)
-        return self.once(
-            request, lambda: Response(DatasetOut(dataset_create(self.actor, name=name, rows=rows)).data, status=201)
-        )
+        values = read_request(request)
+        return self.once(request, lambda: Response(DatasetOut(dataset_create(self.actor, **values)).data, status=201))
 
     @extend_schema(summary="One dataset", tags=["datasets"], responses=DatasetOut)
     def retrieve(self, request: Request, pk: UUID) -> Response:
         return Response(DatasetOut(dataset_get(self.actor, pk)).data)
+
+    @extend_schema(
+        summary="Say what a dataset is about",
+        description="Its rows never change. Jobs keep the prompt pack that they were launched with.",
+        tags=["datasets"],
+        request=DatasetPatch,
+        responses=DatasetOut,
+    )
+    def partial_update(self, request: Request, pk: UUID) -> Response:
+        values = parsed(DatasetPatch, request.data)
+        return Response(DatasetOut(dataset_update(self.actor, dataset_get(self.actor, pk), **values)).data)
 
 
 class RowDoor(Door):
@@ -116,8 +139,8 @@ class RowDoor(Door):
         return self.page(DatasetRow.objects.filter(dataset=dataset_get(self.actor, dataset)), NumberedRowOut)
 
 
-def read_request(request: Request) -> tuple[str, list[dict[str, Any]]]:
-    """(name, cleaned rows) of a JSON body or of an uploaded file.
+def read_request(request: Request) -> dict[str, Any]:
+    """Name, domain and cleaned rows of a JSON body or of an uploaded file.
 
     Raises:
         Invalid, TooLarge: as for ``training.uploads``.
@@ -126,6 +149,7 @@ def read_request(request: Request) -> tuple[str, list[dict[str, Any]]]:
     if isinstance(data, QueryDict):
         form = parsed(DatasetFile, data.dict())
         upload = form["file"]
-        return form.get("name") or upload.name, read_rows(upload.name, upload.read())
+        rows = read_rows(upload.name, upload.read())
+        return {"name": form.get("name") or upload.name, "domain": form.get("domain", ""), "rows": rows}
     values = parsed(DatasetIn, data)
-    return values["name"], clean_rows(values["rows"])
+    return values | {"rows": clean_rows(values["rows"])}

@@ -52,10 +52,19 @@ class PlanIn(Strict):
 
 class EstimateIn(PlanIn):
     n_queries = serializers.IntegerField(required=False, min_value=1, max_value=BIGGEST)
+    domain = serializers.CharField(
+        max_length=60, required=False, allow_blank=True, help_text="What queries without a dataset are about."
+    )
 
 
 class JobIn(PlanIn):
     training_data = RowsField(required=False, help_text="Queries with the job, instead of a dataset or environment.")
+    domain = serializers.CharField(
+        max_length=60,
+        required=False,
+        allow_blank=True,
+        help_text="What these queries are about; a dataset says it itself.",
+    )
     environment = serializers.CharField(max_length=60, required=False, help_text="Default: the agent's own.")
     priority = serializers.ChoiceField(choices=[*PRIORITIES], default="normal")
     not_before = serializers.DateTimeField(required=False, allow_null=True, help_text="Waits in the queue until then.")

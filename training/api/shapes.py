@@ -52,6 +52,15 @@ class PlannedReflectionOut(serializers.Serializer[Any]):
     cost_usd = serializers.FloatField(help_text="A part of the cost above.")
 
 
+class PromptOut(serializers.Serializer[Any]):
+    """The prompt that stands before the queries of a job, as it was chosen at the launch."""
+
+    pack_id = serializers.UUIDField(allow_null=True, help_text="Null: the agent's system prompt.")
+    pack = serializers.CharField(allow_null=True, help_text="The name of the prompt pack.")
+    by_domain = serializers.BooleanField(help_text="Whether the pack was chosen by the domain of the data.")
+    why = serializers.CharField()
+
+
 class EstimateOut(serializers.Serializer[Any]):
     cost_usd = serializers.FloatField()
     cost_usd_p90 = serializers.FloatField(required=False, help_text="The upper end of the cost; see `cost_basis`.")
@@ -75,6 +84,11 @@ class EstimateOut(serializers.Serializer[Any]):
     )
     gate = GatePowerOut(required=False, allow_null=True, help_text="Null for agents that choose actions.")
     reflection = PlannedReflectionOut(required=False, allow_null=True, help_text="Null where no lessons are proposed.")
+    prompt = PromptOut(
+        required=False,
+        allow_null=True,
+        help_text="Null where it was not chosen yet, and of jobs of earlier releases, which act by their agent's own.",
+    )
     warnings = serializers.ListField(child=serializers.CharField())
 
 

@@ -11,10 +11,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from django.db.models import Q
+
 from agentcore_site.errors import DomainError
 from agentcore_site.jobs.models import Job
 from experiences.library.lessons import Library
-from experiences.models import Agent, Experience, ExperienceStatus, Runtime
+from experiences.models import Agent, Experience, ExperienceStatus, PromptPack, Runtime
+from experiences.prompting import with_pack
+from experiences.selectors_library import of_agent
 from experiences.stamping import checked, stamp_of_agent
 from experiences.types import Scenario
 from training.config import GRPOConfig
@@ -24,7 +28,7 @@ from training.policies.context import ContextPolicy
 from training.policies.known import Known
 from training.pools import Pools
 from training.services.checkpoints import checkpoint_load, latest
-from training.services.learned import library_entry
+from training.services.learned import library_entry, runs_under
 from training.services.pools import run_pools
 from training.splits import normalized
 from training.trainer import policy_of
@@ -52,16 +56,18 @@ class Beginning:
         return self.known.only(Library.of([one["lesson"] for one in library])).as_json()
 
 
-def beginning(agent: Agent, config: GRPOConfig, pools: Pools) -> Beginning:
-    """What a run of this agent on these queries goes on from.
+def beginning(agent: Agent, config: GRPOConfig, pools: Pools, chosen: PromptPack | None = None) -> Beginning:
+    """What a run of this agent on these queries goes on from. ``chosen``: the prompt pack by which the run acts, where
+    it was chosen by the domain of its data.
 
     Raises:
         Conflict: the agent's prompt pack was altered.
     """
     if agent.runtime == Runtime.ACTION:
         return Beginning()
-    alone = Beginning(origin={"acts_by": acts_by(agent)})
-    earlier = _earlier(agent) if config.context.reuse else None
+    acting = with_pack(agent, chosen)
+    alone = Beginning(origin={"acts_by": acts_by(acting)})
+    earlier = _earlier(agent, chosen) if config.context.reuse else None
     if earlier is None:
         return alone
     taught = _taught(earlier)
@@ -69,7 +75,7 @@ def beginning(agent: Agent, config: GRPOConfig, pools: Pools) -> Beginning:
     if taught is None or shared:
         return replace(alone, warning=_not_used(earlier, shared))
     try:
-        return _going_on(alone, agent, earlier)
+        return _going_on(alone, acting, earlier)
     except (DomainError, CorruptState, KeyError) as error:
         return replace(alone, warning=f"What job {_named(earlier)} measured could not be read and is not used: {error}")
 
@@ -121,17 +127,19 @@ def _refused(agent: Agent, policy: ContextPolicy, config: GRPOConfig) -> Iterato
     chosen = policy.candidate(config.context.ship_confidence) if policy.selects else policy.keeps
     wanted = [one for one in chosen.handles if one not in policy.shipped]
     rows = Experience.objects.filter(agent=agent, handle__in=wanted, status=ExperienceStatus.PROPOSED)
-    for row in checked(rows.select_related("agent__prompt_pack").order_by("handle")):
+    for row in checked(of_agent(agent, rows.order_by("handle"))):
         draft = policy.library.get(row.handle)
         if draft is not None and draft.version == row.version:
             yield row
 
 
-def _earlier(agent: Agent) -> TrainingRun | None:
-    """The agent's last run that left a checkpoint, of the same kind."""
-    runs = TrainingRun.objects.filter(agent=agent, policy_kind=agent.runtime)
-    left = PolicyCheckpoint.objects.filter(agent=agent).values("run")
-    return runs.filter(pk__in=left).order_by("-job__created_at").first()
+def _earlier(agent: Agent, chosen: PromptPack | None) -> TrainingRun | None:
+    """The agent's last run that left a checkpoint, of the same kind: one under the same prompt, where there is one."""
+    left = Q(policy_kind=agent.runtime, pk__in=PolicyCheckpoint.objects.filter(agent=agent).values("run"))
+    for runs in (runs_under(agent, chosen), TrainingRun.objects.filter(agent=agent)):
+        if found := runs.filter(left).order_by("-job__created_at").first():
+            return found
+    return None
 
 
 def _taught(run: TrainingRun) -> set[str] | None:

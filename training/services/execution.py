@@ -73,7 +73,8 @@ def setup_of(run: TrainingRun, *, work: str = "") -> TrainerSetup:
         refuse_judged(pools.environment)
         acting: dict[str, Any] = {}
     else:
-        player = ModelPlayer(run.agent, job_id=run.job_id, work=work)
+        agent = run.acting_agent
+        player = ModelPlayer(agent, job_id=run.job_id, work=work)
         library, weights = library_of_run(run)
         acting = {
             "policy_kind": "context",
@@ -85,8 +86,8 @@ def setup_of(run: TrainingRun, *, work: str = "") -> TrainerSetup:
             "weights": weights,
             "known": known_of_run(run),
             "rule": rule_of_run(run),
-            "slots": None if run.agent.prompt_pack is None else run.agent.prompt_pack.experience_slots,
-            "functions": acting_functions(run.agent),
+            "slots": None if agent.prompt_pack is None else agent.prompt_pack.experience_slots,
+            "functions": acting_functions(agent),
             "memory": memory_of_run(run),
         }
     return TrainerSetup(
@@ -137,7 +138,14 @@ class Slice:
     def __init__(self, job: Job, lease: Lease) -> None:
         self.job, self.lease = job, lease
         self.run = TrainingRun.objects.select_related(
-            "job", "agent", "agent__endpoint", "agent__reflector", "agent__prompt_pack", "dataset", "organization"
+            "job",
+            "agent",
+            "agent__endpoint",
+            "agent__reflector",
+            "agent__prompt_pack",
+            "prompt_pack",
+            "dataset",
+            "organization",
         ).get(job=job)
         recording_check(self.run.agent_id)
         self.owner = owner_of(self.run)
@@ -201,7 +209,7 @@ class Slice:
         book = QuestionBook(self.job, self.run.agent_id, self._keeper.write, after=self.state.iteration)
         book.epoch_of = self.setup.epoch
         self.setup.look_kept, self.setup.look_keep = self.look_kept, self.look_keep
-        self.setup.reflecting = LazyReflector(self.setup, self.run.agent, book, self.check, self._spans.asked)
+        self.setup.reflecting = LazyReflector(self.setup, self.run.acting_agent, book, self.check, self._spans.asked)
 
     # -- what the trainer calls ------------------------------------------------------------------------------------
 

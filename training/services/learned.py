@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
+from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
 
 from agentcore_site.jobs.models import Job
@@ -16,7 +17,7 @@ from experiences.library.prompts import ReflectionOptions
 from experiences.library.similarity import ALIKE, most_alike
 from experiences.library.states import ExperienceState
 from experiences.library.telling import told
-from experiences.models import Agent, Experience, ExperienceKind
+from experiences.models import Agent, Experience, ExperienceKind, PromptPack
 from experiences.selectors_library import library_of
 from experiences.selectors_playbooks import sections_told
 from experiences.services.experiences import experiences_sync
@@ -87,10 +88,20 @@ def known_of_run(run: TrainingRun) -> Known | None:
     return None if run.known is None else Known.from_json(run.known)
 
 
-def starting_rule(agent: Agent) -> dict[str, Any] | None:
-    """The rule that the agent's last run that shipped anything shipped, as a row holds it; None where all queries are
-    told the same."""
-    shipped = TrainingRun.objects.filter(agent=agent, shipped_at__isnull=False).order_by("-shipped_at")
+def runs_under(agent: Agent, chosen: PromptPack | None) -> QuerySet[TrainingRun]:
+    """The earlier runs of an agent that acted by the prompt of a run whose pack was ``chosen`` by the domain of its
+    data, or by the agent's own prompt (None), whichever that was then."""
+    runs = TrainingRun.objects.filter(agent=agent)
+    if chosen is None:
+        return runs.filter(Q(prompt_pack=None) | Q(prompt_pack=agent.prompt_pack))
+    as_its_own = Q(prompt_pack=None, origin__acts_by__prompt=chosen.stamp)
+    return runs.filter(Q(prompt_pack=chosen) | as_its_own)
+
+
+def starting_rule(agent: Agent, chosen: PromptPack | None = None) -> dict[str, Any] | None:
+    """The rule that the agent's last run under this prompt (``runs_under``) that shipped anything shipped, as a row
+    holds it; None where all queries are told the same."""
+    shipped = runs_under(agent, chosen).filter(shipped_at__isnull=False).order_by("-shipped_at")
     rule: dict[str, Any] | None = shipped.values_list("shipped_rule", flat=True).first()
     return rule
 
@@ -148,7 +159,14 @@ def lessons_sync(job: Job, run: TrainingRun, policy: ContextPolicy, report: Iter
     states = states_of(policy, id_of, earlier)
     if states:
         limit = run.configuration.context.max_words
-        experiences_sync(job=job, agent=run.agent, states=states, by=f"iteration {report.iteration}", max_words=limit)
+        experiences_sync(
+            job=job,
+            agent=run.agent,
+            states=states,
+            by=f"iteration {report.iteration}",
+            max_words=limit,
+            prompt_pack=run.prompt_pack,
+        )
     if report.gate is not None and report.gate.accepted:
         TrainingRun.objects.filter(pk=run.pk).update(**_shipped_now(policy))
 

@@ -11,7 +11,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from agentcore_site.audit.services import record
-from agentcore_site.errors import Invalid
+from agentcore_site.errors import Conflict, Invalid
 from agentcore_site.jobs import lifecycle
 from agentcore_site.jobs.events import event_add
 from agentcore_site.jobs.models import Priority
@@ -20,8 +20,9 @@ from agentcore_site.tenancy.permissions import require
 from budgets.services import budget_open_job
 from experiences.environments.dataset import refuse_judged
 from experiences.models import Agent, Dataset, Runtime
+from experiences.prompting import prompt_for, with_pack
 from experiences.selectors import dataset_rows
-from experiences.services.datasets import dataset_create
+from experiences.services.datasets import dataset_create, dataset_of_rows
 from experiences.services.environments import environment_addresses_check, environment_fits
 from experiences.storage import partition_ensure
 from training import planning
@@ -49,6 +50,7 @@ class Request:
     rows: list[dict[str, Any]] | None
     environment: str
     options: dict[str, Any]
+    domain: str  # of the data; "" where they name none
 
 
 def run_start(
@@ -57,6 +59,7 @@ def run_start(
     agent: Agent,
     dataset: Dataset | None = None,
     rows: Sequence[Any] | None = None,
+    domain: str = "",
     environment: str | None = None,
     environment_options: Mapping[str, Any] | None = None,
     config: Mapping[str, Any] | None = None,
@@ -65,19 +68,20 @@ def run_start(
     not_before: datetime | None = None,
     title: str = "",
 ) -> TrainingRun:
-    """Queues a training job. Data are a dataset, rows, or the agent's (or a named) environment.
+    """Queues a training job. Data are a dataset, rows, or the agent's (or a named) environment. ``domain`` says what
+    rows are about; a dataset says it itself.
 
     Raises:
         Missing, Forbidden: the actor may not.
         Invalid: configuration or data are wrong (``fields`` says where).
         TooLarge: more than 10,000 queries.
-        Conflict: the agent already has an active job.
+        Conflict: the agent already has an active job, or several prompt packs are for the domain of the data.
         TooMany: a limit on active jobs is reached.
         Insufficient: the measured estimate does not fit the job's budget, or the organisation or the agent has too
             little left this month.
     """
     require(actor, "run.start", agent.organization_id)
-    asked = _validated(agent, dataset, rows, environment, environment_options, config, preset)
+    asked = _validated(agent, dataset, rows, domain, environment, environment_options, config, preset)
     known = agent.environment_options if asked.environment == agent.environment else {}
     environment_addresses_check(actor, agent.organization_id, asked.environment, asked.options, known)
     pools = _pools(asked, asked.config.seed)
@@ -88,15 +92,16 @@ def run_start(
         n_selection=len(pools.selection),
         n_held_out=len(pools.held_out),
     )
-    if refused := refusals(actor, planned):
+    if refused := refusals(actor, planned, asked.domain):
         raise refused[0].error
-    begun = beginning(agent, asked.config, pools)
-    library = _library(agent, begun)
+    prompt = prompt_for(agent, asked.domain)
+    begun = beginning(agent, asked.config, pools, prompt.pack)
+    library = _library(with_pack(agent, prompt.pack), begun)
     partition_ensure(timezone.now().date().replace(day=1))
     with transaction.atomic():
         stored = asked.dataset
         if stored is None and asked.rows is not None:
-            stored = dataset_create(actor, name=title or f"Queries for {agent.name}", rows=asked.rows)
+            stored = dataset_create(actor, name=title or f"Queries for {agent.name}", rows=asked.rows, domain=domain)
         job = lifecycle.submit(
             actor,
             **place(agent),
@@ -109,6 +114,7 @@ def run_start(
             organization=agent.organization,
             agent=agent,
             dataset=stored,
+            prompt_pack=prompt.pack,
             environment=asked.environment,
             environment_options=asked.options,
             policy_kind=agent.runtime,
@@ -121,10 +127,10 @@ def run_start(
             n_train=len(pools.train),
             n_selection=len(pools.selection),
             n_held_out=len(pools.held_out),
-            estimate=planned.as_json(),
+            estimate=planned.as_json() | {"prompt": prompt.of(agent)},
             warnings=[*asked.warnings, *filter(None, [begun.warning])],
             library=library,
-            starting_rule=None if agent.runtime == Runtime.ACTION else starting_rule(agent),
+            starting_rule=None if agent.runtime == Runtime.ACTION else starting_rule(agent, prompt.pack),
             total_iterations=asked.config.n_iterations,
             budget_micros=planned.budget,
         )
@@ -139,11 +145,13 @@ def run_estimate(
     agent: Agent,
     dataset: Dataset | None = None,
     n_queries: int | None = None,
+    domain: str = "",
     environment_options: Mapping[str, Any] | None = None,
     config: Mapping[str, Any] | None = None,
     preset: str = "recommended",
 ) -> dict[str, Any]:
-    """What a run would cost, take and be able to tell, and what its launch would be refused for; nothing is stored.
+    """What a run would cost, take and be able to tell, by which prompt it would act, and for what its launch would be
+    refused; nothing is stored. ``domain`` is what queries without a dataset are about.
 
     Raises:
         Invalid: the configuration is wrong.
@@ -161,9 +169,22 @@ def run_estimate(
         n_train, n_selection, n_held_out = sizes["train"], sizes["selection"], sizes["held_out"]
     planned = planning.planned(parsed, agent, n_train=n_train, n_selection=n_selection, n_held_out=n_held_out)
     estimate = planned.as_json()
-    refused = [one.as_json() for one in refusals(actor, planned)]
-    own = {"warnings": warnings + estimate["warnings"], "config": parsed.model_dump(mode="json"), "refusals": refused}
+    about = dataset.domain if dataset is not None else domain.strip()
+    own = {
+        "warnings": warnings + estimate["warnings"],
+        "config": parsed.model_dump(mode="json"),
+        "prompt": _prompt(agent, about),
+        "refusals": [one.as_json() for one in refusals(actor, planned, about)],
+    }
     return estimate | own
+
+
+def _prompt(agent: Agent, domain: str) -> dict[str, Any] | None:
+    """By which prompt a job would act; None where its launch is refused since several packs are for the domain."""
+    try:
+        return prompt_for(agent, domain).of(agent)
+    except Conflict:
+        return None
 
 
 def run_verdict_set(run: TrainingRun, verdict: Mapping[str, Any]) -> None:
@@ -176,6 +197,7 @@ def _validated(
     agent: Agent,
     dataset: Dataset | None,
     rows: Sequence[Any] | None,
+    domain: str,
     environment: str | None,
     options: Mapping[str, Any] | None,
     config: Mapping[str, Any] | None,
@@ -195,7 +217,20 @@ def _validated(
         message = "This agent trains on datasets: give a dataset or queries."
         raise Invalid(message, fields={"data": message})
     default = agent.environment_options if name == agent.environment else {}
-    return Request(agent, parsed, warnings, dataset, cleaned, name, dict(default if options is None else options))
+    about = _domain(agent, dataset, cleaned, domain)
+    return Request(
+        agent, parsed, warnings, dataset, cleaned, name, dict(default if options is None else options), about
+    )
+
+
+def _domain(agent: Agent, dataset: Dataset | None, rows: list[dict[str, Any]] | None, given: str) -> str:
+    """What the data are about. Rows that are there already as a dataset are about what that says."""
+    given = given.strip()
+    if given and rows is None:
+        message = "A domain is for queries that come with the job; a dataset has its own."
+        raise Invalid(message, fields={"domain": message})
+    known = dataset if rows is None else dataset_of_rows(agent.organization, rows)
+    return given or (known.domain if known is not None else "")
 
 
 def _library(agent: Agent, begun: Beginning) -> list[dict[str, Any]]:

@@ -17,7 +17,8 @@ from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import current_organization, require
 from experiences.models import Dataset
 from experiences.selectors import dataset_rows
-from experiences.services.datasets import dataset_create
+from experiences.selectors_library import domains
+from experiences.services.datasets import dataset_create, dataset_update
 from training.forms import LaunchForm
 from training.models import TrainingRun
 from training.selectors import run_get
@@ -81,6 +82,22 @@ def upload(request: HttpRequest, actor: Actor) -> HttpResponse:
     return response
 
 
+@require_POST
+@page
+def domain(request: HttpRequest, actor: Actor) -> HttpResponse:
+    """Says what the chosen dataset is about, and shows the data part of the form with it."""
+    require(actor, "dataset.edit", current_organization(actor))  # 403, not words in the form
+    form = LaunchForm.read(actor, request.POST)
+    try:
+        if form.dataset is not None:
+            dataset_update(actor, form.dataset, domain=form.text("dataset_domain"))
+    except Invalid as error:
+        form.refuse(error)
+    response = render(request, "training/_data.html", _shown(form))
+    response["HX-Trigger-After-Settle"] = "planned"
+    return response
+
+
 def _start(request: HttpRequest, actor: Actor, form: LaunchForm) -> TrainingRun | None:
     """The started run; None with ``form.errors`` set."""
     try:
@@ -125,7 +142,8 @@ def _take_upload(request: HttpRequest, actor: Actor, form: LaunchForm) -> None:
     if file is None:
         raise Invalid("Choose a file.", fields={"data": "Choose a JSONL or CSV file."})
     name = str(file.name or "queries.jsonl")
-    dataset = dataset_create(actor, name=name.rpartition(".")[0] or name, rows=read_rows(name, file.read()))
+    rows = read_rows(name, file.read())
+    dataset = dataset_create(actor, name=name.rpartition(".")[0] or name, rows=rows, domain=form.text("domain"))
     form.typed |= {"source": "dataset", "dataset": str(dataset.pk)}
 
 
@@ -168,4 +186,11 @@ def _shown(form: LaunchForm) -> dict[str, Any]:
         form.typed.pop("dataset", None)
         agent, dataset = None, None
     preview = dataset_rows(dataset)[:PREVIEW] if dataset is not None else []
-    return {"form": form, "agent": agent, "dataset": dataset, "preview": preview}
+    return {
+        "form": form,
+        "agent": agent,
+        "dataset": dataset,
+        "preview": preview,
+        "domains": domains(form.actor),
+        "edits_domain": dataset is not None and form.actor.may("dataset.edit", dataset.organization_id),
+    }
