@@ -34,6 +34,7 @@ from experiences.models import (
     ToolServer,
     TrajectoryRecord,
 )
+from experiences.services.agent_changes import agent_change_check, guarded_values
 from experiences.services.agents import agent_archive, agent_check
 from experiences.services.environments import environment_check, new_addresses
 from experiences.services.lessons import (
@@ -65,6 +66,8 @@ class AgentForm(forms.ModelForm):  # type: ignore[type-arg]
         agent, before = self.instance, self.initial
         try:
             agent_check(agent)
+            stored = {} if agent._state.adding else guarded_values(Agent.objects.get(pk=agent.pk))
+            agent_change_check(agent, stored)
             check_address("url", agent.url, before=before.get("url", ""))
             for address in new_addresses(
                 agent.environment, agent.environment_options, before.get("environment_options") or {}

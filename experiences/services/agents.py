@@ -24,6 +24,7 @@ from experiences.evolution_settings import evolution_settings_faults
 from experiences.models import Agent, Playbook, Runtime
 from experiences.privacy import redact_value
 from experiences.rewards.trial import reward_fields
+from experiences.services.agent_changes import agent_change_check, guarded_values
 from experiences.services.environments import environment_addresses_check, environment_check, environment_fits
 from experiences.services.grants import grants_set, grants_wanted
 from experiences.services.playbooks import playbook_of_new_agent, playbook_retire
@@ -92,6 +93,7 @@ def agent_create(actor: Any, *, name: str, slug: str = "", **values: Any) -> Age
         **known_fields(values, EDITABLE),
     )
     grants = grants_wanted(actor, agent, servers, named)
+    agent_change_check(agent, {})
     _authorize(actor, agent, authorization, before="")
     _check_address(actor, agent, "", {})
     _save(agent)
@@ -107,7 +109,8 @@ def agent_update(actor: Any, agent: Agent, **values: Any) -> Agent:
     """Changes an agent; what is not given stays.
 
     Raises:
-        Invalid, Conflict: as for ``agent_create``.
+        Invalid: as for ``agent_create``.
+        Conflict: the slug is taken, or a job that has not ended was planned with another model.
     """
     require(actor, "agent.edit", agent.organization_id)
     servers, named = values.pop("tool_servers", None), values.pop("granted_tools", None)
@@ -116,11 +119,12 @@ def agent_update(actor: Any, agent: Agent, **values: Any) -> Agent:
     hold_row(agent)  # training writes to it too; after the tool servers were asked, which is slow
     names = [*values, *(["tool_servers"] if grants is not None else []), *(["authorization"] if authorization else [])]
     before, address, options = _logged(agent, names), agent.url, dict(agent.environment_options or {})
-    injected, evolved = agent.inject_context, agent.evolves
+    injected, evolved, guarded = agent.inject_context, agent.evolves, guarded_values(agent)
     for name, value in known_fields(values, EDITABLE).items():
         setattr(agent, name, value)
     if (agent.url, agent.inject_context) != (address, injected):
         agent.context_arrives = None  # what was seen was another agent, or another way to its model
+    agent_change_check(agent, guarded)
     _authorize(actor, agent, authorization, before=address)
     _check_address(actor, agent, address, options)
     _save(agent)

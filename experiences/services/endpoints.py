@@ -30,6 +30,7 @@ from budgets.pricing import Price
 from budgets.spending import DatabaseMeter, LedgerAway
 from experiences.endpoints import BadEndpoint, endpoint_value
 from experiences.models import Agent, ModelEndpoint
+from experiences.services.agent_changes import endpoint_model_check
 
 EDITABLE: Final = ("name", "kind", "base_url", "model", "options")
 KEYS: Final = ("api_key", "gateway_key", "virtual_key", "gateway_config")
@@ -74,12 +75,15 @@ def endpoint_update(actor: Any, endpoint: ModelEndpoint, **values: Any) -> Model
     An address on another host needs its key anew: a stored key is never sent to where it was not meant for.
 
     Raises:
-        Missing, Forbidden, Invalid, Conflict: as for ``endpoint_create``.
+        Missing, Forbidden, Invalid: as for ``endpoint_create``.
+        Conflict: the name is taken, or a job that has not ended was planned with another model.
     """
     require(actor, "endpoint.edit", endpoint.organization_id)
     hold_row(endpoint)
-    before, stored = _shown(endpoint), endpoint.base_url
+    before, stored, model = _shown(endpoint), endpoint.base_url, endpoint.model
     _change(endpoint, values, stored=stored)
+    if endpoint.model != model:
+        endpoint_model_check(endpoint)
     record(actor, "endpoint.changed", endpoint, before=before, after=_shown(endpoint))
     return endpoint
 

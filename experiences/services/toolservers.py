@@ -12,7 +12,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from agentcore_site.audit.services import record
-from agentcore_site.errors import Invalid
+from agentcore_site.errors import Conflict, Invalid
 from agentcore_site.outgoing import check_address
 from agentcore_site.rows import check_row, check_secrets_stay, hold_row, known_fields, save_row
 from agentcore_site.tenancy.actors import Actor
@@ -71,10 +71,13 @@ def tool_server_update(actor: Any, server: ToolServer, **values: Any) -> ToolSer
     where it was not meant for.
 
     Raises:
-        Missing, Forbidden, Invalid, Conflict: as for ``tool_server_create``.
+        Missing, Forbidden, Invalid: as for ``tool_server_create``.
+        Conflict: the name is taken, or the server is archived.
     """
     require(actor, "endpoint.edit", server.organization_id)
     hold_row(server)
+    if server.archived_at is not None:
+        raise Conflict(f"{server.name} is archived.")
     before = _shown(server)
     _change(server, values, address=server.url, command=server.command)
     record(actor, "tool_server.changed", server, before=before, after=_shown(server))

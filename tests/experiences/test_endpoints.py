@@ -50,12 +50,13 @@ def test_a_change_that_was_begun_before_an_archiving_brings_no_secret_back(boss:
     pack_archive(boss, pack)
     with pytest.raises(Invalid, match="is archived"):
         endpoint_update(boss, began[0], model="large")
-    tool_server_update(boss, began[1], tools=["ask"])
+    with pytest.raises(Conflict, match="desk is archived"):
+        tool_server_update(boss, began[1], tools=["ask"])
     with pytest.raises(Conflict, match="is archived"):
         pack_update(boss, began[2], system="Be quick.")
     now = [type(row).objects.get(pk=row.pk) for row in began]
     assert all(row.archived_at is not None for row in now)
-    assert (now[0].api_key, now[1].tools, now[1].token) == ("", ["ask"], "")
+    assert (now[0].api_key, now[1].tools, now[1].token) == ("", [], "")
 
 
 def sent_to(server: ModelServer) -> dict[str, str]:
