@@ -212,6 +212,10 @@ class Asker:
         except Halted as halted:
             account.repaired = False
             return value, "" if value is not None else why, halted
+        except ModelFailure as error:  # what could be read of the first answer counts, and so does the attempt
+            account.calls += 1
+            refused = f"the model refused the repair: {error}"
+            return value, refused if value is not None else f"{why}; {refused}", None
         mended, why = _read(schema, said)
         return (value, "", None) if mended is None and value is not None else (mended, why, None)
 

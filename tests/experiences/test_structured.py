@@ -120,6 +120,18 @@ async def test_a_complaint_is_told_to_the_author_once_and_then_left_to_who_asked
         assert kept[0].usable and kept[0].repaired
 
 
+@pytest.mark.parametrize(("first", "usable"), [(GOOD, True), ("I would rather not.", False)])
+async def test_a_repair_that_the_model_refuses_takes_nothing_of_the_first_answer(first: str, usable: bool) -> None:
+    """A longer question may be too long for the model, or against its rules."""
+    model = ScriptedModel(lambda q: BadRequest("too long", status=400) if q.is_repair else first)
+    asker, kept = asker_of(model)
+    found = await asker.ask(Thing, ASKED, key="q/1", stage="q", complaint=lambda one: "it is too dear")
+    assert (found is not None) == usable
+    (one,) = kept
+    assert (one.usable, one.repaired, one.calls, one.cost_micros) == (usable, True, 2, PAID)
+    assert "the model refused the repair: too long" in one.reason and ("no JSON object" in one.reason) != usable
+
+
 async def test_an_answer_that_broke_on_its_way_is_paid_for_and_asked_for_once_more() -> None:
     broken = Malformed("a cut stream")
     broken.spent = 5
