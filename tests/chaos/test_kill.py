@@ -29,9 +29,9 @@ from training.trainer import TrainerState
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-KILLS = 20
+JOBS, KILLS = 4, 20
 CONFIG = {
-    "n_iterations": 240,
+    "n_iterations": 80,
     "eval_samples": 1,
     "eval_interval": 50,
     "checkpoint_interval": 10,
@@ -59,34 +59,40 @@ def kill_holder(job_id: Any) -> bool:
 
 
 def test_twenty_kills_change_nothing(operator: Actor, agent: Agent, acme: Any, fleet: Fleet) -> None:
+    """Of four jobs of one seed: while one waits for the lease of its dead worker, another is killed."""
     undisturbed = run_start(operator, agent=agent, environment_options=SMALL_POOL, config=CONFIG)
     run_to_end(undisturbed.job)
 
-    other = factories.AgentFactory(organization=acme, created_by=operator.user)
+    others = [factories.AgentFactory(organization=acme, created_by=operator.user) for _ in range(JOBS)]
     whole_worker = fleet.worker(concurrency=2)
     fleet.beat()
-    run = run_start(operator, agent=other, environment_options=SMALL_POOL, config=CONFIG)
-    kills, seen, deadline = 0, 0, time.monotonic() + 400
+    runs = [run_start(operator, agent=one, environment_options=SMALL_POOL, config=CONFIG) for one in others]
+    due = {run.job_id: 1 for run in runs}  # the iteration from which on a job is killed next
+    kills, deadline = 0, time.monotonic() + 400
+    under_way = TrainingRun.objects.filter(job_id__in=due).exclude(job__status__in=ENDED)
     while kills < KILLS and time.monotonic() < deadline:
-        job = Job.objects.get(id=run.job_id)
-        assert job.status != Status.FAILED, job.error
-        if job.status in ENDED:
+        states = list(under_way.values_list("job_id", "iteration"))
+        for job_id, iteration in states:
+            if kills == KILLS or iteration < due[job_id]:
+                continue
+            if kills % 7 == 6:  # now and then the whole worker, parent and children
+                fleet.kill(whole_worker)
+                whole_worker = fleet.worker(concurrency=2)
+            elif not kill_holder(job_id):
+                continue
+            kills += 1
+            # Let it get somewhere each time: the last kills must still find it running.
+            due[job_id] = iteration + CONFIG["n_iterations"] * JOBS // (KILLS + 3 * JOBS)  # type: ignore[operator]
+        if not states:
             break
-        iteration = TrainingRun.objects.values_list("iteration", flat=True).get(job_id=run.job_id)
-        if iteration <= seen:
-            time.sleep(0.02)
-            continue
-        if kills % 7 == 6:  # now and then the whole worker, parent and children
-            fleet.kill(whole_worker)
-            whole_worker = fleet.worker(concurrency=2)
-        elif not kill_holder(run.job_id):
-            continue
-        kills += 1
-        # Let it get somewhere each time: the last kills must still find it running.
-        seen = iteration + CONFIG["n_iterations"] // (KILLS + 4)  # type: ignore[operator]
-    assert kills == KILLS, f"only {kills} kills landed before the run ended"
-    eventually(lambda: Job.objects.get(id=run.job_id).ended, seconds=120, why="the job to end after the last kill")
+        time.sleep(0.1)
+    assert kills == KILLS, f"only {kills} kills landed before the runs ended"
+    for run in runs:
+        eventually(lambda run=run: Job.objects.get(id=run.job_id).ended, seconds=120, why="to end after the last kill")
+        is_as_if_undisturbed(run, undisturbed)
 
+
+def is_as_if_undisturbed(run: TrainingRun, undisturbed: TrainingRun) -> None:
     job = Job.objects.get(id=run.job_id)
     assert job.status == Status.COMPLETED, job.error
     assert list(Iteration.objects.filter(run=run).order_by("number").values_list("number", flat=True)) == list(
@@ -105,7 +111,7 @@ def test_a_stopped_worker_that_wakes_up_after_its_lease_writes_nothing(
 ) -> None:
     fleet.worker()
     fleet.beat()
-    run = run_start(operator, agent=agent, environment_options=SMALL_POOL, config=CONFIG | {"n_iterations": 300})
+    run = run_start(operator, agent=agent, environment_options=SMALL_POOL, config=CONFIG | {"n_iterations": 150})
     eventually(lambda: Iteration.objects.filter(run=run, number__gte=5).exists(), why="the first iterations")
     sleeper = eventually(lambda: _stopped_holder(run.job_id), why="a worker stopped while it holds the job")
     try:
@@ -116,8 +122,8 @@ def test_a_stopped_worker_that_wakes_up_after_its_lease_writes_nothing(
         os.kill(sleeper, signal.SIGCONT)
     eventually(lambda: Job.objects.get(id=run.job_id).ended, seconds=120, why="the job to end")
     numbers = list(Iteration.objects.filter(run=run).order_by("number").values_list("number", flat=True))
-    assert numbers == list(range(1, 301))
-    assert TrajectoryRecord.objects.filter(job_id=run.job_id).count() == 300 * 16
+    assert numbers == list(range(1, 151))
+    assert TrajectoryRecord.objects.filter(job_id=run.job_id).count() == 150 * 16
 
 
 @pytest.mark.parametrize("holds", [True, False], ids=["with the job", "with its message"])
