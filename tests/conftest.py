@@ -17,17 +17,6 @@ from tests import factories
 from tests.support import emptying, owner
 from tests.support.workers import Fleet, LiveSite, live_site_running
 
-LIVE_FOLDERS = {"chaos", "e2e", "embedded", "upgrades"}
-LIVE_FIXTURES = {"fleet", "live_site"}
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks what starts processes of its own, so that ``make test`` runs it when nothing else takes the cores."""
-    for item in items:
-        if item.path.parent.name in LIVE_FOLDERS or LIVE_FIXTURES & set(getattr(item, "fixturenames", ())):
-            item.add_marker("live")
-
 
 @pytest.fixture(scope="session")
 def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:

@@ -67,6 +67,7 @@ def test_a_program_trains_evaluates_and_exports(live_site: LiveSite, operator: A
     assert health["dependencies"]["workers"]["answering"] >= 1 and health["status"] == "ok"
 
 
+@pytest.mark.alone
 def test_a_running_job_is_cancelled_within_seconds(live_site: LiveSite, operator: Actor, agent: Agent) -> None:
     program = Program(live_site, operator)
     job_id = program.start(agent, n_iterations=10_000, early_stopping={"enabled": False})
@@ -79,6 +80,7 @@ def test_a_running_job_is_cancelled_within_seconds(live_site: LiveSite, operator
     assert took < 6, took
 
 
+@pytest.mark.alone
 def test_those_who_wait_hold_nobody_up(live_site: LiveSite, operator: Actor, agent: Agent) -> None:
     """Thirty callers wait for evaluations that no worker takes; the pool has eight connections."""
     program = Program(live_site, operator)

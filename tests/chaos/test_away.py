@@ -90,6 +90,7 @@ def test_after_every_session_was_ended_no_request_fails(cut: Cut, operator: Acto
         caller.rpc()
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("trouble", ["cut", "freeze"])
 def test_without_the_database_everything_answers_within_two_seconds(cut: Cut, operator: Actor, trouble: str) -> None:
     caller = Caller(cut, operator)
@@ -153,6 +154,7 @@ def test_a_worker_gives_up_a_database_that_fell_silent_and_its_job_goes_on_after
         lifecycle.cancel(None, job)
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("trouble", ["cut", "freeze"])
 def test_without_the_broker_everything_is_answered_and_a_launch_waits_for_nothing(
     cut: Cut, operator: Actor, acme: Organization, trouble: str

@@ -155,13 +155,15 @@ def test_what_dies_is_started_again_and_later_each_time(folder: Path) -> None:
     said: list[str] = []
     supervisor = Supervisor(folder, said.append)
     supervisor.start(Process("dies", ["/bin/sh", "-c", "exit 3"]))
-    deadline = time.monotonic() + 2.2
-    while time.monotonic() < deadline:
+    began = time.monotonic()
+    deadline = began + 20  # a busy machine needs longer than the delays, which are what is promised
+    while sum("ended with 3" in line for line in said) < 4 and time.monotonic() < deadline:
         supervisor.watch()
         time.sleep(0.02)
     supervisor.stop()
     delays = [line.split(" in ")[1] for line in said if "ended with 3" in line]
-    assert delays[:3] == ["0.2 s", "0.4 s", "0.8 s"]
+    assert delays[:4] == ["0.2 s", "0.4 s", "0.8 s", "1.6 s"]
+    assert time.monotonic() - began >= 0.2 + 0.4 + 0.8
 
 
 def test_what_is_killed_from_outside_is_back_at_once_however_often(folder: Path) -> None:
@@ -171,7 +173,7 @@ def test_what_is_killed_from_outside_is_back_at_once_however_often(folder: Path)
     for _ in range(8):
         pid = supervisor.running[0][1].pid
         os.kill(pid, signal.SIGKILL)
-        assert wait_until(lambda pid=pid: supervisor.watch() or supervisor.running[0][1].pid != pid, 2.0, every=0.01)
+        assert wait_until(lambda pid=pid: supervisor.watch() or supervisor.running[0][1].pid != pid, 5.0, every=0.01)
     supervisor.stop()
 
 

@@ -423,6 +423,7 @@ async def test_what_changes_while_it_is_read_is_not_remembered() -> None:
     assert memory.fresh("a", 10.0) == "new"
 
 
+@pytest.mark.alone
 @pytest.mark.django_db(transaction=True)
 def test_a_change_is_seen_by_every_process_at_once(operator: Actor, playbook: Playbook, fleet: Fleet) -> None:
     """Two real servers; a third process changes the playbook. Neither waits for its memory to run out."""
