@@ -29,8 +29,13 @@ def effects_of(playbook: Playbook) -> dict[str, ItemEffect]:
         return {}
     rows = _newest(ExecutionTrace.objects.filter(agent_id=playbook.agent_id, leave_out_rate=rate))
     reporting = rows.filter(used__isnull=False)
-    every, left, used = _ended(rows), _ended_by_item(rows, "left_out"), _ended_by_item(rows, "used")
-    every_reporting, left_reporting = _ended(reporting), _ended_by_item(reporting, "left_out")
+    # Parts before the whole: what is recorded meanwhile may be missing in a part, and never be more than the whole.
+    left, left_reporting, used = (
+        _ended_by_item(rows, "left_out"),
+        _ended_by_item(reporting, "left_out"),
+        _ended_by_item(rows, "used"),
+    )
+    every_reporting, every = _ended(reporting), _ended(rows)
     found = {}
     for item, since in _since(playbook).items():
         left_out = _outcomes(left.get(item), since)

@@ -9,6 +9,7 @@ from itertools import count
 from typing import Any
 
 import pytest
+from django.db import connection
 from django.test import Client
 
 from agentcore_site.errors import Invalid
@@ -406,6 +407,27 @@ def test_the_newest_executions_are_counted_and_no_more_than_so_many(
         lived(operator, playbook, 10, harmful_first)
     one = effects_of(playbook)["s1"]
     assert 40 <= one.told.n + one.left_out.n < 60
+
+
+@pytest.mark.django_db
+def test_an_execution_that_is_recorded_while_effects_are_counted_spoils_none(
+    operator: Actor, playbook: Playbook
+) -> None:
+    lived(operator, playbook, 4, lambda told, rng: True, seed=2)
+    counted = 0
+
+    def meanwhile(execute: Any, sql: str, *given: Any) -> Any:
+        nonlocal counted
+        found = execute(sql, *given)
+        counted += "COUNT(" in sql
+        if counted == 1 and "COUNT(" in sql:
+            counted += 1
+            traces_record(operator, [NewTrace(playbook.agent, {}, {}, 5.0, False, context_id="1~0.1~s1.")])
+        return found
+
+    with connection.execute_wrapper(meanwhile):
+        one = effects_of(playbook)["s1"]
+    assert one.told.good <= one.told.n and -1 <= one.low <= one.sequence_high <= 1
 
 
 @pytest.fixture
