@@ -14,16 +14,15 @@ from evaluation import statistics
 from evaluation.context_value import context_value, context_words, thousand_calls
 from evaluation.models import Against, EvaluationResult, EvaluationRun
 from experiences.library.lessons import Lesson, Library
+from experiences.proportions import Interval, wilson_interval
 from training.algorithm.arrays import FloatArray
 from training.algorithm.inference import (
     BOOTSTRAP_QUERIES,
-    Interval,
     PairedDifference,
     bca_interval,
     paired_difference,
     per_query,
     student_interval,
-    wilson_interval,
 )
 from training.models import TrainingRun
 from training.selectors import LOOK_INTO

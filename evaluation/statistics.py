@@ -1,6 +1,7 @@
 """Statistics of evaluations: pure.
 
-Intervals and the paired comparison that training needs as well stand in ``training.algorithm.inference``.
+The paired comparison that training needs as well stands in ``training.algorithm.inference``, intervals of proportions
+in ``experiences.proportions``.
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from experiences.proportions import NORMAL, wilson_interval
 from training.algorithm.arrays import FloatArray
-from training.algorithm.inference import NORMAL, PairedDifference, paired_difference, per_query, wilson_interval
+from training.algorithm.inference import PairedDifference, paired_difference, per_query
 
 __all__ = [
     "PairedDifference",

@@ -14,10 +14,11 @@ from experiences.item_effects import effects_of
 from experiences.learned import Piece, Verdict, difference
 from experiences.models import Evolution, Playbook, PlaybookChange
 from experiences.playbooks.deltas import Change
-from experiences.playbooks.effects import ItemEffect, wilson
+from experiences.playbooks.effects import ItemEffect
 from experiences.playbooks.history import Difference
 from experiences.playbooks.rendering import TITLES
 from experiences.playbooks.sections import CATEGORIES, Section
+from experiences.proportions import wilson_interval
 from experiences.selectors_playbooks import Blame, blame, playbooks_visible
 
 MEANINGS: Final = {
@@ -167,7 +168,7 @@ def groups_of(items: Iterable[Item]) -> list[Group]:
 
 def interval(good: int, n: int) -> tuple[float | None, float | None]:
     """The 95 % interval of a share (Wilson); nothing without outcomes."""
-    return wilson(good, n) if n else (None, None)
+    return wilson_interval(good, n) if n else (None, None)
 
 
 def _item(one: Blame, effect: ItemEffect | None) -> Item:

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from experiences.playbooks.sequence import confidence_sequence
+from experiences.proportions import wilson_interval
 
-Z: Final = 1.959964  # two-sided 95 %
 FEWEST: Final = 20  # executions with and without an item, below which nothing is decided by its effect
 
 
@@ -88,19 +88,9 @@ class ItemEffect:
         return self.known and self.sequence_low > 0
 
 
-def wilson(good: int, n: int) -> tuple[float, float]:
-    """The 95 % interval of a share (Wilson); all of [0, 1] without outcomes."""
-    if not n:
-        return 0.0, 1.0
-    share, square = good / n, Z * Z / n
-    middle = (share + square / 2) / (1 + square)
-    half = Z * math.sqrt(share * (1 - share) / n + square / (4 * n)) / (1 + square)
-    return max(0.0, middle - half), min(1.0, middle + half)
-
-
 def newcombe(one: Outcomes, other: Outcomes) -> tuple[float, float]:
     """The 95 % interval of the difference of two shares."""
-    (low, high), (other_low, other_high) = wilson(one.good, one.n), wilson(other.good, other.n)
+    (low, high), (other_low, other_high) = wilson_interval(one.good, one.n), wilson_interval(other.good, other.n)
     difference = one.share - other.share if one.n and other.n else 0.0
     below = math.hypot(one.share - low, other_high - other.share)
     above = math.hypot(high - one.share, other.share - other_low)

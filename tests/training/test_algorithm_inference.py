@@ -9,13 +9,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from experiences.proportions import wilson_interval, z_value
 from training.algorithm.inference import (
     bca_interval,
     paired_difference,
     per_query,
     sign_flip_p_value,
-    wilson_interval,
-    z_value,
 )
 
 

@@ -1,4 +1,4 @@
-"""Statistical inference that training itself needs: Wilson intervals and the paired comparison of two arms.
+"""Statistical inference that training itself needs: the paired comparison of two arms.
 
 The unit of a comparison is the *query*: the k samples of one query are collapsed to their mean first, since
 pooling them makes p-values wrong wherever effects differ between queries (ALGORITHMS 6.1; Miller,
@@ -8,23 +8,17 @@ arXiv 2411.00640). Only NumPy and the standard library, so that workers stay sma
 from __future__ import annotations
 
 import math
-from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from experiences.proportions import NORMAL, Interval, z_value
 from training.algorithm.arrays import FloatArray
 
-NORMAL = NormalDist()
 _CHUNK = 200_000  # resampled numbers held at once, a few megabytes with all temporaries: workers stay small
 _EXACT_QUERIES = 14  # 2^14 sign patterns are enumerated; more are sampled
 BOOTSTRAP_QUERIES = 15  # of fewer, resampling makes intervals that are too narrow (6 queries: .85 for .95)
-
-
-class Interval(NamedTuple):
-    low: float
-    high: float
 
 
 class PairedDifference(NamedTuple):
@@ -37,29 +31,6 @@ class PairedDifference(NamedTuple):
     p_value: float
     sd: float
     n: int
-
-
-def z_value(confidence: float) -> float:
-    """The two-sided normal quantile: 1.96 for 0.95."""
-    return NORMAL.inv_cdf(0.5 + confidence / 2)
-
-
-def wilson_interval(successes: float, n: int, confidence: float = 0.95) -> Interval:
-    """Wilson score interval of a proportion; (0, 1) where nothing was seen.
-
-    Raises:
-        ValueError: ``successes`` lies outside 0..n.
-    """
-    if not 0 <= successes <= n:
-        raise ValueError(f"successes must lie between 0 and n = {n}; got {successes}.")
-    if n == 0:
-        return Interval(0.0, 1.0)
-    z = z_value(confidence)
-    p = successes / n
-    centre = (p + z * z / (2 * n)) / (1 + z * z / n)
-    half = z / (1 + z * z / n) * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
-    low = 0.0 if successes == 0 else max(0.0, centre - half)
-    return Interval(low, 1.0 if successes == n else min(1.0, centre + half))
 
 
 def paired_difference(

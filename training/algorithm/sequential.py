@@ -17,8 +17,9 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from experiences.proportions import NORMAL
 from training.algorithm.arrays import FloatArray
-from training.algorithm.inference import NORMAL, normal_of_student
+from training.algorithm.inference import normal_of_student
 
 Decision = Literal["better", "not_better", "open"]
 

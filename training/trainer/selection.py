@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from experiences.proportions import wilson_interval
 from experiences.rewards import Reward
 from training.algorithm.arrays import FloatArray
-from training.algorithm.inference import paired_difference, per_query, wilson_interval
+from training.algorithm.inference import paired_difference, per_query
 from training.trainer.play import Played, play
 from training.trainer.setup import Check, SelectionReport, TrainerSetup
 
