@@ -26,7 +26,7 @@ from experiences.models import Runtime as Kind
 from experiences.runtimes.base import Halted, Runtime, Teller
 from experiences.runtimes.gateway import RolloutGateway
 from experiences.runtimes.http import HTTPRuntime
-from experiences.runtimes.llm import ChatModel, LLMRuntime, Sampling
+from experiences.runtimes.llm import LLMRuntime, Sampling
 from experiences.services.packs import system_text
 from experiences.structured import Answered, Asker
 from experiences.toolservers import AgentTools
@@ -57,11 +57,6 @@ class ModelPlayer:
         else:
             runtime = self._own(policy, temperature, purpose)
         return JudgingRuntime(runtime, self.judge, self._prefix(purpose))
-
-    def client(self, model: str = "") -> ChatModel:
-        """What asks the agent's own model, or another one at the same endpoint, on this job's account. In the loop in
-        which it will work."""
-        return self._calls(model)
 
     def judge(self, rubric: Rubric) -> Judge:
         """The judge that a rubric asks for: the agent's own model, or another one at the same endpoint."""
