@@ -140,6 +140,12 @@ def packs_visible(actor: Any, *, archived: bool = False) -> QuerySet[PromptPack]
     return rows if archived else rows.filter(archived_at=None)
 
 
+def agents_by_domain(pack: PromptPack) -> QuerySet[Agent]:
+    """The agents in use whose jobs take this pack where their data are of its domain."""
+    choosers = Agent.objects.filter(organization_id=pack.organization_id, pack_by_domain=True, archived_at=None)
+    return choosers if pack.domain and pack.archived_at is None else choosers.none()
+
+
 def domains(actor: Any) -> list[str]:
     """The domains for which the actor's packs are, to choose from."""
     return sorted(set(packs_visible(actor).exclude(domain="").order_by().values_list("domain", flat=True)[:200]))

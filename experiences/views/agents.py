@@ -58,7 +58,7 @@ def edit(request: HttpRequest, actor: Actor, agent_id: Any) -> HttpResponse:
         except (Invalid, Conflict) as error:
             form.refuse(error)
         else:
-            messages.success(request, "Saved. Jobs that already run keep the settings that they started with.")
+            messages.success(request, "Saved. Jobs that have not ended keep their configuration and their models.")
             return redirect("agent", ref=agent.pk)
     return _form(request, form, agent_get(actor, agent_id))
 

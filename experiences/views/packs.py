@@ -16,7 +16,7 @@ from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import current_organization, require
 from experiences.forms import PackForm
 from experiences.models import PromptPack
-from experiences.selectors_library import pack_get, packs_visible
+from experiences.selectors_library import agents_by_domain, pack_get, packs_visible
 from experiences.services.packs import pack_archive, pack_create, pack_update
 from experiences.stamping import pack_fault
 
@@ -62,7 +62,9 @@ def edit(request: HttpRequest, actor: Actor, pack_id: Any) -> HttpResponse:
             except (Invalid, Conflict) as error:
                 form.refuse(error)
             else:
-                messages.success(request, "Saved and stamped. Jobs that already run keep what they started with.")
+                messages.success(
+                    request, "Saved and stamped. Jobs that act by it and have not ended go on with it as it is now."
+                )
                 return redirect("experiences:prompt_pack", pack_id=pack.pk)
     return _form(request, actor, form, pack_get(actor, pack_id))
 
@@ -81,5 +83,6 @@ def _form(request: HttpRequest, actor: Actor, form: PackForm, pack: PromptPack |
     if pack is not None:
         context["fault"] = pack_fault(pack)
         context["users"] = list(pack.agents.filter(archived_at=None))
+        context["choosers"] = list(agents_by_domain(pack))
         context["may"] = allowed(actor, pack.organization_id)
     return render(request, "experiences/prompt_pack.html", context, status=status)

@@ -21,6 +21,7 @@ from agentcore_site import env
 from agentcore_site.errors import Invalid
 from agentcore_site.jobs import lifecycle
 from agentcore_site.jobs.models import Job, Status
+from agentcore_site.jobs.services import job_cancel
 from agentcore_site.jobs.tasks import run_slice
 from agentcore_site.tenancy.actors import Actor
 from budgets.services import price_set
@@ -260,12 +261,16 @@ def test_a_budget_that_is_used_up_ends_it_with_3_and_the_manifest_says_so(
 
 
 def test_it_takes_a_dataset_by_id_and_need_not_wait(operator: Actor, learner: Agent) -> None:
-    dataset = dataset_create(operator, name="words", rows=ROWS[:40])
+    dataset = dataset_create(operator, name="words", rows=ROWS[:40], domain="words")
     found = command("--agent", learner.slug, "--data", str(dataset.pk), "--no-follow")
     run = TrainingRun.objects.get(pk=found["job_id"])
     assert (found["status"], run.dataset, Dataset.objects.count()) == ("queued", dataset, 1)
     assert run.config["temperature"] == 0.7 and run.config["eval_temperature"] == 0.3
     assert run.config["context"]["epochs"] == 3
+    job_cancel(operator, run.job)
+    sample = command("--agent", learner.slug, "--data", str(dataset.pk), "--sample-size=30", "--no-follow")
+    of_sample = TrainingRun.objects.select_related("dataset").get(pk=sample["job_id"]).dataset
+    assert of_sample is not None and (of_sample.size, of_sample.domain) == (30, "words")
 
 
 @pytest.mark.parametrize(

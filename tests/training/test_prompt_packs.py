@@ -28,6 +28,7 @@ from experiences.services.packs import pack_archive, pack_create, pack_update
 from experiences.stamping import stamps
 from tests.console.conftest import console, signed_in  # noqa: F401
 from tests.factories import ExperienceFactory
+from tests.support.callers import Caller
 from tests.support.llm_server import ModelServer
 from tests.support.running import run_to_end
 from tests.support.simulated_adviser import Adviser
@@ -183,7 +184,7 @@ def test_the_same_queries_are_one_dataset_of_one_domain(operator: Actor, words: 
 
 
 def test_queries_with_the_job_name_their_domain_and_other_data_have_their_own(
-    operator: Actor, reader: Agent, billing: PromptPack, bills: Dataset
+    operator: Actor, reader: Agent, billing: PromptPack, bills: Dataset, olivia: Any
 ) -> None:
     run = run_start(operator, agent=reader, rows=ROWS[:55], domain="billing", config=CONFIG)
     job_cancel(operator, run.job)
@@ -191,6 +192,9 @@ def test_queries_with_the_job_name_their_domain_and_other_data_have_their_own(
     again = run_start(operator, agent=reader, rows=ROWS[:55], config=CONFIG)
     job_cancel(operator, again.job)
     assert again.prompt_pack == billing, "they are that dataset"
+    asked = {"agent_id": reader.slug, "training_data": ROWS[:52], "domain": "billing", "config": CONFIG}
+    job = Caller(olivia).result("training.start_grpo", asked)["training_job_id"]
+    assert TrainingRun.objects.get(pk=job).prompt_pack == billing
     with pytest.raises(Invalid) as refused:
         run_start(operator, agent=reader, dataset=bills, domain="poetry", config=CONFIG)
     assert "domain" in refused.value.fields

@@ -82,9 +82,11 @@ def pipeline_start(
     options: PipelineOptions,
     rows: Sequence[Any] | None = None,
     dataset: Dataset | None = None,
+    domain: str = "",
     title: str = "",
 ) -> TrainingRun:
-    """Queues the pipeline's job, on rows or on a dataset. More rows than the sample size are sampled by the seed.
+    """Queues the pipeline's job, on rows or on a dataset. More rows than the sample size are sampled by the seed; a
+    sample of a dataset is about what the dataset is about. ``domain`` says it of rows.
 
     Raises:
         Invalid: the agent can't be told anything, or the data are wrong.
@@ -99,11 +101,14 @@ def pipeline_start(
     known = dataset_rows(dataset) if dataset is not None else clean_rows(list(rows or []))
     taken = sampled(known, options.sample_size, options.seed)
     whole = dataset is not None and len(taken) == len(known)
+    if dataset is not None and not domain and not whole:
+        domain = dataset.domain
     return run_start(
         actor,
         agent=agent,
         dataset=dataset if whole else None,
         rows=None if whole else taken,
+        domain=domain,
         config=pipeline_config(options, [row["query"] for row in taken]),
         preset=ALGORITHMS[options.algorithm],
         title=title or f"tfgrpo-learning of {agent.name}",

@@ -37,6 +37,7 @@ class Command(BaseCommand):
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("--agent", required=True, help="slug of the agent")
         parser.add_argument("--data", required=True, help="queries as JSONL or CSV, or the id of a dataset")
+        parser.add_argument("--domain", default="", help="what these queries are about, as prompt packs name it")
         parser.add_argument("--epochs", type=int, help="passes over the training queries (TFGRPO_EPOCHS, 3)")
         parser.add_argument("--group-size", type=int, help="rollouts of each query (TFGRPO_GROUP_SIZE, 2); at least 2")
         parser.add_argument("--sample-size", type=int, help="queries that are taken at most (TFGRPO_SAMPLE_SIZE, 100)")
@@ -80,7 +81,9 @@ class Command(BaseCommand):
         rows = None if dataset is not None else rows_of_file(Path(options["data"]))
         try:
             asked = pipeline_options(**{name: options[name] for name in OPTIONS})
-            return pipeline_start(actor, agent=agent, dataset=dataset, rows=rows, options=asked)
+            return pipeline_start(
+                actor, agent=agent, dataset=dataset, rows=rows, domain=options["domain"], options=asked
+            )
         except DomainError as error:
             raise CommandError(error.message) from error
 

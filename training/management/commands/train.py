@@ -23,6 +23,7 @@ class Command(BaseCommand):
         parser.add_argument("--agent", required=True, help="slug of the agent")
         source = parser.add_mutually_exclusive_group(required=True)
         source.add_argument("--data", type=Path, help="queries as JSONL or CSV")
+        parser.add_argument("--domain", default="", help="what the queries are about, as prompt packs name it")
         source.add_argument("--environment", help="name of an environment, e.g. reasoning_gym")
         parser.add_argument("--config", type=Path, help="configuration as JSON (see docs/configuration.md)")
         parser.add_argument("--preset", default="recommended")
@@ -36,6 +37,7 @@ class Command(BaseCommand):
                 Actor(agent.created_by, door="command"),
                 agent=agent,
                 rows=rows_of_file(options["data"]) if options["data"] else None,
+                domain=options["domain"],
                 environment=options["environment"],
                 config=self._config(options["config"]),
                 preset=options["preset"],
