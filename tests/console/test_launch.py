@@ -218,6 +218,22 @@ def test_the_form_asks_for_its_agent_once_and_not_for_each_setting(
         console.get(f"/launch/?agent={agent.pk}")
 
 
+def test_what_a_dataset_is_about_is_said_beside_it_and_in_an_upload(
+    console: Client, operator: Actor, agent: Agent
+) -> None:
+    rows = dataset_create(operator, name="sums", rows=ROWS)
+    form = {"agent": agent.pk, "source": "dataset", "dataset": rows.pk}
+    shown = console.post("/launch/domain/", form | {"dataset_domain": "Billing"}).content.decode()
+    rows.refresh_from_db()
+    assert rows.domain == "Billing" and 'value="Billing"' in shown
+    assert "can&#x27;t be kept" in console.post("/launch/domain/", form | {"dataset_domain": "x" * 61}).content.decode()
+    console.post("/launch/domain/", form)
+    rows.refresh_from_db()
+    assert rows.domain == ""
+    console.post("/launch/upload/", {"agent": agent.pk, "domain": "poetry", "file": file_of()})
+    assert Dataset.objects.latest("created_at").domain == "poetry"
+
+
 def test_another_agent_or_dataset_changes_what_can_be_chosen(console: Client, operator: Actor, agent: Agent) -> None:
     reader = agent_create(operator, name="Reader", environment="dataset")
     rows = dataset_create(operator, name="sums", rows=ROWS)

@@ -188,7 +188,7 @@ def test_every_address_of_the_console_is_tried_here(addresses: list[str]) -> Non
         "review_reject_lesson", "prompt_packs", "prompt_pack_new", "prompt_pack", "prompt_pack_archive",
         "trajectories", "compare", "trajectory", "steps", "raw", "group", "jobs",
         "job", "status", "series", "pause", "resume", "cancel", "share", "unshare", "unshare_one", "launch",
-        "plan", "data",
+        "plan", "data", "domain",
         "settings", "upload", "checkpoints", "tags", "download", "shared", "shared_status", "shared_series",
         "evaluations", "start", "report", "report_json", "of_run",
     }  # fmt: skip
