@@ -197,7 +197,7 @@ def test_what_outsiders_wrote_is_held_also_where_a_reflector_put_it_in_words(
 
 
 @pytest.mark.django_db(transaction=True)
-def test_the_price_of_an_evolution_counts_its_rounds(operator: Actor, clerk: Agent, settings: Any) -> None:
+def test_the_price_of_an_evolution_counts_its_rounds(operator: Actor, olivia: Any, clerk: Agent, settings: Any) -> None:
     with_rounds = evolution_worst_case(clerk)
     agent_update(operator, clerk, ace_reflection_rounds=0)
     assert with_rounds == 6 * evolution_worst_case(clerk)
@@ -206,3 +206,7 @@ def test_the_price_of_an_evolution_counts_its_rounds(operator: Actor, clerk: Age
     settings.ACE_REFLECTION_ROUNDS = 4
     with pytest.raises(Insufficient, match="with 4 rounds of reflection"):
         evolution_queue(operator, playbook)
+    browser = Client()
+    browser.force_login(olivia)
+    tab = browser.get(f"/agents/{clerk.pk}/playbook/?tab=evolution").content.decode()
+    assert "one may cost" in tab and "with 4 rounds of reflection" in tab
