@@ -33,9 +33,9 @@ def test_no_pattern_holds_up_a_worker(pattern: str, length: int, place: str) -> 
         "additionalProperties": {"json_schema": by_name},
     }[place]
     answer = text if place == "regex" else json.dumps(text if place == "pattern" else {text: 1})
-    began = time.perf_counter()
+    began = time.process_time()
     verdict = judged(expected, answer)
-    assert time.perf_counter() - began < 1.0
+    assert time.process_time() - began < 1.0
     assert not verdict.success
 
 
@@ -53,9 +53,9 @@ def test_a_check_that_takes_too_long_says_so() -> None:
     ],
 )
 def test_no_schema_holds_up_a_worker(schema: dict[str, Any], answer: str) -> None:
-    began = time.perf_counter()
+    began = time.process_time()
     assert not judged({"json_schema": schema}, answer).success
-    assert time.perf_counter() - began < 1.5
+    assert time.process_time() - began < 1.5
 
 
 @pytest.mark.parametrize(

@@ -247,9 +247,9 @@ def test_it_never_raises_and_always_says_something(text: str, last: str) -> None
 def test_it_cannot_be_made_to_work_for_long(text: str) -> None:
     for index in range(len(GREEDY)):
         for box in (STRICT, GREEDY):
-            started = time.perf_counter()
+            started = time.process_time()
             box[index].run(text, text)
-            assert time.perf_counter() - started < 1.0, (NAMES[index], text[:20])
+            assert time.process_time() - started < 1.0, (NAMES[index], text[:20])
 
 
 def test_it_leaves_the_decimal_context_of_the_thread_alone() -> None:

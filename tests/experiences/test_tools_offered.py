@@ -97,12 +97,12 @@ def test_the_calculator_says_why_it_can_not(text: str) -> None:
 @given(pieces=st.lists(st.sampled_from([*"0123456789.,+-*/%^() e×", "**", "sqrt(", "ln(", "exp(", "factorial("])))
 def test_the_calculator_never_fails_otherwise_and_never_takes_long(pieces: list[str]) -> None:
     text = "".join(pieces)
-    began = time.perf_counter()
+    began = time.process_time()
     try:
         assert calculator(text)
     except ToolError as error:
         assert str(error)
-    assert time.perf_counter() - began < 0.5
+    assert time.process_time() - began < 0.5
 
 
 @pytest.mark.parametrize(
