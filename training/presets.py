@@ -46,11 +46,14 @@ _ACTION: Mapping[str, Any] = {
 }
 
 
-# A frozen language model: every rollout is paid for, so groups are small and looks are few (ALGORITHMS 1.12).
+# A frozen language model: every rollout is paid for, so groups are small and looks are few. Many small iterations find
+# more lessons than few large ones, and whole groups are read with two questions instead of six.
 _LLM: Mapping[str, Any] = {
-    "n_iterations": 30,
+    "n_iterations": 60,
     "batch_size": 10,
-    "n_trajectories_per_query": 8,
+    "n_trajectories_per_query": 4,
+    "eval_interval": 20,
+    "context": {"group_tokens": 6000},
     "learning_rate": 0.1,
     "optimizer": "adam",
     "temperature": 0.7,
@@ -159,10 +162,12 @@ PRESETS: dict[str, Preset] = {
             "single lessons apart.",
             {
                 "algorithm": "tfgrpo",
+                "n_iterations": 30,
                 "n_trajectories_per_query": 5,
+                "eval_interval": 10,
                 "temperature": 0.7,
                 "eval_temperature": 0.3,
-                "context": {"epochs": 3},
+                "context": {"epochs": 3, "group_tokens": 0},
             },
             {},
             fits="model",

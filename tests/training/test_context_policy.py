@@ -23,7 +23,7 @@ from tests.support.world import World
 from training.algorithm.optimizers import make_optimizer
 from training.config import GRPOConfig
 from training.policies.archive import pack, under, unpack
-from training.policies.context import FLOOR, ContextPolicy, without_lessons
+from training.policies.context import FLOOR, PRIOR, ContextPolicy, without_lessons
 from training.policies.effects import RIDGE, Effects
 from training.policies.inclusion import balanced, bits, entropy, logit_of, probabilities
 from training.services.learned import states_of
@@ -314,7 +314,9 @@ def test_a_library_that_grows_keeps_what_was_learned() -> None:
     before = policy.effects.state_dict()
     reworded = replace(policy.library.lessons[1], text="When another case comes up, do so.", version=2)
     policy.take(Library((policy.library.lessons[0], reworded, Lesson("x9", "When new, do new."))))
-    assert policy.theta.tolist() == [1.0, -1.0, 0.0]
+    unknown = float(logit_of(np.array(PRIOR), policy.floor))
+    assert policy.theta.tolist() == [1.0, (-2.0 + unknown) / 2, unknown]
+    assert policy.probabilities[2] == pytest.approx(0.3)
     assert policy.effects.gram[0, 0] == before["gram"][0, 0] and policy.effects.moment[0] == before["moment"][0]
     assert not policy.effects.gram[1].any() and not policy.effects.gram[2].any()
 

@@ -132,7 +132,7 @@ def test_it_learns_what_to_tell_and_the_held_out_queries_prove_it(
 
 
 def test_each_epoch_says_what_it_cost_and_what_became_of_every_proposal(operator: Actor, agent: Agent) -> None:
-    run = start(operator, agent)
+    run = start(operator, agent, context={**CONFIG["context"], "group_tokens": 0})
     run_to_end(run.job)
     epochs = list(Epoch.objects.filter(run=run))
     assert [one.number for one in epochs] == [1, 2, 3]
