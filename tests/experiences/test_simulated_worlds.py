@@ -126,7 +126,7 @@ def test_the_sizes_share_their_worlds_and_each_is_worth_it() -> None:
 
 def test_a_short_run_says_what_it_delivered_of_what_there_was() -> None:
     one = measured(Task(seed=5, queries=30, server="first", null=False, config={"n_iterations": 2}))
-    assert one["held_out"] == 6 and one["calls"]["agent"] > 160 and one["attainable"] > 0.2
+    assert one["held_out"] == 6 and one["calls"]["agent"] > 2 * 10 * 4 and one["attainable"] > 0.2
     assert one["shipped"] or one["delivered"] == 0
     assert "30" in summary([one, {**one, "null": True}, {"error": "x"}])
 
