@@ -174,7 +174,8 @@ class ContextConfig(_Frozen):
     )  # fmt: skip
     propose_every: int = Field(
         1, ge=1, le=1000, title="Reflect every",
-        description="Iterations between two reflections. Each costs about five calls per group compared.",
+        description="Iterations between two reflections. Each asks two questions per group that is read whole, six per "
+        "other.",
     )  # fmt: skip
     propose_until: float = Field(
         0.6, gt=0, le=1, title="Reflect until",
