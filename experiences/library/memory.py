@@ -25,7 +25,7 @@ class TakenOut:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Lessons that earlier jobs' runs had and that are out."""
+    """Lessons of earlier jobs that were taken out, or that wait for a person."""
 
     lessons: Sequence[TakenOut] = ()
 

@@ -27,6 +27,7 @@ from training.models import Epoch, PolicyCheckpoint, TrainingRun
 from training.policies.context import ContextPolicy
 from training.services import checkpoints
 from training.services.execution import setup_of
+from training.services.memory import WAITING, memory_of_run
 from training.services.pools import run_pools
 from training.services.runs import run_start
 from training.trainer import TrainerState, policy_of
@@ -163,7 +164,7 @@ def test_what_was_taken_out_is_not_tried_again_as_a_new_lesson(
     experience_quarantine(operator, waiting, why="who says so?")
 
     def known(run: TrainingRun) -> dict[str, str]:
-        return {one.text: one.why for one in setup_of(run, work="1").memory.lessons}
+        return {one.text: one.why for one in memory_of_run(run).lessons}
 
     told = known(started(operator, agent))
     assert told == {
@@ -179,6 +180,11 @@ def test_what_was_taken_out_is_not_tried_again_as_a_new_lesson(
     # Restored: it may be proposed again.
     experience_restore(operator, Experience.objects.get(pk=by_person.pk))
     assert set(known(started(operator, agent))) == {waiting.summary}
+    # A job that is taught the same lesson again says so, and does not try it.
+    job = start(operator, agent)
+    assert run_to_end(job.job).status == Status.COMPLETED
+    changes = [change for epoch in Epoch.objects.filter(run=job) for change in epoch.changes]
+    assert any(change["why"] == WAITING and not change["taken"] for change in changes)
 
 
 def test_training_free_grpo_goes_on_from_what_its_search_kept(operator: Actor, agent: Agent) -> None:

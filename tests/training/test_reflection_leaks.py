@@ -54,6 +54,7 @@ def leaking(texts: Sequence[str], queries: Sequence[Scenario]) -> float:
 def test_no_lesson_holds_an_answer_of_a_query_though_the_reflector_reads_them(
     server: ModelServer, group_tokens: int
 ) -> None:
+    server.requests.clear()
     finished = learned(server.base_url, ROWS, CONFIG | {"context": CONTEXT | {"group_tokens": group_tokens}}, seed=3)
     pools, policy = finished.pools, finished.state.policy
     said = [
@@ -64,9 +65,9 @@ def test_no_lesson_holds_an_answer_of_a_query_though_the_reflector_reads_them(
     ]
     lessons = [lesson.text for lesson in policy.library]
     assert len(said) > 20 and leaking(said, pools.train) > 0.05  # it did try, and was shown the answers
-    assert any("RIGHT ANSWER" in message["content"] for call in server.requests for message in call.body["messages"])
+    heard = [message["content"] for call in server.requests for message in call.body["messages"]]
+    assert any("RIGHT ANSWER" in text for text in heard)
     assert lessons and leaking(lessons, pools.train) == 0
     assert leaking(lessons, [*pools.held_out, *pools.selection]) == 0
     # Its author was told what is wrong with a lesson, and could mend it.
-    heard = [message["content"] for call in server.requests for message in call.body["messages"]]
     assert any(f": it {why} of the query that taught it" in text for text in heard for why in LEAKS)

@@ -88,7 +88,6 @@ def setup_of(run: TrainingRun, *, work: str = "") -> TrainerSetup:
             "rule": rule_of_run(run),
             "slots": None if agent.prompt_pack is None else agent.prompt_pack.experience_slots,
             "functions": acting_functions(agent),
-            "memory": memory_of_run(run),
         }
     return TrainerSetup(
         config=run.configuration,
@@ -210,6 +209,7 @@ class Slice:
         book.epoch_of = self.setup.epoch
         self.setup.look_kept, self.setup.look_keep = self.look_kept, self.look_keep
         self.setup.reflecting = LazyReflector(self.setup, self.run.acting_agent, book, self.check, self._spans.asked)
+        self.setup.memory = memory_of_run(self.run)
 
     # -- what the trainer calls ------------------------------------------------------------------------------------
 
