@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, ValidationError
+from rest_framework import serializers
 
 from agentcore_site.database import TROUBLE
 from agentcore_site.errors import DomainError, Forbidden, Invalid
@@ -60,12 +61,13 @@ class Call:
 class Method:
     """One row of the table. ``permission`` is what the caller needs in at least one organisation before anything is
     looked at (none: any caller may); the service checks again, for the organisation in question. ``run`` may be sync or
-    async."""
+    async. ``result`` is the shape of what it returns: the serializer that describes it, or a JSON schema."""
 
     params: type[Params]
     permission: str | None
     run: Callable[[Call, Any], dict[str, Any] | Awaitable[dict[str, Any]]]
     summary: str
+    result: type[serializers.Serializer[Any]] | Mapping[str, Any]
 
 
 Table = Mapping[str, Method]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from agentcore_site.jsonrpc import (
@@ -15,9 +16,12 @@ from agentcore_site.jsonrpc import (
     Params,
     Table,
 )
+from agentcore_site.rest.json_schema import ResultSchemas
 
 OPENRPC: Final = "1.3.2"
 DISCOVER: Final = "rpc.discover"
+# As the specification has it ("Service Discovery Method").
+DOCUMENT: Final = {"$ref": "https://raw.githubusercontent.com/open-rpc/meta-schema/master/schema.json"}
 ERRORS: Final = {
     PARSE_ERROR: "The body is no JSON.",
     INVALID_REQUEST: "This is no request.",
@@ -45,24 +49,25 @@ def methods(table: Table, title: str, version: str) -> Table:
     def discover(call: Call, given: DiscoverParams) -> dict[str, Any]:
         return document(whole, title, version)
 
-    whole[DISCOVER] = Method(DiscoverParams, None, discover, "This document: all methods, as OpenRPC.")
+    whole[DISCOVER] = Method(DiscoverParams, None, discover, "This document: all methods, as OpenRPC.", DOCUMENT)
     return {DISCOVER: whole[DISCOVER]}
 
 
 def document(table: Table, title: str, version: str) -> dict[str, Any]:
     """The OpenRPC document of a table of methods."""
-    schemas: dict[str, Any] = {}
-    described = [_method(name, method, schemas) for name, method in table.items()]
+    results = ResultSchemas()
+    params: dict[str, Any] = {}
+    described = [_method(name, method, params, results) for name, method in table.items()]
     errors = {_name(code): {"code": code, "message": message} for code, message in ERRORS.items()}
     return {
         "openrpc": OPENRPC,
         "info": {"title": title, "version": version},
         "methods": described,
-        "components": {"schemas": schemas, "errors": errors},
+        "components": {"schemas": params | results.components(), "errors": errors},
     }
 
 
-def _method(name: str, method: Method, schemas: dict[str, Any]) -> dict[str, Any]:
+def _method(name: str, method: Method, schemas: dict[str, Any], results: ResultSchemas) -> dict[str, Any]:
     schema = method.params.model_json_schema(ref_template="#/components/schemas/{model}")
     schemas |= schema.get("$defs", {})
     required = schema.get("required", [])
@@ -74,9 +79,13 @@ def _method(name: str, method: Method, schemas: dict[str, Any]) -> dict[str, Any
             {"name": param, "required": param in required, "schema": part}
             for param, part in schema.get("properties", {}).items()
         ],
-        "result": {"name": "result", "schema": {"type": "object"}},
+        "result": {"name": "result", "schema": _result(method, results)},
         "errors": [{"$ref": f"#/components/errors/{_name(code)}"} for code in ERRORS],
     }
+
+
+def _result(method: Method, results: ResultSchemas) -> Mapping[str, Any]:
+    return method.result if isinstance(method.result, Mapping) else results.reference(method.result)
 
 
 def _name(code: int) -> str:

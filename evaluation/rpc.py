@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final, Literal
 
+from rest_framework import serializers
+
 from agentcore_site.errors import Invalid, Missing
-from agentcore_site.jobs.models import ACTIVE, Job
+from agentcore_site.jobs.models import ACTIVE, Job, Status
 from agentcore_site.jsonrpc import Call, Method, Params, Table
 from agentcore_site.threads import in_thread
 from evaluation.models import EvaluationRun, Split
@@ -30,6 +32,35 @@ class EvaluateParams(Params):
     samples: int | None = None
     wait_seconds: float = 60.0
     against: Literal["began", "nothing"] = "began"
+
+
+class MeansOut(serializers.Serializer[Any]):
+    """Of the checkpoint; null where no query was measured in both arms."""
+
+    success_rate = serializers.FloatField(allow_null=True)
+    avg_reward = serializers.FloatField(allow_null=True)
+    avg_steps = serializers.FloatField(allow_null=True)
+    tool_usage_accuracy = serializers.FloatField(allow_null=True, help_text="Null too where no tool was called.")
+
+
+class ComparisonOut(serializers.Serializer[Any]):
+    baseline_success_rate = serializers.FloatField(allow_null=True)
+    improvement_percent = serializers.FloatField(allow_null=True, help_text="Null where the baseline solved nothing.")
+    improvement_points = serializers.FloatField(allow_null=True)
+    p_value = serializers.FloatField()
+    statistically_significant = serializers.BooleanField()
+
+
+class EvaluatedOut(serializers.Serializer[Any]):
+    """Not done in time: all but id and status is null or empty."""
+
+    evaluation_id = serializers.UUIDField()
+    status = serializers.ChoiceField(choices=Status.choices)
+    metrics = MeansOut(allow_null=True)
+    baseline_comparison = ComparisonOut(allow_null=True)
+    evaluation_time_seconds = serializers.FloatField(allow_null=True)
+    verdict = serializers.CharField()
+    error = serializers.CharField(allow_null=True)
 
 
 async def evaluate(call: Call, params: EvaluateParams) -> dict[str, Any]:
@@ -83,6 +114,10 @@ def result(call: Call, job_id: Any) -> dict[str, Any]:
 
 METHODS: Final[Table] = {
     "training.evaluate": Method(
-        EvaluateParams, "evaluate", evaluate, "Compare a checkpoint with what its run began with, or with nothing told."
+        EvaluateParams,
+        "evaluate",
+        evaluate,
+        "Compare a checkpoint with what its run began with, or with nothing told.",
+        EvaluatedOut,
     ),
 }

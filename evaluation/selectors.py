@@ -57,7 +57,7 @@ def _trajectory_ids(evaluation: EvaluationRun, line: str) -> dict[tuple[str, int
 
 
 def rpc_result(evaluation: EvaluationRun) -> dict[str, Any]:
-    """``training.evaluate`` as the source documents give it."""
+    """``training.evaluate`` as the source documents give it; what no query has in both arms is None."""
     report = evaluation.report
     if not report:
         return {
@@ -66,10 +66,11 @@ def rpc_result(evaluation: EvaluationRun) -> dict[str, Any]:
             "metrics": None,
             "baseline_comparison": None,
             "evaluation_time_seconds": None,
+            "verdict": "",
         }
     metrics = report["lines"][report["primary"]]["metrics"]
     success = metrics["success_rate"]
-    baseline = success["baseline"]
+    baseline, gain = success["baseline"], success["improvement"]
     return {
         "evaluation_id": str(evaluation.job_id),
         "status": evaluation.job.status,
@@ -81,8 +82,8 @@ def rpc_result(evaluation: EvaluationRun) -> dict[str, Any]:
         },
         "baseline_comparison": {
             "baseline_success_rate": baseline,
-            "improvement_percent": round(100 * success["improvement"] / baseline, 1) if baseline else None,
-            "improvement_points": round(100 * success["improvement"], 1),
+            "improvement_percent": round(100 * gain / baseline, 1) if baseline else None,
+            "improvement_points": None if gain is None else round(100 * gain, 1),
             "p_value": success["p_value"],
             "statistically_significant": success["p_value"] < 0.05,
         },

@@ -10,12 +10,21 @@ from agentcore_site.jobs.services import job_cancel, job_pause, job_resume
 from agentcore_site.jsonrpc import Call, Method, Params, Table
 from agentcore_site.rest.idempotency import once
 from agentcore_site.threads import in_thread
-from budgets.money import dollars
+from experiences.api.trajectories import ExportOut
 from experiences.exports import MAX_AT_ONCE, export_all, export_start
 from experiences.selectors import agent_get, dataset_get
-from training.api.shapes import percent
-from training.models import PolicyCheckpoint, TrainingRun
+from training.api.shapes import StatusOut
 from training.presets import DEFAULT_PRESET
+from training.rpc_results import (
+    CancelledOut,
+    ListedJobsOut,
+    MovedOut,
+    StartedOut,
+    cancelled,
+    listed,
+    moved,
+    started,
+)
 from training.selectors import run_get, runs_visible, status_payload
 from training.services.runs import run_start
 
@@ -86,16 +95,6 @@ def start_grpo(call: Call, params: StartParams) -> dict[str, Any]:
     return dict(found.body)
 
 
-def started(run: TrainingRun) -> dict[str, Any]:
-    return {
-        "training_job_id": str(run.job_id),
-        "status": run.job.status,
-        "estimated_cost_usd": run.estimate["cost_usd"],
-        "estimated_duration_hours": round(run.estimate["seconds"] / 3600, 4),
-        "warnings": [*run.warnings, *run.estimate["warnings"]],
-    }
-
-
 def get_status(call: Call, params: JobParams) -> dict[str, Any]:
     return status_payload(run_get(call.actor, params.job_id))
 
@@ -108,10 +107,6 @@ def resume(call: Call, params: JobParams) -> dict[str, Any]:
     return moved(job_resume(call.actor, run_get(call.actor, params.job_id).job))
 
 
-def moved(job: Job) -> dict[str, Any]:
-    return {"job_id": str(job.id), "status": job.status, "status_reason": job.status_reason, "requested": job.requested}
-
-
 async def cancel(call: Call, params: JobParams) -> dict[str, Any]:
     """Asks, then waits a few seconds for the worker that holds the job."""
 
@@ -120,14 +115,7 @@ async def cancel(call: Call, params: JobParams) -> dict[str, Any]:
 
     job_id = (await in_thread(ask)()).id
     await call.until(lambda: Job.objects.filter(id=job_id, status__in=ENDED).exists(), CANCEL_SECONDS)
-    return await in_thread(cancelled)(call, job_id)
-
-
-def cancelled(call: Call, job_id: Any) -> dict[str, Any]:
-    run = run_get(call.actor, job_id)
-    saved = PolicyCheckpoint.objects.filter(run=run, iteration__gte=max(run.iteration, 1)).exists()
-    at = run.job.finished_at if run.job.status == Status.CANCELLED else None
-    return moved(run.job) | {"cancelled_at": at.isoformat() if at else None, "checkpoint_saved": saved}
+    return await in_thread(lambda: cancelled(run_get(call.actor, job_id)))()
 
 
 def export_trajectories(call: Call, params: ExportParams) -> dict[str, Any]:
@@ -165,27 +153,15 @@ def list_jobs(call: Call, params: ListParams) -> dict[str, Any]:
     }
 
 
-def listed(run: TrainingRun) -> dict[str, Any]:
-    return {
-        "job_id": str(run.job_id),
-        "agent_id": str(run.agent_id),
-        "status": run.job.status,
-        "status_reason": run.job.status_reason,
-        "progress_percent": percent(run),
-        "created_at": run.job.created_at.isoformat(),
-        "cost_usd": dollars(run.spent_micros),
-    }
-
-
 METHODS: Final[Table] = {
-    "training.start_grpo": Method(StartParams, "run.start", start_grpo, "Queue a training job."),
-    "training.get_status": Method(JobParams, "view", get_status, "How a job stands."),
+    "training.start_grpo": Method(StartParams, "run.start", start_grpo, "Queue a training job.", StartedOut),
+    "training.get_status": Method(JobParams, "view", get_status, "How a job stands.", StatusOut),
     # The owner of a job may cancel it without the operator's role, so the service alone decides.
-    "training.cancel": Method(JobParams, "view", cancel, "Cancel a job."),
-    "training.pause": Method(JobParams, "run.pause", pause, "Pause a job."),
-    "training.resume": Method(JobParams, "run.resume", resume, "Resume a paused or failed job."),
+    "training.cancel": Method(JobParams, "view", cancel, "Cancel a job.", CancelledOut),
+    "training.pause": Method(JobParams, "run.pause", pause, "Pause a job.", MovedOut),
+    "training.resume": Method(JobParams, "run.resume", resume, "Resume a paused or failed job.", MovedOut),
     "training.export_trajectories": Method(
-        ExportParams, "export", export_trajectories, "Take a job's trajectories out."
+        ExportParams, "export", export_trajectories, "Take a job's trajectories out.", ExportOut
     ),
-    "training.list_jobs": Method(ListParams, "view", list_jobs, "List jobs."),
+    "training.list_jobs": Method(ListParams, "view", list_jobs, "List jobs.", ListedJobsOut),
 }

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import Any
 from uuid import uuid4
 
 import pytest
 from django.test import Client
-from jsonschema import Draft7Validator
+from jsonschema import ValidationError
 
 from agentcore_site import rpc
 from agentcore_site.audit.models import AuditEvent
@@ -18,7 +17,9 @@ from agentcore_site.jsonrpc import Method, Params
 from agentcore_site.rpc import METHODS
 from agentcore_site.tenancy.actors import Actor
 from experiences.models import Agent
+from tests import factories
 from tests.support.callers import Caller
+from tests.support.openrpc import document_check, result_check
 from tests.support.rows import queued_run
 from training.models import TrainingRun
 
@@ -116,7 +117,7 @@ def test_it_never_tells_what_went_wrong_inside(api: Caller, monkeypatch: pytest.
     def broken(call: Any, params: Any) -> dict[str, Any]:
         raise RuntimeError("the password is swordfish")
 
-    monkeypatch.setitem(rpc.METHODS, "training.broken", Method(Params, "view", broken, ""))  # type: ignore[arg-type]
+    monkeypatch.setitem(rpc.METHODS, "training.broken", Method(Params, "view", broken, "", {}))  # type: ignore[arg-type]
     error = api.error("training.broken")
     assert error["code"] == -32603
     assert "swordfish" not in json.dumps(error)
@@ -160,18 +161,36 @@ def test_an_empty_body_is_not_json(olivia: Any) -> None:
 
 def test_the_methods_describe_themselves_as_openrpc(stella: Any) -> None:
     described = Caller(stella, ["training:view"]).result("rpc.discover")
-    assert described["openrpc"].startswith("1.3.") and set(described["info"]) >= {"title", "version"}
+    document_check(described)
     assert [one["name"] for one in described["methods"]] == [*METHODS]
-    names = set(described["components"]["schemas"])
-    for method in described["methods"]:
-        given = [param["required"] for param in method["params"]]
-        assert given == sorted(given, reverse=True), method["name"]  # required ones first, as positions need it
-        for param in method["params"]:
-            Draft7Validator.check_schema(param["schema"])
-        assert method["result"]["name"] and method["result"]["schema"]
-        for error in method["errors"]:
-            assert error["$ref"].rpartition("/")[2] in described["components"]["errors"]
-        assert set(re.findall(r"#/components/schemas/(\w+)", json.dumps(method))) <= names
+    assert all({"$ref"} == set(one["result"]["schema"]) for one in described["methods"])  # and no bare "object"
+    assert all(one["errors"] for one in described["methods"])
+
+
+def test_each_method_answers_what_it_says_of_itself(
+    api: Caller, run: TrainingRun, operator: Actor, agent: Agent
+) -> None:
+    described = api.result("rpc.discover")
+    waiting = {"job_id": str(queued_run(operator, agent).job_id)}
+    other = factories.AgentFactory(organization=agent.organization)
+    asked = {
+        "training.get_status": {"job_id": str(run.job_id)},
+        "training.pause": waiting,
+        "training.resume": waiting,
+        "training.cancel": waiting,
+        "training.start_grpo": {"agent_id": str(other.id), "training_data": ROWS, "config": CONFIG},
+        "training.evaluate": {"agent_id": agent.slug, "wait_seconds": 0},
+        "training.export_trajectories": {"job_id": str(run.job_id)},
+        "training.list_jobs": {},
+        "rpc.discover": {},
+    }
+    assert set(asked) == set(METHODS)
+    for method, params in asked.items():
+        result = api.result(method, params)
+        result_check(described, method, result)
+        for wrong in (result | {"surprise": 1}, dict(list(result.items())[1:])):
+            with pytest.raises(ValidationError):
+                result_check(described, method, wrong)
 
 
 def test_a_session_needs_its_csrf_token(olivia: Any) -> None:

@@ -14,6 +14,7 @@ from agentcore_site.tenancy.roles import SCOPES
 from agentcore_site.tenancy.services import api_key_create
 from experiences.models import Agent
 from experiences.storage import trajectories_write
+from tests.support.openrpc import own_document, result_check
 from tests.support.rows import lived_run, owner_of, trajectory
 from tests.support.workers import LiveSite, eventually
 
@@ -33,6 +34,7 @@ class Program:
     def result(self, method: str, **params: Any) -> dict[str, Any]:
         answer = self.http.post("/api/v1/jsonrpc", json={"jsonrpc": "2.0", "method": method, "params": params, "id": 1})
         assert "result" in answer.json(), answer.text
+        result_check(own_document(), method, answer.json()["result"])
         return dict(answer.json()["result"])
 
     def status(self, job_id: str) -> dict[str, Any]:

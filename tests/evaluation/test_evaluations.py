@@ -12,10 +12,12 @@ from agentcore_site.jobs.models import Job, Status
 from agentcore_site.jobs.tasks import run_slice
 from agentcore_site.tenancy.actors import Actor
 from evaluation.models import EvaluationResult, EvaluationRun, HeldOutLook
+from evaluation.reports import build
 from evaluation.selectors import changed_queries, evaluations_visible, rpc_result
 from evaluation.services import evaluation_start
 from evaluation.tasks import sweep
 from experiences.models import Agent, TrajectoryRecord
+from tests.support.openrpc import own_document, result_check
 from tests.support.running import SMALL, SMALL_POOL, run_to_end
 from training.models import PolicyCheckpoint, TrainingRun
 from training.selectors import done_criteria, run_verdict
@@ -93,6 +95,15 @@ def test_an_evaluation_that_is_interrupted_goes_on_where_it_was(run: TrainingRun
     evaluation.refresh_from_db()
     assert len(evaluation.done) == len(set(evaluation.done)) == 6
     assert EvaluationResult.objects.filter(evaluation=evaluation).count() == 3 * 2 * 20
+
+
+def test_an_evaluation_in_which_nothing_could_be_measured_says_so(run: TrainingRun) -> None:
+    evaluation = final(run)
+    evaluation.report = build(evaluation, looks=1, seconds=1.0)
+    found = rpc_result(evaluation)
+    assert found["metrics"]["success_rate"] is None and found["baseline_comparison"]["improvement_points"] is None
+    assert "Nothing was measured" in found["verdict"]
+    result_check(own_document(), "training.evaluate", found | {"error": None})
 
 
 def test_the_evaluated_checkpoint_is_kept(run: TrainingRun) -> None:

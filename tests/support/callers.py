@@ -11,6 +11,7 @@ from django.test import Client
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.roles import SCOPES
 from agentcore_site.tenancy.services import api_key_create
+from tests.support.openrpc import own_document, result_check
 
 
 class Caller:
@@ -42,11 +43,13 @@ class Caller:
         return send(f"/api/v1/{path}", raw, content_type="application/json", headers=extra)
 
     def rpc(self, method: str, params: Any = None, id: Any = 1) -> dict[str, Any]:
-        """The whole answer of one JSON-RPC request."""
+        """The whole answer of one JSON-RPC request; a result is what the methods' description says of it."""
         response = self.post("jsonrpc", {"jsonrpc": "2.0", "method": method, "params": params or {}, "id": id})
         assert response.status_code == 200, (response.status_code, response.content)
         answer: dict[str, Any] = response.json()
         assert answer["jsonrpc"] == "2.0" and answer["id"] == id
+        if "result" in answer:
+            result_check(own_document(), method, answer["result"])
         return answer
 
     def result(self, method: str, params: Any = None) -> dict[str, Any]:

@@ -28,6 +28,18 @@ class CostOut(serializers.Serializer[Any]):
     budget_remaining_usd = serializers.FloatField()
 
 
+class MetricsOut(serializers.Serializer[Any]):
+    """How a job learns; null until it is measured."""
+
+    loss = serializers.FloatField(allow_null=True)
+    avg_reward = serializers.FloatField(allow_null=True)
+    std_reward = serializers.FloatField(allow_null=True)
+    eval_success_rate = serializers.FloatField(allow_null=True, help_text="On the selection queries, or held-out ones.")
+    success_rate = serializers.FloatField(allow_null=True, help_text="Of the rollouts that it learns from.")
+    baseline_success_rate = serializers.FloatField(allow_null=True)
+    frac_reward_zero_std = serializers.FloatField(allow_null=True, help_text="Groups without a learning signal.")
+
+
 class PowerOut(serializers.Serializer[Any]):
     gain = serializers.FloatField(help_text="A true gain in success rate.")
     found = serializers.FloatField(help_text="In how many runs of one the gate lets it through.")
@@ -147,8 +159,26 @@ class OriginOut(serializers.Serializer[Any]):
     )
 
 
-class JobOut(JobRow):
-    """A training job with everything about it; ``progress``, ``metrics`` and ``cost`` as ``training.get_status``."""
+class StatusOut(serializers.Serializer[Any]):
+    """How a job stands: ``training.get_status``, and a part of a whole job."""
+
+    job_id = serializers.UUIDField()
+    agent_id = serializers.UUIDField()
+    status = serializers.ChoiceField(choices=Status.choices)
+    status_reason = serializers.ChoiceField(choices=Reason.choices, allow_blank=True)
+    progress = ProgressOut()
+    metrics = MetricsOut()
+    cost = CostOut()
+    trajectories = serializers.IntegerField()
+    best_checkpoint = serializers.CharField(allow_null=True)
+    best_checkpoint_id = serializers.UUIDField(allow_null=True)
+    verdict = serializers.CharField(help_text="How it stands, in words.")
+    estimated_completion_time = serializers.DateTimeField(allow_null=True)
+    error = serializers.CharField(allow_null=True)
+
+
+class JobOut(StatusOut, JobRow):
+    """A training job with everything about it."""
 
     requested = serializers.CharField(help_text="What was asked of the worker and is not done yet: pause or cancel.")
     priority = serializers.ChoiceField(choices=[*PRIORITIES])
@@ -165,13 +195,6 @@ class JobOut(JobRow):
     n_held_out = serializers.IntegerField()
     estimate = EstimateOut()
     warnings = serializers.ListField(child=serializers.CharField())
-    progress = ProgressOut()
-    metrics = serializers.DictField()
-    cost = CostOut()
-    verdict = serializers.CharField(help_text="How it stands, in words.")
-    best_checkpoint_id = serializers.UUIDField(allow_null=True)
-    estimated_completion_time = serializers.DateTimeField(allow_null=True)
-    error = serializers.CharField(allow_null=True)
     criteria = CriterionOut(many=True, help_text="The definition of done, criterion by criterion.")
 
 
