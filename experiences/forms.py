@@ -430,7 +430,8 @@ class PackForm(forms.Form):
     keep_lessons = forms.BooleanField(
         required=False,
         label="What was learned under it holds for the new text too",
-        help_text="Without it those lessons are left out until somebody vouches for them.",
+        help_text="Without it those lessons are left out until a person vouches for them. Jobs at work keep the text "
+        "that they began with; what they learn then holds for the new one only if you tick this.",
     )
 
     @classmethod

@@ -1,16 +1,23 @@
-"""Which prompt stands before the queries of a job: the pack of the domain that its data have, or the agent's own."""
+"""Which prompt stands before the queries of a job: the pack of the domain that its data have, or the agent's own; and
+its text, which a job keeps as it was at the launch."""
 
 from __future__ import annotations
 
 import copy
 import uuid
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from django.db.models import QuerySet
 
+from agentcore_site.erased import without
 from agentcore_site.errors import Conflict
+from experiences.library.stamps import PackSource, pack_stamp
 from experiences.models import Agent, PromptPack, Runtime
+
+# What a job keeps of its pack: what is told, by what it is vouched for, and what it says of lessons.
+OF_PACK: Final = ("name", "domain", "system", "injections", "sources", "stamp", "experience_slots", "max_words")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +36,7 @@ class ChosenPrompt:
         return {
             "pack_id": None if used is None else str(used.pk),
             "pack": None if used is None else used.name,
+            "stamp": pack_stamp(agent.system_prompt) if used is None else used.stamp,
             "by_domain": self.pack is not None,
             "why": self.why,
         }
@@ -71,3 +79,36 @@ def with_pack(agent: Agent, chosen: PromptPack | None) -> Agent:
     acting = copy.copy(agent)
     acting.prompt_pack, acting.pack_by_domain = chosen or agent.prompt_pack, False
     return acting
+
+
+def prompt_frozen(agent: Agent) -> dict[str, Any]:
+    """The text that stands before the tasks of this agent now, with its stamp, as a job's row keeps it."""
+    pack = agent.prompt_pack
+    if pack is None:
+        return {"pack_id": None, "system": agent.system_prompt, "stamp": pack_stamp(agent.system_prompt)}
+    return {"pack_id": str(pack.pk), **{name: getattr(pack, name) for name in OF_PACK}}
+
+
+def with_prompt(agent: Agent, frozen: Mapping[str, Any]) -> Agent:
+    """The agent as it acts in one job, by the text that the job kept at its launch (``prompt_frozen``), whatever its
+    prompt or its pack say since. A copy, which is read and never saved."""
+    acting = copy.copy(agent)
+    acting.prompt_pack, acting.pack_by_domain = None, False
+    if frozen["pack_id"] is None:
+        acting.system_prompt = frozen["system"]
+    else:
+        kept = {name: frozen[name] for name in OF_PACK}
+        acting.prompt_pack = PromptPack(pk=uuid.UUID(frozen["pack_id"]), organization_id=agent.organization_id, **kept)
+    return acting
+
+
+def prompt_without(frozen: Mapping[str, Any], words: Sequence[str]) -> dict[str, Any]:
+    """A kept prompt with these words taken out, stamped anew as its pack is (``services.packs.packs_restamp``)."""
+    changed: dict[str, Any] = without(dict(frozen), words)
+    pack_id = frozen.get("pack_id")
+    if pack_id is None:
+        return changed | {"pack_id": None, "stamp": pack_stamp(changed.get("system", ""))}
+    same = all(changed[name] == frozen[name] for name in ("system", "injections", "sources"))
+    sources = frozen["sources"] if same else []
+    stamp = pack_stamp(changed["system"], changed["injections"], [PackSource.of(one) for one in sources])
+    return changed | {"pack_id": pack_id, "sources": sources, "stamp": stamp}

@@ -82,6 +82,21 @@ def stamp_of_agent(agent: Agent) -> str:
     return pack_verify(agent.prompt_pack).stamp
 
 
+def stamp_of_lessons(acting: Agent) -> str:
+    """The stamp of the prompt for which the lessons hold that a job learns now, whose agent acts by the text that its
+    pack had at the launch: that text; or the one that the pack has now, where who changed it said that lessons of the
+    former hold for it too.
+
+    Raises:
+        Conflict: the text was altered.
+    """
+    stamp = stamp_of_agent(acting)
+    if acting.prompt_pack is None:
+        return stamp
+    now = PromptPack.objects.filter(pk=acting.prompt_pack.pk, earlier_stamps__contains=[stamp]).first()
+    return stamp if now is None or pack_fault(now) else now.stamp
+
+
 def max_words_of(agent: Agent, otherwise: int | None = None) -> int:
     """How many words a lesson of this agent may have: as its pack says, else ``otherwise``, else 32."""
     return agent.prompt_pack.max_words if agent.prompt_pack is not None else otherwise or MAX_WORDS

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from agentcore_site.erased import ERASED, holds, without
 from agentcore_site.jobs.models import Job
 from agentcore_site.tenancy.erasure import Finding, holding, places, rewritten
-from experiences.at_work import idle_require
+from experiences.at_work import idle_require, jobs_of
 from experiences.erasure import rows_about
+from experiences.prompting import prompt_without
 from training.models import Epoch, PolicyCheckpoint, TrainingRun
 from training.services.checkpoints import Damaged, checkpoint_load, checkpoint_rewrite
 
@@ -37,6 +38,24 @@ def starting_libraries(organization_id: uuid.UUID, words: Sequence[str]) -> Find
         for run in found:
             kept = [one for one in run.library if not holds(one, words)]
             TrainingRun.objects.filter(pk=run.pk).update(library=kept)
+
+    return Finding(len(found), erase)
+
+
+@places.register("prompts that runs act by")
+def prompts(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
+    """The text stays, without the words, and is stamped anew as its pack is, so that a run can be evaluated again.
+
+    Raises:
+        Conflict: a job of an agent with such a run is at work.
+    """
+    mine = TrainingRun.objects.filter(organization_id=organization_id)
+    found = list(holding(mine, words, texts=(), values=("prompt",)))
+    idle_require(jobs_of({run.agent_id for run in found}))
+
+    def erase() -> None:
+        for run in found:
+            TrainingRun.objects.filter(pk=run.pk).update(prompt=prompt_without(run.prompt or {}, words))
 
     return Finding(len(found), erase)
 

@@ -19,6 +19,7 @@ from budgets.money import dollars
 from experiences.library.guards import words
 from experiences.models import Experience, ExperienceStatus, TrajectoryRecord
 from experiences.privacy import redact
+from experiences.prompting import with_pack
 from experiences.selectors_library import of_agent
 from experiences.stamping import max_words_of, stamp_faults
 from training.models import TrainingRun
@@ -98,6 +99,7 @@ def _agent(run: TrainingRun) -> dict[str, Any]:
         "learning_objective": agent.learning_objective,
         "prompt_pack": agent.prompt_pack.name if agent.prompt_pack else None,
         "prompt_pack_by_domain": run.prompt_pack is not None,
+        "prompt_sha256": None if run.prompt is None else run.prompt["stamp"],
     }
 
 
@@ -176,7 +178,7 @@ def _guard_rails(
         refused.update(one["refusals"])
     group = run.configuration.n_trajectories_per_query
     return {
-        "stamps": _stamps(lessons),
+        "stamps": _stamps(run, lessons),
         "word_limit": _word_limit(run, lessons),
         "group_size": {"group_size": group, "least": 2, "held": group >= 2},
         "held_out": _held_out(run, texts),
@@ -187,8 +189,11 @@ def _guard_rails(
     }
 
 
-def _stamps(lessons: Sequence[Experience]) -> dict[str, Any]:
-    faults = stamp_faults(lessons)
+def _stamps(run: TrainingRun, lessons: Sequence[Experience]) -> dict[str, Any]:
+    """A lesson fits under the prompt of the run; one that was since stamped for the prompt of now fits too."""
+    misfits = stamp_faults(of_agent(run.acting_agent, lessons))
+    rest = [row for row in lessons if row.pk in misfits]
+    faults = stamp_faults(of_agent(with_pack(run.agent, run.prompt_pack), rest))
     named = {row.handle: faults[row.pk] for row in lessons if row.pk in faults}
     return {"verified": len(lessons) - len(named), "faults": named, "held": not named}
 

@@ -16,12 +16,12 @@ from agentcore_site.jobs.models import Job
 from agentcore_site.tenancy.models import Scoped, ScopedManager
 from budgets.models import Budget
 from experiences.models import Agent, Dataset, PromptPack
-from experiences.prompting import with_pack
+from experiences.prompting import with_pack, with_prompt
 from training.config import GRPOConfig
 from training.config_versions import read
 
 # Up to some 100 KB each, which only the run and the next one read.
-LARGE: Final = ("starting_rule", "shipped_rule", "known")
+LARGE: Final = ("starting_rule", "shipped_rule", "known", "prompt")
 
 
 class RunManager(ScopedManager):
@@ -50,6 +50,9 @@ class TrainingRun(Scoped):
         related_name="runs",
         help_text="Chosen by the domain of its data when it was launched; empty: the agent's own prompt.",
     )
+    # The text of that prompt as it was at the launch (experiences/prompting.py), by which the run and its evaluations
+    # act to the end: a run is slices of work, and its groups are compared. Null: jobs of earlier releases.
+    prompt = models.JSONField(null=True, blank=True, editable=False)
     environment = models.CharField(max_length=60)
     environment_options = models.JSONField(default=dict, blank=True)
     policy_kind = models.CharField(max_length=20, default="action")
@@ -103,7 +106,9 @@ class TrainingRun(Scoped):
 
     @cached_property
     def acting_agent(self) -> Agent:
-        """The agent as this run trains it: with the run's prompt pack in the place of its own. To be read only."""
+        """The agent as this run trains it: with the prompt that the run kept in place of its own. To be read only."""
+        if self.prompt is not None:
+            return with_prompt(self.agent, self.prompt)
         return with_pack(self.agent, self.prompt_pack)
 
     # Money stands in the ledger, which is read with the run where a list needs it (``with_money``).

@@ -12,6 +12,7 @@ from agentcore_site.jobs.models import JobEvent
 from agentcore_site.tenancy.actors import Actor
 from experiences.listing import trajectory_listing
 from experiences.models import GroupRecord
+from experiences.prompting import prompt_frozen, with_pack
 from training.epochs import learned_tab
 from training.models import PolicyCheckpoint, TrainingRun
 from training.presets import PRESETS
@@ -131,10 +132,19 @@ def settings(request: HttpRequest, actor: Actor, run: TrainingRun) -> dict[str, 
     config = run.configuration.as_dict()
     return {
         "preset": PRESETS.get(run.preset),
-        "prompt": run.estimate.get("prompt") if learns_context(run) else None,
+        "prompt": _prompt(run) if learns_context(run) else None,
         "changed": changes(config, run.policy_kind),
         "sections": sections(config, run.policy_kind),
     }
+
+
+def _prompt(run: TrainingRun) -> dict[str, Any] | None:
+    """By which prompt the run acts, and whether its text was changed since."""
+    chosen: dict[str, Any] | None = run.estimate.get("prompt")
+    if chosen is None or run.prompt is None:
+        return chosen
+    now = prompt_frozen(with_pack(run.agent, run.prompt_pack))
+    return chosen | {"changed": now["stamp"] != run.prompt["stamp"]}
 
 
 def events(request: HttpRequest, actor: Actor, run: TrainingRun) -> dict[str, Any]:

@@ -45,6 +45,8 @@ class PromptPack(Scoped):
     max_words = models.PositiveSmallIntegerField(default=32, help_text="Of each experience in this domain.")
     sources = models.JSONField(default=list, blank=True, help_text="[{path, sha256}] of the files that it came from.")
     stamp = models.CharField(max_length=64, editable=False)
+    # Of texts that it had, whose lessons hold for the one that it has too. A job may still act by one of them.
+    earlier_stamps = ArrayField(models.CharField(max_length=64), default=list, blank=True, editable=False)
     archived_at = models.DateTimeField(null=True, blank=True)
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
     created_at = models.DateTimeField(default=timezone.now, editable=False)

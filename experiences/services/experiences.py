@@ -17,11 +17,10 @@ from agentcore_site.jobs.models import Job
 from agentcore_site.values import unstorable
 from experiences.library.stamps import Refused, experience_check, experience_stamp
 from experiences.library.states import ExperienceState, named, states_check, summary_fault
-from experiences.models import Agent, Experience, ExperienceChange, ExperienceStatus, PromptPack
+from experiences.models import Agent, Experience, ExperienceChange, ExperienceStatus
 from experiences.privacy import redact
-from experiences.prompting import with_pack
 from experiences.selectors_library import library_of
-from experiences.stamping import max_words_of, stamp_of_agent, verify_stamp
+from experiences.stamping import max_words_of, stamp_of_agent, stamp_of_lessons, verify_stamp
 
 __all__ = [
     "Synced",
@@ -93,27 +92,29 @@ def experiences_sync(
     states: Sequence[ExperienceState],
     by: str,
     max_words: int | None = None,
-    prompt_pack: PromptPack | None = None,
+    acting: Agent | None = None,
 ) -> Synced:
     """Writes what an iteration knows of its lessons: new ones, other texts, statuses and figures; a handful of queries.
 
     Called in the transaction of the iteration, which the job's lease fences. Texts are redacted and stamped here. The
     same states again write nothing. Where a person changed a lesson since the job was made, the person's word holds.
     ``max_words`` is the job's own limit for new texts; a pack's counts before it, and texts that are kept stay.
-    ``prompt_pack`` is the pack that the job was launched with, by which lessons are stamped; None: the agent's own.
+    ``acting`` is the agent with the prompt that the job was launched with, for which its lessons hold; None: with the
+    one that it has now.
 
     Raises:
         Invalid: a state can't be kept; it is named by its place and handle, and nothing is written.
         Conflict: the prompt pack was altered.
         Missing: the job is not of the agent's organisation.
     """
-    agent = with_pack(_locked(agent, job), _now(prompt_pack))
-    pack = stamp_of_agent(agent)
+    agent = _locked(agent, job)
+    acting = acting or agent
+    pack = stamp_of_lessons(acting)
     clean = _clean(states)
     asked = Experience.objects.select_for_update().filter(agent=agent, handle__in=[one.handle for one in clean])
     rows = {row.handle: row for row in asked.order_by("handle")}
     kept = {one.handle for one in clean if one.handle in rows and rows[one.handle].summary == one.summary}
-    _check_words(states, max_words_of(agent, max_words), kept)
+    _check_words(states, max_words_of(acting, max_words), kept)
     held = _held(agent, job)
     fresh = [one for one in clean if one.handle not in rows]
     known = [(rows[one.handle], one) for one in clean if one.handle in rows and one.handle not in held]
@@ -129,11 +130,6 @@ def _locked(agent: Agent, job: Job | None) -> Agent:
     if job is not None and job.organization_id != agent.organization_id:
         raise Missing("There is no such job.")
     return Agent.objects.select_for_update(of=("self",), no_key=True).select_related("prompt_pack").get(pk=agent.pk)
-
-
-def _now(pack: PromptPack | None) -> PromptPack | None:
-    """The pack as it stands now: what was altered since the job read it vouches for nothing."""
-    return None if pack is None else PromptPack.objects.get(pk=pack.pk)
 
 
 def _clean(states: Sequence[ExperienceState]) -> list[ExperienceState]:

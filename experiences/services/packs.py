@@ -60,7 +60,8 @@ def pack_create(actor: Any, *, name: str, **values: Any) -> PromptPack:
 @transaction.atomic
 def pack_update(actor: Any, pack: PromptPack, *, keep_lessons: bool = False, **values: Any) -> PromptPack:
     """Changes a pack and stamps it anew. What was learned under the old text is left out from then on, unless
-    ``keep_lessons`` says that it holds for the new one too: then what fitted before is stamped for it.
+    ``keep_lessons`` says that it holds for the new one too: then what fitted before is stamped for it, and so is what
+    jobs learn that still act by the old text (a job keeps the text of its launch).
 
     A pack whose texts are changed here no longer comes from its files, so its sources are forgotten.
 
@@ -73,9 +74,10 @@ def pack_update(actor: Any, pack: PromptPack, *, keep_lessons: bool = False, **v
         raise Conflict(f"{pack.name} is archived.")
     before, texts = _shown(pack), (pack.system, list(pack.injections))
     fitting = _under(pack) if keep_lessons else []
+    holding = [*pack.earlier_stamps, pack.stamp] if keep_lessons and not pack_fault(pack) else []
     if pack_fault(pack):  # what was altered did not come from its files; who saves it vouches for it
         pack.sources = []
-    _change(pack, values, texts=texts)
+    _change(pack, values, texts=texts, holding=holding)
     _stamp_again(fitting, pack.stamp)
     record(actor, "prompt_pack.changed", pack, before=before, after=_shown(pack) | {"lessons_kept": len(fitting)})
     return pack
@@ -164,13 +166,23 @@ def _load(actor: Any, organization: Organization, manifest: Manifest) -> str:
     return "new" if fresh else "changed"
 
 
-def _change(pack: PromptPack, values: Mapping[str, Any], *, texts: tuple[str, list[str]] | None = None) -> None:
+def _change(
+    pack: PromptPack,
+    values: Mapping[str, Any],
+    *,
+    texts: tuple[str, list[str]] | None = None,
+    holding: Sequence[str] = (),
+) -> None:
+    """``texts``: those that it had, where its sources stand for them; ``holding``: stamps of texts whose lessons hold
+    for another one too."""
     for name, value in known_fields(values, EDITABLE).items():
         setattr(pack, name, value.strip() if name in ("name", "domain") and isinstance(value, str) else value)
     _check(pack)
     if texts is not None and texts != (pack.system, list(pack.injections)):
         pack.sources = []
-    pack.stamp = pack_stamp(pack.system, pack.injections, sources_of(pack))
+    stamp = pack_stamp(pack.system, pack.injections, sources_of(pack))
+    if stamp != pack.stamp:
+        pack.stamp, pack.earlier_stamps = stamp, [one for one in holding if one != stamp]
     save_row(pack, unique="name", taken=f"There is already a prompt pack called {pack.name!r}. Choose another name.")
 
 
@@ -190,7 +202,7 @@ def _check(pack: PromptPack) -> None:
     if not 1 <= (pack.max_words or 0) <= 200:
         message = "A lesson has between 1 and 200 words."
         raise Invalid(message, fields={"max_words": message})
-    check_row(pack, exclude=["organization", "created_by", "stamp"])
+    check_row(pack, exclude=["organization", "created_by", "stamp", "earlier_stamps"])
 
 
 def _under(pack: PromptPack) -> list[Experience]:

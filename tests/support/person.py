@@ -29,7 +29,8 @@ OURS: Final = frozenset(
         "experiences.ModelEndpoint.virtual_key", "experiences.ModelEndpoint.gateway_config",
         "experiences.Agent.authorization",
         "experiences.Dataset.sha256", "experiences.PromptPack.stamp", "experiences.Experience.stamp",
-        "experiences.Question.asked", "training.PolicyCheckpoint.sha256", "evaluation.HeldOutLook.fingerprint",
+        "experiences.Question.asked", "experiences.PromptPack.earlier_stamps",
+        "training.PolicyCheckpoint.sha256", "evaluation.HeldOutLook.fingerprint",
         "site_roof.IdempotencyRecord.fingerprint", "site_roof.SiteFact.name", "site_roof.SiteFact.value",
         # Words from a closed list of ours.
         "tenancy.Membership.role", "tenancy.ApiKey.scopes", "tenancy.Erasure.found", "tenancy.Erasure.left",

@@ -105,6 +105,16 @@ def launched(actor: Actor, agent: Agent, dataset: Dataset, **changes: Any) -> Tr
     return TrainingRun.objects.get(pk=run.pk)
 
 
+def acts_by_text(run: TrainingRun) -> str:
+    return str(setup_of(TrainingRun.objects.get(pk=run.pk)).acting._system)  # type: ignore[union-attr]
+
+
+def learned(run: TrainingRun, handle: str, summary: str = "Read the bill twice.") -> None:
+    acting = TrainingRun.objects.get(pk=run.pk).acting_agent
+    states = [ExperienceState(handle, summary, domain="Billing")]
+    experiences_sync(job=run.job, agent=run.agent, states=states, by="iteration 1", acting=acting)
+
+
 def begins_with(run: TrainingRun) -> list[str]:
     return [one["lesson"]["handle"] for one in run.library]
 
@@ -119,6 +129,7 @@ def test_a_job_takes_the_pack_of_the_domain_of_its_data_and_says_why(
     assert run.prompt_pack == billing and run.estimate["prompt"] == {
         "pack_id": str(billing.pk),
         "pack": "billing",
+        "stamp": billing.stamp,
         "by_domain": True,
         "why": "it is for the domain of the data, 'billing'",
     }
@@ -161,6 +172,47 @@ def test_a_pack_stays_while_a_job_that_took_it_has_not_ended(
     assert TrainingRun.objects.get(pk=run.pk).acting_agent.prompt_pack == billing
     job_cancel(operator, run.job)
     assert pack_archive(Actor(adam), billing).archived_at is not None
+
+
+def test_a_job_acts_by_the_text_that_its_pack_had_at_the_launch(
+    operator: Actor, reader: Agent, billing: PromptPack, bills: Dataset, words: Dataset, adam: Any, client: Client
+) -> None:
+    of_bills, then = launched(operator, reader, bills), billing.stamp
+    of_words = launched(operator, reader, words)
+    pack_update(Actor(adam), billing, system="You answer in rhymes.", max_words=10)
+    agent_update(Actor(adam), reader, system_prompt="You sing.")
+    assert acts_by_text(of_bills) == "You answer about bills." and acts_by_text(of_words) == "You read."
+    run = TrainingRun.objects.get(pk=of_bills.pk)
+    assert run.acting_agent.prompt_pack is not None and run.acting_agent.prompt_pack.max_words == 40
+    manifest = run_manifest(run)
+    assert manifest["agent"]["prompt_sha256"] == then == run.estimate["prompt"]["stamp"]
+    assert manifest["guard_rails"]["word_limit"]["limit"] == 40
+    client.force_login(operator.user)
+    page = client.get(f"/jobs/{run.pk}/?tab=settings").content.decode()
+    assert then[:12] in page and "changed since" in page
+    fresh = launched(operator, Agent.objects.get(pk=reader.pk), bills)
+    assert "changed since" not in client.get(f"/jobs/{fresh.pk}/?tab=settings").content.decode()
+    # A job of an earlier release kept no text, and goes by what stands now.
+    TrainingRun.objects.filter(pk=of_bills.pk).update(prompt=None)
+    assert acts_by_text(of_bills) == "You answer in rhymes."
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_lessons_of_a_job_hold_for_a_new_text_where_its_author_says_so(
+    operator: Actor, reader: Agent, billing: PromptPack, bills: Dataset, adam: Any, keep: bool
+) -> None:
+    run = run_start(operator, agent=reader, dataset=bills, config=CONFIG)
+    pack_update(Actor(adam), billing, domain="Bills", keep_lessons=keep)
+    for text in ("You answer about bills, kindly.", "You answer about bills, and kindly."):
+        pack_update(Actor(adam), PromptPack.objects.get(pk=billing.pk), system=text, keep_lessons=keep)
+    learned(run, "x1")
+    row = Experience.objects.get(handle="x1")
+    assert bool(stamps([row])[row.pk].fault) is not keep
+    assert run_manifest(TrainingRun.objects.get(pk=run.pk))["guard_rails"]["stamps"]["held"], "it holds for the job's"
+    # Who says so once says it of the texts before only.
+    pack_update(Actor(adam), PromptPack.objects.get(pk=billing.pk), system="You answer in rhymes.")
+    learned(run, "x2")
+    assert stamps([row := Experience.objects.get(handle="x2")])[row.pk].fault
 
 
 def test_an_agent_that_chooses_actions_reads_no_pack(adam: Any, agent: Agent) -> None:
@@ -241,21 +293,19 @@ def test_what_a_job_learns_is_stamped_with_its_own_pack(
 ) -> None:
     run = run_start(operator, agent=reader, dataset=bills, config=CONFIG)
     long = " ".join(["word"] * 36)  # the pack allows 40, other prompts 32
-    experiences_sync(
-        job=run.job,
-        agent=run.agent,
-        states=[ExperienceState("x1", long, domain="Billing")],
-        by="iteration 1",
-        prompt_pack=run.prompt_pack,
-    )
+    learned(run, "x1", long)
     row = Experience.objects.get(handle="x1")
     assert stamps([row])[row.pk] == (billing, "")
     # A person's words stand for the same pack, and an altered pack vouches for nothing.
     assert stamps([experience_edit(operator, row, summary=f"{long} more")])[row.pk].pack == billing
     PromptPack.objects.filter(pk=billing.pk).update(system="You give money away.")
     assert stamps([Experience.objects.get(handle="x1")])[row.pk].fault
+    # The job goes on by the text that it was launched with, which bears its stamp; an altered one stops it.
+    learned(run, "x2")
+    altered = TrainingRun.objects.get(pk=run.pk)
+    TrainingRun.objects.filter(pk=run.pk).update(prompt=altered.prompt | {"system": "You give money away."})
     with pytest.raises(Conflict, match="billing"):
-        experiences_sync(job=run.job, agent=run.agent, states=[], by="iteration 2", prompt_pack=run.prompt_pack)
+        learned(run, "x3")
 
 
 def test_a_rule_is_taken_over_from_a_run_under_the_same_pack(
@@ -279,8 +329,16 @@ def test_erasing_a_word_of_a_pack_waits_for_the_jobs_that_took_it(
     with pytest.raises(DomainError, match="Train Reader"):
         subject_erase(Actor(adam), ["You answer about bills"])
     Job.objects.filter(pk=run.job_id).update(status=Status.CANCELLED)
+    learned(run, "x1")
     subject_erase(Actor(adam), ["You answer about bills"])
     assert "bills" not in PromptPack.objects.get(pk=billing.pk).system
+    # What the job acted by is changed with it: proofs of it can still be made, and its lessons hold.
+    assert "bills" not in acts_by_text(run)
+    assert run_manifest(TrainingRun.objects.get(pk=run.pk))["guard_rails"]["stamps"] == {
+        "verified": 1,
+        "faults": {},
+        "held": True,
+    }
 
 
 # -- a whole run, and the interfaces -----------------------------------------------------------------------------------
@@ -300,13 +358,18 @@ def test_a_whole_run_is_told_its_pack_and_its_lessons_hold_for_it(
     settings.JOB_SLICE_SECONDS = settings.JOB_ROUND_SECONDS = 600
     reader = reader_at(adam, server.base_url)
     run = run_start(operator, agent=reader, dataset=bills, config=CONFIG)
+    pack_update(Actor(adam), billing, system="You answer about bills, briefly.", keep_lessons=True)
     assert run_to_end(run.job).status == Status.COMPLETED
+    assert run_to_end(Job.objects.get(kind="evaluation")).status == Status.COMPLETED
+    told = {str(one["content"]).split("\n")[0] for call in server.requests for one in call.body["messages"][:1]}
+    assert {one for one in told if one.startswith("You answer")} == {"You answer about bills."}, "to the last proof"
     rows = list(Experience.objects.filter(agent=reader))
     assert rows and {stamps(rows)[row.pk].pack for row in rows} == {billing}
     manifest = run_manifest(TrainingRun.objects.get(pk=run.pk))
     assert manifest["agent"]["prompt_pack"] == "billing" and manifest["agent"]["prompt_pack_by_domain"]
     assert manifest["guard_rails"]["stamps"]["held"] and manifest["guard_rails"]["word_limit"]["limit"] == 40
     # The next run of the same data goes on from it, under the same prompt.
+    pack_update(Actor(adam), billing, system="You answer about bills.", keep_lessons=True)
     second = launched(operator, reader, bills)
     assert second.continues_id == run.pk and second.origin["weight"] == 1.0
     pack_update(Actor(adam), billing, system="You answer about bills, in rhymes.")

@@ -69,6 +69,10 @@ class PromptOut(serializers.Serializer[Any]):
 
     pack_id = serializers.UUIDField(allow_null=True, help_text="Null: the agent's system prompt.")
     pack = serializers.CharField(allow_null=True, help_text="The name of the prompt pack.")
+    stamp = serializers.CharField(
+        required=False,
+        help_text="SHA-256 of its texts, which the job keeps to its end. Jobs of earlier releases: none.",
+    )
     by_domain = serializers.BooleanField(help_text="Whether the pack was chosen by the domain of the data.")
     why = serializers.CharField()
 

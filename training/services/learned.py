@@ -165,7 +165,7 @@ def lessons_sync(job: Job, run: TrainingRun, policy: ContextPolicy, report: Iter
             states=states,
             by=f"iteration {report.iteration}",
             max_words=limit,
-            prompt_pack=run.prompt_pack,
+            acting=run.acting_agent,
         )
     if report.gate is not None and report.gate.accepted:
         TrainingRun.objects.filter(pk=run.pk).update(**_shipped_now(policy))

@@ -20,7 +20,7 @@ from agentcore_site.tenancy.permissions import require
 from budgets.services import budget_open_job
 from experiences.environments.dataset import refuse_judged
 from experiences.models import Agent, Dataset, Runtime
-from experiences.prompting import prompt_for, with_pack
+from experiences.prompting import prompt_for, prompt_frozen, with_pack
 from experiences.selectors import dataset_rows
 from experiences.services.datasets import dataset_create, dataset_of_rows
 from experiences.services.environments import environment_addresses_check, environment_fits
@@ -96,7 +96,8 @@ def run_start(
         raise refused[0].error
     prompt = prompt_for(agent, asked.domain)
     begun = beginning(agent, asked.config, pools, prompt.pack)
-    library = _library(with_pack(agent, prompt.pack), begun)
+    acting = with_pack(agent, prompt.pack)
+    library = _library(acting, begun)
     partition_ensure(timezone.now().date().replace(day=1))
     with transaction.atomic():
         stored = asked.dataset
@@ -115,6 +116,7 @@ def run_start(
             agent=agent,
             dataset=stored,
             prompt_pack=prompt.pack,
+            prompt=None if agent.runtime == Runtime.ACTION else prompt_frozen(acting),
             environment=asked.environment,
             environment_options=asked.options,
             policy_kind=agent.runtime,
