@@ -21,6 +21,7 @@ from evaluation.api import EvaluationDoor
 from experiences.api.agents import AgentDoor
 from experiences.api.endpoints import ModelEndpointDoor
 from experiences.api.environments import EnvironmentDoor
+from experiences.api.evolutions import EvolutionViewSet
 from experiences.api.experiences import ExperienceDoor
 from experiences.api.packs import PromptPackDoor
 from experiences.api.playbooks import PlaybookDoor, ReviewDoor
@@ -38,6 +39,7 @@ router.register("model-endpoints", ModelEndpointDoor, basename="model-endpoint")
 router.register("tool-servers", ToolServerDoor, basename="tool-server")
 router.register("experiences", ExperienceDoor, basename="experience")
 router.register("playbooks", PlaybookDoor, basename="playbook")
+router.register("evolutions", EvolutionViewSet, basename="evolution")
 router.register("reviews", ReviewDoor, basename="review")
 router.register("prompt-packs", PromptPackDoor, basename="prompt-pack")
 router.register("datasets", DatasetDoor, basename="dataset")

@@ -105,7 +105,8 @@ def rounds_of(evolution: Evolution) -> list[Round]:
     """What its reflector answered in its last try, the first round first."""
     rows = list(Question.objects.filter(job_id=evolution.job_id, stage=REFLECTED).order_by("id"))
     last = max((_try(row) for row in rows), default=0)
-    found = [_round(row) for row in sorted(rows, key=lambda row: row.iteration) if _try(row) == last]
+    n = len(evolution.trace_ids)
+    found = [_round(row, n) for row in sorted(rows, key=lambda row: row.iteration) if _try(row) == last]
     current = max((one.number for one in found if one.insights), default=0)
     return [replace(one, current=one.number == current) for one in found]
 
@@ -114,7 +115,8 @@ def _try(row: Question) -> int:
     return int(row.key.split("/")[1])
 
 
-def _round(row: Question) -> Round:
+def _round(row: Question, n: int) -> Round:
+    """``n``: how many executions were read; a model may name others."""
     reply = row.reply if row.usable and isinstance(row.reply, dict) else None
     return Round(
         number=row.iteration,
@@ -122,10 +124,14 @@ def _round(row: Question) -> Round:
         cost_micros=row.cost_micros,
         tokens=row.tokens,
         calls=row.calls,
-        insights=None if reply is None else reply.get("insights", []),
+        insights=None if reply is None else [_of_those(one, n) for one in reply.get("insights", [])],
         unchanged=bool(reply and reply.get("unchanged")),
         reason=row.reason,
     )
+
+
+def _of_those(insight: dict[str, Any], n: int) -> dict[str, Any]:
+    return insight | {"executions": [number for number in insight.get("executions", []) if 1 <= number <= n]}
 
 
 def suggestions(evolution: Evolution) -> list[Any]:

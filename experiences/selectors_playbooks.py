@@ -226,6 +226,12 @@ def evolution_get(actor: Any, job_id: Any) -> Evolution:
     return found
 
 
+def executions_of(actor: Any, evolution: Evolution) -> QuerySet[ExecutionTrace]:
+    """The executions that an evolution read, as far as they are kept, in the order in which its insights count them."""
+    rows = traces_visible(actor, evolution.agent).filter(id__in=evolution.trace_ids)
+    return rows.order_by("recorded_at", "id")
+
+
 def dead_letters(actor: Any) -> QuerySet[Evolution]:
     """Evolutions that failed and were not tried again with success, newest first."""
     return evolutions_visible(actor).filter(job__status=Status.FAILED).order_by("-job__finished_at")

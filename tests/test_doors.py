@@ -180,7 +180,7 @@ REST_READS = {
     "budgets/<int:pk>", "budgets/<int:budget>/ledger", "budgets/breakdown", "prices",
     "playbooks", "playbooks/<str:agent>", "playbooks/<str:agent>/versions", "playbooks/<str:agent>/diff", "reviews",
     "reviews/<uuid:pk>", "experiences", "experiences/top", "experiences/<uuid:pk>", "prompt-packs",
-    "prompt-packs/<uuid:pk>",
+    "prompt-packs/<uuid:pk>", "evolutions", "evolutions/<uuid:pk>",
 }  # fmt: skip
 REST_WRITES: dict[tuple[str, str], tuple[str, Any]] = {
     ("post", "agents"): ("agent.edit", {"name": "New"}),
@@ -322,6 +322,7 @@ def values(run: TrainingRun, operator: Actor) -> dict[str, Any]:
             "tool-servers": server.id,
             "prompt-packs": pack.id,
             "reviews": delta.id,
+            "evolutions": evolution.job_id,
             "experiences": lesson.id,
             "training-jobs": run.job_id,
             "jobs": run.job_id,

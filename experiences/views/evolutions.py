@@ -17,7 +17,7 @@ from agentcore_site.jobs.services import job_cancel, may_cancel
 from agentcore_site.pages import allowed, page
 from agentcore_site.tenancy.actors import Actor
 from experiences.evolved import evolution_words, rounds_of, suggestions
-from experiences.selectors_playbooks import evolution_get, evolutions_visible, playbook_get, trace_get, traces_visible
+from experiences.selectors_playbooks import evolution_get, evolutions_visible, executions_of, playbook_get, trace_get
 from experiences.services.evolutions import evolution_queue, evolution_retry
 
 SHOWN: Final = 10
@@ -48,7 +48,7 @@ def evolution(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse:
         "verdict": evolution_words(found),
         "rounds": rounds_of(found),
         "suggestions": suggestions(found),
-        "executions": traces_visible(actor, found.agent).filter(id__in=found.trace_ids).order_by("recorded_at", "id"),
+        "executions": executions_of(actor, found),
         "may": may,
         "can_cancel": found.job.active and may_cancel(actor, found.job),
         "can_retry": found.job.status in (Status.FAILED, Status.PAUSED) and "playbook.evolve" in may,

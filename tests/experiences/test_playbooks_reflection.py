@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from typing import Any
+from uuid import UUID
 
 import pytest
 from django.test import Client
@@ -25,6 +26,7 @@ from experiences.playbooks.sections import Section
 from experiences.services.agents import agent_update
 from experiences.services.evolutions import evolution_queue, evolution_retry
 from experiences.services.traces import NewTrace, traces_record
+from tests.support.callers import Caller
 from tests.support.llm_server import ModelServer
 from tests.support.playbooks import PRICE, add, insight, lived, model_agent, playbook_of, reflecting, suggesting
 from tests.support.running import run_to_end
@@ -110,7 +112,7 @@ def texts(server: ModelServer) -> list[str]:
 
 @pytest.mark.django_db(transaction=True)
 def test_the_agents_reflector_refines_its_insights_until_a_round_changes_nothing(
-    operator: Actor, adam: Any, olivia: Any, clerk: Agent, playbook: Playbook, server: ModelServer
+    operator: Actor, adam: Any, olivia: Any, charlie: Any, clerk: Agent, playbook: Playbook, server: ModelServer
 ) -> None:
     price_set(Actor(adam), model="strong", organization=clerk.organization, input=9_000_000, output=9_000_000)
     agent_update(operator, clerk, reflector_model="strong")
@@ -132,6 +134,18 @@ def test_the_agents_reflector_refines_its_insights_until_a_round_changes_nothing
     page = browser.get(f"/evolutions/{job.id}/").content.decode()
     assert "What the reflector found" in page and "3 rounds" in page and SECOND["insight"] in page
     assert FIRST["insight"] in page and "strong" in page
+    api = Caller(olivia)
+    (row,) = api.get("evolutions", agent=clerk.slug, status="completed").json()["results"]
+    body = api.get(f"evolutions/{job.id}").json()
+    assert row.items() <= body.items() and body["job_id"] == str(job.id) and body["cost_usd"] > 0
+    one, two, three = body["rounds"]
+    assert [part["insights"][0]["insight"] for part in (one, two)] == [FIRST["insight"], SECOND["insight"]]
+    assert one["model"] == "strong" and one["cost_usd"] > 0 and three["current"] and not one["current"]
+    assert body["changes"] == [api.get(f"reviews/{delta.pk}").json()]
+    assert two["insights"][0]["executions"] == [2, 3] and len(body["executions"]) == 4
+    assert delta.taught_by == [UUID(body["executions"][1])]
+    assert Caller(charlie).get(f"evolutions/{job.id}").status_code == 404
+    assert Caller(charlie).get("evolutions").json()["results"] == []
 
 
 @pytest.mark.django_db(transaction=True)
