@@ -22,6 +22,7 @@ from agentcore_site.tenancy.roles import ROLE_MAY, Role
 from budgets.models import Budget, BudgetLimit, ModelPrice
 from evaluation.models import EvaluationRun
 from evaluation.services import evaluation_start
+from experiences.library.stamps import experience_stamp, pack_stamp
 from experiences.models import (
     Agent,
     ContextDelta,
@@ -182,10 +183,15 @@ REST_READS = {
     "reviews/<uuid:pk>", "experiences", "experiences/top", "experiences/<uuid:pk>", "prompt-packs",
     "prompt-packs/<uuid:pk>", "evolutions", "evolutions/<uuid:pk>",
 }  # fmt: skip
+STAMP = experience_stamp(pack_stamp(""), "x9", 1, "", "When lost, ask.")
 REST_WRITES: dict[tuple[str, str], tuple[str, Any]] = {
     ("post", "agents"): ("agent.edit", {"name": "New"}),
     ("patch", "agents/<str:agent>"): ("agent.edit", {"description": "x"}),
     ("post", "agents/<str:agent>/test"): ("agent.edit", {}),
+    ("post", "experiences/import"): (
+        "agent.edit",
+        {"agent": "router-7", "records": [{"handle": "x9", "summary": "When lost, ask.", "stamp": STAMP}]},
+    ),
     ("patch", "experiences/<uuid:pk>"): ("agent.edit", {"summary": "When in doubt, read it again."}),
     ("post", "experiences/<uuid:pk>/restore"): ("agent.edit", {}),
     ("post", "experiences/<uuid:pk>/prune"): ("agent.edit", {}),

@@ -8,10 +8,12 @@ import json
 from typing import Any
 
 from agentcore_site.errors import Invalid, TooLarge
+from agentcore_site.uploads import file_text, jsonl_rows, refused
 from agentcore_site.values import unstorable
 from training.validation import MAX_QUERIES, ConfigError, parse_queries
 
 MAX_BYTES = 64 * 1024 * 1024
+LIKE = '{"query": "...", "expected_outcome": {...}}'
 
 
 def read_rows(filename: str, content: bytes) -> list[dict[str, Any]]:
@@ -26,11 +28,8 @@ def read_rows(filename: str, content: bytes) -> list[dict[str, Any]]:
     """
     if len(content) > MAX_BYTES:
         raise TooLarge(f"The file has {len(content) / 2**20:.0f} MB; at most {MAX_BYTES // 2**20} MB are taken.")
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise _wrong(f"The file is not UTF-8 text (byte {error.start}). Save it as UTF-8.") from error
-    rows = _csv(text) if filename.lower().endswith(".csv") else _jsonl(text)
+    text = file_text(content)
+    rows = _csv(text) if filename.lower().endswith(".csv") else jsonl_rows(text, like=LIKE)
     return clean_rows(rows)
 
 
@@ -44,25 +43,11 @@ def clean_rows(rows: list[Any]) -> list[dict[str, Any]]:
         raise TooLarge(f"{len(rows):,} queries; at most {MAX_QUERIES:,} are taken. Split the dataset.")
     for number, row in enumerate(rows, start=1):
         if reason := unstorable(row):
-            raise _wrong(f"Row {number} can't be stored: {reason}.")
+            raise refused(f"Row {number} can't be stored: {reason}.")
     try:
         return parse_queries(rows)
     except ConfigError as error:
         raise Invalid(str(error), fields={one.field: one.message for one in error.errors}) from error
-
-
-def _jsonl(text: str) -> list[Any]:
-    rows = []
-    for number, line in enumerate(text.splitlines(), start=1):
-        if not line.strip():
-            continue
-        try:
-            rows.append(json.loads(line))
-        except (ValueError, RecursionError) as error:
-            raise _wrong(f"Line {number} is not JSON: {error}.") from error
-        if not isinstance(rows[-1], dict):
-            raise _wrong(f'Line {number} must be an object like {{"query": "...", "expected_outcome": {{...}}}}.')
-    return rows
 
 
 def _csv(text: str) -> list[dict[str, Any]]:
@@ -70,16 +55,16 @@ def _csv(text: str) -> list[dict[str, Any]]:
     try:
         return _csv_rows(reader)
     except csv.Error as error:  # a NUL, or a cell beyond the reader's limit
-        raise _wrong(f"Line {reader.line_num} is not CSV: {error}.") from error
+        raise refused(f"Line {reader.line_num} is not CSV: {error}.") from error
 
 
 def _csv_rows(reader: csv.DictReader[str]) -> list[dict[str, Any]]:
     if not reader.fieldnames or not {"query", "expected_outcome"} <= set(reader.fieldnames):
-        raise _wrong("Line 1 must name the columns query and expected_outcome.")
+        raise refused("Line 1 must name the columns query and expected_outcome.")
     rows = []
     for row in reader:
         if None in row or None in row.values():
-            raise _wrong(f"Line {reader.line_num} has another number of columns than line 1.")
+            raise refused(f"Line {reader.line_num} has another number of columns than line 1.")
         metadata = {name: value for name, value in row.items() if name not in {"query", "expected_outcome"} and value}
         rows.append(
             {"query": row["query"], "expected_outcome": _expected(row["expected_outcome"]), "metadata": metadata}
@@ -93,7 +78,3 @@ def _expected(value: str) -> dict[str, Any]:
     except (ValueError, RecursionError):
         parsed = None
     return parsed if isinstance(parsed, dict) else {"answer": value}
-
-
-def _wrong(message: str) -> Invalid:
-    return Invalid(message, fields={"data": message})

@@ -13,13 +13,15 @@ from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from agentcore_site.rest.parsing import Strict, parsed
+from agentcore_site.rest.parsing import FileParser, JsonParser, Strict, parsed
 from agentcore_site.rest.schema import IDEMPOTENCY_KEY
 from agentcore_site.rest.views import Door
+from experiences.api.importing import IMPORT, ImportedOut, ImportFile, ImportIn, read_import
 from experiences.filters import OfAgent
 from experiences.models import Experience, ExperienceKind, ExperienceStatus
 from experiences.selectors import agent_get
 from experiences.selectors_library import experience_changes, experience_get, experiences_visible, fetch_top
+from experiences.services.importing import record_batch
 from experiences.services.lessons import (
     experience_approve,
     experience_edit,
@@ -169,6 +171,22 @@ class ExperienceDoor(Door):
         if "agent" in asked:
             asked["agent"] = agent_get(self.actor, asked["agent"])
         return Response(TopOut(fetch_top(self.actor, **asked)).data)
+
+    @extend_schema(
+        summary="Import lessons that others stamped",
+        description="As JSON, or as a file of JSON Lines in `multipart/form-data`: lessons as the list gives them, from"
+        " an agent with the same prompt. All of them or none; what the agent has already stays as it is.",
+        tags=TAG,
+        request={"application/json": ImportIn, "multipart/form-data": ImportFile},
+        responses=ImportedOut,
+        parameters=[IDEMPOTENCY_KEY],
+        examples=[IMPORT],
+    )
+    @action(detail=False, methods=["post"], url_path="import", parser_classes=[JsonParser, FileParser])
+    def bring(self, request: Request) -> Response:
+        ref, records = read_import(request)
+        agent = agent_get(self.actor, ref)
+        return self.once(request, lambda: Response(ImportedOut(record_batch(self.actor, records, agent=agent)).data))
 
     @extend_schema(summary="One lesson, with its history", tags=TAG, responses=ExperienceDetail)
     def retrieve(self, request: Request, pk: UUID) -> Response:

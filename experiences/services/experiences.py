@@ -1,6 +1,6 @@
-"""Lessons as work writes them: whole batches that others stamped, and what a training iteration found out.
+"""Lessons as a training iteration writes them.
 
-Both take the agent's row first, so that two writers of one agent take turns; readers are not held up.
+The agent's row is taken first, so that two writers of one agent take turns; readers are not held up.
 """
 
 from __future__ import annotations
@@ -15,21 +15,11 @@ from django.utils import timezone
 from agentcore_site.errors import Invalid, Missing
 from agentcore_site.jobs.models import Job
 from agentcore_site.values import unstorable
-from experiences.library.stamps import Refused, experience_check, experience_stamp
+from experiences.library.stamps import Refused, experience_stamp
 from experiences.library.states import ExperienceState, named, states_check, summary_fault
 from experiences.models import Agent, Experience, ExperienceChange, ExperienceStatus
 from experiences.privacy import redact
-from experiences.selectors_library import library_of
-from experiences.stamping import max_words_of, stamp_of_agent, stamp_of_lessons, verify_stamp
-
-__all__ = [
-    "Synced",
-    "experiences_sync",
-    "library_of",
-    "record_batch",
-    "stamp_of_agent",
-    "verify_stamp",
-]
+from experiences.stamping import max_words_of, stamp_of_lessons
 
 TEXTS: Final = ("summary", "why", "domain")
 FIGURES: Final = (
@@ -58,33 +48,6 @@ class Synced:
 
 
 @transaction.atomic
-def record_batch(records: Sequence[ExperienceState], *, agent: Agent, by: str, job: Job | None = None) -> Synced:
-    """Writes lessons that somebody else vouches for by their stamps; all of them or none.
-
-    Those whose handle the agent has already are left as they are, so that a batch can be sent again.
-
-    Raises:
-        Invalid: a record is unstamped, its stamp does not fit the agent's prompt, or its text is too long; the message
-            names it by its place and handle.
-        Conflict: the agent's prompt pack was altered.
-        Missing: the job is not of the agent's organisation.
-    """
-    agent = _locked(agent, job)
-    pack = stamp_of_agent(agent)
-    clean = _clean(records)
-    _check_words(records, max_words_of(agent))
-    for place, record in enumerate(records):
-        _check_stamp(place, record, pack)
-    known = set(
-        Experience.objects.filter(agent=agent, handle__in=[one.handle for one in clean]).values_list(
-            "handle", flat=True
-        )
-    )
-    _add([one for one in clean if one.handle not in known], agent, pack, by=by, job=job)
-    return Synced(added=len(clean) - len(known), unchanged=len(known))
-
-
-@transaction.atomic
 def experiences_sync(
     *,
     job: Job,
@@ -107,10 +70,12 @@ def experiences_sync(
         Conflict: the prompt pack was altered.
         Missing: the job is not of the agent's organisation.
     """
-    agent = _locked(agent, job)
+    if job.organization_id != agent.organization_id:
+        raise Missing("There is no such job.")
+    agent = agent_lock(agent)
     acting = acting or agent
     pack = stamp_of_lessons(acting)
-    clean = _clean(states)
+    clean = states_clean(states)
     asked = Experience.objects.select_for_update().filter(agent=agent, handle__in=[one.handle for one in clean])
     rows = {row.handle: row for row in asked.order_by("handle")}
     kept = {one.handle for one in clean if one.handle in rows and rows[one.handle].summary == one.summary}
@@ -118,7 +83,7 @@ def experiences_sync(
     held = _held(agent, job)
     fresh = [one for one in clean if one.handle not in rows]
     known = [(rows[one.handle], one) for one in clean if one.handle in rows and one.handle not in held]
-    _add(fresh, agent, pack, by=by, job=job)
+    rows_add(fresh, agent, pack, by=by, job=job)
     counts = _change(known, pack, by=by, job=job)
     return replace(counts, added=len(fresh), held=tuple(one.handle for one in clean if one.handle in held))
 
@@ -126,14 +91,17 @@ def experiences_sync(
 # -- what may be written -----------------------------------------------------------------------------------------------
 
 
-def _locked(agent: Agent, job: Job | None) -> Agent:
-    if job is not None and job.organization_id != agent.organization_id:
-        raise Missing("There is no such job.")
+def agent_lock(agent: Agent) -> Agent:
+    """The agent as it stands, locked against other writers of its lessons until the transaction ends."""
     return Agent.objects.select_for_update(of=("self",), no_key=True).select_related("prompt_pack").get(pk=agent.pk)
 
 
-def _clean(states: Sequence[ExperienceState]) -> list[ExperienceState]:
-    """The states without personal data. Checked before, so that a message names what was sent, and after."""
+def states_clean(states: Sequence[ExperienceState]) -> list[ExperienceState]:
+    """The states without personal data. Checked before, so that a message names what was sent, and after.
+
+    Raises:
+        Invalid: one can't be kept; it is named by its place and handle.
+    """
     try:
         states_check(states)
         clean = [_redacted(one) for one in states]
@@ -147,7 +115,11 @@ def _clean(states: Sequence[ExperienceState]) -> list[ExperienceState]:
 
 
 def _check_words(states: Sequence[ExperienceState], limit: int, kept: Collection[str] = ()) -> None:
-    """Counts the words of texts as they were sent: a placeholder may have more than the secret that it stands for."""
+    """Counts the words of texts as they were sent: a placeholder may have more than the secret that it stands for.
+
+    Raises:
+        Invalid: a text has more than ``limit``; it is named by its place and handle.
+    """
     for place, one in enumerate(states):
         if one.handle not in kept and (fault := summary_fault(one.summary, limit)):
             where = named(place, one)
@@ -159,14 +131,6 @@ def _redacted(state: ExperienceState) -> ExperienceState:
     return replace(state, summary=summary, why=why, task=redact(state.task)[:200])
 
 
-def _check_stamp(place: int, record: ExperienceState, pack: str) -> None:
-    try:
-        experience_check(record.stamp, pack, record.handle, record.version, record.domain, record.summary)
-    except Refused as error:
-        where = named(place, record)
-        raise Invalid(f"Nothing was written: {where}: {error.reason}.", fields={where: error.reason}) from error
-
-
 def _held(agent: Agent, job: Job) -> set[str]:
     """Handles of the lessons that a person changed since the job was made: its own idea of them is older."""
     lines = ExperienceChange.objects.filter(experience__agent=agent, job=None, at__gte=job.created_at)
@@ -176,12 +140,15 @@ def _held(agent: Agent, job: Job) -> set[str]:
 # -- writing -----------------------------------------------------------------------------------------------------------
 
 
-def _add(states: Iterable[ExperienceState], agent: Agent, pack: str, *, by: str, job: Job | None) -> None:
+def rows_add(
+    states: Iterable[ExperienceState], agent: Agent, pack: str, *, by: str, job: Job | None, action: str = ADDED
+) -> None:
+    """Writes new lessons, stamped under the prompt with the stamp ``pack``, and the first line of each history."""
     rows = [_row(one, agent, pack, job) for one in states]
     Experience.objects.bulk_create(rows)
     ExperienceChange.objects.bulk_create(
         ExperienceChange(
-            experience=row, version=row.version, action=ADDED, after=row.summary, why=row.why, by=by[:150], job=job
+            experience=row, version=row.version, action=action, after=row.summary, why=row.why, by=by[:150], job=job
         )
         for row in rows
     )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 from uuid import uuid4
 
 import pytest
+from django.core.files.uploadedfile import SimpleUploadedFile
 
 from agentcore_site.tenancy.models import Organization
 from experiences.models import Agent, Experience, PromptPack
@@ -114,6 +116,51 @@ def test_nobody_elses_lessons_and_packs_are_there(
     problem(looker.post(f"experiences/{lessons[0].pk}/prune"), 403)
     problem(looker.patch(f"prompt-packs/{pack.pk}", {"system": "x"}), 403)
     assert looker.get(f"experiences/{lessons[0].pk}").status_code == 200
+
+
+def test_what_the_list_gives_is_imported_by_an_agent_with_the_same_prompt(
+    api: Caller, lessons: list[Experience], agent: Agent
+) -> None:
+    twin = AgentFactory(organization=agent.organization, system_prompt=agent.system_prompt)
+    given = api.get("experiences", agent=agent.slug).json()["results"]
+    done = api.post("experiences/import", {"agent": twin.slug, "records": given}, Idempotency_Key="promote")
+    assert done.status_code == 200 and done.json()["added"] == len(given) == len(lessons), done.json()
+    again = api.post("experiences/import", {"agent": twin.slug, "records": given}, Idempotency_Key="promote")
+    assert again.json() == done.json() and again["Idempotent-Replayed"] == "true"
+    kept = {one["handle"]: one for one in api.get("experiences", agent=twin.slug).json()["results"]}
+    for one in given:
+        same = ("summary", "status", "version", "stamp", "effect", "rollouts", "domain", "weight")
+        assert {name: kept[one["handle"]][name] for name in same} == {name: one[name] for name in same}
+    lines = "\n".join(json.dumps(one) for one in given)
+    sent = {"agent": twin.slug, "file": SimpleUploadedFile("lessons.jsonl", lines.encode())}
+    filed = api.client.post("/api/v1/experiences/import", sent, headers=api.headers)
+    assert filed.status_code == 200 and filed.json()["unchanged"] == len(given), filed.content
+    other = AgentFactory(organization=agent.organization, system_prompt="You are somebody else.")
+    refused = problem(api.post("experiences/import", {"agent": other.slug, "records": given}), 400)
+    assert "record 0" in refused["detail"] and "does not fit" in refused["detail"]
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (b'{"handle": "x1"\n', "Line 1 is not JSON"),
+        (b"[1]\n", "Line 1 must be an object"),
+        (b"\xff\xfe", "not UTF-8"),
+        (b'{"handle": "x1", "summary": "a\\u0000b", "stamp": "s"}', "NUL"),
+        (b'{"handle": "x1", "summary": "When.", "stamp": "s", "weight": NaN}', "not finite"),
+        (b'{"handle": "x1", "summary": "When.", "stamp": "s", "wieght": 1}', "did you mean weight"),
+        (b'{"handle": "x1", "summary": "When."}', "records.0.stamp"),
+        (b'{"handle": "x1", "summary": "When.", "stamp": "s", "rollouts": 3000000000}', "records.0.rollouts"),
+        (b"", "records"),
+    ],
+)
+def test_a_file_of_lessons_that_is_wrong_is_refused_with_its_place(
+    api: Caller, agent: Agent, body: bytes, words: str
+) -> None:
+    sent = {"agent": agent.slug, "file": SimpleUploadedFile("lessons.jsonl", body or b"\n")}
+    answer = api.client.post("/api/v1/experiences/import", sent, headers=api.headers)
+    assert words in problem(answer, 400)["detail"]
+    assert not Experience.objects.exists()
 
 
 def test_a_pack_is_made_read_changed_given_to_an_agent_and_archived(api: Caller, agent: Agent) -> None:
