@@ -13,6 +13,7 @@ from django.db.models.functions import Cast
 from agentcore_site.errors import Missing
 from agentcore_site.jobs.selectors import as_uuid
 from experiences.models import (
+    ITERATION,
     Agent,
     Experience,
     ExperienceChange,
@@ -60,6 +61,11 @@ def experience_get(actor: Any, experience_id: Any) -> Experience:
 def experience_changes(experience: Experience) -> list[ExperienceChange]:
     """Its history, the last line first."""
     return list(experience.changes.select_related("job").order_by("-id"))
+
+
+def by_person(prefix: str = "") -> Q:
+    """Lines of history that a person wrote, by the names ``job`` and ``by`` after ``prefix``."""
+    return Q(**{f"{prefix}job": None}) & ~Q(**{f"{prefix}by__startswith": f"{ITERATION} "})
 
 
 def experience_parents(experience: Experience) -> list[Experience]:

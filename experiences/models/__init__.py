@@ -3,6 +3,7 @@
 from experiences.models.agents import Agent, EndpointKind, ModelEndpoint, Philosophy, Runtime, ToolServer
 from experiences.models.data import Dataset, DatasetRow, GroupRecord, TrajectoryRecord
 from experiences.models.library import (
+    ITERATION,
     Experience,
     ExperienceChange,
     ExperienceKind,
@@ -23,6 +24,7 @@ from experiences.models.playbooks import (
 )
 
 __all__ = [
+    "ITERATION",
     "Agent",
     "ContextDelta",
     "Dataset",

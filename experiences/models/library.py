@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from django.conf import settings
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
@@ -11,6 +13,8 @@ from agentcore_site.ids import uuid7
 from agentcore_site.jobs.models import Job
 from agentcore_site.tenancy.models import Scoped, ScopedManager
 from experiences.models.agents import Agent
+
+ITERATION: Final = "iteration"
 
 
 class ExperienceStatus(models.TextChoices):
@@ -108,7 +112,10 @@ class Experience(Scoped):
 
 
 class ExperienceChange(models.Model):
-    """One line of an experience's history. Never updated (trigger); goes only with the experience."""
+    """One line of an experience's history. Never updated (trigger); goes only with the experience.
+
+    ``job`` is empty where a person acted, and where the job's row is gone: ``by`` says which (``by_iteration``).
+    """
 
     experience = models.ForeignKey(Experience, on_delete=models.CASCADE, related_name="changes")
     at = models.DateTimeField(default=timezone.now)
@@ -127,6 +134,11 @@ class ExperienceChange(models.Model):
 
     def __str__(self) -> str:
         return f"{self.action} by {self.by}"
+
+    @staticmethod
+    def by_iteration(number: int) -> str:
+        """What a job writes into ``by``. The name of a person has no space."""
+        return f"{ITERATION} {number}"
 
 
 ExperienceChange.objects.path = "experience__organization"

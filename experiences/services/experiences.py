@@ -19,6 +19,7 @@ from experiences.library.stamps import Refused, experience_stamp
 from experiences.library.states import ExperienceState, named, states_check, summary_fault
 from experiences.models import Agent, Experience, ExperienceChange, ExperienceStatus
 from experiences.privacy import redact
+from experiences.selectors_library import by_person
 from experiences.stamping import max_words_of, stamp_of_lessons
 
 TEXTS: Final = ("summary", "why", "domain")
@@ -133,7 +134,7 @@ def _redacted(state: ExperienceState) -> ExperienceState:
 
 def _held(agent: Agent, job: Job) -> set[str]:
     """Handles of the lessons that a person changed since the job was made: its own idea of them is older."""
-    lines = ExperienceChange.objects.filter(experience__agent=agent, job=None, at__gte=job.created_at)
+    lines = ExperienceChange.objects.filter(by_person(), experience__agent=agent, at__gte=job.created_at)
     return set(lines.exclude(action=ADDED).values_list("experience__handle", flat=True))
 
 

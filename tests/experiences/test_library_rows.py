@@ -322,6 +322,13 @@ def test_what_a_person_did_since_the_job_began_holds(agent: Agent, job: Job, ope
     assert experiences_sync(job=job, agent=agent, states=[later], by="iteration 1").moved == 1
 
 
+def test_a_job_whose_row_is_gone_was_no_person(agent: Agent, job: Job) -> None:
+    experiences_sync(job=job, agent=agent, states=[state(1)], by="iteration 1")
+    row = Experience.objects.get(handle="x1")
+    ExperienceChange.objects.create(experience=row, version=1, action="activated", by="iteration 9", job=None)
+    assert experiences_sync(job=job, agent=agent, states=[state(1, weight=0.9)], by="iteration 2").held == ()
+
+
 def test_another_prompt_in_the_middle_of_a_job_is_not_vouched_for_by_the_way(agent: Agent, job: Job) -> None:
     experiences_sync(job=job, agent=agent, states=[state(1), state(2)], by="iteration 1")
     agent.system_prompt = "You are somebody else."

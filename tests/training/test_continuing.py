@@ -172,6 +172,10 @@ def test_what_was_taken_out_is_not_tried_again_as_a_new_lesson(
         measured.summary: "an earlier job measured it and took it out (-0.200 of reward, standard error 0.050)",
         waiting.summary: "a person has yet to decide about a lesson of an earlier job that says the same",
     }
+    # What a job took out whose row is gone was no person's word, and nobody knows under what it was measured.
+    of_gone = ExperienceFactory(agent=agent, status="pruned", effect=-0.2, effect_error=0.05)
+    ExperienceChange.objects.create(experience=of_gone, action="pruned", version=1, by="iteration 3", job=None)
+    assert of_gone.summary not in known(started(operator, agent))
     # A person's word holds for a run that begins anew too; what was measured of another model may be tried again.
     assert set(known(started(operator, agent, context={"reuse": False}))) == {by_person.summary, waiting.summary}
     agent_update(Actor(adam), agent, model="large")

@@ -17,7 +17,7 @@ from experiences.library.prompts import ReflectionOptions
 from experiences.library.similarity import ALIKE, most_alike
 from experiences.library.states import ExperienceState
 from experiences.library.telling import told
-from experiences.models import Agent, Experience, ExperienceKind, PromptPack
+from experiences.models import Agent, Experience, ExperienceChange, ExperienceKind, PromptPack
 from experiences.selectors_library import library_of
 from experiences.selectors_playbooks import sections_told
 from experiences.services.experiences import experiences_sync
@@ -163,7 +163,7 @@ def lessons_sync(job: Job, run: TrainingRun, policy: ContextPolicy, report: Iter
             job=job,
             agent=run.agent,
             states=states,
-            by=f"iteration {report.iteration}",
+            by=ExperienceChange.by_iteration(report.iteration),
             max_words=limit,
             acting=run.acting_agent,
         )

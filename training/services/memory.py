@@ -8,6 +8,7 @@ from django.db.models import F, OuterRef, Q, Subquery
 
 from experiences.library.memory import MOST, Memory, TakenOut
 from experiences.models import Experience, ExperienceChange, ExperienceStatus
+from experiences.selectors_library import by_person
 from training.models import TrainingRun
 
 WAITING: Final = "a person has yet to decide about a lesson of an earlier job that says the same"
@@ -24,11 +25,15 @@ def memory_of_run(run: TrainingRun) -> Memory:
     others = (
         Experience.objects.filter(agent=run.agent_id)
         .exclude(job=run.job_id)
-        .annotate(ended_by=Subquery(last.values("job")[:1]), reason=Subquery(last.values("why")[:1]))
+        .annotate(
+            ended_job=Subquery(last.values("job")[:1]),
+            ended_by=Subquery(last.values("by")[:1]),
+            reason=Subquery(last.values("why")[:1]),
+        )
     )
-    by_person = Q(status=ExperienceStatus.PRUNED, ended_by=None)
+    by_hand = Q(status=ExperienceStatus.PRUNED) & by_person("ended_")
     waiting = Q(status=ExperienceStatus.QUARANTINED)
-    found = others.filter(by_person | waiting | _measured(run)).order_by("-updated_at", "handle")[:MOST]
+    found = others.filter(by_hand | waiting | _measured(run)).order_by("-updated_at", "handle")[:MOST]
     return Memory(tuple(TakenOut(one.summary, _why(one)) for one in found))
 
 
@@ -38,13 +43,13 @@ def _measured(run: TrainingRun) -> Q:
         return Q(pk=None)
     alike = TrainingRun.objects.filter(agent=run.agent_id, origin__acts_by=run.origin["acts_by"]).values("job")
     surely = F("effect_error") * -run.configuration.context.prune_z
-    return Q(status=ExperienceStatus.PRUNED, ended_by__in=alike, effect__lt=surely)
+    return Q(status=ExperienceStatus.PRUNED, ended_job__in=alike, effect__lt=surely)
 
 
 def _why(row: Experience) -> str:
     if row.status == ExperienceStatus.QUARANTINED:
         return WAITING
-    if row.ended_by is None:  # type: ignore[attr-defined]
+    if row.ended_job is None:  # type: ignore[attr-defined]
         reason = " ".join(row.reason.split())[:REASON_SHOWN]  # type: ignore[attr-defined]
         return f"a person took it out: {reason}" if reason else "a person took it out"
     return (
