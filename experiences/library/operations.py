@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
@@ -201,6 +201,17 @@ def apply_operations(
     return Applied(batch.library, batch.receipts)
 
 
+class _Seen(NamedTuple):
+    """``lesson`` of the library says a text already; None: one of an earlier job did. ``why`` the text is not taken."""
+
+    why: str
+    lesson: Lesson | None = None
+
+    @property
+    def handle(self) -> str:
+        return "" if self.lesson is None else self.lesson.handle
+
+
 class _Batch:
     def __init__(self, library: Library, rules: Rules, place: str) -> None:
         self.library, self.rules, self.place = library, rules, place
@@ -221,10 +232,8 @@ class _Batch:
             self._say(operation, False, fault)
         elif not is_drafted(text, lineage.drafts):
             self._say(operation, False, UNDRAFTED)
-        elif (known := self._known(text)) is not None:
-            self._again(operation, known, lineage)
-        elif why := self.rules.memory.why_not(text):
-            self._say(operation, False, why)
+        elif seen := self._seen(text):
+            self._again(operation, seen, lineage)
         elif self.added >= self.rules.max_new:
             self._say(operation, False, f"{self.rules.max_new} new lessons at once are enough")
         elif not self._has_room(text):
@@ -238,12 +247,10 @@ class _Batch:
             return
         if fault := lesson_fault(text, lineage.sources, max_words=self.rules.max_words) or self.rules.distrust(text):
             self._say(operation, False, fault, lesson.handle)
-        elif (known := self._known(text)) is not None and known.handle != lesson.handle:
-            self._say(operation, False, f"it would be the same as {known.handle}", lesson.handle)
         elif text == lesson.text:
             self._say(operation, False, "it says so already", lesson.handle)
-        elif why := self.rules.memory.why_not(text):
-            self._say(operation, False, why, lesson.handle)
+        elif seen := self._seen(text, besides=[lesson]):
+            self._say(operation, False, seen.why, lesson.handle)
         elif not self._fits(text, without=[lesson.handle]):
             self._say(operation, False, FULL, lesson.handle)
         else:
@@ -279,10 +286,8 @@ class _Batch:
             self._say(operation, False, f"{held[0]} can't be merged" if held else self.no_deletes)
         elif fault := lesson_fault(text, lineage.sources, max_words=self.rules.max_words) or self.rules.distrust(text):
             self._say(operation, False, fault)
-        elif (known := self._known(text)) is not None and known.live and known not in parents:
-            self._say(operation, False, f"it would be the same as {known.handle}", known.handle)
-        elif why := self.rules.memory.why_not(text):
-            self._say(operation, False, why)
+        elif seen := self._seen(text, besides=[one for one in self.library if not one.live or one in parents]):
+            self._say(operation, False, seen.why, seen.handle)
         elif not self._fits(text, without=[parent.handle for parent in parents]):
             self._say(operation, False, FULL)
         else:
@@ -324,15 +329,24 @@ class _Batch:
     def _measured(self, lesson: Lesson) -> bool:
         return lesson.handle in self.rules.protected
 
-    def _known(self, text: str) -> Lesson | None:
-        """The lesson that says the same in nearly the same words, whatever became of it."""
+    def _seen(self, text: str, besides: Collection[Lesson] = ()) -> _Seen | None:
+        """What says the same in nearly the same words: a lesson of the library that is none of those ``besides``,
+        whatever became of it, else one that an earlier job or a person took out."""
         lessons = self.library.lessons
         at, found = most_alike(text, [lesson.text for lesson in lessons])
-        return lessons[at] if found >= ALIKE else None
+        if found >= ALIKE and lessons[at] not in besides:
+            return _Seen(f"it would be the same as {lessons[at].handle}", lessons[at])
+        why = self.rules.memory.why_not(text)
+        return _Seen(why) if why else None
 
-    def _again(self, operation: Operation, known: Lesson, lineage: Lineage) -> None:
-        """What is known was taught once more. Where nothing was measured (``may_delete``), one that was taken out by
-        opinion or with its epoch gets another chance; what evidence took out stays out."""
+    def _again(self, operation: Operation, seen: _Seen, lineage: Lineage) -> None:
+        """What is known was taught once more. What was taken out before this run stays out. Where nothing was measured
+        (``may_delete``), a lesson that was taken out by opinion or with its epoch gets another chance; what evidence
+        took out stays out."""
+        known = seen.lesson
+        if known is None:
+            self._say(operation, False, seen.why)
+            return
         taught = _joined(known.taught_by, lineage.taught_by)
         back = known.status == "pruned" and self.rules.may_delete and self._fits(known.text)
         status: Status = "proposed" if back else known.status
