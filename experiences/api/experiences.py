@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
+from django.utils.functional import cached_property
 from django_filters import rest_framework as filters
 from drf_spectacular.utils import OpenApiExample, extend_schema, extend_schema_field
 from rest_framework import serializers
@@ -29,7 +30,7 @@ from experiences.services.lessons import (
     experience_quarantine,
     experience_restore,
 )
-from experiences.stamping import stamps
+from experiences.stamping import Stamp, stamps
 
 TAG = ["experiences"]
 
@@ -84,12 +85,17 @@ class ExperienceDetail(ExperienceOut):
     history = serializers.SerializerMethodField(help_text="The last change first.")
 
     def get_stamp_fault(self, row: Experience) -> str:
-        return stamps([row])[row.pk].fault
+        return self._stamp.fault
 
     @extend_schema_field(serializers.UUIDField(allow_null=True))
     def get_prompt_pack_id(self, row: Experience) -> UUID | None:
-        pack = stamps([row])[row.pk].pack
-        return None if pack is None else pack.pk
+        return None if self._stamp.pack is None else self._stamp.pack.pk
+
+    @cached_property
+    def _stamp(self) -> Stamp:
+        """Read once for all that is said of it: the serializer is of one row."""
+        row = cast(Experience, self.instance)
+        return stamps([row])[row.pk]
 
     @extend_schema_field(ChangeOut(many=True))
     def get_history(self, row: Experience) -> list[dict[str, Any]]:

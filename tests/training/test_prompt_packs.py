@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from agentcore_site.errors import Conflict, DomainError, Invalid
@@ -341,6 +343,26 @@ def test_erasing_a_word_of_a_pack_waits_for_the_jobs_that_took_it(
     }
 
 
+def asked_for(condition: str, work: Callable[[], object]) -> int:
+    """How many queries ask for packs by this condition while ``work`` is done."""
+    with CaptureQueriesContext(connection) as asked:
+        work()
+    return sum(condition in one["sql"].split(" WHERE ")[-1] for one in asked)
+
+
+def test_a_launch_and_its_plan_ask_once_which_pack_they_take(
+    operator: Actor, reader: Agent, billing: PromptPack, bills: Dataset
+) -> None:
+    def planned() -> object:
+        return run_estimate(operator, agent=reader, dataset=bills, config=CONFIG)
+
+    def started() -> object:
+        return run_start(operator, agent=reader, dataset=bills, config=CONFIG)
+
+    by_domain = 'UPPER("experiences_promptpack"."domain"'
+    assert asked_for(by_domain, planned) == asked_for(by_domain, started) == 1
+
+
 # -- a whole run, and the interfaces -----------------------------------------------------------------------------------
 
 
@@ -397,7 +419,9 @@ def test_rest_names_domains_and_packs(
     assert plan["prompt"] == job["estimate"]["prompt"]
     assert job["estimate"]["prompt"]["pack_id"] == str(billing.pk) and job["estimate"]["prompt"]["by_domain"]
     assert console.get(f"/api/v1/agents/{reader.slug}").json()["pack_by_domain"] is True
-    lesson = console.get(f"/api/v1/experiences/{lessons[1].pk}").json()
+    address = f"/api/v1/experiences/{lessons[1].pk}"
+    assert asked_for('"experiences_promptpack"."archived_at"', lambda: console.get(address)) == 1
+    lesson = console.get(address).json()
     assert lesson["prompt_pack_id"] == str(billing.pk) and lesson["stamp_fault"] == ""
     assert ">billing</a>" in console.get(f"/experiences/{lessons[1].pk}/").content.decode()
     path = f"/api/v1/datasets/{made.json()['id']}"

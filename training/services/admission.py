@@ -17,7 +17,7 @@ from budgets.showing import money
 from experiences.collecting import recording_require
 from experiences.foreign import dropped_context_repair
 from experiences.models import Agent, Runtime
-from experiences.prompting import prompt_for
+from experiences.prompting import ChosenPrompt
 from training.planning import Planned
 
 BUSY: Final = "This agent already has an active training job. Wait until it ends, or cancel it."
@@ -53,16 +53,16 @@ def place(agent: Agent) -> dict[str, Any]:
     return {"kind": "training", "organization": agent.organization, "exclusive_key": key, "busy": BUSY}
 
 
-def refusals(actor: Any, planned: Planned, domain: str) -> list[Refusal]:
-    """Everything that a launch of this plan, on data about ``domain``, would be refused for now; it is taken if there
-    is nothing."""
+def refusals(actor: Any, planned: Planned, choose: Callable[[], ChosenPrompt]) -> list[Refusal]:
+    """Everything that a launch of this plan would be refused for now; it is taken if there is nothing. ``choose`` gives
+    the prompt by which it would act, or the Conflict that keeps it from one."""
     agent = planned.agent
     checks: list[Callable[[], object]] = [
         partial(require, actor, "run.start", agent.organization_id),
         partial(_not_archived, agent),
         partial(recording_require, [agent], "trained"),
         partial(lifecycle.submit_check, actor, **place(agent)),
-        partial(prompt_for, agent, domain),
+        choose,
     ]
     found = [Refusal(error) for error in map(_error_of, checks) if error is not None]
     return [*found, *_of_the_context(planned), *_of_the_gate(planned), *_of_money(planned)]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache, partial
 from typing import Any
 
 from django.db import transaction
@@ -20,7 +21,7 @@ from agentcore_site.tenancy.permissions import require
 from budgets.services import budget_open_job
 from experiences.environments.dataset import refuse_judged
 from experiences.models import Agent, Dataset, Runtime
-from experiences.prompting import prompt_for, prompt_frozen, with_pack
+from experiences.prompting import ChosenPrompt, prompt_for, prompt_frozen, with_pack
 from experiences.selectors import dataset_rows
 from experiences.services.datasets import dataset_create, dataset_of_rows
 from experiences.services.environments import environment_addresses_check, environment_fits
@@ -92,9 +93,10 @@ def run_start(
         n_selection=len(pools.selection),
         n_held_out=len(pools.held_out),
     )
-    if refused := refusals(actor, planned, asked.domain):
+    choose = cache(partial(prompt_for, agent, asked.domain))
+    if refused := refusals(actor, planned, choose):
         raise refused[0].error
-    prompt = prompt_for(agent, asked.domain)
+    prompt = choose()
     begun = beginning(agent, asked.config, pools, prompt.pack)
     acting = with_pack(agent, prompt.pack)
     library = _library(acting, begun)
@@ -171,20 +173,21 @@ def run_estimate(
         n_train, n_selection, n_held_out = sizes["train"], sizes["selection"], sizes["held_out"]
     planned = planning.planned(parsed, agent, n_train=n_train, n_selection=n_selection, n_held_out=n_held_out)
     estimate = planned.as_json()
-    about = dataset.domain if dataset is not None else domain.strip()
+    choose = cache(partial(prompt_for, agent, dataset.domain if dataset is not None else domain.strip()))
+    refused = refusals(actor, planned, choose)
     own = {
         "warnings": warnings + estimate["warnings"],
         "config": parsed.model_dump(mode="json"),
-        "prompt": _prompt(agent, about),
-        "refusals": [one.as_json() for one in refusals(actor, planned, about)],
+        "prompt": _prompt(agent, choose),
+        "refusals": [one.as_json() for one in refused],
     }
     return estimate | own
 
 
-def _prompt(agent: Agent, domain: str) -> dict[str, Any] | None:
+def _prompt(agent: Agent, choose: Callable[[], ChosenPrompt]) -> dict[str, Any] | None:
     """By which prompt a job would act; None where its launch is refused since several packs are for the domain."""
     try:
-        return prompt_for(agent, domain).of(agent)
+        return choose().of(agent)
     except Conflict:
         return None
 
