@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from agentcore_site.jobs.models import Job
 from agentcore_site.tenancy.erasure import Finding, holding, places, rewritten
 from evaluation.models import EvaluationResult, EvaluationRun
-from experiences.at_work import idle_require
-from experiences.erasure import rows_about, stored_queries
+from experiences.erasure import idle_require, rows_about, stored_queries
 
 
 @places.register("evaluations at work on it")

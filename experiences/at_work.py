@@ -9,7 +9,6 @@ from operator import or_
 
 from django.db.models import Q, QuerySet
 
-from agentcore_site.errors import Conflict
 from agentcore_site.jobs.models import ACTIVE, Job
 
 
@@ -24,9 +23,6 @@ def jobs_of(agents: Iterable[uuid.UUID]) -> QuerySet[Job]:
     return Job.objects.filter(reduce(or_, (Q(**{f"{kind}__agent_id__in": ids}) for kind in kinds)))
 
 
-def idle_require(jobs: QuerySet[Job]) -> None:
-    """Raises:
-    Conflict: one of the jobs has not ended."""
-    names = [str(job) for job in jobs.filter(status__in=ACTIVE)[:3]]
-    if names:
-        raise Conflict(f"{', '.join(names)} still work with this data. Let them end, or cancel them, then try again.")
+def titles_at_work(jobs: QuerySet[Job]) -> str:
+    """The titles of those that have not ended, at most three; "" where all have."""
+    return ", ".join(str(job) for job in jobs.filter(status__in=ACTIVE)[:3])

@@ -14,12 +14,13 @@ import uuid
 from collections.abc import Sequence
 from typing import Final
 
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 
 from agentcore_site.erased import ERASED, without
+from agentcore_site.errors import Conflict
 from agentcore_site.jobs.models import Job
 from agentcore_site.tenancy.erasure import Finding, holding, places, rewritten, staying
-from experiences.at_work import idle_require, jobs_of
+from experiences.at_work import jobs_of, titles_at_work
 from experiences.models import (
     Agent,
     Dataset,
@@ -50,6 +51,16 @@ def rows_about(organization_id: uuid.UUID, words: Sequence[str]) -> list[Dataset
 def stored_queries(organization_id: uuid.UUID, words: Sequence[str]) -> list[str]:
     """The queries of those rows as trajectories hold them."""
     return [redact(row.query) for row in rows_about(organization_id, words)]
+
+
+def idle_require(jobs: QuerySet[Job]) -> None:
+    """Of the jobs that read or write what is to be erased.
+
+    Raises:
+        Conflict: one of them has not ended.
+    """
+    if titles := titles_at_work(jobs):
+        raise Conflict(f"{titles} still work with this data. Let them end, or cancel them, then try again.")
 
 
 @places.register("trajectories")

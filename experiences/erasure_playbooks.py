@@ -12,8 +12,8 @@ from typing import Any
 
 from agentcore_site.erased import without
 from agentcore_site.tenancy.erasure import Finding, holding, places, staying
-from experiences.at_work import idle_require, jobs_of
-from experiences.erasure import ERASURE, WHO_ACTED
+from experiences.at_work import jobs_of
+from experiences.erasure import ERASURE, WHO_ACTED, idle_require
 from experiences.models import ContextDelta, ExecutionTrace, Playbook, PlaybookChange, PlaybookVersion
 from experiences.playbooks.deltas import Change
 from experiences.selectors_playbooks import sections_of

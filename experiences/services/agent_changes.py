@@ -10,8 +10,7 @@ from django.db.models import Q
 from django.forms.models import model_to_dict
 
 from agentcore_site.errors import Conflict, Invalid
-from agentcore_site.jobs.models import ACTIVE
-from experiences.at_work import jobs_of
+from experiences.at_work import jobs_of, titles_at_work
 from experiences.models import Agent, ModelEndpoint, Runtime
 
 OVER_HTTP: Final = {
@@ -63,7 +62,6 @@ def _check_over_http(agent: Agent, changed: set[str]) -> None:
 
 def _check_idle(agents: Iterable[uuid.UUID], what: str, fields: Sequence[str]) -> None:
     # An evolution has no plan: it asks the model that the agent has then, within the month's budget.
-    jobs = jobs_of(agents).filter(status__in=ACTIVE).exclude(kind="evolution")
-    if titles := ", ".join(str(job) for job in jobs[:3]):
+    if titles := titles_at_work(jobs_of(agents).exclude(kind="evolution")):
         message = f"{titles}: not ended, and planned with the {what} that it has now. Let it end, or cancel it, first."
         raise Conflict(message, fields=dict.fromkeys(fields, message))

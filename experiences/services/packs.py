@@ -17,7 +17,7 @@ from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import Organization
 from agentcore_site.tenancy.permissions import current_organization, require
 from agentcore_site.values import unstorable
-from experiences.at_work import idle_require
+from experiences.at_work import titles_at_work
 from experiences.library.manifests import Manifest
 from experiences.library.stamps import pack_stamp
 from experiences.models import Agent, Experience, PromptPack
@@ -95,7 +95,8 @@ def pack_archive(actor: Any, pack: PromptPack) -> PromptPack:
     users = list(pack.agents.filter(archived_at=None).values_list("name", flat=True)[:3])
     if users:
         raise Conflict(f"{', '.join(users)} use it. Give them another pack, or a system prompt, first.")
-    idle_require(Job.objects.filter(training_run__prompt_pack=pack))
+    if titles := titles_at_work(Job.objects.filter(training_run__prompt_pack=pack)):
+        raise Conflict(f"{titles}: not ended, and launched with it. Let it end, or cancel it, first.")
     if pack.archived_at is None:
         pack.archived_at = timezone.now()
         pack.save(update_fields=["archived_at"])
