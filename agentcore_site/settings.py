@@ -95,6 +95,9 @@ APPLICATION = env.database_settings(SERVICES.database_url or NO_DATABASE)
 AS_OWNER = env.boolean("DATABASE_AS_OWNER", default=False)
 DATABASES = {"default": env.database_settings(SERVICES.owner_url or NO_DATABASE) if AS_OWNER else dict(APPLICATION)}
 DATABASE_APPLICATION_ROLE = APPLICATION["USER"]
+# Behind a pooler: where a silent server is asked whether it answers (agentcore_site.postgresql). None: by DATABASE_URL.
+if PROBE_URL := env.text("DATABASE_PROBE_URL"):
+    env.database_settings(PROBE_URL)  # refuses what is no such address
 # Below this much free room on the disk of DATA_DIR jobs pause and launches are refused, with the reason. 0: never.
 DISK_MINIMUM_FREE_MB = env.integer("DISK_MINIMUM_FREE_MB", 512, low=0, high=10_000_000)
 # A process that hangs in the middle of a transaction (stopped, swapped out) must not hold its rows for ever: a job

@@ -14,7 +14,8 @@ from django.db.backends.postgresql import base
 from psycopg_pool import PoolTimeout
 
 from agentcore_site.changes import may_have_changed
-from agentcore_site.postgresql.watched import PatientConnection, server_at
+from agentcore_site.postgresql.server import server_at
+from agentcore_site.postgresql.watched import SILENT, PatientConnection
 
 BUSY_SECONDS: Final = 10.0  # for a connection, while all of the pool's are in use
 
@@ -38,12 +39,14 @@ class DatabaseWrapper(base.DatabaseWrapper):
     def get_new_connection(self, conn_params: dict[str, Any]) -> Any:
         """A pool that is used up and a server that is away look alike to who waits: the server is asked."""
         deadline = time.monotonic() + BUSY_SECONDS
+        server = server_at(self.settings_dict["HOST"], int(self.settings_dict["PORT"]))
+        if "pool" in self.settings_dict["OPTIONS"] and server.known_silent:
+            raise psycopg.OperationalError(SILENT)
         while True:
             try:
                 return super().get_new_connection(conn_params)
             except PoolTimeout:
-                there = server_at(self.settings_dict["HOST"], int(self.settings_dict["PORT"])).answers()
-                if not there or time.monotonic() > deadline:
+                if not server.answers() or time.monotonic() > deadline:
                     raise
 
     def _commit(self) -> Any:

@@ -1,8 +1,8 @@
 """A connection that does not wait for a server that fell silent: stopped, swapped out, or cut off without a goodbye.
 
 A slow statement and a silent server look alike to a client that waits. So after a second without an answer the server
-is asked something that every PostgreSQL answers at once, on a connection of its own: "do you speak TLS?". A server that
-answers may take all the time that it needs; one that does not has the connection closed.
+is asked something else, on a connection of its own (``Server.answers``). A server that answers may take all the time
+that it needs; one that does not has the connection closed.
 
 A request has two seconds for all of it. Workers and commands have more: their connections (``PatientConnection``)
 outlast a server that is slow to start a session because the machine is busy, and give up one that stays silent.
@@ -10,69 +10,19 @@ outlast a server that is slow to start a session because the machine is busy, an
 
 from __future__ import annotations
 
-import socket
-import struct
-import threading
 import time
 from collections.abc import Generator
-from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import Any, ClassVar, Final, TypeVar
+from typing import Any, ClassVar, Final, Self, TypeVar
 
 import psycopg
+from psycopg.rows import tuple_row
+
+from agentcore_site.postgresql.server import Server, probe_conninfo, server_at, server_named
 
 T = TypeVar("T")
 CONNECT_SECONDS: Final = 5  # for a new connection
-ANSWER_SECONDS: Final = 0.4  # for its answer
-KNOWN_SECONDS: Final = 0.5  # that an answer, or its absence, is believed
 INTERVAL: Final = 0.1  # between two looks at the clock
-TLS_REQUEST: Final = struct.pack("!ii", 8, 80877103)
 SILENT: Final = "the database server does not answer"
-
-
-@dataclass
-class Server:
-    """Whether one server answers. Threads that ask at once share the question."""
-
-    host: str
-    port: int
-    _silent: bool = False
-    _asked: float = -60.0
-    _guard: threading.Lock = field(default_factory=threading.Lock)
-
-    @property
-    def known_silent(self) -> bool:
-        return self._silent and time.monotonic() - self._asked < KNOWN_SECONDS
-
-    def answers(self) -> bool:
-        with self._guard:
-            if time.monotonic() - self._asked >= KNOWN_SECONDS:
-                self._silent = not self._asks()
-                self._asked = time.monotonic()
-            return not self._silent
-
-    def _asks(self) -> bool:
-        local = self.host.startswith("/")
-        link = socket.socket(socket.AF_UNIX) if local else None
-        try:
-            if link is None:
-                link = socket.create_connection((self.host, self.port), ANSWER_SECONDS)
-            else:
-                link.settimeout(ANSWER_SECONDS)
-                link.connect(f"{self.host}/.s.PGSQL.{self.port}")
-            link.settimeout(ANSWER_SECONDS)
-            link.sendall(TLS_REQUEST)
-            return bool(link.recv(1))
-        except OSError:
-            return False
-        finally:
-            if link is not None:
-                link.close()
-
-
-@lru_cache(maxsize=16)
-def server_at(host: str, port: int) -> Server:
-    return Server(host, port)
 
 
 class WatchedConnection(psycopg.Connection[Any]):
@@ -86,12 +36,35 @@ class WatchedConnection(psycopg.Connection[Any]):
     silence: ClassVar[float] = 0.0
     _silent_since: float | None = None
 
+    @classmethod
+    def connect(cls, conninfo: str = "", **kwargs: Any) -> Self:
+        made = super().connect(conninfo, **kwargs)
+        made._meet_server()
+        return made
+
+    @property
+    def server(self) -> Server:
+        return server_at(self.info.hostaddr or self.info.host, self.info.port)
+
+    def _meet_server(self) -> None:
+        """Finds out once in each process whether a pooler stands between."""
+        server = self.server
+        server_named(self.info.host, server)
+        if server.pooled is not None:
+            return
+        server.conninfo = probe_conninfo(self.pgconn)
+        with self.cursor(row_factory=tuple_row) as cursor:
+            [session] = cursor.execute("SELECT pg_backend_pid()").fetchone() or [None]
+        if not self.autocommit:
+            self.rollback()
+        server.pooled = session != self.info.backend_pid
+
     def wait(self, gen: Generator[Any, Any, T], interval: float = INTERVAL, timeout: float | None = None) -> T:
         return super().wait(self._watched(gen), interval=min(interval, INTERVAL), timeout=timeout)
 
     def _watched(self, gen: Generator[Any, Any, T]) -> Generator[Any, Any, T]:
         """``gen``, told of the time: psycopg sends it 0 where nothing came within the interval."""
-        server = server_at(self.info.hostaddr or self.info.host, self.info.port)
+        server = self.server
         began = time.monotonic()
         if server.known_silent and not self.silence:
             self.pgconn.finish()
@@ -109,7 +82,9 @@ class WatchedConnection(psycopg.Connection[Any]):
 
     def _gives_up(self, server: Server, began: float) -> bool:
         now = time.monotonic()
-        if not server.known_silent and (now - began < self.patience or server.answers()):
+        # What was silent a moment ago is asked at once: a request that tries a second connection has no time to spare.
+        patience = 0.0 if server.was_silent and not self.silence else self.patience
+        if not server.known_silent and (now - began < patience or server.answers()):
             self._silent_since = None
             return False
         self._silent_since = self._silent_since or now

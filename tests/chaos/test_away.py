@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
+import psycopg
 import pytest
 from django.db import connection
 from django.test import Client
@@ -17,13 +21,15 @@ from django.test import Client
 from agentcore_site import env
 from agentcore_site.jobs import lifecycle
 from agentcore_site.jobs.models import Status
+from agentcore_site.postgresql.watched import PatientConnection
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import Organization
 from agentcore_site.tenancy.roles import SCOPES
 from agentcore_site.tenancy.services import api_key_create
 from experiences.models import Agent
 from tests import factories
-from tests.support.away import Cut, site_behind_proxies
+from tests.support.away import Cut, site_behind_proxies, stopped_server
+from tests.support.pgbouncer import pgbouncer
 from tests.support.proxy import Proxy
 from tests.support.running import SMALL_POOL
 from tests.support.workers import Fleet, environment, eventually
@@ -44,13 +50,13 @@ def cut(transactional_db: None) -> Iterator[Cut]:
 class Caller:
     """Olivia's programs and her browser at the real site."""
 
-    def __init__(self, site: Cut, operator: Actor) -> None:
+    def __init__(self, site: str, operator: Actor) -> None:
         _, key = api_key_create(operator, name="wire", scopes=SCOPES)
         browser = Client()
         browser.force_login(operator.user)
-        self.http = httpx.Client(base_url=site.url, timeout=30, headers={"Authorization": f"Bearer {key}"})
+        self.http = httpx.Client(base_url=site, timeout=30, headers={"Authorization": f"Bearer {key}"})
         self.browser = httpx.Client(
-            base_url=site.url, timeout=30, cookies={"sessionid": browser.cookies["sessionid"].value}
+            base_url=site, timeout=30, cookies={"sessionid": browser.cookies["sessionid"].value}
         )
 
     def rpc(self) -> httpx.Response:
@@ -74,7 +80,7 @@ def timed(call: Callable[[], httpx.Response]) -> tuple[float, httpx.Response]:
 
 
 def test_after_every_session_was_ended_no_request_fails(cut: Cut, operator: Actor) -> None:
-    caller = Caller(cut, operator)
+    caller = Caller(cut.url, operator)
     for call in caller.sample().values():
         call()
     for _ in range(2):
@@ -93,7 +99,7 @@ def test_after_every_session_was_ended_no_request_fails(cut: Cut, operator: Acto
 @pytest.mark.alone
 @pytest.mark.parametrize("trouble", ["cut", "freeze"])
 def test_without_the_database_everything_answers_within_two_seconds(cut: Cut, operator: Actor, trouble: str) -> None:
-    caller = Caller(cut, operator)
+    caller = Caller(cut.url, operator)
     calm = {name: timed(call) for name, call in caller.sample().items()}
     assert all(answer.status_code in {200, 302, 403} for _, answer in calm.values()), calm
     getattr(cut.database, trouble)()
@@ -105,6 +111,39 @@ def test_without_the_database_everything_answers_within_two_seconds(cut: Cut, op
     cut.database.heal()
     back = lambda: caller.http.get("/api/v1/me").status_code == 200  # noqa: E731
     eventually(back, seconds=5, why="it is used again as soon as it is back")
+
+
+@pytest.mark.alone
+@pytest.mark.skipif(
+    shutil.which("pgbouncer") is None and not os.environ.get("CI"), reason="the program pgbouncer is not installed"
+)
+def test_a_silent_database_behind_pgbouncer_is_found_as_fast_as_without(
+    transactional_db: None, operator: Actor, fleet: Fleet
+) -> None:
+    """PgBouncer goes on to answer everything that it can answer itself."""
+    with pgbouncer() as url, ThreadPoolExecutor(1) as thread:
+        site = f"http://127.0.0.1:{fleet.web(DATABASE_URL=url, DB_POOL='12')}"
+        caller = Caller(site, operator)
+        calm = {name: timed(call) for name, call in caller.sample().items()}
+        assert all(answer.status_code in {200, 302, 403} for _, answer in calm.values()), calm
+        patient = PatientConnection.connect(url, autocommit=True)  # as workers have it
+        with stopped_server():
+            given_up = thread.submit(seconds_until_given_up, patient)
+            time.sleep(5.1)  # what health found before is forgotten by then
+            took = {name: timed(call) for name, call in caller.sample().items()}
+            assert {answer.status_code for _, answer in took.values()} == {503}
+            assert max(seconds for seconds, _ in took.values()) < SECONDS, took
+            assert took["health"][1].json() == {"status": "down"}
+            assert 5 < given_up.result(20) < 12
+        back = lambda: caller.http.get("/api/v1/me").status_code == 200  # noqa: E731
+        eventually(back, seconds=5, why="it is used again as soon as it is back")
+
+
+def seconds_until_given_up(connection: PatientConnection) -> float:
+    began = time.monotonic()
+    with pytest.raises(psycopg.OperationalError, match="the database server does not answer"):
+        connection.execute("SELECT 1")
+    return time.monotonic() - began
 
 
 SILENT_COMMAND = """
@@ -159,7 +198,7 @@ def test_a_worker_gives_up_a_database_that_fell_silent_and_its_job_goes_on_after
 def test_without_the_broker_everything_is_answered_and_a_launch_waits_for_nothing(
     cut: Cut, operator: Actor, acme: Organization, trouble: str
 ) -> None:
-    caller = Caller(cut, operator)
+    caller = Caller(cut.url, operator)
     agents = [factories.AgentFactory(organization=acme, created_by=operator.user) for _ in range(6)]
 
     def launch() -> float:

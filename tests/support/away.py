@@ -1,11 +1,15 @@
-"""The real web server behind ways that can be cut or frozen."""
+"""The real web server behind ways that can be cut or frozen, and a database server that is stopped."""
 
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
+
+from django.db import connection
 
 from tests.support.proxy import Proxy
 from tests.support.workers import Fleet, environment
@@ -29,3 +33,36 @@ def site_behind_proxies() -> Iterator[Cut]:
         broker = stack.enter_context(Proxy(os.environ["REDIS_URL"]))
         port = fleet.web(DATABASE_URL=database.url, REDIS_URL=broker.url, DB_POOL="12")
         yield Cut(f"http://127.0.0.1:{port}", database, broker)
+
+
+@contextmanager
+def stopped_server() -> Iterator[None]:
+    """SIGSTOP for PostgreSQL with all its sessions, as a host that swaps or a disk that hangs does to it. Sessions of
+    the test itself are stopped too."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_backend_pid()")
+        [session] = cursor.fetchone()
+    postmaster = _parent(session)
+    stopped: list[int] = []
+    try:
+        for pid in (postmaster, *_children(postmaster)):
+            os.kill(pid, signal.SIGSTOP)
+            stopped.append(pid)
+        yield
+    finally:
+        for pid in reversed(stopped):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+
+
+def _parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[1])
+
+
+def _children(parent: int) -> list[int]:
+    found = []
+    for folder in Path("/proc").iterdir():
+        with suppress(OSError):
+            if folder.name.isdigit() and _parent(int(folder.name)) == parent:
+                found.append(int(folder.name))
+    return found
