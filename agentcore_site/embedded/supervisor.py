@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -92,7 +93,8 @@ class Supervisor:
                 except subprocess.TimeoutExpired:
                     self.say(f"{process.name} did not stop in {STOP_SECONDS:.0f} s and was killed")
                     os.killpg(handle.pid, signal.SIGKILL)
-                    handle.wait()
+                    with suppress(subprocess.TimeoutExpired):  # stuck in the kernel, on a disk that hangs
+                        handle.wait(STOP_SECONDS)
         self.running.clear()
 
     def tail(self, name: str, lines: int = 20) -> str:

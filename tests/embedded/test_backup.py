@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 import tarfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
 
+import psycopg
 import pytest
 
-from agentcore_site.embedded.backup import Unusable, backup_read
+from agentcore_site.embedded.backup import backup_read, backup_write, database_restore
+from agentcore_site.embedded.ports import wait_until
+from agentcore_site.embedded.programs import Unusable, program
 from tests.embedded.test_embedded import folder  # noqa: F401  (a fixture)
+from tests.support.proxy import Proxy
 from tests.support.up import Up, manage
+from tests.support.workers import environment
 
 
 def test_a_backup_of_a_running_job_goes_on_in_an_empty_folder(folder: Path) -> None:  # noqa: F811
@@ -61,3 +70,52 @@ def test_each_file_is_checked(folder: Path, name: str) -> None:  # noqa: F811
         archive.add(folder / "in", arcname=".")
     with pytest.raises(Unusable, match=f"{name} is not what was backed up"):
         backup_read(folder / "backup.tar", folder / "out")
+
+
+def backed_up(file: Path, url: str, **options: Any) -> None:
+    backup_write(file, owner_url=url, key="", objects=None, say=lambda message: None, **options)
+
+
+def test_a_backup_of_a_database_that_falls_silent_ends_and_leaves_nothing(folder: Path, db: None) -> None:  # noqa: F811
+    with Proxy(environment()["DATABASE_OWNER_URL"]) as way, ThreadPoolExecutor(1) as thread:
+        done = thread.submit(backed_up, folder / "backup.tar", way.url, silence=1.0)
+        assert wait_until(lambda: any(folder.glob(".backup-*/database.dump")), 30)
+        way.freeze()
+        with pytest.raises(Unusable, match=r"pg_dump gave no sign of life for 1 s.*Nothing was written"):
+            done.result(20)
+        way.cut()
+        with pytest.raises(Unusable, match="The database does not answer"):
+            backed_up(folder / "backup.tar", way.url)
+    assert not any(folder.iterdir())
+
+
+def test_a_backup_outlasts_the_limit_of_idle_transactions(folder: Path, db: None) -> None:  # noqa: F811
+    limit = "?options=-c%20idle_in_transaction_session_timeout%3D50"
+    backed_up(folder / "backup.tar", environment()["DATABASE_OWNER_URL"] + limit)
+    assert (folder / "backup.tar").exists()
+
+
+def test_a_restore_waits_for_a_slow_database_and_not_for_a_silent_one(folder: Path, db: None) -> None:  # noqa: F811
+    """A view that is filled for 1.6 seconds, with a bound of one."""
+    url = urlsplit(environment()["DATABASE_OWNER_URL"])
+    own = url._replace(path="/restored_slowly").geturl()
+    with psycopg.connect(url.geturl(), autocommit=True) as owner:
+        try:
+            owner.execute("CREATE DATABASE restored_slowly TEMPLATE template0")
+            with psycopg.connect(own) as made:
+                made.execute("CREATE MATERIALIZED VIEW slow AS SELECT pg_sleep(1.6)::text WITH NO DATA")
+                made.execute("REFRESH MATERIALIZED VIEW slow")
+            dump = folder / "slow.dump"
+            subprocess.run([program("pg_dump"), "--format=custom", f"--file={dump}", own], check=True, timeout=60)
+            owner.execute("DROP DATABASE restored_slowly WITH (FORCE)")
+            owner.execute("CREATE DATABASE restored_slowly TEMPLATE template0")
+            with Proxy(own) as way:
+                way.freeze()
+                with pytest.raises(Unusable, match=r"pg_restore gave no sign of life.*does not answer\. Nothing was"):
+                    database_restore(dump, way.url, silence=1.0)
+                way.heal()
+                database_restore(dump, way.url, silence=1.0)
+            with psycopg.connect(own) as made:
+                assert made.execute("SELECT count(*) FROM slow").fetchone() == (1,)
+        finally:
+            owner.execute("DROP DATABASE IF EXISTS restored_slowly WITH (FORCE)")

@@ -10,8 +10,9 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
 from agentcore_site import env
-from agentcore_site.embedded.backup import Unusable, backup_write
+from agentcore_site.embedded.backup import backup_write
 from agentcore_site.embedded.places import CannotStart
+from agentcore_site.embedded.programs import Unusable, add_silence
 from agentcore_site.embedded.stack import Stack
 
 
@@ -22,6 +23,7 @@ class Command(BaseCommand):
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("file", type=Path, help="a new file; only its owner may read it")
         parser.add_argument("--without-key", action="store_true", help="leave SECRET_KEY out; keep it elsewhere")
+        add_silence(parser, "nothing was dumped")
 
     def handle(self, *args: Any, **options: Any) -> None:
         target = options["file"].absolute()
@@ -35,7 +37,9 @@ class Command(BaseCommand):
                 stack = Stack(env.data_dir(), self.say)
                 stack.lock()
                 owner_url = stack.start_database()["database_owner_url"]
-            manifest = backup_write(target, owner_url=owner_url, key=key, objects=objects, say=self.say)
+            manifest = backup_write(
+                target, owner_url=owner_url, key=key, objects=objects, say=self.say, silence=options["silence"]
+            )
         except (Unusable, CannotStart) as error:
             raise CommandError(str(error)) from error
         finally:

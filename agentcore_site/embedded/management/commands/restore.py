@@ -16,6 +16,7 @@ from django.core.management.base import BaseCommand, CommandError
 from agentcore_site import env
 from agentcore_site.embedded import backup
 from agentcore_site.embedded.places import CannotStart
+from agentcore_site.embedded.programs import Unusable, add_silence
 from agentcore_site.embedded.stack import Stack
 
 
@@ -25,6 +26,7 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("file", type=Path)
+        add_silence(parser, "the database server does not answer")
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
@@ -32,29 +34,35 @@ class Command(BaseCommand):
             stack.lock()
             with tempfile.TemporaryDirectory(dir=env.data_dir(), prefix=".restore-") as name:
                 manifest = backup.backup_read(options["file"], Path(name))
-                self._restore(stack, Path(name), manifest)
-        except (backup.Unusable, CannotStart) as error:
+                self._restore(stack, Path(name), manifest, options["silence"])
+        except (Unusable, CannotStart) as error:
             raise CommandError(str(error)) from error
         self.say(
             f"restored {sum(manifest['rows'].values()):,} rows of {manifest['made_at']}. Start with `manage.py up`."
         )
 
-    def _restore(self, stack: Stack, folder: Path, manifest: dict[str, Any]) -> None:
+    def _restore(self, stack: Stack, folder: Path, manifest: dict[str, Any], silence: float) -> None:
         try:
+            self._require_no_objects()
             urls = stack.start_database()
             owner_url = urls["database_owner_url"]
             backup.database_require_empty(owner_url)
-            self._place_files(folder)
             self.say("restoring the database")
-            backup.database_restore(folder / backup.DUMP, owner_url)
+            backup.database_restore(folder / backup.DUMP, owner_url, silence)
             if (found := backup.database_rows(owner_url)) != manifest["rows"]:
                 differ = sorted(
                     name for name in found | manifest["rows"] if found.get(name) != manifest["rows"].get(name)
                 )
-                raise backup.Unusable(f"Other numbers of rows than were backed up: {', '.join(differ)}.")
+                raise Unusable(f"Other numbers of rows than were backed up: {', '.join(differ)}.")
+            self._place_files(folder)
             self._migrate(urls)
         finally:
             stack.stop()
+
+    def _require_no_objects(self) -> None:
+        objects = env.data_dir() / "objects"
+        if objects.is_dir() and any(objects.iterdir()):
+            raise Unusable(f"{objects} is not empty. Restore into an empty DATA_DIR.")
 
     def _place_files(self, folder: Path) -> None:
         """Puts the key and the objects where this data folder has them."""
@@ -63,13 +71,11 @@ class Command(BaseCommand):
             # The process itself has made one already when it read its settings.
             env.private_file(data / "secret_key", (folder / backup.KEY).read_text(encoding="utf-8"))
         if (folder / backup.OBJECTS).is_dir():
-            objects = data / "objects"
-            if objects.is_dir() and any(objects.iterdir()):
-                raise backup.Unusable(f"{objects} is not empty. Restore into an empty DATA_DIR.")
-            shutil.copytree(folder / backup.OBJECTS, objects, dirs_exist_ok=True)
+            shutil.copytree(folder / backup.OBJECTS, data / "objects", dirs_exist_ok=True)
 
     def _migrate(self, urls: dict[str, str]) -> None:
-        """What came since, the rights of the application's role, and whether the key is the database's."""
+        """What came since, the rights of the application's role, and whether the key is the database's. It gives up a
+        silent database by itself."""
         self.say("migrating")
         done = subprocess.run(
             [sys.executable, str(env.ROOT / "manage.py"), "migrate", "--no-input", "--verbosity", "0"],
@@ -78,7 +84,7 @@ class Command(BaseCommand):
             text=True,
         )
         if done.returncode:
-            raise backup.Unusable(f"migrate failed:\n{done.stderr.strip()}")
+            raise Unusable(f"migrate failed:\n{done.stderr.strip()}")
 
     def say(self, message: str) -> None:
         self.stderr.write(f"[restore] {message}")

