@@ -72,12 +72,17 @@ def test_each_file_is_checked(folder: Path, name: str) -> None:  # noqa: F811
         backup_read(folder / "backup.tar", folder / "out")
 
 
+def owner_url() -> str:
+    given = environment()
+    return given.get("DATABASE_OWNER_URL") or given["DATABASE_URL"]
+
+
 def backed_up(file: Path, url: str, **options: Any) -> None:
     backup_write(file, owner_url=url, key="", objects=None, say=lambda message: None, **options)
 
 
 def test_a_backup_of_a_database_that_falls_silent_ends_and_leaves_nothing(folder: Path, db: None) -> None:  # noqa: F811
-    with Proxy(environment()["DATABASE_OWNER_URL"]) as way, ThreadPoolExecutor(1) as thread:
+    with Proxy(owner_url()) as way, ThreadPoolExecutor(1) as thread:
         done = thread.submit(backed_up, folder / "backup.tar", way.url, silence=1.0)
         assert wait_until(lambda: any(folder.glob(".backup-*/database.dump")), 30)
         way.freeze()
@@ -91,13 +96,13 @@ def test_a_backup_of_a_database_that_falls_silent_ends_and_leaves_nothing(folder
 
 def test_a_backup_outlasts_the_limit_of_idle_transactions(folder: Path, db: None) -> None:  # noqa: F811
     limit = "?options=-c%20idle_in_transaction_session_timeout%3D50"
-    backed_up(folder / "backup.tar", environment()["DATABASE_OWNER_URL"] + limit)
+    backed_up(folder / "backup.tar", owner_url() + limit)
     assert (folder / "backup.tar").exists()
 
 
 def test_a_restore_waits_for_a_slow_database_and_not_for_a_silent_one(folder: Path, db: None) -> None:  # noqa: F811
     """A view that is filled for 1.6 seconds, with a bound of one."""
-    url = urlsplit(environment()["DATABASE_OWNER_URL"])
+    url = urlsplit(owner_url())
     own = url._replace(path="/restored_slowly").geturl()
     with psycopg.connect(url.geturl(), autocommit=True) as owner:
         try:

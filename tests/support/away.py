@@ -9,6 +9,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
 from django.db import connection
 
 from tests.support.proxy import Proxy
@@ -43,6 +44,8 @@ def stopped_server() -> Iterator[None]:
         cursor.execute("SELECT pg_backend_pid()")
         [session] = cursor.fetchone()
     postmaster = _parent(session)
+    if not _name(session) == _name(postmaster) == "postgres":  # of another machine, or of a container
+        pytest.skip("PostgreSQL's processes are not of this machine")
     stopped: list[int] = []
     try:
         for pid in (postmaster, *_children(postmaster)):
@@ -55,14 +58,22 @@ def stopped_server() -> Iterator[None]:
                 os.kill(pid, signal.SIGCONT)
 
 
+def _name(pid: int) -> str:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/comm").read_text(encoding="utf-8").strip()
+    return ""
+
+
 def _parent(pid: int) -> int:
-    return int(Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[1])
+    """0 where there is no such process."""
+    with suppress(OSError):
+        return int(Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[1])
+    return 0
 
 
 def _children(parent: int) -> list[int]:
     found = []
     for folder in Path("/proc").iterdir():
-        with suppress(OSError):
-            if folder.name.isdigit() and _parent(int(folder.name)) == parent:
-                found.append(int(folder.name))
+        if folder.name.isdigit() and _parent(int(folder.name)) == parent:
+            found.append(int(folder.name))
     return found
