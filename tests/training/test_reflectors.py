@@ -158,8 +158,8 @@ def test_what_a_reflector_answered_before_a_pause_is_not_paid_for_again(
     operator: Actor, learner: Agent, adam: Any, acme: Any, strong: ModelServer
 ) -> None:
     priced(adam, acme, "large", STRONG)
-    limit, stops = 100_000, 0
-    run = run_start(operator, agent=learner, rows=ROWS, config=CONFIG | {"max_budget_usd": 0.1})
+    limit, stops = 40_000, 0
+    run = run_start(operator, agent=learner, rows=ROWS, config=CONFIG | {"max_budget_usd": 0.04})
     while (job := run_to_end(run.job)).status != Status.COMPLETED:
         assert (job.status, job.status_reason) == (Status.PAUSED, "budget_exceeded")
         assert spent(run) <= limit and stops < 20
