@@ -17,18 +17,23 @@ OVER_HTTP: Final = {
     "url": "Only an agent over HTTP has an address. Leave it empty.",
     "inject_context": "Only for an agent over HTTP. Switch it off.",
 }
-# A job's plan, and so its budget, was made with the prices of these models.
-PRICED: Final = {
+# A job's plan, and so its budget, was made with these; and its rollouts are compared with each other. The prompt is not
+# among them: a job keeps its text (experiences/prompting.py).
+PLANNED: Final = {
+    "runtime": "runtime",
     "endpoint": "endpoint",
     "model": "model",
     "reflector": "reflector's endpoint",
     "reflector_model": "reflector's model",
+    "philosophy": "philosophy",
+    "max_tokens": "length of an answer",
 }
+OF_CALLS: Final = ("philosophy", "max_tokens")  # which an agent that chooses actions does not make
 
 
 def guarded_values(agent: Agent) -> dict[str, Any]:
     """The values of an agent that its changes are checked against, by name; endpoints by their ids."""
-    return model_to_dict(agent, fields=["runtime", *OVER_HTTP, *PRICED])
+    return model_to_dict(agent, fields=[*OVER_HTTP, *PLANNED])
 
 
 def agent_change_check(agent: Agent, before: Mapping[str, Any]) -> None:
@@ -37,14 +42,16 @@ def agent_change_check(agent: Agent, before: Mapping[str, Any]) -> None:
 
     Raises:
         Invalid: a setting is only for agents over HTTP.
-        Conflict: a job of the agent that has not ended was planned with another model.
+        Conflict: a job of the agent that has not ended was planned with what is changed, its model for one.
     """
     now = guarded_values(agent)
     changed = {name for name, value in now.items() if name not in before or before[name] != value}
     if agent.runtime != Runtime.HTTP:
         _check_over_http(agent, changed)
-    if before and (named := [name for name in PRICED if name in changed]):
-        _check_idle([agent.pk], " and ".join(PRICED[name] for name in named), named)
+    if agent.runtime == Runtime.ACTION:
+        changed -= {*OF_CALLS}
+    if before and (named := [name for name in PLANNED if name in changed]):
+        _check_idle([agent.pk], " and ".join(PLANNED[name] for name in named), named)
 
 
 def endpoint_model_check(endpoint: ModelEndpoint) -> None:

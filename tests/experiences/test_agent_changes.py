@@ -88,6 +88,7 @@ def test_what_a_plan_was_priced_with_stays_until_the_job_has_ended(
     run = run_start(boss, agent=reader, rows=ROWS, config={"context": {"accept_weak_gate": True}})
     changes: list[dict[str, Any]] = [
         {"endpoint": other}, {"model": "large"}, {"reflector": other}, {"reflector_model": "large"},
+        {"philosophy": "cot"}, {"max_tokens": 64}, {"runtime": "action"},
     ]  # fmt: skip
     for change in changes:
         with pytest.raises(Conflict, match="Train Reader") as refused:
