@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from agentcore_site.drawing import ForestRow, Picture, forest
-
-ALPHA: Final = 0.05
+from evaluation.statistics import surely_apart
 
 
 @dataclass(frozen=True)
@@ -32,7 +31,7 @@ METRICS: Final = (
 
 
 def metric_rows(line: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The metrics of one line with their words. ``tone`` is good or bad only where the interval leaves zero."""
+    """The metrics of one line with their words. ``tone`` is good or bad only where test and interval leave zero."""
     rows = []
     for metric in METRICS:
         values = line["metrics"].get(metric.key)
@@ -50,7 +49,8 @@ def line_forest(name: str, line: Mapping[str, Any]) -> Picture:
 
 def _tone(metric: Metric, values: Mapping[str, Any]) -> str:
     gain = values.get("improvement")
-    if gain is None or not gain or (values.get("p_adjusted", values.get("p_value")) or 1.0) >= ALPHA:
+    p_value = values.get("p_adjusted", values.get("p_value")) or 1.0
+    if not gain or not surely_apart(p_value, values.get("low"), values.get("high")):
         return "plain"
     return "good" if gain * metric.better > 0 else "bad"
 

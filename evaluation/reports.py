@@ -17,9 +17,7 @@ from experiences.library.lessons import Lesson, Library
 from experiences.proportions import Interval, wilson_interval
 from training.algorithm.arrays import FloatArray
 from training.algorithm.inference import (
-    BOOTSTRAP_QUERIES,
     PairedDifference,
-    bca_interval,
     paired_difference,
     per_query,
     student_interval,
@@ -31,7 +29,6 @@ from training.services.learned import told_at_start
 from training.services.pools import run_pools
 from training.trainer import policy_of
 
-ALPHA: Final = 0.05
 LINE_NAMES: Final = {
     "held_out": "new items",
     "harder_numbers": "harder numbers",
@@ -41,8 +38,8 @@ LINE_NAMES: Final = {
 }
 METHOD: Final = (
     "Both arms answered the same queries {samples} times each with the same random numbers; the samples of a query are "
-    "averaged first, and differences are tested by sign-flip permutation over queries. Their intervals are BCa "
-    f"bootstrap intervals, and Student's t below {BOOTSTRAP_QUERIES} queries, where resampling makes them too narrow. "
+    "averaged first, and differences are tested by sign-flip permutation over queries. Their intervals are Student's t "
+    "over queries; better or worse is said only where test and interval agree. "
     "Within a line the p-values of the six metrics are corrected by Holm's method; intervals of success rates are "
     "Wilson's, with queries as the unit."
 )
@@ -216,7 +213,7 @@ def _compared(metric: Metric) -> tuple[str, dict[str, Any]]:
         "test": "sign-flip permutation over queries",
         "better": metric.better,
         "enough_data": not _never(metric)
-        and (difference.p_value < ALPHA or mde <= max(0.15 * abs(float(a.mean())), 0.05)),
+        and (statistics.surely_apart(difference.p_value, *apart) or mde <= max(0.15 * abs(float(a.mean())), 0.05)),
         "mde": mde if math.isfinite(mde) else None,
         "n": difference.n,
     }
@@ -230,9 +227,7 @@ def _never(metric: Metric) -> bool:
 def _interval(metric: Metric, values: FloatArray) -> tuple[float | None, float | None]:
     if metric.rate:
         return _edges(wilson_interval(float(values.sum()), len(values)))
-    if len(values) < BOOTSTRAP_QUERIES:
-        return _edges(student_interval(values, reach=metric.reach))
-    return _edges(bca_interval(values, resamples=1_999))
+    return _edges(student_interval(values, reach=metric.reach))
 
 
 def _edges(interval: Interval | PairedDifference) -> tuple[float | None, float | None]:
@@ -255,9 +250,10 @@ def _words(success: dict[str, Any], name: str, n: int, baseline: str) -> str:
         return f"No query was ever solved on {name}: 0 of {n} in either arm, so nothing can be shown. {LOOK_INTO}"
     rates = f"{100 * success['baseline']:.1f} % → {100 * success['trained']:.1f} %"
     evidence = f"95 % interval {low:.1f} to {high:.1f}, p {_p(success['p_value'])}, {n} queries"
-    if success["p_value"] < ALPHA and gain > 0:
+    apart = statistics.surely_apart(success["p_value"], success["low"], success["high"])
+    if apart and gain > 0:
         return f"Better than {baseline} by {gain:.1f} points on {name}: {rates} ({evidence})."
-    if success["p_value"] < ALPHA:
+    if apart:
         return f"Worse than {baseline} by {-gain:.1f} points on {name}: {rates} ({evidence})."
     if not success["enough_data"]:
         unseen = "" if success["mde"] is None else f"; gains below {success['mde'] * 100:.0f} points can't be seen"

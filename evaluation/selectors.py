@@ -10,6 +10,7 @@ from django.db.models import QuerySet
 from agentcore_site.errors import Missing
 from agentcore_site.jobs.selectors import as_uuid
 from evaluation.models import EvaluationResult, EvaluationRun
+from evaluation.statistics import surely_apart
 from experiences.models import TrajectoryRecord
 from training.models import LARGE
 
@@ -85,7 +86,7 @@ def rpc_result(evaluation: EvaluationRun) -> dict[str, Any]:
             "improvement_percent": round(100 * gain / baseline, 1) if baseline else None,
             "improvement_points": None if gain is None else round(100 * gain, 1),
             "p_value": success["p_value"],
-            "statistically_significant": success["p_value"] < 0.05,
+            "statistically_significant": surely_apart(success["p_value"], success["low"], success["high"]),
         },
         "evaluation_time_seconds": report["seconds"],
         "verdict": report["verdict"],

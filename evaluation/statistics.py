@@ -13,7 +13,7 @@ import numpy as np
 
 from experiences.proportions import NORMAL, wilson_interval
 from training.algorithm.arrays import FloatArray
-from training.algorithm.inference import PairedDifference, paired_difference, per_query
+from training.algorithm.inference import PairedDifference, paired_difference, per_query, surely_apart
 
 __all__ = [
     "PairedDifference",
@@ -21,6 +21,7 @@ __all__ = [
     "minimum_detectable_effect",
     "paired_difference",
     "per_query",
+    "surely_apart",
     "wilson_interval",
 ]
 

@@ -17,6 +17,7 @@ from agentcore_site.jobs.selectors import as_uuid
 from budgets.money import dollars
 from experiences.exports import as_exported, jsonl_line
 from experiences.models import GroupRecord, TrajectoryRecord
+from training.algorithm.inference import surely_apart
 from training.models import LARGE, Iteration, PolicyCheckpoint, TrainingRun, with_money
 
 SERIES_METRICS: Final = (
@@ -216,8 +217,10 @@ def _gained(run: TrainingRun) -> bool | None:
     """Whether at least 5 points are proven; None while the proof is to come."""
     if run.verdict.get("changed") is False:
         return False
-    gain, p_value = run.verdict.get("improvement"), run.verdict.get("p_value")
-    return None if gain is None else bool(gain >= 0.05 and p_value is not None and p_value < 0.05)
+    gain, p_value, low, high = (run.verdict.get(name) for name in ("improvement", "p_value", "low", "high"))
+    if gain is None:
+        return None
+    return bool(gain >= 0.05 and p_value is not None and surely_apart(p_value, low, high))
 
 
 def _damage(checkpoint_id: UUID, sha256: str) -> str:

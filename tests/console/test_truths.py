@@ -77,4 +77,4 @@ def test_an_interval_of_ten_queries_is_students_in_the_units_of_its_metric(
     assert (steps["low"], steps["high"]) == (pytest.approx(-3.30, abs=0.02), pytest.approx(-1.50, abs=0.02))
     edges = f"{change(steps['low'], '')} to {change(steps['high'], '')}"
     assert edges in text(console.get(f"/evaluations/{evaluation.pk}/"))
-    assert "Student's t below 15 queries" in evaluation.report["method"]
+    assert "Student's t over queries" in evaluation.report["method"]

@@ -2,8 +2,8 @@
 
 Arguments choose parts (science storage jobs llm ace ledger paid privacy learning telemetry rewarders poison context),
 or one of a part: ``jobs.fairness``.
-``fuzz [requests]``, ``worlds [options]``, ``again [options]`` and ``rivals [options]`` are benches of their own
-(``tests.performance.fuzz.bench``, ``.worlds``, ``.worlds_again``, ``.rivals.bench``)."""
+``fuzz [requests]``, ``worlds [options]``, ``again [options]``, ``same [options]`` and ``rivals [options]`` are benches
+of their own (``tests.performance.fuzz.bench``, ``.worlds``, ``.worlds_again``, ``.same``, ``.rivals.bench``)."""
 
 from __future__ import annotations
 
@@ -27,6 +27,11 @@ if __name__ == "__main__" and sys.argv[1:2] == ["again"]:
     from tests.performance.worlds_again import main as again
 
     sys.exit(again(sys.argv[2:]))
+
+if __name__ == "__main__" and sys.argv[1:2] == ["same"]:
+    from tests.performance.same import main as same
+
+    sys.exit(same(sys.argv[2:]))
 
 if __name__ == "__main__" and sys.argv[1:2] == ["rivals"]:
     from tests.performance.rivals.bench import main as rivals

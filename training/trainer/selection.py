@@ -17,7 +17,7 @@ from training.trainer.play import Played, play
 from training.trainer.setup import Check, SelectionReport, TrainerSetup
 
 SEARCH = 1  # the iteration in the keys of a search's rollouts: its queries have numbers of their own
-RESAMPLES = 1_999  # for an interval that is looked at, not reported: 0.5 ms for 20 queries
+RESAMPLES = 1_999  # signs, for a p-value that is looked at, not reported
 
 
 def played_on_selection(
