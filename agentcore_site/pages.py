@@ -24,7 +24,7 @@ from agentcore_site.errors import DomainError, Invalid
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.authentication import actor_of
 from agentcore_site.tenancy.roles import ROLE_MAY
-from agentcore_site.values import unstorable
+from agentcore_site.values import as_column, unstorable
 
 PAGE_SIZE: Final = 25
 COUNT_LIMIT: Final = 10_000
@@ -155,8 +155,9 @@ def listing(
     cursor = _decoded(request.GET.get("cursor", ""))
     sign = "-" if sort.descending else ""
     found = rows.annotate(_at=F(sort.field)).order_by(f"{sign}_at", f"{sign}{tie}")
-    after = _after(cursor, tie, "lt" if sort.descending else "gt") if cursor else None
+    after = None
     try:
+        after = _after(found, cursor, tie, "lt" if sort.descending else "gt") if cursor else None
         chosen = list(found.filter(after)[: size + 1] if after is not None else found[: size + 1])
     except (ValidationError, ValueError, TypeError):
         after, chosen = None, list(found[: size + 1])
@@ -165,8 +166,9 @@ def listing(
     return Listing(chosen[:size], following, count, after is None, sort, sorts)
 
 
-def _after(cursor: tuple[Any, Any], tie: str, side: str) -> Q:
+def _after(rows: QuerySet[Any], cursor: tuple[Any, Any], tie: str, side: str) -> Q:
     value, key = cursor
+    value = as_column(rows.query.annotations["_at"].output_field, value)
     return Q(**{f"_at__{side}": value}) | Q(**{"_at": value, f"{tie}__{side}": key})
 
 

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import orjson
+from django.db.models import Field
 
 from agentcore_site.errors import Invalid
 
@@ -32,6 +34,33 @@ def unstorable(value: Any, depth: int = 0) -> str:
         return f"it is nested deeper than {MAX_DEPTH} levels"
     items = [part for pair in value.items() for part in pair] if isinstance(value, Mapping) else value
     return next((reason for item in items if (reason := unstorable(item, depth + 1))), "")
+
+
+def in_utc(moment: datetime) -> datetime:
+    """A moment as the database is given it: PostgreSQL knows no offsets of 16 hours and more, which ISO 8601 has.
+
+    Raises:
+        ValueError: it lies in no year from 1 to 9999.
+    """
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError as error:
+        raise ValueError("it must lie in the years 1 to 9999") from error
+
+
+def as_column(field: Field[Any, Any], value: Any) -> Any:
+    """A JSON value from outside as the value of a column that rows are compared with.
+
+    Raises:
+        ValueError, TypeError, ValidationError: it is none.
+    """
+    if reason := unstorable(value):
+        raise ValueError(reason)
+    found = field.to_python(value)
+    if isinstance(found, datetime):
+        return in_utc(found)
+    field.run_validators(found)  # the range of a whole number
+    return found
 
 
 def parse_json(raw: bytes) -> Any:

@@ -9,7 +9,7 @@ from django_filters import rest_framework as filters
 
 from agentcore_site.errors import Invalid
 from agentcore_site.jobs.selectors import job_get
-from agentcore_site.rest.filters import Flag, Whole
+from agentcore_site.rest.filters import Flag, Moment, Whole
 from agentcore_site.tenancy.actors import Actor
 from experiences.models import TrajectoryRecord
 from experiences.selectors import agent_get
@@ -42,8 +42,8 @@ class TrajectoryFilters(OfAgent):
     success = Flag(field_name="success", help_text="Only successes, or only failures.")
     min_reward = filters.NumberFilter(field_name="reward", lookup_expr="gte")
     max_reward = filters.NumberFilter(field_name="reward", lookup_expr="lte")
-    since = filters.IsoDateTimeFilter(field_name="created_at", lookup_expr="gte", help_text="From this moment on.")
-    until = filters.IsoDateTimeFilter(field_name="created_at", lookup_expr="lt", help_text="Before this moment.")
+    since = Moment(field_name="created_at", lookup_expr="gte", help_text="From this moment on.")
+    until = Moment(field_name="created_at", lookup_expr="lt", help_text="Before this moment.")
     purpose = filters.ChoiceFilter(field_name="purpose", choices=PURPOSES)
     search = filters.CharFilter(field_name="query", lookup_expr="icontains", help_text="Text in the query.")
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 from django import forms
 from django_filters import rest_framework as filters
+from django_filters.fields import IsoDateTimeField
 
 from agentcore_site.rest.parsing import refuse_unknown
+from agentcore_site.values import in_utc
 
 PAGING = ("cursor", "limit", "ordering")
 INTEGER_MAX = 2**31 - 1
@@ -56,3 +59,18 @@ class Whole(filters.NumberFilter):
 
     def get_max_validator(self) -> None:
         return None
+
+
+class _MomentField(IsoDateTimeField):
+    def to_python(self, value: Any) -> datetime | None:  # type: ignore[override]
+        moment = super().to_python(value)
+        try:
+            return None if moment is None else in_utc(moment)
+        except ValueError as error:
+            raise forms.ValidationError(f"Must be a moment that can be stored: {error}.") from error
+
+
+class Moment(filters.IsoDateTimeFilter):
+    """A moment with any offset that ISO 8601 has, as the database knows it."""
+
+    field_class = _MomentField

@@ -20,6 +20,7 @@ from rest_framework.response import Response
 from rest_framework.utils.urls import replace_query_param
 
 from agentcore_site.errors import Invalid
+from agentcore_site.values import as_column
 
 DEFAULT_LIMIT: Final = 50
 MAX_LIMIT: Final = 200
@@ -106,7 +107,7 @@ class CursorPages(BasePagination):
             if names != self.names or len(values) != len(names):
                 raise ValueError("made for another ordering")
             fields = [_field(model, name) for name in names]
-            clean = [field.to_python(value) for field, value in zip(fields, values, strict=True)]
+            clean = [as_column(field, value) for field, value in zip(fields, values, strict=True)]
             if any(value is None for value in clean):
                 raise ValueError("empty")
             return clean, bool(backwards)

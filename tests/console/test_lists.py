@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import re
 from typing import Any
+from uuid import UUID
 
 import pytest
 from django.test import Client
@@ -168,11 +171,27 @@ def test_nothing_of_others_opens_beside_a_list(charlie: Any, signed_in: SignIn, 
     assert client.get("/jobs/?panel=nonsense").status_code == 404
 
 
+def forged(value: Any) -> str:
+    """A cursor that nobody gave out: a value to sort by, and a key as rows have it."""
+    return "cursor=" + base64.urlsafe_b64encode(json.dumps([value, str(UUID(int=1))]).encode()).decode().rstrip("=")
+
+
 @pytest.mark.parametrize(
     "place", ["/agents/", "/jobs/", "/trajectories/", "/evaluations/", "/checkpoints/", "/endpoints/"]
 )
 @pytest.mark.parametrize(
-    "query", ["q=%00", "cursor=WzEsMl0", "cursor=WyJcdTAwMDAiLCJ4Il0", "cursor=%FF%00", "sort=%00&tag=a%00"]
+    "query",
+    [
+        "q=%00",
+        "cursor=WzEsMl0",
+        "cursor=WyJcdTAwMDAiLCJ4Il0",
+        "cursor=%FF%00",
+        "sort=%00&tag=a%00",
+        *map(
+            forged,
+            ("1290-10-20T22:14:55-18:18", "0001-01-01T00:00:00+14:00", "x" * 4_000, 2**62, 1e308, True),
+        ),
+    ],
 )
 def test_an_address_that_nobody_gave_out_is_no_crash(console: Client, run: TrainingRun, place: str, query: str) -> None:
     assert console.get(f"{place}?{query}").status_code in {200, 400}
