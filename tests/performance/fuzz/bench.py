@@ -28,6 +28,8 @@ REQUESTS: Final = 50_000
 AT_ONCE: Final = int(os.environ.get("FUZZ_PROCESSES", "3"))
 LONGEST: Final = 3_600.0  # seconds that all of it may take
 MEND_SECONDS: Final = 5.0
+TRACE: Final = "Traceback (most recent call last)"
+SHOWN: Final = 5  # stack traces of each process
 # Of all requests, by interface; the parts that take longest come last.
 SHARES: Final = {"sockets": 0.02, "rpc": 0.14, "admin": 0.1, "console": 0.2, "links": 0.12, "operations": 0.42}
 
@@ -118,8 +120,13 @@ def tell(tally: Tally) -> None:
 def report(up: Up, tallies: list[Tally], seconds: float) -> int:
     from tests.performance.fuzz.show import table
 
-    log = up.path.read_text(encoding="utf-8", errors="replace")
-    table(tallies, seconds, traces := log.count("Traceback (most recent call last)"))
-    if traces:
-        print(log[-20_000:])
+    # Each process of ``up`` writes a log of its own.
+    logs = {
+        path: path.read_text(encoding="utf-8", errors="replace") for path in (up.data / "run" / "log").glob("*.log")
+    }
+    found = {path: [line for line in log.splitlines() if TRACE in line] for path, log in logs.items()}
+    table(tallies, seconds, traces := sum(map(len, found.values())))
+    for path, lines in found.items():
+        for line in lines[:SHOWN]:
+            print(f"{path.name}: {line[-4_000:]}")
     return 1 if traces or any(tally.wrong["5xx"] or tally.wrong["foreign"] for tally in tallies) else 0

@@ -88,7 +88,7 @@ class Rest:
         self._judge(tally, case, response)
 
     def _judge(self, tally: Tally, case: Any, response: Any) -> None:
-        what = f"{case.method} {case.formatted_path}"
+        what = f"{case.method} {response.request.path_url if response.status_code >= 500 else case.formatted_path}"
         tally.answer(response.status_code, response.text, list(self.caller.foreign), what)
         if response.status_code == 429 or response.status_code >= 500:
             return
