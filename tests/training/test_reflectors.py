@@ -167,7 +167,7 @@ def test_what_a_reflector_answered_before_a_pause_is_not_paid_for_again(
         budget_set_limit(Actor(adam), organization=acme, job=run.job, agent_id=learner.id, limit=limit)
         job_resume(operator, run.job)
     asked = Question.objects.filter(job=run.job).aggregate(calls=Sum("calls"), cost=Sum("cost_micros"))
-    assert stops > 1 and strong.owed.answered == asked["calls"] > 10  # two iterations, groups read whole
+    assert stops > 1 and strong.owed.answered == asked["calls"] > 5  # two iterations, groups read whole
     assert spent(run, purpose="reflection") == strong.owed.micros == asked["cost"]
     assert differences() == []
 
