@@ -58,7 +58,8 @@ def record_batch(actor: Any, records: Sequence[ExperienceState], *, agent: Agent
     functions = acting_functions(agent)
     states = [_guarded(one, functions) for one in states_clean(records)]
     packs = _packs(records, agent)
-    known = dict(Experience.objects.filter(agent=agent).values_list("handle", "summary"))
+    there = Experience.objects.filter(agent=agent, handle__in=[one.handle for one in states])
+    known = dict(there.values_list("handle", "summary"))
     fresh = [one for one in states if one.handle not in known]
     for pack in dict.fromkeys(packs.values()):
         mine = [one for one in fresh if packs[one.handle] == pack]

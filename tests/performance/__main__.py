@@ -3,40 +3,28 @@
 Arguments choose parts (science storage jobs llm ace ledger paid privacy learning telemetry rewarders poison context),
 or one of a part: ``jobs.fairness``.
 ``fuzz [requests]``, ``worlds [options]``, ``again [options]``, ``same [options]`` and ``rivals [options]`` are benches
-of their own (``tests.performance.fuzz.bench``, ``.worlds``, ``.worlds_again``, ``.same``, ``.rivals.bench``)."""
+of their own."""
 
 from __future__ import annotations
 
 import os
 import sys
 import time
+from importlib import import_module
 
-if __name__ == "__main__" and sys.argv[1:2] == ["fuzz"]:
-    # Before anything is started or set here: it runs on the site as it is shipped.
-    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "agentcore_site.settings")
-    from tests.performance.fuzz.bench import main as fuzz
-
-    sys.exit(fuzz(sys.argv[2:]))
-
-if __name__ == "__main__" and sys.argv[1:2] == ["worlds"]:
-    from tests.performance.worlds import main as worlds  # needs neither Django nor a service
-
-    sys.exit(worlds(sys.argv[2:]))
-
-if __name__ == "__main__" and sys.argv[1:2] == ["again"]:
-    from tests.performance.worlds_again import main as again
-
-    sys.exit(again(sys.argv[2:]))
-
-if __name__ == "__main__" and sys.argv[1:2] == ["same"]:
-    from tests.performance.same import main as same
-
-    sys.exit(same(sys.argv[2:]))
-
-if __name__ == "__main__" and sys.argv[1:2] == ["rivals"]:
-    from tests.performance.rivals.bench import main as rivals
-
-    sys.exit(rivals(sys.argv[2:]))
+if __name__ == "__main__":
+    # Run before anything is started or set here: fuzz asks the site as it is shipped, the others need neither Django
+    # nor a service.
+    own = {
+        "fuzz": "tests.performance.fuzz.bench",
+        "worlds": "tests.performance.worlds",
+        "again": "tests.performance.worlds_again",
+        "same": "tests.performance.same",
+        "rivals": "tests.performance.rivals.bench",
+    }
+    if bench := own.get("".join(sys.argv[1:2])):
+        os.environ.setdefault("DJANGO_SETTINGS_MODULE", "agentcore_site.settings")
+        sys.exit(import_module(bench).main(sys.argv[2:]))
 
 os.environ.setdefault("JOB_LEASE_SECONDS", "30")
 os.environ.setdefault("TRAINING_JOBS_PER_USER", "1000")

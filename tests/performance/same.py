@@ -88,6 +88,8 @@ def _drawn(rng: np.random.Generator, n: int, effect: float) -> tuple[Values, Val
 
 
 def _share(held: Sequence[bool]) -> str:
+    if not held:
+        return "too few queries were played"
     low, high = wilson_interval(sum(held), len(held))
     return f"{fmean(held):.3f} of {len(held):,} intervals hold the truth ({low:.3f} to {high:.3f})"
 
