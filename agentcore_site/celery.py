@@ -1,4 +1,5 @@
-"""The Celery application. Messages are doorbells: the job's row is the truth (DESIGN, invariant 1)."""
+"""The Celery application. A message only wakes a worker up: the job's row is the truth
+(docs/decisions/0002-the-row-is-the-truth.md)."""
 
 import os
 from typing import Any

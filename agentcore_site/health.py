@@ -1,4 +1,4 @@
-"""Is it alive, is it ready, and what is wrong with which dependency (SPEC O4)."""
+"""Is it alive, is it ready, and what is wrong with which dependency."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def live(request: HttpRequest) -> JsonResponse:
 @require_safe
 @never_cache
 def ready(request: HttpRequest) -> JsonResponse:
-    """Whether requests may be sent here. Redis away is degraded, not dead: jobs are still accepted (SPEC O5)."""
+    """Whether requests may be sent here. Redis away is degraded, not dead: jobs are still accepted."""
     return _answer(request, READY)
 
 

@@ -59,7 +59,7 @@ class StorableQuery:
 
 
 class DatabaseAway:
-    """PostgreSQL away: a clear 503, not a stack trace (SPEC O5), which says only what is known."""
+    """PostgreSQL away: a clear 503, not a stack trace, which says only what is known."""
 
     def __init__(self, get_response: Respond) -> None:
         self.get_response = get_response

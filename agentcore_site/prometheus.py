@@ -1,4 +1,4 @@
-"""``/metrics``: what web and workers counted, and how the jobs stand in the database at this moment (SPEC O1)."""
+"""``/metrics``: what web and workers counted, and how the jobs stand in the database at this moment."""
 
 from __future__ import annotations
 

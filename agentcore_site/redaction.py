@@ -1,4 +1,4 @@
-"""How texts of strangers lose personal data before the ground stores them: errors, events, the audit log (SPEC S4).
+"""How texts of strangers lose personal data before the ground stores them: errors, events, the audit log.
 
 The ground knows none of the apps above it, so the one that knows what personal data are says how, at start-up.
 """

@@ -1,5 +1,5 @@
-"""Structured logs, one JSON object a line, with the ids that tie a line to its request and job (SPEC O2), and the
-tracer of jobs, where ``OTEL_EXPORTER_OTLP_ENDPOINT`` says where spans go (SPEC X4)."""
+"""Structured logs, one JSON object a line, with the ids that tie a line to its request and job, and the
+tracer of jobs, where ``OTEL_EXPORTER_OTLP_ENDPOINT`` says where spans go."""
 
 from __future__ import annotations
 

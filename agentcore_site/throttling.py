@@ -1,4 +1,4 @@
-"""Rate limits per key (SPEC S8)."""
+"""Rate limits per key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Secrets in the database: sealed with the site's key, opened only where they are used (SPEC S7).
+"""Secrets in the database: sealed with the site's key, opened only where they are used.
 
 Fernet (AES-128-CBC with HMAC-SHA256) under a key that is derived from ``SECRET_KEY`` by HKDF, so that no other use
 of that key can be turned into this one. After a change of ``SECRET_KEY`` the old one goes into

@@ -1,7 +1,7 @@
 """A job's events: appended in the order of commits, then announced to whoever watches.
 
 ``seq`` is taken by updating the job's row in the same transaction, so that its order is the order of commits and a
-reader of ``seq > n`` can't miss one (DESIGN, invariant 3).
+reader of ``seq > n`` can't miss one.
 """
 
 from __future__ import annotations

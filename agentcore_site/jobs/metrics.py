@@ -1,4 +1,4 @@
-"""Prometheus names of the job engine, as the source documents give them (SPEC O1)."""
+"""Prometheus names of the job engine, which dashboards and alerts rely on."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """What a person may do with a job of any kind: pause, resume, cancel, share.
 
-The lifecycle moves jobs and asks nobody; the rights are asked for here, so that every door agrees (SPEC S2).
+The lifecycle moves jobs and asks nobody; the rights are asked for here, so that pages, REST and JSON-RPC agree.
 """
 
 from __future__ import annotations

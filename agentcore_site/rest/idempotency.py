@@ -2,7 +2,7 @@
 
 Kept in PostgreSQL and not in Redis, for two reasons. The key's row is written in the transaction of the work itself,
 so there is no moment at which a job exists and its key does not, or the reverse. And jobs are accepted while Redis is
-away (SPEC O5): a retry in that hour must not start a second one.
+away: a retry in that hour must not start a second one.
 """
 
 from __future__ import annotations

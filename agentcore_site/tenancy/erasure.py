@@ -1,4 +1,4 @@
-"""Erasure by subject: everything that holds what names a person is found and deleted, and a report proves it (SPEC S4).
+"""Erasure by subject: everything that holds what names a person is found and deleted, and a report proves it.
 
 Each app registers its places. A place prepares (it finds, and holds what it will delete), then erases; afterwards every
 place is asked again, and what it still finds stands in the report: only what may not be changed, or can't be read, may
