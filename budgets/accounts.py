@@ -18,7 +18,7 @@ from agentcore_site.jobs.models import Job
 from budgets.models import EVER, Budget, BudgetLimit, Period, Scope
 from budgets.money import MICROS
 
-# SPEC B1: what a job may spend unless somebody says otherwise.
+# What a job may spend in all where no limit was set for it.
 DEFAULT_JOB_LIMIT: Final = 100 * MICROS
 
 

@@ -1,5 +1,5 @@
 """A budget reached 75, 90 or 100 % of its limit, or a call cost more than was held for it: the ledger notes it once a
-period, this delivers it (SPEC B4)."""
+period, this delivers it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Spending over time as SVG, drawn on the server: the sum so far, the limit, and where the pace leads (SPEC B5).
+"""Spending over time as SVG, drawn on the server: the sum so far, the limit, and where the pace leads.
 
 Shapes get their colours from classes (``budgets.css``): the content security policy forbids style attributes.
 """

@@ -1,4 +1,4 @@
-"""The ledger and its sums as CSV, streamed in constant memory (SPEC B5)."""
+"""The ledger and its sums as CSV, streamed in constant memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What the month will have cost at its end. Pure arithmetic on daily sums (ALGORITHMS 7.4)."""
+"""What the month will have cost at its end. Pure arithmetic on daily sums
+(docs/algorithms.md#forecasts-of-cost)."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ class Forecast:
 def forecast(spent: int, daily: Sequence[int], days_left: float) -> Forecast:
     """``spent`` so far, the sums of the last whole days, and the days that are left (a fraction counts).
 
-    m days at mean x and deviation s come to m x +- t sqrt(m s^2 + m^2 s^2 / n) (ALGORITHMS 7.4).
+    m days at mean x and deviation s come to m x +- t sqrt(m s^2 + m^2 s^2 / n).
     """
     days, left = daily[-7:], max(0.0, days_left)
     n = len(days)

@@ -1,7 +1,7 @@
 """Who pays for a call, and what it came to: the port between the model client and the ledger. Pure, no Django.
 
 The client holds the worst case with ``Meter.reserve``, sends the request, and tells with ``Meter.settle`` what the
-attempt cost (ALGORITHMS 7). The ledger stands behind the protocol in production, ``FreeMeter`` in tests and tools.
+attempt cost. The ledger stands behind the protocol in production, ``FreeMeter`` in tests and tools.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Money in integer micro-dollars (SPEC B2): exact, and additive in any order."""
+"""Money in integer micro-dollars: exact, and additive in any order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The book of all spending: reserve, settle, charge. At no moment is spent + reserved above a limit (SPEC B2).
+"""The book of all spending: reserve, settle, charge. At no moment is spent + reserved above a limit.
 
 Each function is one short transaction that commits by itself. Inside another transaction they refuse to run: a hold
 that could still be rolled back protects nothing.

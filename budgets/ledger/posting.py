@@ -15,7 +15,7 @@ from budgets.models import AlertKind, EntryKind
 
 log = logging.getLogger(__name__)
 
-THRESHOLDS: Final = (75, 90, 100)  # per cent of a limit (SPEC B4)
+THRESHOLDS: Final = (75, 90, 100)  # per cent of a limit
 
 LOCK = """
 SELECT id, scope, "limit", spent, reserved, debt FROM budgets_budget WHERE id = ANY(%s::bigint[])

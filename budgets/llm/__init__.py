@@ -1,1 +1,2 @@
-"""The metered model client: no call is sent before its worst case is held (ALGORITHMS 7). Pure, no Django."""
+"""The metered model client: no call is sent before its worst case is held. Pure, no Django
+(docs/algorithms.md#prices-and-holds)."""

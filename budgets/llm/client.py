@@ -1,6 +1,7 @@
 """The metered model client: chat completions of any OpenAI-compatible endpoint, paid for before they are sent.
 
-Each attempt goes the same way, and its order is what the budget's safety rests on (ALGORITHMS 7.2):
+Each attempt goes the same way, and its order is what the budget's safety rests on
+(docs/algorithms.md#prices-and-holds):
   1. a place at the gate of its purpose; 2. the circuit breaker; 3. the hold of the worst case, committed;
   4. the request; 5. the settlement, whatever became of 4, also when the task is cancelled.
 """

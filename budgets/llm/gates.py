@@ -1,4 +1,4 @@
-"""Places and pace per purpose (SPEC A10): training waits for training only, so that it can never starve production."""
+"""Places and pace per purpose: training waits for training only, so that it can never starve production."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """A status that is no success, as an error: what it means, whether to try again, and whether it can have cost anything.
 
-What is certainly not billed (ALGORITHMS 7.2, premise 4); everything else is charged as held, since whoever answered
+Which are certainly not billed; everything else is charged as held, since whoever answered
 may have answered in the place of a model that worked:
 
 | status                | body                                                                       | billed   |

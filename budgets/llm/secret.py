@@ -1,4 +1,4 @@
-"""Secrets that don't print: no repr, no log line, no exception and no pickle shows them (SPEC S4)."""
+"""Secrets that don't print: no repr, no log line, no exception and no pickle shows them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """What an answer says of its tokens and its cost, read with distrust.
 
 A count that is negative, no number or above a milliard is no count; it is left open and estimated later. A cost that
-the provider reports wins over our table (SPEC A9), where it can be believed at all.
+the provider reports wins over our table, where it can be believed at all.
 """
 
 from __future__ import annotations
