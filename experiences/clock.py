@@ -1,5 +1,5 @@
 """The time that a rollout has for itself. It stands still while a model's service is waited for: retries, queues and a
-judge's verdict are not the agent's doing (SPEC A7, A8). Pure."""
+judge's verdict are not the agent's doing. Pure."""
 
 from __future__ import annotations
 

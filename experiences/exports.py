@@ -1,4 +1,4 @@
-"""Trajectories out of the house: who may, what a row looks like, and streams in constant memory (SPEC I3)."""
+"""Exports of trajectories: who may export, what a row looks like, and streams in constant memory."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ async def run_rollout(
         _fail(trajectory, over if clock.over else f"runtime: {described(error)}")
     except RolloutFailure as failure:
         _fail(trajectory, f"{failure.boundary}: {failure}")
-    except Exception as error:  # a failing rollout never stops the others (A7)
+    except Exception as error:  # a failing rollout never stops the others
         _fail(trajectory, f"runtime: {described(error)}")
     await pay_in_time(reward, trajectory)
     trajectory.duration_ms = (time.perf_counter() - started) * 1e3

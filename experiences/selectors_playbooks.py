@@ -253,7 +253,7 @@ def evolution_status(playbook: Playbook) -> dict[str, Any]:
 
 
 def agent_holder(agent_id: uuid.UUID) -> Job | None:
-    """The active job that may change the agent now: training or evolution, never both (SPEC X12)."""
+    """The active job that may change the agent now: training or evolution, never both."""
     return Job.objects.filter(exclusive_key=f"agent:{agent_id}", status__in=ACTIVE).first()
 
 

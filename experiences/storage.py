@@ -1,7 +1,7 @@
 """Trajectories in and out of PostgreSQL: one COPY a batch, and back into the values that the trainer knows.
 
 What is read back is bit-identical in every number that the algorithm uses (JSON keeps the shortest form that
-parses to the same double), so an update can be redone from stored trajectories (DESIGN, invariant 5).
+parses to the same double), so an update can be redone from stored trajectories.
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ def _lines(owner: Owner, trajectories: Iterable[Trajectory]) -> Iterator[bytes]:
 
 
 def without_personal_data(trajectory: Trajectory) -> Trajectory:
-    """The trajectory as it may be stored (SPEC S4); the same object where nothing had to go.
+    """The trajectory as it may be stored; the same object where nothing had to go.
 
     What was changed stands in its evidence under "redacted".
     """

@@ -1,4 +1,4 @@
-"""REST: the internal doors. Paths, bodies and codes are those of the source document."""
+"""REST for the services that act: contexts out, executions in. Paths, bodies and codes are a contract (docs/ace.md)."""
 
 from __future__ import annotations
 

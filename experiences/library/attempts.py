@@ -117,7 +117,7 @@ def relative_ranks(group: TrajectoryGroup) -> dict[str, float]:
 
 
 def tool_stats(trajectories: Sequence[Trajectory]) -> tuple[Mapping[str, Any], ...]:
-    """Calls, tokens, milliseconds and dollars by tool; the model's own words count as "model" (SPEC X1, X4)."""
+    """Calls, tokens, milliseconds and dollars by tool; the model's own words count as "model"."""
     sums: dict[str, list[float]] = {}
     for step in (step for one in trajectories for step in one.steps):
         name = str(step.action.get("tool") or "model")

@@ -1,4 +1,5 @@
-"""What a lesson has to be before anybody is told it (ALGORITHMS 5.5): short, general, and nobody's answer."""
+"""What a lesson has to be before an agent is told it: short, general, and not the answer of a query
+(docs/algorithms.md#guards-of-lessons)."""
 
 from __future__ import annotations
 

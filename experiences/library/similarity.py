@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 
-ALIKE: Final = 0.9  # from here on two texts are one (ALGORITHMS 5.5)
+ALIKE: Final = 0.9  # from here on two texts are one
 GRAMS: Final = (3, 4)
 SLOTS: Final = 2**16
 _SPACE = re.compile(r"[^\w]+")

@@ -98,7 +98,7 @@ class ToolServer(Scoped):
 
 
 class Agent(Scoped):
-    """Something that acts and can get better. Training works on copies of its policy (DESIGN, invariant 8)."""
+    """Something that acts and can get better. Training works on copies of its policy."""
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     name = models.CharField(max_length=120)

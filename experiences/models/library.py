@@ -68,7 +68,7 @@ class PromptPack(Scoped):
 
 
 class Experience(Scoped):
-    """One lesson that an agent may be told (SPEC X1). Its text is at most ``max_words`` long and bears a stamp.
+    """One lesson that an agent may be told. Its text is at most ``max_words`` long and bears a stamp.
 
     ``handle`` is what prompts and pages call it; it never changes and is never given again. ``stamp`` binds the text
     to the pack under which it was learned. ``weight`` is the probability that a rollout sees it; ``effect`` is what it

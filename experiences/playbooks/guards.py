@@ -1,4 +1,5 @@
-"""What a text has to be before an agent is told it, and which texts wait for a person (ALGORITHMS 5.5)."""
+"""What a text has to be before an agent is told it, and which texts wait for a person
+(docs/algorithms.md#playbook-curator)."""
 
 from __future__ import annotations
 

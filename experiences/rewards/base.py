@@ -44,7 +44,7 @@ class Payment:
 class FailurePay:
     """What a rollout that did not end by itself is paid, instead of everything else.
 
-    ``timeout``: for running out of time, which is the agent's doing (A7). ``failure``: for an error of the
+    ``timeout``: for running out of time, which is the agent's doing. ``failure``: for an error of the
     environment or the model; None leaves it unscored (NaN), so that it leaves its group's baseline.
     """
 
@@ -159,7 +159,7 @@ def pay(reward: Reward, trajectory: Trajectory) -> None:
         _write(trajectory, reward(trajectory))
     except TimeoutError as error:
         raise RewardTimedOut(str(error) or "it raised TimeoutError") from error
-    except Exception as error:  # a reward's bug marks the trajectory, not the job (R5)
+    except Exception as error:  # a reward's bug marks the trajectory, not the job
         _mark(trajectory, error)
 
 

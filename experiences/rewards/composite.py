@@ -1,7 +1,7 @@
-"""The composite reward (R3): completion, efficiency, code quality and user feedback, each on its own trailing scale.
+"""The composite reward: completion, efficiency, code quality and user feedback, each on its own trailing scale.
 
 Group centring cancels a component's mean; what is left of its z-score is weight / sigma, so that a component counts by
-its weight and not by how far its numbers happen to lie apart (ALGORITHMS 2.2).
+its weight and not by how far its numbers happen to lie apart (docs/algorithms.md#rewards).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The ground-truth reward (R4): a verifier's score in [0, 1], with what it compared."""
+"""The ground-truth reward: a verifier's score in [0, 1], with what it compared."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The outcome reward: what the environment's scorer says, paid at the end (R1)."""
+"""The outcome reward: what the environment's scorer says, paid at the end."""
 
 from __future__ import annotations
 

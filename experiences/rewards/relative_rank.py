@@ -1,7 +1,7 @@
-"""The relative-rank reward (R4): a trajectory's place among its siblings, where scores themselves mean little.
+"""The relative-rank reward: a trajectory's place among its siblings, where scores themselves mean little.
 
 reward = (G - rank) / (G - 1) with ranks from 1 for the best; those that tie share the mean of their ranks, so that a
-group of equals has no spread and teaches nothing (ALGORITHMS 5.2).
+group of equals has no spread and teaches nothing (docs/algorithms.md#rewards).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The shaped reward (R2): the outcome, and small payments on the way to it.
+"""The shaped reward: the outcome, and small payments on the way to it.
 
-How the payments are made decides more than their size (ALGORITHMS D1, 3.4): paid naively, calling tools until
+How the payments are made decides more than their size (docs/algorithms.md#rewards): paid naively, calling tools until
 the step limit is worth more than solving the task.
 """
 
@@ -26,7 +26,7 @@ class ShapedReward:
     Rules:
         strict: each distinct useful call (it succeeded and returned something) once, at most
             ``max_paid_calls``; the first verify that confirmed a result.
-        naive: every successful call and every verify step. To the letter of the source documents; it is farmed.
+        naive: every successful call and every verify step. Agents learn to farm it; for comparison.
         gated: as strict, but only in a trajectory that succeeded.
         potential: gamma * Phi(s') - Phi(s), where Phi is the strict pay earned so far and 0 at the end (Ng, Harada
             and Russell 1999): it leaves the best policy as it is.

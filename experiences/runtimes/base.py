@@ -74,7 +74,7 @@ class Chooser(Protocol):
 
 
 def noting(record: Callable[[Step], None], told: Told) -> Callable[[Step], None]:
-    """Records as ``record`` does, and says in the first step what the agent was told (SPEC A6: its memory)."""
+    """Records as ``record`` does, and says in the first step what the agent was told."""
     pending = dict(told.note) if told.text or "logprob" in told.note else None
 
     def recorded(step: Step) -> None:

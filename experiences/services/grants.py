@@ -1,4 +1,4 @@
-"""Which tools of MCP servers an agent may call (SPEC A3). It is pinned when the agent is saved: a tool that a server
+"""Which tools of MCP servers an agent may call. It is pinned when the agent is saved: a tool that a server
 adds later is granted by nobody, until somebody does."""
 
 from __future__ import annotations

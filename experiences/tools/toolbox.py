@@ -94,7 +94,7 @@ class Toolbox(Sequence[Tool]):
     def _run(self, index: int, text: str, last: str) -> ToolResult:
         try:
             return self._tools[index].run(text, last)
-        except Exception as error:  # a plugin's bug is a step's result, never a crash (A3)
+        except Exception as error:  # a plugin's bug is a step's result, never a crash
             return ToolResult(False, "", f"{type(error).__name__}: {error}")
 
 

@@ -73,7 +73,7 @@ class Toolset:
             return ToolResult(False, "", f"timeout: no result within {self._timeout_s:g} s")
         except TooManyHang as error:
             return ToolResult(False, "", str(error))
-        except Exception as error:  # a plugin's bug is a step's result, never a crash (SPEC A3)
+        except Exception as error:  # a plugin's bug is a step's result, never a crash
             return ToolResult(False, "", f"{type(error).__name__}: {error}"[: self._max_output])
         return self._bounded(result)
 

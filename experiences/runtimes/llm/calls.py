@@ -148,7 +148,7 @@ class Talk:
         """Runs the tools that an answer calls, each a step, and returns the messages that tell of it.
 
         A tool that is not there, arguments that are no JSON object, a tool that fails or takes too long: each is a
-        failed result that the model reads, never a crash (SPEC A3).
+        failed result that the model reads, never a crash.
         """
         told = [Message("assistant", answer.text, tool_calls=answer.tool_calls)]
         for number, call in enumerate(answer.tool_calls):
