@@ -1,4 +1,4 @@
-"""Two checkpoints side by side: figures, the settings in which their runs differ, and what they tell (SPEC C3)."""
+"""Two checkpoints side by side: figures, the settings in which their runs differ, and what they tell."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _figures(checkpoint: PolicyCheckpoint) -> dict[str, Any]:
         "validation_score": checkpoint.validation_score,
         "validation_low": checkpoint.validation_low,
     }
-    # The surrogate loss compares nothing: it is about zero by construction (ALGORITHMS D6).
+    # The surrogate loss compares nothing: it is about zero by construction.
     return own | {name: value for name, value in checkpoint.metrics.items() if name != "loss"}
 
 

@@ -1,8 +1,8 @@
 """``GRPOConfig``: the one description of a training job's settings.
 
 Form, REST, JSON-RPC, command line and the stored row all use this class, so that a rule or a default exists
-once. The first six names are the source documents'; the others follow TRL where TRL has the option. Titles and
-descriptions are what a form shows.
+once. The first six names are part of the public contract (docs/api.md); the others follow TRL where TRL has the
+option. Titles and descriptions are what a form shows.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def _read_object(value: Any) -> Any:
 
 
 class ShapingConfig(_Frozen):
-    """What is paid beside the outcome (SPEC R2)."""
+    """What is paid beside the outcome (docs/algorithms.md#rewards)."""
 
     rule: Literal["strict", "naive", "potential", "gated"] = Field(
         "strict",
@@ -67,7 +67,7 @@ class ShapingConfig(_Frozen):
     )  # fmt: skip
     timeout: float = Field(
         -1.0, ge=-10, le=0, title="Time-out",
-        description="The reward of a rollout that ran out of time. -1 is the source documents' penalty.",
+        description="The reward of a rollout that ran out of time. -1 is as much as a success is worth.",
     )  # fmt: skip
     max_paid_calls: int = Field(
         3, ge=0, le=100, title="Paid calls",
@@ -76,7 +76,7 @@ class ShapingConfig(_Frozen):
 
 
 class FeatureConfig(_Frozen):
-    """What the action policy sees of a text (TOOL-ROUTER 5)."""
+    """What the action policy sees of a text (docs/algorithms.md#features)."""
 
     bits: int = Field(
         13, ge=6, le=20, title="Hash bits",
@@ -109,7 +109,7 @@ class FeatureConfig(_Frozen):
 
 
 class EarlyStoppingConfig(_Frozen):
-    """When to stop before the last iteration (ALGORITHMS 2.3)."""
+    """When to stop before the last iteration (docs/algorithms.md#convergence)."""
 
     enabled: bool = Field(
         True, title="Stop early",
@@ -145,8 +145,8 @@ class ExplorationConfig(_Frozen):
 
 
 class ContextConfig(_Frozen):
-    """How an agent of a language model learns what it should be told (SPEC G8, ALGORITHMS 4 and 5). Only such agents
-    use it."""
+    """How an agent of a language model learns what it should be told (docs/learning-without-weights.md). Only
+    such agents use it."""
 
     propose: bool = Field(
         True, title="Propose lessons",
@@ -216,7 +216,7 @@ class ContextConfig(_Frozen):
     )  # fmt: skip
     max_words: int = Field(
         32, ge=8, le=100, title="Words per lesson",
-        description="A longer lesson is refused. 32 is the source documents' limit.",
+        description="A longer lesson is refused. 32 keep it to one piece of advice.",
     )  # fmt: skip
     max_items: int = Field(
         60, ge=1, le=200, title="Lessons at most",
@@ -305,7 +305,7 @@ class GRPOConfig(_Frozen):
         "gives up what it learned.",
     )  # fmt: skip
 
-    # Size of the job: names and ranges of the source documents.
+    # Size of the job. Names and ranges are part of the public contract.
     n_iterations: int = Field(
         1000, ge=1, le=10_000, title="Iterations",
         description="Policy updates at most; early stopping may end the job sooner. 100-1,000 is usual.",
@@ -349,8 +349,8 @@ class GRPOConfig(_Frozen):
     )  # fmt: skip
     std_ddof: Literal[0, 1] = Field(
         1, title="Spread correction",
-        description="1 is the sample std (TRL, verl), 0 the population std (the source documents): 41 % apart at 2 "
-        "rollouts, little at 16.",
+        description="1 is the sample std (TRL, verl), 0 the population std: 41 % apart at 2 rollouts, little at "
+        "16.",
     )  # fmt: skip
     advantage_filter: AdvantageFilter = Field(
         "none", title="Advantage filter",
@@ -358,8 +358,8 @@ class GRPOConfig(_Frozen):
     )  # fmt: skip
     credit: Credit = Field(
         "reward_to_go", title="Credit",
-        description="How a reward is shared among steps. reward_to_go learns fastest; discounted is the source "
-        "documents' gamma^(n-i-1); uniform is plain GRPO; value uses a learned V(state).",
+        description="How a reward is shared among steps. reward_to_go learns fastest; discounted weighs "
+        "step i of n by gamma^(n-i-1); uniform is plain GRPO; value uses a learned V(state).",
     )  # fmt: skip
     gamma: float = Field(
         0.99, gt=0, le=1, title="Discount",

@@ -1,4 +1,4 @@
-"""What a run will cost and how long it will take, from what earlier runs measured (SPEC J6)."""
+"""What a run will cost and how long it will take, from what earlier runs measured."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ class Plan:
 def plan(asked: Work, found: Rates, *, ratios: Sequence[float] = ()) -> Plan:
     """Expected cost and duration of a run. ``ratios``: see ``spread_between_jobs``.
 
-    The dear end is never below that of the interval of ALGORITHMS 7.5, which holds for rollouts of one job: of m
+    The dear end is never below that of the interval that holds for rollouts of one job: of m
     rollouts to come after n that were seen with standard deviation s, m * mean + t * sqrt(m s^2 + m^2 s^2 / n).
     """
     m, s = asked.rollouts, found.sd
@@ -245,8 +245,8 @@ def reflection_cost(asked: Work, found: Rates) -> float:
 def detectable_gain(n_queries: int, samples: int, base_rate: float = 0.5, query_sd: float = 0.25) -> float:
     """The smallest gain in success rate that the held-out queries can tell at 80 % power, two-sided 5 %.
 
-    MDE = 2.8 · sd(d) / √n (ALGORITHMS 6.2), where d is a query's difference between two arms of ``samples``
-    rollouts each: sampling noise 2·p(1-p)/k plus the spread of the true effect between queries.
+    MDE = 2.8 · sd(d) / √n (docs/algorithms.md#comparing-two-arms), where d is a query's difference between two arms of
+    ``samples`` rollouts each: sampling noise 2·p(1-p)/k plus the spread of the true effect between queries.
     """
     if n_queries < 1:
         return 1.0

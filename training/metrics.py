@@ -1,4 +1,4 @@
-"""Prometheus names of training, as the source documents give them (SPEC O1)."""
+"""Prometheus names of training, which dashboards and alerts rely on."""
 
 from __future__ import annotations
 

@@ -187,7 +187,7 @@ Iteration.objects.path = "run__organization"
 
 class Epoch(models.Model):
     """One part of a run that learns what an agent should be told: what it cost by tool, what was proposed and became of
-    it, and what the gate decided (SPEC X3, X4). Written with its iterations, exactly once each.
+    it, and what the gate decided. Written with its iterations, exactly once each.
     """
 
     run = models.ForeignKey(TrainingRun, on_delete=models.CASCADE, related_name="epochs")

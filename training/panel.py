@@ -9,7 +9,8 @@ from agentcore_site.jobs.models import Status
 from training.models import TrainingRun
 from training.selectors import done_criteria, eta_seconds, never_solved, run_verdict
 
-# The curves: key, title, and what they mean in a few words (never the surrogate loss: ALGORITHMS D6).
+# The curves: key, title, and what they mean in a few words. The surrogate loss is not among them: it is about zero by
+# construction.
 CHARTS: Final = (
     ("success", "Success rate", "Training rollouts (mean of 10 iterations) and the selection queries with 95 % band."),
     ("reward", "Reward", "Mean reward of training rollouts; the line is the mean of 10 iterations."),

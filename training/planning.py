@@ -1,4 +1,4 @@
-"""The estimate of a run before it starts (SPEC J6, B3): from what the agent's earlier rollouts took, else a guess."""
+"""The estimate of a run before it starts: from what the agent's earlier rollouts took, else a guess."""
 
 from __future__ import annotations
 

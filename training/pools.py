@@ -1,6 +1,6 @@
 """The queries of a run, split for ever: what is trained on, what selects, what is held out.
 
-A dataset is split by content (SPEC J7). An environment that makes its own items is asked for three disjoint sets.
+A dataset is split by content. An environment that makes its own items is asked for three disjoint sets.
 Both are deterministic in (source, options, seed), so every slice, evaluation and resumption sees the same pools.
 """
 

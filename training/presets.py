@@ -1,8 +1,7 @@
 """Named configurations: what to start from, and when to take which.
 
-``recommended`` is the default of every kind of policy. ``flow_spec`` is the source documents' rule to the
-letter (SPEC G2, ALGORITHMS D3 and D4). The others are the published relatives of GRPO; their figures on the
-embedded environment stand in ALGORITHMS 3.3.
+``recommended`` is the default of every kind of policy. ``flow_spec`` is the rule that was first
+specified for this project. The others are the published relatives of GRPO (docs/algorithms.md).
 """
 
 from __future__ import annotations
@@ -81,8 +80,8 @@ PRESETS: dict[str, Preset] = {
         ),
         Preset(
             "flow_spec",
-            "Source documents",
-            "Take this to follow the source documents' rule to the letter: positive advantages only, naive payment; "
+            "Original rule",
+            "Take this to compare with the rule that was first specified: positive advantages only, naive payment; "
             "it learns slowly and can be farmed.",
             {
                 "advantage_filter": "positive",

@@ -1,4 +1,4 @@
-"""JSON-RPC methods of training, as the source documents give them (docs/api.md)."""
+"""JSON-RPC methods of training, a part of the public contract (docs/api.md#json-rpc)."""
 
 from __future__ import annotations
 

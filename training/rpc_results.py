@@ -1,4 +1,4 @@
-"""Results of JSON-RPC methods of training, as the source documents give them, and their shapes for ``rpc.discover``.
+"""Results of JSON-RPC methods of training (docs/api.md#json-rpc), and their shapes for ``rpc.discover``.
 
 A job's status and exported trajectories have the shapes of REST: training/api/shapes.py and
 experiences/api/trajectories.py.

@@ -38,7 +38,7 @@ SERIES_POINTS = 2000
 _LOADED: Final[set[tuple[UUID, str]]] = set()  # checkpoints that this process has loaded
 LOOK_INTO: Final = "Check the expected outcomes and the scorer, or take easier queries."
 LOOKS: Final = 3  # that the moving average of the selection success is taken over
-RISING: Final = 0.9  # share of its steps that must go up, by the source documents' definition of done
+RISING: Final = 0.9  # share of its steps that must go up for a run to count as improving
 PACE = 20  # iterations whose pace is that of the rest
 
 
@@ -65,7 +65,7 @@ def checkpoints_visible(actor: Any) -> QuerySet[PolicyCheckpoint]:
 def run_series(run: TrainingRun, after: int = 0) -> dict[str, Any]:
     """The curves of a run from iteration ``after`` + 1 on, with every x-axis. Long runs are thinned evenly.
 
-    Never the surrogate loss: it is zero by construction on policy, not progress (ALGORITHMS D6).
+    Never the surrogate loss: it is zero by construction on policy, not progress.
     """
     rows = Iteration.objects.filter(run=run, number__gt=after)
     stride = max(1, -(-(run.iteration - after) // SERIES_POINTS))
@@ -170,7 +170,7 @@ def best_label(run: TrainingRun) -> str | None:
 
 
 def done_criteria(run: TrainingRun) -> list[dict[str, Any]]:
-    """Which criteria of the definition of done a run met (SPEC E7)."""
+    """Which criteria of the definition of done a run met."""
     rising = _rising(run)
     best = run.best_checkpoint
     damage = "" if best is None else _damage(best.id, best.sha256)
@@ -253,7 +253,7 @@ def _rising(run: TrainingRun) -> list[bool]:
 
 
 def status_payload(run: TrainingRun) -> dict[str, Any]:
-    """``training.get_status`` as the source documents give it, with what they leave out beside it."""
+    """The result of ``training.get_status`` (docs/api.md#trainingget_status)."""
     job = run.job
     done = estimated_completion(run)
     return {

@@ -1,7 +1,7 @@
 """From what somebody typed or posted to a ``GRPOConfig`` and clean queries, with messages for people.
 
 Every door (form, REST, JSON-RPC, command line) calls these two functions, so that a mistake reads the same
-everywhere (SPEC J5).
+everywhere.
 """
 
 from __future__ import annotations

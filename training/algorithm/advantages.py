@@ -1,7 +1,7 @@
 """Group-relative advantages: how much better a reward is than those of its siblings.
 
 GRPO (arXiv 2402.03300), Dr. GRPO (arXiv 2503.20783: no division by the spread), RLOO (arXiv 2402.14740: the
-mean of the *others*). ALGORITHMS 1.1-1.5 and D2.
+mean of the *others*). Formulas and defaults: docs/algorithms.md#advantages.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ def group_advantages(
 ) -> GroupAdvantages:
     """Centres ``values`` (N,) in their ``groups`` (N,) and divides by a spread.
 
-    ``eps`` is the floor under the std (ALGORITHMS D2: 0.1 for rewards of order 1; TRL's constant is 1e-4).
-    ``ddof`` 1 is the sample std of TRL and verl, 0 the population std of the source documents.
+    ``eps`` is the floor under the std (0.1 for rewards of order 1; TRL's constant is 1e-4).
+    ``ddof`` 1 is the sample std of TRL and verl, 0 the population std.
     NaN marks what could not be scored: it leaves mean and std and gets advantage 0.
     With ``baseline="value"``, ``state_values`` (N,) takes the place of the group's mean, so that a group of
     one can learn.
@@ -96,7 +96,7 @@ def group_advantages(
 
 
 def positive_only(advantages: FloatArray) -> FloatArray:
-    """Keeps above-average entries (RAFT, arXiv 2304.06767). Risk-seeking under noisy rewards: ALGORITHMS D4."""
+    """Keeps above-average entries (RAFT, arXiv 2304.06767). Risk-seeking under noisy rewards."""
     return np.maximum(advantages, 0.0)
 
 

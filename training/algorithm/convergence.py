@@ -1,4 +1,4 @@
-"""When to stop, and when to worry (ALGORITHMS 2.3, SPEC G5)."""
+"""When to stop, and when to worry (docs/algorithms.md#convergence)."""
 
 from __future__ import annotations
 

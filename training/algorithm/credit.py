@@ -1,4 +1,5 @@
-"""Multi-step credit: which step of a trajectory earned how much of its reward (ALGORITHMS 1.8, D3).
+"""Multi-step credit: which step of a trajectory earned how much of its reward
+(docs/algorithms.md#credit).
 
 Every mode is a small function of the flat batch; ``step_advantages`` looks the mode up by name.
 """
@@ -66,7 +67,7 @@ def step_advantages(steps: FlatSteps, whole: GroupAdvantages, rule: CreditRule) 
 
 
 def terminal_discount(steps: FlatSteps, gamma: float) -> FloatArray:
-    """gamma^(n - t - 1), the source documents' weight of step t of n: (M,)."""
+    """gamma^(n - t - 1), the weight of step t of n: (M,)."""
     remaining = steps.length[steps.trajectory] - steps.position - 1
     return np.power(gamma, remaining.astype(np.float64))
 

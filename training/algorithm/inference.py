@@ -1,7 +1,7 @@
 """Statistical inference that training itself needs: the paired comparison of two arms.
 
 The unit of a comparison is the *query*: the k samples of one query are collapsed to their mean first, since
-pooling them makes p-values wrong wherever effects differ between queries (ALGORITHMS 6.1; Miller,
+pooling them makes p-values wrong wherever effects differ between queries (Miller,
 arXiv 2411.00640). Only NumPy and the standard library, so that workers stay small.
 """
 

@@ -1,4 +1,4 @@
-"""KL(pi || reference) estimated from samples of pi (ALGORITHMS 1.10).
+"""KL(pi || reference) estimated from samples of pi (docs/algorithms.md#kl-to-the-reference).
 
 With x = log pi - log ref: k1 = x, k2 = x^2 / 2, k3 = exp(-x) + x - 1 (Schulman). As a *loss term* k1 has zero
 expected gradient, so k1 belongs in the reward; k3 is biased as a loss unless it is multiplied by the

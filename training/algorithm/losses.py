@@ -2,7 +2,8 @@
 
 Clipped surrogate: PPO (arXiv 1707.06347) with the aggregations of GRPO (2402.03300), DAPO (2503.14476), BNPO
 and Dr. GRPO (2503.20783); sequence-level ratios: GSPO (2507.18071); CISPO (2506.13585); dual clip: TRL's
-``delta`` (INTELLECT-2). ``reinforce`` is -log_prob * advantage, the source documents' rule. All are minimised.
+``delta`` (INTELLECT-2). ``reinforce`` is -log_prob * advantage. All are minimised
+(docs/algorithms.md#losses).
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class LossRule:
 @dataclass(frozen=True, slots=True)
 class PolicyLoss:
     """``d_logp`` (M,) is d loss / d log-probability. ``policy_gradient_loss`` = -mean(logp * A): the figure to
-    watch, since the surrogate's own value is 0 on-policy by construction (ALGORITHMS D6)."""
+    watch, since the surrogate's own value is 0 on-policy by construction."""
 
     loss: float
     d_logp: FloatArray

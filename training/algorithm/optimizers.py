@@ -1,7 +1,8 @@
 """Optimisers on dictionaries of arrays, with state that can be stored and resumed bit for bit.
 
 Adam (arXiv 1412.6980) and AdamW (arXiv 1711.05101) follow torch's update to the last term. Call ``step`` only
-when there is a gradient to follow: momentum keeps moving on zero gradients (ALGORITHMS D5).
+when there is a gradient to follow: momentum keeps moving on zero gradients
+(docs/algorithms.md#optimisers).
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The value baseline V(s): ridge regression on returns or fitted TD targets, GAE, explained variance.
 
 Fit V on *earlier* batches only, after the advantages of the present batch were computed: a V fitted on the
-batch it judges is no longer independent of the actions and biases the gradient (ALGORITHMS 1.1, 1.8).
+batch it judges is no longer independent of the actions and biases the gradient
+(docs/algorithms.md#value-baseline).
 """
 
 from __future__ import annotations

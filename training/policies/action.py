@@ -1,4 +1,4 @@
-"""The ``action`` policy: a softmax over actions from hashed text features, NumPy only (SPEC G7).
+"""The ``action`` policy: a softmax over actions from hashed text features, NumPy only.
 
 logits = x W with W (features, A), zero at first, so that the untrained policy is uniform over what is allowed.
 Log-probabilities are exact and gradients analytic: d log pi(a) / d z_j = [j = a] - pi_j, and

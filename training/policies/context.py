@@ -1,8 +1,8 @@
 """The policy of a frozen language model: what it is told. Each lesson has a logit; a rollout draws which ones it sees.
 
-The model's weights are nobody's to change, but the draw is ours, and its log-probability is exact: so GRPO applies to
-it as it does to any policy (SPEC G8, ALGORITHMS 4). What is *shipped* is a fixed set: it changes only when queries
-that were kept out of training support it.
+The model's weights can't be changed, but which lessons it sees is drawn here, with an exact log-probability: so GRPO
+applies to it as it does to any policy (docs/algorithms.md#which-lessons-a-rollout-is-told). What is *shipped* is a
+fixed set: it changes only when queries that were kept out of training support it.
 """
 
 from __future__ import annotations

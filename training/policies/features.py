@@ -2,7 +2,7 @@
 
 Tokens carry a namespace: ``q`` the question at the start, ``e`` the question while the last observation is an
 unevaluated expression, ``o`` the last observation, ``h`` what was tried, and one bias. CRC-32 is used because
-Python's own ``hash`` differs from process to process. TOOL-ROUTER 5 has the recipe and what each part is worth.
+Python's own ``hash`` differs from process to process. docs/algorithms.md#features has the recipe.
 """
 
 from __future__ import annotations

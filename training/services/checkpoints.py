@@ -1,4 +1,4 @@
-"""Checkpoints: saved with a digest, checked on load, kept by how good they are (SPEC C1, C2)."""
+"""Checkpoints: saved with a digest, checked on load, kept by how good they are."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The pipeline ``tfgrpo-learning``: about a hundred queries, three epochs, small groups, one command (SPEC X5).
+"""The pipeline ``tfgrpo-learning``: about a hundred queries, three epochs, small groups, one command.
 
-Whoever asks says what they want; what they leave open comes from the environment (``TFGRPO_…``), and what that leaves
-open from the source documents. What comes of it is an ordinary training job.
+Options that are not given are read from the environment (``TFGRPO_…``), else they have defaults. The result is an
+ordinary training job.
 """
 
 from __future__ import annotations

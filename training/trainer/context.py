@@ -40,8 +40,8 @@ def update_context(
 ) -> UpdateResult:
     """Learns from ``groups`` in place, and writes their advantages into them; each step carries its trajectory's.
 
-    The logits move only if some advantage is not 0 (ALGORITHMS D5). A loss or gradient that is not finite is not
-    applied. What was learned about effects is kept in any case.
+    The logits move only if some advantage is not 0: else Adam's momentum alone would move them. A loss or gradient that
+    is not finite is not applied. What was learned about effects is kept in any case.
     """
     drawn = drawn_of(groups, policy, config, seed)
     batch = batch_of(groups, config)
@@ -68,7 +68,7 @@ def update_context(
 
 def drawn_of(groups: Sequence[TrajectoryGroup], policy: ContextPolicy, config: GRPOConfig, seed: int) -> Drawn:
     """What the rollouts were told follows from their keys, so that stored ones need not be believed. ``token_cost`` is
-    taken off the reward per thousand tokens told (ALGORITHMS 4.1)."""
+    taken off the reward per thousand tokens told."""
     trajectories = [trajectory for group in groups for trajectory in group.trajectories]
     size = config.n_trajectories_per_query
     k = len(policy.library)
@@ -99,7 +99,7 @@ def rules_of(policy: ContextPolicy, config: GRPOConfig, *, functions: frozenset[
 
 def worth_reflecting(policy: ContextPolicy, config: GRPOConfig, iteration: int) -> bool:
     """Whether this iteration asks for lessons: in the part of the run in which they can still be measured, and only
-    where groups differ at all (a model that always fails, or never, has nothing to compare: ALGORITHMS 5.5)."""
+    where groups differ at all (a model that always fails, or never, has nothing to compare)."""
     context = config.context
     if not context.propose or iteration % context.propose_every:
         return False
@@ -174,7 +174,7 @@ def _loss(now: Bits, before: Bits, advantages: FloatArray, config: GRPOConfig) -
 
 def _by_evidence(policy: ContextPolicy) -> None:
     """Each lesson is told with the probability that it helps: Thompson's rule, still a legal policy with exact
-    log-probabilities (ALGORITHMS 4.4)."""
+    log-probabilities."""
     policy.parameters["theta"] = logit_of(policy.estimate().above(), policy.floor)
 
 

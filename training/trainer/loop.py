@@ -1,4 +1,4 @@
-"""The training loop: a generator that yields one report per applied iteration (DESIGN 3)."""
+"""The training loop: a generator that yields one report per applied iteration."""
 
 from __future__ import annotations
 

@@ -170,7 +170,8 @@ class SelectionReport:
 
 @dataclass
 class GateReport:
-    """What queries that were kept out of training say of a library, and what was decided (SPEC E6, ALGORITHMS 5.5).
+    """What queries that were kept out of training say of a library, and what was decided
+    (docs/algorithms.md#the-gate).
 
     ``candidate`` and ``current`` are handles; rates lie in [0, 1]. ``difference`` with its 95 % interval is candidate
     less current; ``gain`` and ``p_value`` (one-sided, over all looks) compare it with what the run began with.

@@ -24,7 +24,7 @@ from training.trainer.objective import Measured, Objective
 
 @dataclass(slots=True)
 class UpdateResult:
-    """``applied`` counts optimiser steps: 0 where the batch carried no signal (ALGORITHMS D5). ``not_finite``
+    """``applied`` counts optimiser steps: 0 where the batch carried no signal. ``not_finite``
     tells that a step was refused because its loss or gradient was not a finite number. ``pruned`` are the lessons that
     evidence took out."""
 
