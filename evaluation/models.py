@@ -98,7 +98,7 @@ EvaluationResult.objects.path = "evaluation__organization"
 
 
 class HeldOutLook(Scoped):
-    """The use ledger: each look at a held-out set is counted (DESIGN, invariant 9)."""
+    """One look at a held-out set. Looks are counted, since each further one makes a result less surprising."""
 
     fingerprint = models.CharField(max_length=64, db_index=True, help_text="SHA-256 of the held-out queries.")
     evaluation = models.OneToOneField(EvaluationRun, on_delete=models.CASCADE, related_name="look")

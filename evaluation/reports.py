@@ -104,7 +104,7 @@ def verdict_of(evaluation: EvaluationRun) -> dict[str, Any]:
 
 
 def learned_context(evaluation: EvaluationRun, line: dict[str, Any]) -> dict[str, Any] | None:
-    """What a learned context costs and brings (SPEC X11); None for a policy that is no context."""
+    """What a learned context costs and brings; None for a policy that is no context."""
     run, success, cost = evaluation.run, line["metrics"]["success_rate"], line["metrics"]["cost_usd"]
     if run.policy_kind == "action" or success["improvement"] is None or cost["improvement"] is None:
         return None

@@ -1,4 +1,4 @@
-"""``training.evaluate``, as the source documents give it (docs/api.md)."""
+"""``training.evaluate``, a part of the public contract (docs/api.md#json-rpc)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MAX_WAIT: Final = 300.0
 
 class EvaluateParams(Params):
     """``eval_queries``: texts from the agent's pools, or rows {"query", "expected_outcome"}; left out, the held-out
-    queries. ``samples``, ``wait_seconds`` and ``against`` go beyond the source documents."""
+    queries."""
 
     agent_id: str
     eval_queries: Any = None

@@ -58,7 +58,7 @@ def _trajectory_ids(evaluation: EvaluationRun, line: str) -> dict[tuple[str, int
 
 
 def rpc_result(evaluation: EvaluationRun) -> dict[str, Any]:
-    """``training.evaluate`` as the source documents give it; what no query has in both arms is None."""
+    """The result of ``training.evaluate``, as docs/api.md describes it; what no query has in both arms is None."""
     report = evaluation.report
     if not report:
         return {
