@@ -1,9 +1,14 @@
-"""The promises of the documents on security and reliability name the tests that hold them, and those tests exist."""
+"""What documents promise is there: the tests that hold the promises on security and reliability, and the papers and
+sections that comments, docstrings, templates and documents refer to."""
 
 from __future__ import annotations
 
 import ast
+import io
 import re
+import subprocess
+import tokenize
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -11,6 +16,61 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 NAMED = re.compile(r"`(tests/[\w/.]*)(?:::(\w+))?`")
+# Papers that a newcomer can't open: they are not in the repository.
+OUTSIDE = re.compile(
+    r"\b(?:SPEC|ALGORITHMS|DESIGN|STACK|FIELD(?:-NOTES)?|LEARNING|SPEED|HOUSE|STYLE)[ ,:]+(?:[A-Z]{0,2}\d|invariant)"
+    r"|\bTOOL-ROUTER\b|\b[Ss]ource documents?\b|\([A-Z]\d{1,2}(?:, [A-Z]\d{1,2})*\)"
+)
+DOCUMENT = re.compile(r"\bdocs/[\w./-]+\.md(?:#[\w-]+)?")
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+
+
+@cache
+def tracked() -> tuple[Path, ...]:
+    """Files that git knows or would take in, migrations aside: they are never changed."""
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.splitlines()
+    found = (ROOT / name for name in listed if "/migrations/" not in f"/{name}")
+    return tuple(path for path in found if path.is_file())
+
+
+def of_kind(*suffixes: str) -> list[Path]:
+    return [path for path in tracked() if path.suffix in suffixes and path.name != "test_docs.py"]
+
+
+def mentions(pattern: re.Pattern[str], path: Path) -> list[str]:
+    """What the pattern finds in the comments and texts of a Python file, or anywhere in another file."""
+    source = path.read_text(encoding="utf-8")
+    if path.suffix != ".py" or not pattern.search(source):
+        return [match.group() for match in pattern.finditer(source)]
+    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
+    texts = (token.string for token in tokens if token.type in (tokenize.COMMENT, tokenize.STRING))
+    return [match.group() for text in texts for match in pattern.finditer(text)]
+
+
+@cache
+def sections(path: Path) -> frozenset[str]:
+    """The anchors of a document's headings, as GitHub makes them."""
+    heads = re.findall(r"^#+ +(.+?)\s*$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    plain = (re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", head) for head in heads)
+    return frozenset(re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in plain)
+
+
+def missing(target: Path, section: str) -> bool:
+    return not target.exists() or (bool(section) and target.suffix == ".md" and section not in sections(target))
+
+
+def dead_links(path: Path) -> Iterator[str]:
+    for link in LINK.findall(path.read_text(encoding="utf-8")):
+        name, _, section = link.partition("#")
+        outside = link.startswith(("http://", "https://", "mailto:", "<", "/"))
+        if not outside and missing((path.parent / name).resolve() if name else path, section):
+            yield link
 
 
 @cache
@@ -38,3 +98,27 @@ def test_each_promise_names_a_test_that_exists(name: str) -> None:
         for path, test in named:
             assert (ROOT / path).exists(), f"{name}: there is no {path}, named for: {what}"
             assert not test or test in functions_of(ROOT / path), f"{name}: {path} has no {test}, named for: {what}"
+
+
+def test_nothing_refers_to_a_paper_outside_of_the_repository() -> None:
+    found = {
+        f"{path.relative_to(ROOT)}: {mention}"
+        for path in of_kind(".py", ".html", ".md", ".js", ".css", ".yml", ".yaml", ".toml", ".sh")
+        for mention in mentions(OUTSIDE, path)
+    }
+    assert not found, f"Give the reason, a paper, or a section of docs/ instead: {sorted(found)}"
+
+
+def test_each_document_that_is_referred_to_is_there_with_its_section() -> None:
+    found = set()
+    for path in of_kind(".py", ".html", ".md", ".yml", ".toml"):
+        for named in mentions(DOCUMENT, path):
+            name, _, section = named.partition("#")
+            if missing(ROOT / name, section):
+                found.add(f"{path.relative_to(ROOT)}: {named}")
+    assert not found, sorted(found)
+
+
+def test_each_link_of_a_document_leads_somewhere() -> None:
+    found = {f"{path.relative_to(ROOT)}: {link}" for path in of_kind(".md") for link in dead_links(path)}
+    assert not found, sorted(found)

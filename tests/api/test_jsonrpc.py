@@ -1,4 +1,4 @@
-"""JSON-RPC 2.0: the protocol, and each method with the payloads of the source documents."""
+"""JSON-RPC 2.0: the protocol, and each method with the payloads of the public contract."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The internal doors: every code of the source document, and the fast door on real servers."""
+"""REST for the services that act: every status code of the contract, and the fast path on real servers."""
 
 from __future__ import annotations
 

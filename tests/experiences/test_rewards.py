@@ -71,7 +71,7 @@ def test_it_pays_the_first_verify_that_confirmed_a_result() -> None:
 
 
 def test_it_is_farmed_when_paid_naively_and_not_by_the_other_rules() -> None:
-    """ALGORITHMS D1: 19 useless calls earn more than solving the task."""
+    """19 useless calls earn more than solving the task."""
     farming = [CALL] * 19 + [ANSWER]
     honest = (CALL, VERIFY, ANSWER)
     assert paid("naive", *farming, success=False).reward > paid("naive", *honest).reward

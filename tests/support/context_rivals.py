@@ -1,6 +1,6 @@
 """What others do with the same model and the same money: training-free GRPO as its reference has it, and ACE.
 
-Both are plain ports in our own words (FIELD-NOTES 1 and 2, ALGORITHMS 5), over the client, runtime and world of a run
+Both are plain ports in our own words (arXiv 2510.08191 and 2510.04618), over the client, runtime and world of a run
 of ours. Each is given what that run spent (or as many of something else, which the caller counts); it begins nothing
 more once that is used up, and ships what it has then.
 """

@@ -130,7 +130,7 @@ def test_it_numbers_any_labels_densely() -> None:
 
 @pytest.mark.parametrize(("baseline", "length"), [("loo", 1.0), ("group_mean", 3 / 4)])
 def test_it_gives_an_unbiased_gradient_up_to_the_known_factor(baseline: Baseline, length: float) -> None:
-    """E[g] = p (E[r|a] - J), times (G - 1) / G with the group's own mean (ALGORITHMS 1.1)."""
+    """E[g] = p (E[r|a] - J), times (G - 1) / G with the group's own mean."""
     rng = np.random.default_rng(3)
     p, mean_reward, siblings, groups = np.array([0.5, 0.3, 0.2]), np.array([0.2, 0.9, 0.5]), 4, 40_000
     arms = rng.choice(3, size=groups * siblings, p=p)
@@ -146,7 +146,7 @@ def test_it_gives_an_unbiased_gradient_up_to_the_known_factor(baseline: Baseline
 
 
 def test_it_prefers_risk_when_only_positive_advantages_count() -> None:
-    """ALGORITHMS 1.9: the sure arm is better (0.5 v 0.4), and the filter walks to the gamble."""
+    """The sure arm is better (0.5 v 0.4), and the filter walks to the gamble."""
     chosen = {}
     for advantage_filter in ("none", "positive"):
         rng, z = np.random.default_rng(0), np.zeros(2)

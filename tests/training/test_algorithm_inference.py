@@ -109,7 +109,7 @@ def test_it_refuses_arms_that_cannot_be_paired() -> None:
 
 
 def test_it_keeps_its_error_rate_where_effects_differ_between_queries() -> None:
-    """ALGORITHMS 6.1: 30 queries, 16 samples each, mean effect 0 but different in each query. Pooling the samples
+    """30 queries, 16 samples each, mean effect 0 but different in each query. Pooling the samples
     rejects far too often; the per-query test keeps to 5 %."""
     rng = np.random.default_rng(11)
     rejected = pooled = 0

@@ -209,9 +209,9 @@ def test_it_learns_and_keeps_the_evidence(operator: Actor, learner: Agent) -> No
     )
     assert sum(held["operations_refused"].values()) == refused
     asked = [stage for one in run_epochs(run) for stage in one["questions"]]
-    assert all(stage["own_ms"] < 50 for stage in asked)  # SPEC X4
+    assert all(stage["own_ms"] < 50 for stage in asked)  # our part of an answer: the rest is the model's
     files_agree_with(run, found, operator.user)
-    # And the proof says what the context costs and brings (X11).
+    # And the proof says what the context costs and brings.
     context = evaluation_report(evaluation)["context"]
     assert context["tokens"] == sum(row.tokens for row in Experience.objects.filter(job=run.job, status="active"))
     assert context["learning_cost"] == pytest.approx(found["run"]["cost_usd"])
