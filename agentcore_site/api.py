@@ -59,7 +59,7 @@ GET: dict[str, Any] = {"get": "retrieve"}
 NOTHING = "There is nothing under this address. The addresses are listed in /api/v1/schema/."
 
 
-@csrf_exempt  # whoever answers in its place checks for itself
+@csrf_exempt  # the view that answers in its place checks for itself
 def fallback(request: HttpRequest, rest: str = "") -> HttpResponseBase:
     """An address with a slash too many is answered as if it had none; everything else is a 404 in JSON."""
     if request.path_info.endswith("/"):

@@ -30,7 +30,7 @@ def changes_noted() -> Iterator[Changes]:
 
 
 def may_have_changed() -> None:
-    """A commit was sent: from now on nobody can say that nothing was changed."""
+    """A commit was sent: from now on something may have been changed, also where no answer comes."""
     if (changes := _current.get()) is not None:
         changes.possible = True
 

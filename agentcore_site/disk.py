@@ -1,5 +1,5 @@
-"""Room on the disks of the data folder. Before it is used up, whatever writes much waits: a full disk stops PostgreSQL
-and Valkey in the middle of what they do, and everything with them."""
+"""Room on the disks of the data folder. Before it is used up, work that writes much waits: a full disk stops PostgreSQL
+and Valkey in the middle of a write, and everything with them."""
 
 from __future__ import annotations
 

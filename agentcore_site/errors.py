@@ -4,7 +4,7 @@ DomainError
 ├── Invalid          400  the request can't be understood or breaks a rule; ``fields`` says where
 ├── Forbidden        403  seen, but not allowed
 ├── Missing          404  not there, or not yours
-├── Conflict         409  somebody was first, or the state does not allow it
+├── Conflict         409  another request was first, or the state does not allow it
 ├── TooLarge         413  more than the limit
 ├── TooMany          429  a limit on concurrent work is reached
 ├── Unavailable      503  what would do it is switched off, or away

@@ -182,7 +182,7 @@ def _answer(request: HttpRequest, names: Sequence[str]) -> JsonResponse:
 
 
 def _is_member(request: HttpRequest) -> bool:
-    """Whether somebody asks who belongs to an organisation: by session, key or token, as REST knows them."""
+    """Whether the request comes from a member of an organisation: by session, key or token, as REST knows them."""
     ways: Any = api_settings.DEFAULT_AUTHENTICATION_CLASSES
     try:
         asked = Request(request, authenticators=[way() for way in ways])

@@ -48,7 +48,7 @@ class Call:
 
     async def until(self, read: Callable[[], Any], seconds: float) -> Any:
         """The first truthy answer of ``read``, or its last one. Between two looks no connection to the database is
-        held, so that whoever waits keeps nobody else from working."""
+        held, so that a waiting request keeps no other one from working."""
         end = min(time.monotonic() + seconds, self.deadline)
         pause = 0.05
         while not (found := await briefly(read)()) and time.monotonic() < end:
@@ -135,7 +135,7 @@ async def _run(method: Method, given: Any, call: Call) -> dict[str, Any]:
         raise RpcError(error.code, error.message, data) from error
     except (RpcError, *TROUBLE):
         raise
-    except Exception as error:  # whatever it says may hold what is not the caller's; the log has it
+    except Exception as error:  # its text may hold data that is not the caller's; the log has it
         log.exception("a JSON-RPC method failed")
         raise RpcError(INTERNAL, UNEXPECTED, {"request_id": request_id.get()}) from error
 

@@ -55,7 +55,7 @@ class JobsCollector(Collector):
             for status in ACTIVE:
                 jobs.add_metric([kind, str(status)], counts.get((kind, status), 0))
         yield jobs
-        # What an autoscaler watches: work that nobody holds.
+        # What an autoscaler watches: work that no worker holds.
         waiting = GaugeMetricFamily("jobs_waiting", "Active jobs that no worker holds now.")
         free = Job.objects.filter(status__in=(Status.QUEUED, Status.RUNNING), lease_until=None)
         waiting.add_metric([], free.count())

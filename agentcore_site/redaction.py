@@ -24,7 +24,7 @@ def redacted(value: Any) -> Any:
     """A text or a JSON value as it may be stored.
 
     Raises:
-        LookupError: nobody has said how; nothing is stored unread.
+        LookupError: no redactor is registered; nothing is stored unread.
     """
     if _Port.redact is None:
         raise LookupError("no redactor is registered: experiences.apps does that when Django starts")

@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 class UnknownName(LookupError):
-    """A name that nobody registered; the message lists those that exist."""
+    """A name that is not registered; the message lists those that exist."""
 
 
 class Registry(Generic[T]):
@@ -45,7 +45,7 @@ class Registry(Generic[T]):
         """The plugin called ``name``.
 
         Raises:
-            UnknownName: nobody registered it, here or through an entry point.
+            UnknownName: it is not registered, here or through an entry point.
         """
         if name not in self._items:
             self._load_entry_points()

@@ -69,7 +69,7 @@ def admit(request: HttpRequest) -> Actor:
     """The actor of a request, by the same means as REST.
 
     Raises:
-        APIException: nobody, a bad key or token, a forged session request, or too many requests.
+        APIException: no credentials, a bad key or token, a forged session request, or too many requests.
         TooLarge, Forbidden: the body is too large, or the key can't see anything.
     """
     ways: Any = api_settings.DEFAULT_AUTHENTICATION_CLASSES

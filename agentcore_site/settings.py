@@ -153,7 +153,7 @@ AUTH_PASSWORD_VALIDATORS = [
     for name in ("UserAttributeSimilarityValidator", "MinimumLengthValidator", "CommonPasswordValidator")
 ]
 AUTHENTICATION_BACKENDS = ["agentcore_site.tenancy.sign_in.CountingBackend"]
-# Whose X-Forwarded-For is believed, for limits and the audit log: nobody's until a deployment names its proxies.
+# Whose X-Forwarded-For is believed, for limits and the audit log: none until a deployment names its proxies.
 TRUSTED_PROXIES = env.networks("TRUSTED_PROXIES")
 # Live connections at once, over all web processes.
 SOCKETS_PER_LINK = env.integer("SOCKETS_PER_LINK", 50, low=1, high=100_000)

@@ -17,7 +17,7 @@ WAITING: Final = 16_384  # spans that may wait for the exporter; a large iterati
 STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
-# Addresses that let their holder in: whoever reads the log must not.
+# Addresses that let their holder in: a reader of the log must not get them.
 SECRET_PATHS: Final = re.compile(r"(/(?:shared|invitations)/)[^/\s\"'\\?#]+")
 
 
@@ -49,7 +49,7 @@ class OneLine(logging.Filter):
 
 @cache
 def tracer() -> Tracer | None:
-    """What makes spans, in this process; None where nobody asked for them, or the SDK is not installed."""
+    """What makes spans, in this process; None where they are not asked for, or the SDK is not installed."""
     from django.conf import settings
 
     if not settings.OTEL_ENDPOINT:

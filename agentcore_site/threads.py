@@ -19,8 +19,8 @@ def in_thread(function: Callable[P, R]) -> Callable[P, Awaitable[R]]:
 
 
 def briefly(function: Callable[P, R]) -> Callable[P, Awaitable[R]]:
-    """The same, but its connection goes back to the pool when it is done: whoever waits or streams between two calls
-    holds none. Inside a transaction (of a test, say) the connection is left alone."""
+    """The same, but its connection goes back to the pool when it is done: code that waits or streams between two
+    calls holds none. Inside a transaction (of a test, say) the connection is left alone."""
 
     @functools.wraps(function)
     def released(*args: P.args, **kwargs: P.kwargs) -> R:

@@ -1,7 +1,7 @@
 """Where embedded services keep their data and programs, and as whom they run.
 
-Started by root, they run as ``nobody``. That person must be able to walk to data and programs, and nobody's folders
-may be opened for it: where the way is closed (a home of mode 0700, say), data lie in a folder of their own under
+Started by root, they run as the user ``nobody``, who must be able to reach data and programs. No folder of a person is
+opened for that: where the way is closed (a home of mode 0700, say), data lie in a folder of their own under
 /var/lib and the programs are copied beside them.
 """
 
@@ -26,7 +26,7 @@ class CannotStart(Exception):
 
 @dataclass(frozen=True)
 class Place:
-    """``user`` is who runs the services (None: whoever we are), ``folder`` is where their data stand."""
+    """``user`` is who runs the services (None: the user of this process), ``folder`` is where their data stand."""
 
     folder: Path
     user: str | None
@@ -97,7 +97,7 @@ def services_folder(data_dir: Path) -> Path:
 
 def _place_for_root(data_dir: Path) -> Place:
     data_dir.mkdir(parents=True, exist_ok=True, mode=0o711)
-    # The name stands in the data folder: whoever deletes that begins anew, and meets no old data.
+    # The name stands in the data folder: without that folder a start begins anew, and meets no old data.
     if not walkable(data_dir) and not (data_dir / POINTER).exists():
         (data_dir / POINTER).write_text(f"/var/lib/agentcore/{secrets.token_hex(6)}", encoding="utf-8")
     folder = services_folder(data_dir)

@@ -22,7 +22,7 @@ from agentcore_site.embedded.valkey import Valkey
 class Stack:
     """Starts the embedded services of ``data_dir`` and writes where they are to ``run/services.json``.
 
-    ``any_port``: take ports that nobody would choose, for those who start several stacks at once.
+    ``any_port``: take free ports, for tests that start several stacks at once.
     """
 
     def __init__(

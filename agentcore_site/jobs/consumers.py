@@ -90,7 +90,7 @@ class JobConsumer(AsyncWebsocketConsumer):
         self.pump = asyncio.create_task(self._pump())
 
     async def _stop(self) -> None:
-        """Ends all that this socket holds; safe to call whatever was reached."""
+        """Ends all that this socket holds; safe to call at any moment, also when connecting failed half-way."""
         if self.pump is not None:
             self.pump.cancel()
             await asyncio.gather(self.pump, return_exceptions=True)

@@ -1,4 +1,4 @@
-"""A job's events: appended in the order of commits, then announced to whoever watches.
+"""A job's events: appended in the order of commits, then announced to pages and clients that watch.
 
 ``seq`` is taken by updating the job's row in the same transaction, so that its order is the order of commits and a
 reader of ``seq > n`` can't miss one.

@@ -119,7 +119,7 @@ class Lease:
 
         Raises:
             LeaseLost: the lease was taken over, or could not be renewed in time.
-            StopRequested: somebody asked to pause or cancel.
+            StopRequested: a person asked to pause or cancel.
         """
         self._checked = time.monotonic()
         if self._lost or self._checked - self._renewed > self.lease_seconds:
@@ -149,7 +149,7 @@ class Lease:
         self._checked = time.monotonic()
         with transaction.atomic():
             # 1. The conditional update locks the row: a claim by another worker waits until we have committed.
-            # 2. Zero rows: somebody claimed it, or it ended. The transaction is rolled back by the exception.
+            # 2. Zero rows: another worker claimed it, or it ended. The transaction is rolled back by the exception.
             rows = Job.objects.filter(id=self.job_id, attempt=self.attempt, status=Status.RUNNING)
             if not rows.update(**(changes or {"attempt": self.attempt})):
                 raise LeaseLost(f"job {self.job_id}, attempt {self.attempt}")

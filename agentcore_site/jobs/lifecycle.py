@@ -1,4 +1,5 @@
-"""The only writer of a job's status. Every move is one conditional update; zero rows means somebody was first."""
+"""The only writer of a job's status. Every move is one conditional update; zero rows mean that another
+writer was first."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ WAITS: Final = (Reason.WAITING_FOR_LLM, Reason.DISK_FULL)  # paused jobs that go
 SHORTEST_WAIT: Final = 15.0  # seconds before a service that was away is asked again
 LONGEST_WAIT: Final = 1_800.0
 DOUBLINGS: Final = 8  # from the shortest to the longest
-LOCK_SECONDS: Final = 5  # that a claim waits for a job's row: whoever waits longer does nothing else meanwhile
+LOCK_SECONDS: Final = 5  # that a claim waits for a job's row: a worker that waits does nothing else meanwhile
 
 
 # -- a person's moves -------------------------------------------------------------------------------------------------
@@ -93,7 +94,7 @@ def submit_check(actor: Any, *, kind: str, organization: Organization, exclusive
 
 
 def pause(actor: Any, job: Job) -> Job:
-    """Pauses at once what nobody works on, else asks the worker to.
+    """Pauses a job at once where no worker holds it, else asks its worker to.
 
     Raises:
         Conflict: the job is not queued or running.
@@ -102,7 +103,7 @@ def pause(actor: Any, job: Job) -> Job:
 
 
 def cancel(actor: Any, job: Job) -> Job:
-    """Cancels at once what nobody works on, else asks the worker to.
+    """Cancels a job at once where no worker holds it, else asks its worker to.
 
     Raises:
         Conflict: the job has already ended.
@@ -129,7 +130,7 @@ def resume(actor: Any, job: Job) -> Job:
                     lease_until=None,
                     nudged_at=None,
                     finished_at=None,
-                    # Whoever waits for a service stops waiting; a planned start stays planned.
+                    # A job that waited for a service waits no longer; a planned start stays planned.
                     not_before=Case(When(status_reason__in=WAITS, then=None), default=F("not_before")),
                 )
         except IntegrityError as error:
@@ -147,8 +148,8 @@ def resume(actor: Any, job: Job) -> Job:
 
 
 def claim(job_id: Any, *, attempt: int | None = None) -> Job | None:
-    """Takes a job for this worker: one conditional update on the database's clock. None: somebody has it, or holds its
-    row for longer than a transaction of ours takes; then the sweep rings again.
+    """Takes a job for this worker: one conditional update on the database's clock. None: another worker has it, or
+    its row is locked for longer than a transaction of ours takes; then the sweep rings again.
 
     ``attempt`` is what the doorbell saw: a message that is late or doubled finds another number and does nothing.
     """
@@ -157,7 +158,7 @@ def claim(job_id: Any, *, attempt: int | None = None) -> Job | None:
     except OperationalError as error:
         if not isinstance(error.__cause__, LockNotAvailable):
             raise
-        log.warning("job %s can't be taken: somebody holds its row", job_id)
+        log.warning("job %s can't be taken: its row is locked", job_id)
         return None
 
 
@@ -201,13 +202,13 @@ def _claimed(job_id: Any, attempt: int | None) -> Job | None:
 
 
 def give_back(job: Job, lease: Lease) -> None:
-    """Ends a slice: nobody works on the job now, and it queues for its next turn behind the others.
+    """Ends a slice: no worker holds the job now, and it queues for its next turn behind the others.
 
     Raises:
-        StopRequested: somebody asked to pause or cancel at the last moment; nothing was written.
+        StopRequested: a person asked to pause or cancel at the last moment; nothing was written.
     """
     with lease.fenced(lease_until=None, nudged_at=Now(), worked_ms=F("worked_ms") + lease.held_ms):
-        # The row is locked now: whoever asks after this finds the job free, and whoever asked before is heard here.
+        # The row is locked now: a request after this finds the job free, and one before it is answered here.
         if asked := Job.objects.values_list("requested", flat=True).get(id=job.id):
             raise StopRequested(asked)
         doorbell.ring_on_commit(job)
@@ -310,7 +311,7 @@ def fail_abandoned(job: Job) -> None:
 
 
 def free() -> QuerySet[Job]:
-    """Active jobs that nobody holds and that may begin now, the most urgent first."""
+    """Active jobs that no worker holds and that may begin now, the most urgent first."""
     return Job.objects.filter(
         Q(lease_until=None) | Q(lease_until__lt=Now()),
         Q(not_before=None) | Q(not_before__lte=Now()),
@@ -345,7 +346,7 @@ def _ask(actor: Any, job: Job, *, action: str, target: str) -> Job:
             Job.objects.filter(id=job.id).update(requested=action)
             message = f"{Actor.of(actor).name} asked to {action}."
             event_add(locked, f"{action}_requested", message=message, data={"requested": action})
-        # 3. Nobody does: move it now. The raised attempt fences off a worker that comes back late.
+        # 3. No worker holds it: move it now. The raised attempt fences off a worker that comes back late.
         else:
             ended = {"finished_at": Now()} if target in ENDED else {}
             Job.objects.filter(id=job.id).update(

@@ -67,7 +67,7 @@ class Job(Scoped):
     """How something long is executed. What it learns or finds stands in the row of its kind (1-1).
 
     ``attempt`` is the fencing token: it rises with every claim, and every write of a worker filters on it.
-    ``lease_until`` is null while nobody works on the job. ``requested`` is what a person asked of the worker that
+    ``lease_until`` is null while no worker holds the job. ``requested`` is what a person asked of the worker that
     holds it. ``exclusive_key`` is what only one active job may hold at a time, e.g. ``agent:<id>``.
     """
 

@@ -1,6 +1,6 @@
 """What a person may do with a job of any kind: pause, resume, cancel, share.
 
-The lifecycle moves jobs and asks nobody; the rights are asked for here, so that pages, REST and JSON-RPC agree.
+The lifecycle moves jobs and checks no rights; they are checked here, so that pages, REST and JSON-RPC agree.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ def job_resume(actor: Any, job: Job) -> Job:
 
 
 def may_cancel(actor: Any, job: Job) -> bool:
-    """Whoever has the right to may, and the owner while they belong to the organisation. Being the owner stands in for
-    a role, not for a key's scope: a key that may only read cancels nothing."""
+    """A role with the right ``run.cancel`` may, and the owner while they belong to the organisation. Being the owner
+    stands in for a role, not for a key's scope: a key that may only read cancels nothing."""
     who = Actor.of(actor)
     if who.may("run.cancel", job.organization_id):
         return True

@@ -33,7 +33,7 @@ def advance(job_id: str, attempt: int | None = None) -> str:
     except secret_key.OtherSecretKey as error:
         log.error("job %s is left to other workers: %s", job_id, error)
         return "another key"
-    except TROUBLE as error:  # its row says that nobody has it, or until when: the sweep rings again
+    except TROUBLE as error:  # its row says until when it is held, if it is: the sweep rings again
         log.warning("job %s can't be taken, the database failed: %s", job_id, error)
         return "database away"
     finally:
@@ -42,7 +42,7 @@ def advance(job_id: str, attempt: int | None = None) -> str:
 
 
 def run_slice(job: Job) -> str:
-    """One turn with a claimed job. Whatever the database does to it, the job is taken up again."""
+    """One turn with a claimed job. However the database fails meanwhile, the job is taken up again."""
     with Lease(job) as lease:
         try:
             return _turn(job, lease)
@@ -108,7 +108,7 @@ def _described(error: Exception) -> str:
 
 @shared_task(name="jobs.sweep")
 def sweep() -> int:
-    """Rings again for jobs that nobody holds: lost messages, dead or frozen workers, scheduled starts. Returns how
+    """Rings again for jobs that no worker holds: lost messages, dead or frozen workers, scheduled starts. Returns how
     many."""
     lifecycle.hung_writes_end()
     rung = lifecycle.resume_waiting()

@@ -38,7 +38,7 @@ GLOBAL_UNICAST: Final = ipaddress.ip_network("2000::/3")  # all that IANA has gi
 COMPATIBLE: Final = ipaddress.ip_network("::/96")  # an IPv4 address in its last bits, deprecated (RFC 4291)
 NAT64: Final = ipaddress.ip_network("64:ff9b::/96")  # RFC 6052
 NAT64_LOCAL: Final = ipaddress.ip_network("64:ff9b:1::/48")  # RFC 8215: an operator's own prefixes
-# Names that mean this host or the network around it, whatever a resolver says (RFC 6761, 6762, 8375; ICANN 2024).
+# Names that mean this host or the network around it, also if a resolver differs (RFC 6761, 6762, 8375; ICANN 2024).
 LOCAL_NAMES: Final = re.compile(r"(.*\.)?(localhost|localdomain|local|internal|intranet|home\.arpa)|ip6-\w+|[^.]+")
 HOST: Final = re.compile(r"(\*\.)?[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?)*")
 

@@ -26,7 +26,7 @@ IDEMPOTENCY_HEADER = "Idempotency-Key"
 
 
 class OnlyJson(DefaultContentNegotiation):
-    """JSON, whatever is asked for; ``?format=`` is free for the export's own use."""
+    """JSON, also where another type is asked for; ``?format=`` is free for the export's own use."""
 
     def select_renderer(self, request: Request, renderers: Any, format_suffix: str | None = None) -> Any:
         return renderers[0], renderers[0].media_type

@@ -47,8 +47,8 @@ def people_of(request: HttpRequest) -> QuerySet[Any]:
 
 
 class KnownChoiceField(forms.ModelChoiceField):  # type: ignore[type-arg]
-    """Shows again only what it would take. A widget that looks up the label of whatever was sent would break on what
-    is no key."""
+    """Shows again only what it would take. A widget that looks up a label by the value that was sent would break
+    where that is no key."""
 
     def prepare_value(self, value: Any) -> Any:
         key = super().prepare_value(value)

@@ -2,8 +2,8 @@
 
 Each app registers its places. A place prepares (it finds, and holds what it will delete), then erases; afterwards every
 place is asked again, and what it still finds stands in the report: only what may not be changed, or can't be read, may
-be left. The report keeps a keyed digest of each identifier
-and not the identifier: whoever knows it can check that it was erased, nobody can read it there.
+be left. The report keeps a keyed digest of each identifier and not the identifier: one who knows it can check that it
+was erased, and it can't be read there.
 """
 
 from __future__ import annotations

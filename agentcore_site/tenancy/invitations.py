@@ -64,7 +64,7 @@ def invitation_get(actor: Actor, organization: Any, key: Any) -> Invitation:
 def invitation_create(
     actor: Actor, organization: Organization, *, email: str, role: str, can_export: bool = False, link: Link
 ) -> Invitation:
-    """Invites whoever reads the mails of an address.
+    """Invites the person who reads the mails of an address.
 
     Raises:
         Invalid: no e-mail address, or no such role.

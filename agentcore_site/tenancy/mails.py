@@ -29,8 +29,8 @@ def mail_queue(
 ) -> Mail | None:
     """``mail_queue`` is how everything sends a mail: call it in the transaction of what the mail tells of.
 
-    ``key``: a name under which the organisation queues this mail once, however often it is asked for. ``blind``: nobody
-    who gets it sees the other addresses. None where there is no address, or ``key`` was queued before.
+    ``key``: a name under which the organisation queues this mail once, however often it is asked for. ``blind``: no
+    recipient sees the addresses of the others. None where there is no address, or ``key`` was queued before.
     """
     addresses = sorted({address for address in to if address})
     if not addresses:
@@ -57,7 +57,7 @@ def mails_send() -> int:
 
 def mail_send(mail: Mail) -> bool:
     """Sends one mail and says whether it went out. Two who send at once send it once."""
-    # 1. Whoever moves the row may send it; whoever dies now has left the time of the next try.
+    # 1. The process that moves the row may send it; if it dies now, the row has the time of the next try.
     now = timezone.now()
     again = now + min(LONGEST, timedelta(minutes=2**mail.tries))
     mine = Mail.objects.filter(id=mail.id, sent_at=None, tries=mail.tries, try_after__lte=now)
@@ -72,6 +72,6 @@ def mail_send(mail: Mail) -> bool:
         log.warning("mail %s was not sent: %s", mail.id, type(error).__name__)
         row.update(error=f"{type(error).__name__}: {error}"[:300])
         return False
-    # 3. Its text may hold a link that lets somebody in: it has done its work.
+    # 3. Its text may hold a link that lets its reader in. It is sent, so it is not kept.
     row.update(sent_at=timezone.now(), error="", body="")
     return True

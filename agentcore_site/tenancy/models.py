@@ -34,7 +34,7 @@ def jobs_per_organization() -> int:
 
 
 class Organization(models.Model):
-    """A tenant. Every row that belongs to somebody carries its key."""
+    """A tenant. Every row that is a tenant's carries its key."""
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     name = models.CharField(max_length=120, unique=True)
@@ -173,7 +173,7 @@ class TokenFamily(models.Model):
 
 
 class Erasure(Scoped):
-    """The report of an erasure by subject. It names nobody: ``digests`` are keyed digests of the identifiers."""
+    """The report of an erasure by subject. It names no person: ``digests`` are keyed digests of the identifiers."""
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     digests = ArrayField(models.CharField(max_length=64))

@@ -88,7 +88,7 @@ def _check_manages(actor: Actor) -> None:
 
 @transaction.atomic
 def api_key_revoke(actor: Any, row: ApiKey) -> None:
-    """Ends a key's life. Its owner may, and whoever manages the organisation's keys.
+    """Ends a key's life. Its owner may, and those who manage the organisation's keys.
 
     Raises:
         Missing, Forbidden: the actor is neither.

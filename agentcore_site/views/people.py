@@ -29,7 +29,7 @@ from agentcore_site.tenancy.roles import Role
 
 
 def without_mail_server() -> str:
-    """What the admin has to know where mails reach nobody by themselves."""
+    """What the admin has to know where no mail server is set, so that mails are not delivered."""
     if settings.EMAIL_HOST:
         return ""
     return " No mail server is set (EMAIL_HOST), so it waits as a file for who runs this server: DATA_DIR/run/mails."

@@ -113,7 +113,7 @@ class Command(BaseCommand):
         quiet = ["--loglevel", "WARNING", "--without-mingle", "--without-gossip"]
         worker = [*celery, "worker", *quiet]
         uvicorn = [python, "-m", "uvicorn", "agentcore_site.asgi:application", "--host", "127.0.0.1"]
-        # Its own default is to believe whatever comes over loopback.
+        # Its own default is to believe every proxy header that comes over loopback.
         uvicorn += ["--forwarded-allow-ips", ",".join(str(one) for one in settings.TRUSTED_PROXIES)]
         # Pages send nothing over a socket; a larger frame closes it with 1009.
         uvicorn += ["--ws-max-size", str(settings.SOCKET_MAX_FRAME)]
