@@ -1,6 +1,6 @@
 """The budgets that one call is charged to: organisation, agent, job. Opened on first use in each period.
 
-The row of a period begins with the owner's standing limit. Whoever opens one, and whoever changes a limit, takes the
+The row of a period begins with the owner's standing limit. Code that opens one, or changes a limit, takes the
 owner's advisory lock first: without it a month that begins while a limit is changed could open with the old one.
 """
 

@@ -59,7 +59,7 @@ def in_micros(amount: Decimal | None) -> int | None:
 
 
 class BudgetForm(forms.ModelForm):  # type: ignore[type-arg]
-    """``known_agents`` are those that whoever fills it in may choose."""
+    """``known_agents`` are those that the user of the form may choose."""
 
     known_agents: QuerySet[Any] | None = None
 

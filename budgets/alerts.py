@@ -35,7 +35,7 @@ def alert_deliver(alert: BudgetAlert) -> bool:
     again = now + min(LONGEST, timedelta(minutes=2**alert.tries))
     mine = BudgetAlert.objects.filter(id=alert.id, delivered_at=None, tries=alert.tries, try_after__lte=now)
     if not mine.update(tries=F("tries") + 1, try_after=again):
-        return False  # somebody was first
+        return False  # another process was first
     where = BudgetSettings.objects.filter(organization_id=alert.budget.organization_id).first() or BudgetSettings(
         organization_id=alert.budget.organization_id
     )

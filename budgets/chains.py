@@ -21,7 +21,7 @@ def chain_of(job: Job) -> list[Room]:
 
 
 def tightest(rooms: list[Room]) -> Room | None:
-    """Whatever a refused call wanted, the budget with the least left had no room for it."""
+    """The budget with the least left: a call that was refused did not fit there."""
     limited = [room for room in rooms if room.left is not None]
     return min(limited, key=lambda room: (not room.debt, room.left), default=None)
 

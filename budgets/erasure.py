@@ -18,7 +18,7 @@ def alerts(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
 
 @places.register("budget settings")
 def settings(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
-    """The address goes as a whole: what is left of it without the words would be somebody else's."""
+    """The address is deleted as a whole: what is left of it without the words could be another person's address."""
     mine = BudgetSettings.objects.filter(organization_id=organization_id)
     found = holding(mine, words, texts=("webhook_url",))
     note = "The webhook of budget alerts is gone: give it another address."

@@ -30,7 +30,7 @@ FIELDS: Final = [name.removesuffix("_micros") for name in COLUMNS]
 
 @dataclass(frozen=True)
 class LedgerExport:
-    """Entries that somebody may take out, in the order in which they were written."""
+    """Entries that the actor may export, in the order in which they were written."""
 
     rows: QuerySet[LedgerEntry]
 

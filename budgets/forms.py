@@ -55,7 +55,7 @@ class DollarsField(forms.DecimalField):
 class ServiceForm(forms.Form):
     """A form whose service may refuse: the message stands at its field, else above the form."""
 
-    marker: str = ""  # a field that every real form sends: a POST without it is no form that somebody filled in
+    marker: str = ""  # a field that every real form sends: a POST without it is not a filled-in form
 
     def refuse(self, error: DomainError) -> None:
         known = {name: message for name, message in error.fields.items() if name in self.fields}

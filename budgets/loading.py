@@ -1,7 +1,7 @@
 """Prices from a file: our own format (``prices.json``) or LiteLLM's (``model_prices_and_context_window.json``).
 
 Numbers are read as decimals, so that nothing is lost on the way to micro-dollars; what is left over is rounded up.
-Where a model has tiers, the dearest counts: a hold has to cover the call whatever tier it falls into.
+Where a model has tiers, the dearest counts: a hold has to cover the call in any tier.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ class Bill:
     """What one attempt cost, in micro-dollars.
 
     ``source`` says where the amount comes from: "provider" (reported cost), "table" (reported tokens, our prices),
-    "estimate" (tokens counted by us, or the whole hold where nobody can know) or "none" (nothing was billed).
+    "estimate" (tokens counted by us, or the whole hold where it can't be known) or "none" (nothing was billed).
     """
 
     amount: int
@@ -90,7 +90,7 @@ class SpendingTooFast(MeterFailure):
 
 
 class Meter(Protocol):
-    """Holds and settles money. The caller settles every hold that it got, whatever became of the call."""
+    """Holds and settles money. The caller settles every hold that it got, also of calls that failed."""
 
     async def reserve(self, call: CallKey, amount: int) -> None:
         """Returns only after the hold of ``amount`` is committed; raises BudgetRefused. Where the caller is cancelled

@@ -142,7 +142,7 @@ class BudgetLimit(Scoped):
 
 
 class CallTags(models.Model):
-    """Whose call it is and what for. Plain ids: a book outlives what it tells of."""
+    """Whose call it is and what for. Plain ids, not foreign keys: entries stay when agent or job is deleted."""
 
     organization_id = models.UUIDField()
     agent_id = models.UUIDField(null=True)

@@ -30,7 +30,7 @@ class PatientMeter:
         self._settled = asyncio.Event()  # of the next settlement; each has one of its own
 
     async def reserve(self, call: CallKey, amount: int) -> None:
-        """Raises BudgetRefused, and whatever the meter raises."""
+        """Raises BudgetRefused, and what the meter raises."""
         pause, ends = SHORTEST, time.monotonic() + self._wait_s
         while True:
             settled = self._settled

@@ -92,7 +92,7 @@ def _shown(value: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ListAge:
-    """Of which day the prices for all are; ``old``: so old that somebody should look."""
+    """The day of the site's price list; ``old``: so old that a person should check it."""
 
     day: date
     old: bool

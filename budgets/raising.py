@@ -33,7 +33,7 @@ def raisers(organization_id: UUID) -> list[Any]:
 
 
 def asked_at(job: Job) -> Any:
-    """When somebody last asked for a higher budget of this job; None where that is an hour ago or never was."""
+    """When a higher budget was last asked for this job; None where that is an hour ago or never was."""
     rows = JobEvent.objects.filter(job=job, type=ASKED, at__gt=timezone.now() - AGAIN_AFTER)
     return rows.order_by("-seq").values_list("at", flat=True).first()
 

@@ -180,7 +180,7 @@ def breakdown(
 
 
 def spending(rows: QuerySet[LedgerEntry], by: str) -> list[Spending]:
-    """As ``breakdown``, of these entries, whoever asks."""
+    """As ``breakdown``, of these entries; checks no rights."""
     grouped = rows.exclude(kind="reserve").annotate(day=TruncDate("at", tzinfo=UTC)).values(BY[by]).annotate(**SUMS)
     order = BY[by] if by == "day" else "-cost"
     found = [_spending(row, BY[by]) for row in grouped.order_by(order, BY[by])]

@@ -29,7 +29,7 @@ PRICED = ("input", "cached_input", "output", "per_call", "free", "source")
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """The limit that somebody saw before they changed it, in micro-dollars; None: not limited."""
+    """The limit that a person saw before they changed it, in micro-dollars; None: not limited."""
 
     limit: int | None
 
@@ -74,7 +74,7 @@ def limit_owner(organization_id: uuid.UUID, *, agent_id: uuid.UUID | None = None
     """Whose limit is meant: the job's, else the agent's, else the organisation's.
 
     Raises:
-        Missing: the agent or job is not there or another organisation's. A limit of nobody would stop nothing.
+        Missing: the agent or job is not there or another organisation's. A limit without an owner would stop nothing.
     """
     if job is not None:
         if job.organization_id != organization_id:
@@ -99,8 +99,8 @@ def owner_of(budget: Budget) -> Owner:
 
 
 def budget_open_job(actor: Any, job: Job, *, agent_id: uuid.UUID | None, limit: int | None, note: str = "") -> Budget:
-    """The budget that a job starts with, set by whoever starts it. In the transaction that makes the job; who may
-    start one is asked there."""
+    """The budget that a job starts with, set by the person who starts it. In the transaction that makes the job, which
+    checks who may start one."""
     owner = Owner(job.organization_id, Scope.JOB, job.id, agent_id)
     return limit_change(actor, owner, limit, note=note or "set at the start")
 

@@ -1,4 +1,4 @@
-"""The meter that stands on the ledger, for one job, one agent's tests, or whatever else spends."""
+"""The meter that stands on the ledger, for one job, one agent's tests, or another spender."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class DatabaseMeter:
     Keys are its own: a worker that takes over from a dead one makes the same calls again under the same names, and
     each of them may be billed again. So the dead worker's holds are not taken for this one's; they expire and are
     charged. ``lease`` in seconds: how long a hold may stay unsettled. ``writer`` may be shared between meters, and is
-    then closed by whoever made it.
+    then closed by the code that made it.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class DatabaseMeter:
         try:
             outcome = await self.writer.reserve(hold)
         except asyncio.CancelledError:
-            # Whether it is written by now or not: nobody will make this call, and nobody else will settle it.
+            # Written by now or not: this call will not be made, and no other code will settle it.
             with suppress(LedgerAway):  # closed already: then the hold is charged when it expires
                 self.writer.settle(Settlement(key, Bill(0, None, "none", error="cancelled before the call")))
             raise

@@ -11,7 +11,7 @@ from budgets.ledger import charge_expired
 from budgets.stops import jobs_resume
 
 BATCH: Final = 1_000
-ALERTS: Final = 50  # at a time: each may wait for somebody's slow server
+ALERTS: Final = 50  # at a time: each may wait for a slow server
 
 
 @shared_task(name="budgets.sweep")

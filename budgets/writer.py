@@ -57,16 +57,16 @@ class Answers:
         for loop, answers in self.by_loop.items():
             try:
                 loop.call_soon_threadsafe(_resolve, answers)
-            except RuntimeError:  # the loop is closed: nobody waits any more
+            except RuntimeError:  # the loop is closed: no caller waits any more
                 log.info("%d outcomes found their event loop closed", len(answers))
 
 
 class LedgerWriter:
     """One thread that writes holds and settlements in batches. Several meters may share one.
 
-    Whoever holds money waits for the commit, because the call may only be sent then; so holds go first. Nobody waits
-    for a settlement: until it is written its hold covers it. Settlements are written together, ``linger`` seconds after
-    the first of them, and before that where a hold is refused for want of the room that they make.
+    A caller that holds money waits for the commit, because the call may only be sent then; so holds go first. No caller
+    waits for a settlement: until it is written its hold covers it. Settlements are written together, ``linger`` seconds
+    after the first of them, and before that where a hold is refused for want of the room that they make.
 
     ``reserve`` fails at once with ``LedgerAway`` while the database is away; settlements are kept and tried again
     until they are written. ``close`` writes what is left and ends the thread with its connection.
@@ -85,7 +85,7 @@ class LedgerWriter:
         self._told: dict[str, Settlement] = {}  # by key, to be written
         self._told_at = 0.0
         self._unwritten: list[Settlement] = []  # that wait for the database
-        self._flushes: list[Request] = []  # whoever waits until all of these are written
+        self._flushes: list[Request] = []  # callers that wait until all of these are written
         self._again_at, self._failures = 0.0, 0
         self._deadline = 0.0
         self._guard = threading.Lock()
@@ -167,12 +167,12 @@ class LedgerWriter:
                 closing = closing or closes
                 try:
                     self._write(jobs, last=closing)
-                except Exception as error:  # a mistake of ours: whoever waits must hear of it
+                except Exception as error:  # a mistake of ours: waiting callers must hear of it
                     log.exception("the ledger writer failed")
                     self._fail(jobs, LedgerAway(f"The ledger writer failed: {error}"))
         finally:
             connections.close_all()
-            # Whoever still waits for settlements must not wait for ever.
+            # Callers that still wait for settlements must not wait for ever.
             self._fail(self._flushes, LedgerAway("The ledger could not be written; holds will be charged in full."))
 
     def _gather(self, closing: bool) -> tuple[list[Request], bool]:

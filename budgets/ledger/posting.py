@@ -1,6 +1,6 @@
 """Balances under their locks, and the one statement that moves money: balances, reservations and ledger at once.
 
-Locks are taken in one order everywhere, so that nobody waits in a circle: reservations by key, then budgets from the
+Locks are taken in one order everywhere, so that no deadlock is possible: reservations by key, then budgets from the
 outside in (organisation, agent, job).
 """
 

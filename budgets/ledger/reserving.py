@@ -59,10 +59,10 @@ def reserve_many(holds: Sequence[Hold]) -> list[Reserved]:
     if not wanted:
         return []
     with transaction.atomic(durable=True), connection.cursor() as cursor:
-        # 1. Take the keys. Whoever comes with the same key at the same time waits here, and then finds it taken.
+        # 1. Take the keys. A second call with the same key waits here, and then finds it taken.
         fresh = _take(cursor, wanted.values())
         outcomes = _known(cursor, [key for key in wanted if key not in fresh])
-        # 2. Lock the balances: from here to the commit nobody else moves them.
+        # 2. Lock the balances: from here to the commit no other transaction moves them.
         mine = [hold for key, hold in wanted.items() if key in fresh]
         balances = lock(cursor, {one for hold in mine for one in hold.chain.budgets}) if mine else {}
         # 3. Decide one by one.

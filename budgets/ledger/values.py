@@ -8,7 +8,7 @@ from typing import Final
 from budgets.accounts import Chain
 from budgets.meter import Bill, BudgetRefused
 
-LEASE: Final = 600.0  # seconds until a hold that nobody settled is charged
+LEASE: Final = 600.0  # seconds until a hold that was not settled is charged
 MOST: Final = 10**15  # micro-dollars: what is more than a billion dollars is a mistake, and sums must stay integers
 
 
@@ -68,7 +68,7 @@ class Refusal:
 class Reserved:
     """What became of a hold. ``fresh``: made by this very call. ``state`` is that of the reservation, "" if refused.
 
-    A key that is known answers what it answered the first time, whatever its state is by now.
+    A key that is known answers what it answered the first time, also if its state is another one by now.
     """
 
     key: str

@@ -1,4 +1,4 @@
-"""A circuit breaker for one endpoint: after repeated failures nobody knocks until one probe got through.
+"""A circuit breaker for one endpoint: opens after N failures; one probe after the cool-down closes or reopens it.
 
 closed --N consecutive failures--> open --after the cool-down, one probe--> half-open --success--> closed
                                      ^------------------- failure ------------------|
@@ -44,7 +44,7 @@ class CircuitBreaker:
             return
         left = self._left()
         if left > 0 or self._probing:
-            # While a probe runs nobody knows how long it takes; a second later is early enough to ask again.
+            # How long a running probe takes is not known; a second later is early enough to ask again.
             wait = left if left > 0 else min(1.0, self._cooldown)
             raise CircuitOpen("The endpoint failed repeatedly; no request was sent.", retry_after=wait)
         self._probing = True

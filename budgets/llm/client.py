@@ -3,7 +3,7 @@
 Each attempt goes the same way, and its order is what the budget's safety rests on
 (docs/algorithms.md#prices-and-holds):
   1. a place at the gate of its purpose; 2. the circuit breaker; 3. the hold of the worst case, committed;
-  4. the request; 5. the settlement, whatever became of 4, also when the task is cancelled.
+  4. the request; 5. the settlement, also when 4 failed or the task is cancelled.
 """
 
 from __future__ import annotations
@@ -87,9 +87,9 @@ class MeteredChatClient:
 
         The price is that of ``key.model``; what is sent is ``endpoint.model``, since gateways have names of their own
         for a model. ``on_delta`` gets each piece of text as it arrives and makes the call a streamed one. A call is
-        never made twice under one key: whoever redoes a call takes a new one.
+        never made twice under one key: a call that is made again takes a new one.
 
-        Raises LLMError, BudgetRefused, UnknownPrice, ValueError (``encode``), and whatever the meter raises: no
+        Raises LLMError, BudgetRefused, UnknownPrice, ValueError (``encode``), and what the meter raises: no
         request is sent then, or its answer was not settled and its hold is charged when it expires.
         """
         request = encode(
@@ -107,7 +107,7 @@ class MeteredChatClient:
         )
         price = self._prices.price(key.model)
         sent = spent = 0
-        elapsed = 0.0  # in attempts and between them; a queue at the gate is nobody's failure
+        elapsed = 0.0  # in attempts and between them; waiting in the queue of the concurrency limit is no failure
         while True:
             name = f"{key.key}/{sent + 1}"
             attempt = CallKey(name, key.purpose, key.model, key.iteration, key.rollout)

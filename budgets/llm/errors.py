@@ -34,7 +34,7 @@ class LLMError(Exception):
     """``status`` is the HTTP status where there was one, ``attempts`` how many requests were sent in all
     and ``spent`` what they cost together, in micro-dollars.
 
-    ``retry_after`` is in seconds: how long to stay away; None where nobody knows.
+    ``retry_after`` is in seconds: how long to stay away; None where the provider does not say.
     """
 
     def __init__(self, message: str, *, status: int | None = None, retry_after: float | None = None) -> None:

@@ -15,7 +15,7 @@ Sleep = Callable[[float], Awaitable[None]]
 
 class Pace(Protocol):
     """Turns at one endpoint, evenly spaced after a burst of a second's worth (the generic cell rate algorithm, ITU-T
-    I.371). Whoever keeps to one pace shares it."""
+    I.371). All clients with the same pace share it."""
 
     async def turn(self, purpose: str, per_minute: int) -> float:
         """Takes the next turn of a purpose, and says in how many seconds it is."""

@@ -14,7 +14,7 @@ SECRET_NAME: Final = re.compile(
     r"|secret|password|authorization)",
     re.IGNORECASE,
 )
-MAY_BE_KEY: Final = re.compile(r"(?=.*\d)[^\s/]{16,}")  # whatever its name
+MAY_BE_KEY: Final = re.compile(r"(?=.*\d)[^\s/]{16,}")  # under any name
 SHORTEST: Final = 4  # a shorter secret is none, and masking it would leave holes in every message
 
 

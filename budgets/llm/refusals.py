@@ -1,12 +1,12 @@
 """A status that is no success, as an error: what it means, whether to try again, and whether it can have cost anything.
 
-Which are certainly not billed; everything else is charged as held, since whoever answered
+Which are certainly not billed; everything else is charged as held, since a proxy
 may have answered in the place of a model that worked:
 
 | status                | body                                                                       | billed   |
 |-----------------------|----------------------------------------------------------------------------|----------|
 | 3xx, 4xx              | any: it was refused before a model saw it                                  | no       |
-| 408, 499, 504, 524    | any: somebody stopped waiting                                              | may be   |
+| 408, 499, 504, 524    | any: a client stopped waiting                                              | may be   |
 | 503, 529              | a model API's own error object                                             | no       |
 | other 5xx             | such an object whose kind or words say that it was turned away             | no       |
 | 5xx                   | such an object that speaks of an upstream, a reset or a time-out           | may be   |
@@ -85,7 +85,7 @@ Safe = Callable[[str], str]  # a provider's words without secrets and personal d
 
 def refusal(status: int, headers: Mapping[str, str], body: bytes, safe: Safe) -> LLMError:
     """The error of a response; ``headers`` are looked up in lower case. ``safe`` is given all that was said before
-    any of it is cut off: half an address would be found by nobody. Raises nothing."""
+    any of it is cut off: half an address is not recognised. Raises nothing."""
     try:
         value = load(body)
     except Malformed:

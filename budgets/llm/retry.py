@@ -1,7 +1,7 @@
 """How long to wait before the next attempt, and when to stop.
 
 Exponential back-off with full jitter (M. Brooker, "Exponential Backoff And Jitter", AWS Architecture Blog, 2015).
-``Retry-After`` (RFC 9110, 10.2.3) is a floor: whoever is asked to stay away for 10 s stays away for 10 s and a bit,
+``Retry-After`` (RFC 9110, 10.2.3) is a floor: a client that is asked to wait 10 s waits 10 s and a bit,
 and where that is longer than the time left the call fails at once, so that its job can pause instead of waiting.
 """
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any, Final, NoReturn
 
 MASK: Final = "***"
-# What looks like a key whoever wrote it: providers echo the key they refuse, some of them almost whole.
+# What looks like a key, in our texts and in others': providers echo the key they refuse, some of them almost whole.
 KEY_LIKE: Final = re.compile(r"\b(?:sk|pk|rk|gsk|xai|key)[-_][\w*.-]{6,}|\bBearer\s+[^\s\"',]{4,}", re.IGNORECASE)
 
 

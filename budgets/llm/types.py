@@ -38,7 +38,7 @@ class ToolCall:
     """A tool that the model wants run.
 
     ``arguments`` is the parsed JSON object. What is no JSON object stays in ``raw`` and ``arguments_error`` says why;
-    ``arguments`` is empty then. ``name`` is whatever the model said: the runtime decides whether there is such a tool.
+    ``arguments`` is empty then. ``name`` is what the model said: the runtime decides whether there is such a tool.
     """
 
     id: str

@@ -1,4 +1,4 @@
-"""Answers from the wire: whatever JSON comes becomes an ``Answer`` or a ``Malformed`` with a reason, and nothing else.
+"""Answers from the wire: any JSON becomes an ``Answer`` or a ``Malformed`` with a reason, and nothing else.
 
 What can be used is used and what was odd about it is noted: parts of content are joined, tool arguments that are no
 JSON are kept as text, names of tools that don't exist are kept too, because the runtime decides what to do about them.

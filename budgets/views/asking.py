@@ -46,7 +46,7 @@ def month_asked(request: HttpRequest, default: date) -> date:
 
 
 def listed(request: HttpRequest, rows: QuerySet[Any], sorts: Sequence[Sort], *, size: int = PAGE_SIZE) -> Listing:
-    """``agentcore_site.pages.listing``, for cursors that nobody gave out too.
+    """``agentcore_site.pages.listing``, also for forged cursors.
 
     Raises:
         Invalid: the cursor's values are not of the kind that the list is sorted by, or can't be in any database.

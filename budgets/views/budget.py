@@ -63,7 +63,7 @@ def budget(request: HttpRequest, actor: Actor, budget_id: int) -> HttpResponse:
 @require_GET
 @page
 def limit(request: HttpRequest, actor: Actor, budget_id: int) -> HttpResponse:
-    """The form's button while somebody types: what it would do, and what would be left then."""
+    """The form's button while a person types: what it would do, and what would be left then."""
     one = budget_get(actor, budget_id)
     require(actor, "budget.edit", one.organization_id)
     form = LimitForm(request.GET)

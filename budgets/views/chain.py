@@ -53,7 +53,7 @@ class JobChain:
 
 def chain_shown(actor: Any, job: Job) -> JobChain:
     """Raises:
-    Missing: somebody else's job."""
+    Missing: another organisation's job, or none."""
     if not Job.objects.visible_to(actor).filter(id=job.id).exists():
         raise Missing("There is no such job.")
     rooms = chain_of(job)
