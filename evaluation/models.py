@@ -66,7 +66,7 @@ class EvaluationRun(Scoped):
 
 
 class EvaluationResult(models.Model):
-    """One query in one line under one arm: what its k samples brought."""
+    """Results of k samples of one query, per arm and test set."""
 
     evaluation = models.ForeignKey(EvaluationRun, on_delete=models.CASCADE, related_name="results")
     arm = models.CharField(max_length=10)

@@ -91,7 +91,7 @@ def evaluation_of_finished_run(run_id: UUID) -> EvaluationRun | None:
             return None
         return _create(None, run, chosen, split=Split.HELD_OUT, samples=run.configuration.eval_samples, final=True)
     except (Conflict, IntegrityError):
-        return None  # somebody was first
+        return None  # another request was first
     except DomainError as error:
         log.warning("the final evaluation of run %s waits: %s", run_id, error.message)
         return None
