@@ -1,6 +1,6 @@
 """Which settings a run reads: what changes nothing is refused at launch, so that no experiment rests on it.
 
-A configuration that is stored already is read as it is, whatever it names.
+A configuration that is stored already is read as it is, with settings that change nothing.
 """
 
 from __future__ import annotations

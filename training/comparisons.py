@@ -24,8 +24,8 @@ def checkpoint_comparison(a: PolicyCheckpoint, b: PolicyCheckpoint) -> dict[str,
 
 
 def _told_differently(a: PolicyCheckpoint, b: PolicyCheckpoint) -> list[dict[str, Any]] | None:
-    """The lessons that two contexts don't share, each with its text in either; None where one of the two tells nobody
-    anything (an action policy), or can't be read any more."""
+    """The lessons that two contexts don't share, each with its text in either; None where one of the two tells
+    nothing (an action policy), or can't be read any more."""
     mine, theirs = _shipped(a), _shipped(b)
     if mine is None or theirs is None:
         return None

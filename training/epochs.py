@@ -64,7 +64,7 @@ def learned_tab(actor: Actor, run: TrainingRun) -> dict[str, Any]:
 
 
 def verdict(run: TrainingRun, epochs: Sequence[Mapping[str, Any]]) -> Verdict:
-    """What the gate said last, with how sure it is and what is told by it; before that, what is being tried."""
+    """The last decision of the gate in a sentence: result, interval, lessons in use; before that, what is tried."""
     if not epochs:
         return Verdict("Nothing was learned yet.", "quiet")
     seen = [one for one in epochs if one["gate"] is not None]

@@ -17,7 +17,7 @@ from training.splits import search_size
 FIRST_GUESS_MS: Final = 1.5
 SPREAD: Final = (0.6, 2.0)
 # The dear end, as a factor of what is expected, until jobs that ended tell how far jobs are from their plans. A guess
-# is a matter of prompts and answers nobody has seen yet; what was measured moves with what the next job learns.
+# is a matter of prompts and answers that were not seen yet; what was measured moves with what the next job learns.
 GUESSED_SPREAD: Final = 3.0
 UNKNOWN_SPREAD: Final = 1.5
 ENOUGH_JOBS: Final = 5  # ended jobs that tell it

@@ -1,4 +1,4 @@
-"""The manifest of a run that learned what to tell its agent: everything that somebody needs to check it.
+"""The manifest of a run that learned what to tell its agent: everything that is needed to check it.
 
 Read from rows, so that it can be made anew at any time. Money in dollars, rates from 0 to 1, times in milliseconds.
 """

@@ -49,7 +49,7 @@ def goes_on_from(run: TrainingRun) -> dict[str, Any] | None:
 
 def costs_of_finding(run: TrainingRun, rows: Iterable[Experience]) -> dict[UUID, int]:
     """What the questions cost that led to each lesson of this run, in micro-dollars, by its id: those about its group,
-    shared by the lessons that the group taught. The rollouts measure all lessons at once, and are nobody's."""
+    shared by the lessons that the group taught. The rollouts measure all lessons at once, and are not counted."""
     asked: Counter[str] = Counter()
     for key, cost in Question.objects.filter(job_id=run.pk).values_list("key", "cost_micros"):
         asked[_group_of(key)] += cost

@@ -1,6 +1,6 @@
-"""From what somebody typed or posted to a ``GRPOConfig`` and clean queries, with messages for people.
+"""From what a person typed or posted to a ``GRPOConfig`` and clean queries, with messages for people.
 
-Every door (form, REST, JSON-RPC, command line) calls these two functions, so that a mistake reads the same
+Every interface (form, REST, JSON-RPC, command line) calls these two functions, so that a mistake reads the same
 everywhere.
 """
 

@@ -16,7 +16,7 @@ from training.uploads import read_rows
 
 def agent_named(slug: str, organization: str | None) -> Agent:
     """Raises:
-    CommandError: there is none, several organisations have one, or nobody owns it."""
+    CommandError: there is none, several organisations have one, or it has no owner."""
     agents = Agent.objects.filter(slug=slug, archived_at=None).select_related("created_by", "organization")
     if organization:
         agents = agents.filter(organization__slug=organization)

@@ -132,7 +132,7 @@ class ContextPolicy:
 
     def outside(self, lesson: Lesson) -> Lesson:
         """A lesson of the library as it stands outside of the run: where it is shipped, with the text and the status
-        that it was shipped with, whatever the run tries with it."""
+        that it was shipped with, also while the run tries others."""
         shipped = self.supported.get(lesson.handle) if lesson.handle in self.shipped else None
         if shipped is None:
             return lesson

@@ -38,7 +38,7 @@ class Evidence:
         self.told[:, k] = False
 
     def learn(self, told: BoolArray, reward: FloatArray, group: IntArray, vectors: FloatArray) -> None:
-        """Takes in further rollouts; their groups are others than those before, whatever their numbers."""
+        """Takes in further rollouts; their groups are new ones, also where their numbers are those of groups before."""
         first = int(self.group.max()) + 1 if len(self.group) else 0
         before = self.vectors if len(self.vectors) else np.zeros((0, vectors.shape[1]))
         self.told = np.vstack([self.told, told])

@@ -71,7 +71,7 @@ def tokenize(text: str, style: TokenStyle = "shape") -> list[str]:
 
 
 def is_expression(text: str) -> bool:
-    """Whether a text looks like arithmetic that nobody has evaluated yet ("3*4 + 2"). A lone fraction or a date
+    """Whether a text looks like arithmetic that is not evaluated yet ("3*4 + 2"). A lone fraction or a date
     is a result."""
     return _EXPRESSION.search(text) is not None
 

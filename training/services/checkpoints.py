@@ -141,7 +141,7 @@ def checkpoint_tag(actor: Any, checkpoint: PolicyCheckpoint, tags: list[str]) ->
 
 
 def checkpoint_download(actor: Any, checkpoint: PolicyCheckpoint) -> bytes:
-    """The bytes, for somebody who may have them; the download is logged."""
+    """The bytes, for an actor who may download them; the download is logged."""
     require(actor, "checkpoint.download", checkpoint.organization_id)
     data = checkpoint_load(checkpoint)
     record(actor, "checkpoint.downloaded", checkpoint, after={"sha256": checkpoint.sha256})

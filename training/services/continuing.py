@@ -123,7 +123,7 @@ def _going_on(begun: Beginning, agent: Agent, earlier: TrainingRun) -> Beginning
 
 def _refused(agent: Agent, policy: ContextPolicy, config: GRPOConfig) -> Iterator[Experience]:
     """The lessons of the candidate that a run of this configuration ended with and did not ship, as they stand in their
-    rows: whoever pruned or reworded one since decided about it."""
+    rows: those that a person pruned or reworded since are left out."""
     chosen = policy.candidate(config.context.ship_confidence) if policy.selects else policy.keeps
     wanted = [one for one in chosen.handles if one not in policy.shipped]
     rows = Experience.objects.filter(agent=agent, handle__in=wanted, status=ExperienceStatus.PROPOSED)

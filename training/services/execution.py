@@ -163,7 +163,7 @@ class Slice:
         """Runs iterations until the slice or the run is over.
 
         Raises:
-            StopRequested: somebody asked to pause or cancel; a checkpoint of the last iteration was saved.
+            StopRequested: a person asked to pause or cancel; a checkpoint of the last iteration was saved.
             MustPause: the next iteration would not fit the budget; likewise. Or the agent may not be recorded any
                 more; nothing was saved, and what was kept before is used when it goes on.
             MustFail: training diverged; its checkpoints stay.

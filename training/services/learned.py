@@ -35,7 +35,7 @@ from training.trainer.setup import GateReport
 
 MAX_CHANGES = 2_000  # receipts that an epoch keeps
 MEASURED = ("effect", "effect_error", "rollouts")
-SECTION_WEIGHT = 0.5  # whoever wrote a section may be right; only rollouts without it can tell
+SECTION_WEIGHT = 0.5  # a section may be right; only rollouts without it can tell
 
 
 def starting_library(agent: Agent) -> list[dict[str, Any]]:

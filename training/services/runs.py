@@ -270,6 +270,6 @@ def _made(asked: Request, seed: int) -> Pools:
         return dataset_pools(asked.rows, asked.options, seed, **shares(asked.config))
     if asked.dataset is not None:
         return dataset_pools(dataset_rows(asked.dataset), asked.options, seed, **shares(asked.config))
-    # Whatever the agent's own environment is: this one has to be one that it can play.
+    # The agent's own environment may be another one: it has to be able to play this one too.
     environment_fits(asked.agent, asked.environment)
     return environment_pools(asked.environment, asked.options, seed)

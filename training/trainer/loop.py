@@ -51,7 +51,7 @@ def steps(
 
     Raises:
         TrainingDiverged: several updates in a row were not finite.
-        Interrupted: (or whatever ``check`` or ``keep`` raises).
+        Interrupted: (or what else ``check`` or ``keep`` raises).
     """
     training = _Loop(setup, state, keep, check)
     # The runner's own ``run`` swaps the process's signal handler each time, which costs milliseconds an iteration.

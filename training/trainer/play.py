@@ -85,7 +85,7 @@ async def play(
     pairs their results.
 
     Raises:
-        Interrupted: (or whatever ``check`` or ``keep`` raises).
+        Interrupted: (or what else ``check`` or ``keep`` raises).
     """
     work = [(RolloutKey(iteration, s.index, sample), s) for s in scenarios for sample in range(first, first + samples)]
     trajectories = await collect(

@@ -88,7 +88,7 @@ class Command(BaseCommand):
             raise CommandError(error.message) from error
 
     def _write(self, run: TrainingRun, path: Path | None) -> Path:
-        """Writes the manifest, whatever became of the job."""
+        """Writes the manifest, also of a job that failed or was paused."""
         path = path or settings.DATA_DIR / "manifests" / f"{run.job_id}.json"
         fresh = TrainingRun.objects.select_related("job", "agent", "dataset").get(job_id=run.job_id)
         try:
