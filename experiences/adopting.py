@@ -1,4 +1,4 @@
-"""What a playbook would be with lessons that its agent learned: the look before the step."""
+"""Preview of a playbook with lessons added."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def adoption(agent: Agent, playbook: Playbook | None, lessons: Sequence[Experien
     refused = faults(agent, playbook, before, lessons)
     wanted = [one for one in lessons if one.pk not in refused]
     deltas = [Delta("add", DEFAULT_CONFIDENCE, category, clean(one.summary), rationale=one.why) for one in wanted]
-    # Nothing is pruned for it: whoever adopts decides what goes.
+    # Nothing is pruned for it: the person who adopts decides what goes.
     allowed = rules_of_people(agent)
     rules = replace(allowed, max_sections=len(before) + len(deltas))
     curated = curate(before, deltas, rules, names_of(playbook or Playbook()))
@@ -67,7 +67,7 @@ def adoption(agent: Agent, playbook: Playbook | None, lessons: Sequence[Experien
 def faults(
     agent: Agent, playbook: Playbook | None, sections: Sequence[Section], lessons: Sequence[Experience]
 ) -> dict[UUID, str]:
-    """Why a lesson can't be adopted, whatever it says."""
+    """Why a lesson can't be adopted, for reasons other than its text."""
     found = {pk: f"it is told to nobody: {why}" for pk, why in stamp_faults(lessons).items()}
     found |= {
         pk: f"it is in the playbook already ({handle})" for pk, handle in _adopted(playbook, sections, lessons).items()

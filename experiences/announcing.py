@@ -1,6 +1,6 @@
 """Tells every web process that a playbook changed, so that none goes on giving out the version before.
 
-A nudge like the others of the house: the row is the truth, and whoever keeps a copy reads it again after a few seconds
+The message is only a hint: the row is the truth, and a process that keeps a copy reads it again after a few seconds
 in any case.
 """
 
@@ -24,7 +24,7 @@ CHANNEL: Final = "agentcore.playbooks"
 
 
 def announce_on_commit(agent_id: uuid.UUID) -> None:
-    """After the transaction, whatever becomes of the message."""
+    """Announces it after the transaction; a message that is lost fails nothing."""
     transaction.on_commit(lambda: announce(agent_id), robust=True)
 
 
@@ -33,7 +33,7 @@ def announce(agent_id: uuid.UUID) -> None:
         with broker_asked():
             _client(os.getpid()).publish(CHANNEL, str(agent_id))
     except redis.RedisError as error:
-        log.warning("nobody was told that the playbook of agent %s changed: %s", agent_id, error)
+        log.warning("no process could be told that the playbook of agent %s changed: %s", agent_id, error)
 
 
 @lru_cache(maxsize=1)

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from typing import Final
 
-# Whatever was just answered and paid for is recorded before time is up.
+# What was just answered and paid for is recorded before time is up.
 GRACE_S: Final = 1.0
 
 
@@ -39,7 +39,7 @@ class Clock:
         return not self._waits and time.monotonic() >= self._ends
 
     def stand(self) -> None:
-        """Somebody else is waited for from now on. Each call is followed by one of ``go``."""
+        """A service is waited for from now on. Each call is followed by one of ``go``."""
         self._waits += 1
         if self._waits == 1:
             self._stood_at, self._counted = time.monotonic(), 0.0

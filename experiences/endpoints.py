@@ -75,7 +75,7 @@ def endpoint_value(endpoint: ModelEndpoint | None, model: str = "") -> Endpoint:
 
 
 def options_check(options: Mapping[str, Any]) -> None:
-    """Options are shown to whoever may see the endpoint, so that nothing secret may stand among them.
+    """Options are shown to all who may see the endpoint, so that nothing secret may stand among them.
 
     Raises:
         BadEndpoint: an option is unknown, of another shape, or holds what looks like a key.

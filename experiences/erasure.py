@@ -5,7 +5,7 @@ Trajectories are stored without addresses and numbers (``experiences.privacy``),
 them; what was asked about the person is found by the row of the dataset that still holds it. Rows that read the same
 once they are redacted can't be told apart there: what was asked with them goes too.
 
-A job that has not ended keeps what it was given and would write it again, so it has to end first, whatever its kind.
+A job that has not ended keeps what it was given and would write it again, so it has to end first, of any kind.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def groups(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
 
 @places.register("dataset rows")
 def dataset_rows(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
-    """The row stays, empty: the others keep their numbers, and nobody is trained on it without noticing."""
+    """The row stays, empty: the others keep their numbers, and no agent is trained on it unnoticed."""
     found = rows_about(organization_id, words)
 
     def erase() -> None:

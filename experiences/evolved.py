@@ -29,7 +29,7 @@ REFLECTED: Final = "insights"  # the stage of such questions
 
 
 def evolution_tab(actor: Actor, playbook: Playbook) -> dict[str, Any]:
-    """The counts, who holds the agent, what runs, what failed, and what there was."""
+    """Context of the Evolution tab: counts, the job that holds the agent, and evolutions that run, failed or ended."""
     own = evolution_settings(playbook.agent)
     holder = agent_holder(playbook.agent_id)
     mine = evolutions_visible(actor).filter(playbook=playbook)

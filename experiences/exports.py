@@ -57,7 +57,7 @@ CSV_COLUMNS: Final = [
 
 @dataclass(frozen=True)
 class Export:
-    """The rows that somebody may take out, in an order that an index serves: within a job as it was trained, else by
+    """The rows that the actor may export, in an order that an index serves: within a job as it was trained, else by
     time."""
 
     rows: QuerySet[TrajectoryRecord]
@@ -115,7 +115,7 @@ def export_all(export: Export, *, limit: int | None = None) -> tuple[list[dict[s
 
 async def stream(export: Export, format: str) -> AsyncIterator[bytes]:
     """The export as bytes, batch by batch. Between two batches no connection to the database is held, so that a
-    slow reader holds up nobody. An async generator, because Django reads a sync one whole before the first byte."""
+    slow reader holds up no other. An async generator, because Django reads a sync one whole before the first byte."""
     write = WRITERS[format]
     if format == "csv":
         yield csv_line(CSV_COLUMNS)

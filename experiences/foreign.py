@@ -1,4 +1,4 @@
-"""Somebody else's agent: what it is sent besides the task, and what was seen of it."""
+"""Agents of others, over HTTP: what they are sent besides the task, and what was seen of them."""
 
 from __future__ import annotations
 

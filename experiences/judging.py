@@ -1,7 +1,7 @@
 """A language model as the judge of answers: a score from 0 to 10 by a rubric, as an environment's verdict. Pure.
 
 What is judged was written by the one who is paid for a good score. So it stands between markers that it can't contain,
-and the instructions say that whatever stands there is data (the marking is "spotlighting", arXiv 2403.14720).
+and the instructions say that all text there is data (the marking is "spotlighting", arXiv 2403.14720).
 """
 
 from __future__ import annotations

@@ -170,7 +170,7 @@ class RolloutKeeper:
                 log.warning("rollouts wait for the database: %s", error)
                 self._arrived.set()
                 self._closed.wait(AGAIN_SECONDS)
-            except Exception as error:  # whoever plays hears of it at the next step
+            except Exception as error:  # the rollouts hear of it at their next step
                 self._failed = error
                 self._answer(self._waiting, error)
                 return
@@ -224,7 +224,7 @@ class RolloutKeeper:
 
 
 def _resolve(written: asyncio.Future[None], error: Exception | None) -> None:
-    if written.done():  # whoever waited was cancelled
+    if written.done():  # the caller that waited was cancelled
         return
     if error is None:
         written.set_result(None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-POOL = "pool"  # how many queries a run asks for: an option of whoever draws them, not of the environment
+POOL = "pool"  # how many queries a run asks for: an option of the code that draws them, not of the environment
 
 
 def own_options(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -14,7 +14,7 @@ def own_options(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def checked_options(noun: str, options: Mapping[str, Any], known: Mapping[str, str]) -> None:
-    """Refuses options that nobody knows.
+    """Refuses options that are not known.
 
     Raises:
         ValueError: an option is unknown; the message lists the known ones.

@@ -90,8 +90,8 @@ def prompt_frozen(agent: Agent) -> dict[str, Any]:
 
 
 def with_prompt(agent: Agent, frozen: Mapping[str, Any]) -> Agent:
-    """The agent as it acts in one job, by the text that the job kept at its launch (``prompt_frozen``), whatever its
-    prompt or its pack say since. A copy, which is read and never saved."""
+    """The agent as it acts in one job, by the text that the job kept at its launch (``prompt_frozen``), also if its
+    prompt or its pack were changed since. A copy, which is read and never saved."""
     acting = copy.copy(agent)
     acting.prompt_pack, acting.pack_by_domain = None, False
     if frozen["pack_id"] is None:

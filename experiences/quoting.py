@@ -36,7 +36,7 @@ def unheard_of(draw: Callable[[], str], texts: Iterable[str]) -> str:
 
 
 def steady_marks(*secret: object) -> Callable[[], str]:
-    """Draws marks that nobody can guess who does not know ``secret``, and that are the same each time: a question that
+    """Draws marks that can't be guessed without ``secret``, and that are the same each time: a question that
     is asked again after a crash is the same question."""
     numbers = count()
     base = "/".join(map(str, secret))

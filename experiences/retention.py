@@ -26,7 +26,7 @@ def forget() -> dict[str, int]:
 
 
 def _delete(rows: QuerySet[Any]) -> int:
-    """In small transactions, so that nobody who records an execution waits."""
+    """In small transactions, so that recording an execution never waits."""
     deleted = 0
     while ids := list(rows.order_by("pk").values_list("pk", flat=True)[:AT_ONCE]):
         deleted += rows.model.objects.filter(pk__in=ids)._raw_delete("default")

@@ -86,7 +86,7 @@ async def run_rollout(
     ``stream`` keeps the random numbers of training and evaluation apart.
 
     Raises:
-        Interrupted: (or whatever else ``check`` raises) before a step.
+        Interrupted: (or what else ``check`` raises) before a step.
         Halted: the run as a whole can't go on for now (the reward out of time is one such cause); what this rollout did
             is dropped.
     """
@@ -102,7 +102,7 @@ async def run_rollout(
             await _play(trajectory, scenario, environment, runtime, rng, guard)
             await _judge(trajectory, scenario, runtime, reward)
     except _Stopped as stopped:
-        # "from None" would wipe out why ``check`` raised: whoever collects asks for the cause.
+        # "from None" would wipe out why ``check`` raised: callers of ``collect`` ask for the cause.
         raise stopped.cause from stopped.cause.__cause__
     except Halted:
         raise
@@ -146,7 +146,7 @@ async def _play(
 
 
 async def _judge(trajectory: Trajectory, scenario: Scenario, runtime: Runtime, reward: Reward) -> None:
-    """Gets the verdict that the reward wants, if it wants one and there is somebody to ask."""
+    """Asks the judge where the reward has a rubric and the runtime has a model."""
     rubric = rubric_of(reward)
     if rubric is not None and isinstance(runtime, Judging):
         trajectory.evidence[VERDICT] = dict(await runtime.verdict(rubric, scenario, trajectory))
@@ -209,7 +209,7 @@ async def collect(
     pool has no barriers: as one rollout ends, and ``keep`` has written it where it says when, the next begins.
 
     Raises:
-        Interrupted: (or whatever ``check`` or ``keep`` raises); rollouts still under way are dropped.
+        Interrupted: (or what else ``check`` or ``keep`` raises); rollouts still under way are dropped.
         Halted: a rollout could not be paid for, or its model is away. None was begun after that, and those under
             way went on to their own end: a call that is cut off is paid for all the same.
     """

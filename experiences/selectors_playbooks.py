@@ -73,7 +73,7 @@ def compiled(actor: Any, agent: Any) -> Compiled:
     """What an agent is told now. Every interface that gives its context out asks here.
 
     Raises:
-        Missing: as ``playbook_get``, or the agent is archived: its playbook is kept, and told to nobody any more.
+        Missing: as ``playbook_get``, or the agent is archived: its playbook is kept, but told to no agent any more.
     """
     row = playbook_get(actor, agent)
     if row.agent.archived_at is not None:

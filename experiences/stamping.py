@@ -1,4 +1,4 @@
-"""Stamps of rows: whether a pack, or a lesson of an agent, is still what somebody vouched for."""
+"""Stamps of rows: whether a pack, or a lesson of an agent, is still the text that was stamped."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def verify_stamp(experience: Experience) -> bool:
 
 
 def stamp_fault(experience: Experience) -> str:
-    """Why a lesson is told to nobody; "" if its stamp fits."""
+    """Why a lesson is told to no agent; "" if its stamp fits."""
     return stamp_faults([experience]).get(experience.pk, "")
 
 

@@ -87,7 +87,7 @@ class Trajectory:
 
     @property
     def spent_micros(self) -> int:
-        """What the rollout cost whoever trains or tests: the agent's calls, and the judges' verdicts, that of the
+        """What the rollout cost the run or the test: the agent's calls, and the judges' verdicts, that of the
         environment on its answer and that of the reward on the whole."""
         verdict = self.evidence.get("verdict")
         judges = (self.evidence.get("judge"), verdict.get("judge") if isinstance(verdict, Mapping) else None)

@@ -1,8 +1,8 @@
-"""The fast door: an agent's context, before each of its tasks, from memory and past Django's middleware.
+"""The fast path: an agent's context, before each of its tasks, from memory and past Django's middleware.
 
-It answers only what it is sure of: a service's key that was looked at within the last second, and a context that nobody
-has changed since it was read. Everything else (no key, a wrong one, no playbook, an odd address) goes on to Django,
-which says what is wrong as it does at every door.
+It answers only what it is sure of: a service's key that was looked at within the last second, and a context that was
+not changed since it was read. Everything else (no key, a wrong one, no playbook, an odd address) goes on to Django,
+which says what is wrong as it does at every address.
 """
 
 from __future__ import annotations

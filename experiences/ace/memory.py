@@ -1,7 +1,7 @@
-"""What the fast door remembers: who a key is, for a second; what a context is, until somebody says that it changed.
+"""What the fast path remembers: who a key is, for a second; what a context is, until a message says that it changed.
 
-Both are read by the same functions that the other doors use. A change is announced to every process; where nobody can
-be heard (Redis is away) a context is believed for half a second only.
+Both are read by the same functions that the other interfaces use. A change is announced to every process; where no
+message can come (Redis is away) a context is believed for half a second only.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Memory(Generic[K, V]):
         return found[1] if found is not None and time.monotonic() - found[0] < seconds else None
 
     async def read(self, key: K, look: Callable[[], V | None]) -> V | None:
-        """Reads by ``look``, in a thread. Whoever asks meanwhile waits for the same answer."""
+        """Reads by ``look``, in a thread. A caller that asks meanwhile waits for the same answer."""
         reading = self._reading.get(key)
         if reading is None:
             reading = self._reading[key] = asyncio.ensure_future(self._looked(key, look))
@@ -108,7 +108,7 @@ class Memory(Generic[K, V]):
         return found
 
     def forget(self, which: Callable[[V], bool] = lambda _: True) -> None:
-        """Drops what is out of date, also if it is being read just now: whoever comes next reads anew."""
+        """Drops what is out of date, also if it is being read just now: the next caller reads anew."""
         self._generation += 1
         self._reading.clear()
         for key in [key for key, (_, value) in self._kept.items() if which(value)]:

@@ -37,7 +37,7 @@ class ServiceThrottle(KeyThrottle):
 
 
 class ServiceDoor(Door):
-    """Keys and tokens only: a browser's session is nobody here."""
+    """Keys and tokens only: a browser's session does not count here."""
 
     authentication_classes = (ApiKeyAuthentication, JwtAuthentication)
     throttle_classes: tuple[type[KeyThrottle], ...] = (ServiceThrottle,)

@@ -29,7 +29,8 @@ class Faults:
     """The faults one episode will meet, by the number of the call.
 
     The first block is drawn before the episode's first step. So two policies that meet the same scenario with
-    the same seed meet the same faults, whatever they choose (common random numbers for paired comparisons).
+    the same seed meet the same faults, also where they choose differently (common random numbers, for paired
+    comparisons).
     """
 
     __slots__ = ("_draws", "_next", "_rates", "_rng")

@@ -81,7 +81,7 @@ class Generators:
         """The verdict of the item's own verifier; ``success`` from a score of .99.
 
         Raises:
-            Exception: whatever the verifier raises (prime_factorization does on every answer in words).
+            Exception: what the verifier raises (prime_factorization does on every answer in words).
         """
         item = item_of(scenario)
         entry = self.entry(item)

@@ -2,7 +2,7 @@
 
 ``cellpylib`` imports matplotlib to draw automata on a screen. No generator and no verifier draws, yet the import
 costs each worker 37 MB and a quarter of a second. While reasoning-gym is imported, matplotlib's modules are stood in
-for by postponed ones; whoever did draw with them would get the real ones.
+for by postponed ones, which load the real ones at their first use.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Regular expressions of strangers on answers of strangers: each search ends in time.
+"""Untrusted patterns on untrusted text, with a time limit (ReDoS).
 
 Python's own engine backtracks without a limit and lets no other thread run meanwhile: one row could stop a worker.
 """

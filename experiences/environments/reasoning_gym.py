@@ -57,7 +57,7 @@ class ReasoningGymEnvironment:
     """Items of ``families`` in turn, so that families are balanced; ``wording`` original or mixed with ours.
 
     ``scenarios(split, n, seed)`` begins with the same scenarios for every n. Splits are disjoint by item number
-    and by text, whatever the seeds.
+    and by text, for all seeds.
     """
 
     world: ToolWorld

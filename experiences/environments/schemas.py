@@ -1,4 +1,4 @@
-"""JSON schemas of strangers on answers of strangers: each check ends in time, whatever the two make of each other."""
+"""Untrusted JSON schemas on untrusted answers: each check has a time limit."""
 
 from __future__ import annotations
 

@@ -180,7 +180,7 @@ def json_schema(expected: Mapping[str, Any], case_sensitive: bool) -> Check:
 
 def judge(expected: Mapping[str, Any], case_sensitive: bool) -> Check:
     """A language model's verdict by a rubric. It is asked while the episode goes on (``TextEpisode.say``); what is
-    built here answers where nobody was there to ask: no verdict, which leaves the trajectory unscored."""
+    built here answers where there is no model to ask: no verdict, which leaves the trajectory unscored."""
     rubric = rubric_for(expected, "judge")
     shown = rubric.reference or rubric.text if rubric else ""
     missing = "no language model was there to judge it"

@@ -47,9 +47,9 @@ def spread(group: TrajectoryGroup) -> float:
 
 
 def contrast(group: TrajectoryGroup, each: int) -> Contrast | None:
-    """The ``each`` best and worst attempts; None for a group without spread (whatever its mean: a group of equal halves
-    has none, one of rewards 1 and 2 has). Attempts that broke off say more about the service than about the task, and
-    are left out."""
+    """The ``each`` best and worst attempts; None for a group without spread. The mean does not count: a group of equal
+    halves has no spread, one of rewards 1 and 2 has. Attempts that broke off say more about the service than about the
+    task, and are left out."""
     if spread(group) <= TOLERANCE:
         return None
     known = [one for one in group.trajectories if math.isfinite(one.reward) and one.steps]

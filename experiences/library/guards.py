@@ -26,8 +26,8 @@ _ENDS = re.compile(r"[.!?](?:\s|$)")
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What a lesson may not repeat: the query that taught it, and the answers that were right. ``shown``: whoever wrote
-    the lesson had read the answers, so that short ones and parts of long ones count as well."""
+    """What a lesson may not repeat: the query that taught it, and the answers that were right. ``shown``: the
+    lesson's author had read the answers, so that short ones and parts of long ones count as well."""
 
     query: str = ""
     answers: tuple[str, ...] = ()

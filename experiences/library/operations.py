@@ -118,7 +118,7 @@ def _named(value: Any) -> Any:
 @dataclass(frozen=True, slots=True)
 class Lineage:
     """Where an operation comes from: what its lesson will say of itself, and what it may not repeat. ``drafts`` are the
-    lessons that comparisons drafted: what is added has to be one of them, in whatever words; None: anything. ``kind``
+    lessons that comparisons drafted: what is added has to be one of them, in any words; None: anything. ``kind``
     is that of a lesson that is added."""
 
     task: str = ""
@@ -331,7 +331,7 @@ class _Batch:
 
     def _seen(self, text: str, besides: Collection[Lesson] = ()) -> _Seen | None:
         """What says the same in nearly the same words: a lesson of the library that is none of those ``besides``,
-        whatever became of it, else one that an earlier job or a person took out."""
+        also one that was taken out, else one that an earlier job or a person took out."""
         lessons = self.library.lessons
         at, found = most_alike(text, [lesson.text for lesson in lessons])
         if found >= ALIKE and lessons[at] not in besides:

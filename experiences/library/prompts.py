@@ -70,7 +70,7 @@ class ReflectionOptions:
 
 @dataclass(frozen=True, slots=True)
 class Prompts:
-    """The questions of reflection. ``secret`` makes the marks around data that nobody can guess."""
+    """The questions of reflection. ``secret`` makes the marks around data, which can't be guessed."""
 
     options: ReflectionOptions
     secret: str

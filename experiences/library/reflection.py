@@ -91,7 +91,7 @@ class Reflected:
 
 @dataclass
 class Reflector:
-    """Asks a model what a batch of groups teaches. ``secret`` makes the marks around data that nobody can guess."""
+    """Asks a model what a batch of groups teaches. ``secret`` makes the marks around data, which can't be guessed."""
 
     asker: Asker
     options: ReflectionOptions

@@ -1,7 +1,7 @@
 """How alike two short texts are, without a model: the cosine of their hashed character n-grams.
 
-It finds the same lesson in nearly the same words. Two lessons that say one thing in different words are told apart by
-nobody but the reward: each gets a part of the credit.
+It finds the same lesson in nearly the same words. Two lessons that say one thing in different words it takes for
+two; their measured effects then share the credit.
 """
 
 from __future__ import annotations

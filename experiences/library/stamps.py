@@ -2,7 +2,7 @@
 
 A pack's stamp is the SHA-256 of its texts and of the files that they came from. A lesson's stamp binds its text to the
 stamp of the pack (or of the system prompt) under which it was learned. A text that does not give its stamp was changed
-by nobody who vouches for it, and is told to no agent.
+without a new stamp, and is told to no agent.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def content_digest(content: bytes) -> str:
 
 
 def pack_stamp(system: str, injections: Iterable[str] = (), sources: Iterable[PackSource] = ()) -> str:
-    """The stamp of a pack: the same for the same texts and files, in whatever order the files are listed."""
+    """The stamp of a pack: the same for the same texts and files, in any order of the files."""
     files = [[one.path, one.sha256] for one in sorted(sources)]
     return _digest(["pack", system, list(injections), files])
 

@@ -23,7 +23,7 @@ class ExperienceState:
 
     ``weight`` is the probability that a rollout sees it; ``effect`` with its standard error ``effect_error`` is what it
     adds to the reward, None until it was measured over ``rollouts`` rollouts. ``taught_by`` are ids of trajectories,
-    ``group`` is "iteration/query". ``stamp`` is needed only where somebody else vouches for the text
+    ``group`` is "iteration/query". ``stamp`` is needed only where another site vouches for the text
     (``services/importing.py``); a job's own lessons are stamped when they are written.
     """
 

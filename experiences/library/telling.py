@@ -18,5 +18,5 @@ def told(lessons: Sequence[Lesson]) -> str:
 
 
 def listed(lessons: Sequence[Lesson]) -> str:
-    """The lessons with their names, for whoever proposes changes."""
+    """The lessons with their names, for the model that proposes changes."""
     return "\n".join(f"[{lesson.handle}] {' '.join(lesson.text.split())}" for lesson in lessons) or "(none yet)"

@@ -19,7 +19,7 @@ ITERATION: Final = "iteration"
 
 class ExperienceStatus(models.TextChoices):
     """``proposed``: being tried; ``active``: measured and kept; ``pruned``: taken out by evidence, and can be brought
-    back; ``quarantined``: came from text that nobody vouches for, and waits for a person."""
+    back; ``quarantined``: came from untrusted text, and waits for a person."""
 
     PROPOSED = "proposed", "Proposed"
     ACTIVE = "active", "Active"

@@ -33,7 +33,7 @@ REWRITE: Final = "together these changes delete {items:.0%} of the items and {te
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """``min_confidence``: applied from here on. ``review_floor``: below it nobody is asked. ``untrusted``: runs of
+    """``min_confidence``: applied from here on. ``review_floor``: below it a change is rejected. ``untrusted``: runs of
     words that stand in what users and tools said. ``guarded``: whether a large deletion needs a person. ``functions``:
     names that no item may order a call of. ``held``: why every change waits for a person; "" if none has to."""
 
@@ -95,7 +95,7 @@ class _Batch:
         return self._update(index, delta) if delta.type == "update" else self._remove(index, delta)
 
     def _barred(self, delta: Delta) -> Verdict | None:
-        """What keeps a delta out, whatever the playbook holds: form first, then trust, then confidence."""
+        """What keeps a delta out of any playbook: form first, then trust, then confidence."""
         if fault := self._fault(delta):
             return Verdict(State.REJECTED, fault)
         if delta.type != "remove" and (why := suspicion(delta.content, self.rules.functions)):

@@ -30,7 +30,7 @@ def category_fault(category: str | None) -> str:
 
 
 def untrusted_runs(texts: Iterable[str], known: Iterable[str]) -> Runs:
-    """The runs of words that nobody vouches for. An execution may have been told the playbook itself: what stands
+    """The runs of words that only untrusted texts hold. An execution may have been told the playbook itself: what is
     there already is no quotation."""
     return _runs(texts) - _runs(known)
 

@@ -1,6 +1,6 @@
 """Leaving items out of contexts at random, so that what each item adds can be measured.
 
-Each context lacks each item with the same probability, whatever the task is. So executions with an item and those
+Each context lacks each item with the same probability, for every task. So executions with an item and those
 without it differ by nothing but chance and the item: a randomised experiment over all items at once, in production.
 The draw has a name that the service sends back with the execution; nothing is stored when a context is given out.
 """

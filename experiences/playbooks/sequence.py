@@ -3,8 +3,8 @@
 Evolutions test each item again and again; by an interval for one look, items that do nothing would sooner or later be
 taken for harmful ones.
 
-If an item changes nothing, then of the successes and of the failures the same share lacked it, whatever success depends
-on. So the outcomes are taken as given, and what is tested is which executions lacked the item:
+If an item changes nothing, then of the successes and of the failures the same share lacked it, even if success
+depends on other things. So the outcomes are taken as given, and what is tested is which executions lacked the item:
 
 1. An effect shifts the odds of lacking it among the successes by the ratio of the two shares of success, and among the
    failures by the ratio of the two shares of failure. A mixture over such shifts, for harm and for help alike, is the

@@ -1,4 +1,4 @@
-"""Texts that are shortened before they are redacted: what a cut leaves half would be found by nobody."""
+"""Truncates without splitting a secret or an address: half of one is not recognised when the text is redacted."""
 
 from __future__ import annotations
 

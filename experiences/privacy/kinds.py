@@ -15,6 +15,6 @@ class Span(NamedTuple):
     kind: str
 
 
-# What is stored instead: the kind and nothing else, so that nobody can get the value back.
+# What is stored instead: the kind and nothing else, so that the value can't be got back.
 PLACEHOLDER: Final = {kind: f"[{kind}]" for kind in KINDS}
 PLACEHOLDERS: Final = tuple(PLACEHOLDER.values())

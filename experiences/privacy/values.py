@@ -57,7 +57,7 @@ def redact_value(value: Any) -> Any:
     """``value`` with every text in it redacted, keys of dicts included; the same object where nothing changed.
 
     Strings, lists, tuples and dicts are looked into; anything else is returned as it is. Under a key that names a
-    secret ("password", "api_key", "authorization" ...) every text and number is replaced, whatever it looks like.
+    secret ("password", "api_key", "authorization" ...) every text and number is replaced, of any form.
     What lies deeper than 200 levels is replaced by a note.
     """
     return value if _is_untouched(value, 0) else _redacted(value, "", 0)

@@ -1,7 +1,7 @@
-"""The judge as a reward: a language model grades each rollout by a rubric, in whatever environment it was lived.
+"""The judge as a reward: a language model grades each rollout by a rubric, in any environment.
 
-The reward itself asks nobody. It says by its ``rubric`` that it wants a verdict; whoever plays the rollout gets one
-once it has ended, paid for like any call, and the reward reads it from the evidence.
+The reward itself asks no model. It says by its ``rubric`` that it wants a verdict; ``run_rollout`` gets one once it
+has ended, paid for like any call, and the reward reads it from the evidence.
 """
 
 from __future__ import annotations

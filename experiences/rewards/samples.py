@@ -1,4 +1,4 @@
-"""Trajectories that somebody writes down, or takes from an export, to try a reward on before an agent has lived any.
+"""Trajectories that are written by hand, or taken from an export, to try a reward before an agent has made any.
 Pure."""
 
 from __future__ import annotations

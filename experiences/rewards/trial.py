@@ -81,7 +81,7 @@ def _refusal(factory: RewardFactory, options: Mapping[str, Any]) -> str:
         factory(options)
     except ValueError as error:
         return str(error) or "it is refused"
-    except Exception as error:  # somebody's own factory: its bug is the answer
+    except Exception as error:  # a plugin's factory: its bug is the answer
         return f"{type(error).__name__}: {error}"
     return ""
 

@@ -1,4 +1,4 @@
-"""Whether the context that somebody else's agent was sent reached its model: it is looked for in the agent's calls.
+"""Whether the context that an agent over HTTP was sent reached its model: it is looked for in the agent's calls.
 
 An agent that drops it can't learn, and what it was sent is not what it was told.
 """
@@ -20,7 +20,7 @@ DROPPED: Final = "dropped_context"  # in the state of the last step: that of one
 class Arrival:
     """Looks for one rollout's context in the agent's calls, and notes in its steps what became of it.
 
-    A context has arrived when one call holds each of its lines, in whichever message and with whatever white space.
+    A context has arrived when one call holds each of its lines, in any message and with any white space.
     """
 
     def __init__(self, told: Told) -> None:

@@ -1,4 +1,4 @@
-"""The ``http`` runtime: somebody else's agent, called over HTTP. Its code stays as it is; only the address of its model
+"""The ``http`` runtime: an agent of others, called over HTTP. Its code stays as it is; only the address of its model
 is ours (``experiences.runtimes.gateway``), so that its calls are metered and recorded.
 
 What is sent: {"query", "base_url", "api_key", "model", "rollout", "seed", "max_steps", "system"}.

@@ -20,7 +20,7 @@ def _text(content: Any) -> str:
 
 
 class MessageItem(Part):
-    """What somebody said."""
+    """A message of one role."""
 
     role: Literal["system", "developer", "user", "assistant"]
     content: Annotated[str, BeforeValidator(_text)]

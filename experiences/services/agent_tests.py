@@ -1,4 +1,4 @@
-"""A test call of somebody else's agent: does it answer, how fast, what, and does its context reach its model?"""
+"""A test call of an agent over HTTP: does it answer, how fast, what, and does its context reach its model?"""
 
 from __future__ import annotations
 

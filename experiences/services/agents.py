@@ -166,7 +166,7 @@ def _check_address(actor: Any, agent: Agent, before: str, options: Mapping[str, 
 
 
 def _logged(agent: Agent, names: Iterable[str]) -> dict[str, Any]:
-    """For the audit log, which nobody can edit: endpoint, prompt pack and tool servers by their names, long texts by
+    """For the audit log, which can't be edited: endpoint, prompt pack and tool servers by their names, long texts by
     what tells one from another, and options without personal data."""
     wanted = list(names)
     found = {name: getattr(agent, name) for name in wanted if name in EDITABLE}

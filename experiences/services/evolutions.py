@@ -158,7 +158,7 @@ def _submitted(actor: Any, agent: Agent) -> Job:
             exclusive_key=f"agent:{agent.id}",
         )
     except Conflict:
-        _refuse_beside(agent)  # somebody was first by a moment: say who
+        _refuse_beside(agent)  # another job was first by a moment: say which
         raise
 
 
@@ -172,13 +172,13 @@ def evolution_apply(
     a row for each delta, the figures. ``spent`` is (micro-dollars, tokens).
 
     Raises:
-        VersionMoved: somebody changed the playbook meanwhile; nothing was written.
+        VersionMoved: the playbook was changed meanwhile; nothing was written.
     """
     by = f"{NOBODY} {str(evolution.job_id)[-6:]}"
     rules, effects = rules_of_evolution(playbook.agent, untrusted), effects_of(playbook)
     curated = curate(sections_of(playbook), deltas, rules, names_of(playbook), effects)
     before = playbook.version
-    # The playbook's row first: whoever else wants it waits here, holding nothing that we need.
+    # The playbook's row first: other writers wait here, holding nothing that we need.
     _count(playbook, curated, deltas)
     rows = delta_rows(playbook, deltas, curated, by=by, job=evolution.job)
     ContextDelta.objects.bulk_create(rows)

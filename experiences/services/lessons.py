@@ -57,7 +57,7 @@ def experience_prune(actor: Any, experience: Experience, *, why: str = "", versi
 def experience_quarantine(
     actor: Any, experience: Experience, *, why: str = "", version: int | None = None
 ) -> Experience:
-    """Tells a lesson to nobody until a person has vouched for it.
+    """Tells a lesson to no agent until a person has vouched for it.
 
     Raises:
         Missing, Forbidden, Conflict: as for ``experience_restore``.
@@ -155,7 +155,7 @@ def _update(experience: Experience, values: dict[str, Any]) -> None:
     """Changes the row if it still is what was read.
 
     Raises:
-        Conflict: somebody was first.
+        Conflict: another change was first.
     """
     values = values | {"updated_at": timezone.now()}
     seen = Experience.objects.filter(

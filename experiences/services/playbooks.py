@@ -36,7 +36,7 @@ from experiences.services.versions import (
     version_write,
 )
 
-WITH_AGENT = "made with its agent"  # the first version's action, where nobody asked for it
+WITH_AGENT = "made with its agent"  # the first version's action, where no person asked for it
 FIELDS = ("category", "content", "confidence")
 
 
@@ -264,7 +264,7 @@ def playbook_delete(actor: Any, playbook: Playbook) -> None:
 
 def check_expected(playbook: Playbook, expected: int | None) -> None:
     """Raises:
-    VersionMoved: whoever changes it has looked at another version."""
+    VersionMoved: the actor has looked at another version."""
     if expected is not None and playbook.version != expected:
         raise VersionMoved(expected)
 

@@ -28,7 +28,7 @@ def delta_approve(
 ) -> ContextDelta:
     """Applies a waiting change, as it is or with a text of one's own, which is checked like any other.
 
-    Whoever approves vouches for what was learned from untrusted text; a text that gives orders to its reader has to be
+    The approver vouches for what was learned from untrusted text; a text that gives orders to its reader has to be
     edited first.
 
     Raises:

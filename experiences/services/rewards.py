@@ -39,7 +39,7 @@ def reward_try(
 ) -> dict[str, Any]:
     """What the reward pays the latest ``limit`` trajectories of a job, or of an agent's training, or ``samples`` that
     are given with the request. Nothing is stored, and no text of a trajectory is given out. A reward that wants a
-    judge has ``MAX_JUDGED`` of them judged, which the agent's budget pays for; samples are nobody's, and are not.
+    judge has ``MAX_JUDGED`` of them judged, which the agent's budget pays for; samples have no agent, and are not.
 
     Raises:
         Missing: there is no such job or agent, or it is not the actor's.
@@ -124,7 +124,7 @@ def _shown(one: Tried) -> dict[str, Any]:
 
 
 def without_texts(value: Any, *, depth: int = 0) -> Any:
-    """Numbers, flags and their names; of the texts only those that rewards themselves choose. Whoever may see a
+    """Numbers, flags and their names; of the texts only those that rewards themselves choose. Who may see a
     trajectory reads its texts there, one by one."""
     if isinstance(value, Mapping) and depth < MAX_DEPTH:
         return {

@@ -27,7 +27,7 @@ DEFAULT_CONFIDENCE = 0.8  # of what a person writes
 
 
 class VersionMoved(Conflict):
-    """The playbook was changed by somebody else since it was read."""
+    """The playbook was changed since it was read."""
 
     def __init__(self, expected: int) -> None:
         message = f"The playbook is no longer at version {expected}: somebody was first. Look at it and try again."

@@ -1,7 +1,7 @@
 """Tools of MCP servers (modelcontextprotocol.io), over stdio and streamable HTTP.
 
-A stdio server is a program that is started here, with the rights of this process. So none is started unless whoever
-makes ``MCPTools`` allows its command, and by default no command is allowed.
+A stdio server is a program that is started here, with the rights of this process. So none is started unless the
+caller of ``MCPTools`` allows its command, and by default no command is allowed.
 What a server says of its tools is shown to the model: connect only servers that may speak to it.
 """
 
@@ -263,7 +263,7 @@ class _Link:
         except Exception as error:
             if not self._ready.done():
                 self._ready.set_exception(error)
-                self._ready.exception()  # seen: nobody may be waiting for it any more
+                self._ready.exception()  # seen: perhaps no caller waits for it any more
         finally:
             if self.too_large and not self._ready.done():
                 self._ready.set_exception(MCPFailure(TOO_LARGE))

@@ -1,7 +1,7 @@
 """How bytes of MCP servers reach us: over pipes and over HTTP, and never more of them at once than a limit.
 
-The package's own transports read a message whole before anybody can look at its size. Here the one who reads stops at
-the limit, and says so (``overflow``); whoever holds the connection then drops it.
+The package's own transports read a message whole before its size can be checked. Here the one who reads stops at
+the limit, and says so (``overflow``); the connection's owner then drops it.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ async def _write(process: Process, asked: Any, told: Any) -> None:
                 process.stdin.write(f"{line}\n".encode())
                 await process.stdin.drain()
     except (anyio.ClosedResourceError, anyio.BrokenResourceError, OSError):
-        await told.aclose()  # the session has to see that nobody hears it any more
+        await told.aclose()  # the session has to see that the server is gone
 
 
 async def _ended(process: Process) -> None:
@@ -119,9 +119,9 @@ async def _ended(process: Process) -> None:
     if not await _gone(process):
         _to_group(process, signal.SIGTERM)
         await _gone(process)
-        _to_group(process, signal.SIGKILL)  # whoever did not mind; the shell may be gone already
+        _to_group(process, signal.SIGKILL)  # what ignored the signal; the shell may be gone already
         await _gone(process)
-    transport = getattr(process, "_transport", None)  # else its pipes stay open until somebody collects them
+    transport = getattr(process, "_transport", None)  # else its pipes stay open until garbage collection
     if transport is not None:
         transport.close()
 

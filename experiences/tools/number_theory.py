@@ -58,7 +58,7 @@ def prime_factors(number: int) -> list[int]:
 
 
 def factor_greedy(text: str) -> str:
-    """The factors of the first integer above 1, whatever else the text holds."""
+    """The factors of the first integer above 1 in any text."""
     for number in integers(text):
         if number > 1:
             return _product(prime_factors(number))

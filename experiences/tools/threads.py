@@ -22,8 +22,8 @@ class TooManyHang(Exception):
 
 
 class ToolThreads:
-    """A thread for each call. How many run at once is bounded by the rollouts that wait for them, and those that
-    nobody waits for any more by ``max_hanging`` for each tool."""
+    """A thread for each call. How many run at once is bounded by the rollouts that wait for them, and those
+    without a waiting caller by ``max_hanging`` for each tool."""
 
     def __init__(self, max_hanging: int = MAX_HANGING) -> None:
         self._max_hanging = max_hanging
@@ -68,7 +68,7 @@ class ToolThreads:
             try:
                 loop.call_soon_threadsafe(settle, value, error)
             except RuntimeError:
-                return  # the loop was closed: nobody waits any more
+                return  # the loop was closed: no caller waits any more
 
         threading.Thread(target=work, name=f"tool {tool}", daemon=True).start()
         try:

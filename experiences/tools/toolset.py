@@ -61,7 +61,7 @@ class Toolset:
         self.specs: Sequence[ToolSpec] = tuple(tool.spec for tool in chosen)
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> ToolResult:
-        """Runs a tool. Whatever goes wrong is a failed result that says what."""
+        """Runs a tool. Every failure is a result that says what went wrong."""
         tool = self._tools.get(name)
         if tool is None:
             known = ", ".join(self._tools) or "none"

@@ -16,7 +16,7 @@ _PLAIN_WORDS = re.compile(r"(?::\s*|\")([A-Za-z]+(?: [A-Za-z]+)+)")
 
 
 def reverse_letters_greedy(text: str) -> str:
-    """The last word of the text, whatever the text is, spelled backward."""
+    """The last word of any text, spelled backward."""
     found = _WORD.findall(text)
     if not found:
         raise ToolError("no word in the text")

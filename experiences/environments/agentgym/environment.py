@@ -120,7 +120,7 @@ class AgentGymFactory:
 
 
 def _outside(keep: str) -> re.Pattern[str] | None:
-    """What is not one of these characters. A class of characters is searched in one pass, whatever it holds."""
+    """What is not one of these characters. A class of characters is searched in one pass, with any characters in it."""
     if not keep:
         return None
     if _BRACKET.search(keep) or keep.startswith("^"):

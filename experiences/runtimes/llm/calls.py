@@ -134,7 +134,7 @@ class Talk:
         temperature: float | None = None,
         **options: Unpack[CallOptions],
     ) -> Completion:
-        """One call as somebody else wants it, within the limits of this rollout. ``check`` is the caller's to make.
+        """One call as an agent over HTTP makes it, within this rollout's limits. The caller has to ``check`` first.
 
         Raises:
             Halted, ModelFailure: as ``ask``.
