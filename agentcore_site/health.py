@@ -22,10 +22,10 @@ from rest_framework.exceptions import APIException
 from rest_framework.request import Request
 from rest_framework.settings import api_settings
 
-from agentcore_site import disk
-from agentcore_site.database import TROUBLE
 from agentcore_site.jobs.models import Job, Status
 from agentcore_site.jobs.workers import workers_seen
+from agentcore_site.lib import disk
+from agentcore_site.lib.database import TROUBLE
 from agentcore_site.tenancy.authentication import actor_of
 
 OK, DEGRADED, DOWN = "ok", "degraded", "down"

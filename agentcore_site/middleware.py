@@ -14,8 +14,8 @@ from django.shortcuts import render
 from django.views.defaults import bad_request
 
 from agentcore_site.changes import changed_nothing, changes_noted
-from agentcore_site.database import TROUBLE
-from agentcore_site.values import unstorable
+from agentcore_site.lib.database import TROUBLE
+from agentcore_site.lib.storable import unstorable
 
 request_id: contextvars.ContextVar[str] = contextvars.ContextVar("request_id", default="")
 AWAY: Final = "The database can't be reached at the moment."

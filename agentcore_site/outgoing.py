@@ -8,7 +8,7 @@ from pathlib import Path
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 
-from agentcore_site.errors import Invalid
+from agentcore_site.lib.errors import Invalid
 from agentcore_site.outbound import AddressRefused, Policy, current_policy, parsed
 from agentcore_site.outbound.addresses import AllowList
 from agentcore_site.outbound.policy import host_of

@@ -19,8 +19,8 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
 from agentcore_site.jobs.models import ACTIVE, Job, Status
+from agentcore_site.lib.money import dollars
 from agentcore_site.tenancy.authentication import bearer
-from budgets.money import dollars
 from training import metrics as training_metrics
 from training.models import TrainingRun, with_money
 

@@ -15,20 +15,20 @@ from rest_framework.parsers import BaseParser
 from rest_framework.request import Request
 from rest_framework.settings import api_settings
 
-from agentcore_site import openrpc
-from agentcore_site.database import TROUBLE
-from agentcore_site.errors import DomainError
-from agentcore_site.jsonrpc import INTERNAL, Call, Table, failure, respond
+from agentcore_site.lib.async_db import in_thread
+from agentcore_site.lib.database import TROUBLE
+from agentcore_site.lib.errors import DomainError
 from agentcore_site.middleware import away_message
+from agentcore_site.rest import openrpc
+from agentcore_site.rest.jsonrpc import INTERNAL, Call, Table, failure, respond
 from agentcore_site.rest.parsing import check_length, too_large
 from agentcore_site.rest.schema import MEANINGS
+from agentcore_site.rest.throttling import KeyThrottle
 from agentcore_site.rest.views import check_sight
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.authentication import actor_of
-from agentcore_site.threads import in_thread
-from agentcore_site.throttling import KeyThrottle
 from evaluation import rpc as evaluation
-from training import rpc as training
+from training.rpc import methods as training
 
 _OURS: Final[Table] = {**training.METHODS, **evaluation.METHODS}
 METHODS: Final[Table] = {**_OURS, **openrpc.methods(_OURS, "AgentCore", str(settings.SPECTACULAR_SETTINGS["VERSION"]))}

@@ -56,7 +56,7 @@ MIDDLEWARE = [
     "agentcore_site.middleware.RequestId",
     "agentcore_site.middleware.DatabaseAway",
     "agentcore_site.middleware.StorableQuery",
-    "agentcore_site.refused.Refused",
+    "agentcore_site.console.refusals.Refused",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
@@ -79,7 +79,7 @@ TEMPLATES: list[dict[str, Any]] = [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
-                "agentcore_site.context.console",
+                "agentcore_site.console.context_processors.console",
             ],
             "builtins": ["agentcore_site.templatetags.console"],
         },
@@ -205,13 +205,13 @@ REST_FRAMEWORK = {
     "DEFAULT_METADATA_CLASS": "agentcore_site.rest.metadata.AllowedMethods",
     "DEFAULT_FILTER_BACKENDS": ["agentcore_site.rest.filters.StrictFilters"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
-    "DEFAULT_THROTTLE_CLASSES": ["agentcore_site.throttling.KeyThrottle"],
+    "DEFAULT_THROTTLE_CLASSES": ["agentcore_site.rest.throttling.KeyThrottle"],
     "DEFAULT_THROTTLE_RATES": {
         "key": env.text("API_RATE", "6000/min"),
         "token": "30/min",
         "ace": env.text("ACE_RATE", "60000/min"),
     },
-    "EXCEPTION_HANDLER": "agentcore_site.problems.handler",
+    "EXCEPTION_HANDLER": "agentcore_site.rest.problems.handler",
     "TEST_REQUEST_DEFAULT_FORMAT": "json",
 }
 SIMPLE_JWT: dict[str, Any] = {
@@ -330,7 +330,8 @@ TRUSTED_SOURCES = env.among("TRUSTED_SOURCES", ("executions",))
 
 # -- playbooks that evolve (ACE) -------------------------------------------------------------------------------------
 # Off: nothing evolves and no evolution can be asked for; playbooks stay readable and can be changed by hand. On: agents
-# evolve that were switched on (`evolves`). An agent may have settings of its own (experiences/evolution_settings.py).
+# evolve that were switched on (`evolves`). An agent may have settings of its own
+# (experiences/agents/evolution_settings.py).
 ACE_ENABLED = env.boolean("ACE_ENABLED", default=True)
 ACE_DELTA_MODEL = env.text("ACE_DELTA_MODEL")  # at the agent's endpoint; empty: the agent's own model
 ACE_MIN_CONFIDENCE = env.number("ACE_MIN_CONFIDENCE", 0.7, low=0, high=1)

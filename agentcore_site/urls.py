@@ -3,10 +3,10 @@
 from django.contrib import admin
 from django.urls import include, path
 
-from agentcore_site import api, health, prometheus, rpc
+from agentcore_site import health, prometheus, rest_urls, rpc
 from agentcore_site.views import agents, audit, invitation, overview, people, search, session
 
-handler400 = "agentcore_site.api.bad_request"
+handler400 = "agentcore_site.rest_urls.bad_request"
 handler403 = "agentcore_site.views.errors.forbidden"
 handler404 = "agentcore_site.views.errors.not_found"
 handler500 = "agentcore_site.views.errors.server_error"
@@ -37,9 +37,9 @@ urlpatterns = [
     *console,
     path("admin/", admin.site.urls),
     path("api/v1/jsonrpc", rpc.jsonrpc, name="jsonrpc"),
-    path("api/v1/", include((api.urlpatterns, "api"))),
-    path("internal/ace/", include(("experiences.ace.urls", "ace"))),
-    api.unknown,
+    path("api/v1/", include((rest_urls.urlpatterns, "api"))),
+    path("internal/ace/", include(("experiences.playbooks.ace.urls", "ace"))),
+    rest_urls.unknown,
     path("health/live", health.live, name="health-live"),
     path("health/ready", health.ready, name="health-ready"),
     path("health/", health.status, name="health"),

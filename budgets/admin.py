@@ -15,6 +15,8 @@ from django.utils.html import format_html_join
 from unfold.widgets import UnfoldAdminDecimalFieldWidget, UnfoldAdminSelectWidget, UnfoldAdminTextInputWidget
 
 from agentcore_site.jobs.admin import as_id
+from agentcore_site.lib.money import MICROS, micros
+from agentcore_site.lib.money_format import money
 from agentcore_site.tenancy.administration import (
     LongTableAdmin,
     ReadOnlyAdmin,
@@ -23,7 +25,8 @@ from agentcore_site.tenancy.administration import (
     organizations_of,
 )
 from agentcore_site.tenancy.permissions import require
-from budgets.accounts import month_over
+from budgets.alerts.webhooks import SIGNATURE, webhook_secret
+from budgets.ledger.accounts import month_over
 from budgets.models import (
     Budget,
     BudgetAlert,
@@ -34,12 +37,9 @@ from budgets.models import (
     Reservation,
     Scope,
 )
-from budgets.money import MICROS, micros
-from budgets.naming import all_agents, name_of
-from budgets.pricelist import price_changes
+from budgets.presenters.naming import all_agents, name_of
+from budgets.presenters.price_list import price_changes
 from budgets.services import PRICED, Shown, budget_settings_set, limit_change, limit_owner, owner_of, price_save
-from budgets.showing import money
-from budgets.webhooks import SIGNATURE, webhook_secret
 
 DOLLARS: dict[str, Any] = {
     "min_value": Decimal(0),

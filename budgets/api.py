@@ -13,7 +13,8 @@ from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from agentcore_site.errors import Invalid
+from agentcore_site.lib.errors import Invalid
+from agentcore_site.lib.money import dollars, micros
 from agentcore_site.rest.filters import Flag
 from agentcore_site.rest.parsing import Strict, parsed
 from agentcore_site.rest.schema import IDEMPOTENCY_KEY
@@ -22,9 +23,8 @@ from agentcore_site.tenancy.authentication import actor_of
 from agentcore_site.tenancy.permissions import current_organization, require
 from budgets.forms import days_check
 from budgets.models import Budget, EntryKind, LedgerEntry, ModelPrice, Period, Scope
-from budgets.money import dollars, micros
-from budgets.naming import agent_find
-from budgets.pricelist import prices_in_force, prices_of
+from budgets.presenters.naming import agent_find
+from budgets.presenters.price_list import prices_in_force, prices_of
 from budgets.selectors import BY, Spending, breakdown, budget_get, budgets_visible
 from budgets.services import budget_change_limit, budget_set_limit, price_set
 from budgets.views.budget import entries_of

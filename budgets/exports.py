@@ -12,10 +12,10 @@ from django.db.models import QuerySet
 
 from agentcore_site.audit.services import record
 from agentcore_site.jobs.models import Job
-from agentcore_site.spreadsheets import csv_line
+from agentcore_site.lib.async_db import briefly
+from agentcore_site.lib.spreadsheets import csv_line
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import current_organization, require
-from agentcore_site.threads import briefly
 from budgets.models import LedgerEntry
 from budgets.selectors import Spending, between, ledger_visible
 

@@ -9,11 +9,11 @@ from typing import Any, Final
 from django import forms
 from django.core.exceptions import ValidationError
 
-from agentcore_site.errors import DomainError, Invalid
+from agentcore_site.lib.errors import DomainError, Invalid
+from agentcore_site.lib.money import MICROS, micros
+from agentcore_site.lib.money_format import money
 from budgets.ledger.values import MOST
 from budgets.models import BudgetSettings, ModelPrice
-from budgets.money import MICROS, micros
-from budgets.showing import money
 
 # 1,000 and 1,000.50, but not 0,50: a comma that could be a decimal point must not multiply the amount by a hundred.
 THOUSANDS: Final = re.compile(r"^\d{1,3}(,\d{3})+(\.\d*)?$")

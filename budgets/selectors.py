@@ -11,13 +11,13 @@ from typing import Any, Final
 from django.db.models import Count, F, Q, QuerySet, Sum
 from django.db.models.functions import TruncDate
 
-from agentcore_site.errors import Insufficient, Invalid, Missing
+from agentcore_site.lib.errors import Insufficient, Invalid, Missing
+from agentcore_site.lib.money_format import money
 from agentcore_site.tenancy.actors import Actor
-from budgets.accounts import Owner, budgets_of, limit_standing, month_of, owners
 from budgets.forecasting import Forecast, forecast
+from budgets.ledger.accounts import Owner, budgets_of, limit_standing, month_of, owners
 from budgets.ledger.reserving import NEARLY_ALL
 from budgets.models import AlertKind, Budget, BudgetAlert, BudgetLimit, LedgerEntry, ModelPrice, Reservation, Scope
-from budgets.showing import money
 
 NAMES: Final = {Scope.ORGANIZATION: "your organisation's", Scope.AGENT: "this agent's", Scope.JOB: "this job's"}
 BY: Final = {"job": "job_id", "agent": "agent_id", "model": "model", "purpose": "purpose", "day": "day"}

@@ -11,18 +11,26 @@ from django.core.exceptions import ValidationError
 from django.db import connection, transaction
 
 from agentcore_site.audit.services import record
-from agentcore_site.errors import Conflict, Forbidden, Invalid, Missing
 from agentcore_site.jobs.models import Job
+from agentcore_site.lib.errors import Conflict, Forbidden, Invalid, Missing
+from agentcore_site.lib.money_format import money
 from agentcore_site.outgoing import check_address
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import Organization, organization_id_of
 from agentcore_site.tenancy.permissions import require
-from budgets.accounts import Owner, budget_open, budgets_of, limit_standing, month_of, month_over, owner_lock
+from budgets.ledger.accounts import (
+    Owner,
+    budget_open,
+    budgets_of,
+    limit_standing,
+    month_of,
+    month_over,
+    owner_lock,
+)
 from budgets.ledger.posting import THRESHOLDS, Alert, Balance, alerts_raise, lock, post
 from budgets.ledger.values import MOST
 from budgets.models import Budget, BudgetLimit, BudgetSettings, ModelPrice, Scope
-from budgets.naming import agent_is_of
-from budgets.showing import money
+from budgets.presenters.naming import agent_is_of
 
 PRICED = ("input", "cached_input", "output", "per_call", "free", "source")
 

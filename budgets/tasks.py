@@ -6,9 +6,9 @@ from typing import Final
 
 from celery import shared_task
 
-from budgets.alerts import alert_deliver, alerts_due
+from budgets.alerts.delivery import alert_deliver, alerts_due
+from budgets.alerts.job_stops import jobs_resume
 from budgets.ledger import charge_expired
-from budgets.stops import jobs_resume
 
 BATCH: Final = 1_000
 ALERTS: Final = 50  # at a time: each may wait for a slow server

@@ -12,17 +12,17 @@ from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from agentcore_site.errors import Invalid
 from agentcore_site.jobs.models import Status
+from agentcore_site.lib.errors import Invalid
+from agentcore_site.lib.money import dollars
 from agentcore_site.rest.parsing import Strict, parsed
 from agentcore_site.rest.schema import IDEMPOTENCY_KEY
 from agentcore_site.rest.views import Door
-from budgets.money import dollars
 from evaluation.models import Against, EvaluationRun, Split
 from evaluation.selectors import changed_queries, evaluation_get, evaluations_visible
 from evaluation.services import MAX_SAMPLES, evaluation_start
-from experiences.filters import OfAgent
-from training.selectors import run_get
+from experiences.trajectories.filters import OfAgent
+from training.selectors.runs import run_get
 from training.services.checkpoints import checkpoint_of
 
 AGAINST = "What the baseline is told. `nothing`, for agents of language models: lessons and playbook against none."

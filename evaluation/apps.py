@@ -5,4 +5,4 @@ class EvaluationConfig(AppConfig):
     name = "evaluation"
 
     def ready(self) -> None:
-        from evaluation import erasure, kind, receivers  # noqa: F401  (registers the kind, listens for checkpoints)
+        from evaluation import erasure, job_kind, receivers  # noqa: F401  (registers the kind, listens for checkpoints)

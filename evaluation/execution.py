@@ -15,24 +15,24 @@ from typing import Any
 
 from django.db.models import Sum
 
-from agentcore_site.database import TROUBLE
 from agentcore_site.jobs.events import event_add
 from agentcore_site.jobs.kinds import Progressed
 from agentcore_site.jobs.lease import Lease, LeaseLost, MustPause, StopRequested
 from agentcore_site.jobs.models import Job
+from agentcore_site.lib.database import TROUBLE
 from evaluation import reports
 from evaluation.models import Against, EvaluationResult, EvaluationRun, HeldOutLook, Split
-from experiences.collecting import recording, recording_check
-from experiences.environments.base import Environment
-from experiences.environments.dataset import dataset_environment
-from experiences.keeping import RolloutKeeper
-from experiences.library.lessons import Library
+from experiences.agents.consent import recording, recording_check
+from experiences.learning.lessons.library import Library
 from experiences.privacy import redact
-from experiences.rollout import Interrupted
-from experiences.runtimes.base import Halted
-from experiences.storage import Owner
-from experiences.types import RolloutKey, Scenario, Trajectory, reindexed
-from training.pools import Pools
+from experiences.rollouts.collect import Interrupted
+from experiences.rollouts.environments.base import Environment
+from experiences.rollouts.environments.dataset import dataset_environment
+from experiences.rollouts.runtimes.base import Halted
+from experiences.rollouts.types import RolloutKey, Scenario, Trajectory, reindexed
+from experiences.trajectories.keeping import RolloutKeeper
+from experiences.trajectories.storage import Owner
+from training.data.pools import Pools
 from training.services.checkpoints import checkpoint_load
 from training.services.execution import setup_of
 from training.services.pools import run_pools

@@ -9,12 +9,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from budgets.money import MICROS, dollars
+from agentcore_site.lib.money import MICROS, dollars
+from agentcore_site.lib.statistics import Interval, wilson_interval
 from evaluation import statistics
 from evaluation.context_value import context_value, context_words, thousand_calls
 from evaluation.models import Against, EvaluationResult, EvaluationRun
-from experiences.library.lessons import Lesson, Library
-from experiences.proportions import Interval, wilson_interval
+from experiences.learning.lessons.library import Lesson, Library
 from training.algorithm.arrays import FloatArray
 from training.algorithm.inference import (
     PairedDifference,
@@ -23,7 +23,7 @@ from training.algorithm.inference import (
     student_interval,
 )
 from training.models import TrainingRun
-from training.selectors import LOOK_INTO
+from training.selectors.runs import LOOK_INTO
 from training.services.checkpoints import checkpoint_load
 from training.services.learned import told_at_start
 from training.services.pools import run_pools

@@ -6,17 +6,17 @@ from typing import Any, Final, Literal
 
 from rest_framework import serializers
 
-from agentcore_site.errors import Invalid, Missing
 from agentcore_site.jobs.models import ACTIVE, Job, Status
-from agentcore_site.jsonrpc import Call, Method, Params, Table
-from agentcore_site.threads import in_thread
+from agentcore_site.lib.async_db import in_thread
+from agentcore_site.lib.errors import Invalid, Missing
+from agentcore_site.rest.jsonrpc import Call, Method, Params, Table
 from evaluation.models import EvaluationRun, Split
 from evaluation.selectors import evaluation_get, rpc_result
 from evaluation.services import evaluation_start
+from experiences.agents.selectors import agent_get
 from experiences.models import Agent
-from experiences.selectors import agent_get
 from training.models import PolicyCheckpoint
-from training.selectors import run_get
+from training.selectors.runs import run_get
 from training.services.checkpoints import best_of_agent, checkpoint_of
 
 MAX_WAIT: Final = 300.0

@@ -7,8 +7,8 @@ from uuid import UUID
 
 from django.db.models import QuerySet
 
-from agentcore_site.errors import Missing
 from agentcore_site.jobs.selectors import as_uuid
+from agentcore_site.lib.errors import Missing
 from evaluation.models import EvaluationResult, EvaluationRun
 from evaluation.statistics import surely_apart
 from experiences.models import TrajectoryRecord

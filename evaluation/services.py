@@ -11,23 +11,23 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from agentcore_site.audit.services import record
-from agentcore_site.errors import Conflict, DomainError, Invalid, Missing
 from agentcore_site.jobs import lifecycle
 from agentcore_site.jobs.models import Priority
+from agentcore_site.lib.errors import Conflict, DomainError, Invalid, Missing
 from agentcore_site.tenancy.permissions import require
 from evaluation.models import Against, EvaluationRun, Split
-from experiences.collecting import may_record, recording_require
+from experiences.agents.consent import may_record, recording_require
 from experiences.models import Runtime
-from experiences.storage import partition_ensure
-from training.epochs import nothing_changed
+from experiences.trajectories.storage import partition_ensure
+from training.data.uploads import clean_rows
 from training.models import PolicyCheckpoint, TrainingRun
 from training.policies.context import ContextPolicy
+from training.presenters.epochs import nothing_changed
 from training.services import checkpoints
 from training.services.learned import changed_nothing
 from training.services.pools import run_pools
 from training.services.runs import run_verdict_set
 from training.trainer import policy_of
-from training.uploads import clean_rows
 
 log = logging.getLogger(__name__)
 

@@ -1,7 +1,7 @@
 """Statistics of evaluations: pure.
 
 The paired comparison that training needs as well stands in ``training.algorithm.inference``, intervals of proportions
-in ``experiences.proportions``.
+in ``agentcore_site.lib.statistics``.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from experiences.proportions import NORMAL, wilson_interval
+from agentcore_site.lib.statistics import NORMAL, wilson_interval
 from training.algorithm.arrays import FloatArray
 from training.algorithm.inference import PairedDifference, paired_difference, per_query, surely_apart
 

@@ -11,17 +11,17 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST
 
-from agentcore_site.errors import Invalid
+from agentcore_site.console.pages import Sort, allowed, listing, page
 from agentcore_site.jobs.models import Status
 from agentcore_site.jobs.services import job_cancel, job_resume, may_cancel
-from agentcore_site.pages import Sort, allowed, listing, page
+from agentcore_site.lib.errors import Invalid
 from agentcore_site.tenancy.actors import Actor
-from evaluation.charts import line_forest, metric_rows
 from evaluation.models import Against, EvaluationRun, Split
+from evaluation.presenters.charts import line_forest, metric_rows
 from evaluation.reports import LINE_NAMES
 from evaluation.selectors import changed_queries, evaluation_get, evaluations_visible
 from evaluation.services import evaluation_start
-from training.selectors import run_get
+from training.selectors.runs import run_get
 from training.services.checkpoints import checkpoint_of
 
 SORTS = (

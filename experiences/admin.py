@@ -10,10 +10,20 @@ from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 from unfold.decorators import action
 
-from agentcore_site.errors import DomainError, Invalid
 from agentcore_site.jobs.admin import as_id
+from agentcore_site.lib.errors import DomainError, Invalid
 from agentcore_site.outgoing import check_address
 from agentcore_site.tenancy.administration import LongTableAdmin, ReadOnlyAdmin, ScopedAdmin
+from experiences.agents.services.agent_changes import agent_change_check, guarded_values
+from experiences.agents.services.agents import agent_archive, agent_check
+from experiences.agents.services.environments import environment_check, new_addresses
+from experiences.lessons.services.lessons import (
+    experience_approve,
+    experience_prune,
+    experience_quarantine,
+    experience_restore,
+)
+from experiences.lessons.services.packs import pack_archive
 from experiences.models import (
     Agent,
     ContextDelta,
@@ -34,16 +44,6 @@ from experiences.models import (
     ToolServer,
     TrajectoryRecord,
 )
-from experiences.services.agent_changes import agent_change_check, guarded_values
-from experiences.services.agents import agent_archive, agent_check
-from experiences.services.environments import environment_check, new_addresses
-from experiences.services.lessons import (
-    experience_approve,
-    experience_prune,
-    experience_quarantine,
-    experience_restore,
-)
-from experiences.services.packs import pack_archive
 
 
 class AgentForm(forms.ModelForm):  # type: ignore[type-arg]

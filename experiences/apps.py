@@ -6,8 +6,10 @@ class ExperiencesConfig(AppConfig):
 
     def ready(self) -> None:
         # They say where personal data may stand, and register the kind of job.
-        from agentcore_site.redaction import redactor_register
-        from experiences import erasure, erasure_playbooks, evolution  # noqa: F401
+        from agentcore_site.lib.redaction import redactor_register
+        from experiences import erasure  # noqa: F401
+        from experiences.playbooks import erasure as erasure_playbooks  # noqa: F401
+        from experiences.playbooks.evolution import job_kind  # noqa: F401
         from experiences.privacy import redact_value
 
         redactor_register(redact_value)

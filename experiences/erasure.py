@@ -16,11 +16,11 @@ from typing import Final
 
 from django.db.models import Q, QuerySet
 
-from agentcore_site.erased import ERASED, without
-from agentcore_site.errors import Conflict
 from agentcore_site.jobs.models import Job
+from agentcore_site.lib.erased import ERASED, without
+from agentcore_site.lib.errors import Conflict
 from agentcore_site.tenancy.erasure import Finding, holding, places, rewritten, staying
-from experiences.at_work import jobs_of, titles_at_work
+from experiences.lessons.services.packs import packs_restamp, prompt_replace
 from experiences.models import (
     Agent,
     Dataset,
@@ -34,9 +34,9 @@ from experiences.models import (
     ToolServer,
     TrajectoryRecord,
 )
+from experiences.models.append_only import history_delete
+from experiences.models.jobs_at_work import jobs_of, titles_at_work
 from experiences.privacy import redact
-from experiences.services.history import history_delete
-from experiences.services.packs import packs_restamp, prompt_replace
 
 SAME: Final = "Rows that read the same without addresses and numbers lost what was asked with them together."
 ERASURE: Final = "erasure"

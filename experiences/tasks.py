@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from celery import shared_task
 
-from experiences.retention import forget
+from experiences.playbooks.retention import forget
 
 
 @shared_task(name="experiences.retention")

@@ -10,9 +10,9 @@ from django.contrib.auth.hashers import get_hasher, make_password
 
 from agentcore_site.tenancy.models import Membership, Organization
 from agentcore_site.tenancy.roles import Role
-from experiences.library.stamps import pack_stamp
+from experiences.learning.lessons.stamps import pack_stamp
+from experiences.lessons.stamps import stamp_of_agent, stamped
 from experiences.models import Agent, Experience, ModelEndpoint, PromptPack, ToolServer
-from experiences.stamping import stamp_of_agent, stamped
 
 PASSWORD = "correct horse battery staple"
 

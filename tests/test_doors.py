@@ -22,7 +22,8 @@ from agentcore_site.tenancy.roles import ROLE_MAY, Role
 from budgets.models import Budget, BudgetLimit, ModelPrice
 from evaluation.models import EvaluationRun
 from evaluation.services import evaluation_start
-from experiences.library.stamps import experience_stamp, pack_stamp
+from experiences.agents.services.datasets import dataset_create
+from experiences.learning.lessons.stamps import experience_stamp, pack_stamp
 from experiences.models import (
     Agent,
     ContextDelta,
@@ -34,8 +35,7 @@ from experiences.models import (
     PromptPack,
     TrajectoryRecord,
 )
-from experiences.services.datasets import dataset_create
-from experiences.services.playbooks import playbook_create
+from experiences.playbooks.services.playbooks import playbook_create
 from tests import factories
 from tests.support.callers import Caller
 from tests.support.playbooks import delta_waiting, evolution_failed

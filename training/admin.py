@@ -12,11 +12,11 @@ from unfold.decorators import action
 
 from agentcore_site.jobs.models import Job
 from agentcore_site.jobs.services import job_cancel, job_pause, job_resume
+from agentcore_site.lib.money import dollars
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.administration import LongTableAdmin, ReadOnlyAdmin
-from budgets.money import dollars
-from training.epochs import outcome
 from training.models import Epoch, Iteration, PolicyCheckpoint, TrainingRun
+from training.presenters.epochs import outcome
 
 
 def on_job(move: Callable[[Any, Job], Job]) -> Callable[[Actor, TrainingRun], Job]:

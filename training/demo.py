@@ -13,8 +13,8 @@ from agentcore_site import env
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import Membership, Organization
 from agentcore_site.tenancy.roles import Role
+from experiences.agents.services.agents import agent_create
 from experiences.models import Agent
-from experiences.services.agents import agent_create
 
 PEOPLE: Final = {
     "olivia": Role.OPERATOR,

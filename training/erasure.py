@@ -5,12 +5,12 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 
-from agentcore_site.erased import ERASED, holds, without
 from agentcore_site.jobs.models import Job
+from agentcore_site.lib.erased import ERASED, holds, without
 from agentcore_site.tenancy.erasure import Finding, holding, places, rewritten
-from experiences.at_work import jobs_of
 from experiences.erasure import idle_require, rows_about
-from experiences.prompting import prompt_without
+from experiences.lessons.job_prompt import prompt_without
+from experiences.models.jobs_at_work import jobs_of
 from training.models import Epoch, PolicyCheckpoint, TrainingRun
 from training.services.checkpoints import Damaged, checkpoint_load, checkpoint_rewrite
 

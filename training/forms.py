@@ -10,16 +10,16 @@ from typing import Any, Final
 
 from django.http import QueryDict
 
-from agentcore_site.errors import DomainError, Invalid
 from agentcore_site.jobs.models import Priority
+from agentcore_site.lib.errors import DomainError, Invalid
 from agentcore_site.tenancy.actors import Actor
+from experiences.agents.selectors import agent_get, agents_visible, dataset_get, datasets_visible
 from experiences.models import Agent, Dataset
-from experiences.selectors import agent_get, agents_visible, dataset_get, datasets_visible
-from training.applicability import counts_for
-from training.defaults import groups_fault, launch_defaults
+from training.config.applicability import counts_for
+from training.config.defaults import groups_fault, launch_defaults
+from training.config.form import PLAIN, Field, changes, fields, groups, nested, value_at
+from training.config.presets import DEFAULT_PRESET, PRESETS, Preset, preset_config, presets_for
 from training.models import TrainingRun
-from training.presets import DEFAULT_PRESET, PRESETS, Preset, preset_config, presets_for
-from training.schema import PLAIN, Field, changes, fields, groups, nested, value_at
 
 SOURCES: Final = ("environment", "dataset", "upload")
 OWN: Final = ("agent", "source", "dataset", "domain", "dataset_domain", "preset", "title", "priority", "not_before")

@@ -15,10 +15,10 @@ from agentcore_site.ids import uuid7
 from agentcore_site.jobs.models import Job
 from agentcore_site.tenancy.models import Scoped, ScopedManager
 from budgets.models import Budget
+from experiences.lessons.job_prompt import with_pack, with_prompt
 from experiences.models import Agent, Dataset, PromptPack
-from experiences.prompting import with_pack, with_prompt
-from training.config import GRPOConfig
-from training.config_versions import read
+from training.config.schema import GRPOConfig
+from training.config.versions import read
 
 # Up to some 100 KB each, which only the run and the next one read.
 LARGE: Final = ("starting_rule", "shipped_rule", "known", "prompt")
@@ -50,8 +50,8 @@ class TrainingRun(Scoped):
         related_name="runs",
         help_text="Chosen by the domain of its data when it was launched; empty: the agent's own prompt.",
     )
-    # The text of that prompt as it was at the launch (experiences/prompting.py), by which the run and its evaluations
-    # act to the end: a run is slices of work, and its groups are compared. Null: jobs of earlier releases.
+    # The text of that prompt as it was at the launch (experiences/lessons/job_prompt.py), by which the run and its
+    # evaluations act to the end: a run is slices of work, and its groups are compared. Null: jobs of earlier releases.
     prompt = models.JSONField(null=True, blank=True, editable=False)
     environment = models.CharField(max_length=60)
     environment_options = models.JSONField(default=dict, blank=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from celery import shared_task
 from django.utils import timezone
 
-from experiences.storage import partition_ensure
+from experiences.trajectories.storage import partition_ensure
 from training.services import checkpoints
 
 

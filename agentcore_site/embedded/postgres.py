@@ -12,7 +12,7 @@ import psycopg
 from psycopg import sql
 
 from agentcore_site import env
-from agentcore_site.embedded.places import CannotStart, Place, wheel_folder
+from agentcore_site.embedded.service_paths import CannotStart, Place, wheel_folder
 from agentcore_site.postgresql.watched import CONNECT_SECONDS, PatientConnection
 
 PROGRAM_SECONDS: Final = 300.0  # for PostgreSQL's programs that need no server

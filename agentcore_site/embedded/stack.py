@@ -12,9 +12,9 @@ from typing import IO
 
 from agentcore_site import env
 from agentcore_site.embedded import postgres, valkey
-from agentcore_site.embedded.places import CannotStart, place_for
 from agentcore_site.embedded.ports import free_port
 from agentcore_site.embedded.postgres import Postgres
+from agentcore_site.embedded.service_paths import CannotStart, place_for
 from agentcore_site.embedded.supervisor import Process, Supervisor
 from agentcore_site.embedded.valkey import Valkey
 

@@ -14,8 +14,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from agentcore_site.embedded.places import CannotStart
 from agentcore_site.embedded.ports import wait_until
+from agentcore_site.embedded.service_paths import CannotStart
 
 FIRST_DELAY, LONGEST_DELAY, STOP_SECONDS = 0.2, 30.0, 20.0
 # What lived this long had started well, and what was killed from outside is not the cause: neither is kept waiting.

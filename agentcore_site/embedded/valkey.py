@@ -9,7 +9,7 @@ from pathlib import Path
 import redis
 
 from agentcore_site import env
-from agentcore_site.embedded.places import Place, wheel_folder
+from agentcore_site.embedded.service_paths import Place, wheel_folder
 
 PREFERRED_PORT = 63790
 

@@ -16,9 +16,9 @@ from typing import Any, Final, TypedDict
 from channels.layers import get_channel_layer
 from django.db import connection, transaction
 
-from agentcore_site.broker import broker_asked
 from agentcore_site.jobs.models import Job, JobEvent
-from agentcore_site.redaction import redacted, stored_text
+from agentcore_site.lib.broker import broker_asked
+from agentcore_site.lib.redaction import redacted, stored_text
 
 SEND_SECONDS: Final = 2.0  # messages that a silent Redis does not take must not pile up
 

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from agentcore_site.jobs.lease import Lease
 from agentcore_site.jobs.models import Job
-from agentcore_site.registry import Registry
+from agentcore_site.lib.registry import Registry
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 from django.conf import settings
 from django.db import connection, transaction
 
-from agentcore_site.database import TROUBLE
 from agentcore_site.jobs.models import Job, Status
+from agentcore_site.lib.database import TROUBLE
 
 log = logging.getLogger(__name__)
 

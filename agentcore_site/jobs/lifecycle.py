@@ -13,16 +13,16 @@ from django.db.models import Case, F, Q, QuerySet, When
 from django.db.models.functions import Now
 from psycopg.errors import LockNotAvailable
 
-from agentcore_site import disk
 from agentcore_site.audit.services import record
-from agentcore_site.database import TROUBLE
-from agentcore_site.errors import Conflict, TooMany
-from agentcore_site.jobs import doorbell, metrics
+from agentcore_site.jobs import metrics, wakeup
 from agentcore_site.jobs.events import event_add
 from agentcore_site.jobs.kinds import kinds
 from agentcore_site.jobs.lease import Lease, LeaseLost, StopRequested, worker_name
 from agentcore_site.jobs.models import ACTIVE, ENDED, TRANSITIONS, Job, Priority, Reason, Status
-from agentcore_site.redaction import stored_text
+from agentcore_site.lib import disk
+from agentcore_site.lib.database import TROUBLE
+from agentcore_site.lib.errors import Conflict, TooMany
+from agentcore_site.lib.redaction import stored_text
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import Organization
 
@@ -77,7 +77,7 @@ def submit(
         raise
     event_add(job, "created", message="Job created and queued.", data={"status": job.status})
     metrics.created(kind)
-    doorbell.ring_on_commit(job)
+    wakeup.ring_on_commit(job)
     return job
 
 
@@ -140,7 +140,7 @@ def resume(actor: Any, job: Job) -> Job:
         job.refresh_from_db()
         event_add(job, "resumed", message=f"Resumed by {Actor.of(actor).name}.", data={"status": job.status})
         record(actor, "job.resumed", job, before={"status": before}, after={"status": job.status})
-        doorbell.ring_on_commit(job)
+        wakeup.ring_on_commit(job)
     return job
 
 
@@ -211,7 +211,7 @@ def give_back(job: Job, lease: Lease) -> None:
         # The row is locked now: a request after this finds the job free, and one before it is answered here.
         if asked := Job.objects.values_list("requested", flat=True).get(id=job.id):
             raise StopRequested(asked)
-        doorbell.ring_on_commit(job)
+        wakeup.ring_on_commit(job)
 
 
 def put_back(job: Job, lease: Lease) -> bool:
@@ -278,7 +278,7 @@ def requeue(paused: QuerySet[Job], job: Job, why: str) -> bool:
             if moved:
                 job.refresh_from_db()
                 event_add(job, "resumed", message=why, data={"status": job.status, "by_itself": True})
-                doorbell.ring_on_commit(job)
+                wakeup.ring_on_commit(job)
     except IntegrityError:
         return False  # another job of the agent became active meanwhile; this one waits on
     return bool(moved)

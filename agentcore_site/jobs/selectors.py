@@ -10,8 +10,8 @@ from uuid import UUID
 from django.db.models import QuerySet
 from django.utils import timezone
 
-from agentcore_site.errors import Missing
 from agentcore_site.jobs.models import Job, ShareLink
+from agentcore_site.lib.errors import Missing
 from agentcore_site.tenancy.permissions import require
 
 SEEN_EVERY: Final = timedelta(minutes=1)

@@ -14,11 +14,11 @@ from django.db import transaction
 from django.utils import timezone
 
 from agentcore_site.audit.services import record
-from agentcore_site.errors import Invalid, Missing
 from agentcore_site.jobs import lifecycle
 from agentcore_site.jobs.kinds import kinds
 from agentcore_site.jobs.models import SHARE_DAYS, Job, ShareLink
 from agentcore_site.jobs.selectors import token_digest
+from agentcore_site.lib.errors import Invalid, Missing
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import require
 

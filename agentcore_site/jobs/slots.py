@@ -16,7 +16,7 @@ from django.conf import settings
 from redis import Redis
 from redis.exceptions import RedisError
 
-from agentcore_site.broker import broker_asked
+from agentcore_site.lib.broker import broker_asked
 
 LEASE_SECONDS: Final = 15
 

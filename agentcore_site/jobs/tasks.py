@@ -11,14 +11,15 @@ from django.conf import settings
 from django.db import close_old_connections
 from django.utils import timezone
 
-from agentcore_site import disk, memory, secret_key
-from agentcore_site.database import TROUBLE, trouble_in
-from agentcore_site.errors import DomainError
-from agentcore_site.jobs import doorbell, lifecycle, metrics
+from agentcore_site import secret_key
+from agentcore_site.jobs import lifecycle, metrics, wakeup
 from agentcore_site.jobs.kinds import kinds
 from agentcore_site.jobs.lease import Lease, LeaseLost, MustFail, MustPause, StopRequested
 from agentcore_site.jobs.models import Job, Reason, Status
-from agentcore_site.objects import ObjectsAway
+from agentcore_site.lib import disk, gc_freeze
+from agentcore_site.lib.database import TROUBLE, trouble_in
+from agentcore_site.lib.errors import DomainError
+from agentcore_site.lib.object_storage import ObjectsAway
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +39,7 @@ def advance(job_id: str, attempt: int | None = None) -> str:
         return "database away"
     finally:
         close_old_connections()
-        memory.settle()
+        gc_freeze.settle()
 
 
 def run_slice(job: Job) -> str:
@@ -112,7 +113,7 @@ def sweep() -> int:
     many."""
     lifecycle.hung_writes_end()
     rung = lifecycle.resume_waiting()
-    waiting = doorbell.messages_waiting()
+    waiting = wakeup.messages_waiting()
     if waiting is None:
         return rung
     lost = lifecycle.free().filter(nudged_at__isnull=False).count() - waiting
@@ -122,5 +123,5 @@ def sweep() -> int:
         if job.crashes >= settings.JOB_MAX_CRASHES and job.status == Status.RUNNING:
             lifecycle.fail_abandoned(job)
         else:
-            rung += doorbell.ring(job.id, job.attempt, job.priority)
+            rung += wakeup.ring(job.id, job.attempt, job.priority)
     return rung

@@ -12,9 +12,9 @@ from channels.db import database_sync_to_async
 from django.conf import settings
 from django.http import parse_cookie
 
-from agentcore_site.errors import DomainError
 from agentcore_site.jobs.models import Job
 from agentcore_site.jobs.selectors import job_get, share_alive, shared_job, token_digest
+from agentcore_site.lib.errors import DomainError
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.authentication import actor_of_token, bearer
 

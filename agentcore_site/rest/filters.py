@@ -9,8 +9,8 @@ from django import forms
 from django_filters import rest_framework as filters
 from django_filters.fields import IsoDateTimeField
 
+from agentcore_site.lib.storable import in_utc
 from agentcore_site.rest.parsing import refuse_unknown
-from agentcore_site.values import in_utc
 
 PAGING = ("cursor", "limit", "ordering")
 INTEGER_MAX = 2**31 - 1

@@ -16,7 +16,7 @@ import orjson
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
-from agentcore_site.errors import Conflict, Invalid
+from agentcore_site.lib.errors import Conflict, Invalid
 from agentcore_site.models import IdempotencyRecord
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import current_organization

@@ -11,8 +11,8 @@ from rest_framework import serializers
 from rest_framework.parsers import BaseParser, MultiPartParser
 from rest_framework.request import Request
 
-from agentcore_site.errors import Invalid, TooLarge
-from agentcore_site.values import parse_json, unstorable
+from agentcore_site.lib.errors import Invalid, TooLarge
+from agentcore_site.lib.storable import parse_json, unstorable
 
 MAY_BE_EMPTY: Final = frozenset({"search"})  # every text holds the empty one
 NOT_TEXT: Final = "Must be a string."

@@ -13,14 +13,14 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.viewsets import GenericViewSet
 
-from agentcore_site.errors import Forbidden, Missing
+from agentcore_site.lib.errors import Forbidden, Missing
+from agentcore_site.lib.storable import unstorable
 from agentcore_site.rest.idempotency import once
 from agentcore_site.rest.paging import CursorPages
 from agentcore_site.rest.parsing import check_length, check_query, refuse_unknown
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.authentication import actor_of
 from agentcore_site.tenancy.roles import SERVICE
-from agentcore_site.values import unstorable
 
 IDEMPOTENCY_HEADER = "Idempotency-Key"
 

@@ -14,10 +14,10 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from agentcore_site import drawing
-from agentcore_site.drawing import Picture
-from agentcore_site.icons import PATHS, STATUS
-from budgets.money import dollars
+from agentcore_site.console import svg
+from agentcore_site.console.icons import PATHS, STATUS
+from agentcore_site.console.svg import Picture
+from agentcore_site.lib.money import dollars
 
 register = template.Library()
 
@@ -216,12 +216,12 @@ def status(job: Any) -> SafeString:
 
 @register.simple_tag
 def spark(values: Sequence[float | None] | None) -> Picture:
-    return drawing.sparkline(values or ())
+    return svg.sparkline(values or ())
 
 
 @register.simple_tag
 def bar(value: Any, scale: Any) -> Picture:
-    return drawing.bar_around_zero(_number(value) or 0.0, _number(scale) or 0.0)
+    return svg.bar_around_zero(_number(value) or 0.0, _number(scale) or 0.0)
 
 
 @register.simple_tag
@@ -233,7 +233,7 @@ def job_url(job: Any) -> str:
 @register.simple_tag
 def dots(group: Any, low: float, high: float) -> Picture:
     """The dots of a group of rollouts; ``low`` and ``high`` are the rewards at the ends of the colours."""
-    return drawing.dots(group.rewards, group.success, low=low, high=high, signal=group.has_signal)
+    return svg.dots(group.rewards, group.success, low=low, high=high, signal=group.has_signal)
 
 
 @register.simple_tag

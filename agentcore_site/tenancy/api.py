@@ -12,8 +12,9 @@ from rest_framework.response import Response
 from rest_framework_simplejwt.serializers import TokenObtainSerializer
 from rest_framework_simplejwt.views import TokenViewBase
 
-from agentcore_site.errors import Missing
+from agentcore_site.lib.errors import Missing
 from agentcore_site.rest.parsing import Strict, parsed
+from agentcore_site.rest.throttling import TokenThrottle
 from agentcore_site.rest.views import Door
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.addresses import client_address
@@ -22,7 +23,6 @@ from agentcore_site.tenancy.models import ApiKey, Erasure
 from agentcore_site.tenancy.roles import ROLE_MAY, SCOPES, Role
 from agentcore_site.tenancy.services import MAX_DAYS, api_key_create, api_key_revoke, check_scopes
 from agentcore_site.tenancy.tokens import family_end, family_refresh, family_start, sign_out_everywhere
-from agentcore_site.throttling import TokenThrottle
 
 TOKEN = OpenApiExample("Sign in", {"username": "olivia", "password": "correct horse battery staple"}, request_only=True)
 

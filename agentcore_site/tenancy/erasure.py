@@ -24,9 +24,9 @@ from django.db.models import Q, QuerySet, TextField
 from django.db.models.functions import Cast
 
 from agentcore_site.audit.services import record
-from agentcore_site.erased import holds, without
-from agentcore_site.errors import Conflict, Invalid
-from agentcore_site.registry import Registry
+from agentcore_site.lib.erased import holds, without
+from agentcore_site.lib.errors import Conflict, Invalid
+from agentcore_site.lib.registry import Registry
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import Erasure
 from agentcore_site.tenancy.permissions import current_organization, require

@@ -22,7 +22,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from agentcore_site.audit.services import record
-from agentcore_site.errors import Conflict, Forbidden, Invalid, Missing, TooMany
+from agentcore_site.lib.errors import Conflict, Forbidden, Invalid, Missing, TooMany
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.mails import mail_queue
 from agentcore_site.tenancy.members import require_members_edit, role_check

@@ -8,7 +8,7 @@ from django.db import transaction
 from django.db.models import QuerySet
 
 from agentcore_site.audit.services import record
-from agentcore_site.errors import Conflict, Invalid, Missing
+from agentcore_site.lib.errors import Conflict, Invalid, Missing
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import Membership, organization_id_of
 from agentcore_site.tenancy.permissions import require

@@ -12,7 +12,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from agentcore_site.audit.services import record
-from agentcore_site.errors import Forbidden, Invalid
+from agentcore_site.lib.errors import Forbidden, Invalid
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import ApiKey, Organization
 from agentcore_site.tenancy.permissions import current_organization, require

@@ -19,8 +19,8 @@ from django.utils import timezone
 from redis.exceptions import RedisError
 
 from agentcore_site.audit.models import AuditEvent
-from agentcore_site.broker import broker_asked
-from agentcore_site.errors import TooMany
+from agentcore_site.lib.broker import broker_asked
+from agentcore_site.lib.errors import TooMany
 from agentcore_site.tenancy.addresses import client_address, network_of
 
 PERIOD: Final = timedelta(minutes=15)

@@ -21,7 +21,7 @@ from rest_framework_simplejwt.tokens import RefreshToken, Token
 from rest_framework_simplejwt.utils import datetime_from_epoch, datetime_to_epoch, get_md5_hash_password
 
 from agentcore_site.audit.services import record
-from agentcore_site.errors import Forbidden
+from agentcore_site.lib.errors import Forbidden
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import TokenFamily
 

@@ -6,14 +6,14 @@ from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
-from agentcore_site.pages import Sort, allowed, listing, page
+from agentcore_site.console.pages import Sort, allowed, listing, page
 from agentcore_site.tenancy.actors import Actor
 from evaluation.selectors import evaluations_visible
-from experiences.learned import overview_of
-from experiences.selectors import agent_get, agents_visible
-from experiences.told import told_of
-from training.selectors import checkpoints_visible, run_verdict, runs_visible
-from training.summaries import agent_rows, success_sparks
+from experiences.agents.selectors import agent_get, agents_visible
+from experiences.lessons.presenters import overview_of
+from experiences.playbooks.presenters.items import told_of
+from training.presenters.summaries import agent_rows, success_sparks
+from training.selectors.runs import checkpoints_visible, run_verdict, runs_visible
 
 SORTS = (
     Sort("name", "name", "name", descending=False),

@@ -7,8 +7,8 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
 from agentcore_site.audit.models import AuditEvent
-from agentcore_site.errors import Forbidden
-from agentcore_site.pages import Sort, listing, page
+from agentcore_site.console.pages import Sort, listing, page
+from agentcore_site.lib.errors import Forbidden
 from agentcore_site.tenancy.actors import Actor
 
 SORTS = (Sort("newest", "newest first", "at"), Sort("oldest", "oldest first", "at", descending=False))

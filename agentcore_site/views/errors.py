@@ -8,9 +8,9 @@ from typing import Any
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 
-from agentcore_site.database import trouble_in
+from agentcore_site.console.pages import is_part, shell
+from agentcore_site.lib.database import trouble_in
 from agentcore_site.middleware import away
-from agentcore_site.pages import is_part, shell
 
 PROBLEM = "application/problem+json"
 PROGRAMS = ("/api/", "/internal/", "/v1/", "/health/")

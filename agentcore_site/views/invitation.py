@@ -10,8 +10,8 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods
 
-from agentcore_site.errors import Conflict, DomainError, Invalid
-from agentcore_site.pages import refusal
+from agentcore_site.console.pages import refusal
+from agentcore_site.lib.errors import Conflict, DomainError, Invalid
 from agentcore_site.tenancy.addresses import client_address
 from agentcore_site.tenancy.authentication import actor_of
 from agentcore_site.tenancy.invitations import (

@@ -9,17 +9,17 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils import timezone
 
+from agentcore_site.console.pages import page
 from agentcore_site.jobs.models import Job, Status
 from agentcore_site.jobs.selectors import jobs_visible
 from agentcore_site.jobs.workers import workers_seen
-from agentcore_site.pages import page
 from agentcore_site.tenancy.actors import Actor
-from budgets.alerts import subject
+from budgets.alerts.delivery import subject
 from budgets.selectors import alerts_standing
-from experiences.selectors import agents_visible
-from experiences.selectors_playbooks import waiting_count
-from training.selectors import run_verdict, runs_visible
-from training.summaries import gains_by_agent, success_sparks
+from experiences.agents.selectors import agents_visible
+from experiences.playbooks.selectors import waiting_count
+from training.presenters.summaries import gains_by_agent, success_sparks
+from training.selectors.runs import run_verdict, runs_visible
 
 RECENT = timedelta(days=7)
 SHOWN = 8

@@ -7,11 +7,11 @@ from django.db.models.functions import Cast
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
-from agentcore_site.pages import page
+from agentcore_site.console.pages import page
 from agentcore_site.tenancy.actors import Actor
 from evaluation.selectors import evaluations_visible
-from experiences.selectors import agents_visible
-from training.selectors import runs_visible
+from experiences.agents.selectors import agents_visible
+from training.selectors.runs import runs_visible
 
 SHOWN = 6
 

@@ -9,7 +9,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.views.decorators.http import require_POST
 
-from agentcore_site.pages import page
+from agentcore_site.console.pages import page
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.tokens import sign_out_everywhere
 

@@ -16,7 +16,7 @@ from django.db import connection, transaction
 
 from budgets.ledger.posting import Move, lock, post
 from budgets.ledger.values import Settled, Settlement, UnknownHold, storable
-from budgets.meter import Bill
+from budgets.metering.port import Bill
 from budgets.models import EntryKind, HoldState
 
 log = logging.getLogger(__name__)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from budgets.accounts import Chain
-from budgets.meter import Bill, BudgetRefused
+from budgets.ledger.accounts import Chain
+from budgets.metering.port import Bill, BudgetRefused
 
 LEASE: Final = 600.0  # seconds until a hold that was not settled is charged
 MOST: Final = 10**15  # micro-dollars: what is more than a billion dollars is a mistake, and sums must stay integers

@@ -17,14 +17,14 @@ from typing import Any, Self
 
 from budgets.llm.billing import bill_of_answer, bill_of_break, bill_of_error
 from budgets.llm.breaker import CircuitBreaker
+from budgets.llm.concurrency_limits import Gates, OwnPace
 from budgets.llm.errors import CircuitOpen, LLMError, RateLimited, Transient
-from budgets.llm.gates import Gates, OwnPace
 from budgets.llm.request import Request, encode
 from budgets.llm.retry import RetryPolicy
 from budgets.llm.transport import Exchange, Line, OnDelta
 from budgets.llm.types import Answer, Completion, Endpoint, Message, ToolSpec
-from budgets.meter import Bill, CallKey, Meter, PriceBook
-from budgets.pricing import Price, worst_case
+from budgets.metering.port import Bill, CallKey, Meter, PriceBook
+from budgets.prices.pricing import Price, worst_case
 
 
 class MeteredChatClient:

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+from agentcore_site.lib.money import micros
 from budgets.llm.types import ReportedUsage
-from budgets.money import micros
 
 MOST_TOKENS: Final = 10**9
 MOST_DOLLARS: Final = 100_000.0  # dearer than any call: above it the number is a mistake

@@ -12,22 +12,22 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBase, StreamingHt
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET
 
-from agentcore_site.errors import Conflict, DomainError, Invalid
-from agentcore_site.pages import Sort, allowed, page
+from agentcore_site.console.pages import Sort, allowed, page
+from agentcore_site.lib.errors import Conflict, DomainError, Invalid
+from agentcore_site.lib.money import dollars
 from agentcore_site.templatetags.console import money
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import current_organization, require
-from budgets.accounts import DEFAULT_JOB_LIMIT, month_of, month_over
-from budgets.charts import pictures
 from budgets.exports import LedgerExport, ledger_csv, ledger_export_start
 from budgets.forms import LimitForm, NewLimitForm, typed
+from budgets.ledger.accounts import DEFAULT_JOB_LIMIT, month_of, month_over
 from budgets.models import Budget, EntryKind, LedgerEntry, Scope
-from budgets.money import dollars
-from budgets.naming import agents, jobs_of, named
+from budgets.presenters.budget_verdict import curve, forecast_of, verdict
+from budgets.presenters.charts import pictures
+from budgets.presenters.naming import agents, jobs_of, named
 from budgets.selectors import budget_get, budgets_visible, ledger_visible, limits_visible
 from budgets.services import Shown, budget_change_limit, budget_set_limit
-from budgets.views.asking import asked, listed, one_of
-from budgets.views.words import curve, forecast_of, verdict
+from budgets.views.query_params import asked, listed, one_of
 
 SORTS = (Sort("newest", "newest first", "at"), Sort("oldest", "oldest first", "at", descending=False))
 COLUMN = {Scope.ORGANIZATION: "organization_budget_id", Scope.AGENT: "agent_budget_id", Scope.JOB: "job_budget_id"}

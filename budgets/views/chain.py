@@ -11,15 +11,15 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST
 
-from agentcore_site.errors import Missing
+from agentcore_site.console.pages import allowed, page
 from agentcore_site.jobs.models import Job, Reason, Status
-from agentcore_site.pages import allowed, page
+from agentcore_site.lib.errors import Missing
 from agentcore_site.templatetags.console import job_url
 from agentcore_site.tenancy.actors import Actor
-from budgets.chains import blocking, chain_of, job_bill
+from budgets.alerts.raise_requests import raise_ask
+from budgets.ledger.chain import blocking, chain_of, job_bill
 from budgets.models import Scope
-from budgets.naming import agent_names
-from budgets.raising import raise_ask
+from budgets.presenters.naming import agent_names
 from budgets.selectors import Room, Spending
 
 

@@ -11,20 +11,20 @@ from django.db.models.functions import Cast
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
-from agentcore_site.pages import Sort, page
+from agentcore_site.console.pages import Sort, page
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import Organization
 from agentcore_site.tenancy.permissions import current_organization, require
 from budgets import exports
-from budgets.accounts import Owner, limit_standing, month_of
-from budgets.alerts import subject
-from budgets.charts import pictures
+from budgets.alerts.delivery import subject
 from budgets.forms import RangeForm
+from budgets.ledger.accounts import Owner, limit_standing, month_of
 from budgets.models import Budget, Scope
-from budgets.naming import agent_names, agents_called, jobs_of, named
+from budgets.presenters.budget_verdict import curve, forecast_of, month_end, nothing_yet, verdict
+from budgets.presenters.charts import pictures
+from budgets.presenters.naming import agent_names, agents_called, jobs_of, named
 from budgets.selectors import BY, Spending, alerts_visible, breakdown, budgets_visible
-from budgets.views.asking import asked, listed, month_asked, one_of
-from budgets.views.words import curve, forecast_of, month_end, nothing_yet, verdict
+from budgets.views.query_params import asked, listed, month_asked, one_of
 
 SORTS = (
     Sort("used", "most used first", "used"),

@@ -12,16 +12,16 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.http import urlencode
 
-from agentcore_site.errors import DomainError
-from agentcore_site.pages import Sort, page
+from agentcore_site.console.pages import Sort, page
+from agentcore_site.lib.errors import DomainError
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import Organization
 from agentcore_site.tenancy.permissions import current_organization, require
 from budgets.forms import PriceForm
 from budgets.models import ModelPrice
-from budgets.pricelist import list_age, price_history, price_lines, prices_in_force
+from budgets.presenters.price_list import list_age, price_history, price_lines, prices_in_force
 from budgets.services import price_set
-from budgets.views.asking import asked, listed, one_of
+from budgets.views.query_params import asked, listed, one_of
 
 SORTS = (
     Sort("model", "model", "model", descending=False),

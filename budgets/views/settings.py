@@ -9,16 +9,16 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST
 
-from agentcore_site.errors import DomainError
-from agentcore_site.pages import page
+from agentcore_site.console.pages import page
+from agentcore_site.lib.errors import DomainError
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import Organization
 from agentcore_site.tenancy.permissions import current_organization, require
+from budgets.alerts.webhooks import SIGNATURE, webhook_secret
 from budgets.forms import SettingsForm
 from budgets.models import BudgetSettings
 from budgets.selectors import alerts_visible
 from budgets.services import budget_settings_set
-from budgets.webhooks import SIGNATURE, webhook_secret
 
 
 @page

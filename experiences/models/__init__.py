@@ -1,8 +1,7 @@
 """Agents, what they are asked, what they lived through, and what they learned from it."""
 
 from experiences.models.agents import Agent, EndpointKind, ModelEndpoint, Philosophy, Runtime, ToolServer
-from experiences.models.data import Dataset, DatasetRow, GroupRecord, TrajectoryRecord
-from experiences.models.library import (
+from experiences.models.lessons import (
     ITERATION,
     Experience,
     ExperienceChange,
@@ -22,6 +21,7 @@ from experiences.models.playbooks import (
     PlaybookSection,
     PlaybookVersion,
 )
+from experiences.models.trajectories import Dataset, DatasetRow, GroupRecord, TrajectoryRecord
 
 __all__ = [
     "ITERATION",

@@ -179,7 +179,7 @@ class Agent(Scoped):
         help_text="In which share of the contexts each item of its playbook is left out, to measure what it adds.",
     )
 
-    # How its playbook evolves (experiences/evolution_settings.py). Empty: the site's setting of the same name.
+    # How its playbook evolves (experiences/agents/evolution_settings.py). Empty: the site's setting of the same name.
     evolves = models.BooleanField("evolves by itself", default=False, help_text="Off: its playbook changes by hand.")
     ace_delta_model = models.CharField(max_length=120, blank=True, help_text="The model that suggests changes.")
     ace_min_confidence = models.FloatField(null=True, blank=True, help_text="A change is applied from here on.")

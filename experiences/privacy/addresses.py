@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from experiences.privacy.folding import Reading
 from experiences.privacy.kinds import Span
+from experiences.privacy.normalisation import Reading
 
 _OCTET: Final = r"(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)"
 _QUAD: Final = re.compile(r"0\.0{1,3}\.0{1,3}\.0")  # in the outline

@@ -8,9 +8,9 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from experiences.privacy.checks import looks_random
-from experiences.privacy.folding import Reading
+from experiences.privacy.checksums import looks_random
 from experiences.privacy.kinds import PLACEHOLDERS, Span
+from experiences.privacy.normalisation import Reading
 from experiences.privacy.tokens import is_blank
 
 # All patterns here read lower-case text: alternatives that begin with a literal are then skipped through at a

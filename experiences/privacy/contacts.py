@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from experiences.privacy.checks import COUNTRY_CODES, is_e164
-from experiences.privacy.folding import Reading
+from experiences.privacy.checksums import COUNTRY_CODES, is_e164
 from experiences.privacy.kinds import Span
+from experiences.privacy.normalisation import Reading
 
 # -- e-mail ----------------------------------------------------------------------------------------------------
 

@@ -8,9 +8,9 @@ from functools import lru_cache
 from itertools import chain
 from typing import Final
 
-from experiences.privacy.checks import IBAN_LENGTHS, card_form, is_iban
-from experiences.privacy.folding import Reading
+from experiences.privacy.checksums import IBAN_LENGTHS, card_form, is_iban
 from experiences.privacy.kinds import Span
+from experiences.privacy.normalisation import Reading
 
 # Areas 000, 666 and 900-999, group 00 and serial 0000 were never given out (US Social Security Administration).
 # Patterns for the outline begin with a literal, which is skipped through at the speed of a search; what they point at

@@ -10,30 +10,30 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Final
 
-from experiences.privacy import addresses, assignments, contacts, gates, numbers, tokens
-from experiences.privacy.folding import Reading, folded, read
-from experiences.privacy.gates import signals
+from experiences.privacy import addresses, assignments, contacts, numbers, prefilter, tokens
 from experiences.privacy.kinds import PLACEHOLDER, Span
+from experiences.privacy.normalisation import Reading, folded, read
+from experiences.privacy.prefilter import signals
 
 # In the order of precedence: where two overlap, the earlier one holds.
 _DETECTORS: Final[tuple[tuple[int, Callable[[Reading], Iterator[Span]]], ...]] = (
-    (gates.PEM, tokens.private_keys),
-    (gates.KEY, tokens.jwts),
-    (gates.KEY, tokens.api_keys),
-    (gates.URL, tokens.url_passwords),
-    (gates.PASSWORD, assignments.passwords),
-    (gates.ASSIGNED, assignments.secrets),
-    (gates.EMAIL, contacts.emails),
-    (gates.SPELT_EMAIL, contacts.spelt_emails),
-    (gates.IBAN, numbers.ibans),
-    (gates.CARD, numbers.cards),
-    (gates.SSN, numbers.social_security),
-    (gates.IPV6, addresses.ipv6),
-    (gates.IPV4, addresses.ipv4),
-    (gates.PLUS_PHONE, contacts.plus_phones),
-    (gates.ZEROS_PHONE, contacts.zeros_phones),
-    (gates.AMERICAN_PHONE, contacts.american_phones),
-    (gates.TOLD_PHONE, contacts.told_phones),
+    (prefilter.PEM, tokens.private_keys),
+    (prefilter.KEY, tokens.jwts),
+    (prefilter.KEY, tokens.api_keys),
+    (prefilter.URL, tokens.url_passwords),
+    (prefilter.PASSWORD, assignments.passwords),
+    (prefilter.ASSIGNED, assignments.secrets),
+    (prefilter.EMAIL, contacts.emails),
+    (prefilter.SPELT_EMAIL, contacts.spelt_emails),
+    (prefilter.IBAN, numbers.ibans),
+    (prefilter.CARD, numbers.cards),
+    (prefilter.SSN, numbers.social_security),
+    (prefilter.IPV6, addresses.ipv6),
+    (prefilter.IPV4, addresses.ipv4),
+    (prefilter.PLUS_PHONE, contacts.plus_phones),
+    (prefilter.ZEROS_PHONE, contacts.zeros_phones),
+    (prefilter.AMERICAN_PHONE, contacts.american_phones),
+    (prefilter.TOLD_PHONE, contacts.told_phones),
 )
 # What detectors look at beside a value, to reject it: when such a neighbour has been replaced, they look again.
 _TOUCHES_BEFORE: Final = re.compile(r"(?:[\w.-]|\d[ .,/()-]{1,3}|:[0-9A-Fa-f]{0,4}:|[tT@][)\]}>] ?)\Z")
@@ -112,10 +112,10 @@ def _round(plain: str, passed: int) -> tuple[list[Span], bool]:
         if passed & gate:
             spans += detect(reading)
     if len(spans) < 2:
-        return spans, _settled(plain, spans, urls=bool(passed & gates.URL))
+        return spans, _settled(plain, spans, urls=bool(passed & prefilter.URL))
     kept = _disjoint(spans)
     whole = len(kept) == len(spans) or _covered(spans, kept)
-    return kept, whole and _settled(plain, kept, urls=bool(passed & gates.URL))
+    return kept, whole and _settled(plain, kept, urls=bool(passed & prefilter.URL))
 
 
 def _covered(spans: list[Span], kept: list[Span]) -> bool:

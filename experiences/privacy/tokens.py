@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from experiences.privacy.checks import is_jwt_header, looks_random
-from experiences.privacy.folding import Reading
+from experiences.privacy.checksums import is_jwt_header, looks_random
 from experiences.privacy.kinds import PLACEHOLDERS, Span
+from experiences.privacy.normalisation import Reading
 
 # All are at least this long without a break: a substring search finds where they could begin.
 _LONG: Final = "x" * 20

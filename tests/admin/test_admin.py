@@ -26,8 +26,8 @@ from agentcore_site.tenancy.roles import Role
 from agentcore_site.tenancy.services import api_key_create
 from evaluation.models import EvaluationResult, HeldOutLook
 from evaluation.services import evaluation_start
+from experiences.agents.services.datasets import dataset_create
 from experiences.models import Agent, ExperienceChange, Question, TrajectoryRecord
-from experiences.services.datasets import dataset_create
 from tests import factories
 from tests.budgets.rows import a_row_of_each
 from tests.support.playbooks import a_row_of_each_playbook_table

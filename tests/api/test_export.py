@@ -12,9 +12,9 @@ import pytest
 
 from agentcore_site.audit.models import AuditEvent
 from agentcore_site.tenancy.actors import Actor
-from experiences import exports
-from experiences.exports import export_start, stream
-from experiences.storage import trajectories_write
+from experiences.trajectories import exports
+from experiences.trajectories.exports import export_start, stream
+from experiences.trajectories.storage import trajectories_write
 from tests.support.callers import Caller, body_of
 from tests.support.rows import owner_of, trajectory
 from training.models import TrainingRun

@@ -89,7 +89,7 @@ def fine(response: Any, *what: Any) -> None:
 
 @pytest.fixture
 def unlimited(monkeypatch: pytest.MonkeyPatch) -> None:
-    from agentcore_site.throttling import KeyThrottle
+    from agentcore_site.rest.throttling import KeyThrottle
 
     monkeypatch.setattr(KeyThrottle, "THROTTLE_RATES", {"key": None, "token": None})
 

@@ -13,7 +13,7 @@ from jsonschema import ValidationError
 from agentcore_site import rpc
 from agentcore_site.audit.models import AuditEvent
 from agentcore_site.jobs.models import Job, Status
-from agentcore_site.jsonrpc import Method, Params
+from agentcore_site.rest.jsonrpc import Method, Params
 from agentcore_site.rpc import METHODS
 from agentcore_site.tenancy.actors import Actor
 from experiences.models import Agent
@@ -402,7 +402,7 @@ def test_it_refuses_wrong_export_filters(api: Caller, run: TrainingRun, filters:
 
 
 def test_more_than_ten_thousand_are_a_413(api: Caller, run: TrainingRun, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("experiences.exports.MAX_AT_ONCE", 23)
+    monkeypatch.setattr("experiences.trajectories.exports.MAX_AT_ONCE", 23)
     error = api.error("training.export_trajectories", {"job_id": str(run.job_id)})
     assert error["code"] == 413 and "/api/v1/trajectories/export" in error["message"]
 

@@ -13,7 +13,7 @@ from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.roles import SCOPES
 from agentcore_site.tenancy.services import api_key_create
 from experiences.models import Agent
-from experiences.storage import trajectories_write
+from experiences.trajectories.storage import trajectories_write
 from tests.support.openrpc import own_document, result_check
 from tests.support.rows import lived_run, owner_of, trajectory
 from tests.support.workers import LiveSite, eventually

@@ -9,7 +9,7 @@ import pytest
 
 from agentcore_site.tenancy.actors import Actor
 from experiences.models import Agent, ContextDelta, Experience, Playbook
-from experiences.services.playbooks import playbook_edit
+from experiences.playbooks.services.playbooks import playbook_edit
 from tests.api.test_rest import problem
 from tests.factories import AgentFactory, ExperienceFactory
 from tests.support.callers import Caller, pages

@@ -490,7 +490,7 @@ def test_what_went_wrong_inside_is_not_told(api: Caller, monkeypatch: pytest.Mon
     def broken(*_: Any, **__: Any) -> None:
         raise RuntimeError("the password is swordfish")
 
-    monkeypatch.setattr("experiences.api.agents.agent_create", broken)
+    monkeypatch.setattr("experiences.agents.api.agents.agent_create", broken)
     response = api.post("agents", {"name": "x"})
     assert problem(response, 500)["request_id"] == response["X-Request-Id"]
     assert b"swordfish" not in response.content
@@ -502,10 +502,10 @@ def test_the_database_away_is_a_503(api: Caller, monkeypatch: pytest.MonkeyPatch
     def away(*_: Any, **__: Any) -> None:
         raise OperationalError("server closed the connection: host=10.0.0.1 user=secret")
 
-    monkeypatch.setattr("experiences.api.agents.agents_visible", away)
+    monkeypatch.setattr("experiences.agents.api.agents.agents_visible", away)
     response = api.get("agents")
     assert response.status_code == 503 and response["Retry-After"] == "30" and b"secret" not in response.content
-    monkeypatch.setattr("training.rpc.runs_visible", away)
+    monkeypatch.setattr("training.rpc.methods.runs_visible", away)
     body = {"jsonrpc": "2.0", "method": "training.list_jobs", "id": 1}
     response = api.post("jsonrpc", body)
     assert response.status_code == 503 and b"secret" not in response.content
@@ -527,7 +527,7 @@ def test_a_key_without_sight_is_told_so(olivia: Any) -> None:
 
 
 def test_requests_beyond_the_rate_wait(api: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
-    from agentcore_site.throttling import KeyThrottle
+    from agentcore_site.rest.throttling import KeyThrottle
 
     monkeypatch.setattr(KeyThrottle, "THROTTLE_RATES", {"key": "3/min", "token": "3/min"})
     statuses = [api.get("me").status_code for _ in range(5)]

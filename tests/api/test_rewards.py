@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from agentcore_site.tenancy.actors import Actor
-from experiences.exports import as_exported
 from experiences.models import GroupRecord, TrajectoryRecord
-from experiences.rewards import Payment, rewards
-from experiences.rewards.trial import summary, tried
-from experiences.services.rewards import MAX_TRIED, reward_try, without_texts
-from experiences.storage import Owner, trajectories_write
-from experiences.types import RolloutKey, Trajectory
+from experiences.rollouts.rewards import Payment, rewards
+from experiences.rollouts.rewards.trial import summary, tried
+from experiences.rollouts.types import RolloutKey, Trajectory
+from experiences.trajectories.exports import as_exported
+from experiences.trajectories.services.rewards import MAX_TRIED, reward_try, without_texts
+from experiences.trajectories.storage import Owner, trajectories_write
 from tests.support.callers import Caller
 from tests.support.rows import owner_of
 from training.models import TrainingRun

@@ -80,7 +80,7 @@ def test_every_operation_answers_as_it_is_described(
     request: pytest.FixtureRequest,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from agentcore_site.throttling import KeyThrottle
+    from agentcore_site.rest.throttling import KeyThrottle
 
     monkeypatch.setattr(KeyThrottle, "THROTTLE_RATES", {"key": None, "token": None})
     headers = Caller(request.getfixturevalue(person)).headers

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from agentcore_site.jobs.models import Job
+from agentcore_site.lib.money import MICROS
 from agentcore_site.tenancy.models import Organization
-from budgets.accounts import Chain, chain_open
-from budgets.money import MICROS
+from budgets.ledger.accounts import Chain, chain_open
 from tests.budgets.support import limits_set
 
 

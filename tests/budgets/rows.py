@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from agentcore_site.jobs.models import Job
-from budgets.accounts import Chain, chain_open, owners
 from budgets.ledger import Hold, reserve, settle
-from budgets.meter import Bill
+from budgets.ledger.accounts import Chain, chain_open, owners
+from budgets.metering.port import Bill
 from budgets.models import Budget, BudgetAlert, BudgetLimit, BudgetSettings, LedgerEntry, ModelPrice, Reservation
 from budgets.services import limit_change
 

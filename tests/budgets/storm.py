@@ -43,7 +43,7 @@ BIGGEST = 2_000  # micro-dollars of one hold
 def spend_for_ever(billed: mmap.mmap, slot: int, seed: int, chains: Sequence[Any]) -> None:
     """Reserve, call, settle; now and then twice, late, in batches, or not at all."""
     from budgets.ledger import Hold, Settlement, reserve_many, settle_many
-    from budgets.meter import Bill
+    from budgets.metering.port import Bill
 
     dice = random.Random(seed)
     for n in range(10**9):
@@ -73,9 +73,9 @@ def spend_for_ever(billed: mmap.mmap, slot: int, seed: int, chains: Sequence[Any
 
 def spend_by_meter(billed: mmap.mmap, slot: int, seed: int, chains: Sequence[Any]) -> None:
     """The same through the meter; now and then a caller is cancelled while its hold is on the way."""
-    from budgets.meter import Bill, BudgetRefused, CallKey
-    from budgets.spending import DatabaseMeter
-    from budgets.writer import LedgerWriter
+    from budgets.ledger.writer import LedgerWriter
+    from budgets.metering.database_meter import DatabaseMeter
+    from budgets.metering.port import Bill, BudgetRefused, CallKey
 
     async def spend(meters: Sequence[DatabaseMeter], dice: random.Random) -> None:
         for n in range(10**9):
@@ -138,7 +138,7 @@ def mother(path: str, rounds: int, seed: int, texts: Sequence[str]) -> None:
     django.setup()
     from datetime import date
 
-    from budgets.accounts import Chain
+    from budgets.ledger.accounts import Chain
 
     def parsed(text: str) -> Chain:
         organization, agent, job, month, *budgets = [None if part == "-" else part for part in text.split(",")]
@@ -199,9 +199,9 @@ def storm(chains: Sequence[Any], owners: Sequence[Any], *, rounds: int, seed: in
     """Runs the storm. ``chains``: of an organisation, with its agent, with its job; ``owners``: those three."""
     from django.db import connection, connections
 
-    from agentcore_site.errors import Invalid
-    from budgets.checking import differences
+    from agentcore_site.lib.errors import Invalid
     from budgets.ledger import charge_expired
+    from budgets.ledger.reconciliation import differences
     from budgets.models import Budget, LedgerEntry, Reservation
     from budgets.services import limit_change
     from tests.support.workers import environment

@@ -7,11 +7,11 @@ from typing import Any
 
 from django.db.models.functions import Now
 
-from budgets.accounts import Chain
 from budgets.ledger import Hold
-from budgets.meter import Bill
+from budgets.ledger.accounts import Chain
+from budgets.metering.port import Bill
 from budgets.models import Budget, Reservation
-from budgets.pricing import Usage
+from budgets.prices.pricing import Usage
 
 
 def hold(chain: Chain, key: str, amount: int, **extra: Any) -> Hold:

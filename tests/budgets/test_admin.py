@@ -14,11 +14,11 @@ from django.urls import reverse
 from agentcore_site.audit.models import AuditEvent
 from agentcore_site.jobs.models import Job
 from agentcore_site.tenancy.models import Organization
-from budgets.accounts import Chain, Owner, chain_open, owners
+from budgets.alerts.webhooks import webhook_secret
 from budgets.ledger import reserve, settle
+from budgets.ledger.accounts import Chain, Owner, chain_open, owners
 from budgets.models import Budget, BudgetLimit, BudgetSettings, LedgerEntry, ModelPrice, Reservation, Scope
 from budgets.services import limit_change, price_set
-from budgets.webhooks import webhook_secret
 from tests import factories
 from tests.budgets.rows import a_row_of_each
 from tests.budgets.support import balances, bill, hold
@@ -146,7 +146,7 @@ def test_what_the_service_refuses_is_shown_and_changes_nothing(boss: Client, cha
 
 
 def test_an_admin_reaches_no_budget_of_another_organisation(boss: Client, elsewhere: Organization, job: Job) -> None:
-    from budgets.accounts import chain_open
+    from budgets.ledger.accounts import chain_open
 
     foreign = chain_open(elsewhere.id).organization_budget
     assert boss.get(address(Budget, "change", foreign)).status_code == 302

@@ -14,16 +14,16 @@ import pytest
 from django.core import mail
 from django.utils import timezone
 
-from agentcore_site.errors import Forbidden, Invalid
+from agentcore_site.lib.errors import Forbidden, Invalid
 from agentcore_site.tenancy.mails import mails_send
 from agentcore_site.tenancy.models import Mail, Organization
-from budgets.accounts import Chain
-from budgets.alerts import MOST_TRIES, alert_deliver, alerts_due
+from budgets.alerts.delivery import MOST_TRIES, alert_deliver, alerts_due
+from budgets.alerts.webhooks import SIGNATURE, WebhookFailed, signature, webhook_post, webhook_secret
 from budgets.ledger import reserve, settle
+from budgets.ledger.accounts import Chain
 from budgets.models import Budget, BudgetAlert, BudgetSettings, Reservation
 from budgets.services import budget_settings_set
 from budgets.tasks import sweep
-from budgets.webhooks import SIGNATURE, WebhookFailed, signature, webhook_post, webhook_secret
 from tests.budgets.support import balances, bill, expire, hold, limits_set
 
 pytestmark = pytest.mark.django_db

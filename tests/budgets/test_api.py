@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
+from agentcore_site.lib.money import MICROS
 from agentcore_site.tenancy.models import Organization
 from agentcore_site.tenancy.roles import Role
-from budgets.accounts import Chain, chain_open, month_of
 from budgets.ledger import reserve, settle
+from budgets.ledger.accounts import Chain, chain_open, month_of
 from budgets.models import Budget, BudgetLimit, ModelPrice
-from budgets.money import MICROS
 from tests.budgets.support import bill, hold
 from tests.support.callers import Caller, pages
 

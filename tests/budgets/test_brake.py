@@ -10,13 +10,13 @@ from asgiref.sync import sync_to_async
 from django.db import connections
 
 from agentcore_site.jobs.models import Job
-from budgets.accounts import Chain
-from budgets.brake import Brake, Spent
 from budgets.ledger import reserve_many, settle_many
+from budgets.ledger.accounts import Chain
 from budgets.ledger.values import Settlement
-from budgets.meter import Bill, CallKey, SpendingTooFast
-from budgets.rates import job_spent_lately, site_brake
-from budgets.spending import DatabaseMeter
+from budgets.metering.brake import Brake, Spent
+from budgets.metering.database_meter import DatabaseMeter
+from budgets.metering.port import Bill, CallKey, SpendingTooFast
+from budgets.metering.spending_rate import job_spent_lately, site_brake
 from tests.budgets.support import bill, hold
 
 DOLLAR = 1_000_000

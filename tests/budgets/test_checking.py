@@ -9,9 +9,9 @@ import pytest
 from django.core.management import call_command
 from django.db import connection
 
-from budgets.accounts import Chain
-from budgets.checking import differences
 from budgets.ledger import charge_expired, reserve, reserve_many, settle
+from budgets.ledger.accounts import Chain
+from budgets.ledger.reconciliation import differences
 from budgets.models import Budget
 from tests.budgets.support import bill, expire, hold, limits_set
 from tests.support.owner import as_owner

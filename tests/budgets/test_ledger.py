@@ -8,11 +8,11 @@ import pytest
 from django.db import ProgrammingError, connection, transaction
 
 from agentcore_site.jobs.models import Job
-from budgets.accounts import Chain, chain_open
-from budgets.checking import differences
 from budgets.ledger import Hold, UnknownHold, charge_expired, reserve, reserve_many, settle, settle_many
+from budgets.ledger.accounts import Chain, chain_open
+from budgets.ledger.reconciliation import differences
 from budgets.ledger.values import Settlement
-from budgets.meter import BudgetRefused
+from budgets.metering.port import BudgetRefused
 from budgets.models import Budget, BudgetAlert, LedgerEntry, Reservation
 from budgets.services import budget_set_limit
 from tests.budgets.support import balances, bill, expire, hold, limits_set

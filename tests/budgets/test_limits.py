@@ -12,13 +12,13 @@ from django.db import ProgrammingError, connection, transaction
 from django.utils import timezone
 
 from agentcore_site.audit.models import AuditEvent
-from agentcore_site.errors import Conflict, Forbidden, Insufficient, Invalid, Missing
 from agentcore_site.jobs.models import Job
+from agentcore_site.lib.errors import Conflict, Forbidden, Insufficient, Invalid, Missing
 from agentcore_site.tenancy.models import Organization
 from budgets import services
-from budgets.accounts import Chain, Owner, chain_of_job, chain_open, month_of, owners
 from budgets.ledger import charge_expired, reserve, settle
-from budgets.meter import BudgetRefused
+from budgets.ledger.accounts import Chain, Owner, chain_of_job, chain_open, month_of, owners
+from budgets.metering.port import BudgetRefused
 from budgets.models import Budget, BudgetAlert, BudgetLimit, LedgerEntry, Scope
 from budgets.selectors import (
     alerts_standing,

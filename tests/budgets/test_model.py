@@ -10,14 +10,14 @@ from django.db import transaction
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agentcore_site.errors import Invalid
 from agentcore_site.ids import uuid7
 from agentcore_site.jobs.models import Job
-from budgets.accounts import chain_open, owners
-from budgets.checking import differences
+from agentcore_site.lib.errors import Invalid
 from budgets.ledger import Hold, charge_expired, reserve_many, settle_many
+from budgets.ledger.accounts import chain_open, owners
+from budgets.ledger.reconciliation import differences
 from budgets.ledger.values import Settlement
-from budgets.meter import Bill
+from budgets.metering.port import Bill
 from budgets.services import limit_change
 from tests import factories
 from tests.budgets.support import balances

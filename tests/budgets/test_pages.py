@@ -15,18 +15,18 @@ from django.utils import timezone
 
 from agentcore_site.audit.models import AuditEvent
 from agentcore_site.jobs.models import Job
+from agentcore_site.lib.money import MICROS
 from agentcore_site.tenancy.models import Organization
 from agentcore_site.tenancy.roles import Role
-from budgets.accounts import Chain, chain_open, month_of
-from budgets.charts import Curve, amount_label, highest, pictures, scale, spending
+from budgets.alerts.webhooks import webhook_secret
 from budgets.forecasting import Forecast
 from budgets.ledger import reserve, settle
-from budgets.loading import prices_load
+from budgets.ledger.accounts import Chain, chain_open, month_of
 from budgets.models import Budget, BudgetLimit, BudgetSettings, LedgerEntry, ModelPrice
-from budgets.money import MICROS
+from budgets.presenters.budget_verdict import curve, verdict
+from budgets.presenters.charts import Curve, amount_label, highest, pictures, scale, spending
+from budgets.prices.loading import prices_load
 from budgets.services import budget_set_limit, price_set
-from budgets.views.words import curve, verdict
-from budgets.webhooks import webhook_secret
 from tests.budgets.support import bill, hold, limits_set
 from tests.factories import MembershipFactory
 

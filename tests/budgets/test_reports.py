@@ -12,19 +12,19 @@ from asgiref.sync import async_to_sync
 from django.db import connection
 
 from agentcore_site.audit.models import AuditEvent
-from agentcore_site.errors import Forbidden, Invalid, Missing
 from agentcore_site.jobs.models import Job
-from agentcore_site.spreadsheets import csv_line
+from agentcore_site.lib.errors import Forbidden, Invalid, Missing
+from agentcore_site.lib.money_format import money
+from agentcore_site.lib.spreadsheets import csv_line
 from agentcore_site.tenancy.actors import Actor
-from budgets.accounts import Chain, chain_open
 from budgets.exports import breakdown_csv, ledger_csv, ledger_export_start
 from budgets.forecasting import Forecast, forecast
 from budgets.ledger import Hold, charge_expired, reserve, settle
-from budgets.meter import Bill
+from budgets.ledger.accounts import Chain, chain_open
+from budgets.metering.port import Bill
 from budgets.models import Budget, LedgerEntry
-from budgets.pricing import Usage
+from budgets.prices.pricing import Usage
 from budgets.selectors import Spending, breakdown, budget_forecast, daily
-from budgets.showing import money
 from tests.budgets.support import bill, expire, hold, limits_set
 from tests.support.owner import as_owner
 

@@ -13,12 +13,12 @@ from django.db import OperationalError, connection, connections
 
 from agentcore_site.jobs.models import Job
 from budgets import ledger
-from budgets.accounts import Chain
 from budgets.ledger import Hold
-from budgets.meter import BudgetRefused, CallKey, Meter
+from budgets.ledger.accounts import Chain
+from budgets.ledger.writer import LedgerWriter
+from budgets.metering.database_meter import CallRepeated, DatabaseMeter, LedgerAway
+from budgets.metering.port import BudgetRefused, CallKey, Meter
 from budgets.models import LedgerEntry, Reservation
-from budgets.spending import CallRepeated, DatabaseMeter, LedgerAway
-from budgets.writer import LedgerWriter
 from tests.budgets.support import balances, bill, hold, limits_set
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -349,15 +349,15 @@ async def test_a_new_month_has_rows_of_its_own_and_old_holds_settle_on_theirs(
 ) -> None:
     from datetime import date
 
-    from budgets import spending
+    from budgets.metering import database_meter
     from budgets.models import Budget
 
     await sync_to_async(limits_set)(chain, 10 * CENT, 10 * CENT, 100 * CENT)
     async with meter_of(chain) as meter:
         await meter.reserve(call("old"), 10 * CENT)
         later = date(chain.month.year + 1, 1, 1)
-        monkeypatch.setattr(spending, "month_of", lambda: later)
-        monkeypatch.setattr("budgets.accounts.month_of", lambda: later)
+        monkeypatch.setattr(database_meter, "month_of", lambda: later)
+        monkeypatch.setattr("budgets.ledger.accounts.month_of", lambda: later)
         await meter.reserve(call("new"), 10 * CENT)
         await meter.settle(call("old"), bill(4 * CENT))
         await meter.settle(call("new"), bill(5 * CENT))

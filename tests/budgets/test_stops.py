@@ -10,19 +10,19 @@ from django.core import mail
 from django.utils import timezone
 
 from agentcore_site.audit.models import AuditEvent
-from agentcore_site.errors import Conflict, Forbidden, Missing, TooMany
 from agentcore_site.jobs.models import Job, JobEvent, Status
 from agentcore_site.jobs.services import job_resume
+from agentcore_site.lib.errors import Conflict, Forbidden, Missing, TooMany
+from agentcore_site.lib.money import MICROS
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.mails import mails_send
 from agentcore_site.tenancy.models import Mail
-from budgets.accounts import Chain, chain_open
+from budgets.alerts.job_stops import jobs_resume, stop_tell
+from budgets.alerts.raise_requests import raise_ask
 from budgets.ledger import reserve, settle
+from budgets.ledger.accounts import Chain, chain_open
 from budgets.models import Budget
-from budgets.money import MICROS
-from budgets.raising import raise_ask
 from budgets.services import budget_set_limit
-from budgets.stops import jobs_resume, stop_tell
 from experiences.models import Agent
 from tests.budgets.support import bill, hold, limits_set
 from tests.budgets.test_pages import at_desk

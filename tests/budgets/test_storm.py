@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from agentcore_site.jobs.models import Job
-from budgets.accounts import chain_open, owners
+from budgets.ledger.accounts import chain_open, owners
 from budgets.services import limit_change
 from tests.budgets.storm import storm
 

@@ -10,7 +10,7 @@ from itertools import pairwise
 import pytest
 from django.conf import LazySettings
 
-from budgets.traffic import SharedPace, breaker_of
+from budgets.metering.endpoint_limits import SharedPace, breaker_of
 
 URL = "http://127.0.0.1:1/v1/chat/completions"
 

@@ -16,15 +16,15 @@ from agentcore_site.jobs import tasks
 from agentcore_site.jobs.models import Job, Status
 from agentcore_site.jobs.tasks import advance
 from agentcore_site.tenancy.actors import Actor
-from budgets.checking import differences
+from budgets.ledger.reconciliation import differences
 from budgets.services import price_set
 from evaluation.models import EvaluationResult, EvaluationRun
 from evaluation.tasks import sweep
+from experiences.agents.services.agents import agent_create
+from experiences.agents.services.endpoints import endpoint_create
 from experiences.models import Agent, GroupRecord, Playbook, Question, TrajectoryRecord
-from experiences.selectors_playbooks import sections_of
-from experiences.services.agents import agent_create
-from experiences.services.endpoints import endpoint_create
-from experiences.services.evolutions import evolution_queue
+from experiences.playbooks.selectors import sections_of
+from experiences.playbooks.services.evolutions import evolution_queue
 from tests import factories
 from tests.support.backends import each_once, lives_through, sessions_ended
 from tests.support.llm_server import ModelServer

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from agentcore_site import health
-from agentcore_site.errors import Insufficient
 from agentcore_site.jobs.models import Job, Reason, Status
+from agentcore_site.lib.errors import Insufficient
 from agentcore_site.tenancy.actors import Actor
 from experiences.models import Agent
 from tests.support.running import SMALL_POOL

@@ -13,22 +13,22 @@ from typing import Any
 
 import pytest
 
-from agentcore_site.jobs import doorbell
+from agentcore_site.jobs import wakeup
 from agentcore_site.jobs.models import Job, Status
 from agentcore_site.tenancy.actors import Actor
-from budgets.checking import differences
+from budgets.ledger.reconciliation import differences
 from budgets.models import Reservation
 from evaluation.models import EvaluationRun
 from evaluation.services import evaluation_start
+from experiences.agents.services.agents import agent_update
 from experiences.models import Agent, Question, TrajectoryRecord
-from experiences.services.agents import agent_update
-from experiences.services.evolutions import evolution_queue
+from experiences.playbooks.services.evolutions import evolution_queue
 from tests.chaos.test_database import PRICE, WORLD, learning_agent
 from tests.support.llm_server import ModelServer
 from tests.support.playbooks import add, insight, lived, model_agent, playbook_of, reflecting, suggesting
 from tests.support.simulated_model import simulated_server
 from tests.support.workers import Fleet, eventually
-from training.config import GRPOConfig
+from training.config.schema import GRPOConfig
 from training.services.runs import run_start
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -36,8 +36,9 @@ pytestmark = pytest.mark.django_db(transaction=True)
 SHIPPED = {"JOB_LEASE_SECONDS": "30", "JOB_SWEEP_SECONDS": "5"}
 CONCURRENCY = GRPOConfig.model_fields["max_concurrent_rollouts"].default
 # Calls that a kill may cost, from what may be begun and not yet written. A rollout begins only when one before it is
-# written (experiences/keeping.py), so that the time of a write adds none; it has one call here. As many questions are
-# asked at once as rollouts, each written before the next; one has a second call where its answer had to be repaired.
+# written (experiences/trajectories/keeping.py), so that the time of a write adds none; it has one call here. As many
+# questions are asked at once as rollouts, each written before the next; one has a second call where its
+# answer had to be repaired.
 UNDER_WAY = {"evaluation": CONCURRENCY, "training": CONCURRENCY, "reflection": 2 * CONCURRENCY, "evolution": 2}
 REFLECTOR = "You say what the last executions of an agent teach"  # begins that question
 LATENCY = 0.25  # seconds of a model's answer
@@ -79,7 +80,7 @@ def killed_in(job: Job, purpose: str, rng: random.Random, payer: Job | None = No
     os.kill(int(job.worker.rsplit(":", 1)[1]), signal.SIGKILL)
     time.sleep(0.1)  # what it had sent to the database has arrived
     Job.objects.filter(id=job.id).update(lease_until="2000-01-01T00:00:00Z")
-    assert doorbell.ring(job.id, job.attempt, job.priority)
+    assert wakeup.ring(job.id, job.attempt, job.priority)
     return True
 
 

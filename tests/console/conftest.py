@@ -15,7 +15,7 @@ from evaluation import reports
 from evaluation.models import EvaluationResult, EvaluationRun, Split
 from evaluation.services import evaluation_start
 from experiences.models import Agent
-from experiences.storage import Owner, trajectories_write
+from experiences.trajectories.storage import Owner, trajectories_write
 from tests.support.rows import lived_run, trajectory
 from training.models import TrainingRun
 

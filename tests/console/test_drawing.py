@@ -9,7 +9,7 @@ import pytest
 from django.template import Context, Template
 from django.utils import timezone
 
-from agentcore_site.drawing import ForestRow, bar_around_zero, dots, forest, level, sparkline
+from agentcore_site.console.svg import ForestRow, bar_around_zero, dots, forest, level, sparkline
 from agentcore_site.templatetags import console
 
 

@@ -12,15 +12,15 @@ from django.test import Client
 
 from agentcore_site.tenancy.actors import Actor
 from budgets.services import price_set
+from experiences.agents.services.agents import agent_create
+from experiences.agents.services.datasets import dataset_create
 from experiences.models import Agent, Dataset, ModelEndpoint
-from experiences.services.agents import agent_create
-from experiences.services.datasets import dataset_create
 from tests.console.conftest import SignIn
 from tests.support.llm_server import ModelServer
 from tests.support.rows import queued_run
-from training.applicability import counts_for
+from training.config.applicability import counts_for
+from training.config.form import fields, groups
 from training.models import TrainingRun
-from training.schema import fields, groups
 
 pytestmark = pytest.mark.django_db
 

@@ -16,10 +16,10 @@ from evaluation.models import EvaluationRun
 from experiences.models import Agent, Experience, Question
 from tests.console.conftest import SignIn
 from tests.factories import ExperienceFactory
-from training.epochs import explained, verdict
+from training.config.presets import presets_for
 from training.models import Epoch, Iteration, TrainingRun
-from training.presets import presets_for
-from training.selectors_learned import run_epochs
+from training.presenters.epochs import explained, verdict
+from training.selectors.learned import run_epochs
 from training.trainer.gate import LOOKS_NO_WORSE, LOOKS_WORSE
 
 pytestmark = pytest.mark.django_db

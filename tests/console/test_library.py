@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from agentcore_site.drawing import whisker
+from agentcore_site.console.svg import whisker
 from agentcore_site.tenancy.actors import Actor
-from experiences.learned import difference, effect_words
+from experiences.lessons.presenters import difference, effect_words
+from experiences.lessons.services.packs import pack_create, system_text
 from experiences.models import Agent, Experience, ExperienceChange, PromptPack, TrajectoryRecord
-from experiences.services.packs import pack_create, system_text
 from tests.console.conftest import SignIn
 from tests.console.test_lists import names_in
 from tests.factories import AgentFactory, ExperienceFactory, PromptPackFactory
@@ -137,7 +137,7 @@ def test_an_address_that_nobody_gave_out_is_no_crash(
 def test_pages_by_cursor_show_every_lesson_once(
     console: Client, library: dict[str, Experience], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agentcore_site.pages.listing.__kwdefaults__", {"tie": "pk", "size": 2})
+    monkeypatch.setattr("agentcore_site.console.pages.listing.__kwdefaults__", {"tie": "pk", "size": 2})
     for sort in ("effect", "harm", "weight", "newest"):
         address, seen = f"/experiences/?sort={sort}", []
         while address:

@@ -76,7 +76,7 @@ def test_jobs_are_ordered_by_what_was_proven(console: Client, operator: Actor, a
 def test_pages_by_cursor_show_every_row_once_while_others_arrive(
     console: Client, operator: Actor, agent: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agentcore_site.pages.listing.__kwdefaults__", {"tie": "pk", "size": 2})
+    monkeypatch.setattr("agentcore_site.console.pages.listing.__kwdefaults__", {"tie": "pk", "size": 2})
     jobs(operator, agent, ["a", "b", "c", "d", "e"])
     address, seen = "/jobs/?sort=newest", []
     for page in range(3):

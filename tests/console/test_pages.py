@@ -223,7 +223,7 @@ def test_a_failure_gets_a_page_that_says_what_is_safe(
     def broken(*_: Any, **__: Any) -> None:
         raise RuntimeError("secret detail")
 
-    monkeypatch.setattr("training.panel.done_criteria", broken)
+    monkeypatch.setattr("training.presenters.panel.done_criteria", broken)
     client = Client(raise_request_exception=False)
     client.force_login(olivia)
     response = client.get(f"/jobs/{run.pk}/", headers={"X-Request-Id": "broken-1"})

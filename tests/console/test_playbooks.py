@@ -8,15 +8,15 @@ import pytest
 from django.test import Client
 
 from agentcore_site.audit.models import AuditEvent
-from agentcore_site.errors import Conflict, Forbidden, Invalid, Missing
 from agentcore_site.jobs.models import Job
+from agentcore_site.lib.errors import Conflict, Forbidden, Invalid, Missing
 from agentcore_site.tenancy.actors import Actor
-from experiences.adopting import adoption
 from experiences.models import Agent, ContextDelta, Evolution, ExecutionTrace, Experience, Playbook, PlaybookSection
-from experiences.selectors_playbooks import blame, sections_of
-from experiences.services.adoption import playbook_adopt
-from experiences.services.playbooks import playbook_edit
-from experiences.told import interval, items_of, taken, verdict
+from experiences.playbooks.adoption_preview import adoption
+from experiences.playbooks.presenters.items import interval, items_of, taken, verdict
+from experiences.playbooks.selectors import blame, sections_of
+from experiences.playbooks.services.adoption import playbook_adopt
+from experiences.playbooks.services.playbooks import playbook_edit
 from tests.console.conftest import SignIn
 from tests.console.test_library import page_of
 from tests.factories import AgentFactory, ExperienceFactory

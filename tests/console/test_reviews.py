@@ -9,8 +9,8 @@ from django.test import Client
 
 from agentcore_site.tenancy.actors import Actor
 from experiences.models import Agent, ContextDelta, Experience, ExperienceChange, Playbook
-from experiences.selectors_playbooks import sections_of, waiting_count
-from experiences.services.traces import NewTrace, traces_record
+from experiences.playbooks.selectors import sections_of, waiting_count
+from experiences.playbooks.services.executions import NewTrace, traces_record
 from tests.console.conftest import SignIn
 from tests.console.test_library import page_of
 from tests.factories import AgentFactory, ExperienceFactory

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from evaluation.charts import line_forest, metric_rows
 from evaluation.models import EvaluationRun
-from experiences.comparing import parting
+from evaluation.presenters.charts import line_forest, metric_rows
 from experiences.models import TrajectoryRecord
-from experiences.steps import steps_between
-from experiences.storage import trajectories_write
-from experiences.types import RolloutKey, Step, Trajectory
+from experiences.rollouts.types import RolloutKey, Step, Trajectory
+from experiences.trajectories.presenters.comparison import parting
+from experiences.trajectories.step_window import steps_between
+from experiences.trajectories.storage import trajectories_write
 from tests.support.rows import owner_of
 from training.models import TrainingRun
 

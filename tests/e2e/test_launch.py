@@ -13,8 +13,8 @@ from django.test import Client
 from django.utils import timezone
 
 from agentcore_site.jobs.services import share_create, share_revoke_all
+from experiences.agents.services.agents import agent_update
 from experiences.models import Agent
-from experiences.services.agents import agent_update
 from tests.factories import PASSWORD
 from tests.support.browser import Watched, browser
 from tests.support.running import SMALL_POOL

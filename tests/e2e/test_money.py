@@ -7,8 +7,8 @@ from typing import Any
 from agentcore_site.jobs.models import Job, Status
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import Mail
+from budgets.alerts.job_stops import stop_tell
 from budgets.services import budget_set_limit
-from budgets.stops import stop_tell
 from experiences.models import Agent, Dataset
 from tests.e2e.test_launch import chrome, sign_in  # noqa: F401
 from tests.support.browser import Watched

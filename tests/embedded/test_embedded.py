@@ -22,11 +22,11 @@ import pytest
 import redis
 
 from agentcore_site import env
-from agentcore_site.embedded import places
+from agentcore_site.embedded import service_paths
 from agentcore_site.embedded.management.commands import up
-from agentcore_site.embedded.places import CannotStart, place_for, walkable
 from agentcore_site.embedded.ports import free_port, is_free, wait_until
 from agentcore_site.embedded.postgres import Postgres
+from agentcore_site.embedded.service_paths import CannotStart, place_for, walkable
 from agentcore_site.embedded.stack import Stack
 from agentcore_site.embedded.supervisor import Process, Supervisor
 from agentcore_site.outbound.addresses import AllowList, Verdict
@@ -129,7 +129,7 @@ def test_data_of_another_major_version_are_left_alone(folder: Path) -> None:
 
 def test_a_full_disk_is_a_clear_message(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     usage = shutil.disk_usage(folder)._replace(free=1000)
-    monkeypatch.setattr(places.shutil, "disk_usage", lambda path: usage)
+    monkeypatch.setattr(service_paths.shutil, "disk_usage", lambda path: usage)
     with pytest.raises(CannotStart, match="is full"):
         place_for(folder)
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from agentcore_site.errors import Forbidden, Invalid, Missing
 from agentcore_site.jobs import lifecycle
 from agentcore_site.jobs.models import Job, Status
 from agentcore_site.jobs.tasks import run_slice
+from agentcore_site.lib.errors import Forbidden, Invalid, Missing
 from agentcore_site.tenancy.actors import Actor
 from evaluation.models import EvaluationResult, EvaluationRun, HeldOutLook
 from evaluation.reports import build
@@ -20,7 +20,7 @@ from experiences.models import Agent, TrajectoryRecord
 from tests.support.openrpc import own_document, result_check
 from tests.support.running import SMALL, SMALL_POOL, run_to_end
 from training.models import PolicyCheckpoint, TrainingRun
-from training.selectors import done_criteria, run_verdict
+from training.selectors.runs import done_criteria, run_verdict
 from training.services.pools import run_pools
 from training.services.runs import run_start
 

@@ -21,11 +21,11 @@ from agentcore_site.jobs.models import Job
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import ApiKey
 from agentcore_site.tenancy.services import api_key_create, api_key_revoke
-from experiences.ace.fast import FastContexts
-from experiences.ace.memory import Memory
+from experiences.agents.services.agents import agent_archive, agent_update
 from experiences.models import Agent, ExecutionTrace, Playbook
-from experiences.services.agents import agent_archive, agent_update
-from experiences.services.playbooks import playbook_delete, playbook_edit
+from experiences.playbooks.ace.asgi_fast_path import FastContexts
+from experiences.playbooks.ace.context_cache import Memory
+from experiences.playbooks.services.playbooks import playbook_delete, playbook_edit
 from tests import factories
 from tests.factories import PASSWORD
 from tests.support.llm_server import ModelServer

@@ -8,13 +8,13 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from agentcore_site.errors import Conflict, Invalid
 from agentcore_site.jobs.models import Job, Status
+from agentcore_site.lib.errors import Conflict, Invalid
 from agentcore_site.tenancy.actors import Actor
 from budgets.services import price_set
+from experiences.agents.services.agents import agent_create, agent_update
+from experiences.agents.services.endpoints import endpoint_create, endpoint_update
 from experiences.models import Agent, ModelEndpoint
-from experiences.services.agents import agent_create, agent_update
-from experiences.services.endpoints import endpoint_create, endpoint_update
 from tests.support.callers import Caller
 from training.services.runs import run_start
 

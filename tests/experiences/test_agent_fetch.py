@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 from asgiref.sync import async_to_sync
 
-from agentcore_site.errors import Invalid
+from agentcore_site.lib.errors import Invalid
 from agentcore_site.tenancy.actors import Actor
-from budgets.meter import FreeMeter
-from experiences.environments.dataset import dataset_environment
+from budgets.metering.port import FreeMeter
+from experiences.agents.services.agents import agent_update
+from experiences.agents.toolset_of import AgentTools, tool_names
 from experiences.models import Agent
-from experiences.rollout import RolloutLimits, run_rollout
-from experiences.runtimes.llm import LLMRuntime, Sampling
-from experiences.services.agents import agent_update
-from experiences.toolservers import AgentTools, tool_names
-from experiences.types import RolloutKey, Trajectory
+from experiences.rollouts.collect import RolloutLimits, run_rollout
+from experiences.rollouts.environments.dataset import dataset_environment
+from experiences.rollouts.runtimes.llm import LLMRuntime, Sampling
+from experiences.rollouts.types import RolloutKey, Trajectory
 from tests.experiences.test_runtime_llm import client_of, paid
 from tests.experiences.test_tools_fetch import Pages
 from tests.support.llm_server import ModelServer

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from agentcore_site.audit.models import AuditEvent
-from agentcore_site.errors import Conflict, Insufficient, Invalid, Unavailable
+from agentcore_site.lib.errors import Conflict, Insufficient, Invalid, Unavailable
 from agentcore_site.tenancy.actors import Actor
 from budgets.services import price_set
-from experiences.evolution_settings import evolution_settings
+from experiences.agents.evolution_settings import evolution_settings
+from experiences.agents.services.agents import agent_create, agent_update
 from experiences.models import Agent, DeltaState, Playbook
-from experiences.services.agents import agent_create, agent_update
-from experiences.services.evolutions import evolution_queue
-from experiences.services.playbooks import playbook_create, playbook_delete, playbook_edit
+from experiences.playbooks.services.evolutions import evolution_queue
+from experiences.playbooks.services.playbooks import playbook_create, playbook_delete, playbook_edit
 from tests.support.llm_server import ModelServer
 from tests.support.playbooks import PRICE, TEXTS, add, evolutions, lived, model_agent, playbook_of, suggesting
 from tests.support.running import run_to_end

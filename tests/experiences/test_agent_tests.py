@@ -9,14 +9,14 @@ import pytest
 from django.test import Client
 
 from agentcore_site.audit.models import AuditEvent
-from agentcore_site.errors import Conflict, Forbidden, Invalid
+from agentcore_site.lib.errors import Conflict, Forbidden, Invalid
 from agentcore_site.tenancy.actors import Actor
 from budgets.models import LedgerEntry
 from budgets.services import price_set
+from experiences.agents.services.agent_tests import agent_test
+from experiences.agents.services.agents import agent_create, agent_update
+from experiences.agents.services.endpoints import endpoint_create
 from experiences.models import Agent, ModelEndpoint, TrajectoryRecord
-from experiences.services.agent_tests import agent_test
-from experiences.services.agents import agent_create, agent_update
-from experiences.services.endpoints import endpoint_create
 from tests.support.agent_server import AgentServer, Ask
 from tests.support.callers import Caller
 from tests.support.llm_server import ModelServer

@@ -10,12 +10,12 @@ import pytest
 from budgets.llm.breaker import THRESHOLD
 from budgets.llm.client import MeteredChatClient
 from budgets.llm.types import Endpoint
-from budgets.meter import FreeMeter
-from experiences.environments.dataset import dataset_environment
-from experiences.rollout import Keep, RolloutLimits, collect
-from experiences.runtimes.base import Halted
-from experiences.runtimes.llm import LLMRuntime, Sampling
-from experiences.types import RolloutKey, Trajectory
+from budgets.metering.port import FreeMeter
+from experiences.rollouts.collect import Keep, RolloutLimits, collect
+from experiences.rollouts.environments.dataset import dataset_environment
+from experiences.rollouts.runtimes.base import Halted
+from experiences.rollouts.runtimes.llm import LLMRuntime, Sampling
+from experiences.rollouts.types import RolloutKey, Trajectory
 from tests.experiences.test_runtime_llm import ROWS, Prices, paid
 from tests.support.llm_server import ModelServer
 

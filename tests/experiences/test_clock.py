@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from experiences.clock import Clock, current_clock
+from experiences.rollouts.rollout_clock import Clock, current_clock
 
 
 async def test_it_ends_the_body_when_the_time_is_over() -> None:

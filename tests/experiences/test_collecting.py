@@ -10,18 +10,18 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from agentcore_site.errors import Conflict
 from agentcore_site.jobs import lifecycle
 from agentcore_site.jobs.models import Job, JobEvent, Status
 from agentcore_site.jobs.services import job_resume
 from agentcore_site.jobs.tasks import run_slice
+from agentcore_site.lib.errors import Conflict
 from agentcore_site.tenancy.actors import Actor
 from evaluation.models import EvaluationResult, EvaluationRun
 from evaluation.services import evaluation_start
 from evaluation.tasks import sweep
+from experiences.agents.services.agents import agent_update
 from experiences.models import Agent, ContextDelta, GroupRecord, Question, TrajectoryRecord
-from experiences.services.agents import agent_update
-from experiences.services.evolutions import evolution_fault, evolution_queue
+from experiences.playbooks.services.evolutions import evolution_fault, evolution_queue
 from tests.support.llm_server import ModelServer
 from tests.support.playbooks import PRICE, add, lived, model_agent, playbook_of, suggesting
 from tests.support.running import SMALL, SMALL_POOL, run_to_end, slices_of

@@ -11,18 +11,18 @@ from django.apps import apps
 from django.test import Client
 
 from agentcore_site.audit.models import AuditEvent
-from agentcore_site.errors import Conflict, Invalid
+from agentcore_site.lib.errors import Conflict, Invalid
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import Organization
 from agentcore_site.vault import opened
 from budgets.llm.client import MeteredChatClient
 from budgets.llm.errors import LLMError
-from budgets.meter import FreeMeter
-from experiences.endpoints import BadEndpoint, endpoint_value
+from budgets.metering.port import FreeMeter
+from experiences.agents.endpoint_config import BadEndpoint, endpoint_value
+from experiences.agents.services.endpoints import endpoint_archive, endpoint_create, endpoint_update
+from experiences.agents.services.tool_servers import tool_server_archive, tool_server_create, tool_server_update
+from experiences.lessons.services.packs import pack_archive, pack_create, pack_update
 from experiences.models import ModelEndpoint
-from experiences.services.endpoints import endpoint_archive, endpoint_create, endpoint_update
-from experiences.services.packs import pack_archive, pack_create, pack_update
-from experiences.services.toolservers import tool_server_archive, tool_server_create, tool_server_update
 from tests.support.llm_acts import act
 from tests.support.llm_client import Prices, ask
 from tests.support.llm_server import ModelServer

@@ -14,9 +14,9 @@ PACKAGE = """
 from collections.abc import Mapping
 
 from budgets.llm.types import ToolSpec
-from experiences.rewards.base import Payment
-from experiences.tools.base import ToolResult
-from experiences.types import Scenario
+from experiences.rollouts.rewards.base import Payment
+from experiences.rollouts.tools.base import ToolResult
+from experiences.rollouts.types import Scenario
 
 
 class Coins:
@@ -81,11 +81,11 @@ between = strangers_package:between
 """
 USED = """
 import asyncio, json
-from experiences.environments import environments
-from experiences.rewards import pay, rewards
-from experiences.tools import offers, toolbox
-from experiences.tools.toolset import Toolset, python_tools
-from experiences.types import RolloutKey, Step, Trajectory
+from experiences.rollouts.environments import environments
+from experiences.rollouts.rewards import pay, rewards
+from experiences.rollouts.tools import offers, toolbox
+from experiences.rollouts.tools.toolset import Toolset, python_tools
+from experiences.rollouts.types import RolloutKey, Step, Trajectory
 
 one = Trajectory(RolloutKey(0, 0, 0), "q", [Step({}, {}, {}), Step({}, {}, {})])
 pay(rewards.get("short")({}), one)

@@ -10,23 +10,23 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agentcore_site.errors import Invalid
 from agentcore_site.jobs.models import Status
+from agentcore_site.lib.errors import Invalid
 from agentcore_site.tenancy.actors import Actor
-from budgets.meter import FreeMeter
+from budgets.metering.port import FreeMeter
 from budgets.services import price_set
-from experiences.environments import environments
-from experiences.environments.agentgym import AgentGymEnvironment, GymError
-from experiences.environments.agentgym.episode import action_in
-from experiences.environments.base import TextEpisode
+from experiences.agents.services.agents import agent_create
+from experiences.agents.services.endpoints import endpoint_create
 from experiences.models import TrajectoryRecord
 from experiences.privacy import redaction
-from experiences.rollout import RolloutLimits, collect_groups, run_rollout
-from experiences.runtimes.action import ActionRuntime
-from experiences.runtimes.llm import LLMRuntime, Sampling
-from experiences.services.agents import agent_create
-from experiences.services.endpoints import endpoint_create
-from experiences.types import RolloutKey, Scenario, Trajectory
+from experiences.rollouts.collect import RolloutLimits, collect_groups, run_rollout
+from experiences.rollouts.environments import environments
+from experiences.rollouts.environments.agentgym import AgentGymEnvironment, GymError
+from experiences.rollouts.environments.agentgym.episode import action_in
+from experiences.rollouts.environments.base import TextEpisode
+from experiences.rollouts.runtimes.action import ActionRuntime
+from experiences.rollouts.runtimes.llm import LLMRuntime, Sampling
+from experiences.rollouts.types import RolloutKey, Scenario, Trajectory
 from tests.experiences.test_runtime_llm import client_of, paid
 from tests.support.agentgym_server import GOALS, PLANS, GymServer
 from tests.support.llm_server import ModelServer

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experiences.environments import environments
-from experiences.environments.dataset import dataset_environment
-from experiences.rewards import signals
-from experiences.types import reindexed
+from experiences.rollouts.environments import environments
+from experiences.rollouts.environments.dataset import dataset_environment
+from experiences.rollouts.rewards import signals
+from experiences.rollouts.types import reindexed
 
 
 def judged(expected: Any, answer: str, **options: Any) -> bool:

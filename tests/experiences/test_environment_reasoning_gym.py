@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from experiences.environments import environments
-from experiences.environments.generators import Generators, Item
-from experiences.environments.reasoning_gym import FAMILIES, SPLITS, ReasoningGymEnvironment
-from experiences.environments.tool_episode import ToolWorld
-from experiences.rewards import rewards
-from experiences.rollout import RolloutLimits, collect
-from experiences.runtimes.action import ActionRuntime
-from experiences.types import RolloutKey, Scenario, Trajectory
+from experiences.rollouts.collect import RolloutLimits, collect
+from experiences.rollouts.environments import environments
+from experiences.rollouts.environments.generators import Generators, Item
+from experiences.rollouts.environments.reasoning_gym import FAMILIES, SPLITS, ReasoningGymEnvironment
+from experiences.rollouts.environments.tool_episode import ToolWorld
+from experiences.rollouts.rewards import rewards
+from experiences.rollouts.runtimes.action import ActionRuntime
+from experiences.rollouts.types import RolloutKey, Scenario, Trajectory
 from tests.support.chains import CHAINS, expert
 from tests.support.waiting import UniformChooser
 

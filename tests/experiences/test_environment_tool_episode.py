@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiences.environments.base import StepOutcome
-from experiences.environments.faults import FaultRates, Faults, corrupted
-from experiences.environments.tool_episode import ToolEpisode, ToolWorld
-from experiences.tools import toolbox
-from experiences.types import Outcome, Scenario
+from experiences.rollouts.environments.base import StepOutcome
+from experiences.rollouts.environments.fault_injection import FaultRates, Faults, corrupted
+from experiences.rollouts.environments.tool_episode import ToolEpisode, ToolWorld
+from experiences.rollouts.tools import toolbox
+from experiences.rollouts.types import Outcome, Scenario
 
 NOW_AND_THEN = FaultRates(0.04, 0.06)
 

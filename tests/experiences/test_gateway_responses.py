@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from budgets.meter import FreeMeter
-from experiences.rollout import RolloutLimits
-from experiences.runtimes.base import Halted
+from budgets.metering.port import FreeMeter
+from experiences.rollouts.collect import RolloutLimits
+from experiences.rollouts.runtimes.base import Halted
 from tests.experiences.test_runtime_http import rolled
 from tests.experiences.test_runtime_llm import Purse
 from tests.support.agent_server import AgentServer, Ask

@@ -13,18 +13,18 @@ from asgiref.sync import async_to_sync
 from django.test import Client
 
 from agentcore_site.audit.models import AuditEvent
-from agentcore_site.errors import Forbidden, Invalid
+from agentcore_site.lib.errors import Forbidden, Invalid
 from agentcore_site.tenancy.actors import Actor
-from experiences.models import Agent, ToolServer
-from experiences.runtimes.base import Halted
-from experiences.services.agents import agent_create, agent_update
-from experiences.services.toolservers import (
+from experiences.agents.services.agents import agent_create, agent_update
+from experiences.agents.services.tool_servers import (
     tool_server_archive,
     tool_server_create,
     tool_server_offer,
     tool_server_update,
 )
-from experiences.toolservers import AgentTools, server_value
+from experiences.agents.toolset_of import AgentTools, server_value
+from experiences.models import Agent, ToolServer
+from experiences.rollouts.runtimes.base import Halted
 from tests.support import mcp_server
 from tests.support.callers import Caller
 from tests.support.mcp_server import MCPHTTP

@@ -16,17 +16,17 @@ from hypothesis import strategies as st
 from budgets.llm.client import MeteredChatClient
 from budgets.llm.errors import AuthFailed, BadRequest, CircuitOpen, LLMError, Malformed, Overloaded
 from budgets.llm.types import Completion, Message
-from budgets.meter import Bill, BudgetRefused, CallKey, FreeMeter
-from budgets.pricing import Usage
-from experiences.environments.dataset import DatasetEnvironment, dataset_environment, refuse_judged
-from experiences.environments.scorers import Rubric, rubric_for
-from experiences.judging import HEAD, TAIL, Judge, JudgingRuntime, Unusable, grade_in, prompt
-from experiences.quoting import bounded
-from experiences.rewards import rewards
-from experiences.rollout import RolloutLimits, run_rollout
-from experiences.runtimes.base import Halted
-from experiences.runtimes.llm import LLMRuntime, Sampling
-from experiences.types import Outcome, RolloutKey
+from budgets.metering.port import Bill, BudgetRefused, CallKey, FreeMeter
+from budgets.prices.pricing import Usage
+from experiences.rollouts.collect import RolloutLimits, run_rollout
+from experiences.rollouts.environments.dataset import DatasetEnvironment, dataset_environment, refuse_judged
+from experiences.rollouts.environments.scorers import Rubric, rubric_for
+from experiences.rollouts.judge import HEAD, TAIL, Judge, JudgingRuntime, Unusable, grade_in, prompt
+from experiences.rollouts.prompt_quoting import bounded
+from experiences.rollouts.rewards import rewards
+from experiences.rollouts.runtimes.base import Halted
+from experiences.rollouts.runtimes.llm import LLMRuntime, Sampling
+from experiences.rollouts.types import Outcome, RolloutKey
 from tests.support.llm_client import Prices, endpoint
 from tests.support.llm_server import ModelServer, act
 

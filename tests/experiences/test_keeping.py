@@ -11,8 +11,8 @@ import pytest
 from agentcore_site.jobs.lease import Lease
 from agentcore_site.jobs.lifecycle import claim
 from agentcore_site.tenancy.actors import Actor
-from experiences.keeping import RolloutKeeper
 from experiences.models import Agent
+from experiences.trajectories.keeping import RolloutKeeper
 from tests.support.rows import owner_of, queued_run, trajectory
 
 pytestmark = pytest.mark.django_db(transaction=True)

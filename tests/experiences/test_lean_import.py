@@ -14,7 +14,7 @@ def python(script: str) -> str:
 
 def test_it_leaves_the_plotting_library_out() -> None:
     seen = python(
-        "import sys; from experiences.environments.lean_import import reasoning_gym as rg;"
+        "import sys; from experiences.rollouts.environments.lean_import import reasoning_gym as rg;"
         "rg(); print('matplotlib' in sys.modules, 'cellpylib' in sys.modules)"
     )
     assert seen == "False True"
@@ -22,7 +22,7 @@ def test_it_leaves_the_plotting_library_out() -> None:
 
 def test_a_generator_on_that_package_still_makes_and_scores_its_items() -> None:
     seen = python(
-        "from experiences.environments.lean_import import reasoning_gym as rg;"
+        "from experiences.rollouts.environments.lean_import import reasoning_gym as rg;"
         "ds = rg().create_dataset('game_of_life', size=2, seed=1);"
         "print([ds.score_answer(x['answer'], x) for x in ds])"
     )
@@ -31,7 +31,7 @@ def test_a_generator_on_that_package_still_makes_and_scores_its_items() -> None:
 
 def test_whoever_draws_gets_the_real_library() -> None:
     seen = python(
-        "import sys; from experiences.environments.lean_import import reasoning_gym as rg; rg();"
+        "import sys; from experiences.rollouts.environments.lean_import import reasoning_gym as rg; rg();"
         "import cellpylib.ca_functions as part; late = part.plt.figure.__module__;"
         "import matplotlib; print(late, matplotlib.__version__ != '')"
     )
@@ -39,7 +39,10 @@ def test_whoever_draws_gets_the_real_library() -> None:
 
 
 def test_one_module_can_be_asked_for() -> None:
-    script = "from experiences.environments.lean_import import reasoning_gym as rg; print(len(rg('factory').DATASETS))"
+    script = (
+        "from experiences.rollouts.environments.lean_import import reasoning_gym as rg;"
+        "print(len(rg('factory').DATASETS))"
+    )
     assert int(python(script)) > 100
 
 

@@ -7,13 +7,13 @@ import time
 
 import pytest
 
-from experiences.library.attempts import answers_of
-from experiences.library.guards import LEAK_WORDS, Source, leak, lesson_fault
-from experiences.library.lessons import Lesson
-from experiences.library.similarity import ALIKE, similarity
-from experiences.library.suspicion import suspicion
-from experiences.library.telling import told
-from experiences.types import Scenario
+from experiences.learning.lessons.attempts import answers_of
+from experiences.learning.lessons.guards import LEAK_WORDS, Source, leak, lesson_fault
+from experiences.learning.lessons.library import Lesson
+from experiences.learning.lessons.prompt_injection import suspicion
+from experiences.learning.lessons.rendering import told
+from experiences.learning.lessons.similarity import ALIKE, similarity
+from experiences.rollouts.types import Scenario
 from tests.support.injections import HARMLESS, ORDERS
 from tests.support.simulated_habits import INJECTIONS
 from tests.support.world import World

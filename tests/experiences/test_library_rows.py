@@ -16,12 +16,13 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from agentcore_site.audit.models import AuditEvent
-from agentcore_site.errors import Conflict, DomainError, Forbidden, Invalid, Missing, TooLarge
 from agentcore_site.jobs.models import Job
+from agentcore_site.lib.errors import Conflict, DomainError, Forbidden, Invalid, Missing, TooLarge
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.erasure import subject_erase
 from agentcore_site.tenancy.models import Organization
-from experiences.library.stamps import (
+from experiences.agents.services.agents import agent_create, agent_update
+from experiences.learning.lessons.stamps import (
     PackSource,
     Refused,
     experience_check,
@@ -29,21 +30,20 @@ from experiences.library.stamps import (
     pack_check,
     pack_stamp,
 )
-from experiences.library.states import ExperienceState
-from experiences.models import Agent, Experience, ExperienceChange, PromptPack, Question
-from experiences.selectors_library import fetch_top, library_of
-from experiences.services.agents import agent_create, agent_update
-from experiences.services.experiences import experiences_sync
-from experiences.services.importing import Imported, record_batch
-from experiences.services.lessons import (
+from experiences.learning.lessons.states import ExperienceState
+from experiences.lessons.selectors import fetch_top, library_of
+from experiences.lessons.services.importing import Imported, record_batch
+from experiences.lessons.services.lessons import (
     experience_approve,
     experience_edit,
     experience_prune,
     experience_quarantine,
     experience_restore,
 )
-from experiences.services.packs import pack_archive, pack_create, pack_update, system_text
-from experiences.stamping import stamp_of_agent, stamps, verify_stamp
+from experiences.lessons.services.packs import pack_archive, pack_create, pack_update, system_text
+from experiences.lessons.services.recording import experiences_sync
+from experiences.lessons.stamps import stamp_of_agent, stamps, verify_stamp
+from experiences.models import Agent, Experience, ExperienceChange, PromptPack, Question
 from tests import factories
 from tests.support.rows import queued_run
 

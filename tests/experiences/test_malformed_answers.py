@@ -11,11 +11,11 @@ from budgets.llm.errors import Malformed
 from budgets.llm.retry import RetryPolicy
 from budgets.llm.types import Endpoint
 from budgets.llm.wire import load
-from budgets.meter import FreeMeter
-from experiences.environments.dataset import dataset_environment
-from experiences.rollout import RolloutLimits, run_rollout
-from experiences.runtimes.llm import LLMRuntime, Sampling
-from experiences.types import RolloutKey, Trajectory
+from budgets.metering.port import FreeMeter
+from experiences.rollouts.collect import RolloutLimits, run_rollout
+from experiences.rollouts.environments.dataset import dataset_environment
+from experiences.rollouts.runtimes.llm import LLMRuntime, Sampling
+from experiences.rollouts.types import RolloutKey, Trajectory
 from tests.budgets.llm.test_wire import broken
 from tests.experiences.test_runtime_llm import ROWS, Prices, paid
 

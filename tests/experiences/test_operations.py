@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from experiences.library.guards import Source
-from experiences.library.lessons import Lesson, Library
-from experiences.library.memory import Memory, TakenOut
-from experiences.library.operations import (
+from experiences.learning.lessons.guards import Source
+from experiences.learning.lessons.library import Lesson, Library
+from experiences.learning.lessons.operations import (
     Applied,
     Lineage,
     Operation,
@@ -19,7 +18,8 @@ from experiences.library.operations import (
     Rules,
     apply_operations,
 )
-from experiences.structured import Unusable, read
+from experiences.learning.lessons.removed import Memory, TakenOut
+from experiences.rollouts.structured_output import Unusable, read
 
 TEXTS = (
     "When totals are asked for, add the parts one by one.",

@@ -11,14 +11,14 @@ from agentcore_site import env
 from agentcore_site.audit.models import AuditEvent
 from agentcore_site.jobs.models import Job, Status
 from agentcore_site.tenancy.actors import Actor
-from experiences.library.lessons import Lesson, Library
-from experiences.library.operations import Lineage, Operation, Rules, apply_operations
-from experiences.library.suspicion import ordered_call, suspicion
+from experiences.agents.services.agents import agent_update
+from experiences.learning.lessons.library import Lesson, Library
+from experiences.learning.lessons.operations import Lineage, Operation, Rules, apply_operations
+from experiences.learning.lessons.prompt_injection import ordered_call, suspicion
+from experiences.lessons.provenance import acting_functions
 from experiences.models import Agent, ContextDelta, Playbook, ToolServer
-from experiences.provenance import acting_functions
-from experiences.services.agents import agent_update
-from experiences.services.evolutions import evolution_queue
-from experiences.services.reviews import delta_approve
+from experiences.playbooks.services.evolutions import evolution_queue
+from experiences.playbooks.services.reviews import delta_approve
 from tests import factories
 from tests.support.llm_server import ModelServer
 from tests.support.playbooks import PRICE, add, lived, model_agent, playbook_of, suggesting

@@ -12,9 +12,10 @@ from django.db import InternalError, ProgrammingError, connection, transaction
 from django.utils import timezone
 
 from agentcore_site.audit.models import AuditEvent
-from agentcore_site.errors import Conflict, Forbidden, Invalid, Missing, TooLarge
+from agentcore_site.lib.errors import Conflict, Forbidden, Invalid, Missing, TooLarge
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.erasure import subject_erase
+from experiences.agents.services.agents import agent_update
 from experiences.models import (
     Agent,
     ContextDelta,
@@ -24,7 +25,7 @@ from experiences.models import (
     PlaybookSection,
     PlaybookVersion,
 )
-from experiences.selectors_playbooks import (
+from experiences.playbooks.selectors import (
     blame,
     changes_of,
     compiled,
@@ -38,16 +39,15 @@ from experiences.selectors_playbooks import (
     versions_differ,
     versions_of,
 )
-from experiences.services.agents import agent_update
-from experiences.services.playbooks import (
+from experiences.playbooks.services.executions import NewTrace, traces_record
+from experiences.playbooks.services.playbooks import (
     playbook_create,
     playbook_delete,
     playbook_edit,
     playbook_rollback,
     section_revert,
 )
-from experiences.services.reviews import delta_approve, delta_reject
-from experiences.services.traces import NewTrace, traces_record
+from experiences.playbooks.services.reviews import delta_approve, delta_reject
 from tests import factories
 from tests.support.owner import as_owner
 from tests.support.playbooks import SECTIONS, playbook_of

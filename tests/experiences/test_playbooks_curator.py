@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from experiences.library.similarity import similarity
-from experiences.playbooks.curator import Rules, curate
-from experiences.playbooks.deltas import Delta, State
-from experiences.playbooks.guards import texts_in, untrusted_runs
-from experiences.playbooks.history import difference
-from experiences.playbooks.rendering import context_of
-from experiences.playbooks.sections import Section
+from experiences.learning.lessons.similarity import similarity
+from experiences.learning.playbooks.curator import Rules, curate
+from experiences.learning.playbooks.deltas import Delta, State
+from experiences.learning.playbooks.guards import texts_in, untrusted_runs
+from experiences.learning.playbooks.history import difference
+from experiences.learning.playbooks.items import Section
+from experiences.learning.playbooks.rendering import context_of
 from tests.support.playbooks import TEXTS
 
 

@@ -12,24 +12,24 @@ import pytest
 from django.db import connection
 from django.test import Client
 
-from agentcore_site.errors import Invalid
 from agentcore_site.jobs.models import Status
+from agentcore_site.lib.errors import Invalid
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.services import api_key_create
-from experiences import item_effects
-from experiences.ace.memory import Caller, served
-from experiences.item_effects import effects_of
+from experiences.agents.services.agents import agent_create, agent_update
+from experiences.learning.playbooks.confidence_sequence import confidence_sequence
+from experiences.learning.playbooks.curator import Rules, curate
+from experiences.learning.playbooks.deltas import Delta, State
+from experiences.learning.playbooks.effects import FEWEST, ItemEffect, Outcomes, newcombe
+from experiences.learning.playbooks.items import Section
+from experiences.learning.playbooks.leave_out import Draw, draw, draw_of
 from experiences.models import Agent, Evolution, ExecutionTrace, Playbook, PlaybookChange
-from experiences.playbooks.curator import Rules, curate
-from experiences.playbooks.deltas import Delta, State
-from experiences.playbooks.effects import FEWEST, ItemEffect, Outcomes, newcombe
-from experiences.playbooks.leave_out import Draw, draw, draw_of
-from experiences.playbooks.sections import Section
-from experiences.playbooks.sequence import confidence_sequence
-from experiences.selectors_playbooks import compiled, sections_of
-from experiences.services.agents import agent_create, agent_update
-from experiences.services.playbooks import playbook_create, playbook_edit
-from experiences.services.traces import NewTrace, traces_record
+from experiences.playbooks import item_effects
+from experiences.playbooks.ace.context_cache import Caller, served
+from experiences.playbooks.item_effects import effects_of
+from experiences.playbooks.selectors import compiled, sections_of
+from experiences.playbooks.services.executions import NewTrace, traces_record
+from experiences.playbooks.services.playbooks import playbook_create, playbook_edit
 from tests.experiences.test_ace_api import Service, problem
 from tests.support.llm_server import ModelServer
 from tests.support.playbooks import PRICE, TEXTS, model_agent, suggesting

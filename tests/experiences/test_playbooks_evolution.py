@@ -10,18 +10,18 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from agentcore_site.errors import Conflict, Forbidden, Insufficient, TooMany, Unavailable
 from agentcore_site.jobs import lifecycle
 from agentcore_site.jobs.models import Job, JobEvent, Status
 from agentcore_site.jobs.services import job_cancel
 from agentcore_site.jobs.tasks import run_slice
+from agentcore_site.lib.errors import Conflict, Forbidden, Insufficient, TooMany, Unavailable
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import Mail
-from budgets.checking import differences
+from budgets.ledger.reconciliation import differences
 from budgets.models import Budget, LedgerEntry
 from budgets.services import budget_set_limit
 from experiences.models import Agent, ContextDelta, Evolution, Playbook, Question
-from experiences.selectors_playbooks import (
+from experiences.playbooks.selectors import (
     agent_holder,
     blame,
     dead_letters,
@@ -31,9 +31,9 @@ from experiences.selectors_playbooks import (
     review_queue,
     sections_of,
 )
-from experiences.services.evolutions import evolution_queue, evolution_retry
-from experiences.services.playbooks import playbook_delete, playbook_edit, playbook_switch
-from experiences.services.traces import NewTrace, traces_record
+from experiences.playbooks.services.evolutions import evolution_queue, evolution_retry
+from experiences.playbooks.services.executions import NewTrace, traces_record
+from experiences.playbooks.services.playbooks import playbook_delete, playbook_edit, playbook_switch
 from tests.support.llm_server import ModelServer
 from tests.support.playbooks import PRICE, add, evolutions, lived, model_agent, playbook_of, suggesting
 from tests.support.running import run_to_end
@@ -417,21 +417,21 @@ def test_an_outage_pauses_it_and_it_resumes_by_itself(operator: Actor, playbook:
 def test_a_worker_that_dies_in_the_middle_pays_once(
     operator: Actor, playbook: Playbook, server: ModelServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from experiences import evolving
+    from experiences.playbooks.evolution import execution
 
-    settle = evolving.Slice._settle
+    settle = execution.Slice._settle
 
     def dies(*_: Any) -> None:
         raise SystemExit("killed")  # past every handler, like a signal; nothing more is written
 
     evolution = queued(operator, playbook)
-    monkeypatch.setattr(evolving.Slice, "_settle", dies)
+    monkeypatch.setattr(execution.Slice, "_settle", dies)
     claimed = lifecycle.claim(evolution.job_id)
     assert claimed is not None
     with pytest.raises(SystemExit):
         run_slice(claimed)
     assert server.owed.answered == 1 and Playbook.objects.get().version == 1
-    monkeypatch.setattr(evolving.Slice, "_settle", settle)
+    monkeypatch.setattr(execution.Slice, "_settle", settle)
     lived(operator, playbook.agent, 2)  # others live on meanwhile: the question is still the same
     Job.objects.filter(id=evolution.job_id).update(lease_until="2000-01-01T00:00:00Z")
     assert run_to_end(evolution.job).status == Status.COMPLETED
@@ -442,21 +442,21 @@ def test_a_worker_that_dies_in_the_middle_pays_once(
 def test_a_worker_that_dies_after_the_commit_does_it_once(
     operator: Actor, playbook: Playbook, server: ModelServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from experiences import evolving
+    from experiences.playbooks.evolution import execution
 
-    settle = evolving.Slice._settle
+    settle = execution.Slice._settle
 
     def dies_after(self: Any, *given: Any) -> None:
         settle(self, *given)
         raise SystemExit("killed")
 
     evolution = queued(operator, playbook)
-    monkeypatch.setattr(evolving.Slice, "_settle", dies_after)
+    monkeypatch.setattr(execution.Slice, "_settle", dies_after)
     claimed = lifecycle.claim(evolution.job_id)
     assert claimed is not None
     with pytest.raises(SystemExit):
         run_slice(claimed)
-    monkeypatch.setattr(evolving.Slice, "_settle", settle)
+    monkeypatch.setattr(execution.Slice, "_settle", settle)
     Job.objects.filter(id=evolution.job_id).update(lease_until="2000-01-01T00:00:00Z")
     assert run_to_end(evolution.job).status == Status.COMPLETED
     assert Playbook.objects.get().version == 2 and status(playbook)["evolution_count"] == 1

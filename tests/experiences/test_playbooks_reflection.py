@@ -10,22 +10,22 @@ from uuid import UUID
 import pytest
 from django.test import Client
 
-from agentcore_site.errors import Insufficient
 from agentcore_site.jobs import lifecycle
 from agentcore_site.jobs.models import Job, Status
+from agentcore_site.lib.errors import Insufficient
 from agentcore_site.tenancy.actors import Actor
-from budgets.checking import differences
+from budgets.ledger.reconciliation import differences
 from budgets.services import price_set
-from experiences.evolution_costs import evolution_worst_case
+from experiences.agents.services.agents import agent_update
+from experiences.learning.playbooks import generator, reflector
+from experiences.learning.playbooks.effects import ItemEffect, Outcomes
+from experiences.learning.playbooks.evidence import Evidence, Lived
+from experiences.learning.playbooks.items import Section
+from experiences.learning.playbooks.reflector import Insight
 from experiences.models import Agent, ContextDelta, Evolution, Playbook, Question
-from experiences.playbooks import generator, reflector
-from experiences.playbooks.effects import ItemEffect, Outcomes
-from experiences.playbooks.evidence import Evidence, Lived
-from experiences.playbooks.reflector import Insight
-from experiences.playbooks.sections import Section
-from experiences.services.agents import agent_update
-from experiences.services.evolutions import evolution_queue, evolution_retry
-from experiences.services.traces import NewTrace, traces_record
+from experiences.playbooks.evolution.costs import evolution_worst_case
+from experiences.playbooks.services.evolutions import evolution_queue, evolution_retry
+from experiences.playbooks.services.executions import NewTrace, traces_record
 from tests.support.callers import Caller
 from tests.support.llm_server import ModelServer
 from tests.support.playbooks import PRICE, add, insight, lived, model_agent, playbook_of, reflecting, suggesting

@@ -6,11 +6,11 @@ from itertools import count
 
 import pytest
 
-from experiences.library.suspicion import suspicion
+from experiences.learning.lessons.prompt_injection import suspicion
+from experiences.learning.playbooks.curator import curate
+from experiences.learning.playbooks.deltas import SETTLED, Delta
 from experiences.models import Agent
-from experiences.playbooks.curator import curate
-from experiences.playbooks.deltas import SETTLED, Delta
-from experiences.services.versions import rules_of_evolution
+from experiences.playbooks.services.versions import rules_of_evolution
 from tests.support.poison import ORDERS, harmless, hostile
 
 HOSTILE, HARMLESS = hostile(500), harmless(500)

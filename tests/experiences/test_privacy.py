@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiences.environments import environments
-from experiences.environments.reasoning_gym import FAMILIES
 from experiences.privacy import KINDS, redact, redact_value, redact_with_counts
+from experiences.rollouts.environments import environments
+from experiences.rollouts.environments.reasoning_gym import FAMILIES
 from tests.support import privacy_values as made
 from tests.support.privacy_examples import GOES, STAYS
 

@@ -7,13 +7,13 @@ import time
 
 import pytest
 
-from experiences.environments.scorers import MAX_MATCHED, contains
-from experiences.library.attempts import STEP_CHARACTERS, attempt_text
+from experiences.learning.lessons.attempts import STEP_CHARACTERS, attempt_text
 from experiences.privacy import cut_short, find, redact
-from experiences.rewards.ground_truth import MAX_KEPT, GroundTruthReward
-from experiences.tools.base import ToolResult
-from experiences.tools.toolset import Toolset
-from experiences.types import RolloutKey, Step, Trajectory
+from experiences.rollouts.environments.scorers import MAX_MATCHED, contains
+from experiences.rollouts.rewards.ground_truth import MAX_KEPT, GroundTruthReward
+from experiences.rollouts.tools.base import ToolResult
+from experiences.rollouts.tools.toolset import Toolset
+from experiences.rollouts.types import RolloutKey, Step, Trajectory
 from tests.support.privacy_corpus import corpus
 
 CARD, MAIL, PHONE = "4111 1111 1111 1111", "jane.doe@example-mail.org", "+1 415 555 2671"

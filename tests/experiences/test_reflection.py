@@ -15,16 +15,23 @@ import pytest
 
 from budgets.llm.client import MeteredChatClient
 from budgets.llm.types import Message
-from budgets.meter import FreeMeter
-from experiences.library.attempts import contrast, spread
-from experiences.library.exemplars import HEAD
-from experiences.library.lessons import Lesson, Library
-from experiences.library.operations import Applied, Lineage, Operation, Operations, Rules, apply_operations
-from experiences.library.prompts import ReflectionOptions
-from experiences.library.reflection import Lessons, Reflected, Reflector, Summary
-from experiences.runtimes.llm import Sampling
-from experiences.structured import Answered, Asker
-from experiences.types import RolloutKey, Scenario, Step, Trajectory, TrajectoryGroup
+from budgets.metering.port import FreeMeter
+from experiences.learning.lessons.attempts import contrast, spread
+from experiences.learning.lessons.exemplars import HEAD
+from experiences.learning.lessons.library import Lesson, Library
+from experiences.learning.lessons.operations import (
+    Applied,
+    Lineage,
+    Operation,
+    Operations,
+    Rules,
+    apply_operations,
+)
+from experiences.learning.lessons.prompts import ReflectionOptions
+from experiences.learning.lessons.reflection import Lessons, Reflected, Reflector, Summary
+from experiences.rollouts.runtimes.llm import Sampling
+from experiences.rollouts.structured_output import Answered, Asker
+from experiences.rollouts.types import RolloutKey, Scenario, Step, Trajectory, TrajectoryGroup
 from tests.support.llm_client import Prices, endpoint
 from tests.support.llm_server import ModelServer
 from tests.support.scripted_model import Question, ScriptedModel, asker_of

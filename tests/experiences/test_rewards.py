@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiences.rewards import FailurePay, Payment, pay, rewards
-from experiences.types import RolloutKey, Step, Trajectory
+from experiences.rollouts.rewards import FailurePay, Payment, pay, rewards
+from experiences.rollouts.types import RolloutKey, Step, Trajectory
 
 
 def step(kind: str, tool: str = "", *, success: bool = True, output: str = "7", **parameters: Any) -> Step:

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from experiences.rewards import LearningReward, pay, rewards, signals
-from experiences.rewards.composite import MAX_TYPES, CompositeReward
-from experiences.rewards.window import ENOUGH, Window
-from experiences.types import RolloutKey, Step, Trajectory
+from experiences.rollouts.rewards import LearningReward, pay, rewards, signals
+from experiences.rollouts.rewards.composite import MAX_TYPES, CompositeReward
+from experiences.rollouts.rewards.window import ENOUGH, Window
+from experiences.rollouts.types import RolloutKey, Step, Trajectory
 
 
 def trajectory(

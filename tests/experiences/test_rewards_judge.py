@@ -11,22 +11,22 @@ from typing import Any
 import pytest
 
 from agentcore_site.tenancy.actors import Actor
-from budgets.meter import FreeMeter
+from budgets.metering.port import FreeMeter
 from budgets.models import LedgerEntry
 from budgets.services import price_set
-from experiences.environments import environments
-from experiences.environments.base import Environment, StepOutcome
-from experiences.environments.dataset import dataset_environment
-from experiences.environments.scorers import Rubric
-from experiences.judging import Judge, JudgingRuntime
+from experiences.agents.services.endpoints import endpoint_create
 from experiences.models import Agent
-from experiences.rewards import pay, rewards, settle
-from experiences.rewards.judge import NOBODY, SILENT
-from experiences.rollout import RolloutLimits, run_rollout
-from experiences.runtimes.base import Halted
-from experiences.runtimes.llm import LLMRuntime, Sampling
-from experiences.services.endpoints import endpoint_create
-from experiences.types import Outcome, RolloutKey, Trajectory
+from experiences.rollouts.collect import RolloutLimits, run_rollout
+from experiences.rollouts.environments import environments
+from experiences.rollouts.environments.base import Environment, StepOutcome
+from experiences.rollouts.environments.dataset import dataset_environment
+from experiences.rollouts.environments.scorers import Rubric
+from experiences.rollouts.judge import Judge, JudgingRuntime
+from experiences.rollouts.rewards import pay, rewards, settle
+from experiences.rollouts.rewards.judge import NOBODY, SILENT
+from experiences.rollouts.runtimes.base import Halted
+from experiences.rollouts.runtimes.llm import LLMRuntime, Sampling
+from experiences.rollouts.types import Outcome, RolloutKey, Trajectory
 from tests.experiences.test_runtime_llm import Purse, client_of
 from tests.support.callers import Caller
 from tests.support.llm_server import ModelServer

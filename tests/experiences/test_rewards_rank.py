@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiences.rewards import GroupReward, LearningReward, Payment, pay, rewards, settle
-from experiences.rewards.relative_rank import average_ranks
-from experiences.types import RolloutKey, Step, Trajectory
+from experiences.rollouts.rewards import GroupReward, LearningReward, Payment, pay, rewards, settle
+from experiences.rollouts.rewards.relative_rank import average_ranks
+from experiences.rollouts.types import RolloutKey, Step, Trajectory
 
 
 def lived(outcome: float = 1.0, steps: int = 2, cost: int = 10, ms: float = 5.0, **changed: Any) -> Trajectory:

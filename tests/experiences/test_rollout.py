@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experiences.environments.base import StepOutcome
-from experiences.rewards import pay
-from experiences.rollout import Interrupted, RolloutLimits, collect, collect_groups, run_rollout
-from experiences.runtimes.action import ActionRuntime, observation_of
-from experiences.types import Observation, RolloutKey, Scenario, Trajectory
+from experiences.rollouts.collect import Interrupted, RolloutLimits, collect, collect_groups, run_rollout
+from experiences.rollouts.environments.base import StepOutcome
+from experiences.rollouts.rewards import pay
+from experiences.rollouts.runtimes.action import ActionRuntime, observation_of
+from experiences.rollouts.types import Observation, RolloutKey, Scenario, Trajectory
 from tests.support.waiting import UniformChooser, WaitingEnvironment, WaitingEpisode, plain_reward, queries
 
 
@@ -370,7 +370,7 @@ async def test_it_records_a_state_from_which_the_observation_is_rebuilt_exactly(
             seen.append(observation)
             return super().choose(observation, rng, temperature=temperature)
 
-    from experiences.environments import environments
+    from experiences.rollouts.environments import environments
 
     environment = environments.get("reasoning_gym")({})
     scenarios = environment.scenarios("train", 16, 3)
@@ -392,7 +392,7 @@ async def test_it_measures_every_step() -> None:
 
 
 async def test_it_blames_the_policy_for_an_action_that_is_not_allowed() -> None:
-    from experiences.environments import environments
+    from experiences.rollouts.environments import environments
 
     environment = environments.get("reasoning_gym")({})
     [scenario] = environment.scenarios("train", 1, 3)

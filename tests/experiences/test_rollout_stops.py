@@ -7,11 +7,11 @@ import time
 
 import pytest
 
-from experiences.rewards.base import Payment
-from experiences.rollout import Interrupted, RolloutLimits, collect, run_rollout
-from experiences.runtimes.action import ActionRuntime
-from experiences.runtimes.base import Halted
-from experiences.types import RolloutKey, Scenario, Trajectory
+from experiences.rollouts.collect import Interrupted, RolloutLimits, collect, run_rollout
+from experiences.rollouts.rewards.base import Payment
+from experiences.rollouts.runtimes.action import ActionRuntime
+from experiences.rollouts.runtimes.base import Halted
+from experiences.rollouts.types import RolloutKey, Scenario, Trajectory
 from tests.support.waiting import UniformChooser, WaitingEnvironment, plain_reward
 
 

@@ -13,14 +13,14 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from budgets.meter import FreeMeter
-from experiences.environments.dataset import dataset_environment
-from experiences.rollout import Interrupted, RolloutLimits, run_rollout
-from experiences.runtimes.base import Halted, Told
-from experiences.runtimes.gateway import RolloutGateway
-from experiences.runtimes.http import HTTPRuntime
-from experiences.runtimes.llm import Sampling
-from experiences.types import RolloutKey, Trajectory
+from budgets.metering.port import FreeMeter
+from experiences.rollouts.collect import Interrupted, RolloutLimits, run_rollout
+from experiences.rollouts.environments.dataset import dataset_environment
+from experiences.rollouts.runtimes.base import Halted, Told
+from experiences.rollouts.runtimes.gateway import RolloutGateway
+from experiences.rollouts.runtimes.http import HTTPRuntime
+from experiences.rollouts.runtimes.llm import Sampling
+from experiences.rollouts.types import RolloutKey, Trajectory
 from tests.experiences.test_runtime_llm import ROWS, Purse, client_of, paid
 from tests.support.agent_server import AgentServer, Ask
 from tests.support.llm_acts import act

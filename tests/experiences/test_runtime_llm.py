@@ -11,16 +11,16 @@ import pytest
 from budgets.llm.client import MeteredChatClient
 from budgets.llm.retry import RetryPolicy
 from budgets.llm.types import Endpoint
-from budgets.meter import BudgetRefused, CallKey, FreeMeter, MeterFailure
-from budgets.pricing import Price
-from experiences.environments.dataset import dataset_environment
-from experiences.environments.tool_episode import answer_in
-from experiences.rollout import RolloutLimits, collect, run_rollout
-from experiences.runtimes.base import Halted
-from experiences.runtimes.llm import LLMRuntime, Sampling
-from experiences.tools.base import FunctionTool
-from experiences.tools.toolset import TextTool, Toolset, python_tools
-from experiences.types import RolloutKey, Trajectory
+from budgets.metering.port import BudgetRefused, CallKey, FreeMeter, MeterFailure
+from budgets.prices.pricing import Price
+from experiences.rollouts.collect import RolloutLimits, collect, run_rollout
+from experiences.rollouts.environments.dataset import dataset_environment
+from experiences.rollouts.environments.tool_episode import answer_in
+from experiences.rollouts.runtimes.base import Halted
+from experiences.rollouts.runtimes.llm import LLMRuntime, Sampling
+from experiences.rollouts.tools.base import FunctionTool
+from experiences.rollouts.tools.toolset import TextTool, Toolset, python_tools
+from experiences.rollouts.types import RolloutKey, Trajectory
 from tests.support.llm_server import ModelServer, act
 
 ROWS = [{"query": "What is 17 * 23?", "expected_outcome": {"answer": 391}}]
@@ -101,7 +101,7 @@ def client_of(server: ModelServer, meter: Any, retries: int = 0, timeout_s: floa
 
 
 def paid(trajectory: Trajectory) -> Any:
-    from experiences.rewards import rewards
+    from experiences.rollouts.rewards import rewards
 
     return rewards.get("outcome")({})(trajectory)
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from experiences.environments.dataset import dataset_environment
-from experiences.types import Outcome
+from experiences.rollouts.environments.dataset import dataset_environment
+from experiences.rollouts.types import Outcome
 
 
 def judged(expected: dict[str, Any], answer: str) -> Outcome:

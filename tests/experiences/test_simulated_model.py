@@ -16,12 +16,12 @@ import pytest
 
 from budgets.llm.errors import Permanent
 from budgets.llm.types import Message
-from experiences.environments.dataset import dataset_environment
-from experiences.environments.tool_episode import answer_in
-from experiences.rewards import rewards
-from experiences.rollout import RolloutLimits, collect
-from experiences.runtimes.llm import LLMRuntime, Sampling
-from experiences.types import RolloutKey
+from experiences.rollouts.collect import RolloutLimits, collect
+from experiences.rollouts.environments.dataset import dataset_environment
+from experiences.rollouts.environments.tool_episode import answer_in
+from experiences.rollouts.rewards import rewards
+from experiences.rollouts.runtimes.llm import LLMRuntime, Sampling
+from experiences.rollouts.types import RolloutKey
 from tests.support.llm_client import client, key
 from tests.support.llm_server import ModelServer
 from tests.support.simulated_habits import FORMS, INJECTIONS, Habits

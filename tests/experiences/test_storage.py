@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from agentcore_site.ids import derived, uuid7
 from experiences.models import TrajectoryRecord
-from experiences.storage import (
+from experiences.rollouts.types import RolloutKey, Step, Trajectory
+from experiences.trajectories.storage import (
     Owner,
     as_trajectory,
     last_kept_iteration,
@@ -22,7 +23,6 @@ from experiences.storage import (
     trajectories_kept,
     trajectories_write,
 )
-from experiences.types import RolloutKey, Step, Trajectory
 
 pytestmark = pytest.mark.django_db
 

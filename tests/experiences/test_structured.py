@@ -11,9 +11,9 @@ from pydantic import BaseModel, Field
 
 from budgets.llm.errors import BadRequest, Malformed, RateLimited
 from budgets.llm.types import Message
-from budgets.meter import BudgetRefused
-from experiences.runtimes.base import Halted
-from experiences.structured import RUNGS, Answered, Unusable, digest, read
+from budgets.metering.port import BudgetRefused
+from experiences.rollouts.runtimes.base import Halted
+from experiences.rollouts.structured_output import RUNGS, Answered, Unusable, digest, read
 from tests.support.scripted_model import PAID, Question, ScriptedModel, asker_of
 
 ASKED = (Message("system", "Answer in JSON."), Message("user", "What is it?"))

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from experiences.environments.generators import HARDER, Generators, Item
-from experiences.environments.wording import N_TRAINED, N_UNSEEN, TEMPLATES, reworded
-from experiences.tools import BUILT_IN, TRAPS, FunctionTool, ToolResult, toolbox, tools
+from experiences.rollouts.environments.generators import HARDER, Generators, Item
+from experiences.rollouts.environments.paraphrases import N_TRAINED, N_UNSEEN, TEMPLATES, reworded
+from experiences.rollouts.tools import BUILT_IN, TRAPS, FunctionTool, ToolResult, toolbox, tools
 from tests.support.chains import CHAINS
 
 GENERATORS = Generators()
@@ -267,13 +267,13 @@ def test_it_turns_a_plugin_that_raises_into_a_failed_result() -> None:
         def run(self, text: str, last: str) -> ToolResult:
             raise RuntimeError("no connection")
 
-    from experiences.tools import Toolbox
+    from experiences.rollouts.tools import Toolbox
 
     assert Toolbox([Broken()]).run(0, "text", "") == ToolResult(False, "", "RuntimeError: no connection")
 
 
 def test_it_remembers_results_without_ever_growing_beyond_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    from experiences.tools import Toolbox
+    from experiences.rollouts.tools import Toolbox
 
     calls: list[str] = []
 

@@ -16,9 +16,9 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from experiences.tools.base import ToolResult
-from experiences.tools.fetch import FetchTool, text_of_html
-from experiences.tools.toolset import Toolset
+from experiences.rollouts.tools.base import ToolResult
+from experiences.rollouts.tools.fetch import FetchTool, text_of_html
+from experiences.rollouts.tools.toolset import Toolset
 from tests.support.names import Names
 
 

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from experiences.tools.base import ToolResult
-from experiences.tools.mcp import MCPFailure, MCPServer, MCPTools, _safe_name
-from experiences.tools.mcp_transports import MAX_MESSAGE
-from experiences.tools.toolset import Toolset
+from experiences.rollouts.tools.base import ToolResult
+from experiences.rollouts.tools.mcp import MCPFailure, MCPServer, MCPTools, _safe_name
+from experiences.rollouts.tools.mcp_transports import MAX_MESSAGE
+from experiences.rollouts.tools.toolset import Toolset
 from tests.support import mcp_server
 from tests.support.mcp_server import MCPHTTP
 

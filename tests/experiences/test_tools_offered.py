@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from budgets.llm.types import ToolSpec
-from experiences.tools import ToolResult, toolbox, tools
-from experiences.tools.base import ToolError
-from experiences.tools.calculator import calculator
-from experiences.tools.offered import offered, offers
-from experiences.tools.threads import ToolThreads
-from experiences.tools.toolset import TextTool, Toolset, python_tools
+from experiences.rollouts.tools import ToolResult, toolbox, tools
+from experiences.rollouts.tools.base import ToolError
+from experiences.rollouts.tools.calculator import calculator
+from experiences.rollouts.tools.llm_tools import offered, offers
+from experiences.rollouts.tools.threads import ToolThreads
+from experiences.rollouts.tools.toolset import TextTool, Toolset, python_tools
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ async def test_tools_that_hang_hold_up_no_other_and_are_refused_when_too_many_do
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     own = ToolThreads(max_hanging=4)
-    monkeypatch.setattr("experiences.tools.toolset.threads", own)
+    monkeypatch.setattr("experiences.rollouts.tools.toolset.threads", own)
     hanging = Hangs()
     toolset = Toolset([TextTool(hanging), TextTool(Instant())], timeout_s=0.2)
     late = await asyncio.gather(*(toolset.call("hangs", {"text": ""}) for _ in range(40)))

@@ -12,13 +12,13 @@ from django.db import InternalError, connection, transaction
 from django.utils import timezone
 
 from agentcore_site.audit.models import AuditEvent
-from agentcore_site.errors import Conflict, Forbidden, Missing, TooMany
 from agentcore_site.jobs import lifecycle, tasks
 from agentcore_site.jobs.events import event_add, events_after
 from agentcore_site.jobs.kinds import Progressed, kinds
 from agentcore_site.jobs.lease import Lease, LeaseLost, Turn, fair_turn
 from agentcore_site.jobs.models import TRANSITIONS, Job, JobEvent, Status
 from agentcore_site.jobs.services import job_cancel, may_cancel
+from agentcore_site.lib.errors import Conflict, Forbidden, Missing, TooMany
 from agentcore_site.tenancy.actors import Actor
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -10,9 +10,9 @@ import redis
 from django.conf import settings
 from django.utils import timezone
 
-from agentcore_site import broker
-from agentcore_site.jobs import doorbell, lifecycle, tasks
+from agentcore_site.jobs import lifecycle, tasks, wakeup
 from agentcore_site.jobs.models import Job
+from agentcore_site.lib import broker
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -40,7 +40,7 @@ def test_while_no_worker_comes_there_is_one_message_for_each_job(acme: Any) -> N
     for _ in range(20):
         hours_later()
         assert tasks.sweep() == 0
-    assert doorbell.messages_waiting() == 120
+    assert wakeup.messages_waiting() == 120
 
 
 def test_messages_that_were_lost_are_sent_again_within_a_minute(acme: Any) -> None:
@@ -51,7 +51,7 @@ def test_messages_that_were_lost_are_sent_again_within_a_minute(acme: Any) -> No
     assert tasks.sweep() == 0  # they may have been taken just now
     Job.objects.update(nudged_at=timezone.now() - timedelta(seconds=46))
     assert tasks.sweep() == 30 and tasks.sweep() == 0
-    assert doorbell.messages_waiting() == 30
+    assert wakeup.messages_waiting() == 30
 
 
 def test_a_job_whose_worker_died_is_rung_for_by_the_next_sweep_and_once(acme: Any) -> None:
@@ -61,7 +61,7 @@ def test_a_job_whose_worker_died_is_rung_for_by_the_next_sweep_and_once(acme: An
     assert job is not None and Job.objects.get().nudged_at is None
     Job.objects.update(lease_until="2000-01-01T00:00:00Z")
     assert tasks.sweep() == 1
-    before = doorbell.messages_waiting()
+    before = wakeup.messages_waiting()
     for _ in range(5):
         tasks.sweep()
-    assert doorbell.messages_waiting() == before
+    assert wakeup.messages_waiting() == before

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from django.db import transaction
 
-from agentcore_site import redaction
-from agentcore_site.errors import Conflict
 from agentcore_site.jobs import lifecycle, tasks
 from agentcore_site.jobs.events import event_add
 from agentcore_site.jobs.kinds import Progressed, kinds
 from agentcore_site.jobs.lease import Lease, MustPause
 from agentcore_site.jobs.models import Job, JobEvent, Reason, Status
+from agentcore_site.lib import redaction
+from agentcore_site.lib.errors import Conflict
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

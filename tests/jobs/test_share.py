@@ -11,10 +11,10 @@ from django.test import Client
 from django.utils import timezone
 
 from agentcore_site.audit.models import AuditEvent
-from agentcore_site.errors import Forbidden, Invalid, Missing
 from agentcore_site.jobs.models import ShareLink
 from agentcore_site.jobs.selectors import share_alive
 from agentcore_site.jobs.services import share_create, share_revoke
+from agentcore_site.lib.errors import Forbidden, Invalid, Missing
 from agentcore_site.tenancy.actors import Actor
 from experiences.models import Agent
 from tests.support.callers import Caller

@@ -15,7 +15,7 @@ import pytest
 
 from agentcore_site.outbound import AddressRefused, ConnectFailed, OutboundClient, Policy, Redirected
 from agentcore_site.outbound.addresses import AllowList
-from budgets.webhooks import WebhookFailed, webhook_post
+from budgets.alerts.webhooks import WebhookFailed, webhook_post
 from tests.experiences.test_tools_fetch import Pages, certificate
 from tests.support.names import Names
 

@@ -9,14 +9,14 @@ from typing import Any, Self
 
 import pytest
 
-from agentcore_site.errors import Invalid
+from agentcore_site.lib.errors import Invalid
 from agentcore_site.outbound import current_policy
 from agentcore_site.tenancy.actors import Actor
 from budgets.models import BudgetSettings
 from budgets.services import price_set
+from experiences.agents.services.agent_tests import agent_test
+from experiences.agents.services.endpoints import endpoint_create
 from experiences.models import Agent, ModelEndpoint, ToolServer
-from experiences.services.agent_tests import agent_test
-from experiences.services.endpoints import endpoint_create
 from tests.experiences.test_tools_fetch import Pages
 from tests.support.callers import Caller
 from tests.support.llm_acts import act

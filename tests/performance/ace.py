@@ -16,9 +16,9 @@ from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.services import api_key_create
 from budgets.services import price_set
 from experiences.models import Agent, Playbook
-from experiences.services.evolutions import evolution_queue
-from experiences.services.playbooks import playbook_create, playbook_edit
-from experiences.services.traces import NewTrace, traces_record
+from experiences.playbooks.services.evolutions import evolution_queue
+from experiences.playbooks.services.executions import NewTrace, traces_record
+from experiences.playbooks.services.playbooks import playbook_create, playbook_edit
 from tests import factories
 from tests.performance.jobs import people
 from tests.performance.table import Figure, at_least, at_most

@@ -172,7 +172,7 @@ def launch(names: list[tuple[str, int]]) -> dict[str, str]:
     from django.contrib.auth import get_user_model
 
     from agentcore_site.tenancy.actors import Actor
-    from experiences.services.agents import agent_create
+    from experiences.agents.services.agents import agent_create
     from training.services.runs import run_start
 
     olivia = Actor(get_user_model().objects.get(username="olivia"))

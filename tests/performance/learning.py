@@ -9,9 +9,9 @@ import time
 from dataclasses import dataclass
 
 from tests.performance.table import Figure, at_least, at_most
-from training.pools import environment_pools
+from training.config.validation import parse_config
+from training.data.pools import environment_pools
 from training.trainer import TrainerSetup, TrainerState, play, steps
-from training.validation import parse_config
 
 GOAL = 0.95
 FIRST, LAST = 3_000, 6_000

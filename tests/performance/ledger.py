@@ -12,13 +12,13 @@ from django.db import connection, transaction
 
 from agentcore_site.ids import uuid7
 from agentcore_site.jobs.models import Job
-from budgets.accounts import Chain, chain_open, owners
 from budgets.ledger import Hold, reserve, settle
-from budgets.meter import Bill, CallKey
+from budgets.ledger.accounts import Chain, chain_open, owners
+from budgets.metering.database_meter import DatabaseMeter
+from budgets.metering.port import Bill, CallKey
 from budgets.models import Budget
-from budgets.pricing import Usage
+from budgets.prices.pricing import Usage
 from budgets.services import limit_change
-from budgets.spending import DatabaseMeter
 from tests import factories
 from tests.budgets.storm import storm
 from tests.performance.table import Figure, at_least, at_most

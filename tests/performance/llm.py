@@ -15,21 +15,21 @@ from statistics import median
 import aiohttp
 import uvloop
 
-from agentcore_site import memory
+from agentcore_site.lib import gc_freeze
 from budgets.llm.client import MeteredChatClient
 from budgets.llm.request import encode
 from budgets.llm.secret import Secret
 from budgets.llm.types import Endpoint, Message
-from budgets.meter import CallKey, FreeMeter
-from budgets.patience import PatientMeter
-from budgets.pricing import Price
-from budgets.spending import DatabaseMeter
-from experiences.environments.dataset import dataset_environment
-from experiences.rewards import rewards
-from experiences.rollout import RolloutLimits, collect
-from experiences.runtimes.llm import PHILOSOPHIES, LLMRuntime, Sampling
-from experiences.runtimes.llm.philosophies import Play
-from experiences.types import RolloutKey
+from budgets.metering.database_meter import DatabaseMeter
+from budgets.metering.patient_meter import PatientMeter
+from budgets.metering.port import CallKey, FreeMeter
+from budgets.prices.pricing import Price
+from experiences.rollouts.collect import RolloutLimits, collect
+from experiences.rollouts.environments.dataset import dataset_environment
+from experiences.rollouts.rewards import rewards
+from experiences.rollouts.runtimes.llm import PHILOSOPHIES, LLMRuntime, Sampling
+from experiences.rollouts.runtimes.llm.philosophies import Play
+from experiences.rollouts.types import RolloutKey
 from tests.performance.table import Figure, at_most
 from tests.support.llm_server import ModelServer
 
@@ -110,7 +110,7 @@ def workers_loop() -> asyncio.Runner:
 def calls() -> list[Figure]:
     with model_server(LATENCY) as base_url, workers_loop() as runner:
         single = runner.run(seconds(base_url, at_once=1, turns=TURNS))[0]
-        memory.settle()  # as a worker does after its first slice
+        gc_freeze.settle()  # as a worker does after its first slice
         runs = [runner.run(seconds(base_url, at_once=AT_ONCE, turns=TURNS)) for _ in range(3)]
         least = median(runner.run(bare(base_url)) for _ in range(3))
         one = runner.run(seconds(base_url, at_once=1, turns=1))[0]
@@ -137,7 +137,7 @@ def rollouts() -> list[Figure]:
     _, home = people()
     with model_server(LATENCY) as base_url, workers_loop() as runner:
         one = runner.run(played(base_url, home.id, 1))
-        memory.settle()  # as a worker does after its first slice
+        gc_freeze.settle()  # as a worker does after its first slice
         many = median(runner.run(played(base_url, home.id, AT_ONCE)) for _ in range(3))
     name = f"{AT_ONCE} LLM rollouts in one worker, every call through the ledger, to one ({many:.2f} s)"
     return [at_most("L2", name, many / one, 1.15, "×")]

@@ -23,13 +23,13 @@ from typing import Any, Final
 from agentcore_site.jobs.models import ENDED, Job, Status
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.roles import Role
-from budgets.checking import differences
+from budgets.ledger.reconciliation import differences
 from budgets.models import Reservation
 from budgets.services import price_set
+from experiences.agents.services.agents import agent_create
+from experiences.agents.services.endpoints import endpoint_create
 from experiences.models import Agent, Question, TrajectoryRecord
-from experiences.services.agents import agent_create
-from experiences.services.endpoints import endpoint_create
-from experiences.services.evolutions import evolution_queue
+from experiences.playbooks.services.evolutions import evolution_queue
 from tests import factories
 from tests.chaos.test_paid_kills import CONCURRENCY, UNDER_WAY
 from tests.performance.table import Figure, at_most

@@ -10,14 +10,14 @@ from __future__ import annotations
 from typing import Any
 
 from agentcore_site.jobs.models import Job
-from experiences.library.suspicion import suspicion
+from experiences.learning.lessons.prompt_injection import suspicion
+from experiences.learning.playbooks.deltas import Delta
+from experiences.learning.playbooks.guards import untrusted_runs
 from experiences.models import Agent, ContextDelta, Evolution
-from experiences.playbooks.deltas import Delta
-from experiences.playbooks.guards import untrusted_runs
-from experiences.selectors_playbooks import compiled
-from experiences.services.evolutions import evolution_apply
-from experiences.services.playbooks import playbook_create
-from experiences.services.traces import NewTrace, traces_record
+from experiences.playbooks.selectors import compiled
+from experiences.playbooks.services.evolutions import evolution_apply
+from experiences.playbooks.services.executions import NewTrace, traces_record
+from experiences.playbooks.services.playbooks import playbook_create
 from tests import factories
 from tests.performance.jobs import people
 from tests.performance.table import Figure, at_least, at_most

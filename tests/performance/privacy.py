@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from experiences.environments import environments
 from experiences.privacy import redact
+from experiences.rollouts.environments import environments
 from tests.performance.table import Figure, at_least
 from tests.support.privacy_corpus import corpus, scores
 

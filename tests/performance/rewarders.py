@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from statistics import median
 
-from experiences.rewards import rewards
-from experiences.rewards.trial import tried
-from experiences.types import RolloutKey, Step, Trajectory
+from experiences.rollouts.rewards import rewards
+from experiences.rollouts.rewards.trial import tried
+from experiences.rollouts.types import RolloutKey, Step, Trajectory
 from tests.performance.table import Figure, at_most
 
 SAMPLES, GROUP, STEPS = 100, 5, 20

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from experiences.proportions import wilson_interval
+from agentcore_site.lib.statistics import wilson_interval
 from tests.performance.worlds import Result, Task, parser, recorded, served
 from tests.support.context_runs import Finished, setup_of, success_of
 from training.algorithm.inference import PairedDifference, paired_difference

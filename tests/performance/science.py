@@ -7,16 +7,16 @@ import time
 from statistics import median
 from typing import Any
 
-from experiences.rewards import rewards
-from experiences.rollout import RolloutLimits, collect
-from experiences.runtimes.action import ActionRuntime
-from experiences.types import RolloutKey, Scenario, TrajectoryGroup
+from experiences.rollouts.collect import RolloutLimits, collect
+from experiences.rollouts.rewards import rewards
+from experiences.rollouts.runtimes.action import ActionRuntime
+from experiences.rollouts.types import RolloutKey, Scenario, TrajectoryGroup
 from tests.performance.table import Figure, at_most
 from tests.support.waiting import WaitingEnvironment
-from training.pools import environment_pools
+from training.config.validation import parse_config
+from training.data.pools import environment_pools
 from training.trainer import TrainerSetup, TrainerState
 from training.trainer.update import update_policy
-from training.validation import parse_config
 
 
 class First:
@@ -78,7 +78,7 @@ def update() -> list[Figure]:
 
 
 def _collected(setup: TrainerSetup, state: TrainerState, iteration: int) -> list[TrajectoryGroup]:
-    from experiences.rollout import collect_groups
+    from experiences.rollouts.collect import collect_groups
 
     return asyncio.run(
         collect_groups(

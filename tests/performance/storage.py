@@ -11,15 +11,15 @@ from statistics import median
 from django.db import connection, transaction
 
 from agentcore_site.ids import uuid7
-from experiences import storage
-from experiences.rollout import RolloutLimits, collect
-from experiences.runtimes.action import ActionRuntime
-from experiences.types import RolloutKey, Trajectory
+from experiences.rollouts.collect import RolloutLimits, collect
+from experiences.rollouts.runtimes.action import ActionRuntime
+from experiences.rollouts.types import RolloutKey, Trajectory
+from experiences.trajectories import storage
 from tests.performance.table import Figure, at_least, at_most
 from tests.support.owner import as_owner
-from training.pools import environment_pools
+from training.config.validation import parse_config
+from training.data.pools import environment_pools
 from training.trainer import TrainerSetup, TrainerState, steps
-from training.validation import parse_config
 
 ROWS = 10_000
 BATCH = 1_000

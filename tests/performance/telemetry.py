@@ -12,7 +12,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from experiences.types import Step
+from experiences.rollouts.types import Step
 from tests.performance.table import Figure, at_most
 from tests.support.context_runs import learned
 from tests.support.simulated_model import simulated_server

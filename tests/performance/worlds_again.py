@@ -15,7 +15,7 @@ from dataclasses import asdict, replace
 from statistics import fmean, stdev
 from typing import Any
 
-from experiences.library.lessons import Library
+from experiences.learning.lessons.library import Library
 from tests.performance.worlds import Result, Task, parser, proved, reachable, recorded, served
 from tests.support.context_runs import Finished, learned
 from tests.support.world_truth import attainable

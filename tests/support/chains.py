@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from experiences.types import Observation, Scenario
+from experiences.rollouts.types import Observation, Scenario
 from tests.support.waiting import ScriptedChooser
 
 CHAINS: Mapping[str, tuple[str, ...]] = {

@@ -18,13 +18,13 @@ import uvloop
 from pydantic import BaseModel, Field
 
 from budgets.llm.types import Message
-from experiences.library.attempts import attempt_text
-from experiences.library.lessons import Lesson
-from experiences.library.telling import told
-from experiences.runtimes.base import Told
-from experiences.runtimes.llm import Sampling
-from experiences.structured import Asker
-from experiences.types import RolloutKey, Scenario, Trajectory
+from experiences.learning.lessons.attempts import attempt_text
+from experiences.learning.lessons.library import Lesson
+from experiences.learning.lessons.rendering import told
+from experiences.rollouts.runtimes.base import Told
+from experiences.rollouts.runtimes.llm import Sampling
+from experiences.rollouts.structured_output import Asker
+from experiences.rollouts.types import RolloutKey, Scenario, Trajectory
 from tests.support.context_runs import MODEL, Finished, Player
 from training.trainer import play
 

@@ -13,19 +13,19 @@ import uvloop
 from budgets.llm.client import MeteredChatClient
 from budgets.llm.secret import Secret
 from budgets.llm.types import Endpoint
-from budgets.meter import FreeMeter
-from budgets.pricing import Price
-from experiences.library.lessons import Library
-from experiences.library.prompts import ReflectionOptions
-from experiences.library.reflection import Reflected, Reflector
-from experiences.runtimes.base import Runtime, Teller
-from experiences.runtimes.llm import LLMRuntime, Sampling
-from experiences.structured import Answered, Asker
-from experiences.types import TrajectoryGroup
+from budgets.metering.port import FreeMeter
+from budgets.prices.pricing import Price
+from experiences.learning.lessons.library import Library
+from experiences.learning.lessons.prompts import ReflectionOptions
+from experiences.learning.lessons.reflection import Reflected, Reflector
+from experiences.rollouts.runtimes.base import Runtime, Teller
+from experiences.rollouts.runtimes.llm import LLMRuntime, Sampling
+from experiences.rollouts.structured_output import Answered, Asker
+from experiences.rollouts.types import TrajectoryGroup
 from training.algorithm.inference import PairedDifference, paired_difference
-from training.config import GRPOConfig
-from training.pools import Pools, dataset_pools
-from training.presets import merged, preset_values
+from training.config.presets import merged, preset_values
+from training.config.schema import GRPOConfig
+from training.data.pools import Pools, dataset_pools
 from training.trainer import IterationReport, TrainerSetup, TrainerState, play, steps
 
 MODEL = "small"
@@ -38,7 +38,7 @@ class OnePrice:
 
 @dataclass
 class Player:
-    """Plays as ``experiences.player.ModelPlayer`` does, on a meter that never refuses."""
+    """Plays as ``experiences.agents.runtime_factory.ModelPlayer`` does, on a meter that never refuses."""
 
     base_url: str
     meter: FreeMeter = field(default_factory=FreeMeter)

@@ -111,7 +111,8 @@ def result_check(document: dict[str, Any], name: str, result: Any) -> None:
 @cache
 def own_document() -> dict[str, Any]:
     """The document of this site's methods."""
-    from agentcore_site import openrpc, rpc  # the site is set up when the first program calls it
+    from agentcore_site import rpc
+    from agentcore_site.rest import openrpc
 
     return openrpc.document(rpc.METHODS, "AgentCore", "1")
 

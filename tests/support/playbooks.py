@@ -11,11 +11,11 @@ from django.utils import timezone
 from agentcore_site.jobs.models import Job
 from agentcore_site.tenancy.actors import Actor
 from budgets.services import price_set
+from experiences.agents.services.agents import agent_create
+from experiences.agents.services.endpoints import endpoint_create
 from experiences.models import Agent, ContextDelta, Evolution, Playbook
-from experiences.services.agents import agent_create
-from experiences.services.endpoints import endpoint_create
-from experiences.services.playbooks import playbook_create, playbook_edit
-from experiences.services.traces import NewTrace, traces_record
+from experiences.playbooks.services.executions import NewTrace, traces_record
+from experiences.playbooks.services.playbooks import playbook_create, playbook_edit
 from tests.support.llm_server import ModelServer
 
 PRICE = (2_000_000, 8_000_000)  # micro-dollars per million tokens

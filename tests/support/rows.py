@@ -10,8 +10,8 @@ from django.utils import timezone
 from agentcore_site.jobs.events import event_add
 from agentcore_site.jobs.models import Job, Status
 from experiences.models import Agent
-from experiences.storage import Owner, groups_write, trajectories_write
-from experiences.types import RolloutKey, Scenario, Step, Trajectory, TrajectoryGroup
+from experiences.rollouts.types import RolloutKey, Scenario, Step, Trajectory, TrajectoryGroup
+from experiences.trajectories.storage import Owner, groups_write, trajectories_write
 from tests.support.running import SMALL, SMALL_POOL
 from training.models import Iteration, PolicyCheckpoint, TrainingRun
 from training.services.checkpoints import checkpoint_save

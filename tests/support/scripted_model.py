@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from budgets.llm.types import Completion, Message
-from budgets.meter import Bill, CallKey
-from budgets.pricing import Usage
-from experiences.runtimes.llm import Sampling
-from experiences.structured import Answered, Asker
+from budgets.metering.port import Bill, CallKey
+from budgets.prices.pricing import Usage
+from experiences.rollouts.runtimes.llm import Sampling
+from experiences.rollouts.structured_output import Answered, Asker
 
 PAID: Final = 7  # micro-dollars of each answer
 

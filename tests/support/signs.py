@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from experiences.environments.base import StepOutcome
-from experiences.types import ActionSpec, Observation, Outcome, Scenario
+from experiences.rollouts.environments.base import StepOutcome
+from experiences.rollouts.types import ActionSpec, Observation, Outcome, Scenario
 
 TOOLS = ("sun", "moon", "star", "rain")
 ACTIONS = (*(ActionSpec(tool, "tool") for tool in TOOLS), ActionSpec("answer", "answer"))

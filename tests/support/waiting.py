@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from experiences.environments.base import StepOutcome
-from experiences.types import ActionSpec, Observation, Outcome, Scenario
+from experiences.rollouts.environments.base import StepOutcome
+from experiences.rollouts.types import ActionSpec, Observation, Outcome, Scenario
 
 ACTIONS = (ActionSpec("look", "tool"), ActionSpec("answer", "answer"))
 
@@ -103,7 +103,7 @@ class ScriptedChooser:
 
 def plain_reward(trajectory: Any) -> Any:
     """Pays the outcome at the last step."""
-    from experiences.rewards import Payment
+    from experiences.rollouts.rewards import Payment
 
     steps = [0.0] * len(trajectory.steps)
     if steps:

@@ -11,7 +11,7 @@ from agentcore_site.audit.models import AuditEvent
 from agentcore_site.audit.services import record
 from agentcore_site.tenancy.actors import Actor
 from experiences.models import Agent, PlaybookVersion
-from experiences.services.playbooks import playbook_delete, playbook_edit
+from experiences.playbooks.services.playbooks import playbook_delete, playbook_edit
 from tests.support.playbooks import playbook_of
 
 REFUSED = (ProgrammingError, InternalError)

@@ -10,7 +10,7 @@ import pytest
 from django.core.management import call_command
 
 from agentcore_site.audit.models import AuditEvent
-from agentcore_site.errors import Conflict, Forbidden, Invalid
+from agentcore_site.lib.errors import Conflict, Forbidden, Invalid
 from agentcore_site.models import IdempotencyRecord
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.erasure import digest, places, subject_erase

@@ -14,8 +14,8 @@ from django.utils import timezone
 
 from agentcore_site.audit.models import AuditEvent
 from agentcore_site.audit.services import event_erase
-from agentcore_site.errors import Conflict
 from agentcore_site.jobs.models import ENDED, Job, Status
+from agentcore_site.lib.errors import Conflict
 from agentcore_site.models import IdempotencyRecord
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.erasure import places, subject_erase
@@ -25,11 +25,11 @@ from budgets.models import BudgetAlert, BudgetSettings
 from budgets.services import budget_set_limit
 from evaluation.models import EvaluationRun
 from evaluation.services import evaluation_start
+from experiences.agents.services.agents import agent_update
+from experiences.lessons.stamps import checked
 from experiences.models import Agent, DatasetRow, Experience, ExperienceChange, ToolServer, TrajectoryRecord
-from experiences.services.agents import agent_update
-from experiences.services.evolutions import evolution_queue
-from experiences.services.traces import NewTrace, traces_record
-from experiences.stamping import checked
+from experiences.playbooks.services.evolutions import evolution_queue
+from experiences.playbooks.services.executions import NewTrace, traces_record
 from tests import factories
 from tests.support import person
 from tests.support.llm_server import ModelServer

@@ -16,7 +16,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from agentcore_site.audit.models import AuditEvent
-from agentcore_site.errors import Conflict
+from agentcore_site.lib.errors import Conflict
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.mails import mails_send
 from agentcore_site.tenancy.members import member_change, member_remove

@@ -10,7 +10,7 @@ from django.test import Client
 from django.utils import timezone
 
 from agentcore_site.audit.models import AuditEvent
-from agentcore_site.errors import Forbidden, Invalid, Missing
+from agentcore_site.lib.errors import Forbidden, Invalid, Missing
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.authentication import actor_of_key
 from agentcore_site.tenancy.models import ApiKey

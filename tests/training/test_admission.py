@@ -8,15 +8,15 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from agentcore_site.errors import Conflict, DomainError, Insufficient, Invalid, TooMany
 from agentcore_site.jobs.models import Job, Status
+from agentcore_site.lib.errors import Conflict, DomainError, Insufficient, Invalid, TooMany
 from agentcore_site.tenancy.actors import Actor
 from budgets.models import LedgerEntry
 from budgets.services import budget_set_limit, price_set
+from experiences.agents.services.agents import agent_archive, agent_create
+from experiences.agents.services.datasets import dataset_create
+from experiences.agents.services.endpoints import endpoint_create
 from experiences.models import Agent, Dataset, ModelEndpoint
-from experiences.services.agents import agent_archive, agent_create
-from experiences.services.datasets import dataset_create
-from experiences.services.endpoints import endpoint_create
 from tests.console.conftest import console, signed_in  # noqa: F401
 from tests.console.test_launch import text
 from tests.support.rows import queued_run

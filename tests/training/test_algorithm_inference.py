@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from experiences.proportions import wilson_interval, z_value
+from agentcore_site.lib.statistics import wilson_interval, z_value
 from training.algorithm.inference import (
     paired_difference,
     per_query,

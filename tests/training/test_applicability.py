@@ -11,13 +11,13 @@ from tests.support.context_runs import Finished, learned
 from tests.support.simulated_habits import Habits
 from tests.support.simulated_model import simulated_server
 from tests.support.world import World
-from training import config as schema
-from training.applicability import counts_for, unused
-from training.config import GRPOConfig
-from training.config_versions import as_stored, read
-from training.presets import preset_config
-from training.schema import changes, fields
-from training.validation import ConfigError, parse_config
+from training.config import schema
+from training.config.applicability import counts_for, unused
+from training.config.form import changes, fields
+from training.config.presets import preset_config
+from training.config.schema import GRPOConfig
+from training.config.validation import ConfigError, parse_config
+from training.config.versions import as_stored, read
 
 WORLD = World(9)
 ROWS = WORLD.rows(40, 9)

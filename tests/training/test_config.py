@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from experiences.rewards import rewards
-from training.config import GRPOConfig
-from training.presets import PRESETS, diff_to_preset, preset_config
-from training.validation import ConfigError, FieldError, parse_config, parse_queries, query_warnings
+from experiences.rollouts.rewards import rewards
+from training.config.presets import PRESETS, diff_to_preset, preset_config
+from training.config.schema import GRPOConfig
+from training.config.validation import ConfigError, FieldError, parse_config, parse_queries, query_warnings
 
 
 def refused(raw: dict[str, Any]) -> dict[str, str]:

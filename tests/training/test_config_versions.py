@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from training.config import GRPOConfig
-from training.config_versions import VERSION, NewerConfig, as_stored, read
+from training.config.schema import GRPOConfig
+from training.config.versions import VERSION, NewerConfig, as_stored, read
 from training.policies.archive import CorruptState
 from training.trainer.versions import FORMAT, upgraded
 

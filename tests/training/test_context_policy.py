@@ -13,15 +13,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experiences.library.lessons import Lesson, Library
-from experiences.types import RolloutKey, Scenario, Step, Trajectory, TrajectoryGroup
+from experiences.learning.lessons.library import Lesson, Library
+from experiences.rollouts.types import RolloutKey, Scenario, Step, Trajectory, TrajectoryGroup
 from tests.support.context_runs import setup_of
 from tests.support.llm_server import ModelServer
 from tests.support.simulated_habits import Habits
 from tests.support.simulated_model import simulated_server
 from tests.support.world import World
 from training.algorithm.optimizers import make_optimizer
-from training.config import GRPOConfig
+from training.config.schema import GRPOConfig
 from training.policies.archive import pack, under, unpack
 from training.policies.context import FLOOR, PRIOR, ContextPolicy, without_lessons
 from training.policies.effects import RIDGE, Effects

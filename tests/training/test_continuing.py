@@ -12,19 +12,19 @@ from agentcore_site.jobs.models import Status
 from agentcore_site.jobs.services import job_cancel
 from agentcore_site.tenancy.actors import Actor
 from budgets.services import price_set
+from experiences.agents.services.agents import agent_create, agent_update
+from experiences.agents.services.endpoints import endpoint_create
+from experiences.lessons.services.lessons import experience_prune, experience_quarantine, experience_restore
 from experiences.models import Agent, Experience, ExperienceChange
-from experiences.services.agents import agent_create, agent_update
-from experiences.services.endpoints import endpoint_create
-from experiences.services.lessons import experience_prune, experience_quarantine, experience_restore
 from tests.factories import ExperienceFactory
 from tests.support.llm_server import ModelServer
 from tests.support.running import run_to_end
 from tests.support.simulated_adviser import Adviser
 from tests.support.simulated_model import simulated_server
 from tests.support.world import World
-from training.epochs import went_on_words
 from training.models import Epoch, PolicyCheckpoint, TrainingRun
 from training.policies.context import ContextPolicy
+from training.presenters.epochs import went_on_words
 from training.services import checkpoints
 from training.services.execution import setup_of
 from training.services.memory import WAITING, memory_of_run

@@ -13,7 +13,7 @@ from agentcore_site.tenancy.actors import Actor
 from experiences.models import Agent, TrajectoryRecord
 from tests.support.rows import lived_run, queued_run
 from training.models import Iteration, PolicyCheckpoint, TrainingRun
-from training.selectors import done_criteria, run_get
+from training.selectors.runs import done_criteria, run_get
 from training.services.checkpoints import KEEP_BEST, checkpoint_save, checkpoint_tag, retention
 
 pytestmark = pytest.mark.django_db

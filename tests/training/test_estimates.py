@@ -8,9 +8,9 @@ from random import Random
 
 import pytest
 
-from budgets.pricing import Price, Usage, cost
-from training.config import GRPOConfig
-from training.estimates import (
+from budgets.prices.pricing import Price, Usage, cost
+from training.config.schema import GRPOConfig
+from training.estimates.measured import (
     ATTEMPT_TOKENS,
     QUESTION_TOKENS,
     REPLY_TOKENS,

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from experiences.library.lessons import Lesson, Library
+from experiences.learning.lessons.library import Lesson, Library
 from training.policies.context import ContextPolicy
 from training.policies.effects import Effects
 from training.policies.known import Known

@@ -19,16 +19,16 @@ from django.core.management import call_command
 from django.test import Client
 
 from agentcore_site import env
-from agentcore_site.errors import Invalid
 from agentcore_site.jobs import lifecycle
+from agentcore_site.lib.errors import Invalid
 from agentcore_site.tenancy.actors import Actor
+from experiences.agents.services.agents import agent_update
 from experiences.models import Agent
-from experiences.services.agents import agent_update
 from tests.factories import OrganizationFactory
 from tests.support.callers import Caller
-from training.config import GRPOConfig
+from training.config.presets import preset_config
+from training.config.schema import GRPOConfig
 from training.models import TrainingRun
-from training.presets import preset_config
 from training.services.runs import run_start
 
 pytestmark = pytest.mark.django_db

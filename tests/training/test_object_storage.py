@@ -16,7 +16,7 @@ from agentcore_site import env
 from agentcore_site.jobs import lifecycle
 from agentcore_site.jobs.models import Job, Status
 from agentcore_site.jobs.tasks import advance
-from agentcore_site.objects import ObjectsAway
+from agentcore_site.lib.object_storage import ObjectsAway
 from agentcore_site.tenancy.actors import Actor
 from experiences.models import Agent
 from tests.support.running import SMALL, SMALL_POOL

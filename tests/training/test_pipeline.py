@@ -18,27 +18,27 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 
 from agentcore_site import env
-from agentcore_site.errors import Invalid
 from agentcore_site.jobs import lifecycle
 from agentcore_site.jobs.models import Job, Status
 from agentcore_site.jobs.services import job_cancel
 from agentcore_site.jobs.tasks import run_slice
+from agentcore_site.lib.errors import Invalid
 from agentcore_site.tenancy.actors import Actor
 from budgets.services import price_set
 from evaluation.models import EvaluationRun
 from evaluation.services import evaluation_start
+from experiences.agents.services.agents import agent_create
+from experiences.agents.services.datasets import dataset_create
+from experiences.agents.services.endpoints import endpoint_create
 from experiences.models import Agent, Dataset, Experience
-from experiences.services.agents import agent_create
-from experiences.services.datasets import dataset_create
-from experiences.services.endpoints import endpoint_create
 from tests.support.callers import Caller
 from tests.support.llm_server import ModelServer
 from tests.support.running import run_to_end
 from tests.support.simulated_model import simulated_server
 from tests.support.world import World
-from training.manifests import averages, run_manifest
+from training.exports.manifests import averages, run_manifest
 from training.models import Epoch, TrainingRun
-from training.selectors_learned import run_epochs
+from training.selectors.learned import run_epochs
 from training.services.pipeline import PipelineOptions, pipeline_config, pipeline_options, pipeline_start, sampled
 
 pytestmark = pytest.mark.django_db(transaction=True)

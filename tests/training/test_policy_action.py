@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experiences.runtimes.action import observation_of
-from experiences.types import ActionSpec, Observation
+from experiences.rollouts.runtimes.action import observation_of
+from experiences.rollouts.types import ActionSpec, Observation
 from training.policies.action import ActionPolicy
 from training.policies.archive import pack, unpack
 from training.policies.base import Decision, TrainablePolicy

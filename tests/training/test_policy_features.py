@@ -9,7 +9,7 @@ import sys
 import numpy as np
 import pytest
 
-from experiences.types import Observation
+from experiences.rollouts.types import Observation
 from training.policies.features import STATUSES, FeatureOptions, TextEncoder, is_expression, own_history, tokenize
 
 QUERIES = ["Find the GCD of 12 and 18", "Find the LCM of 3 and 5", "Sort the words: pear fig"]
@@ -122,7 +122,7 @@ def test_colliding_features_add_up_and_stay_distinct_ids() -> None:
 
 def test_a_process_with_another_hash_seed_finds_the_same_features() -> None:
     code = (
-        "from training.policies.features import *; from experiences.types import Observation;"
+        "from training.policies.features import *; from experiences.rollouts.types import Observation;"
         f"e = TextEncoder.fitted(FeatureOptions(min_df=1), {QUERIES!r});"
         f"f = e.encode(Observation({QUERIES[0]!r}, '3*4', ('a#ok',)));"
         "print(f.ids.tolist(), f.values.tolist())"

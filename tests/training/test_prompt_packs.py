@@ -11,23 +11,23 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from agentcore_site.errors import Conflict, DomainError, Invalid
 from agentcore_site.jobs.models import Job, Status
 from agentcore_site.jobs.services import job_cancel
+from agentcore_site.lib.errors import Conflict, DomainError, Invalid
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.erasure import subject_erase
 from budgets.services import price_set
-from experiences.library.stamps import experience_stamp
-from experiences.library.states import ExperienceState
+from experiences.agents.services.agents import agent_create, agent_update
+from experiences.agents.services.datasets import dataset_create, dataset_update
+from experiences.agents.services.endpoints import endpoint_create
+from experiences.learning.lessons.stamps import experience_stamp
+from experiences.learning.lessons.states import ExperienceState
+from experiences.lessons.selectors import library_of
+from experiences.lessons.services.lessons import experience_edit
+from experiences.lessons.services.packs import pack_archive, pack_create, pack_update
+from experiences.lessons.services.recording import experiences_sync
+from experiences.lessons.stamps import stamps
 from experiences.models import Agent, Dataset, Experience, PromptPack
-from experiences.selectors_library import library_of
-from experiences.services.agents import agent_create, agent_update
-from experiences.services.datasets import dataset_create, dataset_update
-from experiences.services.endpoints import endpoint_create
-from experiences.services.experiences import experiences_sync
-from experiences.services.lessons import experience_edit
-from experiences.services.packs import pack_archive, pack_create, pack_update
-from experiences.stamping import stamps
 from tests.console.conftest import console, signed_in  # noqa: F401
 from tests.factories import ExperienceFactory
 from tests.support.callers import Caller
@@ -36,7 +36,7 @@ from tests.support.running import run_to_end
 from tests.support.simulated_adviser import Adviser
 from tests.support.simulated_model import simulated_server
 from tests.support.world import World
-from training.manifests import run_manifest
+from training.exports.manifests import run_manifest
 from training.models import TrainingRun
 from training.services.execution import setup_of
 from training.services.learned import starting_rule

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from agentcore_site.env import ROOT
-from training.reference import page
+from training.config.reference import page
 
 
 def test_the_page_of_settings_has_not_drifted() -> None:
     written = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
-    assert written == page(), "run: python -m training.reference > docs/configuration.md"
+    assert written == page(), "run: python -m training.config.reference > docs/configuration.md"

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from experiences.library.attempts import answers_of
-from experiences.library.guards import word_runs
-from experiences.types import Scenario
+from experiences.learning.lessons.attempts import answers_of
+from experiences.learning.lessons.guards import word_runs
+from experiences.rollouts.types import Scenario
 from tests.support.context_runs import learned
 from tests.support.llm_server import ModelServer
 from tests.support.simulated_habits import Habits

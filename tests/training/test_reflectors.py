@@ -10,26 +10,26 @@ from django.db.models import Sum
 from django.test import Client
 from django.utils import timezone
 
-from agentcore_site.errors import Conflict, Invalid, Missing
 from agentcore_site.jobs.models import Job, Status
 from agentcore_site.jobs.services import job_resume
+from agentcore_site.lib.errors import Conflict, Invalid, Missing
 from agentcore_site.tenancy.actors import Actor
-from budgets.checking import differences
+from budgets.ledger.reconciliation import differences
 from budgets.models import LedgerEntry
 from budgets.services import budget_set_limit, price_set
+from experiences.agents.services.agents import agent_archive, agent_create, agent_update
+from experiences.agents.services.datasets import dataset_create
+from experiences.agents.services.endpoints import endpoint_archive, endpoint_create
 from experiences.models import Agent, Dataset, Experience, ModelEndpoint, Question
-from experiences.services.agents import agent_archive, agent_create, agent_update
-from experiences.services.datasets import dataset_create
-from experiences.services.endpoints import endpoint_archive, endpoint_create
 from tests.factories import MembershipFactory, UserFactory
 from tests.support.llm_server import ModelServer
 from tests.support.running import run_to_end
 from tests.support.simulated_adviser import Adviser
 from tests.support.simulated_model import simulated_server
 from tests.support.world import World
-from training.manifests import run_manifest
+from training.exports.manifests import run_manifest
 from training.models import TrainingRun
-from training.selectors_learned import run_epochs
+from training.selectors.learned import run_epochs
 from training.services.learned import starting_library
 from training.services.runs import run_estimate, run_start
 

@@ -13,30 +13,30 @@ from typing import Any
 import pytest
 from django.test import override_settings
 
-from agentcore_site.errors import Forbidden, Invalid
 from agentcore_site.jobs.models import Job, Reason, Status
+from agentcore_site.lib.errors import Forbidden, Invalid
 from agentcore_site.tenancy.actors import Actor
-from budgets.checking import differences
+from budgets.ledger.reconciliation import differences
 from budgets.models import Budget, LedgerEntry
 from budgets.services import price_set
 from evaluation.models import EvaluationRun
 from evaluation.services import evaluation_start
-from experiences.exports import as_exported
+from experiences.agents.selectors import advantages_for
+from experiences.agents.services.agents import agent_create
+from experiences.agents.services.endpoints import endpoint_create
 from experiences.models import Agent, GroupRecord, TrajectoryRecord
-from experiences.rewards import LearningReward, Payment, rewards
-from experiences.rollout import Interrupted
-from experiences.selectors import advantages_for
-from experiences.services.agents import agent_create
-from experiences.services.endpoints import endpoint_create
-from experiences.types import Trajectory
+from experiences.rollouts.collect import Interrupted
+from experiences.rollouts.rewards import LearningReward, Payment, rewards
+from experiences.rollouts.types import Trajectory
+from experiences.trajectories.exports import as_exported
 from tests.support.llm_server import ModelServer
 from tests.support.running import SMALL, SMALL_POOL, run_to_end
 from tests.training.test_trainer import Store, go_on, nothing_kept, run, setup
-from training.config import GRPOConfig
+from training.config.schema import GRPOConfig
+from training.config.validation import ConfigError, parse_config
 from training.policies.archive import pack, unpack
 from training.services.runs import run_start
 from training.trainer import TrainerSetup, TrainerState, steps
-from training.validation import ConfigError, parse_config
 
 RANK = {"reward": "relative_rank", "reward_options": {"by": "steps"}}
 COMPOSITE = {"reward": "composite", "reward_options": {"efficiency": 0.4}}

@@ -13,22 +13,22 @@ from django.db import ProgrammingError, connection, transaction
 from django.db.utils import DatabaseError
 
 from agentcore_site.audit.models import AuditEvent
-from agentcore_site.errors import Conflict, Forbidden, Insufficient, Invalid, Missing
 from agentcore_site.jobs import lifecycle
 from agentcore_site.jobs.lease import Lease
 from agentcore_site.jobs.models import Job, JobEvent, Status
 from agentcore_site.jobs.services import job_cancel, job_pause, job_resume
 from agentcore_site.jobs.tasks import run_slice
+from agentcore_site.lib.errors import Conflict, Forbidden, Insufficient, Invalid, Missing
 from agentcore_site.tenancy.actors import Actor
-from budgets.accounts import Owner
+from budgets.ledger.accounts import Owner
 from budgets.models import Scope
 from budgets.services import limit_change
 from evaluation.selectors import evaluations_visible
+from experiences.agents.selectors import advantages_for, trajectories_visible
 from experiences.models import Agent, GroupRecord, TrajectoryRecord
-from experiences.selectors import advantages_for, trajectories_visible
 from tests.support.running import SMALL, SMALL_POOL, run_to_end
 from training.models import LARGE, Iteration, PolicyCheckpoint, TrainingRun
-from training.selectors import checkpoints_visible, run_series, runs_visible, status_payload
+from training.selectors.runs import checkpoints_visible, run_series, runs_visible, status_payload
 from training.services import checkpoints
 from training.services.execution import setup_of
 from training.services.runs import run_estimate, run_start
@@ -240,9 +240,9 @@ def test_who_may_start_and_who_may_not(dan: Any, stella: Any, charlie: Any, oper
 def test_an_estimate_that_does_not_fit_the_budget_is_refused(
     operator: Actor, agent: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from training import planning
-    from training.config import GRPOConfig
-    from training.estimates import Rates, work
+    from training.config.schema import GRPOConfig
+    from training.estimates import planning
+    from training.estimates.measured import Rates, work
 
     monkeypatch.setattr(planning, "_of_actions", lambda *_: Rates(1000.0, 50_000.0, n=10))
     found = run_estimate(operator, agent=agent, config=SMALL)
@@ -303,7 +303,7 @@ def test_the_heartbeat_keeps_a_lease_alive(operator: Actor, agent: Agent, settin
 def test_a_run_that_would_exceed_its_budget_pauses_with_a_checkpoint(
     operator: Actor, agent: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from experiences.environments.tool_episode import ToolEpisode
+    from experiences.rollouts.environments.tool_episode import ToolEpisode
 
     step = ToolEpisode.step
 

@@ -12,25 +12,25 @@ import numpy as np
 import pytest
 from django.utils import timezone
 
-from agentcore_site.errors import Conflict
 from agentcore_site.jobs import lifecycle
 from agentcore_site.jobs.models import Status
 from agentcore_site.jobs.services import job_resume
 from agentcore_site.jobs.tasks import run_slice
+from agentcore_site.lib.errors import Conflict
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.erasure import subject_erase
-from budgets.checking import differences
+from budgets.ledger.reconciliation import differences
 from budgets.models import Budget, LedgerEntry, Reservation
 from budgets.services import budget_set_limit, price_set
 from evaluation.models import EvaluationRun
 from evaluation.services import evaluation_start
 from evaluation.tasks import sweep
+from experiences.agents.services.agents import agent_create, agent_update
+from experiences.agents.services.endpoints import endpoint_create
+from experiences.lessons.services.packs import pack_create
 from experiences.models import Agent, Experience, ExperienceChange, PromptPack, Question, TrajectoryRecord
-from experiences.services.adoption import playbook_adopt
-from experiences.services.agents import agent_create, agent_update
-from experiences.services.endpoints import endpoint_create
-from experiences.services.packs import pack_create
-from experiences.services.playbooks import playbook_create, playbook_edit
+from experiences.playbooks.services.adoption import playbook_adopt
+from experiences.playbooks.services.playbooks import playbook_create, playbook_edit
 from tests.factories import ExperienceFactory
 from tests.support.llm_server import ModelServer
 from tests.support.running import run_to_end
@@ -40,11 +40,11 @@ from tests.support.simulated_model import Body, SimulatedModel, simulated_server
 from tests.support.simulated_prompt import schema_of
 from tests.support.world import World
 from training.algorithm.relevance import QueryEffects
-from training.comparisons import checkpoint_comparison
 from training.models import Epoch, Iteration, PolicyCheckpoint, TrainingRun
 from training.policies.context import ContextPolicy
 from training.policies.query_rule import QueryRule
-from training.selectors import done_criteria, run_verdict
+from training.presenters.comparisons import checkpoint_comparison
+from training.selectors.runs import done_criteria, run_verdict
 from training.services import checkpoints, execution
 from training.services.runs import run_start
 from training.trainer import TrainerState, policy_of
@@ -293,7 +293,7 @@ def test_the_next_run_begins_with_what_this_one_proved(operator: Actor, agent: A
 
 
 def test_what_a_person_took_out_meanwhile_stays_out(operator: Actor, agent: Agent) -> None:
-    from experiences.services.lessons import experience_prune
+    from experiences.lessons.services.lessons import experience_prune
 
     run = start(operator, agent)
     claimed = lifecycle.claim(run.job_id)

@@ -10,30 +10,30 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from agentcore_site.errors import Conflict, Forbidden, Insufficient, Invalid
 from agentcore_site.jobs import lifecycle
 from agentcore_site.jobs.models import Job, JobEvent, Status
 from agentcore_site.jobs.services import job_cancel, job_resume
+from agentcore_site.lib.errors import Conflict, Forbidden, Insufficient, Invalid
 from agentcore_site.tenancy.actors import Actor
-from budgets.checking import differences
+from budgets.ledger.reconciliation import differences
 from budgets.models import Budget, LedgerEntry
 from budgets.services import budget_set_limit, price_set
 from evaluation.models import EvaluationRun
 from evaluation.services import evaluation_start
+from experiences.agents.services.agents import agent_create, agent_update
+from experiences.agents.services.endpoints import endpoint_create, endpoint_test
+from experiences.agents.services.tool_servers import tool_server_archive, tool_server_create, tool_server_offer
 from experiences.models import Agent, ModelEndpoint, TrajectoryRecord
-from experiences.rewards.base import Payment, rewards
-from experiences.services.agents import agent_create, agent_update
-from experiences.services.endpoints import endpoint_create, endpoint_test
-from experiences.services.playbooks import playbook_create, playbook_edit
-from experiences.services.toolservers import tool_server_archive, tool_server_create, tool_server_offer
-from experiences.types import Trajectory
+from experiences.playbooks.services.playbooks import playbook_create, playbook_edit
+from experiences.rollouts.rewards.base import Payment, rewards
+from experiences.rollouts.types import Trajectory
 from tests.support.agent_server import AgentServer, Ask
 from tests.support.llm_server import ModelServer
 from tests.support.mcp_server import MCPHTTP
 from tests.support.running import run_to_end
-from training.metric_files import metric_lines, per_epoch
+from training.exports.metric_files import metric_lines, per_epoch
 from training.models import Iteration, PolicyCheckpoint, TrainingRun
-from training.selectors import run_series
+from training.selectors.runs import run_series
 from training.services.runs import run_estimate, run_start
 
 pytestmark = pytest.mark.django_db(transaction=True)

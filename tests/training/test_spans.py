@@ -15,8 +15,8 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from agentcore_site import telemetry
 from agentcore_site.tenancy.actors import Actor
 from experiences.models import Agent
-from experiences.structured import Answered
-from experiences.types import Trajectory
+from experiences.rollouts.structured_output import Answered
+from experiences.rollouts.types import Trajectory
 from tests.support.rows import group, queued_run
 from training.models import TrainingRun
 from training.services.spans import RunSpans

@@ -12,14 +12,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experiences.rollout import Interrupted
-from experiences.types import RolloutKey, Scenario, Step, Trajectory, TrajectoryGroup
+from experiences.rollouts.collect import Interrupted
+from experiences.rollouts.types import RolloutKey, Scenario, Step, Trajectory, TrajectoryGroup
 from tests.support.signs import ACTIONS, SignEnvironment
-from training.config import GRPOConfig
+from training.config.presets import PRESETS, presets_for
+from training.config.schema import GRPOConfig
+from training.config.validation import parse_config
 from training.policies.action import ActionPolicy
 from training.policies.archive import CorruptState
 from training.policies.features import FeatureOptions
-from training.presets import PRESETS, presets_for
 from training.trainer import (
     ALL_ITERATIONS,
     EARLY_STOPPED,
@@ -34,7 +35,6 @@ from training.trainer import (
 from training.trainer.sampling import draw_prioritised, draw_scenarios
 from training.trainer.state import TrainerState as State
 from training.trainer.update import update_policy
-from training.validation import parse_config
 
 ENVIRONMENT = SignEnvironment()
 
@@ -370,7 +370,7 @@ def test_it_makes_what_was_rewarded_more_likely() -> None:
 
 
 def _seen() -> Any:
-    from experiences.types import Observation
+    from experiences.rollouts.types import Observation
 
     return Observation("Please show the sun", "", ())
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from experiences.environments import environments
-from experiences.types import RolloutKey
-from training.config import GRPOConfig
+from experiences.rollouts.environments import environments
+from experiences.rollouts.types import RolloutKey
+from training.config.schema import GRPOConfig
 from training.policies.context import ContextPolicy
 from training.trainer import TrainerSetup, TrainerState, steps
 from training.trainer.setup import by_choice

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from agentcore_site.errors import Invalid, TooLarge
-from training.uploads import MAX_BYTES, read_rows
+from agentcore_site.lib.errors import Invalid, TooLarge
+from training.data.uploads import MAX_BYTES, read_rows
 
 GOOD = '{"query": " 2 + 2? ", "expected_outcome": {"answer": "4"}, "metadata": {"source": "x"}}\n'
 

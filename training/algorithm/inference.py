@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from experiences.proportions import Interval, z_value
+from agentcore_site.lib.statistics import Interval, z_value
 from training.algorithm.arrays import FloatArray
 
 _CHUNK = 200_000  # resampled numbers held at once, a few megabytes with all temporaries: workers stay small

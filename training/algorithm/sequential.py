@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from experiences.proportions import NORMAL
+from agentcore_site.lib.statistics import NORMAL
 from training.algorithm.arrays import FloatArray
 from training.algorithm.inference import normal_of_student
 

@@ -19,10 +19,10 @@ from rest_framework.response import Response
 from agentcore_site.rest.parsing import Strict, parsed
 from agentcore_site.rest.views import Door
 from agentcore_site.tenancy.permissions import require
-from experiences.filters import OfAgent
-from training.comparisons import checkpoint_comparison
+from experiences.trajectories.filters import OfAgent
 from training.models import PolicyCheckpoint
-from training.selectors import checkpoints_visible
+from training.presenters.comparisons import checkpoint_comparison
+from training.selectors.runs import checkpoints_visible
 from training.services.checkpoints import checkpoint_download, checkpoint_of, checkpoint_tag
 
 

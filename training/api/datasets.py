@@ -15,11 +15,11 @@ from rest_framework.response import Response
 from agentcore_site.rest.parsing import FileParser, JsonParser, Strict, parsed
 from agentcore_site.rest.schema import IDEMPOTENCY_KEY
 from agentcore_site.rest.views import Door
+from experiences.agents.selectors import dataset_get, datasets_visible
+from experiences.agents.services.datasets import dataset_create, dataset_update
 from experiences.models import Dataset, DatasetRow
-from experiences.selectors import dataset_get, datasets_visible
-from experiences.services.datasets import dataset_create, dataset_update
-from training.uploads import clean_rows, read_rows
-from training.validation import MAX_QUERIES
+from training.config.validation import MAX_QUERIES
+from training.data.uploads import clean_rows, read_rows
 
 
 class RowOut(serializers.Serializer[Any]):
@@ -143,7 +143,7 @@ def read_request(request: Request) -> dict[str, Any]:
     """Name, domain and cleaned rows of a JSON body or of an uploaded file.
 
     Raises:
-        Invalid, TooLarge: as for ``training.uploads``.
+        Invalid, TooLarge: as for ``training.data.uploads``.
     """
     data: Any = request.data
     if isinstance(data, QueryDict):

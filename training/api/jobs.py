@@ -21,18 +21,18 @@ from agentcore_site.jobs.services import job_cancel, job_pause, job_resume
 from agentcore_site.rest.parsing import Strict, parsed
 from agentcore_site.rest.schema import IDEMPOTENCY_KEY
 from agentcore_site.rest.views import Door
-from experiences.filters import OfAgent
+from experiences.agents.selectors import agent_get, dataset_get
 from experiences.models import GroupRecord
-from experiences.selectors import agent_get, dataset_get
+from experiences.trajectories.filters import OfAgent
 from training.api.datasets import RowsField
 from training.api.epochs import EpochOut, ManifestOut, PerEpochOut
 from training.api.shapes import PRIORITIES, FullEstimateOut, JobOut, JobRow, job_out, job_row
-from training.manifests import run_manifest
-from training.metric_files import metric_lines, per_epoch
+from training.config.presets import DEFAULT_PRESET
+from training.exports.manifests import run_manifest
+from training.exports.metric_files import metric_lines, per_epoch
 from training.models import TrainingRun
-from training.presets import DEFAULT_PRESET
-from training.selectors import group_grid, run_get, run_series, runs_visible
-from training.selectors_learned import run_epochs
+from training.selectors.learned import run_epochs
+from training.selectors.runs import group_grid, run_get, run_series, runs_visible
 from training.services.runs import run_estimate, run_start
 
 MAX_GROUP_ITERATIONS = 100

@@ -11,8 +11,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from agentcore_site.rest.views import Door
-from training.config import GRPOConfig
-from training.presets import DEFAULT_PRESET, PRESETS, preset_config
+from training.config.presets import DEFAULT_PRESET, PRESETS, preset_config
+from training.config.schema import GRPOConfig
 
 
 class PresetOut(serializers.Serializer[Any]):

@@ -7,10 +7,10 @@ from typing import Any
 from rest_framework import serializers
 
 from agentcore_site.jobs.models import Priority, Reason, Status
-from budgets.money import dollars
+from agentcore_site.lib.money import dollars
 from training.models import TrainingRun
-from training.selectors import best_label, done_criteria, never_solved, status_payload
-from training.selectors_learned import goes_on_from
+from training.selectors.learned import goes_on_from
+from training.selectors.runs import best_label, done_criteria, never_solved, status_payload
 
 PRIORITIES = {"high": Priority.HIGH, "normal": Priority.NORMAL, "low": Priority.LOW}
 PRIORITY_NAMES = {int(value): name for name, value in PRIORITIES.items()}

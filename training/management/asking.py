@@ -8,10 +8,10 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from agentcore_site.errors import DomainError
+from agentcore_site.lib.errors import DomainError
+from experiences.agents.selectors import dataset_get
 from experiences.models import Agent, Dataset
-from experiences.selectors import dataset_get
-from training.uploads import read_rows
+from training.data.uploads import read_rows
 
 
 def agent_named(slug: str, organization: str | None) -> Agent:

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from experiences.types import ActionSpec, Observation
+from experiences.rollouts.types import ActionSpec, Observation
 from training.algorithm.arrays import BoolArray, FloatArray, IntArray
 from training.algorithm.optimizers import Arrays
 from training.policies.base import Decision

@@ -12,7 +12,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from experiences.types import Observation
+from experiences.rollouts.types import Observation
 from training.algorithm.arrays import FloatArray
 from training.algorithm.optimizers import Arrays
 

@@ -13,11 +13,11 @@ from typing import Any, Self
 
 import numpy as np
 
-from agentcore_site.erased import ERASED
-from experiences.library.lessons import Lesson, Library, Status
-from experiences.library.telling import told
-from experiences.runtimes.base import Told
-from experiences.types import RolloutKey, TrajectoryGroup
+from agentcore_site.lib.erased import ERASED
+from experiences.learning.lessons.library import Lesson, Library, Status
+from experiences.learning.lessons.rendering import told
+from experiences.rollouts.runtimes.base import Told
+from experiences.rollouts.types import RolloutKey, TrajectoryGroup
 from training.algorithm.arrays import BoolArray, FloatArray, IntArray
 from training.algorithm.optimizers import Arrays
 from training.policies.archive import nested, under

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from experiences.types import Observation
+from experiences.rollouts.types import Observation
 from training.algorithm.arrays import FloatArray, IntArray
 from training.policies.features import Encoding, TextEncoder
 

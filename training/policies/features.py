@@ -18,7 +18,7 @@ from typing import Literal, NamedTuple, TypeVar
 
 import numpy as np
 
-from experiences.types import Observation
+from experiences.rollouts.types import Observation
 from training.algorithm.arrays import FloatArray, IntArray
 
 OBSERVED_CHARACTERS = 80  # of the last observation; the rest seldom tells which tool comes next
@@ -36,7 +36,7 @@ V = TypeVar("V")
 
 @dataclass(frozen=True, slots=True)
 class FeatureOptions:
-    """See ``training.config.FeatureConfig`` for what each does to learning."""
+    """See ``training.config.schema.FeatureConfig`` for what each does to learning."""
 
     bits: int = 13
     bigrams: bool = False

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from experiences.library.lessons import Library
+from experiences.learning.lessons.library import Library
 from training.policies.context import ContextPolicy
 from training.policies.effects import Effects
 

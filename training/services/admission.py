@@ -8,17 +8,17 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-from agentcore_site.errors import Conflict, DomainError, Insufficient, Invalid
 from agentcore_site.jobs import lifecycle
+from agentcore_site.lib.errors import Conflict, DomainError, Insufficient, Invalid
+from agentcore_site.lib.money import MICROS, dollars
+from agentcore_site.lib.money_format import money
 from agentcore_site.tenancy.permissions import require
-from budgets.money import MICROS, dollars
 from budgets.selectors import budget_preflight
-from budgets.showing import money
-from experiences.collecting import recording_require
-from experiences.foreign import dropped_context_repair
+from experiences.agents.consent import recording_require
+from experiences.agents.foreign import dropped_context_repair
+from experiences.lessons.job_prompt import ChosenPrompt
 from experiences.models import Agent, Runtime
-from experiences.prompting import ChosenPrompt
-from training.planning import Planned
+from training.estimates.planning import Planned
 
 BUSY: Final = "This agent already has an active training job. Wait until it ends, or cancel it."
 CENT: Final = MICROS // 100

@@ -12,10 +12,10 @@ from django.db import transaction
 from django.utils import timezone
 
 from agentcore_site.audit.services import record
-from agentcore_site.errors import Conflict, Invalid, Missing
 from agentcore_site.ids import uuid7
 from agentcore_site.jobs.models import ACTIVE, Status
-from agentcore_site.objects import ObjectsAway, object_load, object_save
+from agentcore_site.lib.errors import Conflict, Invalid, Missing
+from agentcore_site.lib.object_storage import ObjectsAway, object_load, object_save
 from agentcore_site.tenancy.permissions import require
 from experiences.models import Agent
 from training.models import PolicyCheckpoint, TrainingRun

@@ -13,24 +13,24 @@ from typing import Any, Final
 
 from django.db.models import Q
 
-from agentcore_site.errors import DomainError
 from agentcore_site.jobs.models import Job
-from experiences.library.lessons import Library
+from agentcore_site.lib.errors import DomainError
+from experiences.learning.lessons.library import Library
+from experiences.lessons.job_prompt import with_pack
+from experiences.lessons.selectors import of_agent
+from experiences.lessons.stamps import checked, stamp_of_agent
 from experiences.models import Agent, Experience, ExperienceStatus, PromptPack, Runtime
-from experiences.prompting import with_pack
-from experiences.selectors_library import of_agent
-from experiences.stamping import checked, stamp_of_agent
-from experiences.types import Scenario
-from training.config import GRPOConfig
+from experiences.rollouts.types import Scenario
+from training.config.schema import GRPOConfig
+from training.data.pools import Pools
+from training.data.splits import normalized
 from training.models import PolicyCheckpoint, TrainingRun
 from training.policies.archive import CorruptState
 from training.policies.context import ContextPolicy
 from training.policies.known import Known
-from training.pools import Pools
 from training.services.checkpoints import checkpoint_load, latest
 from training.services.learned import library_entry, runs_under
 from training.services.pools import run_pools
-from training.splits import normalized
 from training.trainer import policy_of
 
 CHANGED_WEIGHT: Final = 0.25  # of what was measured of an agent that has another model, other tools, another prompt now

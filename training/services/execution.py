@@ -15,33 +15,33 @@ from typing import Any
 import uvloop
 from django.db.models import F, Max
 
-from agentcore_site.database import TROUBLE
 from agentcore_site.jobs.events import event_add
 from agentcore_site.jobs.kinds import Progressed
 from agentcore_site.jobs.lease import Lease, LeaseLost, MustFail, MustPause, StopRequested
 from agentcore_site.jobs.models import Job, Reason
-from budgets.money import dollars
-from experiences.collecting import recording, recording_check
-from experiences.environments.dataset import refuse_judged
-from experiences.foreign import context_arrival_set, dropped_context_repair
-from experiences.keeping import RolloutKeeper
-from experiences.library.lessons import Library
-from experiences.library.reflection import Reflected, Reflector
+from agentcore_site.lib.database import TROUBLE
+from agentcore_site.lib.money import dollars
+from experiences.agents.consent import recording, recording_check
+from experiences.agents.foreign import context_arrival_set, dropped_context_repair
+from experiences.agents.runtime_factory import ModelPlayer
+from experiences.learning.lessons.library import Library
+from experiences.learning.lessons.reflection import Reflected, Reflector
+from experiences.lessons.answer_log import QuestionBook
+from experiences.lessons.provenance import acting_functions
 from experiences.models import Agent, Runtime
-from experiences.player import ModelPlayer
-from experiences.provenance import acting_functions
-from experiences.questions import QuestionBook
-from experiences.rollout import Interrupted
-from experiences.runtimes.arrival import context_arrived
-from experiences.runtimes.base import Halted
-from experiences.storage import Owner, groups_write, last_kept_iteration
-from experiences.structured import Answered
-from experiences.types import RolloutKey, Trajectory, TrajectoryGroup
+from experiences.rollouts.collect import Interrupted
+from experiences.rollouts.environments.dataset import refuse_judged
+from experiences.rollouts.runtimes.arrival import context_arrived
+from experiences.rollouts.runtimes.base import Halted
+from experiences.rollouts.structured_output import Answered
+from experiences.rollouts.types import RolloutKey, Trajectory, TrajectoryGroup
+from experiences.trajectories.keeping import RolloutKeeper
+from experiences.trajectories.storage import Owner, groups_write, last_kept_iteration
 from training import metrics
 from training.models import Iteration, TrainingRun
 from training.policies.archive import CorruptState
 from training.policies.context import ContextPolicy
-from training.selectors import LOOK_INTO, never_solved
+from training.selectors.runs import LOOK_INTO, never_solved
 from training.services import checkpoints
 from training.services.learned import (
     epoch_add,

@@ -11,19 +11,19 @@ from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
 
 from agentcore_site.jobs.models import Job
-from experiences.library.attempts import tool_stats
-from experiences.library.lessons import Lesson, Library, Status
-from experiences.library.prompts import ReflectionOptions
-from experiences.library.similarity import ALIKE, most_alike
-from experiences.library.states import ExperienceState
-from experiences.library.telling import told
+from experiences.learning.lessons.attempts import tool_stats
+from experiences.learning.lessons.library import Lesson, Library, Status
+from experiences.learning.lessons.prompts import ReflectionOptions
+from experiences.learning.lessons.rendering import told
+from experiences.learning.lessons.similarity import ALIKE, most_alike
+from experiences.learning.lessons.states import ExperienceState
+from experiences.lessons.selectors import library_of
+from experiences.lessons.services.recording import experiences_sync
+from experiences.lessons.stamps import stamp_of_agent
 from experiences.models import Agent, Experience, ExperienceChange, ExperienceKind, PromptPack
-from experiences.selectors_library import library_of
-from experiences.selectors_playbooks import sections_told
-from experiences.services.experiences import experiences_sync
-from experiences.stamping import stamp_of_agent
-from experiences.types import RolloutKey, Trajectory
-from training.config import GRPOConfig
+from experiences.playbooks.selectors import sections_told
+from experiences.rollouts.types import RolloutKey, Trajectory
+from training.config.schema import GRPOConfig
 from training.models import Epoch, TrainingRun
 from training.policies.context import ContextPolicy
 from training.policies.effects import Estimate

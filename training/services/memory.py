@@ -6,9 +6,9 @@ from typing import Final
 
 from django.db.models import F, OuterRef, Q, Subquery
 
-from experiences.library.memory import MOST, Memory, TakenOut
+from experiences.learning.lessons.removed import MOST, Memory, TakenOut
+from experiences.lessons.selectors import by_person
 from experiences.models import Experience, ExperienceChange, ExperienceStatus
-from experiences.selectors_library import by_person
 from training.models import TrainingRun
 
 WAITING: Final = "a person has yet to decide about a lesson of an earlier job that says the same"

@@ -13,13 +13,13 @@ from typing import Any, Final
 
 from django.conf import settings
 
-from agentcore_site.errors import Invalid
+from agentcore_site.lib.errors import Invalid
+from experiences.agents.selectors import dataset_rows
 from experiences.models import Agent, Dataset, Runtime
-from experiences.selectors import dataset_rows
+from training.data.splits import split_queries
+from training.data.uploads import clean_rows
 from training.models import TrainingRun
 from training.services.runs import run_start
-from training.splits import split_queries
-from training.uploads import clean_rows
 
 ALGORITHMS: Final[Mapping[str, str]] = {"tfgrpo": "tfgrpo", "grpo": "recommended"}  # and the presets they start from
 LEAST_GROUP, LEAST_SAMPLE = 2, 10

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from experiences.selectors import dataset_rows
+from experiences.agents.selectors import dataset_rows
+from training.data.pools import Pools, dataset_pools, environment_pools, shares
 from training.models import TrainingRun
-from training.pools import Pools, dataset_pools, environment_pools, shares
 
 
 def run_pools(run: TrainingRun) -> Pools:

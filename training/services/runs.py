@@ -12,32 +12,32 @@ from django.db import transaction
 from django.utils import timezone
 
 from agentcore_site.audit.services import record
-from agentcore_site.errors import Conflict, Invalid
 from agentcore_site.jobs import lifecycle
 from agentcore_site.jobs.events import event_add
 from agentcore_site.jobs.models import Priority
-from agentcore_site.registry import UnknownName
+from agentcore_site.lib.errors import Conflict, Invalid
+from agentcore_site.lib.registry import UnknownName
 from agentcore_site.tenancy.permissions import require
 from budgets.services import budget_open_job
-from experiences.environments.dataset import refuse_judged
+from experiences.agents.selectors import dataset_rows
+from experiences.agents.services.datasets import dataset_create, dataset_of_rows
+from experiences.agents.services.environments import environment_addresses_check, environment_fits
+from experiences.lessons.job_prompt import ChosenPrompt, prompt_for, prompt_frozen, with_pack
 from experiences.models import Agent, Dataset, Runtime
-from experiences.prompting import ChosenPrompt, prompt_for, prompt_frozen, with_pack
-from experiences.selectors import dataset_rows
-from experiences.services.datasets import dataset_create, dataset_of_rows
-from experiences.services.environments import environment_addresses_check, environment_fits
-from experiences.storage import partition_ensure
-from training import planning
-from training.config import GRPOConfig
-from training.config_versions import as_stored
-from training.defaults import groups_fault, launch_defaults
+from experiences.rollouts.environments.dataset import refuse_judged
+from experiences.trajectories.storage import partition_ensure
+from training.config.defaults import groups_fault, launch_defaults
+from training.config.schema import GRPOConfig
+from training.config.validation import ConfigError, parse_config, query_warnings
+from training.config.versions import as_stored
+from training.data.pools import Pools, dataset_pools, environment_pools, pool_sizes, shares
+from training.data.splits import split_counts
+from training.data.uploads import clean_rows
+from training.estimates import planning
 from training.models import TrainingRun
-from training.pools import Pools, dataset_pools, environment_pools, pool_sizes, shares
 from training.services.admission import place, refusals
 from training.services.continuing import Beginning, beginning
 from training.services.learned import starting_library, starting_rule
-from training.splits import split_counts
-from training.uploads import clean_rows
-from training.validation import ConfigError, parse_config, query_warnings
 
 
 @dataclass(frozen=True)

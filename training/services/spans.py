@@ -15,10 +15,10 @@ from typing import Any, Self
 from opentelemetry.context import Context
 from opentelemetry.trace import Span, Tracer, set_span_in_context
 
+from agentcore_site.lib.money import dollars
 from agentcore_site.telemetry import tracer
-from budgets.money import dollars
-from experiences.structured import Answered
-from experiences.types import Step
+from experiences.rollouts.structured_output import Answered
+from experiences.rollouts.types import Step
 from training.models import TrainingRun
 from training.trainer import IterationReport
 

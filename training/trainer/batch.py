@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from experiences.runtimes.action import observation_of
-from experiences.types import Step, Trajectory, TrajectoryGroup
+from experiences.rollouts.runtimes.action import observation_of
+from experiences.rollouts.types import Step, Trajectory, TrajectoryGroup
 from training.algorithm.advantages import GroupAdvantages, apply_filter, group_advantages
 from training.algorithm.arrays import BoolArray, FloatArray, IntArray
 from training.algorithm.credit import CreditRule, FlatSteps, step_advantages
-from training.config import GRPOConfig
+from training.config.schema import GRPOConfig
 from training.policies.base import Decision
 
 

@@ -8,15 +8,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from experiences.library.attempts import TOLERANCE, spread
-from experiences.library.memory import Memory
-from experiences.library.operations import Rules
-from experiences.types import TrajectoryGroup
+from experiences.learning.lessons.attempts import TOLERANCE, spread
+from experiences.learning.lessons.operations import Rules
+from experiences.learning.lessons.removed import Memory
+from experiences.rollouts.types import TrajectoryGroup
 from training.algorithm.advantages import GroupAdvantages, apply_filter, group_advantages
 from training.algorithm.arrays import BoolArray, FloatArray, IntArray
 from training.algorithm.losses import PolicyLoss, policy_loss
 from training.algorithm.optimizers import Optimizer, clip_by_global_norm
-from training.config import GRPOConfig
+from training.config.schema import GRPOConfig
 from training.policies.context import ContextPolicy
 from training.policies.inclusion import Bits, bits, entropy, logit_of
 from training.trainer.batch import batch_of, write_back

@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from experiences.library.operations import Receipt, apply_operations
-from experiences.library.reflection import Reflected
-from experiences.rewards import LearningReward
-from experiences.rewards.bounded import settle_in_time
-from experiences.rollout import Keep, collect_groups
-from experiences.runtimes.action import observation_of
-from experiences.types import RolloutKey, Trajectory, TrajectoryGroup
+from experiences.learning.lessons.operations import Receipt, apply_operations
+from experiences.learning.lessons.reflection import Reflected
+from experiences.rollouts.collect import Keep, collect_groups
+from experiences.rollouts.rewards import LearningReward
+from experiences.rollouts.rewards.bounded import settle_in_time
+from experiences.rollouts.runtimes.action import observation_of
+from experiences.rollouts.types import RolloutKey, Trajectory, TrajectoryGroup
 from training.algorithm.advantages import ZERO_SPREAD
 from training.algorithm.convergence import Vitals
 from training.policies.action import ActionPolicy

@@ -9,7 +9,7 @@ import numpy as np
 from training.algorithm.arrays import FloatArray, Segments
 from training.algorithm.losses import LossRule, PolicyLoss, policy_loss, step_weights
 from training.algorithm.optimizers import Arrays
-from training.config import GRPOConfig
+from training.config.schema import GRPOConfig
 from training.policies.action import ActionEvaluation, ActionPolicy, EncodedActions
 from training.trainer.batch import Batch
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from experiences.environments.base import Environment
-from experiences.rewards import Reward
-from experiences.rollout import Keep, RolloutLimits, collect
-from experiences.types import RolloutKey, Scenario, Trajectory
+from experiences.rollouts.collect import Keep, RolloutLimits, collect
+from experiences.rollouts.environments.base import Environment
+from experiences.rollouts.rewards import Reward
+from experiences.rollouts.types import RolloutKey, Scenario, Trajectory
 from training.algorithm.arrays import FloatArray
 from training.trainer.setup import Acting, by_choice
 

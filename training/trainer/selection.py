@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from experiences.proportions import wilson_interval
-from experiences.rewards import Reward
+from agentcore_site.lib.statistics import wilson_interval
+from experiences.rollouts.rewards import Reward
 from training.algorithm.arrays import FloatArray
 from training.algorithm.inference import paired_difference, per_query
 from training.trainer.play import Played, play

@@ -8,21 +8,21 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol
 
-from experiences.environments.base import Environment
-from experiences.library.lessons import Library
-from experiences.library.memory import NOTHING, Memory
-from experiences.library.operations import Receipt
-from experiences.library.reflection import Reflected
-from experiences.rewards import Reward, rewards
-from experiences.rollout import RolloutLimits
-from experiences.runtimes.action import ActionRuntime
-from experiences.runtimes.base import Runtime
-from experiences.types import RolloutKey, Scenario, Trajectory, TrajectoryGroup
-from training.config import GRPOConfig
+from experiences.learning.lessons.library import Library
+from experiences.learning.lessons.operations import Receipt
+from experiences.learning.lessons.reflection import Reflected
+from experiences.learning.lessons.removed import NOTHING, Memory
+from experiences.rollouts.collect import RolloutLimits
+from experiences.rollouts.environments.base import Environment
+from experiences.rollouts.rewards import Reward, rewards
+from experiences.rollouts.runtimes.action import ActionRuntime
+from experiences.rollouts.runtimes.base import Runtime
+from experiences.rollouts.types import RolloutKey, Scenario, Trajectory, TrajectoryGroup
+from training.config.schema import GRPOConfig
+from training.data.splits import search_size
 from training.policies.known import Known
 from training.policies.query_rule import QueryRule
 from training.policies.query_vectors import QueryVectors
-from training.splits import search_size
 
 
 class Acting(Protocol):
@@ -42,7 +42,7 @@ async def _nothing_to_close() -> None:
 
 
 class Reflecting(Protocol):
-    """Asks what groups of rollouts teach (``experiences.library.reflection``)."""
+    """Asks what groups of rollouts teach (``experiences.learning.lessons.reflection``)."""
 
     async def reflect(
         self, groups: Sequence[TrajectoryGroup], library: Library, *, iteration: int, epoch: int

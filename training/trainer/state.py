@@ -12,7 +12,7 @@ from training.algorithm.arrays import FloatArray
 from training.algorithm.convergence import CollapseGuard, EarlyStopper
 from training.algorithm.optimizers import Optimizer, make_optimizer
 from training.algorithm.value import RidgeValue
-from training.config import GRPOConfig
+from training.config.schema import GRPOConfig
 from training.policies.action import ActionPolicy
 from training.policies.archive import CorruptState, nested, pack, under, unpack
 from training.policies.context import ContextPolicy

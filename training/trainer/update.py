@@ -8,14 +8,14 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from experiences.types import TrajectoryGroup
+from experiences.rollouts.types import TrajectoryGroup
 from training.algorithm.advantages import GroupAdvantages
 from training.algorithm.arrays import FloatArray, discounted_to_go
 from training.algorithm.credit import FlatSteps
 from training.algorithm.kl import kl_term
 from training.algorithm.optimizers import Optimizer, clip_by_global_norm
 from training.algorithm.value import RidgeValue, explained_variance, td_targets
-from training.config import GRPOConfig
+from training.config.schema import GRPOConfig
 from training.policies.action import ActionPolicy, EncodedActions
 from training.policies.exploration import FailureMemory
 from training.trainer.batch import Batch, advantages_of, batch_of, write_back

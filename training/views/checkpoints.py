@@ -11,12 +11,12 @@ from django.shortcuts import redirect, render
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_POST
 
-from agentcore_site.errors import Invalid
-from agentcore_site.pages import Sort, allowed, listing, page
+from agentcore_site.console.pages import Sort, allowed, listing, page
+from agentcore_site.lib.errors import Invalid
 from agentcore_site.tenancy.actors import Actor
-from experiences.selectors import agent_get
-from training.comparisons import checkpoint_comparison
-from training.selectors import checkpoints_visible
+from experiences.agents.selectors import agent_get
+from training.presenters.comparisons import checkpoint_comparison
+from training.selectors.runs import checkpoints_visible
 from training.services.checkpoints import checkpoint_download, checkpoint_of, checkpoint_tag
 
 SORTS = (

@@ -14,7 +14,7 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_POST
 
-from agentcore_site.errors import Invalid
+from agentcore_site.console.pages import Sort, allowed, is_part, listing, page, whole_number
 from agentcore_site.jobs.models import SHARE_DAYS, Job, Status
 from agentcore_site.jobs.selectors import share_links
 from agentcore_site.jobs.services import (
@@ -26,18 +26,18 @@ from agentcore_site.jobs.services import (
     share_revoke,
     share_revoke_all,
 )
-from agentcore_site.pages import Sort, allowed, is_part, listing, page, whole_number
+from agentcore_site.lib.errors import Invalid
+from agentcore_site.lib.money import dollars
 from agentcore_site.tenancy.actors import Actor
-from budgets.chains import blocking
-from budgets.money import dollars
-from budgets.raising import asked_at, raisers
-from budgets.stops import blocked
-from training import panel
+from budgets.alerts.job_stops import blocked
+from budgets.alerts.raise_requests import asked_at, raisers
+from budgets.ledger.chain import blocking
 from training.models import TrainingRun
-from training.selectors import run_get, run_series, run_verdict, runs_visible
-from training.selectors_learned import learns_context
-from training.summaries import success_sparks
-from training.tabs import tab_context, tabs_of
+from training.presenters import panel
+from training.presenters.summaries import success_sparks
+from training.presenters.tabs import tab_context, tabs_of
+from training.selectors.learned import learns_context
+from training.selectors.runs import run_get, run_series, run_verdict, runs_visible
 
 SHARE_CHOICES: Final = (1, 7, SHARE_DAYS, 90, 366)  # days
 STATUSES = ("running", "queued", "paused", "completed", "failed", "cancelled")

@@ -10,20 +10,20 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST
 
-from agentcore_site.errors import DomainError, Invalid, Missing
+from agentcore_site.console.pages import page
 from agentcore_site.jobs.models import Priority
-from agentcore_site.pages import page
+from agentcore_site.lib.errors import DomainError, Invalid, Missing
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import current_organization, require
+from experiences.agents.selectors import dataset_rows
+from experiences.agents.services.datasets import dataset_create, dataset_update
+from experiences.lessons.selectors import domains
 from experiences.models import Dataset
-from experiences.selectors import dataset_rows
-from experiences.selectors_library import domains
-from experiences.services.datasets import dataset_create, dataset_update
+from training.data.uploads import read_rows
 from training.forms import LaunchForm
 from training.models import TrainingRun
-from training.selectors import run_get
+from training.selectors.runs import run_get
 from training.services.runs import run_estimate, run_start
-from training.uploads import read_rows
 
 PREVIEW = 3
 

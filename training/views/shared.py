@@ -9,10 +9,10 @@ from django.shortcuts import render
 from django.urls import reverse
 
 from agentcore_site.jobs.selectors import shared_job
-from budgets.money import dollars
-from training import panel
+from agentcore_site.lib.money import dollars
 from training.models import TrainingRun
-from training.selectors import run_series
+from training.presenters import panel
+from training.selectors.runs import run_series
 from training.views.jobs import after_of
 
 SHARED_METRICS: Final = ("n", "trajectories", "cost_usd", "seconds", "success_rate")

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from budgets.checking import differences
+from budgets.ledger.reconciliation import differences
 from budgets.models import Budget, LedgerEntry, Reservation
 
 

@@ -10,9 +10,9 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from agentcore_site.errors import DomainError
+from agentcore_site.lib.errors import DomainError
 from agentcore_site.tenancy.models import Organization
-from budgets.loading import SEED, prices_load
+from budgets.prices.loading import SEED, prices_load
 
 
 class Command(BaseCommand):

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from experiences.retention import forget
+from experiences.playbooks.retention import forget
 
 
 class Command(BaseCommand):

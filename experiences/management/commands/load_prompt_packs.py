@@ -9,11 +9,11 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from agentcore_site.errors import DomainError
+from agentcore_site.lib.errors import DomainError
 from agentcore_site.tenancy.models import Organization
-from experiences.library.manifests import manifest_read, manifest_stamp, manifests_under
-from experiences.library.stamps import Refused
-from experiences.services.packs import packs_load
+from experiences.learning.lessons.pack_manifests import manifest_read, manifest_stamp, manifests_under
+from experiences.learning.lessons.stamps import Refused
+from experiences.lessons.services.packs import packs_load
 
 
 class Command(BaseCommand):

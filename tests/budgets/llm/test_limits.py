@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from budgets.llm import tokens
 from budgets.llm.breaker import CircuitBreaker
+from budgets.llm.concurrency_limits import Gate, OwnPace
 from budgets.llm.errors import CircuitOpen
-from budgets.llm.gates import Gate, OwnPace
 from budgets.llm.request import encode
 from budgets.llm.types import Endpoint, Message, ToolCall, ToolSpec
-from budgets.meter import FreeMeter
+from budgets.metering.port import FreeMeter
 from tests.support.llm_client import SAY, Sleeper, client, key
 from tests.support.llm_server import ModelServer
 

@@ -87,9 +87,9 @@ def organization(side: str) -> dict[str, list[str]]:
     from agentcore_site.tenancy.roles import Role
     from budgets.models import Budget
     from evaluation.services import evaluation_start
+    from experiences.agents.services.datasets import dataset_create
     from experiences.models import ExecutionTrace, TrajectoryRecord
-    from experiences.services.datasets import dataset_create
-    from experiences.services.playbooks import playbook_create
+    from experiences.playbooks.services.playbooks import playbook_create
     from tests import factories
     from tests.support.playbooks import delta_waiting, evolution_failed
     from tests.support.rows import checkpoint_of_run, lived_run
@@ -151,9 +151,9 @@ def organization(side: str) -> dict[str, list[str]]:
 
 def mend(callers: list[Caller]) -> None:
     """Gives back what the requests took (memberships, roles, keys), and ends the jobs that they started."""
-    from agentcore_site.errors import Conflict
     from agentcore_site.jobs import lifecycle
     from agentcore_site.jobs.models import ACTIVE, Job
+    from agentcore_site.lib.errors import Conflict
     from agentcore_site.tenancy.models import ApiKey
 
     for caller in callers:

@@ -16,7 +16,7 @@ from functools import partial
 from statistics import fmean
 from typing import Any, Final, TypeVar
 
-from experiences.runtimes.llm.prompts import ANSWER, COT
+from experiences.rollouts.runtimes.llm.prompts import ANSWER, COT
 from tests.performance.rivals.environment import environment, optimized
 from tests.performance.rivals.table import OURS, SHARES, table
 from tests.performance.worlds import Result, Task, parser, proved, recorded, served

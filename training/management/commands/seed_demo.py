@@ -8,10 +8,10 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from agentcore_site.errors import DomainError
+from agentcore_site.lib.errors import DomainError
 from agentcore_site.tenancy.actors import Actor
 from training import demo
-from training.following import follow
+from training.management.follow_job import follow
 from training.services.runs import run_start
 
 

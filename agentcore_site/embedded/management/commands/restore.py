@@ -15,8 +15,8 @@ from django.core.management.base import BaseCommand, CommandError
 
 from agentcore_site import env
 from agentcore_site.embedded import backup
-from agentcore_site.embedded.places import CannotStart
 from agentcore_site.embedded.programs import Unusable, add_silence
+from agentcore_site.embedded.service_paths import CannotStart
 from agentcore_site.embedded.stack import Stack
 
 

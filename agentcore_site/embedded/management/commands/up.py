@@ -19,8 +19,8 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
 from agentcore_site import env
-from agentcore_site.embedded.places import CannotStart
 from agentcore_site.embedded.ports import answers, free_port, is_free
+from agentcore_site.embedded.service_paths import CannotStart
 from agentcore_site.embedded.stack import Stack
 from agentcore_site.embedded.supervisor import Process
 

@@ -1,0 +1,38 @@
+"""What every page of the console knows. Read only when a template asks: an error page must not need the database."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from django.http import HttpRequest
+from django.utils.functional import SimpleLazyObject
+
+from agentcore_site.tenancy.actors import Actor
+from budgets.presenters.topbar import Pill, budget_pill
+from experiences.playbooks.selectors import waiting_count
+
+
+def console(request: HttpRequest) -> dict[str, Any]:
+    """``membership``: the person's current one or nothing. ``may``: the actions that it allows. ``pill``: what the
+    organisation spent this month, or nothing. ``waiting``: how many changes and lessons wait for a person."""
+    actor = cache(lambda: Actor(getattr(request, "user", None), door="console"))  # one: it reads memberships once
+    membership = SimpleLazyObject(lambda: next(iter(actor().memberships.values()), None))
+    return {
+        "membership": membership,
+        "may": SimpleLazyObject(lambda: _may(actor(), membership)),
+        "pill": SimpleLazyObject(lambda: _pill(membership)),
+        "waiting": cache(lambda: waiting_count(actor())),
+    }
+
+
+def _may(actor: Actor, membership: Any) -> frozenset[str]:
+    from agentcore_site.console.pages import allowed
+
+    if not membership:
+        return frozenset()
+    return allowed(actor, membership.organization_id)
+
+
+def _pill(membership: Any) -> Pill | None:
+    return budget_pill(membership.organization_id) if membership else None

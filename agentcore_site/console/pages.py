@@ -1,0 +1,191 @@
+"""What the console's doors share: who asks, refusals as pages, and lists that are read by cursor."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any, Final
+from uuid import UUID
+
+import orjson
+from django.contrib.auth.views import redirect_to_login
+from django.core.exceptions import ValidationError
+from django.db import DataError
+from django.db.models import F, Q, QuerySet
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, QueryDict
+from django.shortcuts import render
+from django.urls import reverse
+
+from agentcore_site.lib.database import TROUBLE
+from agentcore_site.lib.errors import DomainError, Invalid
+from agentcore_site.lib.storable import as_column, unstorable
+from agentcore_site.tenancy.actors import Actor
+from agentcore_site.tenancy.authentication import actor_of
+from agentcore_site.tenancy.roles import ROLE_MAY
+
+PAGE_SIZE: Final = 25
+COUNT_LIMIT: Final = 10_000
+
+View = Callable[..., HttpResponseBase]
+
+
+def page(view: View) -> View:
+    """A page for people who signed in: called as ``view(request, actor, ...)``. A ``DomainError`` becomes a page,
+    or a notice where htmx asked for a part of one."""
+
+    @wraps(view)
+    def wrapped(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        if not request.user.is_authenticated:
+            return _sign_in_first(request)
+        try:
+            _check(request.GET, "address")
+            return view(request, actor_of(request), *args, **kwargs)
+        except DomainError as error:
+            return refusal(request, error)
+        except (ValueError, DataError):
+            # A form says itself what is wrong with a field. What none looked at is refused here, not broken by.
+            try:
+                _check(request.POST, "form")
+            except Invalid as error:
+                return refusal(request, error)
+            raise
+
+    return wrapped
+
+
+def _check(given: QueryDict, what: str) -> None:
+    """Raises:
+    Invalid: it holds what no database can be asked for."""
+    if reason := unstorable([[name, *values] for name, values in given.lists()]):
+        raise Invalid(f"The {what} can't be used: {reason}.")
+
+
+def whole_number(given: QueryDict, name: str, *, digits: int = 9) -> int | None:
+    """A whole number from 0 of at most so many digits; None where there is none."""
+    text = given.get(name, "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= digits else None
+
+
+def refusal(request: HttpRequest, error: DomainError) -> HttpResponse:
+    """The answer to a refused request: a notice for htmx, a whole page otherwise."""
+    if is_part(request):
+        response = render(request, "parts/notice.html", {"message": error.message}, status=error.code)
+        response["HX-Retarget"], response["HX-Reswap"] = "#notices", "beforeend"
+        return response
+    known = {403: "403.html", 404: "404.html"}
+    context = {"message": error.message, "title": error.title, **shell(request)}
+    response = render(request, known.get(error.code, "refused.html"), context, status=error.code)
+    if wait := getattr(error, "retry_after", 0):
+        response["Retry-After"] = str(wait)
+    return response
+
+
+def shell(request: HttpRequest) -> dict[str, str]:
+    """What a refusal stands in: with the rail and the search for people who signed in, who go on from there."""
+    try:
+        known = request.user.is_authenticated
+    except (AttributeError, *TROUBLE):  # refused before anybody was asked for, or the database is away
+        known = False
+    return {"shell": "base.html" if known else "bare.html"}
+
+
+def is_part(request: HttpRequest) -> bool:
+    """Whether htmx asks for a part of a page (and will not show a whole one)."""
+    return request.headers.get("HX-Request") == "true" and request.headers.get("HX-Boosted") != "true"
+
+
+def allowed(actor: Actor, organization_id: UUID) -> frozenset[str]:
+    """What the actor may do in that organisation: templates show only these actions."""
+    every = frozenset().union(*ROLE_MAY.values()) | {"export"}
+    return frozenset(action for action in every if actor.may(action, organization_id))
+
+
+def _sign_in_first(request: HttpRequest) -> HttpResponse:
+    if is_part(request):
+        # A redirect would put the sign-in form into a corner of the page.
+        response = HttpResponse(status=401)
+        response["HX-Redirect"] = reverse("sign_in")
+        return response
+    return redirect_to_login(request.get_full_path())
+
+
+# -- lists ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Sort:
+    """One way to order a list: by ``field`` (must not be null), then by ``tie`` so that the order is total."""
+
+    key: str
+    title: str
+    field: str
+    descending: bool = True
+
+
+@dataclass(frozen=True)
+class Listing:
+    """One page of a list. ``count`` is the number of all rows that match, at most ``COUNT_LIMIT`` + 1."""
+
+    rows: list[Any]
+    next: str
+    count: int
+    is_first: bool
+    sort: Sort
+    sorts: Sequence[Sort]
+
+    @property
+    def many(self) -> bool:
+        return self.count > COUNT_LIMIT
+
+    @property
+    def limit(self) -> int:
+        return COUNT_LIMIT
+
+
+def listing(
+    request: HttpRequest, rows: QuerySet[Any], sorts: Sequence[Sort], *, tie: str = "pk", size: int = PAGE_SIZE
+) -> Listing:
+    """The page that ``?sort=`` and ``?cursor=`` ask for. A cursor is the last row's place and not a number of
+    rows, so that no row is shown twice or left out while others arrive. A broken cursor shows the first page."""
+    sort = next((one for one in sorts if one.key == request.GET.get("sort")), sorts[0])
+    count = rows.order_by()[: COUNT_LIMIT + 1].count()
+    cursor = _decoded(request.GET.get("cursor", ""))
+    sign = "-" if sort.descending else ""
+    found = rows.annotate(_at=F(sort.field)).order_by(f"{sign}_at", f"{sign}{tie}")
+    after = None
+    try:
+        after = _after(found, cursor, tie, "lt" if sort.descending else "gt") if cursor else None
+        chosen = list(found.filter(after)[: size + 1] if after is not None else found[: size + 1])
+    except (ValidationError, ValueError, TypeError):
+        after, chosen = None, list(found[: size + 1])
+    last = chosen[size - 1] if len(chosen) > size else None
+    following = _encoded(last._at, last.pk) if last is not None else ""
+    return Listing(chosen[:size], following, count, after is None, sort, sorts)
+
+
+def _after(rows: QuerySet[Any], cursor: tuple[Any, Any], tie: str, side: str) -> Q:
+    value, key = cursor
+    value = as_column(rows.query.annotations["_at"].output_field, value)
+    return Q(**{f"_at__{side}": value}) | Q(**{"_at": value, f"{tie}__{side}": key})
+
+
+def _encoded(*place: Any) -> str:
+    return base64.urlsafe_b64encode(orjson.dumps(place, default=str)).decode().rstrip("=")
+
+
+def _decoded(cursor: str) -> tuple[Any, Any] | None:
+    try:
+        place = orjson.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+    except (binascii.Error, ValueError):
+        return None
+    if (
+        isinstance(place, list)
+        and len(place) == 2
+        and not unstorable(place)
+        and all(isinstance(one, str | int | float) for one in place)
+    ):
+        return place[0], place[1]
+    return None

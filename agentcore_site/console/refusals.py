@@ -1,0 +1,23 @@
+"""A refusal that no view of its own turned into an answer, e.g. that of a sign-in in the Django admin."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from django.http import HttpRequest, HttpResponse
+
+from agentcore_site.console.pages import refusal
+from agentcore_site.lib.errors import DomainError
+
+
+class Refused:
+    """Middleware: a ``DomainError`` out of any page is a page that says why."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        return self.get_response(request)
+
+    def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
+        return refusal(request, exception) if isinstance(exception, DomainError) else None

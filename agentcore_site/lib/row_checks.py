@@ -1,0 +1,71 @@
+"""What every service asks of a row before it is written: known fields, valid values, a name that is free."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from django.core.exceptions import ValidationError
+from django.db import IntegrityError, models, transaction
+
+from agentcore_site.lib.errors import Conflict, Invalid
+
+
+def known_fields(values: Mapping[str, Any], fields: Iterable[str]) -> dict[str, Any]:
+    """The values, none of which may be of another field.
+
+    Raises:
+        Invalid: a field is unknown; the message lists those there are.
+    """
+    allowed = tuple(fields)
+    if unknown := sorted(set(values) - set(allowed)):
+        message = f"Unknown field {unknown[0]!r}. Fields: {', '.join(allowed)}."
+        raise Invalid(message, fields={unknown[0]: message})
+    return dict(values)
+
+
+def hold_row(row: models.Model) -> None:
+    """Reads a row again as it is now, and holds it until the transaction ends: what was read before the transaction may
+    be older than what others have written since, and ``save_row`` writes all of it."""
+    row.refresh_from_db(from_queryset=type(row)._default_manager.select_for_update())
+
+
+def check_row(row: models.Model, *, exclude: Collection[str] = ()) -> None:
+    """Runs the model's own checks. What is unique or constrained is left to the database, which alone can say so.
+
+    Raises:
+        Invalid: ``fields`` says which and why.
+    """
+    try:
+        row.full_clean(exclude=exclude, validate_unique=False, validate_constraints=False)
+    except ValidationError as error:
+        fields = {name: " ".join(texts) for name, texts in error.message_dict.items()}
+        raise Invalid(" ".join(f"{name}: {text}" for name, text in fields.items()), fields=fields) from error
+
+
+def save_row(row: models.Model, *, unique: str, taken: str) -> None:
+    """Saves a row in a savepoint, so that the caller's transaction outlives a refusal.
+
+    Raises:
+        Conflict: another row has its ``unique`` field's value; ``taken`` is the message.
+    """
+    try:
+        with transaction.atomic():
+            row.save()
+    except IntegrityError as error:
+        raise Conflict(taken, fields={unique: taken}) from error
+
+
+def check_secrets_stay(row: Any, names: Iterable[str], *, given: Collection[str], before: str, after: str) -> None:
+    """A stored secret goes to no other host than the one that it was entered for.
+
+    Raises:
+        Invalid: the address is on another host now, and a secret that is stored was not given with it.
+    """
+    if not before or urlsplit(before)[:2] == urlsplit(after)[:2]:
+        return
+    for name in names:
+        if getattr(row, name) and name not in given:
+            message = "The address is on another host now: enter it again, so that it goes nowhere by mistake."
+            raise Invalid(message, fields={name: message})

@@ -1,0 +1,135 @@
+"""A budget reached 75, 90 or 100 % of its limit, or a call cost more than was held for it: the ledger notes it once a
+period, this delivers it."""
+
+from __future__ import annotations
+
+import logging
+from datetime import timedelta
+from typing import Any, Final
+
+from django.db.models import F, QuerySet
+from django.utils import timezone
+
+from agentcore_site.lib.money_format import money
+from agentcore_site.tenancy.mails import mail_queue
+from agentcore_site.tenancy.members import admins_of
+from budgets.alerts.webhooks import WebhookFailed, webhook_post, webhook_secret
+from budgets.models import AlertKind, BudgetAlert, BudgetSettings, Period
+from budgets.presenters.naming import owner_name
+
+log = logging.getLogger(__name__)
+
+MOST_TRIES: Final = 10  # over about a day
+LONGEST: Final = timedelta(hours=6)
+
+
+def alerts_due() -> QuerySet[BudgetAlert]:
+    """What still has to be delivered, oldest first. What failed ten times is left with its reason."""
+    rows = BudgetAlert.objects.filter(delivered_at=None, try_after__lte=timezone.now(), tries__lt=MOST_TRIES)
+    return rows.select_related("budget", "budget__organization", "budget__job").order_by("created_at")
+
+
+def alert_deliver(alert: BudgetAlert) -> bool:
+    """Sends what of an alert was not sent yet, and says whether all of it is now. Two sweeps send it once."""
+    now = timezone.now()
+    again = now + min(LONGEST, timedelta(minutes=2**alert.tries))
+    mine = BudgetAlert.objects.filter(id=alert.id, delivered_at=None, tries=alert.tries, try_after__lte=now)
+    if not mine.update(tries=F("tries") + 1, try_after=again):
+        return False  # another process was first
+    where = BudgetSettings.objects.filter(organization_id=alert.budget.organization_id).first() or BudgetSettings(
+        organization_id=alert.budget.organization_id
+    )
+    errors: list[str] = []
+    if alert.mailed_at is None and where.email_admins:
+        _mail(alert)
+    if alert.posted_at is None and where.webhook_url:
+        errors += _posted(alert, where)
+    if errors:
+        log.warning("alert %s was not delivered: %s", alert.id, "; ".join(errors))
+    BudgetAlert.objects.filter(id=alert.id).update(
+        error="; ".join(errors)[:300], delivered_at=None if errors else timezone.now()
+    )
+    return not errors
+
+
+def _posted(alert: BudgetAlert, where: BudgetSettings) -> list[str]:
+    """Posts it and notes when, or says why not. Nothing is raised: one bad address must not keep the alerts behind it
+    waiting."""
+    try:
+        _post(alert, where)
+    except WebhookFailed as error:
+        return [f"webhook: {error}"]
+    except Exception as error:
+        log.debug("alert %s", alert.id, exc_info=True)
+        return [f"webhook: {type(error).__name__}"]
+    BudgetAlert.objects.filter(id=alert.id).update(posted_at=timezone.now())
+    return []
+
+
+def subject(alert: BudgetAlert, name: str = "") -> str:
+    """One line, as the mail's subject and the console show it. ``name`` is the owner's, if the caller has it."""
+    budget = alert.budget
+    name = name or owner_name(budget)
+    whose = {"organization": name, "agent": f"the agent {name}", "job": f"job {name}"}[budget.scope]
+    if alert.kind == AlertKind.ABOVE_HOLD:
+        return f"A call on the budget of {whose} cost {money(alert.excess)} more than was held for it"
+    used = f"{alert.threshold} % spent"
+    if alert.threshold == 100:
+        used = "used up" if alert.spent >= alert.limit else "all but used up"
+    return f"The budget of {whose} is {used}: {money(alert.spent)} of {money(alert.limit)}"
+
+
+def advice(alert: BudgetAlert) -> str:
+    """What it means and what to do."""
+    if alert.kind == AlertKind.ABOVE_HOLD:
+        return (
+            "The excess is spent or owed and stands in the ledger as debt. A provider that bills more than its price"
+            " allows has another price than ours, or bills what was not asked for: compare its bill with Budgets →"
+            " Prices. This is told once a period."
+        )
+    if alert.budget.period == Period.TOTAL:
+        stops = "Calls that do not fit are refused, and the job pauses. Raise its limit, then resume it."
+    else:
+        stops = (
+            "Calls that do not fit are refused, and jobs pause. They go on by themselves when the next month begins,"
+            " or once the limit is raised."
+        )
+    return f"{stops}\nChange the limit under Admin → Budgets."
+
+
+def as_sent(alert: BudgetAlert) -> dict[str, Any]:
+    """An alert as the webhook gets it. ``id`` is the same in every try."""
+    budget = alert.budget
+    name = owner_name(budget)
+    return {
+        "type": "budget.alert",
+        "kind": alert.kind,
+        "id": str(alert.id),
+        "organization": budget.organization.slug,
+        "scope": budget.scope,
+        "owner_id": str(budget.owner_id),
+        "owner_name": name,
+        "period_start": None if budget.period == Period.TOTAL else budget.period_start.isoformat(),
+        "threshold_percent": alert.threshold,
+        "limit_micros": alert.limit,
+        "spent_micros": alert.spent,
+        "excess_micros": alert.excess,
+        "at": alert.created_at.isoformat(),
+        "text": subject(alert, name),
+    }
+
+
+def _mail(alert: BudgetAlert) -> None:
+    """Puts the mail into the outbox, which sends it until it went out."""
+    addresses = admins_of(alert.budget.organization_id).values_list("user__email", flat=True)
+    line = subject(alert)
+    body = f"{line}.\n\n{advice(alert)}\n"
+    # Blind copies: the admins' addresses are their own.
+    organization = alert.budget.organization
+    mail_queue(organization, to=addresses, subject=line, body=body, key=f"alert {alert.id}", blind=True)
+    BudgetAlert.objects.filter(id=alert.id).update(mailed_at=timezone.now())
+
+
+def _post(alert: BudgetAlert, where: BudgetSettings) -> None:
+    secret = webhook_secret(alert.budget.organization_id, where.secret_version)
+    webhook_post(where.webhook_url, as_sent(alert), secret=secret)

@@ -1,0 +1,123 @@
+"""When money stops a job: what its owner is told, and when it goes on by itself.
+
+A job that a month's budget stopped goes on once that month is over or that limit was changed; one that used up its own
+total waits for a person, who decides whether it is worth more.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from agentcore_site.jobs import lifecycle
+from agentcore_site.jobs.events import event_add
+from agentcore_site.jobs.models import Job, JobEvent, Reason, Status
+from agentcore_site.lib.errors import Conflict
+from agentcore_site.lib.money import dollars
+from agentcore_site.lib.money_format import money
+from agentcore_site.tenancy.mails import mail_queue
+from budgets.ledger.accounts import month_of
+from budgets.ledger.chain import BILL, blocking, chain_of, has_room, job_bill, tightest
+from budgets.models import BudgetLimit, Scope
+from budgets.selectors import NAMES, Room, Spending
+
+MONTHLY: Final = (Scope.ORGANIZATION, Scope.AGENT)
+AT_ONCE: Final = 500  # jobs that one sweep looks at
+
+
+def stop_tell(job: Job, payer: Job | None = None) -> None:
+    """The bill of a job that a budget stopped, as an event and by mail. In the transaction of the stop.
+
+    ``payer``: the job whose budget pays for this one, where that is another.
+    """
+    if job.status != Status.PAUSED or job.status_reason != Reason.BUDGET_EXCEEDED:
+        return
+    bill = _bill(job, payer or job)
+    event_add(job, BILL, level="warning", message=bill["text"][:300], data=bill)
+    owner = job.created_by
+    if owner is not None and owner.is_active:
+        subject = f"Paused: {job} has no budget left"
+        mail_queue(job.organization, to=[owner.email], subject=subject, body=_letter(str(job), bill))
+
+
+def jobs_resume() -> int:
+    """Puts jobs back into the queue that a month's budget stopped and that have room again. Returns how many."""
+    resumed = 0
+    paused = Job.objects.filter(status=Status.PAUSED, status_reason=Reason.BUDGET_EXCEEDED)
+    began = datetime.combine(month_of(), datetime.min.time(), UTC)
+    for job in paused.order_by("updated_at")[:AT_ONCE]:
+        bill = JobEvent.objects.filter(job=job, type=BILL).order_by("-seq").first()
+        if bill is None or bill.data.get("stopped_by") not in MONTHLY:
+            continue
+        limits = BudgetLimit.objects.filter(organization_id=job.organization_id, scope__in=MONTHLY)
+        if bill.at >= began and not limits.filter(at__gt=bill.at).exists():
+            continue
+        payer = Job.objects.filter(id=bill.data.get("paid_by")).first()
+        if payer is not None and ((room := tightest(chain_of(payer))) is None or has_room(room, payer)):
+            resumed += lifecycle.requeue(paused, job, "Its budget has room again.")
+    return resumed
+
+
+def resume_check(job: Job) -> None:
+    """Raises:
+    Conflict: a budget stopped the job and has no room for it yet: resuming would stop it again at once."""
+    if (room := blocking(job)) is not None:
+        raise Conflict(blocked(room))
+
+
+def blocked(room: Room) -> str:
+    """Why a job can't go on, as a sentence."""
+    whose = NAMES[Scope(room.scope)].capitalize()
+    left = f"{money(room.debt)} is owed" if room.debt else f"{money(room.left or 0)} is left"
+    return f"{whose} budget has no room for the next call: {left} of {money(room.limit or 0)}. Raise it, then resume."
+
+
+def _bill(job: Job, payer: Job) -> dict[str, Any]:
+    room = tightest(chain_of(payer))
+    by_purpose, by_model = job_bill(payer)
+    spent = sum(one.cost for one in by_purpose)
+    whose = NAMES[Scope(room.scope)] if room is not None else "a"
+    parts = ", ".join(f"{one.key or 'other'} {money(one.cost)}" for one in by_purpose)
+    text = f"Stopped by {whose} budget. Spent {money(spent)}" + (f": {parts}." if parts else ".")
+    return {
+        "text": text,
+        "stopped_by": room.scope if room is not None else "",
+        "paid_by": str(payer.id),
+        "limit_usd": None if room is None or room.limit is None else dollars(room.limit),
+        "left_usd": None if room is None or room.left is None else dollars(room.left),
+        "spent_usd": dollars(spent),
+        "by_purpose": [_line(one) for one in by_purpose],
+        "by_model": [_line(one) for one in by_model],
+    }
+
+
+def _line(one: Spending) -> dict[str, Any]:
+    return {
+        "name": one.key,
+        "cost_usd": dollars(one.cost),
+        "calls": one.calls,
+        "input_tokens": one.input_tokens,
+        "output_tokens": one.output_tokens,
+    }
+
+
+def _letter(title: str, bill: dict[str, Any]) -> str:
+    monthly = bill["stopped_by"] in MONTHLY
+    what = (
+        "It goes on by itself when the next month begins, or once that limit is raised."
+        if monthly
+        else "Raise the job's budget under Budgets, then resume the job; or leave it as it is and use what it learned."
+    )
+    tables = "".join(
+        f"\nBy {name}\n" + "".join(_row(one) for one in bill[f"by_{name}"]) for name in ("purpose", "model")
+    )
+    return (
+        f"The job “{title}” is paused: a budget has no room for its next call.\n{bill['text']}\n\n"
+        f"Its checkpoint is saved, and nothing that was paid for is lost. {what}\n{tables}"
+    )
+
+
+def _row(one: dict[str, Any]) -> str:
+    name = one["name"] or "other"
+    tokens = one["input_tokens"] + one["output_tokens"]
+    return f"  {name:<24} ${one['cost_usd']:>12,.6f}  {one['calls']:>8,} calls  {tokens:>12,} tokens\n"

@@ -1,0 +1,69 @@
+"""Asking those who may raise a budget: by mail, at most once an hour for a job."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any, Final
+from uuid import UUID
+
+from django.db import transaction
+from django.utils import timezone
+
+from agentcore_site.audit.services import record
+from agentcore_site.jobs.events import event_add
+from agentcore_site.jobs.models import Job, JobEvent
+from agentcore_site.lib.errors import Conflict, TooMany
+from agentcore_site.tenancy.actors import Actor
+from agentcore_site.tenancy.mails import mail_queue
+from agentcore_site.tenancy.models import Membership
+from agentcore_site.tenancy.permissions import require
+from agentcore_site.tenancy.roles import ROLE_MAY
+from budgets.alerts.job_stops import blocked
+from budgets.ledger.chain import blocking
+
+ASKED: Final = "raise_asked"  # the event's type
+AGAIN_AFTER: Final = timedelta(hours=1)
+
+
+def raisers(organization_id: UUID) -> list[Any]:
+    """The people who may raise the organisation's budgets, by name."""
+    roles = [role for role in ROLE_MAY if "budget.edit" in ROLE_MAY[role]]
+    rows = Membership.objects.filter(organization_id=organization_id, role__in=roles, user__is_active=True)
+    return [one.user for one in rows.select_related("user").order_by("user__username")]
+
+
+def asked_at(job: Job) -> Any:
+    """When a higher budget was last asked for this job; None where that is an hour ago or never was."""
+    rows = JobEvent.objects.filter(job=job, type=ASKED, at__gt=timezone.now() - AGAIN_AFTER)
+    return rows.order_by("-seq").values_list("at", flat=True).first()
+
+
+@transaction.atomic
+def raise_ask(actor: Any, job: Job, *, link: str) -> list[Any]:
+    """Mails those who may raise the budget that stopped ``job``, and returns them. ``link``: the job's address.
+
+    Raises:
+        Missing, Forbidden: the actor may not resume the job.
+        Conflict: there is room again, or none of those who may has a mail address.
+        TooMany: they were asked less than an hour ago.
+    """
+    require(actor, "run.resume", job.organization_id)
+    job = Job.objects.select_for_update().get(id=job.id)  # two who ask at once send one mail
+    room = blocking(job)
+    if room is None:
+        raise Conflict("No budget holds this job up now. Resume it.")
+    if (last := asked_at(job)) is not None:
+        wait = last + AGAIN_AFTER - timezone.now()
+        minutes = int(wait.total_seconds() // 60) + 1
+        raise TooMany(f"They were asked already. Ask again in {minutes} min.", retry_after=60 * minutes)
+    people = [one for one in raisers(job.organization_id) if one.email]
+    if not people:
+        raise Conflict("None of those who may raise the budget has a mail address. Tell an admin yourself.")
+    name = Actor.of(actor).name
+    body = f"{name} asks you to raise a budget: the job “{job}” is paused.\n\n{blocked(room)}\n\n{link}\n"
+    subject = f"{name} asks for a higher budget"
+    mail_queue(job.organization, to=[one.email for one in people], subject=subject, body=body)
+    told = ", ".join(one.username for one in people)
+    event_add(job, ASKED, message=f"{name} asked {told} for a higher budget."[:300], data={"asked": told})
+    record(actor, "budget.raise_asked", job, after={"scope": room.scope, "asked": told})
+    return people

@@ -1,0 +1,45 @@
+"""A brake on what a job spends in a minute, by what its own calls were measured to need. Pure, no Django.
+
+A budget says how much a job may spend, not how fast. Where most of the money goes to calls that bring no answer (an
+endpoint that fails every other call after having worked on it), a budget for a week is gone in a night.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from agentcore_site.lib.money import MICROS
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What a job was charged, in micro-dollars: ``minute`` in the last minute, and ``needed`` for calls that brought an
+    answer in the dearest of the last minutes, this one included."""
+
+    minute: int
+    needed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Brake:
+    """Stops a job that spends more than ``factor`` times what its answered calls need, and more than ``floor``
+    micro-dollars, in a minute. A factor of 0 turns it off."""
+
+    factor: float
+    floor: int
+
+    def limit(self, spent: Spent) -> int:
+        """Micro-dollars that the job may spend in a minute."""
+        return max(self.floor, round(self.factor * spent.needed))
+
+    def refusal(self, spent: Spent) -> str:
+        """Why no further call may be made now, with the rate and the limit; "" where there is no reason."""
+        limit = self.limit(spent)
+        if self.factor <= 0 or spent.minute <= limit:
+            return ""
+        return (
+            f"It was charged ${spent.minute / MICROS:,.2f} in the last minute at this endpoint, and its answered calls"
+            f" needed ${spent.needed / MICROS:,.2f} a minute at most: more than ${limit / MICROS:,.2f} a minute stops"
+            " it (SPENDING_BRAKE_FACTOR, SPENDING_BRAKE_FLOOR_USD). See in its costs which calls brought no answer,"
+            " mend the endpoint, and resume the job a minute later."
+        )

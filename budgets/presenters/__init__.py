@@ -1,0 +1,1 @@
+"""What pages of budgets say: sentences, names, curves."""

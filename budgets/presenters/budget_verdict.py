@@ -1,0 +1,149 @@
+"""A budget in one sentence, and its curve: what a person should know within three seconds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from math import ceil
+
+from django.db.models import F, Max, Min, Sum
+from django.db.models.functions import Trunc
+
+from agentcore_site.templatetags.console import money, percent
+from budgets.forecasting import Forecast
+from budgets.ledger.accounts import month_over
+from budgets.models import Budget, LedgerEntry, Scope
+from budgets.presenters.charts import Curve
+from budgets.selectors import budget_forecast, daily
+
+DAY = timedelta(days=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    text: str
+    tone: str  # "", "good", "warn" or "bad"
+
+
+def now() -> datetime:
+    return datetime.now(UTC)
+
+
+def month_end(start: date) -> date:
+    """The first day of the next month."""
+    return date(start.year + start.month // 12, start.month % 12 + 1, 1)
+
+
+def forecast_of(budget: Budget) -> Forecast | None:
+    """Of a running month; a job's total and a month that is over have none."""
+    return None if budget.scope == Scope.JOB or month_over(budget) else budget_forecast(budget, now=now)
+
+
+def verdict(budget: Budget, forecast: Forecast | None = None) -> Verdict:
+    """What was spent of what, where it leads, and what stops."""
+    spent = budget.spent + budget.debt
+    when = _when(budget)
+    if budget.limit is None:
+        words = f"{money(spent)} spent {when}; no limit is set"
+    else:
+        part = f" ({percent(spent / budget.limit, 0)})" if budget.limit else ""
+        words = f"{money(spent)} of {money(budget.limit)} spent {when}{part}"
+    words += _pace(budget, forecast)
+    tone = _tone(budget, forecast)
+    if budget.debt:
+        words += f" {money(budget.debt)} of it is owed: nothing more is paid for until the limit is raised."
+    elif budget.left == 0 and not month_over(budget):
+        words += " Nothing is left: calls are refused and jobs pause until the limit is raised" + (
+            "." if budget.scope == Scope.JOB else " or the next month begins; then they go on by themselves."
+        )
+    return Verdict(words, tone)
+
+
+def nothing_yet(limit: int | None) -> Verdict:
+    if limit is None:
+        return Verdict("Nothing was spent this month, and no limit is set.", "")
+    return Verdict(f"Nothing was spent this month of {money(limit)}.", "")
+
+
+def _when(budget: Budget) -> str:
+    if budget.scope == Scope.JOB:
+        return "in all"
+    return f"in {budget.period_start:%B %Y}" if month_over(budget) else "this month"
+
+
+def _pace(budget: Budget, forecast: Forecast | None) -> str:
+    if forecast is None or not forecast.days:
+        return "."
+    last = month_end(budget.period_start) - DAY
+    words = f"; at this pace {money(forecast.middle)} by {last.day} {last:%B}"
+    if forecast.low is not None and forecast.high is not None and forecast.high > forecast.low:
+        words += f" (90 % range {money(forecast.low)} to {money(forecast.high)})"
+    return words + (", more than the limit." if forecast.exceeds(budget.limit) else ".")
+
+
+def _tone(budget: Budget, forecast: Forecast | None) -> str:
+    if budget.debt or (budget.left == 0 and not month_over(budget)):
+        return "bad"
+    if budget.limit and 100 * budget.spent >= 90 * budget.limit:
+        return "warn"
+    return "warn" if forecast is not None and forecast.exceeds(budget.limit) else ""
+
+
+# -- curves ------------------------------------------------------------------------------------------------------------
+
+
+def curve(budget: Budget, forecast: Forecast | None = None) -> Curve | None:
+    """The sum over time: of a month by days, of a job in steps that fit how long it took. None: nothing to draw."""
+    return _of_job(budget) if budget.scope == Scope.JOB else _of_month(budget, forecast)
+
+
+def _of_month(budget: Budget, forecast: Forecast | None) -> Curve:
+    start, end = budget.period_start, month_end(budget.period_start)
+    days = (end - start).days
+    moment = now()
+    last = min(moment.date(), end - DAY)
+    points, marks, total = [(0.0, 0)], [""], 0
+    for day, amount in daily(budget, start, last):
+        total += amount
+        points.append((float((day - start).days + 1), total))
+        marks.append(f"{day.day} {day:%B}: {money(amount)}, {money(total)} so far")
+    # The last day is not over; and a call that was settled after its month is still the month's.
+    elapsed = (moment - datetime(start.year, start.month, start.day, tzinfo=UTC)) / DAY
+    points[-1] = (min(float(days), elapsed), budget.spent + budget.debt)
+    ticks = [(float(n - 1), f"{n} {start:%b}" if n == 1 else str(n)) for n in (1, 8, 15, 22, 29) if n <= days]
+    return Curve(points, float(days), ticks, _spoken(budget, forecast), budget.limit, forecast, marks)
+
+
+def _of_job(budget: Budget) -> Curve | None:
+    rows = LedgerEntry.objects.filter(
+        job_id=budget.owner_id, organization_id=budget.organization_id, job_budget_id=budget.id
+    ).exclude(kind="reserve")
+    ends = rows.aggregate(first=Min("at"), last=Max("at"))
+    if ends["first"] is None:
+        return None
+    took = ends["last"] - ends["first"]
+    size, unit = ("minute", timedelta(minutes=1)) if took <= timedelta(hours=3) else ("hour", timedelta(hours=1))
+    if took > timedelta(days=5):
+        size, unit = "day", DAY
+    sums = rows.annotate(step=Trunc("at", size, tzinfo=UTC)).values("step")
+    points, total = [(0.0, 0)], 0
+    origin: datetime | None = None
+    for row in sums.annotate(cost=Sum(F("spent_delta") + F("debt_delta"))).order_by("step"):
+        origin = origin or row["step"]
+        x = (row["step"] - origin) / unit
+        if x > points[-1][0]:
+            points.append((x, total))  # flat until the step began
+        total += int(row["cost"])
+        points.append((x + 1.0, total))
+    end = ceil(points[-1][0])
+    every = max(1, ceil(end / 5))
+    ticks = [(float(n), _after(n, size)) for n in range(0, end + 1, every)]
+    return Curve(points, float(end), ticks, _spoken(budget, None), budget.limit)
+
+
+def _after(n: int, size: str) -> str:
+    return "start" if not n else f"{n} {'min' if size == 'minute' else size[0]}"
+
+
+def _spoken(budget: Budget, forecast: Forecast | None) -> str:
+    return f"Spending over time. {verdict(budget, forecast).text}"

@@ -1,0 +1,106 @@
+"""The price table as people read it: what is in force today, what was before, what is set for later."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from typing import Any, Final
+from uuid import UUID
+
+from django.db.models import Case, IntegerField, Q, QuerySet, Value, When
+
+from agentcore_site.audit.models import AuditEvent
+from agentcore_site.lib.money_format import money
+from budgets.models import ModelPrice
+from budgets.selectors import prices_visible
+
+OLD: Final = timedelta(days=183)  # half a year: providers change their prices more often
+OWN_FIRST = Case(When(organization=None, then=Value(1)), default=Value(0), output_field=IntegerField())
+
+
+def prices_of(actor: Any, organization_id: UUID) -> QuerySet[ModelPrice]:
+    """The prices for all, and those of this one organisation."""
+    return prices_visible(actor).filter(Q(organization=None) | Q(organization_id=organization_id))
+
+
+def prices_in_force(actor: Any, organization_id: UUID, *, today: date | None = None) -> QuerySet[ModelPrice]:
+    """One row per model, as ``DatabasePriceBook`` chooses: the organisation's own first, then the newest valid one."""
+    day = today or datetime.now(UTC).date()
+    valid = prices_of(actor, organization_id).filter(valid_from__lte=day)
+    chosen = valid.order_by("model", OWN_FIRST, "-valid_from", "-id").distinct("model").values("id")
+    return ModelPrice.objects.filter(id__in=chosen)
+
+
+def price_history(actor: Any, organization_id: UUID, model: str) -> QuerySet[ModelPrice]:
+    """Every price of a model, future ones too, newest first; of one day the organisation's own first."""
+    return prices_of(actor, organization_id).filter(model=model).order_by("-valid_from", OWN_FIRST, "-id")
+
+
+@dataclass(frozen=True, slots=True)
+class PriceLine:
+    """A price in dollars to the last digit: a price that is rounded is another price. "": as the prompt, or none."""
+
+    row: ModelPrice
+    input: str
+    cached_input: str
+    output: str
+    per_call: str
+
+
+def price_lines(rows: Iterable[ModelPrice]) -> list[PriceLine]:
+    return [
+        PriceLine(
+            row,
+            money(row.input),
+            "" if row.cached_input is None else money(row.cached_input),
+            money(row.output),
+            money(row.per_call) if row.per_call else "",
+        )
+        for row in rows
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class PriceChange:
+    """Who changed a price when, and what of it."""
+
+    at: datetime
+    actor: str
+    text: str
+
+
+def price_changes(row: ModelPrice) -> list[PriceChange]:
+    """What the audit log knows of a price, newest first."""
+    events = AuditEvent.objects.filter(target_type=row._meta.label_lower, target_id=str(row.pk))
+    return [PriceChange(one.at, one.actor, _moved(one.before, one.after or {})) for one in events]
+
+
+def _moved(before: dict[str, Any] | None, after: dict[str, Any]) -> str:
+    """``input $0.10 → $0.15, source …``; of a new price all that it says."""
+    known = before or {}
+    moved = [name for name, value in after.items() if before is None or known.get(name) != value]
+    was = {name: "" if before is None else f"{_shown(known.get(name))} → " for name in moved}
+    return ", ".join(f"{name} {was[name]}{_shown(after[name])}" for name in moved)
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "as input"
+    return money(value) if isinstance(value, int) and not isinstance(value, bool) else str(value) or "none"
+
+
+@dataclass(frozen=True, slots=True)
+class ListAge:
+    """The day of the site's price list; ``old``: so old that a person should check it."""
+
+    day: date
+    old: bool
+
+
+def list_age(*, today: date | None = None) -> ListAge | None:
+    """Of the newest price for all that came from a file; None: there is none."""
+    day = today or datetime.now(UTC).date()
+    rows = ModelPrice.objects.filter(organization=None, by_hand=False, valid_from__lte=day)
+    newest = rows.order_by("-valid_from").values_list("valid_from", flat=True).first()
+    return None if newest is None else ListAge(newest, day - newest > OLD)

@@ -1,0 +1,36 @@
+"""The month's spending in the top bar of every page: one query by a unique index."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from budgets.ledger.accounts import month_of
+from budgets.models import Budget
+
+
+@dataclass(frozen=True, slots=True)
+class Pill:
+    """Micro-dollars of the running month; ``limit`` None: not limited. ``tone``: "", "warn" or "bad"."""
+
+    spent: int
+    limit: int | None
+
+    @property
+    def share(self) -> float | None:
+        if self.limit is None:
+            return None
+        return self.spent / self.limit if self.limit else 1.0
+
+    @property
+    def tone(self) -> str:
+        share = self.share or 0.0
+        return "bad" if share >= 1.0 else "warn" if share >= 0.75 else ""
+
+
+def budget_pill(organization_id: UUID) -> Pill:
+    """What the organisation spent and owes this month. Nothing yet counts as nothing, without a limit."""
+    rows = Budget.objects.filter(owner_id=organization_id, organization_id=organization_id, period_start=month_of())
+    for spent, debt, limit in rows.values_list("spent", "debt", "limit"):
+        return Pill(spent + debt, limit)
+    return Pill(0, None)

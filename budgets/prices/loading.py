@@ -1,0 +1,225 @@
+"""Prices from a file: our own format (``prices.json``) or LiteLLM's (``model_prices_and_context_window.json``).
+
+Numbers are read as decimals, so that nothing is lost on the way to micro-dollars; what is left over is rounded up.
+Where a model has tiers, the dearest counts: a hold has to cover the call in any tier.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import date
+from decimal import ROUND_CEILING, Decimal
+from pathlib import Path
+from typing import Any, Final
+
+from django.db import transaction
+
+from agentcore_site.audit.services import record
+from agentcore_site.lib.errors import Invalid
+from agentcore_site.lib.money import MICROS
+from agentcore_site.tenancy.models import Organization
+from budgets.ledger.values import storable
+from budgets.models import ModelPrice
+
+SEED: Final = Path(__file__).with_name("prices.json")
+CHAT: Final = ("chat", "completion", "responses")  # LiteLLM's modes of what is paid by tokens in and out
+HIGHEST: Final = 10**12  # a million dollars per million tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A price of a file, in micro-dollars per million tokens, or the reason ``why`` it can't be used."""
+
+    model: str
+    valid_from: date | None = None
+    input: int = 0
+    output: int = 0
+    cached_input: int | None = None
+    per_call: int = 0
+    free: bool = False
+    source: str = ""
+    why: str = ""
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """What makes it the same price as another: not where it was read."""
+        return {
+            "input": self.input,
+            "cached_input": self.cached_input,
+            "output": self.output,
+            "per_call": self.per_call,
+            "free": self.free,
+        }
+
+
+@dataclass(slots=True)
+class Loaded:
+    """What a file did: models by what became of them. ``skipped`` says why; ``kept`` were edited by hand."""
+
+    new: list[str] = field(default_factory=list)
+    changed: list[str] = field(default_factory=list)
+    same: list[str] = field(default_factory=list)
+    kept: list[str] = field(default_factory=list)
+    skipped: dict[str, str] = field(default_factory=dict)
+
+
+@transaction.atomic
+def prices_load(
+    raw: bytes,
+    *,
+    name: str,
+    valid_from: date,
+    organization: Organization | None = None,
+    actor: Any = None,
+    replace: bool = False,
+) -> Loaded:
+    """Adds the prices of a file to the table; the same file twice changes nothing.
+
+    ``valid_from`` is for files that don't say; ``name`` stands in the source of such prices. A price that differs from
+    the one that is valid on its day is a new row of that day, or corrects the row of that very day. Where the valid one
+    was set by a person it is kept, unless ``replace``: every start loads the seed, and must not undo a correction.
+
+    Raises:
+        Invalid: it is no JSON, or of neither format.
+    """
+    loaded = Loaded()
+    known: dict[str, list[ModelPrice]] = {}
+    for row in ModelPrice.objects.filter(organization=organization).order_by("valid_from"):
+        known.setdefault(row.model, []).append(row)
+    seen: set[str] = set()
+    for line in parse(raw, name=name):
+        why = line.why or ("it stands in the file twice" if line.model in seen else "")
+        if why:
+            loaded.skipped[line.model] = why
+            continue
+        seen.add(line.model)
+        day = line.valid_from or valid_from
+        past = [row for row in known.get(line.model, []) if row.valid_from <= day]
+        newest = past[-1] if past else None
+        if newest is not None and all(getattr(newest, key) == value for key, value in line.values.items()):
+            loaded.same.append(line.model)
+            continue
+        if newest is not None and newest.by_hand and not replace:
+            loaded.kept.append(line.model)
+            continue
+        row = newest if newest is not None and newest.valid_from == day else None
+        before = None if row is None else {key: getattr(row, key) for key in line.values}
+        row = row or ModelPrice(organization=organization, model=line.model, valid_from=day)
+        for key, value in line.values.items():
+            setattr(row, key, value)
+        row.source, row.by_hand = line.source[:200], False
+        row.save()
+        if before is not None:  # a new day's row is its own history
+            record(actor, "price.changed", row, before=before, after=line.values | {"source": row.source})
+        (loaded.new if newest is None else loaded.changed).append(line.model)
+    if loaded.new or loaded.changed:
+        counts = {"file": name, "new": len(loaded.new), "changed": loaded.changed[:100]}
+        record(actor, "prices.loaded", organization=organization, after=counts)
+    return loaded
+
+
+def parse(raw: bytes, *, name: str) -> Iterator[Line]:
+    """The lines of a file of either format.
+
+    Raises:
+        Invalid: as for ``prices_load``.
+    """
+    try:
+        value = json.loads(raw, parse_float=Decimal, parse_int=Decimal, parse_constant=_refuse)
+    except (ValueError, RecursionError) as error:
+        raise Invalid(f"{name} is no JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise Invalid(f"{name} is a list or a bare value, not an object of models.")
+    return _own(value, name) if isinstance(value.get("providers"), list) else _litellm(value, name)
+
+
+def _own(value: Mapping[str, Any], name: str) -> Iterator[Line]:
+    try:
+        day = date.fromisoformat(str(value["as_of"]))
+    except (KeyError, ValueError) as error:
+        raise Invalid(f"{name} needs as_of, a date like 2025-08-15.") from error
+    try:
+        entries = [
+            (provider["source"], entry, model)
+            for provider in value["providers"]
+            for entry in provider["models"]
+            for model in (entry["model"], *entry.get("aliases", ()))
+        ]
+    except (KeyError, TypeError, AttributeError) as error:
+        raise Invalid(f"{name} is not of our format: see budgets/prices.json.") from error
+    for source, entry, model in entries:
+        note = f"; {entry['note']}" if entry.get("note") else ""
+        yield _line(
+            model,
+            day,
+            f"{source} as of {day}, approximate{note}",
+            input=_scaled(entry.get("input"), MICROS),
+            output=_scaled(entry.get("output"), MICROS),
+            cached=_scaled(entry.get("cached_input"), MICROS),
+            per_call=_scaled(entry.get("per_call", 0), MICROS),
+        )
+
+
+def _litellm(value: Mapping[str, Any], name: str) -> Iterator[Line]:
+    for model, entry in value.items():
+        if model == "sample_spec":
+            continue  # the file's own documentation
+        if not isinstance(entry, dict):
+            yield Line(model, why="it is no object")
+            continue
+        mode = entry.get("mode", "chat")
+        if mode not in CHAT:
+            yield Line(model, why=f"its mode is {mode!r}, not paid by tokens in and out")
+            continue
+        yield _line(
+            model,
+            None,
+            str(entry.get("source") or f"LiteLLM: {name}"),
+            input=_dearest(entry, "input_cost_per_token"),
+            output=_dearest(entry, "output_cost_per_token", "output_cost_per_reasoning_token"),
+            cached=_dearest(entry, "cache_read_input_token_cost"),
+            per_call=_scaled(entry.get("input_cost_per_request", 0), MICROS),
+        )
+
+
+def _dearest(entry: Mapping[str, Any], *names: str) -> int | None:
+    """The highest of a price and of its tiers by length (``…_above_200k_tokens``), from dollars per token."""
+    known = [key for key in entry if key in names or key.startswith(f"{names[0]}_above_")]
+    found = [amount for key in known if (amount := _scaled(entry[key], MICROS * MICROS)) is not None]
+    return max(found, default=None) if names[0] in entry else None
+
+
+def _line(
+    model: str,
+    day: date | None,
+    source: str,
+    *,
+    input: int | None,
+    output: int | None,
+    cached: int | None,
+    per_call: int | None,
+) -> Line:
+    name = storable(str(model).strip())
+    if not name or len(name) > 200:
+        return Line(str(model)[:60], why="its name is empty or longer than 200 characters")
+    if input is None or output is None:
+        return Line(name, why="the price of a token in or out is missing or no number")
+    amounts = [amount for amount in (input, output, cached, per_call) if amount is not None]
+    if min(amounts) < 0 or max(amounts) > HIGHEST:
+        return Line(name, why="a price is negative or beyond reason")
+    if not any(amounts):
+        return Line(name, why="all its prices are zero: declare it free by hand if it is")
+    return Line(name, day, input, output, cached, per_call or 0, source=storable(source))
+
+
+def _scaled(value: Any, factor: int) -> int | None:
+    """A decimal of the file times ``factor``, rounded up; None where it is no number."""
+    if not isinstance(value, Decimal) or not value.is_finite():
+        return None
+    return int((value * factor).to_integral_value(rounding=ROUND_CEILING)) if value.adjusted() < 20 else HIGHEST + 1
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is no price")

@@ -1,0 +1,31 @@
+"""Evaluation as the job engine sees it."""
+
+from __future__ import annotations
+
+from agentcore_site.jobs.kinds import Progressed, kinds
+from agentcore_site.jobs.lease import Lease
+from agentcore_site.jobs.models import Job
+from budgets.alerts.job_stops import resume_check, stop_tell
+from training.models import TrainingRun
+
+
+@kinds.register("evaluation")
+class EvaluationKind:
+    """Slices of evaluations."""
+
+    @staticmethod
+    def advance(job: Job, lease: Lease) -> Progressed:
+        # Imported here: web processes know the kind, but never load the environments and what they need.
+        from evaluation.execution import Slice
+
+        return Slice(job, lease).work()
+
+    @staticmethod
+    def stopped(job: Job) -> None:
+        """Each part was committed as it was finished."""
+        run = TrainingRun.objects.filter(evaluations__job=job).select_related("job").first()
+        stop_tell(job, payer=None if run is None else run.job)
+
+    @staticmethod
+    def resume_check(job: Job) -> None:
+        resume_check(job)

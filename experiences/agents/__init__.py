@@ -1,0 +1,1 @@
+"""Agents, and what they need: model endpoints, tools, environments, datasets."""

@@ -1,0 +1,1 @@
+"""REST: agents, model endpoints, tool servers, environments."""

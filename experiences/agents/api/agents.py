@@ -1,0 +1,327 @@
+"""REST: agents."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+from uuid import UUID
+
+from django_filters import rest_framework as filters
+from drf_spectacular.utils import OpenApiExample, extend_schema
+from rest_framework import serializers
+from rest_framework.decorators import action
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from agentcore_site.lib.money import dollars
+from agentcore_site.rest.filters import Flag
+from agentcore_site.rest.parsing import Strict, parsed
+from agentcore_site.rest.schema import IDEMPOTENCY_KEY
+from agentcore_site.rest.views import Door
+from experiences.agents.evolution_settings import MOST_EXECUTIONS, MOST_ROUNDS
+from experiences.agents.selectors import agent_get, agents_visible, endpoint_get, tool_server_get
+from experiences.agents.services.agent_tests import agent_test
+from experiences.agents.services.agents import agent_archive, agent_create, agent_update
+from experiences.learning.playbooks.leave_out import MOST
+from experiences.lessons.selectors import pack_get
+from experiences.models import Agent, Philosophy, Runtime
+
+
+class AgentOut(serializers.Serializer[Any]):
+    id = serializers.UUIDField()
+    name = serializers.CharField()
+    slug = serializers.CharField()
+    description = serializers.CharField()
+    philosophy = serializers.ChoiceField(choices=Philosophy.choices)
+    runtime = serializers.ChoiceField(choices=Runtime.choices)
+    environment = serializers.CharField()
+    environment_options = serializers.DictField()
+    endpoint_id = serializers.UUIDField(allow_null=True, help_text="Of a language-model agent.")
+    model = serializers.CharField()
+    system_prompt = serializers.CharField()
+    prompt_pack_id = serializers.UUIDField(allow_null=True, help_text="Stands in the place of the system prompt.")
+    pack_by_domain = serializers.BooleanField(
+        help_text="Whether a job takes the prompt pack that is for the domain of its data, where there is one."
+    )
+    tools = serializers.ListField(child=serializers.CharField())
+    tool_servers = serializers.SerializerMethodField(help_text="Ids of its MCP servers.")
+    granted_tools = serializers.DictField(
+        child=serializers.ListField(child=serializers.CharField()),
+        help_text="The tools that it may call, by the id of their server.",
+    )
+    max_tokens = serializers.IntegerField()
+    url = serializers.CharField(help_text="Where an agent over HTTP takes its tasks.")
+    has_authorization = serializers.SerializerMethodField()
+    inject_context = serializers.BooleanField(
+        help_text="Of an agent over HTTP: whether the gateway puts the context into each call of its model."
+    )
+    context_arrives = serializers.BooleanField(
+        allow_null=True,
+        help_text="Of an agent over HTTP: whether the context that it is sent reached its model when that was last"
+        " seen, in a test task or in training; null: not known.",
+    )
+    collects = serializers.BooleanField(help_text="Whether what it does may be recorded.")
+    reward = serializers.CharField(help_text="Pays its jobs that name none; empty: the preset's.")
+    reward_options = serializers.DictField()
+    grouped_execution = serializers.BooleanField(help_text="Whether it may be trained with training-free GRPO.")
+    reflector_id = serializers.UUIDField(
+        allow_null=True, help_text="The endpoint whose model says what its attempts teach; null: its own."
+    )
+    reflector_model = serializers.CharField(help_text="Empty: the endpoint's, or its own.")
+    objective = serializers.CharField(help_text="What a good answer is, in words.")
+    learning_objective = serializers.CharField(help_text="What lessons should be about.")
+    leave_out_rate = serializers.FloatField(
+        help_text="In which share of the contexts each item of its playbook is left out, to measure what it adds."
+    )
+    evolves = serializers.BooleanField(help_text="Whether its playbook evolves by itself.")
+    ace_delta_model = serializers.CharField(help_text="Empty, like null below: the site's setting.")
+    ace_min_confidence = serializers.FloatField(allow_null=True)
+    ace_max_sections = serializers.IntegerField(allow_null=True)
+    ace_evolution_frequency = serializers.IntegerField(allow_null=True, help_text="Executions between two evolutions.")
+    ace_reflection_rounds = serializers.IntegerField(
+        allow_null=True, help_text="How often its reflector is asked, at most, before changes are suggested."
+    )
+    ace_monthly_budget_usd = serializers.FloatField(allow_null=True)
+    archived_at = serializers.DateTimeField(allow_null=True)
+    created_at = serializers.DateTimeField()
+    updated_at = serializers.DateTimeField()
+
+    def get_tool_servers(self, row: Agent) -> list[UUID]:
+        return [one.pk for one in row.tool_servers.all()]
+
+    def get_has_authorization(self, row: Agent) -> bool:
+        return bool(row.authorization)
+
+
+class AgentIn(Strict):
+    name = serializers.CharField(max_length=120)
+    slug = serializers.CharField(max_length=60, required=False, help_text="Default: made from the name.")
+    description = serializers.CharField(max_length=10_000, required=False, allow_blank=True)
+    philosophy = serializers.ChoiceField(choices=Philosophy.choices, required=False)
+    runtime = serializers.ChoiceField(choices=Runtime.choices, required=False)
+    environment = serializers.CharField(max_length=60, required=False, help_text="See `/api/v1/environments`.")
+    environment_options = serializers.DictField(required=False)
+    endpoint = serializers.CharField(
+        max_length=100, required=False, allow_null=True, help_text="Id or name; see `/api/v1/model-endpoints`."
+    )
+    model = serializers.CharField(
+        max_length=120, required=False, allow_blank=True, help_text="Default: the endpoint's."
+    )
+    system_prompt = serializers.CharField(max_length=100_000, required=False, allow_blank=True)
+    prompt_pack = serializers.CharField(
+        max_length=100, required=False, allow_null=True, help_text="Id or name; see `/api/v1/prompt-packs`."
+    )
+    pack_by_domain = serializers.BooleanField(
+        required=False,
+        help_text="Whether a job takes the prompt pack that is for the domain of its data, where there is one."
+        " Default: false.",
+    )
+    tools = serializers.ListField(
+        child=serializers.CharField(max_length=100), max_length=200, required=False, help_text="See `/api/v1/tools`."
+    )
+    tool_servers = serializers.ListField(
+        child=serializers.UUIDField(), max_length=20, required=False, help_text="See `/api/v1/tool-servers`."
+    )
+    granted_tools = serializers.DictField(
+        child=serializers.ListField(child=serializers.CharField(max_length=200), max_length=128),
+        required=False,
+        help_text="The tools that it may call, by the id of their server, as `/api/v1/tool-servers/{id}/offer` names"
+        " them. Of a server that is new to it and not named here: those that it offers now.",
+    )
+    max_tokens = serializers.IntegerField(required=False, min_value=1, max_value=200_000)
+    url = serializers.CharField(max_length=300, required=False, allow_blank=True)
+    authorization = serializers.CharField(
+        max_length=4000,
+        required=False,
+        allow_blank=True,
+        write_only=True,
+        help_text="Sent to `url` as the Authorization header; empty: the stored one is kept.",
+    )
+    inject_context = serializers.BooleanField(
+        required=False,
+        help_text="For an agent over HTTP that can't put `system` before its own prompt: the gateway puts it into each"
+        " call of its model. Default: false.",
+    )
+    collects = serializers.BooleanField(required=False)
+    reward = serializers.CharField(
+        max_length=100,
+        required=False,
+        allow_blank=True,
+        help_text="Pays its jobs that name none; see `/api/v1/rewards`. Empty: the preset's.",
+    )
+    reward_options = serializers.DictField(required=False)
+    grouped_execution = serializers.BooleanField(
+        required=False, help_text="Whether it may be trained with training-free GRPO. Default: false."
+    )
+    reflector = serializers.CharField(
+        max_length=100,
+        required=False,
+        allow_null=True,
+        help_text="Id or name of the endpoint whose model says what its attempts teach, at a price of its own; null:"
+        " its own endpoint.",
+    )
+    reflector_model = serializers.CharField(
+        max_length=120,
+        required=False,
+        allow_blank=True,
+        help_text="At that endpoint; empty: its own.",
+    )
+    objective = serializers.CharField(
+        max_length=2000,
+        required=False,
+        allow_blank=True,
+        help_text="What a good answer is, in words. It is shown to the model that reflects.",
+    )
+    learning_objective = serializers.CharField(
+        max_length=2000,
+        required=False,
+        allow_blank=True,
+        help_text="What lessons should be about. It is shown to the model that reflects.",
+    )
+    leave_out_rate = serializers.FloatField(
+        min_value=0,
+        max_value=MOST,
+        required=False,
+        help_text="In which share of the contexts each item of its playbook is left out at random, to measure what it"
+        " adds; 0: never. Default: 0.1.",
+    )
+    evolves = serializers.BooleanField(
+        required=False, help_text="Whether its playbook evolves by itself. Default: false."
+    )
+    ace_delta_model = serializers.CharField(
+        max_length=120, required=False, allow_blank=True, help_text="At the agent's endpoint; empty: the site's."
+    )
+    ace_min_confidence = serializers.FloatField(
+        min_value=0, max_value=1, required=False, allow_null=True, help_text="At least the site's; null: the site's."
+    )
+    ace_max_sections = serializers.IntegerField(
+        min_value=1, max_value=200, required=False, allow_null=True, help_text="At most the site's; null: the site's."
+    )
+    ace_evolution_frequency = serializers.IntegerField(
+        min_value=1,
+        max_value=MOST_EXECUTIONS,
+        required=False,
+        allow_null=True,
+        help_text="Executions between two evolutions; null: the site's.",
+    )
+    ace_reflection_rounds = serializers.IntegerField(
+        min_value=0,
+        max_value=MOST_ROUNDS,
+        required=False,
+        allow_null=True,
+        help_text="So often, at most, its reflector (else the model that suggests changes) says what the executions"
+        " teach before changes are suggested; 0: never; null: the site's.",
+    )
+    ace_monthly_budget_usd = serializers.FloatField(
+        min_value=0,
+        max_value=1_000_000,
+        required=False,
+        allow_null=True,
+        help_text="At most the site's; null: the site's.",
+    )
+
+
+class AgentPatch(AgentIn):
+    name = serializers.CharField(max_length=120, required=False)
+
+
+class AgentTestIn(Strict):
+    url = serializers.CharField(max_length=300, required=False, help_text="Default: the agent's own.")
+    authorization = serializers.CharField(max_length=4000, required=False, write_only=True)
+    inject_context = serializers.BooleanField(required=False, help_text="Default: the agent's own.")
+
+
+class AgentTestOut(serializers.Serializer[Any]):
+    ok = serializers.BooleanField()
+    message = serializers.CharField()
+    answer = serializers.CharField()
+    latency_ms = serializers.IntegerField()
+    calls = serializers.IntegerField(help_text="That it made of its model.")
+    context_arrives = serializers.BooleanField(
+        allow_null=True, help_text="Whether one of them held the context that the agent was sent; null: no answer."
+    )
+    cost_usd = serializers.FloatField()
+
+
+class AgentFilters(filters.FilterSet):
+    search = filters.CharFilter(field_name="name", lookup_expr="icontains", help_text="Text in the name.")
+    environment = filters.CharFilter(field_name="environment")
+    archived = Flag(
+        field_name="archived_at", lookup_expr="isnull", exclude=True, help_text="Only archived, or only living."
+    )
+
+    class Meta:
+        model = Agent
+        fields: list[str] = []
+
+
+NEW = OpenApiExample(
+    "An agent on reasoning puzzles",
+    {"name": "Tool router", "environment": "reasoning_gym", "philosophy": "react"},
+    request_only=True,
+)
+
+
+class AgentDoor(Door):
+    queryset = Agent.objects.none()
+    filterset_class = AgentFilters
+    lookup_field = "agent"
+    orderings = {"-created_at": "created_at", "name": "name"}
+
+    @extend_schema(summary="List agents", tags=["agents"], responses=AgentOut(many=True))
+    def list(self, request: Request) -> Response:
+        return self.page(agents_visible(self.actor, archived=True).prefetch_related("tool_servers"), AgentOut)
+
+    @extend_schema(
+        summary="Make an agent",
+        tags=["agents"],
+        request=AgentIn,
+        responses={201: AgentOut},
+        parameters=[IDEMPOTENCY_KEY],
+        examples=[NEW],
+    )
+    def create(self, request: Request) -> Response:
+        values = self._values(AgentIn, request)
+        return self.once(request, lambda: Response(AgentOut(agent_create(self.actor, **values)).data, status=201))
+
+    @extend_schema(summary="One agent, by id or slug", tags=["agents"], responses=AgentOut)
+    def retrieve(self, request: Request, agent: str) -> Response:
+        return Response(AgentOut(agent_get(self.actor, agent)).data)
+
+    @extend_schema(summary="Change an agent", tags=["agents"], request=AgentPatch, responses=AgentOut)
+    def partial_update(self, request: Request, agent: str) -> Response:
+        values = self._values(AgentPatch, request)
+        return Response(AgentOut(agent_update(self.actor, agent_get(self.actor, agent), **values)).data)
+
+    @extend_schema(
+        summary="Give an agent over HTTP a small test task",
+        description="With a key that is good for this call. What the agent asks its model is paid for like any call.",
+        tags=["agents"],
+        request=AgentTestIn,
+        responses=AgentTestOut,
+    )
+    @action(detail=True, methods=["post"])
+    def test(self, request: Request, agent: str) -> Response:
+        found = agent_test(self.actor, agent_get(self.actor, agent), **parsed(AgentTestIn, request.data))
+        return Response(AgentTestOut(asdict(found) | {"cost_usd": dollars(found.cost)}).data)
+
+    def _values(self, serializer: type[AgentIn], request: Request) -> dict[str, Any]:
+        values = parsed(serializer, request.data)
+        for name in ("endpoint", "reflector"):
+            if values.get(name) is not None:
+                values[name] = endpoint_get(self.actor, values[name])
+        if values.get("prompt_pack") is not None:
+            values["prompt_pack"] = pack_get(self.actor, values["prompt_pack"])
+        if "tool_servers" in values:
+            values["tool_servers"] = [tool_server_get(self.actor, one) for one in values["tool_servers"]]
+        return values
+
+    @extend_schema(
+        summary="Archive an agent",
+        description="It is hidden and takes no new jobs; its runs, checkpoints and trajectories stay.",
+        tags=["agents"],
+        responses={204: None},
+    )
+    def destroy(self, request: Request, agent: str) -> Response:
+        agent_archive(self.actor, agent_get(self.actor, agent))
+        return Response(status=204)

@@ -1,0 +1,174 @@
+"""REST: model endpoints."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from drf_spectacular.utils import OpenApiExample, extend_schema
+from rest_framework import serializers
+from rest_framework.decorators import action
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from agentcore_site.lib.money import dollars
+from agentcore_site.rest.parsing import Strict, parsed
+from agentcore_site.rest.schema import IDEMPOTENCY_KEY
+from agentcore_site.rest.views import Door
+from experiences.agents.selectors import endpoint_get, endpoints_visible
+from experiences.agents.services.endpoints import (
+    EndpointTest,
+    endpoint_archive,
+    endpoint_create,
+    endpoint_test,
+    endpoint_update,
+)
+from experiences.models import EndpointKind, ModelEndpoint
+
+TAG = ["model endpoints"]
+
+
+class EndpointOut(serializers.Serializer[Any]):
+    """Keys and configs are never given out; ``has_api_key`` and its like say whether there is one."""
+
+    id = serializers.UUIDField()
+    name = serializers.CharField()
+    kind = serializers.ChoiceField(choices=EndpointKind.choices)
+    base_url = serializers.CharField()
+    model = serializers.CharField()
+    options = serializers.DictField()
+    has_api_key = serializers.SerializerMethodField()
+    has_gateway_key = serializers.SerializerMethodField()
+    has_virtual_key = serializers.SerializerMethodField()
+    has_gateway_config = serializers.SerializerMethodField()
+    archived_at = serializers.DateTimeField(allow_null=True)
+    created_at = serializers.DateTimeField()
+    updated_at = serializers.DateTimeField()
+
+    def get_has_api_key(self, row: ModelEndpoint) -> bool:
+        return bool(row.api_key)
+
+    def get_has_gateway_key(self, row: ModelEndpoint) -> bool:
+        return bool(row.gateway_key)
+
+    def get_has_virtual_key(self, row: ModelEndpoint) -> bool:
+        return bool(row.virtual_key)
+
+    def get_has_gateway_config(self, row: ModelEndpoint) -> bool:
+        return bool(row.gateway_config)
+
+
+class EndpointIn(Strict):
+    name = serializers.CharField(max_length=80)
+    kind = serializers.ChoiceField(choices=EndpointKind.choices, required=False)
+    base_url = serializers.CharField(max_length=300, help_text="The part before /chat/completions.")
+    model = serializers.CharField(max_length=120, required=False, allow_blank=True)
+    api_key = serializers.CharField(max_length=4000, required=False, allow_blank=True, write_only=True)
+    gateway_key = serializers.CharField(
+        max_length=4000, required=False, allow_blank=True, write_only=True, help_text="Portkey's own key."
+    )
+    virtual_key = serializers.CharField(
+        max_length=4000, required=False, allow_blank=True, write_only=True, help_text="Portkey's virtual key."
+    )
+    gateway_config = serializers.JSONField(
+        required=False,
+        write_only=True,
+        help_text="A Portkey config itself, as an object or its JSON; kept sealed. A saved one is the option"
+        " portkey_config.",
+    )
+    options = serializers.DictField(required=False, help_text="Time-outs, retries, limits by purpose; Portkey.")
+
+
+class EndpointPatch(EndpointIn):
+    name = serializers.CharField(max_length=80, required=False)
+    base_url = serializers.CharField(max_length=300, required=False)
+
+
+class TestIn(Strict):
+    model = serializers.CharField(max_length=120, required=False, allow_blank=True)
+
+
+class TestOut(serializers.Serializer[Any]):
+    ok = serializers.BooleanField()
+    model = serializers.CharField()
+    message = serializers.CharField()
+    sample = serializers.CharField()
+    latency_ms = serializers.IntegerField()
+    cost_usd = serializers.FloatField()
+    input_usd_per_million = serializers.FloatField(allow_null=True, help_text="Null where the model has no price.")
+    output_usd_per_million = serializers.FloatField(allow_null=True)
+
+
+NEW = OpenApiExample(
+    "OpenAI",
+    {"name": "OpenAI", "base_url": "https://api.openai.com/v1", "model": "gpt-4o-mini", "api_key": "sk-..."},
+    request_only=True,
+)
+
+
+class ModelEndpointDoor(Door):
+    queryset = ModelEndpoint.objects.none()
+    lookup_value_converter = "uuid"
+    orderings = {"-created_at": "created_at", "name": "name"}
+
+    @extend_schema(summary="List model endpoints", tags=TAG, responses=EndpointOut(many=True))
+    def list(self, request: Request) -> Response:
+        return self.page(endpoints_visible(self.actor, archived=True), EndpointOut)
+
+    @extend_schema(
+        summary="Make a model endpoint",
+        tags=TAG,
+        request=EndpointIn,
+        responses={201: EndpointOut},
+        parameters=[IDEMPOTENCY_KEY],
+        examples=[NEW],
+    )
+    def create(self, request: Request) -> Response:
+        values = parsed(EndpointIn, request.data)
+        return self.once(request, lambda: Response(EndpointOut(endpoint_create(self.actor, **values)).data, status=201))
+
+    @extend_schema(summary="One model endpoint", tags=TAG, responses=EndpointOut)
+    def retrieve(self, request: Request, pk: UUID) -> Response:
+        return Response(EndpointOut(endpoint_get(self.actor, pk)).data)
+
+    @extend_schema(summary="Change a model endpoint", tags=TAG, request=EndpointPatch, responses=EndpointOut)
+    def partial_update(self, request: Request, pk: UUID) -> Response:
+        values = parsed(EndpointPatch, request.data)
+        return Response(EndpointOut(endpoint_update(self.actor, endpoint_get(self.actor, pk), **values)).data)
+
+    @extend_schema(
+        summary="Archive a model endpoint",
+        description="Its keys are forgotten. Refused while agents use it.",
+        tags=TAG,
+        responses={204: None},
+    )
+    def destroy(self, request: Request, pk: UUID) -> Response:
+        endpoint_archive(self.actor, endpoint_get(self.actor, pk))
+        return Response(status=204)
+
+    @extend_schema(
+        summary="Try a model endpoint",
+        description="Makes one small call, paid for like any other.",
+        tags=TAG,
+        request=TestIn,
+        responses=TestOut,
+    )
+    @action(detail=True, methods=["post"])
+    def test(self, request: Request, pk: UUID) -> Response:
+        values = parsed(TestIn, request.data)
+        endpoint = endpoint_get(self.actor, pk)
+        return Response(TestOut(shown(endpoint_test(self.actor, endpoint=endpoint, **values))).data)
+
+
+def shown(found: EndpointTest) -> dict[str, Any]:
+    price = found.price
+    return {
+        "ok": found.ok,
+        "model": found.model,
+        "message": found.message,
+        "sample": found.sample,
+        "latency_ms": found.latency_ms,
+        "cost_usd": dollars(found.cost),
+        "input_usd_per_million": None if price is None else dollars(price.input),
+        "output_usd_per_million": None if price is None else dollars(price.output),
+    }

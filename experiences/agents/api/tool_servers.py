@@ -1,0 +1,151 @@
+"""REST: the tools that agents may call, and the MCP servers that offer some."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from drf_spectacular.utils import OpenApiExample, extend_schema
+from rest_framework import serializers
+from rest_framework.decorators import action
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from agentcore_site.rest.parsing import Strict, parsed
+from agentcore_site.rest.schema import IDEMPOTENCY_KEY
+from agentcore_site.rest.views import Door
+from experiences.agents.selectors import tool_server_get, tool_servers_visible
+from experiences.agents.services.tool_servers import (
+    tool_server_archive,
+    tool_server_create,
+    tool_server_offer,
+    tool_server_update,
+)
+from experiences.agents.toolset_of import tool_names
+from experiences.models import ToolServer
+
+TAG = ["tool servers"]
+
+
+class ToolOut(serializers.Serializer[Any]):
+    name = serializers.CharField()
+    description = serializers.CharField()
+
+
+class ToolServerOut(serializers.Serializer[Any]):
+    """Token and variables are never given out; ``has_token`` and ``variable_names`` say what there is."""
+
+    id = serializers.UUIDField()
+    name = serializers.CharField()
+    transport = serializers.ChoiceField(choices=ToolServer.Transport.choices)
+    url = serializers.CharField()
+    command = serializers.CharField()
+    tools = serializers.ListField(child=serializers.CharField())
+    has_token = serializers.SerializerMethodField()
+    variable_names = serializers.SerializerMethodField(help_text="Of a program, which sees them.")
+    created_at = serializers.DateTimeField()
+
+    def get_has_token(self, row: ToolServer) -> bool:
+        return bool(row.token)
+
+    def get_variable_names(self, row: ToolServer) -> list[str]:
+        return sorted(row.variables)
+
+
+class ToolServerIn(Strict):
+    name = serializers.CharField(max_length=30)
+    transport = serializers.ChoiceField(choices=ToolServer.Transport.choices, required=False)
+    url = serializers.CharField(max_length=300, required=False, allow_blank=True)
+    command = serializers.CharField(
+        max_length=500, required=False, allow_blank=True, help_text="One that the site's MCP_COMMANDS allows."
+    )
+    token = serializers.CharField(max_length=4000, required=False, allow_blank=True, write_only=True)
+    variables = serializers.DictField(
+        child=serializers.CharField(max_length=4000, allow_blank=True),
+        required=False,
+        write_only=True,
+        help_text="What a program (stdio) is given, by name (..._KEY, _TOKEN, _SECRET, _PASSWORD, _ID); an empty value"
+        " stands for the stored one.",
+    )
+    tools = serializers.ListField(
+        child=serializers.CharField(max_length=100), max_length=128, required=False, help_text="Empty: all it lists."
+    )
+
+
+class ToolServerPatch(ToolServerIn):
+    name = serializers.CharField(max_length=30, required=False)
+
+
+class OfferedToolOut(ToolOut):
+    own_name = serializers.CharField(help_text="What its server calls it; agents are granted it by this name.")
+
+
+class OfferOut(serializers.Serializer[Any]):
+    ok = serializers.BooleanField()
+    message = serializers.CharField()
+    tools = OfferedToolOut(many=True)
+
+
+NEW = OpenApiExample(
+    "Over HTTP", {"name": "search", "url": "https://mcp.example.org/mcp", "token": "..."}, request_only=True
+)
+
+
+class ToolServerDoor(Door):
+    queryset = ToolServer.objects.none()
+    lookup_value_converter = "uuid"
+    orderings = {"-created_at": "created_at", "name": "name"}
+
+    @extend_schema(summary="List tool servers", tags=TAG, responses=ToolServerOut(many=True))
+    def list(self, request: Request) -> Response:
+        return self.page(tool_servers_visible(self.actor), ToolServerOut)
+
+    @extend_schema(
+        summary="Make a tool server",
+        tags=TAG,
+        request=ToolServerIn,
+        responses={201: ToolServerOut},
+        parameters=[IDEMPOTENCY_KEY],
+        examples=[NEW],
+    )
+    def create(self, request: Request) -> Response:
+        values = parsed(ToolServerIn, request.data)
+        return self.once(
+            request, lambda: Response(ToolServerOut(tool_server_create(self.actor, **values)).data, status=201)
+        )
+
+    @extend_schema(summary="One tool server", tags=TAG, responses=ToolServerOut)
+    def retrieve(self, request: Request, pk: UUID) -> Response:
+        return Response(ToolServerOut(tool_server_get(self.actor, pk)).data)
+
+    @extend_schema(summary="Change a tool server", tags=TAG, request=ToolServerPatch, responses=ToolServerOut)
+    def partial_update(self, request: Request, pk: UUID) -> Response:
+        values = parsed(ToolServerPatch, request.data)
+        return Response(ToolServerOut(tool_server_update(self.actor, tool_server_get(self.actor, pk), **values)).data)
+
+    @extend_schema(summary="Take a tool server out of use", tags=TAG, responses={204: None})
+    def destroy(self, request: Request, pk: UUID) -> Response:
+        tool_server_archive(self.actor, tool_server_get(self.actor, pk))
+        return Response(status=204)
+
+    @extend_schema(
+        summary="What a tool server offers",
+        description="Connects to it and lists the tools that agents would get.",
+        tags=TAG,
+        request=None,
+        responses=OfferOut,
+    )
+    @action(detail=True, methods=["post"])
+    def offer(self, request: Request, pk: UUID) -> Response:
+        found = tool_server_offer(self.actor, tool_server_get(self.actor, pk))
+        return Response(OfferOut(found).data)
+
+
+class ToolDoor(Door):
+    pagination_class = None  # type: ignore[assignment]
+
+    @extend_schema(
+        summary="Tools that agents may call", tags=["catalogue"], responses=ToolOut(many=True), filters=False
+    )
+    def retrieve(self, request: Request) -> Response:
+        return Response([{"name": name, "description": description} for name, description in tool_names()])

@@ -1,0 +1,51 @@
+"""Whether an agent may be recorded: asked before anything begins, and wherever a job stores what it did.
+
+The row decides, not what a worker read of it a while ago. Once it is switched off, the agent's jobs stop at their next
+turn or write, which stores nothing; once it is on again they can be resumed, and go on from what was kept.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from agentcore_site.jobs.lease import Lease, MustPause
+from agentcore_site.jobs.models import Reason
+from agentcore_site.lib.errors import Conflict
+from experiences.models import Agent
+
+
+def may_record(agent_id: uuid.UUID) -> bool:
+    return Agent.objects.filter(id=agent_id, collects=True).exists()
+
+
+def recording_require(agents: Iterable[Agent], doing: str) -> None:
+    """Raises:
+    Conflict: one of the agents may not be recorded, so it can't be ``doing``."""
+    opted_out = Agent.objects.filter(id__in={agent.id for agent in agents}, collects=False).first()
+    if opted_out is not None:
+        raise Conflict(f"{opted_out.name} may not be recorded, so it can't be {doing}. Its settings say so.")
+
+
+def recording_check(agent_id: uuid.UUID) -> None:
+    """Raises:
+    MustPause: the agent may not be recorded."""
+    if not may_record(agent_id):
+        raise MustPause(
+            Reason.NOT_RECORDED, "Its settings say so now. Allow it there and resume: what was kept before is used."
+        )
+
+
+@contextmanager
+def recording(lease: Lease, agent_id: uuid.UUID, **changes: Any) -> Iterator[None]:
+    """A fenced transaction that stores what an agent did. ``changes`` go to the job's row.
+
+    Raises:
+        LeaseLost: the fence has moved on; nothing was written.
+        MustPause: the agent may not be recorded; nothing was written.
+    """
+    with lease.fenced(**changes):
+        recording_check(agent_id)
+        yield

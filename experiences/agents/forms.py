@@ -1,0 +1,462 @@
+"""The form of an agent. Checking is the services' work; the form keeps what was typed and carries the messages."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any, cast
+
+from django import forms
+from django.conf import settings
+from django.core.exceptions import ValidationError
+
+from agentcore_site.lib.errors import DomainError
+from experiences.agents.evolution_settings import MOST_ROUNDS
+from experiences.agents.toolset_of import tool_names
+from experiences.learning.playbooks.leave_out import MOST
+from experiences.models import (
+    Agent,
+    EndpointKind,
+    Experience,
+    ModelEndpoint,
+    Philosophy,
+    PromptPack,
+    Runtime,
+    ToolServer,
+)
+from experiences.rollouts.environments import environments
+from experiences.rollouts.rewards import rewards
+
+MODEL_FIELDS = ("model", "system_prompt", "pack_by_domain", "tools", "max_tokens", "url", "inject_context")
+TRAINING_FIELDS = ("reward", "grouped_execution", "reflector_model", "objective", "learning_objective")
+PLAYBOOK_FIELDS = ("leave_out_rate",)
+EVOLUTION_FIELDS = (
+    "evolves",
+    "ace_delta_model",
+    "ace_min_confidence",
+    "ace_max_sections",
+    "ace_evolution_frequency",
+    "ace_reflection_rounds",
+    "ace_monthly_budget_usd",
+)
+LIMITS = {
+    "ace_reflection_rounds": " So often, at most, its reflector says what the executions teach before changes are"
+    " suggested; 0: never. Each round is a question that is paid for.",
+    "ace_min_confidence": " It may be higher.",
+    "ace_max_sections": " It may be lower.",
+    "ace_monthly_budget_usd": " It may be lower.",
+}
+TITLES = {"reasoning_gym": "Reasoning gym", "dataset": "Datasets"}
+
+
+def environment_choices() -> list[tuple[str, str]]:
+    return [(name, f"{TITLES.get(name, name)}: {made.description}") for name, made in environments.items()]
+
+
+def reward_choices() -> list[tuple[str, str]]:
+    named = [(name, f"{name}: {made.description}") for name, made in rewards.items()]
+    return [("", "The preset's"), *named]
+
+
+class OptionsField(forms.CharField):
+    """A JSON object as text; empty is {}."""
+
+    widget = forms.Textarea(attrs={"rows": 5, "spellcheck": "false", "class": "code", "placeholder": "{}"})
+
+    def clean(self, value: Any) -> dict[str, Any]:
+        text = (value or "").strip()
+        if not text:
+            return {}
+        try:
+            parsed = json.loads(text)
+        except ValueError as error:
+            raise ValidationError(f"This is not JSON: {error}.") from error
+        if not isinstance(parsed, dict):
+            raise ValidationError('Options are an object, e.g. {"families": ["gcd"]}.')
+        return parsed
+
+
+def tool_choices() -> list[tuple[str, str]]:
+    return [(name, f"{name}: {description}") for name, description in tool_names()]
+
+
+class SealedTextarea(forms.Textarea):
+    """Never shows what was typed, like a field for a password."""
+
+    def format_value(self, value: Any) -> str:
+        return ""
+
+
+class SealedField(forms.CharField):
+    """A secret: typed unseen, never shown again, and kept as it is stored where it is left empty."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        kwargs["widget"] = forms.PasswordInput(attrs={"autocomplete": "off"})
+        super().__init__(required=False, **kwargs)
+
+
+class NamesField(forms.MultipleChoiceField):
+    """Names, of which the service knows which there are: an agent may hold some that are not offered any more."""
+
+    def valid_value(self, value: str) -> bool:
+        return True
+
+
+class GrantedTools(forms.Widget):
+    """The tools that were ticked, by the id of their server, of those servers whose tools were shown."""
+
+    def value_from_datadict(self, data: Any, files: Any, name: str) -> dict[str, list[str]]:
+        return {key: data.getlist(f"tools_of_{key}") for key in data.getlist("tools_shown")}
+
+
+class EndpointForm(forms.Form):
+    """A model endpoint. A key that is stored already is kept when its field is left empty."""
+
+    name = forms.CharField(max_length=80, help_text="What people call it.")
+    kind = forms.ChoiceField(choices=EndpointKind.choices, help_text="How it is spoken to.")
+    base_url = forms.CharField(
+        max_length=300,
+        label="Address",
+        help_text="The part before /chat/completions, e.g. https://api.openai.com/v1 or http://127.0.0.1:11434/v1.",
+    )
+    model = forms.CharField(max_length=120, required=False, help_text="For agents that name none.")
+    api_key = SealedField(
+        label="Key",
+        help_text="Stored sealed and never shown again. Empty: the stored one is kept.",
+    )
+    gateway_key = SealedField(
+        label="Portkey key",
+        help_text="Only for Portkey: the gateway's own key.",
+    )
+    virtual_key = SealedField(
+        label="Portkey virtual key",
+        help_text="Only for Portkey, if you use one.",
+    )
+    gateway_config = forms.CharField(
+        required=False,
+        max_length=20_000,
+        label="Portkey config",
+        widget=SealedTextarea(attrs={"rows": 3, "autocomplete": "off", "spellcheck": "false"}),
+        help_text="Only for Portkey: a config as JSON. Stored sealed and never shown again; a saved one is named by"
+        " the option portkey_config.",
+    )
+    options = OptionsField(required=False, help_text="A JSON object; what may stand in it is listed beside.")
+
+    @classmethod
+    def of(cls, endpoint: ModelEndpoint) -> EndpointForm:
+        names = ("name", "kind", "base_url", "model")
+        options = json.dumps(endpoint.options, indent=2) if endpoint.options else ""
+        return cls(initial={name: getattr(endpoint, name) for name in names} | {"options": options})
+
+    def refuse(self, error: DomainError) -> None:
+        put_errors(self, error)
+
+
+def put_errors(form: forms.Form, error: DomainError) -> None:
+    """Puts a service's message where it belongs: at its field, else above the form."""
+    known = {name: message for name, message in error.fields.items() if name in form.fields}
+    for name, message in known.items():
+        form.add_error(name, message)
+    if not known:
+        form.add_error(None, error.message)
+
+
+class ToolServerForm(forms.Form):
+    """An MCP server. A stored token is kept when its field is left empty; on another host it is needed anew."""
+
+    name = forms.SlugField(max_length=30, help_text="Stands before the names of its tools.")
+    transport = forms.ChoiceField(choices=ToolServer.Transport.choices)
+    url = forms.CharField(max_length=300, required=False, label="Address", help_text="For streamable HTTP.")
+    token = SealedField(
+        help_text="Sent as a bearer token. Stored sealed and never shown again.",
+    )
+    command = forms.CharField(
+        max_length=500, required=False, help_text="For stdio: a command line that the site allows (MCP_COMMANDS)."
+    )
+    variables = forms.CharField(
+        required=False,
+        max_length=20_000,
+        widget=forms.Textarea(attrs={"rows": 3, "autocomplete": "off", "spellcheck": "false", "class": "code"}),
+        help_text="What a program is given, a line each: SEARCH_API_KEY=... Stored sealed; NAME= keeps what is stored.",
+    )
+    tools = forms.CharField(
+        required=False, label="Only these tools", help_text="Names, by comma; empty: all that it lists."
+    )
+
+    @classmethod
+    def of(cls, server: ToolServer) -> ToolServerForm:
+        names = ("name", "transport", "url", "command")
+        return cls(
+            initial={name: getattr(server, name) for name in names}
+            | {
+                "tools": ", ".join(server.tools),
+                "variables": "\n".join(f"{name}=" for name in sorted(server.variables)),
+            }
+        )
+
+    def clean_variables(self) -> dict[str, str]:
+        lines = [line.strip() for line in self.cleaned_data["variables"].splitlines() if line.strip()]
+        if not all("=" in line for line in lines):
+            raise ValidationError("A line is NAME=value.")
+        return {name.strip(): value.strip() for name, _, value in (line.partition("=") for line in lines)}
+
+    def clean_tools(self) -> list[str]:
+        return [name.strip() for name in self.cleaned_data["tools"].split(",") if name.strip()]
+
+    def refuse(self, error: DomainError) -> None:
+        put_errors(self, error)
+
+
+class AgentForm(forms.Form):
+    name = forms.CharField(max_length=120, help_text="What people call it.")
+    slug = forms.SlugField(
+        max_length=60, required=False, help_text="Its name in addresses and APIs; made from the name if left empty."
+    )
+    description = forms.CharField(required=False, widget=forms.Textarea(attrs={"rows": 3}), help_text="What it is for.")
+    philosophy = forms.ChoiceField(choices=Philosophy.choices, initial=Philosophy.REACT, help_text="How it reasons.")
+    runtime = forms.ChoiceField(choices=Runtime.choices, initial=Runtime.ACTION, help_text="How it acts.")
+    endpoint = forms.ChoiceField(required=False, label="Model endpoint", help_text="Where its model answers.")
+    model = forms.CharField(
+        max_length=120, required=False, help_text="As the service calls it; empty: the endpoint's own."
+    )
+    system_prompt = forms.CharField(
+        required=False, widget=forms.Textarea(attrs={"rows": 6}), help_text="What the model is told before each task."
+    )
+    prompt_pack = forms.ChoiceField(
+        required=False, label="Prompt pack", help_text="Stands in the place of the system prompt, stamped."
+    )
+    pack_by_domain = forms.BooleanField(
+        required=False,
+        label="Choose the prompt pack by the domain of the data",
+        help_text="A job takes the pack that is for the domain of its dataset; what is set above where there is none.",
+    )
+    tools = NamesField(required=False, choices=tool_choices, widget=forms.CheckboxSelectMultiple)
+    tool_servers = forms.MultipleChoiceField(required=False, label="Tool servers")
+    granted_tools = forms.Field(required=False, widget=GrantedTools)
+    max_tokens = forms.IntegerField(
+        required=False,
+        min_value=1,
+        max_value=200_000,
+        initial=1024,
+        help_text="Of each answer; the most that a call may cost is set aside before it is made.",
+    )
+    url = forms.CharField(
+        max_length=300,
+        required=False,
+        label="Address of the agent",
+        help_text="Only over HTTP: it gets each task with a model address and a key of its own. Admins set it.",
+    )
+    authorization = SealedField(
+        max_length=4000,
+        label="Its Authorization header",
+        help_text="Sent to that address, e.g. Bearer ... Stored sealed and never shown again; empty: it is kept.",
+    )
+    inject_context = forms.BooleanField(
+        required=False,
+        label="Put the context into its calls",
+        help_text="Only over HTTP, for an agent that can't put what it is sent as system before its own prompt.",
+    )
+    opted_out = forms.BooleanField(
+        required=False,
+        label="It may not be recorded",
+        help_text="Nothing that it does is stored then, so it can't be trained or evaluated.",
+    )
+    reward = forms.ChoiceField(
+        choices=reward_choices,
+        required=False,
+        help_text="Pays its jobs that name none.",
+    )
+    reward_options = OptionsField(
+        required=False, label="Options of the reward", help_text="A JSON object, as /api/v1/rewards describes them."
+    )
+    grouped_execution = forms.BooleanField(
+        required=False,
+        label="It may be trained in groups (training-free GRPO)",
+        help_text="Off for agents whose rollouts must not run in groups, such as agents in production.",
+    )
+    reflector = forms.ChoiceField(
+        required=False,
+        label="Endpoint of the reflector",
+        help_text="Where the model answers that says what its attempts teach, at a price of its own.",
+    )
+    reflector_model = forms.CharField(
+        max_length=120,
+        required=False,
+        label="Model of the reflector",
+        help_text="As the service calls it; empty: that endpoint's, or the agent's own.",
+    )
+    objective = forms.CharField(
+        max_length=2000,
+        required=False,
+        widget=forms.Textarea(attrs={"rows": 3}),
+        label="What a good answer is",
+        help_text="In words, for the model that reflects. Rewards alone decide what is kept.",
+    )
+    learning_objective = forms.CharField(
+        max_length=2000,
+        required=False,
+        widget=forms.Textarea(attrs={"rows": 3}),
+        label="What to learn about",
+        help_text="Which lessons are wanted, for the model that reflects.",
+    )
+    leave_out_rate = forms.FloatField(
+        required=False,
+        min_value=0,
+        max_value=MOST,
+        initial=0.1,
+        label="Share of contexts without an item",
+        help_text="Each item of its playbook is left out of so many contexts at random, to measure what it adds; 0:"
+        " never. Its service has to report context_id then.",
+    )
+    evolves = forms.BooleanField(
+        required=False,
+        label="Its playbook evolves by itself",
+        help_text="A model reads its last executions and changes what it is told.",
+    )
+    ace_delta_model = forms.CharField(
+        max_length=120,
+        required=False,
+        label="Model that suggests changes",
+        help_text="At the agent's endpoint; empty: the site's, else the agent's own.",
+    )
+    ace_min_confidence = forms.FloatField(required=False, label="Least confidence of a change")
+    ace_max_sections = forms.IntegerField(required=False, label="Most items of the playbook")
+    ace_evolution_frequency = forms.IntegerField(required=False, label="Executions between two evolutions")
+    ace_reflection_rounds = forms.IntegerField(
+        required=False, min_value=0, max_value=MOST_ROUNDS, label="Rounds of reflection"
+    )
+    ace_monthly_budget_usd = forms.FloatField(required=False, label="Dollars for evolution a month")
+    environment = forms.ChoiceField(
+        choices=environment_choices, initial="reasoning_gym", help_text="Where its queries and tools come from."
+    )
+    environment_options = OptionsField(required=False, label="Options of the environment", help_text="A JSON object.")
+
+    def __init__(
+        self,
+        *args: Any,
+        endpoints: Iterable[ModelEndpoint] = (),
+        servers: Iterable[ToolServer] = (),
+        packs: Iterable[PromptPack] = (),
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(*args, **kwargs)
+        own = "The site's own (LLM_BASE_URL)" if settings.LLM_BASE_URL else "None"
+        named = [(str(one.pk), f"{one.name} ({one.base_url})") for one in endpoints]
+        cast(forms.ChoiceField, self.fields["endpoint"]).choices = [("", own), *named]
+        cast(forms.ChoiceField, self.fields["reflector"]).choices = [("", "The agent's own endpoint"), *named]
+        self.servers = list(servers)
+        cast(forms.ChoiceField, self.fields["tool_servers"]).choices = [(str(one.pk), one.name) for one in self.servers]
+        tools = cast(NamesField, self.fields["tools"])
+        offered = tool_choices()
+        held = [name for name in self["tools"].value() or () if name not in dict(offered)]
+        tools.choices = [*offered, *((name, f"{name}: under its old name") for name in held)]
+        for name in EVOLUTION_FIELDS[2:]:
+            of_site = f"Empty: the site's, {getattr(settings, name.upper()):g}."
+            self.fields[name].help_text = of_site + LIMITS.get(name, "")
+        stamped = [("", "None: its own system prompt"), *((str(one.pk), one.name) for one in packs)]
+        cast(forms.ChoiceField, self.fields["prompt_pack"]).choices = stamped
+
+    @classmethod
+    def of(cls, agent: Agent, **choices: Any) -> AgentForm:
+        """The form filled with an agent's values."""
+        names = ("name", "slug", "description", "philosophy", "runtime", "environment")
+        shown = (*names, *MODEL_FIELDS, *TRAINING_FIELDS, *PLAYBOOK_FIELDS, *EVOLUTION_FIELDS)
+        options = json.dumps(agent.environment_options, indent=2) if agent.environment_options else ""
+        initial = {name: getattr(agent, name) for name in shown} | {
+            "environment_options": options,
+            "reward_options": json.dumps(agent.reward_options, indent=2) if agent.reward_options else "",
+            "endpoint": str(agent.endpoint_id or ""),
+            "reflector": str(agent.reflector_id or ""),
+            "prompt_pack": str(agent.prompt_pack_id or ""),
+            "tool_servers": [str(one.pk) for one in agent.tool_servers.all()],
+            "opted_out": not agent.collects,
+        }
+        return cls(initial=initial, **choices)
+
+    def refuse(self, error: DomainError) -> None:
+        """Puts a service's message where it belongs: at its field, else above the form."""
+        places = {"environment": "environment_options"}
+        fields = {places.get(name, name.partition(".")[0]): text for name, text in error.fields.items()}
+        put_errors(self, type(error)(error.message, fields=fields))
+
+
+class LessonForm(forms.Form):
+    """A lesson's text. ``version`` is the one that was shown: a lesson that moved meanwhile is not overwritten."""
+
+    summary = forms.CharField(
+        max_length=1000,
+        label="Lesson",
+        widget=forms.Textarea(attrs={"rows": 3}),
+        help_text="One sentence; it is redacted and stamped when it is saved.",
+    )
+    why = forms.CharField(
+        required=False, max_length=2000, label="Why", help_text="Why it is changed; it stands in the history."
+    )
+    version = forms.IntegerField(required=False, min_value=1, widget=forms.HiddenInput)
+
+    @classmethod
+    def of(cls, row: Experience) -> LessonForm:
+        return cls(initial={"summary": row.summary, "version": row.version})
+
+    def refuse(self, error: DomainError) -> None:
+        put_errors(self, error)
+
+
+class PackForm(forms.Form):
+    """A prompt pack. Injections are one text in the form, with a line of three dashes between two."""
+
+    BREAK = "\n---\n"
+
+    name = forms.SlugField(max_length=60, help_text="What agents' forms and files call it.")
+    domain = forms.CharField(max_length=60, required=False, help_text="What it is for; lessons carry the same word.")
+    system = forms.CharField(
+        required=False,
+        strip=False,
+        widget=forms.Textarea(attrs={"rows": 8}),
+        help_text="What the model is told before each task.",
+    )
+    injections = forms.CharField(
+        required=False,
+        strip=False,
+        widget=forms.Textarea(attrs={"rows": 6}),
+        help_text="Texts that stand after it; a line of --- between two.",
+    )
+    experience_slots = forms.IntegerField(
+        min_value=0, max_value=1000, initial=20, label="Room for lessons", help_text="How many it may be told at once."
+    )
+    max_words = forms.IntegerField(
+        min_value=1, max_value=200, initial=32, label="Words of a lesson", help_text="The most that one may have."
+    )
+    keep_lessons = forms.BooleanField(
+        required=False,
+        label="What was learned under it holds for the new text too",
+        help_text="Without it those lessons are left out until a person vouches for them. Jobs at work keep the text "
+        "that they began with; what they learn then holds for the new one only if you tick this.",
+    )
+
+    @classmethod
+    def of(cls, pack: PromptPack, data: Any = None) -> PackForm:
+        names = ("name", "domain", "system", "experience_slots", "max_words")
+        initial = {name: getattr(pack, name) for name in names} | {"injections": cls.BREAK.join(pack.injections)}
+        return cls(data, initial=initial)
+
+    def clean_injections(self) -> str:
+        return self._unix("injections")
+
+    def clean_system(self) -> str:
+        return self._unix("system")
+
+    def values(self) -> dict[str, Any]:
+        """What the services take. Texts that were left as they are stay so to the letter: a stamp hangs on them."""
+        values = {name: value for name, value in self.cleaned_data.items() if name != "keep_lessons"}
+        values = {name: value for name, value in values.items() if value != self.initial.get(name)}
+        if "injections" in values:
+            values["injections"] = [text for text in values["injections"].split(self.BREAK) if text.strip()]
+        return values
+
+    def _unix(self, name: str) -> str:
+        """A text with the line ends that it had before the browser sent it."""
+        return str(self.cleaned_data[name]).replace("\r\n", "\n")
+
+    def refuse(self, error: DomainError) -> None:
+        put_errors(self, error)

@@ -1,0 +1,154 @@
+"""An agent of a language model at work for one job: its client, its meter, its prices, its tools.
+
+Made for one slice of work and one event loop. Every call is charged to organisation, agent and job.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Callable
+from typing import Final
+
+from django.conf import settings
+
+from agentcore_site.vault import Unsealable
+from budgets.ledger.chain import job_spent
+from budgets.llm.client import MeteredChatClient
+from experiences.agents.foreign import agent_headers
+from experiences.agents.model_clients import JobClients
+from experiences.agents.toolset_of import AgentTools
+from experiences.learning.lessons.prompts import ReflectionOptions
+from experiences.learning.lessons.reflection import Reflector
+from experiences.lessons.services.packs import system_text
+from experiences.models import Agent
+from experiences.models import Runtime as Kind
+from experiences.rollouts.environments.scorers import Rubric
+from experiences.rollouts.judge import JUDGE_TOKENS, Judge, JudgingRuntime
+from experiences.rollouts.runtimes.base import Halted, Runtime, Teller
+from experiences.rollouts.runtimes.gateway import RolloutGateway
+from experiences.rollouts.runtimes.http import HTTPRuntime
+from experiences.rollouts.runtimes.llm import LLMRuntime, Sampling
+from experiences.rollouts.structured_output import Answered, Asker
+
+REFLECTION_TOKENS: Final = 1024  # of an answer with several lessons
+REFLECTION_TEMPERATURE: Final = 0.3
+
+
+class ModelPlayer:
+    """Makes the runtime by which an agent plays (``training.trainer.setup.Acting``).
+
+    ``job_id`` is the job whose budget pays; ``attempt`` (with ``work``, a name for what is done) makes the keys of
+    its calls its own. ``temperature`` given to a call of this object wins over the agent's. Where answers have to be
+    judged, its endpoint's models judge; what attempts teach is asked of its reflector.
+    """
+
+    def __init__(self, agent: Agent, *, job_id: uuid.UUID, work: str) -> None:
+        self.agent, self.job_id, self.work = agent, job_id, work
+        self.model = agent.model or (agent.endpoint.model if agent.endpoint else "")
+        self._system = system_text(agent)
+        self._tools = AgentTools(agent)
+        self._clients = JobClients(agent, job_id=job_id)
+        self._gateway: RolloutGateway | None = None
+
+    def __call__(self, policy: Teller, *, temperature: float, max_steps: int, purpose: str) -> Runtime:
+        if self.agent.runtime == Kind.HTTP:
+            runtime: Runtime = self._foreign(policy, temperature, max_steps, purpose)
+        else:
+            runtime = self._own(policy, temperature, purpose)
+        return JudgingRuntime(runtime, self.judge, self._prefix(purpose))
+
+    def judge(self, rubric: Rubric) -> Judge:
+        """The judge that a rubric asks for: the agent's own model, or another one at the same endpoint."""
+        client = self._calls(rubric.model)
+        sampling = Sampling(rubric.model or self.model, 0.0, JUDGE_TOKENS)
+        return Judge(client, sampling, threshold=rubric.threshold, calls=rubric.calls)
+
+    def reflector(
+        self,
+        options: ReflectionOptions,
+        *,
+        recall: Callable[[str, str], Answered | None],
+        keep: Callable[[Answered], None],
+        check: Callable[[], None],
+    ) -> Reflector:
+        """Asks the agent's reflector, which is its own model where it has no other, what its attempts teach. ``recall``
+        and ``keep`` hold what was answered, so that nothing is asked twice. In the loop in which it will work."""
+        client = self._clients.reflector()
+        most_tokens = max(self.agent.max_tokens, REFLECTION_TOKENS)
+        asker = Asker(
+            model=client,
+            sampling=Sampling(client.endpoint.model, REFLECTION_TEMPERATURE, most_tokens),
+            prefix=self._prefix("reflection"),
+            purpose="reflection",
+            recall=recall,
+            keep=keep,
+            check=check,
+        )
+        return Reflector(asker, options, secret=f"{settings.SECRET_KEY}/{self.job_id}")
+
+    def _own(self, policy: Teller, temperature: float, purpose: str) -> LLMRuntime:
+        return LLMRuntime(
+            model=self._calls(),
+            sampling=Sampling(self.model, temperature, self.agent.max_tokens),
+            philosophy=self.agent.philosophy,
+            system=self._system,
+            context=policy.told,
+            connect=self._tools.toolset,
+            key_prefix=self._prefix(purpose),
+            purpose=_paid_for(purpose),
+        )
+
+    def _foreign(self, policy: Teller, temperature: float, max_steps: int, purpose: str) -> HTTPRuntime:
+        calls = self._calls()
+        if self._gateway is None:
+            self._gateway = RolloutGateway(settings.ROLLOUT_GATEWAY_HOST, settings.ROLLOUT_GATEWAY_ADVERTISED)
+        return HTTPRuntime(
+            url=self.agent.url,
+            headers=self._headers(),
+            gateway=self._gateway,
+            model=calls,
+            sampling=Sampling(self.model, temperature, self.agent.max_tokens),
+            system=self._system,
+            context=policy.told,
+            max_steps=max_steps,
+            key_prefix=self._prefix(purpose),
+            purpose=_paid_for(purpose),
+            inject=self.agent.inject_context,
+        )
+
+    def _headers(self) -> dict[str, str]:
+        try:
+            return agent_headers(self.agent)
+        except Unsealable as error:
+            raise Halted("llm_refused", str(error)) from error
+
+    def _prefix(self, purpose: str) -> str:
+        return f"{self.job_id}/{self.work}/{purpose}"
+
+    def spent(self) -> int:
+        """What the job has spent by now, in micro-dollars, every call that was answered included. From outside of its
+        loop."""
+        asyncio.run(self._clients.flush())
+        return job_spent(self.job_id)
+
+    async def aclose(self) -> None:
+        """Waits until every settlement is written. In the loop in which it worked."""
+        await self._tools.aclose()
+        gateway, self._gateway = self._gateway, None
+        if gateway is not None:
+            await gateway.aclose()
+        await self._clients.aclose()
+
+    def _calls(self, model: str = "") -> MeteredChatClient:
+        """The client of the agent's own model, or of another one, made in the running loop at its first use."""
+        if model and model != self.model:
+            return self._clients.own(model)
+        client = self._clients.own()
+        self.model = client.endpoint.model
+        return client
+
+
+def _paid_for(purpose: str) -> str:
+    """What a look at the selection queries is, to the ledger."""
+    return "training" if purpose == "training" else "evaluation"

@@ -1,0 +1,1 @@
+"""Writes of agents, model endpoints, tool servers and datasets."""

@@ -1,0 +1,199 @@
+"""Writes of model endpoints, and a call that shows whether one answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from asgiref.sync import async_to_sync
+from django.db import transaction
+from django.db.models import Q
+from django.utils import timezone
+
+from agentcore_site.audit.services import record
+from agentcore_site.ids import uuid7
+from agentcore_site.lib.errors import Conflict, Invalid
+from agentcore_site.lib.row_checks import check_row, check_secrets_stay, hold_row, known_fields, save_row
+from agentcore_site.outgoing import check_address
+from agentcore_site.tenancy.actors import Actor
+from agentcore_site.tenancy.permissions import current_organization, require
+from agentcore_site.vault import sealed
+from budgets.llm.client import MeteredChatClient
+from budgets.llm.errors import LLMError
+from budgets.llm.portkey import config_text
+from budgets.llm.retry import RetryPolicy
+from budgets.llm.types import Endpoint, Message
+from budgets.metering.database_meter import DatabaseMeter, LedgerAway
+from budgets.metering.port import BudgetRefused, CallKey, UnknownPrice
+from budgets.metering.price_book import DatabasePriceBook
+from budgets.prices.pricing import Price
+from experiences.agents.endpoint_config import BadEndpoint, endpoint_value
+from experiences.agents.services.agent_changes import endpoint_model_check
+from experiences.models import Agent, ModelEndpoint
+
+EDITABLE: Final = ("name", "kind", "base_url", "model", "options")
+KEYS: Final = ("api_key", "gateway_key", "virtual_key", "gateway_config")
+TEST_TOKENS: Final = 64
+TEST_PROMPT: Final = "Say in one short sentence that you are ready."
+
+
+@dataclass(frozen=True)
+class EndpointTest:
+    """What a test call showed. Costs are micro-dollars; ``price`` is None where the model has none."""
+
+    ok: bool
+    model: str
+    message: str
+    sample: str = ""
+    latency_ms: int = 0
+    cost: int = 0
+    price: Price | None = None
+
+
+@transaction.atomic
+def endpoint_create(actor: Any, *, name: str, base_url: str, **values: Any) -> ModelEndpoint:
+    """Makes an endpoint in the actor's organisation. ``KEYS`` come in plain and are sealed.
+
+    Raises:
+        Missing, Forbidden: the actor may not.
+        Invalid: a field is wrong (``fields`` says which).
+        Conflict: the name is taken.
+    """
+    organization = current_organization(actor)
+    require(actor, "endpoint.edit", organization)
+    endpoint = ModelEndpoint(organization=organization, created_by=Actor.of(actor).user)
+    _change(endpoint, {"name": name, "base_url": base_url, **values})
+    record(actor, "endpoint.created", endpoint, after=_shown(endpoint))
+    return endpoint
+
+
+@transaction.atomic
+def endpoint_update(actor: Any, endpoint: ModelEndpoint, **values: Any) -> ModelEndpoint:
+    """Changes an endpoint; what is not given stays, and a key that is given empty stays too.
+
+    An address on another host needs its key anew: a stored key is never sent to where it was not meant for.
+
+    Raises:
+        Missing, Forbidden, Invalid: as for ``endpoint_create``.
+        Conflict: the name is taken, or a job that has not ended was planned with another model.
+    """
+    require(actor, "endpoint.edit", endpoint.organization_id)
+    hold_row(endpoint)
+    before, stored, model = _shown(endpoint), endpoint.base_url, endpoint.model
+    _change(endpoint, values, stored=stored)
+    if endpoint.model != model:
+        endpoint_model_check(endpoint)
+    record(actor, "endpoint.changed", endpoint, before=before, after=_shown(endpoint))
+    return endpoint
+
+
+@transaction.atomic
+def endpoint_archive(actor: Any, endpoint: ModelEndpoint) -> ModelEndpoint:
+    """Hides an endpoint and forgets its keys.
+
+    Raises:
+        Conflict: agents use it, for their own calls or to reflect on their attempts.
+    """
+    require(actor, "endpoint.edit", endpoint.organization_id)
+    using = Agent.objects.filter(Q(endpoint=endpoint) | Q(reflector=endpoint), archived_at=None)
+    users = list(using.values_list("name", flat=True)[:3])
+    if users:
+        raise Conflict(f"{', '.join(users)} use it. Give them another endpoint first.")
+    if endpoint.archived_at is None:
+        endpoint.archived_at = timezone.now()
+        for name in KEYS:
+            setattr(endpoint, name, "")
+        endpoint.save(update_fields=["archived_at", *KEYS])
+        record(actor, "endpoint.archived", endpoint)
+    return endpoint
+
+
+def endpoint_test(
+    actor: Any, *, endpoint: ModelEndpoint | None, model: str = "", organization: Any = None, agent_id: Any = None
+) -> EndpointTest:
+    """Makes one small call, paid for like any other, and says what came of it: model, latency, price, an answer.
+
+    Raises:
+        Missing, Forbidden: the actor may not.
+    """
+    home = organization or (endpoint.organization if endpoint is not None else current_organization(actor))
+    require(actor, "agent.edit", home)
+    try:
+        value = endpoint_value(endpoint, model)
+    except BadEndpoint as error:
+        return EndpointTest(False, model, str(error))
+    prices = DatabasePriceBook.load(home.id)
+    found = async_to_sync(_asked)(value, prices, home.id, agent_id)
+    record(actor, "endpoint.tested", endpoint or home, organization=home, after={"model": value.model, "ok": found.ok})
+    return found
+
+
+async def _asked(value: Endpoint, prices: DatabasePriceBook, organization_id: Any, agent_id: Any) -> EndpointTest:
+    key = CallKey(f"test/{uuid7()}", "test", value.model)
+    price: Price | None = None
+    try:
+        price = prices.price(value.model)
+        async with (
+            DatabaseMeter(organization_id=organization_id, agent_id=agent_id, lease=120) as meter,
+            MeteredChatClient(value, meter, prices, retry=RetryPolicy(max_retries=0, total_s=20)) as client,
+        ):
+            done = await client.complete([Message("user", TEST_PROMPT)], max_tokens=TEST_TOKENS, key=key)
+    except (LLMError, BudgetRefused, UnknownPrice, LedgerAway, ValueError) as error:
+        return EndpointTest(False, value.model, str(error), price=price)
+    sample = done.text.strip() or done.reasoning.strip() or "(it answered without a text)"
+    return EndpointTest(True, done.model, "It answers.", sample[:500], done.latency_ms, done.cost, price)
+
+
+def _change(endpoint: ModelEndpoint, values: Mapping[str, Any], *, stored: str = "") -> None:
+    known_fields(values, (*EDITABLE, *KEYS))
+    for name in EDITABLE:
+        if name in values:
+            value = values[name]
+            setattr(endpoint, name, value.strip() if isinstance(value, str) else value)
+    given = {name: plain for name in KEYS if (plain := _plain(name, values.get(name)))}
+    for name, plain in given.items():
+        setattr(endpoint, name, sealed(plain))
+    _one_config(endpoint, given="gateway_config" in given, named="options" in values)
+    _check(endpoint, given=set(given), stored=stored)
+    save_row(
+        endpoint, unique="name", taken=f"There is already an endpoint called {endpoint.name!r}. Choose another name."
+    )
+
+
+def _plain(name: str, value: Any) -> str:
+    """A secret as it is sealed; a config may come as an object or as its JSON."""
+    if name != "gateway_config" or not value or (isinstance(value, str) and not value.strip()):
+        return str(value or "").strip()
+    try:
+        return config_text(value)
+    except ValueError as error:
+        raise Invalid(str(error), fields={name: str(error)}) from None
+
+
+def _one_config(endpoint: ModelEndpoint, *, given: bool, named: bool) -> None:
+    """Portkey takes one config: a saved one that is named now takes the place of one that was written out."""
+    if not (isinstance(endpoint.options, dict) and endpoint.options.get("portkey_config")):
+        return
+    if given:
+        message = "Give a config, or name a saved one with the option portkey_config, not both."
+        raise Invalid(message, fields={"gateway_config": message})
+    if named:
+        endpoint.gateway_config = ""
+
+
+def _check(endpoint: ModelEndpoint, *, given: set[str], stored: str) -> None:
+    check_row(endpoint, exclude=["organization", "created_by"])
+    try:
+        endpoint_value(endpoint, endpoint.model or "any")
+    except BadEndpoint as error:
+        raise Invalid(str(error), fields={error.field: str(error)}) from error
+    check_address("base_url", endpoint.base_url, before=stored)
+    check_secrets_stay(endpoint, KEYS, given=given, before=stored, after=endpoint.base_url)
+
+
+def _shown(endpoint: ModelEndpoint) -> dict[str, Any]:
+    """For the audit log: everything but the keys."""
+    return {name: getattr(endpoint, name) for name in EDITABLE} | {
+        f"has_{name}": bool(getattr(endpoint, name)) for name in KEYS
+    }

@@ -1,0 +1,175 @@
+"""Writes of tool servers (MCP), and a look at what one offers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from asgiref.sync import async_to_sync
+from django.db import transaction
+from django.utils import timezone
+
+from agentcore_site.audit.services import record
+from agentcore_site.lib.errors import Conflict, Invalid
+from agentcore_site.lib.row_checks import check_row, check_secrets_stay, hold_row, known_fields, save_row
+from agentcore_site.outgoing import check_address
+from agentcore_site.tenancy.actors import Actor
+from agentcore_site.tenancy.permissions import current_organization, require
+from agentcore_site.vault import sealed
+from experiences.agents.toolset_of import BadToolServer, connected
+from experiences.models import ToolServer
+
+EDITABLE: Final = ("name", "transport", "url", "command", "tools")
+SECRETS: Final = ("token", "variables")
+# Others could make an allowed program load or fetch another one: LD_PRELOAD, NODE_OPTIONS, UV_INDEX_URL.
+ANEW: Final = "The command is another one now: enter its variables again, so that they go nowhere by mistake."
+VARIABLE: Final = re.compile(r"[A-Z][A-Z0-9_]{0,60}_(KEY|TOKEN|SECRET|PASSWORD|ID)")
+
+
+@dataclass(frozen=True)
+class OfferedTool:
+    """``name`` is what models call it, ``own_name`` what its server does; agents are granted it by that."""
+
+    own_name: str
+    name: str
+    description: str
+
+
+@dataclass(frozen=True)
+class Offer:
+    """What a server offers, or why it can't be asked."""
+
+    ok: bool
+    message: str
+    tools: list[OfferedTool] = field(default_factory=list)
+
+
+@transaction.atomic
+def tool_server_create(actor: Any, *, name: str, **values: Any) -> ToolServer:
+    """Makes a tool server. ``token`` and ``variables`` (by name, of a stdio server) come in plain and are sealed.
+
+    Raises:
+        Missing, Forbidden: the actor may not.
+        Invalid: a field is wrong, or the command may not be started here.
+        Conflict: the name is taken.
+    """
+    organization = current_organization(actor)
+    require(actor, "endpoint.edit", organization)
+    server = ToolServer(organization=organization, created_by=Actor.of(actor).user)
+    _change(server, {"name": name, **values})
+    record(actor, "tool_server.created", server, after=_shown(server))
+    return server
+
+
+@transaction.atomic
+def tool_server_update(actor: Any, server: ToolServer, **values: Any) -> ToolServer:
+    """Changes a tool server; what is not given stays, and a token or variable that is given empty stays too.
+
+    An address on another host needs its token anew, another command its variables: what is stored is never sent to
+    where it was not meant for.
+
+    Raises:
+        Missing, Forbidden, Invalid: as for ``tool_server_create``.
+        Conflict: the name is taken, or the server is archived.
+    """
+    require(actor, "endpoint.edit", server.organization_id)
+    hold_row(server)
+    if server.archived_at is not None:
+        raise Conflict(f"{server.name} is archived.")
+    before = _shown(server)
+    _change(server, values, address=server.url, command=server.command)
+    record(actor, "tool_server.changed", server, before=before, after=_shown(server))
+    return server
+
+
+@transaction.atomic
+def tool_server_archive(actor: Any, server: ToolServer) -> ToolServer:
+    """Takes a server out of use, from all agents, and forgets its secrets."""
+    require(actor, "endpoint.edit", server.organization_id)
+    if server.archived_at is None:
+        server.archived_at, server.token, server.variables = timezone.now(), "", {}
+        server.save(update_fields=["archived_at", *SECRETS])
+        server.agents.clear()
+        record(actor, "tool_server.archived", server)
+    return server
+
+
+def tool_server_offer(actor: Any, server: ToolServer) -> Offer:
+    """Connects, and lists what the server offers to agents.
+
+    Raises:
+        Missing, Forbidden: the actor may not.
+    """
+    require(actor, "agent.edit", server.organization_id)
+    from experiences.rollouts.tools.mcp import MCPFailure
+
+    try:
+        return async_to_sync(_asked)(server)
+    except (BadToolServer, MCPFailure) as error:
+        return Offer(False, str(error))
+
+
+async def _asked(server: ToolServer) -> Offer:
+    async with connected([server]) as mcp:
+        found = [OfferedTool(tool.remote, tool.spec.name, tool.spec.description) for tool in await mcp.tools()]
+    return Offer(True, f"It offers {len(found)} tool{'' if len(found) == 1 else 's'}.", found)
+
+
+def _change(server: ToolServer, values: Mapping[str, Any], *, address: str = "", command: str = "") -> None:
+    known_fields(values, (*EDITABLE, *SECRETS))
+    for name in EDITABLE:
+        if name in values:
+            value = values[name]
+            setattr(server, name, value.strip() if isinstance(value, str) else value)
+    if given := str(values.get("token") or "").strip():
+        server.token = sealed(given)
+    if values.get("variables") is not None:
+        server.variables = _sealed_variables(values["variables"], server.variables, moved=command != server.command)
+    elif server.variables and command != server.command:
+        raise _bad_variables(ANEW)
+    if server.variables and server.transport != ToolServer.Transport.STDIO:
+        raise _bad_variables("Variables are for a program (stdio); a server over HTTP takes a token.")
+    if not isinstance(server.tools, list) or not all(isinstance(one, str) for one in server.tools):
+        raise Invalid("tools is a list of names.", fields={"tools": "A list of names."})
+    check_row(server, exclude=["organization", "created_by"])
+    try:
+        connected([server])
+    except BadToolServer as error:
+        raise Invalid(str(error), fields={error.field: str(error)}) from error
+    check_address("url", server.url, before=address)
+    check_secrets_stay(
+        server, ["token"], given=["token"] if values.get("token") else [], before=address, after=server.url
+    )
+    save_row(
+        server, unique="name", taken=f"There is already a tool server called {server.name!r}. Choose another name."
+    )
+
+
+def _shown(server: ToolServer) -> dict[str, Any]:
+    """For the audit log: everything but the secrets."""
+    return {name: getattr(server, name) for name in EDITABLE} | {
+        "has_token": bool(server.token),
+        "variables": sorted(server.variables),
+    }
+
+
+def _sealed_variables(given: Any, stored: Mapping[str, str], *, moved: bool) -> dict[str, str]:
+    """What is named from now on; an empty value stands for the stored one. Raises Invalid."""
+    if not isinstance(given, Mapping) or not all(isinstance(value, str) for value in given.values()):
+        raise _bad_variables("variables is an object of texts by name.")
+    found = {}
+    for name, value in given.items():
+        if not VARIABLE.fullmatch(name):
+            raise _bad_variables(f"{name[:60]!r} can't be given: a variable's name ends in _KEY, _TOKEN, _SECRET, ...")
+        if not value and name not in stored:
+            raise _bad_variables(f"{name} has no value.")
+        if not value and moved:
+            raise _bad_variables(ANEW)
+        found[name] = sealed(value) if value else stored[name]
+    return found
+
+
+def _bad_variables(message: str) -> Invalid:
+    return Invalid(message, fields={"variables": message})

@@ -1,0 +1,1 @@
+"""Console pages of agents, model endpoints and tool servers."""

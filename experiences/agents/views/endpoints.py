@@ -1,0 +1,95 @@
+"""Model endpoints: where models answer, and whether they do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_POST
+
+from agentcore_site.console.pages import Sort, allowed, listing, page
+from agentcore_site.lib.errors import Conflict, Invalid
+from agentcore_site.tenancy.actors import Actor
+from agentcore_site.tenancy.permissions import current_organization, require
+from experiences.agents.endpoint_config import OPTIONS
+from experiences.agents.forms import EndpointForm
+from experiences.agents.selectors import endpoint_get, endpoints_visible
+from experiences.agents.services.endpoints import (
+    endpoint_archive,
+    endpoint_create,
+    endpoint_test,
+    endpoint_update,
+)
+from experiences.models import ModelEndpoint
+
+SORTS = (Sort("name", "name", "name", descending=False), Sort("newest", "newest first", "created_at"))
+
+
+@page
+def endpoints(request: HttpRequest, actor: Actor) -> HttpResponse:
+    everything = endpoints_visible(actor)
+    query = request.GET.get("q", "").strip()
+    rows = everything.filter(name__icontains=query) if query else everything
+    found = listing(request, rows.prefetch_related("agents"), SORTS)
+    context = {"listing": found, "rows": found.rows, "q": query, "any": bool(found.count) or everything.exists()}
+    return render(request, "experiences/endpoints.html", context)
+
+
+@page
+def new(request: HttpRequest, actor: Actor) -> HttpResponse:
+    require(actor, "endpoint.edit", current_organization(actor))
+    form = EndpointForm(request.POST or None)
+    if request.method == "POST" and form.is_valid():
+        try:
+            made = endpoint_create(actor, **form.cleaned_data)
+        except (Invalid, Conflict) as error:
+            form.refuse(error)
+        else:
+            messages.success(request, f"{made.name} was made. Try it, then give it to an agent.")
+            return redirect("experiences:endpoint_edit", endpoint_id=made.pk)
+    return _form(request, form, None, actor)
+
+
+@page
+def edit(request: HttpRequest, actor: Actor, endpoint_id: Any) -> HttpResponse:
+    endpoint = endpoint_get(actor, endpoint_id)
+    require(actor, "endpoint.edit", endpoint.organization_id)
+    form = EndpointForm(request.POST) if request.method == "POST" else EndpointForm.of(endpoint)
+    if request.method == "POST" and form.is_valid():
+        try:
+            endpoint_update(actor, endpoint, **form.cleaned_data)
+        except (Invalid, Conflict) as error:
+            form.refuse(error)
+        else:
+            messages.success(request, "Saved.")
+            return redirect("experiences:endpoint_edit", endpoint_id=endpoint.pk)
+    return _form(request, form, endpoint_get(actor, endpoint_id), actor)
+
+
+@require_POST
+@page
+def archive(request: HttpRequest, actor: Actor, endpoint_id: Any) -> HttpResponse:
+    endpoint = endpoint_archive(actor, endpoint_get(actor, endpoint_id))
+    messages.success(request, f"{endpoint.name} is archived, and its keys are forgotten.")
+    return redirect("experiences:endpoints")
+
+
+@require_POST
+@page
+def test(request: HttpRequest, actor: Actor) -> HttpResponse:
+    """One small call to the endpoint and model that a form has chosen."""
+    chosen = request.POST.get("endpoint", "").strip()
+    endpoint = endpoint_get(actor, chosen) if chosen else None
+    found = endpoint_test(actor, endpoint=endpoint, model=request.POST.get("model", "").strip())
+    return render(request, "experiences/_endpoint_test.html", {"found": found})
+
+
+def _form(request: HttpRequest, form: EndpointForm, endpoint: ModelEndpoint | None, actor: Actor) -> HttpResponse:
+    status = 400 if form.is_bound and form.errors else 200
+    context: dict[str, Any] = {"form": form, "endpoint": endpoint, "help": OPTIONS}
+    if endpoint is not None:
+        context["users"] = list(endpoint.agents.filter(archived_at=None))
+        context["may"] = allowed(actor, endpoint.organization_id)
+    return render(request, "experiences/endpoint_form.html", context, status=status)

@@ -1,0 +1,87 @@
+"""Tool servers (MCP): where agents find tools that are not ours."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_POST
+
+from agentcore_site.console.pages import Sort, listing, page
+from agentcore_site.lib.errors import Conflict, Invalid
+from agentcore_site.tenancy.actors import Actor
+from agentcore_site.tenancy.permissions import current_organization, require
+from experiences.agents.forms import ToolServerForm
+from experiences.agents.selectors import tool_server_get, tool_servers_visible
+from experiences.agents.services.tool_servers import (
+    tool_server_archive,
+    tool_server_create,
+    tool_server_offer,
+    tool_server_update,
+)
+from experiences.models import ToolServer
+
+SORTS = (Sort("name", "name", "name", descending=False), Sort("newest", "newest first", "created_at"))
+
+
+@page
+def tool_servers(request: HttpRequest, actor: Actor) -> HttpResponse:
+    everything = tool_servers_visible(actor)
+    query = request.GET.get("q", "").strip()
+    rows = everything.filter(name__icontains=query) if query else everything
+    found = listing(request, rows.prefetch_related("agents"), SORTS)
+    context = {"listing": found, "rows": found.rows, "q": query, "any": bool(found.count) or everything.exists()}
+    return render(request, "experiences/tool_servers.html", context)
+
+
+@page
+def new(request: HttpRequest, actor: Actor) -> HttpResponse:
+    require(actor, "endpoint.edit", current_organization(actor))
+    form = ToolServerForm(request.POST or None)
+    if request.method == "POST" and form.is_valid():
+        try:
+            made = tool_server_create(actor, **form.cleaned_data)
+        except (Invalid, Conflict) as error:
+            form.refuse(error)
+        else:
+            messages.success(request, f"{made.name} was made. See what it offers, then give it to an agent.")
+            return redirect("experiences:tool_server", server_id=made.pk)
+    return _form(request, form, None)
+
+
+@page
+def edit(request: HttpRequest, actor: Actor, server_id: Any) -> HttpResponse:
+    server = tool_server_get(actor, server_id)
+    require(actor, "endpoint.edit", server.organization_id)
+    form = ToolServerForm(request.POST) if request.method == "POST" else ToolServerForm.of(server)
+    if request.method == "POST" and form.is_valid():
+        try:
+            tool_server_update(actor, server, **form.cleaned_data)
+        except (Invalid, Conflict) as error:
+            form.refuse(error)
+        else:
+            messages.success(request, "Saved.")
+            return redirect("experiences:tool_server", server_id=server.pk)
+    return _form(request, form, tool_server_get(actor, server_id))
+
+
+@require_POST
+@page
+def archive(request: HttpRequest, actor: Actor, server_id: Any) -> HttpResponse:
+    server = tool_server_archive(actor, tool_server_get(actor, server_id))
+    messages.success(request, f"{server.name} is out of use; agents that used it go on without its tools.")
+    return redirect("experiences:tool_servers")
+
+
+@require_POST
+@page
+def offer(request: HttpRequest, actor: Actor, server_id: Any) -> HttpResponse:
+    found = tool_server_offer(actor, tool_server_get(actor, server_id))
+    return render(request, "experiences/_offer.html", {"found": found})
+
+
+def _form(request: HttpRequest, form: ToolServerForm, server: ToolServer | None) -> HttpResponse:
+    status = 400 if form.is_bound and form.errors else 200
+    return render(request, "experiences/tool_server.html", {"form": form, "server": server}, status=status)

@@ -1,1 +1,0 @@
-"""REST doors of agents, datasets, trajectories and environments."""

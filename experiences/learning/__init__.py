@@ -1,0 +1,1 @@
+"""What is learned from rollouts: lessons of training, items of playbooks. Pure."""

@@ -1,0 +1,423 @@
+"""Changes of a library by operations: each is taken or refused with its reason, none is dropped in silence."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Literal, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from experiences.learning.lessons.exemplars import exemplar_fault
+from experiences.learning.lessons.guards import MAX_WORDS, Source, lesson_fault
+from experiences.learning.lessons.library import Kind as LessonKind
+from experiences.learning.lessons.library import Lesson, Library, Status, new_handle, told_tokens
+from experiences.learning.lessons.prompt_injection import suspicion
+from experiences.learning.lessons.removed import NOTHING, Memory
+from experiences.learning.lessons.similarity import ALIKE, most_alike
+
+Kind = Literal["ADD", "UPDATE", "DELETE", "MERGE", "NONE"]
+_SYNONYMS: Final = {"MODIFY": "UPDATE", "EDIT": "UPDATE", "REMOVE": "DELETE", "KEEP": "NONE", "NOOP": "NONE"}
+MAX_OPERATIONS: Final = 20
+FULL: Final = "the library is full, and none of its lessons is known to be of less use"
+REWRITTEN: Final = 0.5  # two texts that are so much alike are one that was written again
+UNDRAFTED: Final = "it matches no lesson that was drafted from attempts"
+DELETED_ITEMS, DELETED_TOKENS = 0.2, 0.3  # a batch that takes out a larger share is a rewrite, and refused
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One change that is proposed. ``id`` is what UPDATE and DELETE are about, ``ids`` what MERGE joins."""
+
+    op: Kind
+    text: str = ""
+    id: str = ""
+    ids: tuple[str, ...] = ()
+    reason: str = ""
+
+
+class _Said(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+
+    reason: str = Field("", max_length=2000, description="Why, in a few words.")
+
+
+class Add(_Said):
+    """A lesson that is new."""
+
+    op: Literal["ADD"]
+    text: str = Field(min_length=1, max_length=2000, description="The new lesson's text.")
+
+
+class Update(_Said):
+    """A better text for a lesson that is there."""
+
+    op: Literal["UPDATE"]
+    id: str = Field(min_length=1, max_length=100, description="The id of the lesson.")
+    text: str = Field(min_length=1, max_length=2000, description="The lesson's better text.")
+
+
+class Delete(_Said):
+    """A lesson that proved wrong."""
+
+    op: Literal["DELETE"]
+    id: str = Field(min_length=1, max_length=100, description="The id of the lesson.")
+
+
+class Merge(_Said):
+    """Lessons that say the same."""
+
+    op: Literal["MERGE"]
+    ids: list[str] = Field(min_length=2, max_length=10, description="The ids of the lessons.")
+    text: str = Field(min_length=1, max_length=2000, description="One text for all of them.")
+
+
+class Nothing(_Said):
+    """Nothing has to change."""
+
+    op: Literal["NONE"]
+
+
+class Operations(BaseModel):
+    """What a model answers when it is asked for changes."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    operations: list[Add | Update | Delete | Merge | Nothing] = Field(
+        max_length=MAX_OPERATIONS, description="The changes, none if nothing is new."
+    )
+
+    @field_validator("operations", mode="before")
+    @classmethod
+    def _by_any_name(cls, value: Any) -> Any:
+        """What models call an operation, in any case and by its usual other names."""
+        if not isinstance(value, list):
+            return value
+        return [_named(one) for one in value]
+
+    def plain(self) -> list[Operation]:
+        return [
+            Operation(
+                one.op,
+                getattr(one, "text", ""),
+                getattr(one, "id", ""),
+                tuple(getattr(one, "ids", ())),
+                one.reason,
+            )
+            for one in self.operations
+        ]
+
+
+def _named(value: Any) -> Any:
+    if not isinstance(value, dict) or not isinstance(value.get("op"), str):
+        return value
+    named = value["op"].strip().upper()
+    return value | {"op": _SYNONYMS.get(named, named)}
+
+
+@dataclass(frozen=True, slots=True)
+class Lineage:
+    """Where an operation comes from: what its lesson will say of itself, and what it may not repeat. ``drafts`` are the
+    lessons that comparisons drafted: what is added has to be one of them, in any words; None: anything. ``kind``
+    is that of a lesson that is added."""
+
+    task: str = ""
+    group: str = ""
+    epoch: int = 1
+    domain: str = ""
+    taught_by: tuple[str, ...] = ()
+    ground_truth: float | None = None
+    relative_rank: float | None = None
+    tool_stats: tuple[Mapping[str, Any], ...] = ()
+    sources: tuple[Source, ...] = ()
+    drafts: tuple[str, ...] | None = None
+    kind: LessonKind = "experience"
+
+
+def is_drafted(text: str, drafts: Sequence[str] | None) -> bool:
+    """Whether a text is one of the drafts, perhaps written again. Any text is where ``drafts`` is None."""
+    return drafts is None or most_alike(text, drafts)[1] >= REWRITTEN
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What may be done. ``may_delete`` False leaves removal to evidence; lessons in ``protected`` have been measured,
+    and their texts are not changed by opinion. ``evictable`` gives way when the library is full, the first first.
+    ``functions``: names that no lesson may order a call of. ``memory`` is what earlier jobs took out."""
+
+    max_words: int = MAX_WORDS
+    max_items: int = 60
+    max_tokens: int = 2500
+    max_new: int = 8
+    may_delete: bool = True
+    protected: Collection[str] = ()
+    evictable: Sequence[str] = ()
+    functions: frozenset[str] = frozenset()
+    memory: Memory = NOTHING
+
+    def distrust(self, text: str) -> str:
+        """Why a text is not told to the agent before a person has released it; "" if it may be."""
+        return suspicion(text, self.functions)
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What became of one operation. ``handle`` is the lesson that it added, changed or took out."""
+
+    op: str
+    taken: bool
+    why: str
+    handle: str = ""
+    text: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"op": self.op, "taken": self.taken, "why": self.why, "handle": self.handle, "text": self.text}
+
+
+@dataclass
+class Applied:
+    """A library after a batch of operations, and what became of each."""
+
+    library: Library
+    receipts: list[Receipt] = field(default_factory=list)
+
+    @property
+    def refused(self) -> list[Receipt]:
+        return [one for one in self.receipts if not one.taken and one.op != "NONE"]
+
+
+def apply_operations(
+    library: Library, proposed: Sequence[tuple[Operation, Lineage]], rules: Rules, *, place: str
+) -> Applied:
+    """The library after the operations, in their order, each against what the ones before it left.
+
+    ``place`` names where they come from (run and iteration), and so the handles of new lessons.
+    """
+    batch = _Batch(library, rules, place)
+    if why := _rewrite(library, [operation for operation, _ in proposed], rules):
+        batch.no_deletes = why
+    for number, (operation, lineage) in enumerate(proposed):
+        batch.take(operation, lineage, number)
+    return Applied(batch.library, batch.receipts)
+
+
+class _Seen(NamedTuple):
+    """``lesson`` of the library says a text already; None: one of an earlier job did. ``why`` the text is not taken."""
+
+    why: str
+    lesson: Lesson | None = None
+
+    @property
+    def handle(self) -> str:
+        return "" if self.lesson is None else self.lesson.handle
+
+
+class _Batch:
+    def __init__(self, library: Library, rules: Rules, place: str) -> None:
+        self.library, self.rules, self.place = library, rules, place
+        self.receipts: list[Receipt] = []
+        self.no_deletes = "" if rules.may_delete else "whether a lesson goes is left to what it is measured to do"
+        self.added = 0
+
+    def take(self, operation: Operation, lineage: Lineage, number: int) -> None:
+        step = {"ADD": self._add, "UPDATE": self._update, "DELETE": self._delete, "MERGE": self._merge}
+        if operation.op == "NONE":
+            self._say(operation, False, "nothing to change")
+            return
+        step[operation.op](operation, lineage, number)
+
+    def _add(self, operation: Operation, lineage: Lineage, number: int) -> None:
+        text = " ".join(operation.text.split())
+        if fault := self._fault(text, lineage):
+            self._say(operation, False, fault)
+        elif not is_drafted(text, lineage.drafts):
+            self._say(operation, False, UNDRAFTED)
+        elif seen := self._seen(text):
+            self._again(operation, seen, lineage)
+        elif self.added >= self.rules.max_new:
+            self._say(operation, False, f"{self.rules.max_new} new lessons at once are enough")
+        elif not self._has_room(text):
+            self._say(operation, False, FULL)
+        else:
+            self._put(operation, self._new(text, operation, lineage, number))
+
+    def _update(self, operation: Operation, lineage: Lineage, number: int) -> None:
+        lesson, text = self._target(operation), " ".join(operation.text.split())
+        if lesson is None:
+            return
+        if fault := lesson_fault(text, lineage.sources, max_words=self.rules.max_words) or self.rules.distrust(text):
+            self._say(operation, False, fault, lesson.handle)
+        elif text == lesson.text:
+            self._say(operation, False, "it says so already", lesson.handle)
+        elif seen := self._seen(text, besides=[lesson]):
+            self._say(operation, False, seen.why, lesson.handle)
+        elif not self._fits(text, without=[lesson.handle]):
+            self._say(operation, False, FULL, lesson.handle)
+        else:
+            changed = replace(
+                lesson,
+                text=text,
+                version=lesson.version + 1,
+                why=operation.reason[:500],
+                taught_by=_joined(lesson.taught_by, lineage.taught_by),
+            )
+            self.library = self.library.having(changed)
+            self._say(operation, True, operation.reason, lesson.handle)
+
+    def _delete(self, operation: Operation, lineage: Lineage, number: int) -> None:
+        lesson = self._target(operation)
+        if lesson is None:
+            return
+        if self.no_deletes:
+            self._say(operation, False, self.no_deletes, lesson.handle)
+            return
+        self.library = self.library.moved([lesson.handle], "pruned")
+        self._say(operation, True, operation.reason, lesson.handle)
+
+    def _merge(self, operation: Operation, lineage: Lineage, number: int) -> None:
+        parents = [lesson for one in dict.fromkeys(operation.ids) if (lesson := self.library.get(_id(one)))]
+        unknown = [one for one in operation.ids if self.library.get(_id(one)) is None]
+        text = " ".join(operation.text.split())
+        if unknown or len(parents) < 2:
+            self._say(operation, False, f"unknown: {', '.join(unknown)}" if unknown else "a merge needs two lessons")
+            return
+        held = [one.handle for one in parents if not one.live or one.kind != "experience" or self._measured(one)]
+        if held or self.no_deletes:
+            self._say(operation, False, f"{held[0]} can't be merged" if held else self.no_deletes)
+        elif fault := lesson_fault(text, lineage.sources, max_words=self.rules.max_words) or self.rules.distrust(text):
+            self._say(operation, False, fault)
+        elif seen := self._seen(text, besides=[one for one in self.library if not one.live or one in parents]):
+            self._say(operation, False, seen.why, seen.handle)
+        elif not self._fits(text, without=[parent.handle for parent in parents]):
+            self._say(operation, False, FULL)
+        else:
+            taught = _joined(*(parent.taught_by for parent in parents), lineage.taught_by)
+            merged = replace(
+                self._new(text, operation, lineage, number),
+                parents=tuple(parent.handle for parent in parents),
+                taught_by=taught,
+            )
+            self.library = self.library.moved([parent.handle for parent in parents], "pruned")
+            self._put(operation, merged)
+
+    # -- shared ----------------------------------------------------------------------------------------------------
+
+    def _target(self, operation: Operation) -> Lesson | None:
+        """The lesson that an operation names; None, and a receipt, where it may not be changed."""
+        lesson = self.library.get(_id(operation.id))
+        why = ""
+        if lesson is None:
+            why = f"there is no lesson {operation.id[:40]!r}"
+        elif not lesson.live:
+            why = f"it is {lesson.status}"
+        elif lesson.kind == "section":
+            why = "it is a section of the playbook, which has its own way of being changed"
+        elif lesson.kind == "exemplar":
+            why = "it is a piece of an attempt, which stays as it was said"
+        elif self._measured(lesson):
+            why = "it has been measured: what it does decides"
+        if why:
+            self._say(operation, False, why, "" if lesson is None else lesson.handle)
+            return None
+        return lesson
+
+    def _fault(self, text: str, lineage: Lineage) -> str:
+        if lineage.kind == "exemplar":
+            return exemplar_fault(text, lineage.sources, self.rules.max_words)
+        return lesson_fault(text, lineage.sources, max_words=self.rules.max_words)
+
+    def _measured(self, lesson: Lesson) -> bool:
+        return lesson.handle in self.rules.protected
+
+    def _seen(self, text: str, besides: Collection[Lesson] = ()) -> _Seen | None:
+        """What says the same in nearly the same words: a lesson of the library that is none of those ``besides``,
+        also one that was taken out, else one that an earlier job or a person took out."""
+        lessons = self.library.lessons
+        at, found = most_alike(text, [lesson.text for lesson in lessons])
+        if found >= ALIKE and lessons[at] not in besides:
+            return _Seen(f"it would be the same as {lessons[at].handle}", lessons[at])
+        why = self.rules.memory.why_not(text)
+        return _Seen(why) if why else None
+
+    def _again(self, operation: Operation, seen: _Seen, lineage: Lineage) -> None:
+        """What is known was taught once more. What was taken out before this run stays out. Where nothing was measured
+        (``may_delete``), a lesson that was taken out by opinion or with its epoch gets another chance; what evidence
+        took out stays out."""
+        known = seen.lesson
+        if known is None:
+            self._say(operation, False, seen.why)
+            return
+        taught = _joined(known.taught_by, lineage.taught_by)
+        back = known.status == "pruned" and self.rules.may_delete and self._fits(known.text)
+        status: Status = "proposed" if back else known.status
+        self.library = self.library.having(replace(known, taught_by=taught, status=status))
+        why = "it was taken out, and is tried again" if back else f"it is known as {known.handle}"
+        self._say(operation, back, why, known.handle)
+
+    def _new(self, text: str, operation: Operation, lineage: Lineage, number: int) -> Lesson:
+        why = self.rules.distrust(text)
+        return Lesson(
+            handle=new_handle(self.place, number),
+            text=text,
+            kind=lineage.kind,
+            status="quarantined" if why else "proposed",
+            domain=lineage.domain,
+            why=why or operation.reason[:500],
+            task=lineage.task[:200],
+            group=lineage.group,
+            epoch=lineage.epoch,
+            taught_by=lineage.taught_by,
+            ground_truth=lineage.ground_truth,
+            relative_rank=lineage.relative_rank,
+            tool_stats=lineage.tool_stats,
+        )
+
+    def _put(self, operation: Operation, lesson: Lesson) -> None:
+        self.library = self.library.having(lesson)
+        self.added += 1
+        if lesson.status == "quarantined":
+            self._say(operation, False, f"in quarantine: {lesson.why}", lesson.handle)
+        else:
+            self._say(operation, True, operation.reason, lesson.handle)
+
+    def _has_room(self, text: str) -> bool:
+        """Whether one more fits, after evicting what may be."""
+        for handle in self.rules.evictable:
+            if self._fits(text):
+                return True
+            lesson = self.library.get(handle)
+            if lesson is not None and lesson.live and lesson.kind != "section":
+                self.library = self.library.moved([handle], "pruned")
+                self.receipts.append(Receipt("EVICT", True, "the library was full", handle, lesson.text))
+        return self._fits(text)
+
+    def _fits(self, text: str, without: Collection[str] = ()) -> bool:
+        """Whether the library has room for a text, once ``without`` are gone. Sections have room of their own."""
+        held = [one for one in self.library.live if one.kind != "section" and one.handle not in without]
+        tokens = sum(one.tokens for one in held) + told_tokens(text)
+        return len(held) < self.rules.max_items and tokens <= self.rules.max_tokens
+
+    def _say(self, operation: Operation, taken: bool, why: str, handle: str = "") -> None:
+        self.receipts.append(Receipt(operation.op, taken, why[:300], handle, operation.text[:400]))
+
+
+def _rewrite(library: Library, operations: Sequence[Operation], rules: Rules) -> str:
+    """Why the batch's removals are refused as a whole: it would be a rewrite (context collapse, arXiv 2510.04618)."""
+    gone = library.chosen(_id(one.id) for one in operations if one.op == "DELETE")
+    joined = [library.chosen(map(_id, one.ids)) for one in operations if one.op == "MERGE"]
+    gone += [lesson for group in joined for lesson in group[1:]]  # a merge leaves one in the place of several
+    if not gone or not rules.may_delete:
+        return ""
+    items, tokens = len(library.live), library.tokens
+    too_many = len(gone) > max(1, DELETED_ITEMS * items)
+    too_much = sum(one.tokens for one in gone) > max(gone[0].tokens, DELETED_TOKENS * tokens)
+    return f"the batch would take out {len(gone)} of {items} lessons at once" if too_many or too_much else ""
+
+
+def _id(said: str) -> str:
+    """An id as models write it: with brackets, quotes or spaces around."""
+    return said.strip().strip("[]()\"'` ").lower() if said else ""
+
+
+def _joined(*lists: Sequence[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(one for some in lists for one in some))[:64]

@@ -1,0 +1,149 @@
+"""What a reflector is asked: instructions of ours, and everything that others wrote as data between marks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from budgets.llm.tokens import middle
+from budgets.llm.types import Message
+from experiences.learning.lessons.attempts import (
+    Contrast,
+    attempt_text,
+    critique,
+    name_of,
+    right_answer,
+    task_text,
+)
+from experiences.learning.lessons.guards import MAX_WORDS
+from experiences.learning.lessons.library import Library
+from experiences.learning.lessons.operations import Operation
+from experiences.learning.lessons.rendering import listed
+from experiences.privacy import redact
+from experiences.rollouts.prompt_quoting import RULE, plain, quoted, steady_marks, unheard_of
+from experiences.rollouts.types import Trajectory
+
+MAX_OBJECTIVE: Final = 2_000  # characters of each objective that are shown
+
+SUMMARY: Final = """You read one attempt of an agent at a task and say what it did and why it ended as it did.
+{rule}
+Answer with one JSON object. Its "summary" is one or two sentences of at most {words} words: the strategy that was
+followed, and the decisive move or mistake. Name no numbers or names of this very task."""
+LESSONS: Final = """You compare attempts of one agent at one task: some did well, some badly. You look for what made the
+difference, as advice that helps with other tasks of this kind.
+{rule}
+Answer with one JSON object. Its "lessons" is a list of at most {most} lessons, or empty if the difference looks like
+chance. A lesson is one sentence of at most {words} words in the form "When <situation>, <what to do>.". It is general:
+no numbers, names or answers of this task, nothing that only holds for it. Don't repeat what is known already."""
+OPERATIONS: Final = """You keep a library of lessons for an agent. New lessons were proposed; you say how the
+library has to change.
+{rule}
+Answer with one JSON object. Its "operations" is a list; for each proposed lesson one of
+ADD (new: its text), UPDATE (an existing lesson's id, and its better text), MERGE (the ids of lessons that say the same,
+and one text for them), DELETE (an existing lesson's id that proved wrong), NONE (it is known already).
+A text is one sentence of at most {words} words in the form "When <situation>, <what to do>."."""
+MERGED: Final = """You keep a library of lessons for an agent. Several changes were proposed independently of each
+other. You make one consistent list of them: join what says the same, drop what contradicts the better founded, keep the
+rest.
+{rule}
+Answer with one JSON object. Its "operations" is a list of ADD (text), UPDATE (id, text), MERGE (ids, text), DELETE (id)
+and NONE. A text is one sentence of at most {words} words in the form "When <situation>, <what to do>."."""
+OBJECTIVE: Final = "The block OBJECTIVE says what a good answer of the agent is."
+LEARNING: Final = "The block LEARN ABOUT says what lessons are wanted about."
+ANSWER: Final = "The block RIGHT ANSWER is there so that you understand the mistakes. No lesson may give it away."
+
+
+@dataclass(frozen=True, slots=True)
+class ReflectionOptions:
+    """``max_groups`` groups are compared, those with the largest spread; ``each`` winners and losers are read of each;
+    ``concurrency`` questions are asked at once. A group whose attempts have at most ``group_tokens`` tokens together is
+    shown whole in one question, without summaries. ``objective`` says what a good answer is, ``learning_objective``
+    what lessons should be about. ``show_answers`` shows what is right, and what judges said of the attempts. Of so many
+    groups at most ``exemplars`` are taken."""
+
+    max_groups: int = 4
+    each: int = 2
+    max_lessons: int = 2
+    max_words: int = MAX_WORDS
+    domain: str = ""
+    concurrency: int = 8
+    group_tokens: int = 0
+    objective: str = ""
+    learning_objective: str = ""
+    show_answers: bool = False
+    exemplars: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Prompts:
+    """The questions of reflection. ``secret`` makes the marks around data, which can't be guessed."""
+
+    options: ReflectionOptions
+    secret: str
+
+    def summary(self, of: Contrast, attempt: Trajectory) -> list[Message]:
+        blocks = {"TASK": task_text(of.group.scenario.query), "ATTEMPT": attempt_text(attempt)}
+        return self._messages(SUMMARY, blocks, f"summary/{name_of(attempt)}")
+
+    def lessons(self, of: Contrast, read: dict[str, str], library: Library, iteration: int) -> list[Message]:
+        """``read``: the summaries of the attempts, by name."""
+
+        def lines(attempts: Sequence[Trajectory]) -> str:
+            return "\n".join(
+                f"- score {one.outcome:.2f}, {len(one.steps)} steps: {read[name_of(one)]}{self._judged(one)}"
+                for one in attempts
+                if name_of(one) in read
+            )
+
+        return self._compared(of, lines(of.winners), lines(of.losers), library, iteration)
+
+    def whole(self, of: Contrast, library: Library, iteration: int) -> list[Message]:
+        """All attempts of the group as they are, in place of summaries."""
+        return self._compared(of, self._shown(of.winners), self._shown(of.losers), library, iteration)
+
+    def fits_whole(self, of: Contrast) -> bool:
+        """Whether the attempts of a group may be shown in one question."""
+        most = self.options.group_tokens
+        return most > 0 and middle(self._shown(of.attempts)) <= most
+
+    def operations(self, drafts: Sequence[str], library: Library, iteration: int) -> list[Message]:
+        """``drafts``: without the reasons, since what stands beside a lesson is taken for a part of it."""
+        proposed = "\n".join(f"{n}. {plain(text)}" for n, text in enumerate(drafts, start=1))
+        blocks = {"LIBRARY": listed(library.live), "PROPOSED LESSONS": proposed}
+        return self._messages(OPERATIONS, blocks, f"operations/{iteration}")
+
+    def merged(self, proposed: Sequence[Operation], library: Library, iteration: int) -> list[Message]:
+        lines = "\n".join(f"{one.op} {_about(one)}".strip() for one in proposed)
+        return self._messages(MERGED, {"LIBRARY": listed(library.live), "CHANGES": plain(lines)}, f"merge/{iteration}")
+
+    def _compared(self, of: Contrast, good: str, bad: str, library: Library, iteration: int) -> list[Message]:
+        scenario = of.group.scenario
+        blocks = {"KNOWN LESSONS": listed(library.live), "TASK": task_text(scenario.query)}
+        if self.options.show_answers and (right := right_answer(scenario)):
+            blocks["RIGHT ANSWER"] = right
+        blocks |= {"ATTEMPTS THAT DID WELL": good, "ATTEMPTS THAT DID BADLY": bad}
+        return self._messages(LESSONS, blocks, f"lessons/{iteration}/{scenario.index}")
+
+    def _shown(self, attempts: Sequence[Trajectory]) -> str:
+        shown = [f"Attempt {n}:\n{attempt_text(one)}{self._judged(one)}" for n, one in enumerate(attempts, start=1)]
+        return "\n\n".join(shown)
+
+    def _judged(self, attempt: Trajectory) -> str:
+        said = critique(attempt) if self.options.show_answers else ""
+        return f" What was said of it: {said}" if said else ""
+
+    def _messages(self, instructions: str, blocks: dict[str, str], place: str) -> list[Message]:
+        wanted = {"OBJECTIVE": self.options.objective, "LEARN ABOUT": self.options.learning_objective}
+        blocks = {name: redact(plain(text))[:MAX_OBJECTIVE] for name, text in wanted.items() if text.strip()} | blocks
+        mark = unheard_of(steady_marks(self.secret, place), blocks.values())
+        said = {"OBJECTIVE": OBJECTIVE, "LEARN ABOUT": LEARNING, "RIGHT ANSWER": ANSWER}
+        rule = "\n".join([RULE.format(mark=mark), *(text for name, text in said.items() if name in blocks)])
+        options = self.options
+        head = instructions.format(rule=rule, words=options.max_words, most=options.max_lessons)
+        return [Message("system", head), Message("user", quoted(blocks, mark))]
+
+
+def _about(operation: Operation) -> str:
+    ids = ", ".join([*([operation.id] if operation.id else []), *operation.ids])
+    return f"{f'[{ids}] ' if ids else ''}{plain(operation.text)}"

@@ -1,0 +1,98 @@
+"""What each item of a playbook adds to the share of executions that succeed, from contexts in which items were left out
+at random (``leave_out``).
+
+The plain difference of two shares is unbiased, since chance alone decides which executions lack an item. Its interval
+at one look is Newcombe's (1998, method 10), built from two Wilson intervals: it holds for few executions too, and near
+0 and 1. An item is looked at again and again; decisions about it go by a confidence sequence
+(``confidence_sequence``).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+from agentcore_site.lib.statistics import wilson_interval
+from experiences.learning.playbooks.confidence_sequence import confidence_sequence
+
+FEWEST: Final = 20  # executions with and without an item, below which nothing is decided by its effect
+
+
+@dataclass(frozen=True, slots=True)
+class Outcomes:
+    """How ``n`` executions ended: ``good`` succeeded."""
+
+    n: int = 0
+    good: int = 0
+
+    @property
+    def share(self) -> float:
+        return self.good / self.n if self.n else 0.0
+
+    def without(self, other: Outcomes) -> Outcomes:
+        return Outcomes(self.n - other.n, self.good - other.good)
+
+
+@dataclass(frozen=True, slots=True)
+class ItemEffect:
+    """Executions that had an item in their context and those that lacked it by chance. ``reporting`` counts, of the
+    former, those whose agent reported which items its answer used, and ``used`` those that used this one."""
+
+    told: Outcomes
+    left_out: Outcomes
+    reporting: int = 0
+    used: int = 0
+
+    @property
+    def difference(self) -> float:
+        """What the item adds to the share of successes, in [-1, 1]."""
+        return self.told.share - self.left_out.share
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The 95 % interval of the difference, for one look."""
+        return newcombe(self.told, self.left_out)
+
+    @property
+    def sequence(self) -> tuple[float, float]:
+        """The interval that holds at all looks at once, with 95 %: what is decided goes by it."""
+        return confidence_sequence(self.told.good, self.told.n, self.left_out.good, self.left_out.n)
+
+    @property
+    def sequence_low(self) -> float:
+        return self.sequence[0]
+
+    @property
+    def sequence_high(self) -> float:
+        return self.sequence[1]
+
+    @property
+    def low(self) -> float:
+        return self.interval[0]
+
+    @property
+    def high(self) -> float:
+        return self.interval[1]
+
+    @property
+    def known(self) -> bool:
+        """Whether enough executions stand on both sides to decide anything."""
+        return min(self.told.n, self.left_out.n) >= FEWEST
+
+    @property
+    def harms(self) -> bool:
+        return self.known and self.sequence_high < 0
+
+    @property
+    def helps(self) -> bool:
+        return self.known and self.sequence_low > 0
+
+
+def newcombe(one: Outcomes, other: Outcomes) -> tuple[float, float]:
+    """The 95 % interval of the difference of two shares."""
+    (low, high), (other_low, other_high) = wilson_interval(one.good, one.n), wilson_interval(other.good, other.n)
+    difference = one.share - other.share if one.n and other.n else 0.0
+    below = math.hypot(one.share - low, other_high - other.share)
+    above = math.hypot(high - one.share, other.share - other_low)
+    return max(-1.0, difference - below), min(1.0, difference + above)

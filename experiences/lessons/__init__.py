@@ -1,0 +1,1 @@
+"""Lessons that training found, and the prompt packs under which they were found."""

@@ -1,0 +1,46 @@
+"""What a job asked a model beside its rollouts: kept at once, and never asked or paid for again after a crash."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from agentcore_site.jobs.models import Job
+from experiences.models import Question
+from experiences.rollouts.structured_output import Answered
+
+KEPT = (
+    "key", "stage", "iteration", "asked", "usable", "reply", "reason", "repaired", "calls", "tokens", "cost_micros",
+    "latency_ms", "own_ms", "model",
+)  # fmt: skip
+
+
+class QuestionBook:
+    """The questions of one job. Those of iterations after ``after`` are read once, when it is made: earlier ones are
+    behind a checkpoint, and not asked again. ``write`` runs what writes a row, fenced and in a thread of
+    its own, since questions are asked on an event loop."""
+
+    def __init__(
+        self, job: Job, agent_id: Any, write: Callable[[Callable[[], None]], None], *, after: int = -1
+    ) -> None:
+        self._job, self._agent_id, self._write = job, agent_id, write
+        self.epoch_of: Callable[[int], int] = lambda _: 1
+        self._answered: dict[str, Answered] = {
+            row["key"]: Answered(**row) for row in Question.objects.filter(job=job, iteration__gt=after).values(*KEPT)
+        }
+
+    def recall(self, key: str, asked: str) -> Answered | None:
+        """What this very question was answered; None if it was not asked, or in other words."""
+        earlier = self._answered.get(key)
+        return earlier if earlier is not None and earlier.asked == asked else None
+
+    def keep(self, answered: Answered) -> None:
+        """Writes an answer. One to the same question in other words takes its place."""
+        self._write(lambda: self._store(answered))
+        self._answered[answered.key] = answered
+
+    def _store(self, answered: Answered) -> None:
+        values = {name: getattr(answered, name) for name in KEPT if name != "key"}
+        values |= {"agent_id": self._agent_id, "organization_id": self._job.organization_id}
+        values["epoch"] = self.epoch_of(answered.iteration)
+        Question.objects.update_or_create(job=self._job, key=answered.key, defaults=values)

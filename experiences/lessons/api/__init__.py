@@ -1,0 +1,1 @@
+"""REST: lessons and prompt packs."""

@@ -1,0 +1,261 @@
+"""REST: what agents learned."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+from uuid import UUID
+
+from django.utils.functional import cached_property
+from django_filters import rest_framework as filters
+from drf_spectacular.utils import OpenApiExample, extend_schema, extend_schema_field
+from rest_framework import serializers
+from rest_framework.decorators import action
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from agentcore_site.rest.parsing import FileParser, JsonParser, Strict, parsed
+from agentcore_site.rest.schema import IDEMPOTENCY_KEY
+from agentcore_site.rest.views import Door
+from experiences.agents.selectors import agent_get
+from experiences.lessons.api.importing import IMPORT, ImportedOut, ImportFile, ImportIn, read_import
+from experiences.lessons.selectors import experience_changes, experience_get, experiences_visible, fetch_top
+from experiences.lessons.services.importing import record_batch
+from experiences.lessons.services.lessons import (
+    experience_approve,
+    experience_edit,
+    experience_prune,
+    experience_quarantine,
+    experience_restore,
+)
+from experiences.lessons.stamps import Stamp, stamps
+from experiences.models import Experience, ExperienceKind, ExperienceStatus
+from experiences.trajectories.filters import OfAgent
+
+TAG = ["experiences"]
+
+
+class ExperienceOut(serializers.Serializer[Any]):
+    id = serializers.UUIDField()
+    agent_id = serializers.UUIDField()
+    job_id = serializers.UUIDField(allow_null=True, help_text="The job that learned it.")
+    handle = serializers.CharField(help_text="Its name, for ever, among the agent's lessons.")
+    kind = serializers.ChoiceField(
+        choices=ExperienceKind.choices, help_text="exemplar: a piece of an attempt that went well."
+    )
+    summary = serializers.CharField()
+    why = serializers.CharField()
+    domain = serializers.CharField()
+    status = serializers.ChoiceField(choices=ExperienceStatus.choices)
+    version = serializers.IntegerField(help_text="Rises when the text changes.")
+    weight = serializers.FloatField(help_text="Probability that a rollout sees it.")
+    effect = serializers.FloatField(allow_null=True, help_text="What it adds to the reward; null until measured.")
+    effect_error = serializers.FloatField(allow_null=True, help_text="Standard error of the effect.")
+    rollouts = serializers.IntegerField(help_text="From how many rollouts the effect comes.")
+    tokens = serializers.IntegerField(help_text="What telling it costs in each call.")
+    epoch = serializers.IntegerField()
+    group = serializers.CharField(help_text="iteration/query of the group that taught it.")
+    task = serializers.CharField(help_text="That group's query.")
+    taught_by = serializers.ListField(child=serializers.UUIDField(), help_text="Trajectories.")
+    parents = serializers.ListField(child=serializers.CharField(), help_text="Handles that were merged into it.")
+    ground_truth = serializers.FloatField(allow_null=True, help_text="Mean reward of the rollouts that taught it.")
+    relative_rank = serializers.FloatField(allow_null=True, help_text="Their mean rank in their group, 0 to 1.")
+    tool_stats = serializers.ListField(child=serializers.DictField())
+    stamp = serializers.CharField()
+    created_at = serializers.DateTimeField()
+    updated_at = serializers.DateTimeField()
+
+
+class ChangeOut(serializers.Serializer[Any]):
+    at = serializers.DateTimeField()
+    action = serializers.CharField()
+    version = serializers.IntegerField()
+    before = serializers.CharField()
+    after = serializers.CharField()
+    why = serializers.CharField()
+    by = serializers.CharField(help_text="A person, or the iteration of a job.")
+    job_id = serializers.UUIDField(allow_null=True)
+
+
+class ExperienceDetail(ExperienceOut):
+    stamp_fault = serializers.SerializerMethodField(help_text="Why no agent is told it; empty where its stamp fits.")
+    prompt_pack_id = serializers.SerializerMethodField(
+        help_text="The prompt pack for which it holds, by its stamp; null: the agent's system prompt, or none."
+    )
+    history = serializers.SerializerMethodField(help_text="The last change first.")
+
+    def get_stamp_fault(self, row: Experience) -> str:
+        return self._stamp.fault
+
+    @extend_schema_field(serializers.UUIDField(allow_null=True))
+    def get_prompt_pack_id(self, row: Experience) -> UUID | None:
+        return None if self._stamp.pack is None else self._stamp.pack.pk
+
+    @cached_property
+    def _stamp(self) -> Stamp:
+        """Read once for all that is said of it: the serializer is of one row."""
+        row = cast(Experience, self.instance)
+        return stamps([row])[row.pk]
+
+    @extend_schema_field(ChangeOut(many=True))
+    def get_history(self, row: Experience) -> list[dict[str, Any]]:
+        return list(ChangeOut(experience_changes(row), many=True).data)
+
+
+class ActionIn(Strict):
+    why = serializers.CharField(max_length=2000, required=False, allow_blank=True, help_text="For the history.")
+    version = serializers.IntegerField(
+        required=False, min_value=1, help_text="The one that was read: with another one now, nothing is done (409)."
+    )
+
+
+class ExperiencePatch(ActionIn):
+    summary = serializers.CharField(
+        max_length=1000, required=False, help_text="The text as it was vouches for it: it is stamped anew."
+    )
+
+
+class ExperienceFilters(OfAgent):
+    status = filters.ChoiceFilter(field_name="status", choices=ExperienceStatus.choices)
+    domain = filters.CharFilter(field_name="domain")
+    min_effect = filters.NumberFilter(
+        field_name="effect", lookup_expr="gte", help_text="Measured, and at least so much."
+    )
+    search = filters.CharFilter(field_name="summary", lookup_expr="icontains", help_text="Text in the lesson.")
+
+    class Meta:
+        model = Experience
+        fields: list[str] = []
+
+
+class TopQuery(Strict):
+    agent = serializers.CharField(max_length=100, required=False, help_text="Of this agent, by id or slug.")
+    domain = serializers.CharField(max_length=60, required=False)
+    min_reward = serializers.FloatField(required=False, help_text="Least mean reward of the rollouts that taught it.")
+    limit = serializers.IntegerField(min_value=1, max_value=200, default=20)
+
+
+class RefusedOut(serializers.Serializer[Any]):
+    id = serializers.UUIDField(source="experience.id")
+    reason = serializers.CharField(help_text="Why no agent is told it.")
+
+
+class TopOut(serializers.Serializer[Any]):
+    results = ExperienceOut(many=True, source="rows")
+    refused = RefusedOut(many=True, help_text="Lessons that are left out: their stamp does not fit.")
+
+
+EDIT = OpenApiExample(
+    "Another wording",
+    {"summary": "When a sum has more than two terms, add them one at a time.", "version": 1},
+    request_only=True,
+)
+
+
+class ExperienceDoor(Door):
+    queryset = Experience.objects.none()
+    filterset_class = ExperienceFilters
+    lookup_value_converter = "uuid"
+    orderings = {"-created_at": "created_at", "weight": "weight", "tokens": "tokens", "rollouts": "rollouts"}
+    known_query = {"top": ("agent", "domain", "min_reward", "limit")}
+
+    @extend_schema(summary="List what agents learned", tags=TAG, responses=ExperienceOut(many=True))
+    def list(self, request: Request) -> Response:
+        return self.page(experiences_visible(self.actor), ExperienceOut)
+
+    @extend_schema(
+        summary="The active lessons that add most to the reward",
+        description="The largest measured effect first; what was not measured yet comes last.",
+        tags=TAG,
+        parameters=[TopQuery],
+        responses=TopOut,
+        filters=False,
+    )
+    @action(detail=False, pagination_class=None)
+    def top(self, request: Request) -> Response:
+        asked = parsed(TopQuery, request.query_params.dict())
+        if "agent" in asked:
+            asked["agent"] = agent_get(self.actor, asked["agent"])
+        return Response(TopOut(fetch_top(self.actor, **asked)).data)
+
+    @extend_schema(
+        summary="Import lessons that others stamped",
+        description="As JSON, or as a file of JSON Lines in `multipart/form-data`: lessons as the list gives them, from"
+        " an agent with the same prompt. All of them or none; what the agent has already stays as it is.",
+        tags=TAG,
+        request={"application/json": ImportIn, "multipart/form-data": ImportFile},
+        responses=ImportedOut,
+        parameters=[IDEMPOTENCY_KEY],
+        examples=[IMPORT],
+    )
+    @action(detail=False, methods=["post"], url_path="import", parser_classes=[JsonParser, FileParser])
+    def bring(self, request: Request) -> Response:
+        ref, records = read_import(request)
+        agent = agent_get(self.actor, ref)
+        return self.once(request, lambda: Response(ImportedOut(record_batch(self.actor, records, agent=agent)).data))
+
+    @extend_schema(summary="One lesson, with its history", tags=TAG, responses=ExperienceDetail)
+    def retrieve(self, request: Request, pk: UUID) -> Response:
+        return Response(ExperienceDetail(experience_get(self.actor, pk)).data)
+
+    @extend_schema(
+        summary="Write a lesson anew",
+        description="Its version rises, it is stamped, and what was measured of the old text is put aside.",
+        tags=TAG,
+        request=ExperiencePatch,
+        responses=ExperienceDetail,
+        examples=[EDIT],
+    )
+    def partial_update(self, request: Request, pk: UUID) -> Response:
+        values = parsed(ExperiencePatch, request.data)
+        return Response(ExperienceDetail(experience_edit(self.actor, experience_get(self.actor, pk), **values)).data)
+
+    @extend_schema(
+        summary="Bring a pruned lesson back",
+        tags=TAG,
+        request=ActionIn,
+        responses=ExperienceDetail,
+        parameters=[IDEMPOTENCY_KEY],
+    )
+    @action(detail=True, methods=["post"])
+    def restore(self, request: Request, pk: UUID) -> Response:
+        return self._act(request, pk, experience_restore)
+
+    @extend_schema(
+        summary="Take a lesson out",
+        tags=TAG,
+        request=ActionIn,
+        responses=ExperienceDetail,
+        parameters=[IDEMPOTENCY_KEY],
+    )
+    @action(detail=True, methods=["post"])
+    def prune(self, request: Request, pk: UUID) -> Response:
+        return self._act(request, pk, experience_prune)
+
+    @extend_schema(
+        summary="Put a lesson in quarantine",
+        description="No agent is told it until a person approves it.",
+        tags=TAG,
+        request=ActionIn,
+        responses=ExperienceDetail,
+        parameters=[IDEMPOTENCY_KEY],
+    )
+    @action(detail=True, methods=["post"])
+    def quarantine(self, request: Request, pk: UUID) -> Response:
+        return self._act(request, pk, experience_quarantine)
+
+    @extend_schema(
+        summary="Let a lesson out of quarantine",
+        tags=TAG,
+        request=ActionIn,
+        responses=ExperienceDetail,
+        parameters=[IDEMPOTENCY_KEY],
+    )
+    @action(detail=True, methods=["post"])
+    def approve(self, request: Request, pk: UUID) -> Response:
+        return self._act(request, pk, experience_approve)
+
+    def _act(self, request: Request, pk: UUID, service: Callable[..., Experience]) -> Response:
+        values = parsed(ActionIn, request.data)
+        row = experience_get(self.actor, pk)
+        return self.once(request, lambda: Response(ExperienceDetail(service(self.actor, row, **values)).data))

@@ -1,0 +1,212 @@
+"""What people do with lessons: take them out, bring them back, vouch for them, write them anew.
+
+Each is one conditional update of the row that the person saw: if it moved meanwhile, nothing is done (409).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any, Final
+
+from django.db import transaction
+from django.utils import timezone
+
+from agentcore_site.audit.services import record
+from agentcore_site.lib.errors import Conflict, Invalid
+from agentcore_site.lib.storable import unstorable
+from agentcore_site.tenancy.actors import Actor
+from agentcore_site.tenancy.permissions import require
+from experiences.learning.lessons.library import told_tokens
+from experiences.learning.lessons.states import summary_fault
+from experiences.lessons.job_prompt import with_pack
+from experiences.lessons.stamps import max_words_of, stamp_fault, stamp_of_agent, stamped, stamps
+from experiences.models import Experience, ExperienceChange, ExperienceStatus
+from experiences.privacy import redact
+
+PROPOSED, ACTIVE, PRUNED, QUARANTINED = (
+    ExperienceStatus.PROPOSED,
+    ExperienceStatus.ACTIVE,
+    ExperienceStatus.PRUNED,
+    ExperienceStatus.QUARANTINED,
+)
+LONGEST_WHY: Final = 2000
+UNMEASURED: Final[dict[str, Any]] = {"effect": None, "effect_error": None, "rollouts": 0}
+
+
+def experience_restore(actor: Any, experience: Experience, *, why: str = "", version: int | None = None) -> Experience:
+    """Brings a pruned lesson back: it is tried again.
+
+    ``version`` is the one that the person saw, if known.
+
+    Raises:
+        Missing, Forbidden: the actor may not.
+        Conflict: it is not pruned, it moved meanwhile, or its stamp does not fit.
+    """
+    return _move(actor, experience, "restored", PROPOSED, {PRUNED}, why, version, vouched=True)
+
+
+def experience_prune(actor: Any, experience: Experience, *, why: str = "", version: int | None = None) -> Experience:
+    """Takes a lesson out; it can be brought back.
+
+    Raises:
+        Missing, Forbidden, Conflict: as for ``experience_restore``.
+    """
+    return _move(actor, experience, "pruned", PRUNED, {PROPOSED, ACTIVE}, why, version)
+
+
+def experience_quarantine(
+    actor: Any, experience: Experience, *, why: str = "", version: int | None = None
+) -> Experience:
+    """Tells a lesson to no agent until a person has vouched for it.
+
+    Raises:
+        Missing, Forbidden, Conflict: as for ``experience_restore``.
+    """
+    return _move(actor, experience, "quarantined", QUARANTINED, {PROPOSED, ACTIVE, PRUNED}, why, version)
+
+
+def experience_approve(actor: Any, experience: Experience, *, why: str = "", version: int | None = None) -> Experience:
+    """Lets a lesson out of quarantine: a person vouches for its text, and it is tried.
+
+    Raises:
+        Missing, Forbidden, Conflict: as for ``experience_restore``.
+    """
+    return _move(actor, experience, "approved", PROPOSED, {QUARANTINED}, why, version, vouched=True)
+
+
+def experience_reject(actor: Any, experience: Experience, *, why: str = "", version: int | None = None) -> Experience:
+    """Refuses a quarantined lesson: it is taken out, and can be brought back.
+
+    Raises:
+        Missing, Forbidden, Conflict: as for ``experience_restore``.
+    """
+    return _move(actor, experience, "rejected", PRUNED, {QUARANTINED}, why, version)
+
+
+@transaction.atomic
+def experience_edit(
+    actor: Any, experience: Experience, *, summary: str | None = None, why: str = "", version: int | None = None
+) -> Experience:
+    """Writes a lesson anew; its status stays. What was measured of the old text says nothing about the new one.
+
+    The same text again vouches for it: it is stamped under the prompt for which it holds, or, where it holds for none,
+    under the one that the agent has now. ``why``: why it was changed; it stands in the history.
+
+    Raises:
+        Missing, Forbidden: the actor may not.
+        Invalid: the text is empty, or has too many words.
+        Conflict: it moved meanwhile, or the agent's prompt pack was altered.
+    """
+    require(actor, "agent.edit", experience.organization_id)
+    _check_version(experience, version)
+    before, seen = experience.summary, experience.version
+    agent = with_pack(experience.agent, stamps([experience])[experience.pk].pack)
+    text = _clean(before if summary is None else summary, max_words_of(agent))
+    reason = _reason(why)
+    after = Experience(
+        pk=experience.pk, handle=experience.handle, domain=experience.domain, summary=text, version=seen + 1
+    )
+    changed = UNMEASURED | {
+        "summary": text,
+        "tokens": told_tokens(text),
+        "version": seen + 1,
+        "stamp": stamped(after, stamp_of_agent(agent)),
+    }
+    _update(experience, changed)
+    _remember(actor, experience, "edited", before, text, reason)
+    _log(actor, experience, "edited", {"version": seen}, {"version": seen + 1})
+    return experience
+
+
+# -- how ---------------------------------------------------------------------------------------------------------------
+
+
+@transaction.atomic
+def _move(
+    actor: Any,
+    experience: Experience,
+    action: str,
+    to: str,
+    origins: Collection[str],
+    why: str,
+    version: int | None,
+    *,
+    vouched: bool = False,
+) -> Experience:
+    require(actor, "agent.edit", experience.organization_id)
+    _check_version(experience, version)
+    before, reason = experience.status, _reason(why)
+    if before not in origins:
+        raise Conflict(f"It is {before}, so it can't be {action}. Look at it again.")
+    if vouched and (fault := stamp_fault(experience)):
+        raise Conflict(f"{fault} Edit it to vouch for its text, then try again.")
+    _update(experience, {"status": to})
+    _remember(actor, experience, action, before, to, reason)
+    _log(actor, experience, action, {"status": before}, {"status": to})
+    return experience
+
+
+def _check_version(experience: Experience, version: int | None) -> None:
+    if version is not None and version != experience.version:
+        raise _moved_meanwhile()
+
+
+def _update(experience: Experience, values: dict[str, Any]) -> None:
+    """Changes the row if it still is what was read.
+
+    Raises:
+        Conflict: another change was first.
+    """
+    values = values | {"updated_at": timezone.now()}
+    seen = Experience.objects.filter(
+        pk=experience.pk, status=experience.status, version=experience.version, stamp=experience.stamp
+    )
+    if not seen.update(**values):
+        raise _moved_meanwhile()
+    for name, value in values.items():
+        setattr(experience, name, value)
+
+
+def _moved_meanwhile() -> Conflict:
+    return Conflict("Somebody changed this lesson meanwhile, and nothing was done. Look at it again.")
+
+
+def _clean(summary: str, max_words: int) -> str:
+    """The text without personal data.
+
+    Raises:
+        Invalid: it is no summary.
+    """
+    text = redact(summary.strip())
+    if fault := unstorable(text) or summary_fault(text, max_words):
+        raise Invalid(f"The lesson can't be kept: {fault}.", fields={"summary": _sentence(fault)})
+    return text
+
+
+def _reason(why: str) -> str:
+    text = redact(why.strip())
+    if fault := unstorable(text) or ("it is too long" if len(text) > LONGEST_WHY else ""):
+        raise Invalid(f"The reason can't be kept: {fault}.", fields={"why": _sentence(fault)})
+    return text
+
+
+def _sentence(fault: str) -> str:
+    return f"{fault[0].upper()}{fault[1:]}."
+
+
+def _remember(actor: Any, experience: Experience, action: str, before: str, after: str, why: str) -> None:
+    ExperienceChange.objects.create(
+        experience=experience,
+        version=experience.version,
+        action=action,
+        before=before,
+        after=after,
+        why=why,
+        by=Actor.of(actor).name[:150],
+    )
+
+
+def _log(actor: Any, experience: Experience, action: str, before: dict[str, Any], after: dict[str, Any]) -> None:
+    """The audit log names the lesson by its handle: its text may be erased one day, and the log may not."""
+    named = Experience(pk=experience.pk, organization_id=experience.organization_id, summary=experience.handle)
+    record(actor, f"experience.{action}", named, before=before, after=after)

@@ -1,0 +1,191 @@
+"""What agents learned: the list over all agents, one lesson, and what people do with it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, Final
+
+from django.contrib import messages
+from django.db.models import Q, QuerySet, Value
+from django.db.models.functions import Coalesce
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.views.decorators.http import require_POST
+
+from agentcore_site.console.pages import Sort, allowed, listing, page, whole_number
+from agentcore_site.jobs.models import Job
+from agentcore_site.lib.errors import Conflict, Invalid
+from agentcore_site.tenancy.actors import Actor
+from agentcore_site.tenancy.permissions import require
+from experiences.agents.forms import LessonForm
+from experiences.agents.selectors import agent_find, agents_visible
+from experiences.lessons.presenters import MEANINGS, effect_words, history, lessons, verdict
+from experiences.lessons.selectors import (
+    experience_changes,
+    experience_get,
+    experience_parents,
+    experiences_visible,
+    library_summary,
+    trajectories_of,
+)
+from experiences.lessons.services.lessons import (
+    experience_approve,
+    experience_edit,
+    experience_prune,
+    experience_quarantine,
+    experience_restore,
+)
+from experiences.lessons.stamps import stamp_faults
+from experiences.models import Experience, ExperienceStatus
+
+LOWEST, HIGHEST = -1e9, 1e9
+CHIPS: Final = 8
+SORTS: Final = (
+    Sort("effect", "most helpful first", "known_effect"),
+    Sort("harm", "most harmful first", "worst_effect", descending=False),
+    Sort("weight", "seen most often", "weight"),
+    Sort("cost", "most tokens", "tokens"),
+    Sort("newest", "newest first", "created_at"),
+)
+ACTIONS: Final = (
+    ("approve", "Approve it", "check", {ExperienceStatus.QUARANTINED}),
+    ("restore", "Bring it back", "play", {ExperienceStatus.PRUNED}),
+    ("prune", "Take it out", "cross", {ExperienceStatus.PROPOSED, ExperienceStatus.ACTIVE}),
+    ("quarantine", "Put it in quarantine", "alert", set(ExperienceStatus) - {ExperienceStatus.QUARANTINED}),
+)
+GROUP = re.compile(r"(\d{1,9})/(\d{1,9})")
+
+
+@page
+def library(request: HttpRequest, actor: Actor) -> HttpResponse:
+    everything = experiences_visible(actor)
+    query, status, domain, ref = (request.GET.get(name, "").strip() for name in ("q", "status", "domain", "agent"))
+    agent = agent_find(actor, ref) if ref else None
+    scope = everything.filter(agent=agent) if agent is not None else everything.none() if ref else everything
+    rows = _filtered(scope, query, status, domain).select_related("agent")
+    rows = rows.annotate(
+        known_effect=Coalesce("effect", Value(LOWEST)), worst_effect=Coalesce("effect", Value(HIGHEST))
+    )
+    found = listing(request, rows, SORTS)
+    beside = request.GET.get("panel", "")
+    summary = library_summary(scope)
+    left_out = len(stamp_faults(scope.filter(status=ExperienceStatus.ACTIVE))) if agent is not None else 0
+    context = {
+        "listing": found,
+        "lessons": lessons(found.rows),
+        "summary": summary,
+        "verdict": verdict(summary, left_out),
+        "q": query,
+        "status": status,
+        "domain": domain,
+        "agent": agent,
+        "statuses": ExperienceStatus.choices,
+        "agents": agents_visible(actor).filter(experiences__isnull=False).distinct().order_by("name")[:CHIPS],
+        "domains": _domains(scope),
+        "any": bool(found.count) or everything.exists(),
+        "panel": lessons([experience_get(actor, beside)])[0] if beside else None,
+        "panel_key": beside,
+        "panel_template": "experiences/_lesson_panel.html",
+    }
+    return render(request, "experiences/library.html", context)
+
+
+@page
+def experience(request: HttpRequest, actor: Actor, experience_id: Any) -> HttpResponse:
+    return _shown(request, actor, experience_get(actor, experience_id))
+
+
+@require_POST
+@page
+def edit(request: HttpRequest, actor: Actor, experience_id: Any) -> HttpResponse:
+    """Writes the lesson anew; what was typed stays in the form when it is refused."""
+    row = experience_get(actor, experience_id)
+    require(actor, "agent.edit", row.organization_id)
+    form = LessonForm(request.POST)
+    status = 400
+    if form.is_valid():
+        try:
+            experience_edit(actor, row, **form.cleaned_data)
+        except (Invalid, Conflict) as error:
+            form.refuse(error)
+            status = error.code
+        else:
+            messages.success(request, "Saved and stamped. It is measured anew from the next job on.")
+            return redirect("experiences:experience", experience_id=row.pk)
+    return _shown(request, actor, experience_get(actor, experience_id), form, status)
+
+
+def _action(service: Callable[..., Experience], said: str) -> Callable[..., HttpResponseBase]:
+    """A door that moves a lesson by one service."""
+
+    @require_POST
+    @page
+    def view(request: HttpRequest, actor: Actor, experience_id: Any) -> HttpResponse:
+        row = experience_get(actor, experience_id)
+        service(actor, row, why=request.POST.get("why", ""), version=whole_number(request.POST, "version"))
+        messages.success(request, said)
+        return redirect("experiences:experience", experience_id=row.pk)
+
+    return view
+
+
+restore = _action(experience_restore, "Brought back: the next job tries it again.")
+prune = _action(experience_prune, "Taken out. It can be brought back.")
+quarantine = _action(experience_quarantine, "In quarantine: no agent is told it until somebody approves it.")
+approve = _action(experience_approve, "Approved: the next job tries it.")
+
+
+def _filtered(rows: QuerySet[Experience], query: str, status: str, domain: str) -> QuerySet[Experience]:
+    if status in ExperienceStatus.values:
+        rows = rows.filter(status=status)
+    if domain:
+        rows = rows.filter(domain=domain)
+    if query:
+        rows = rows.filter(Q(summary__icontains=query) | Q(why__icontains=query) | Q(handle=query))
+    return rows
+
+
+def _domains(rows: QuerySet[Experience]) -> list[str]:
+    return list(rows.exclude(domain="").order_by("domain").values_list("domain", flat=True).distinct()[:CHIPS])
+
+
+def _shown(
+    request: HttpRequest, actor: Actor, row: Experience, form: LessonForm | None = None, status: int = 200
+) -> HttpResponse:
+    may = allowed(actor, row.organization_id)
+    taught = trajectories_of(actor, row)
+    context = {
+        "lesson": lessons([row])[0],
+        "row": row,
+        "meaning": MEANINGS[ExperienceStatus(row.status)],
+        "effect": effect_words(row),
+        "job": Job.objects.visible_to(actor).filter(pk=row.job_id).first(),
+        "group_url": _group_url(row),
+        "taught": taught,
+        "missing": len(row.taught_by) - len(taught),
+        "parents": experience_parents(row),
+        "history": history(experience_changes(row)),
+        "may": may,
+        "actions": _actions(row),
+        "form": (form or LessonForm.of(row)) if "agent.edit" in may else None,
+    }
+    return render(request, "experiences/experience.html", context, status=status)
+
+
+def _actions(row: Experience) -> list[tuple[str, str, str]]:
+    """What can be done with it now: address, words, icon."""
+    return [
+        (reverse(f"experiences:experience_{key}", args=[row.pk]), title, icon)
+        for key, title, icon, origins in ACTIONS
+        if row.status in origins
+    ]
+
+
+def _group_url(row: Experience) -> str:
+    """The page of the group that taught it; "" where it is not known."""
+    place = GROUP.fullmatch(row.group)
+    if row.job_id is None or place is None:
+        return ""
+    return reverse("experiences:group", args=[row.job_id, int(place[1]), int(place[2])])

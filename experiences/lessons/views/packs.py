@@ -1,0 +1,88 @@
+"""Prompt packs: the stamped frames of agents' prompts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import messages
+from django.db.models import Q
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_POST
+
+from agentcore_site.console.pages import Sort, allowed, listing, page
+from agentcore_site.lib.errors import Conflict, Invalid
+from agentcore_site.tenancy.actors import Actor
+from agentcore_site.tenancy.permissions import current_organization, require
+from experiences.agents.forms import PackForm
+from experiences.lessons.selectors import agents_by_domain, pack_get, packs_visible
+from experiences.lessons.services.packs import pack_archive, pack_create, pack_update
+from experiences.lessons.stamps import pack_fault
+from experiences.models import PromptPack
+
+SORTS = (Sort("name", "name", "name", descending=False), Sort("newest", "newest first", "created_at"))
+
+
+@page
+def prompt_packs(request: HttpRequest, actor: Actor) -> HttpResponse:
+    everything = packs_visible(actor)
+    query = request.GET.get("q", "").strip()
+    rows = everything.filter(Q(name__icontains=query) | Q(domain__icontains=query)) if query else everything
+    found = listing(request, rows.prefetch_related("agents"), SORTS)
+    shown = [{"pack": pack, "fault": pack_fault(pack)} for pack in found.rows]
+    context = {"listing": found, "rows": shown, "q": query, "any": bool(found.count) or everything.exists()}
+    return render(request, "experiences/prompt_packs.html", context)
+
+
+@page
+def new(request: HttpRequest, actor: Actor) -> HttpResponse:
+    require(actor, "agent.edit", current_organization(actor))
+    form = PackForm(request.POST or None)
+    if request.method == "POST" and form.is_valid():
+        try:
+            made = pack_create(actor, **form.values())
+        except (Invalid, Conflict) as error:
+            form.refuse(error)
+        else:
+            messages.success(request, f"{made.name} was made and stamped. Choose it in an agent's form.")
+            return redirect("experiences:prompt_pack", pack_id=made.pk)
+    return _form(request, actor, form, None)
+
+
+@page
+def edit(request: HttpRequest, actor: Actor, pack_id: Any) -> HttpResponse:
+    """Everybody of the organisation may read it; who edits agents may change it."""
+    pack = pack_get(actor, pack_id)
+    form = PackForm.of(pack, request.POST if request.method == "POST" else None)
+    if request.method == "POST":
+        require(actor, "agent.edit", pack.organization_id)
+        if form.is_valid():
+            try:
+                pack_update(actor, pack, keep_lessons=form.cleaned_data["keep_lessons"], **form.values())
+            except (Invalid, Conflict) as error:
+                form.refuse(error)
+            else:
+                messages.success(
+                    request, "Saved and stamped. Jobs that act by it and have not ended go on with it as it is now."
+                )
+                return redirect("experiences:prompt_pack", pack_id=pack.pk)
+    return _form(request, actor, form, pack_get(actor, pack_id))
+
+
+@require_POST
+@page
+def archive(request: HttpRequest, actor: Actor, pack_id: Any) -> HttpResponse:
+    pack = pack_archive(actor, pack_get(actor, pack_id))
+    messages.success(request, f"{pack.name} is archived.")
+    return redirect("experiences:prompt_packs")
+
+
+def _form(request: HttpRequest, actor: Actor, form: PackForm, pack: PromptPack | None) -> HttpResponse:
+    status = 400 if form.is_bound and form.errors else 200
+    context: dict[str, Any] = {"form": form, "pack": pack}
+    if pack is not None:
+        context["fault"] = pack_fault(pack)
+        context["users"] = list(pack.agents.filter(archived_at=None))
+        context["choosers"] = list(agents_by_domain(pack))
+        context["may"] = allowed(actor, pack.organization_id)
+    return render(request, "experiences/prompt_pack.html", context, status=status)

@@ -1,0 +1,49 @@
+"""The answer to a request for an agent's context, the same at both interfaces that give it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import orjson
+
+from experiences.learning.playbooks.leave_out import Draw, draw
+from experiences.learning.playbooks.rendering import context_of
+from experiences.playbooks.selectors import Compiled
+
+# A service may keep it, and asks each time whether it still holds: that costs no body.
+CACHING = "private, no-cache"
+
+
+@dataclass(frozen=True, slots=True)
+class ContextAnswer:
+    """What is sent, and the tag by which a caller asks whether it still holds."""
+
+    body: bytes
+    etag: str
+
+
+def context_answer(found: Compiled) -> ContextAnswer:
+    """One context; where items are left out, another one each time."""
+    drawn = draw(found.version, (one.id for one in found.sections), found.rate)
+    return _answer(found, drawn)
+
+
+def _answer(found: Compiled, drawn: Draw) -> ContextAnswer:
+    told = [one for one in found.sections if one.id not in drawn.left_out]
+    body = {
+        "agent_id": str(found.agent_id),
+        "context": context_of(told) if drawn.left_out else found.context,
+        "version": found.version,
+        "section_count": len(told),
+        "context_id": drawn.id,
+        "told": [one.id for one in told],
+    }
+    return ContextAnswer(orjson.dumps(body), f'"{found.playbook_id.hex}-{drawn.id}"')
+
+
+def still_holds(etag: str, if_none_match: str) -> bool:
+    """Whether the caller has it already (RFC 9110: weak comparison, a list, or "*")."""
+    if not if_none_match:
+        return False
+    given = [one.strip().removeprefix("W/") for one in if_none_match.split(",")]
+    return etag in given or "*" in given

@@ -1,0 +1,170 @@
+"""What the fast path remembers: who a key is, for a second; what a context is, until a message says that it changed.
+
+Both are read by the same functions that the other interfaces use. A change is announced to every process; where no
+message can come (Redis is away) a context is believed for half a second only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time
+import uuid
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, Final, Generic, TypeVar
+
+from django.db import connection
+from rest_framework.exceptions import APIException
+
+from agentcore_site.lib.database import TROUBLE
+from agentcore_site.lib.errors import Missing
+from agentcore_site.tenancy.actors import Actor
+from agentcore_site.tenancy.authentication import JwtAuthentication, actor_of_key, scopes_of
+from agentcore_site.tenancy.services import KEY_PREFIX
+from experiences.playbooks.ace.access import is_service
+from experiences.playbooks.ace.answers import CACHING, ContextAnswer, context_answer
+from experiences.playbooks.selectors import Compiled, compiled
+
+CALLER_SECONDS: Final = 1.0  # a key that was revoked opens nothing after that
+HEARD_SECONDS, UNHEARD_SECONDS = 5.0, 0.5  # how long a context is believed
+MOST: Final = 10_000
+READERS: Final = 2  # threads that read the database
+
+Headers = list[tuple[bytes, bytes]]
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """A service that was let in, and the organisations that it belongs to."""
+
+    actor: Actor
+    organizations: tuple[uuid.UUID, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A context ready to be sent."""
+
+    etag: str
+    body: bytes
+    whole: Headers = field(repr=False)
+    unchanged: Headers = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """What an agent is told; ``same`` is the context of all requests where no item is left out."""
+
+    agent_id: str
+    found: Compiled
+    same: Sent | None
+
+    def sent(self) -> Sent:
+        return self.same or _sent(context_answer(self.found))
+
+
+class Memory(Generic[K, V]):
+    """A bounded store of what was read, where each key is read by one at a time. What is not there is not remembered:
+    the slow door says why."""
+
+    def __init__(self, most: int = MOST) -> None:
+        self._most = most
+        self._kept: OrderedDict[K, tuple[float, V]] = OrderedDict()
+        self._reading: dict[K, asyncio.Future[V | None]] = {}
+        self._generation = 0
+
+    def fresh(self, key: K, seconds: float) -> V | None:
+        """What was read less than ``seconds`` ago."""
+        found = self._kept.get(key)
+        return found[1] if found is not None and time.monotonic() - found[0] < seconds else None
+
+    async def read(self, key: K, look: Callable[[], V | None]) -> V | None:
+        """Reads by ``look``, in a thread. A caller that asks meanwhile waits for the same answer."""
+        reading = self._reading.get(key)
+        if reading is None:
+            reading = self._reading[key] = asyncio.ensure_future(self._looked(key, look))
+        return await asyncio.shield(reading)
+
+    async def _looked(self, key: K, look: Callable[[], V | None]) -> V | None:
+        began, generation = time.monotonic(), self._generation
+        try:
+            found = await asyncio.get_running_loop().run_in_executor(_readers, _with_connection, look)
+        finally:
+            if self._reading.get(key) is asyncio.current_task():
+                del self._reading[key]
+        # What changed while it was read may have been read before the change.
+        if generation != self._generation:
+            return found
+        self._kept.pop(key, None)
+        if found is not None:
+            self._kept[key] = (began, found)
+            if len(self._kept) > self._most:
+                self._kept.popitem(last=False)
+        return found
+
+    def forget(self, which: Callable[[V], bool] = lambda _: True) -> None:
+        """Drops what is out of date, also if it is being read just now: the next caller reads anew."""
+        self._generation += 1
+        self._reading.clear()
+        for key in [key for key, (_, value) in self._kept.items() if which(value)]:
+            del self._kept[key]
+
+
+_readers = ThreadPoolExecutor(READERS, thread_name_prefix="contexts")
+
+
+def _with_connection(look: Callable[[], Any]) -> Any:
+    """None where the database is away, too: the slow door answers that as every door does."""
+    try:
+        return look()
+    except TROUBLE:
+        return None
+    finally:
+        connection.close()
+
+
+def fingerprint(token: str) -> bytes:
+    """Under which a caller is remembered: no key stands in memory longer than its request."""
+    return hashlib.sha256(token.encode()).digest()
+
+
+def caller_of(token: str) -> Caller | None:
+    """Who a key or token is, if it is a service's."""
+    actor = actor_of_key(token) if token.startswith(KEY_PREFIX) else _actor_of_jwt(token)
+    if actor is None or not is_service(actor) or not actor.may_read:
+        return None
+    return Caller(actor, tuple(sorted(actor.organization_ids)))
+
+
+def _actor_of_jwt(token: str) -> Actor | None:
+    door = JwtAuthentication()
+    try:
+        checked = door.get_validated_token(token.encode())
+        return Actor(door.get_user(checked), scopes=scopes_of(checked), door="jwt")
+    except APIException:
+        return None
+
+
+def served(caller: Caller, agent: str) -> Served | None:
+    """The context of an agent, if the caller may see one."""
+    try:
+        found = compiled(caller.actor, agent)
+    except Missing:
+        return None
+    return Served(str(found.agent_id), found, None if found.rate else _sent(context_answer(found)))
+
+
+def _sent(answer: ContextAnswer) -> Sent:
+    shared: Headers = [
+        (b"etag", answer.etag.encode()),
+        (b"cache-control", CACHING.encode()),
+        (b"x-content-type-options", b"nosniff"),
+    ]
+    length = str(len(answer.body)).encode()
+    whole = [(b"content-type", b"application/json"), (b"content-length", length), *shared]
+    return Sent(answer.etag, answer.body, whole, shared)

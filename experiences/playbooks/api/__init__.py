@@ -1,0 +1,1 @@
+"""REST: playbooks and their evolutions."""

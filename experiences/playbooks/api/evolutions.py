@@ -1,0 +1,136 @@
+"""REST: evolutions of playbooks, with what their reflector found and what became of each suggested change."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django_filters import rest_framework as filters
+from drf_spectacular.utils import extend_schema, extend_schema_field
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from agentcore_site.jobs.models import Status
+from agentcore_site.lib.money import dollars
+from agentcore_site.rest.views import Door
+from agentcore_site.tenancy.actors import Actor
+from experiences.models import Evolution
+from experiences.playbooks.api.playbooks import DeltaOut
+from experiences.playbooks.presenters.evolutions import evolution_words, rounds_of
+from experiences.playbooks.selectors import deltas_visible, evolution_get, evolutions_visible, executions_of
+from experiences.trajectories.filters import OfAgent
+
+TAG = ["evolutions"]
+
+
+class EvolutionRow(serializers.Serializer[Any]):
+    job_id = serializers.UUIDField()
+    agent_id = serializers.UUIDField()
+    playbook_id = serializers.UUIDField()
+    status = serializers.ChoiceField(choices=Status.choices, source="job.status")
+    trigger = serializers.ChoiceField(
+        choices=["traces", "request"], help_text="traces: enough executions were recorded. request: it was asked for."
+    )
+    version_before = serializers.IntegerField(allow_null=True, help_text="The playbook's version; null until it ends.")
+    version_after = serializers.IntegerField(allow_null=True)
+    cost_usd = serializers.SerializerMethodField(help_text="Of all questions, once it ended.")
+    tokens = serializers.IntegerField()
+    created_at = serializers.DateTimeField(source="job.created_at")
+    ended_at = serializers.DateTimeField(source="settled_at", allow_null=True, help_text="Null until changes are made.")
+
+    def get_cost_usd(self, row: Evolution) -> float:
+        return dollars(row.cost_micros)
+
+
+class ItemVerdictOut(serializers.Serializer[Any]):
+    id = serializers.CharField(help_text="The item's id.")
+    verdict = serializers.ChoiceField(choices=["helpful", "harmful", "neutral"])
+
+
+class InsightOut(serializers.Serializer[Any]):
+    """What some executions teach, as a model sees it: told to no agent."""
+
+    insight = serializers.CharField(help_text="What to do or know from now on.")
+    happened = serializers.CharField()
+    root_cause = serializers.CharField()
+    items = ItemVerdictOut(many=True, help_text="An opinion: no count and no effect moves by it.")
+    executions = serializers.ListField(
+        child=serializers.IntegerField(), help_text="Places in the evolution's `executions`, counted from 1."
+    )
+
+
+class RoundOut(serializers.Serializer[Any]):
+    number = serializers.IntegerField()
+    model = serializers.CharField(help_text="That was asked.")
+    insights = InsightOut(many=True, allow_null=True, help_text="Null: the answer could not be used.")
+    unchanged = serializers.BooleanField(help_text="Whether the round left the insights before it as they are.")
+    current = serializers.BooleanField(help_text="Whether the changes were suggested from these insights.")
+    reason = serializers.CharField(help_text="Why the answer could not be used.")
+    calls = serializers.IntegerField(help_text="0: answered in an earlier evolution, at no cost.")
+    tokens = serializers.IntegerField()
+    cost_usd = serializers.SerializerMethodField()
+
+    def get_cost_usd(self, row: Any) -> float:
+        return dollars(row.cost_micros)
+
+
+class EvolutionOut(EvolutionRow):
+    verdict = serializers.SerializerMethodField(help_text="What became of it, in a sentence.")
+    error = serializers.CharField(source="job.error", help_text="Why it failed.")
+    executions = serializers.SerializerMethodField(
+        help_text="That were read, the newest last, as far as they are kept."
+    )
+    rounds = serializers.SerializerMethodField(
+        help_text="What its reflector found, the first round first; empty for agents without `ace_reflection_rounds`."
+    )
+    changes = serializers.SerializerMethodField(help_text="What was suggested, and what became of it.")
+
+    def get_verdict(self, row: Evolution) -> str:
+        return evolution_words(row).text
+
+    @extend_schema_field(serializers.ListField(child=serializers.UUIDField()))
+    def get_executions(self, row: Evolution) -> list[UUID]:
+        return list(executions_of(self._actor, row).values_list("pk", flat=True))
+
+    @extend_schema_field(RoundOut(many=True))
+    def get_rounds(self, row: Evolution) -> Any:
+        return RoundOut(rounds_of(row), many=True).data
+
+    @extend_schema_field(DeltaOut(many=True))
+    def get_changes(self, row: Evolution) -> Any:
+        found = deltas_visible(self._actor).filter(job_id=row.job_id)
+        return DeltaOut(found.order_by("created_at", "id"), many=True).data
+
+    @property
+    def _actor(self) -> Actor:
+        actor: Actor = self.context["actor"]
+        return actor
+
+
+class EvolutionFilters(OfAgent):
+    status = filters.MultipleChoiceFilter(field_name="job__status", choices=Status.choices, help_text="Repeatable.")
+
+    class Meta:
+        model = Evolution
+        fields: list[str] = []
+
+
+class EvolutionViewSet(Door):
+    """Evolutions by the id of their job. A service queues them (``/internal/ace``), and so does a person's page."""
+
+    queryset = Evolution.objects.none()
+    filterset_class = EvolutionFilters
+    lookup_value_converter = "uuid"
+    orderings = {"-created_at": "job__created_at"}
+
+    @extend_schema(summary="List evolutions, the newest first", tags=TAG, responses=EvolutionRow(many=True))
+    def list(self, request: Request) -> Response:
+        return self.page(evolutions_visible(self.actor), EvolutionRow)
+
+    @extend_schema(
+        summary="One evolution, with the insights of its reflector and its changes", tags=TAG, responses=EvolutionOut
+    )
+    def retrieve(self, request: Request, pk: UUID) -> Response:
+        found = evolution_get(self.actor, pk)
+        return Response(EvolutionOut(found, context={"actor": self.actor}).data)

@@ -1,0 +1,372 @@
+"""REST: what agents are told, and what waits for a person before they are."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+from uuid import UUID
+
+from django_filters import rest_framework as filters
+from drf_spectacular.utils import OpenApiExample, extend_schema, extend_schema_field
+from rest_framework import serializers
+from rest_framework.decorators import action
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from agentcore_site.rest.parsing import Strict, parsed
+from agentcore_site.rest.schema import IDEMPOTENCY_KEY
+from agentcore_site.rest.views import Door
+from experiences.agents.selectors import agent_get
+from experiences.learning.playbooks.items import CATEGORIES, MAX_CONTENT
+from experiences.lessons.selectors import experience_get
+from experiences.models import ContextDelta, DeltaState, DeltaType, Playbook
+from experiences.playbooks.item_effects import effects_of
+from experiences.playbooks.presenters.items import tokens_of
+from experiences.playbooks.selectors import (
+    WAITING,
+    delta_get,
+    deltas_visible,
+    evolution_status,
+    playbook_get,
+    playbooks_visible,
+    sections_of,
+    versions_differ,
+    versions_of,
+)
+from experiences.playbooks.services.adoption import playbook_adopt
+from experiences.playbooks.services.reviews import delta_approve, delta_reject
+from experiences.trajectories.filters import OfAgent
+
+TAG, REVIEW_TAG = ["playbooks"], ["reviews"]
+HIGHEST = 2**31 - 1
+MOST_VERSIONS = 200
+
+
+class EffectOut(serializers.Serializer[Any]):
+    told = serializers.IntegerField(source="told.n", help_text="Executions with the item.")
+    left_out = serializers.IntegerField(source="left_out.n", help_text="Executions that lacked it by chance.")
+    success_told = serializers.FloatField(source="told.share", help_text="Share of the former that succeeded.")
+    success_left_out = serializers.FloatField(source="left_out.share", help_text="Share of the latter that did.")
+    difference = serializers.FloatField(help_text="What the item adds to that share, -1 to 1.")
+    low = serializers.FloatField(help_text="Lower end of the 95 % interval of the difference, for one look.")
+    high = serializers.FloatField()
+    sequence_low = serializers.FloatField(
+        help_text="Lower end of the 95 % confidence sequence, which holds at all looks at once. An evolution takes an"
+        " item out whose sequence lies below 0.",
+    )
+    sequence_high = serializers.FloatField()
+    known = serializers.BooleanField(help_text="Whether there are at least 20 executions of each kind.")
+    used = serializers.IntegerField(help_text="Executions whose agent said that its answer used the item.")
+    reporting = serializers.IntegerField(help_text="Executions with the item whose agent said what it used.")
+
+
+class SectionOut(serializers.Serializer[Any]):
+    id = serializers.CharField(help_text="Its name, for ever.")
+    category = serializers.ChoiceField(choices=CATEGORIES)
+    content = serializers.CharField()
+    confidence = serializers.FloatField()
+    support = serializers.IntegerField(help_text="How often it was suggested.")
+    usage = serializers.IntegerField(help_text="Executions that were told it.")
+    helpful = serializers.IntegerField(help_text="Of those, how many succeeded.")
+    harmful = serializers.IntegerField(help_text="Of those, how many failed.")
+    effect = EffectOut(
+        allow_null=True, help_text="What it adds, from contexts that lacked it by chance; null: none lacked it yet."
+    )
+
+
+class EvolutionsOut(serializers.Serializer[Any]):
+    last_evolution_at = serializers.DateTimeField(allow_null=True)
+    evolution_count = serializers.IntegerField()
+    success_count = serializers.IntegerField()
+    failure_count = serializers.IntegerField()
+    total_deltas_generated = serializers.IntegerField()
+    total_deltas_applied = serializers.IntegerField()
+    average_confidence = serializers.FloatField()
+    last_error = serializers.CharField(allow_null=True)
+
+
+class PlaybookOut(serializers.Serializer[Any]):
+    id = serializers.UUIDField()
+    agent_id = serializers.UUIDField()
+    agent = serializers.CharField(source="agent.slug", help_text="The agent's slug.")
+    version = serializers.IntegerField(help_text="Rises by one with each change.")
+    section_count = serializers.IntegerField()
+    tokens = serializers.SerializerMethodField(help_text="What telling it costs in each call, about.")
+    evolves = serializers.BooleanField(
+        source="agent.evolves", help_text="Whether it evolves by itself: a setting of its agent."
+    )
+    executions = serializers.IntegerField(source="traces")
+    created_at = serializers.DateTimeField()
+    updated_at = serializers.DateTimeField()
+
+    def get_tokens(self, row: Playbook) -> int:
+        return tokens_of(row)
+
+
+class PlaybookDetail(PlaybookOut):
+    sections = serializers.SerializerMethodField(help_text="In the order in which they are read.")
+    context = serializers.CharField(help_text="As the agent reads it.")  # type: ignore[assignment]
+    evolutions = serializers.SerializerMethodField()
+
+    @extend_schema_field(SectionOut(many=True))
+    def get_sections(self, row: Playbook) -> list[dict[str, Any]]:
+        effects = effects_of(row)
+        sections = [{**asdict(one), "effect": effects.get(one.id)} for one in sections_of(row)]
+        return list(SectionOut(sections, many=True).data)
+
+    @extend_schema_field(EvolutionsOut)
+    def get_evolutions(self, row: Playbook) -> dict[str, Any]:
+        return dict(EvolutionsOut(evolution_status(row)).data)
+
+
+class VersionOut(serializers.Serializer[Any]):
+    number = serializers.IntegerField()
+    action = serializers.CharField(help_text="What was done, e.g. created, edited, evolved, adopted.")
+    note = serializers.CharField()
+    by = serializers.CharField(help_text="A person, or an evolution.")
+    job_id = serializers.UUIDField(allow_null=True)
+    section_count = serializers.SerializerMethodField()
+    at = serializers.DateTimeField()
+
+    def get_section_count(self, row: Any) -> int:
+        return len(row.sections)
+
+
+class VersionsQuery(Strict):
+    before = serializers.IntegerField(
+        min_value=1, max_value=HIGHEST, required=False, help_text="Only versions with a lower number."
+    )
+    limit = serializers.IntegerField(min_value=1, max_value=MOST_VERSIONS, default=50)
+
+
+class VersionsOut(serializers.Serializer[Any]):
+    results = VersionOut(many=True)
+    next = serializers.IntegerField(allow_null=True, help_text="Ask with `before=` this for the older ones.")
+
+
+class DiffQuery(Strict):
+    a = serializers.IntegerField(min_value=1, max_value=HIGHEST, help_text="The version before.")
+    b = serializers.IntegerField(min_value=1, max_value=HIGHEST, help_text="The version after.")
+
+
+class ItemOut(serializers.Serializer[Any]):
+    category = serializers.ChoiceField(choices=CATEGORIES)
+    content = serializers.CharField()
+    confidence = serializers.FloatField()
+    support = serializers.IntegerField()
+
+
+class DifferenceOut(serializers.Serializer[Any]):
+    section = serializers.CharField(help_text="The item's id.")
+    change = serializers.ChoiceField(choices=["added", "removed", "changed"], source="kind")
+    before = ItemOut(allow_null=True)
+    after = ItemOut(allow_null=True)
+
+
+class DiffOut(serializers.Serializer[Any]):
+    a = serializers.IntegerField()
+    b = serializers.IntegerField()
+    differences = DifferenceOut(many=True)
+
+
+class AdoptIn(Strict):
+    experiences = serializers.ListField(
+        child=serializers.UUIDField(),
+        required=False,
+        allow_empty=False,
+        max_length=100,
+        help_text="Active lessons of the agent; without it all of them.",
+    )
+    category = serializers.ChoiceField(choices=CATEGORIES, required=False)
+    version = serializers.IntegerField(
+        required=False,
+        min_value=0,
+        max_value=HIGHEST,
+        help_text="The playbook's version that was read, 0 for none: with another one now, nothing is done (409).",
+    )
+
+
+class DeltaOut(serializers.Serializer[Any]):
+    id = serializers.UUIDField()
+    agent_id = serializers.UUIDField()
+    playbook_id = serializers.UUIDField()
+    job_id = serializers.UUIDField(allow_null=True, help_text="The evolution that suggested it.")
+    type = serializers.ChoiceField(choices=DeltaType.choices)
+    category = serializers.CharField()
+    content = serializers.CharField()
+    proposed = serializers.CharField(help_text="The text as it came, where a person edited it.")
+    target = serializers.CharField(help_text="The item that it is about.")
+    confidence = serializers.FloatField()
+    rationale = serializers.CharField()
+    state = serializers.ChoiceField(choices=DeltaState.choices)
+    reason = serializers.CharField(help_text="Why it waits, or was refused.")
+    taught_by = serializers.ListField(child=serializers.UUIDField(), help_text="Executions.")
+    section = serializers.CharField(help_text="The item that it made or changed.")
+    version = serializers.IntegerField(allow_null=True, help_text="The version that it went into.")
+    by = serializers.CharField()
+    created_at = serializers.DateTimeField()
+    reviewed_at = serializers.DateTimeField(allow_null=True)
+
+
+class ApproveIn(Strict):
+    content = serializers.CharField(
+        max_length=MAX_CONTENT, required=False, help_text="Another text; checked like any other."
+    )
+    category = serializers.ChoiceField(choices=CATEGORIES, required=False)
+
+
+class RejectIn(Strict):
+    reason = serializers.CharField(max_length=300, required=False, allow_blank=True, help_text="Stands with it.")
+
+
+class PlaybookFilters(filters.FilterSet):
+    search = filters.CharFilter(
+        field_name="agent__name", lookup_expr="icontains", help_text="Text in the agent's name."
+    )
+
+    class Meta:
+        model = Playbook
+        fields: list[str] = []
+
+
+class ReviewFilters(OfAgent):
+    type = filters.ChoiceFilter(field_name="type", choices=DeltaType.choices)
+    state = filters.ChoiceFilter(
+        field_name="state", choices=DeltaState.choices, help_text="Without it: what waits for a person."
+    )
+
+    class Meta:
+        model = ContextDelta
+        fields: list[str] = []
+
+
+ADOPT = OpenApiExample("All active lessons", {"category": "learnings"}, request_only=True)
+EDITED = OpenApiExample(
+    "With a better text", {"content": "Check the stock before you promise a date."}, request_only=True
+)
+
+
+class PlaybookDoor(Door):
+    """Playbooks by their agent's id or slug."""
+
+    queryset = Playbook.objects.none()
+    filterset_class = PlaybookFilters
+    lookup_field = "agent"
+    orderings = {"-created_at": "created_at", "-updated_at": "updated_at", "items": "section_count"}
+    known_query = {"versions": ("before", "limit"), "diff": ("a", "b")}
+
+    @extend_schema(summary="List playbooks", tags=TAG, responses=PlaybookOut(many=True))
+    def list(self, request: Request) -> Response:
+        return self.page(playbooks_visible(self.actor), PlaybookOut)
+
+    @extend_schema(summary="One agent's playbook, with its items", tags=TAG, responses=PlaybookDetail)
+    def retrieve(self, request: Request, agent: str) -> Response:
+        return Response(PlaybookDetail(playbook_get(self.actor, agent)).data)
+
+    @extend_schema(
+        summary="Its versions, the newest first",
+        tags=TAG,
+        parameters=[VersionsQuery],
+        responses=VersionsOut,
+        filters=False,
+    )
+    @action(detail=True, pagination_class=None)
+    def versions(self, request: Request, agent: str) -> Response:
+        rows = versions_of(playbook_get(self.actor, agent))
+        asked = parsed(VersionsQuery, request.query_params.dict())
+        rows = rows.filter(number__lt=asked["before"]) if "before" in asked else rows
+        found = list(rows[: asked["limit"] + 1])
+        shown = found[: asked["limit"]]
+        following = shown[-1].number if len(found) > len(shown) else None
+        return Response({"results": VersionOut(shown, many=True).data, "next": following})
+
+    @extend_schema(
+        summary="What two versions do not share", tags=TAG, parameters=[DiffQuery], responses=DiffOut, filters=False
+    )
+    @action(detail=True, pagination_class=None)
+    def diff(self, request: Request, agent: str) -> Response:
+        playbook = playbook_get(self.actor, agent)
+        asked = parsed(DiffQuery, request.query_params.dict())
+        found = versions_differ(playbook, asked["a"], asked["b"])
+        return Response(DiffOut(asked | {"differences": found}).data)
+
+    @extend_schema(
+        summary="Put what the agent learned into production",
+        description="Active lessons become items, all of them or none, in one new version. A lesson that says what an"
+        " item says is merged with it. Makes the playbook if there is none. 409 while a job changes the agent.",
+        tags=TAG,
+        request=AdoptIn,
+        responses=PlaybookDetail,
+        parameters=[IDEMPOTENCY_KEY],
+        examples=[ADOPT],
+        filters=False,
+    )
+    @action(detail=True, methods=["post"], pagination_class=None)
+    def adopt(self, request: Request, agent: str) -> Response:
+        given = parsed(AdoptIn, request.data)
+        found = agent_get(self.actor, agent)
+        named = given.get("experiences")
+        chosen = self._lessons(named) if named else None
+        category = given.get("category", "learnings")
+        return self.once(
+            request,
+            lambda: Response(
+                PlaybookDetail(
+                    playbook_adopt(self.actor, found, chosen, category=category, expected=given.get("version"))
+                ).data
+            ),
+        )
+
+    def _lessons(self, named: Any) -> Any:
+        return [experience_get(self.actor, key) for key in dict.fromkeys(named)]
+
+
+class ReviewDoor(Door):
+    """Suggested changes; those that wait for a person if nothing else is asked for."""
+
+    queryset = ContextDelta.objects.none()
+    filterset_class = ReviewFilters
+    lookup_value_converter = "uuid"
+    orderings = {"created_at": "created_at", "confidence": "confidence"}
+
+    @extend_schema(
+        summary="List what waits for a review",
+        description="The oldest first. Lessons in quarantine are at `/experiences?status=quarantined`.",
+        tags=REVIEW_TAG,
+        responses=DeltaOut(many=True),
+    )
+    def list(self, request: Request) -> Response:
+        rows = deltas_visible(self.actor)
+        if not request.query_params.get("state"):
+            rows = rows.filter(state__in=WAITING)
+        return self.page(rows, DeltaOut)
+
+    @extend_schema(summary="One suggested change", tags=REVIEW_TAG, responses=DeltaOut)
+    def retrieve(self, request: Request, pk: UUID) -> Response:
+        return Response(DeltaOut(delta_get(self.actor, pk)).data)
+
+    @extend_schema(
+        summary="Approve a suggested change",
+        description="As it is, or with another text. Whoever approves vouches for it.",
+        tags=REVIEW_TAG,
+        request=ApproveIn,
+        responses=DeltaOut,
+        parameters=[IDEMPOTENCY_KEY],
+        examples=[EDITED],
+    )
+    @action(detail=True, methods=["post"])
+    def approve(self, request: Request, pk: UUID) -> Response:
+        given, delta = parsed(ApproveIn, request.data), delta_get(self.actor, pk)
+        return self.once(request, lambda: Response(DeltaOut(delta_approve(self.actor, delta, **given)).data))
+
+    @extend_schema(
+        summary="Reject a suggested change",
+        tags=REVIEW_TAG,
+        request=RejectIn,
+        responses=DeltaOut,
+        parameters=[IDEMPOTENCY_KEY],
+    )
+    @action(detail=True, methods=["post"])
+    def reject(self, request: Request, pk: UUID) -> Response:
+        given, delta = parsed(RejectIn, request.data), delta_get(self.actor, pk)
+        return self.once(request, lambda: Response(DeltaOut(delta_reject(self.actor, delta, **given)).data))

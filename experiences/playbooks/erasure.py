@@ -1,0 +1,104 @@
+"""Where personal data may stand in playbooks, in what was proposed for them, and in executions.
+
+All of it is stored without addresses and numbers; a name may be left. History is never edited, so an erasure takes
+rows: a version that holds the word goes whole, and the newest one is followed by a version without the item.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from agentcore_site.lib.erased import without
+from agentcore_site.tenancy.erasure import Finding, holding, places, staying
+from experiences.erasure import ERASURE, WHO_ACTED, idle_require
+from experiences.learning.playbooks.deltas import Change
+from experiences.models import ContextDelta, ExecutionTrace, Playbook, PlaybookChange, PlaybookVersion
+from experiences.models.append_only import history_delete
+from experiences.models.jobs_at_work import jobs_of
+from experiences.playbooks.selectors import sections_of
+from experiences.playbooks.services.versions import version_write
+
+
+@places.register("executions")
+def executions(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
+    """Raises:
+    Conflict: an evolution of such an agent is at work."""
+    mine = ExecutionTrace.objects.filter(organization_id=organization_id)
+    return _rows(mine, words, lambda rows: rows.delete(), texts=("task_id",), values=("inputs", "outputs"))
+
+
+@places.register("deltas")
+def deltas(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
+    """Raises:
+    Conflict: an evolution of such an agent is at work."""
+    mine = ContextDelta.objects.filter(organization_id=organization_id)
+    texts = ("content", "proposed", "rationale", "reason", "target")
+    return _rows(mine, words, lambda rows: history_delete(rows, organization_id, by=ERASURE, why=ERASURE), texts=texts)
+
+
+@places.register("playbooks")
+def playbooks(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
+    """Items of today that hold a word are taken out by a new version; then versions and lines that hold it go.
+
+    Raises:
+        Conflict: an evolution of such a playbook is at work.
+    """
+    mine = Playbook.objects.filter(organization_id=organization_id)
+    told = list(holding(mine, words, texts=("context", "last_error")))
+    versions = PlaybookVersion.objects.filter(playbook__organization_id=organization_id)
+    changes = PlaybookChange.objects.filter(playbook__organization_id=organization_id)
+    _evolutions_require_idle(playbook.agent_id for playbook in told)
+
+    def held() -> tuple[Any, Any]:
+        return (
+            holding(versions, words, texts=("note",), values=("sections",)),
+            holding(changes, words, texts=(), values=("before", "after")),
+        )
+
+    def erase() -> None:
+        for playbook in told:
+            _take_out(playbook, words)
+        for rows in held():
+            history_delete(rows, organization_id, by=ERASURE, why=ERASURE)
+
+    found = len(told) + sum(rows.count() for rows in held())
+    return Finding(found, erase, "Playbooks lost items, and versions that held them.")
+
+
+@places.register("history of playbooks: who acted")
+def acted(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
+    rows = [
+        staying(model.objects.filter(playbook__organization_id=organization_id), words, texts=("by",), note=WHO_ACTED)
+        for model in (PlaybookVersion, PlaybookChange, ContextDelta)
+    ]
+    found = sum(one.rows for one in rows)
+    return Finding(found, lambda: None, WHO_ACTED, stays=found)
+
+
+def _take_out(playbook: Playbook, words: Sequence[str]) -> None:
+    """The next version, without the items that hold a word; no other text of the playbook keeps it."""
+    now = sections_of(playbook)
+    kept = [one for one in now if not any(word.casefold() in one.content.casefold() for word in words)]
+    gone = [one for one in now if one not in kept]
+    # The line says that an item went, and not what it said.
+    changes = [Change(one.id, "erased", None, None) for one in gone]
+    if gone:
+        version_write(playbook, kept, changes, action="erased", by=ERASURE)
+    playbook.refresh_from_db()
+    context, last_error = without(playbook.context, words), without(playbook.last_error, words)
+    Playbook.objects.filter(id=playbook.id).update(context=context, last_error=last_error)
+
+
+def _rows(
+    mine: Any, words: Sequence[str], delete: Callable[[Any], Any], *, texts: Sequence[str], values: Sequence[str] = ()
+) -> Finding:
+    found = dict(holding(mine, words, texts=texts, values=values).values_list("pk", "agent_id"))
+    _evolutions_require_idle(found.values())
+    return Finding(len(found), lambda: delete(mine.model.objects.filter(pk__in=list(found))))
+
+
+def _evolutions_require_idle(agents: Iterable[uuid.UUID]) -> None:
+    """Of all jobs only these read what was executed, and write playbooks."""
+    idle_require(jobs_of(agents).filter(kind="evolution"))

@@ -1,0 +1,31 @@
+"""Evolution of playbooks as the job engine sees it."""
+
+from __future__ import annotations
+
+from agentcore_site.jobs.kinds import Progressed, kinds
+from agentcore_site.jobs.lease import Lease
+from agentcore_site.jobs.models import Job
+from budgets.alerts.job_stops import resume_check, stop_tell
+
+
+@kinds.register("evolution")
+class EvolutionKind:
+    """Slices of evolutions."""
+
+    @staticmethod
+    def advance(job: Job, lease: Lease) -> Progressed:
+        # Imported here: web processes know the kind, but never load the model's client and what it needs.
+        from experiences.playbooks.evolution.execution import Slice
+
+        return Slice(job, lease).work()
+
+    @staticmethod
+    def stopped(job: Job) -> None:
+        from experiences.playbooks.services.evolutions import evolution_stopped
+
+        evolution_stopped(job)
+        stop_tell(job)
+
+    @staticmethod
+    def resume_check(job: Job) -> None:
+        resume_check(job)

@@ -1,0 +1,71 @@
+"""Forms of playbooks. Checking is the services' work; a form keeps what was typed and carries the messages."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import forms
+
+from agentcore_site.lib.errors import DomainError
+from experiences.agents.forms import put_errors
+from experiences.learning.playbooks.items import CATEGORIES, MAX_CONTENT, Section
+from experiences.learning.playbooks.rendering import TITLES
+from experiences.models import ContextDelta
+
+CHOICES = [(key, TITLES[key]) for key in CATEGORIES]
+
+
+class ItemForm(forms.Form):
+    """One item. ``version`` is the playbook's that was shown: what moved meanwhile is not overwritten."""
+
+    category = forms.ChoiceField(choices=CHOICES)
+    content = forms.CharField(
+        max_length=MAX_CONTENT,
+        label="What it says",
+        widget=forms.Textarea(attrs={"rows": 3}),
+        help_text="One insight that holds for tasks to come. Personal data is taken out when it is saved.",
+    )
+    rationale = forms.CharField(required=False, max_length=2000, label="Why", help_text="It stands in the history.")
+    version = forms.IntegerField(required=False, min_value=1, widget=forms.HiddenInput)
+
+    @classmethod
+    def of(cls, section: Section | None, version: int) -> ItemForm:
+        values = {"category": section.category, "content": section.content} if section else {"category": "learnings"}
+        return cls(initial=values | {"version": version})
+
+    def values(self) -> dict[str, Any]:
+        """What ``playbook_edit`` takes."""
+        given = self.cleaned_data
+        return {
+            "category": given["category"],
+            "content": given["content"],
+            "rationale": given["rationale"],
+            "expected": given["version"],
+        }
+
+    def refuse(self, error: DomainError) -> None:
+        put_errors(self, error)
+
+
+class ReviewForm(forms.Form):
+    """A waiting change, to be approved as it is or with another text."""
+
+    category = forms.ChoiceField(choices=CHOICES)
+    content = forms.CharField(
+        max_length=MAX_CONTENT,
+        label="What it will say",
+        widget=forms.Textarea(attrs={"rows": 4}),
+        help_text="Leave it as it is, or write it better. Whoever approves vouches for it.",
+    )
+
+    @classmethod
+    def of(cls, delta: ContextDelta, category: str = "") -> ReviewForm:
+        return cls(initial={"category": delta.category or category, "content": delta.content})
+
+    @classmethod
+    def filled(cls, delta: ContextDelta) -> ReviewForm:
+        """As if a person had sent it as it came."""
+        return cls({"category": delta.category or CATEGORIES[-1], "content": delta.content})
+
+    def refuse(self, error: DomainError) -> None:
+        put_errors(self, error)

@@ -1,0 +1,42 @@
+"""Tells every web process that a playbook changed, so that none goes on giving out the version before.
+
+The message is only a hint: the row is the truth, and a process that keeps a copy reads it again after a few seconds
+in any case.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import uuid
+from functools import lru_cache
+from typing import Final
+
+import redis
+from django.conf import settings
+from django.db import transaction
+
+from agentcore_site.lib.broker import broker_asked
+
+log = logging.getLogger(__name__)
+
+CHANNEL: Final = "agentcore.playbooks"
+
+
+def announce_on_commit(agent_id: uuid.UUID) -> None:
+    """Announces it after the transaction; a message that is lost fails nothing."""
+    transaction.on_commit(lambda: announce(agent_id), robust=True)
+
+
+def announce(agent_id: uuid.UUID) -> None:
+    try:
+        with broker_asked():
+            _client(os.getpid()).publish(CHANNEL, str(agent_id))
+    except redis.RedisError as error:
+        log.warning("no process could be told that the playbook of agent %s changed: %s", agent_id, error)
+
+
+@lru_cache(maxsize=1)
+def _client(_: int) -> redis.Redis:
+    """This process's connections; made anew after a fork."""
+    return redis.Redis.from_url(settings.REDIS_URL, **settings.REDIS_TIMEOUTS)

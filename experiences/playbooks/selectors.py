@@ -1,0 +1,279 @@
+"""Reads of playbooks, their history, what is proposed for them and how their evolutions went; scoped to who asks."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from django.db.models import F, QuerySet, Sum
+
+from agentcore_site.jobs.models import ACTIVE, Job, Status
+from agentcore_site.jobs.selectors import as_uuid
+from agentcore_site.lib.errors import Missing
+from agentcore_site.lib.money import micros
+from budgets.models import LedgerEntry
+from experiences.agents.evolution_settings import evolution_settings
+from experiences.agents.selectors import agent_get
+from experiences.learning.playbooks.history import Difference, difference
+from experiences.learning.playbooks.items import Section, in_order
+from experiences.models import (
+    Agent,
+    ContextDelta,
+    DeltaState,
+    Evolution,
+    ExecutionTrace,
+    Experience,
+    ExperienceStatus,
+    Playbook,
+    PlaybookChange,
+    PlaybookSection,
+    PlaybookVersion,
+)
+
+PURPOSE = "evolution"  # of paid calls, in the ledger
+WAITING = (DeltaState.PROPOSED, DeltaState.REVIEW, DeltaState.QUARANTINED)
+
+
+# -- playbooks ---------------------------------------------------------------------------------------------------------
+
+
+def playbooks_visible(actor: Any) -> QuerySet[Playbook]:
+    return Playbook.objects.visible_to(actor).select_related("agent", "organization")
+
+
+def playbook_get(actor: Any, agent: Any) -> Playbook:
+    """The playbook of an agent, by the agent's id or slug.
+
+    Raises:
+        Missing: there is no such agent, or it has no playbook.
+    """
+    found = playbooks_visible(actor).filter(agent_id=agent_get(actor, agent).id).first()
+    if found is None:
+        raise Missing(f"The agent {str(agent)[:60]!r} has no playbook.")
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """A playbook as an agent's service reads it: ``context`` is all of it, from which each request lacks each of
+    ``sections`` with probability ``rate``."""
+
+    playbook_id: uuid.UUID
+    agent_id: uuid.UUID
+    context: str
+    version: int
+    sections: tuple[Section, ...]
+    rate: float
+
+
+def compiled(actor: Any, agent: Any) -> Compiled:
+    """What an agent is told now. Every interface that gives its context out asks here.
+
+    Raises:
+        Missing: as ``playbook_get``, or the agent is archived: its playbook is kept, but told to no agent any more.
+    """
+    row = playbook_get(actor, agent)
+    if row.agent.archived_at is not None:
+        raise Missing(f"The agent {str(agent)[:60]!r} is archived.")
+    # One statement, so that text and items are of one version also while another is written.
+    newest = PlaybookVersion.objects.select_related("playbook").filter(playbook=row, number=F("playbook__version"))
+    now = newest.get()
+    sections = in_order([Section.of(one) for one in now.sections])
+    return Compiled(row.id, row.agent_id, now.playbook.context, now.number, tuple(sections), row.agent.leave_out_rate)
+
+
+# -- history -----------------------------------------------------------------------------------------------------------
+
+
+def versions_of(playbook: Playbook) -> QuerySet[PlaybookVersion]:
+    """Every version, newest first."""
+    return PlaybookVersion.objects.filter(playbook=playbook)
+
+
+def version_get(playbook: Playbook, number: int) -> PlaybookVersion:
+    """Raises:
+    Missing: there is no such version, or an erasure took it."""
+    found = versions_of(playbook).filter(number=number).first()
+    if found is None:
+        raise Missing(f"The playbook has no version {number}.")
+    return found
+
+
+def sections_of(playbook: Playbook, number: int | None = None) -> list[Section]:
+    """The items of a version (of the newest one), with their counts of now, in the order in which they are read."""
+    stored = version_get(playbook, playbook.version if number is None else number).sections
+    counted = PlaybookSection.objects.filter(playbook=playbook)
+    rows = counted.values_list("handle", "usage", "helpful", "harmful")
+    counts = {handle: {"usage": used, "helpful": good, "harmful": bad} for handle, used, good, bad in rows}
+    return in_order([Section.of(one, counts.get(one["id"])) for one in stored])
+
+
+def sections_told(agent: Agent) -> list[Section]:
+    """The items that the agent is told now; none where it has no playbook."""
+    playbook = Playbook.objects.filter(agent=agent).first()
+    return [] if playbook is None else sections_of(playbook)
+
+
+def versions_differ(playbook: Playbook, before: int, after: int) -> list[Difference]:
+    """The items that two versions do not share.
+
+    Raises:
+        Missing: one of them does not exist.
+    """
+    return difference(sections_of(playbook, before), sections_of(playbook, after))
+
+
+@dataclass(frozen=True, slots=True)
+class Blame:
+    """Where an item comes from: the change that gave it its present text, the delta behind it, who was first."""
+
+    section: Section
+    origin: PlaybookChange | None
+    latest: PlaybookChange | None
+    delta: ContextDelta | None
+
+
+def blame(playbook: Playbook) -> list[Blame]:
+    """For each item of now: which version, delta, person and executions taught it. Three queries."""
+    lines: dict[str, list[PlaybookChange]] = {}
+    for line in PlaybookChange.objects.filter(playbook=playbook).order_by("version", "id"):
+        lines.setdefault(line.handle, []).append(line)
+    latest = {handle: _worded(of_one) for handle, of_one in lines.items()}
+    wanted = [line.delta for line in latest.values() if line and line.delta]
+    deltas = ContextDelta.objects.filter(playbook=playbook).in_bulk(wanted)
+    return [_blame(one, lines.get(one.id, []), latest.get(one.id), deltas) for one in sections_of(playbook)]
+
+
+def _worded(lines: Sequence[PlaybookChange]) -> PlaybookChange | None:
+    """The last change of the text: one that only says it again taught nothing new."""
+    return next((line for line in reversed(lines) if line.action != "merged"), None)
+
+
+def _blame(
+    section: Section,
+    lines: Sequence[PlaybookChange],
+    latest: PlaybookChange | None,
+    deltas: dict[uuid.UUID, ContextDelta],
+) -> Blame:
+    delta = deltas.get(latest.delta) if latest and latest.delta else None
+    return Blame(section, lines[0] if lines else None, latest, delta)
+
+
+def changes_of(playbook: Playbook, handle: str) -> QuerySet[PlaybookChange]:
+    """The life of one item, the oldest change first."""
+    return PlaybookChange.objects.filter(playbook=playbook, handle=handle)
+
+
+# -- deltas and executions ---------------------------------------------------------------------------------------------
+
+
+def deltas_visible(actor: Any) -> QuerySet[ContextDelta]:
+    return ContextDelta.objects.visible_to(actor).select_related("playbook", "agent", "job")
+
+
+def review_queue(actor: Any) -> QuerySet[ContextDelta]:
+    """What waits for a person, the oldest first."""
+    return deltas_visible(actor).filter(state__in=WAITING).order_by("created_at", "id")
+
+
+def delta_get(actor: Any, delta_id: Any) -> ContextDelta:
+    """Raises:
+    Missing: there is none, or it belongs to another organisation."""
+    found = deltas_visible(actor).filter(id=as_uuid(delta_id, "delta")).first()
+    if found is None:
+        raise Missing(f"There is no delta {delta_id}.")
+    return found
+
+
+def waiting_count(actor: Any) -> int:
+    """How many changes and lessons wait for a person, over all agents. One query."""
+    changes = ContextDelta.objects.visible_to(actor).filter(state__in=WAITING).order_by().values("id")
+    lessons = Experience.objects.visible_to(actor).filter(status=ExperienceStatus.QUARANTINED).order_by().values("id")
+    return changes.union(lessons, all=True).count()
+
+
+def trace_get(actor: Any, trace_id: Any) -> ExecutionTrace:
+    """Raises:
+    Missing: there is none, or it belongs to another organisation."""
+    found = traces_visible(actor).filter(id=as_uuid(trace_id, "execution")).first()
+    if found is None:
+        raise Missing(f"There is no execution {str(trace_id)[:60]}. It may have been deleted by its age.")
+    return found
+
+
+def traces_visible(actor: Any, agent: Agent | None = None) -> QuerySet[ExecutionTrace]:
+    """Executions, newest first."""
+    rows = ExecutionTrace.objects.visible_to(actor).select_related("agent")
+    return rows.filter(agent=agent) if agent is not None else rows
+
+
+# -- evolutions --------------------------------------------------------------------------------------------------------
+
+
+def evolutions_visible(actor: Any) -> QuerySet[Evolution]:
+    return Evolution.objects.visible_to(actor).select_related("job", "agent", "playbook")
+
+
+def evolution_get(actor: Any, job_id: Any) -> Evolution:
+    """Raises:
+    Missing: there is none, or it belongs to another organisation."""
+    found = evolutions_visible(actor).filter(job_id=as_uuid(job_id, "evolution")).first()
+    if found is None:
+        raise Missing(f"There is no evolution {str(job_id)[:60]}.")
+    return found
+
+
+def executions_of(actor: Any, evolution: Evolution) -> QuerySet[ExecutionTrace]:
+    """The executions that an evolution read, as far as they are kept, in the order in which its insights count them."""
+    rows = traces_visible(actor, evolution.agent).filter(id__in=evolution.trace_ids)
+    return rows.order_by("recorded_at", "id")
+
+
+def dead_letters(actor: Any) -> QuerySet[Evolution]:
+    """Evolutions that failed and were not tried again with success, newest first."""
+    return evolutions_visible(actor).filter(job__status=Status.FAILED).order_by("-job__finished_at")
+
+
+def evolution_status(playbook: Playbook) -> dict[str, Any]:
+    """How its evolutions went, under the names of the internal API."""
+    return {
+        "agent_id": playbook.agent_id,
+        "last_evolution_at": playbook.last_evolution_at,
+        "evolution_count": playbook.evolutions,
+        "success_count": playbook.successes,
+        "failure_count": playbook.failures,
+        "total_deltas_generated": playbook.deltas_generated,
+        "total_deltas_applied": playbook.deltas_applied,
+        "average_confidence": playbook.average_confidence,
+        "last_error": playbook.last_error or None,
+    }
+
+
+def agent_holder(agent_id: uuid.UUID) -> Job | None:
+    """The active job that may change the agent now: training or evolution, never both."""
+    return Job.objects.filter(exclusive_key=f"agent:{agent_id}", status__in=ACTIVE).first()
+
+
+def queue_position(job: Job) -> int:
+    """Its place among the evolutions that wait: 1 is next."""
+    waiting = Job.objects.filter(kind="evolution", status=Status.QUEUED, created_at__lt=job.created_at)
+    return waiting.exclude(id=job.id).count() + 1
+
+
+def evolution_spent(agent: Agent, *, job_id: uuid.UUID | None = None) -> int:
+    """What the agent's evolutions (or that of one job) cost this month, in micro-dollars."""
+    month = datetime.now(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    rows = LedgerEntry.objects.filter(
+        organization_id=agent.organization_id, agent_id=agent.id, purpose=PURPOSE, at__gte=month
+    )
+    if job_id is not None:
+        rows = rows.filter(job_id=job_id)
+    return rows.aggregate(cost=Sum(F("spent_delta") + F("debt_delta")))["cost"] or 0
+
+
+def evolution_left(agent: Agent) -> int:
+    """What they may still cost this month, in micro-dollars."""
+    return max(0, micros(evolution_settings(agent).monthly_budget_usd) - evolution_spent(agent))

@@ -1,0 +1,1 @@
+"""Writes of playbooks, their versions, changes, executions and evolutions."""

@@ -1,0 +1,319 @@
+"""Rollouts: one attempt at a scenario, many at once, failures as data.
+
+Every rollout has its own random numbers, drawn from (stream, seed, iteration, scenario, rollout): what it does
+depends neither on the order nor on how many run at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from experiences.rollouts.environments.base import Environment, Episode
+from experiences.rollouts.rewards.base import VERDICT, Reward, rubric_of
+from experiences.rollouts.rewards.bounded import pay_in_time
+from experiences.rollouts.rollout_clock import Clock
+from experiences.rollouts.runtimes.action import described
+from experiences.rollouts.runtimes.base import EnvironmentFailure, Halted, Judging, RolloutFailure, Runtime
+from experiences.rollouts.types import RolloutKey, Scenario, Step, Trajectory, TrajectoryGroup
+
+BREATH_SECONDS = 0.01  # how long rollouts that never wait may keep the event loop from its other tasks
+
+
+# Takes a rollout that has ended. What it returns, if anything, is awaited before another one begins in its place: so at
+# most as many as run at once are begun and not yet written.
+Keep = Callable[[Trajectory], Awaitable[None] | None]
+
+
+class Interrupted(Exception):
+    """Raised by ``check`` to end collecting (pause, cancel, lost lease). What had ended was kept already."""
+
+    def __init__(self, reason: str = "") -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class _Stopped(BaseException):
+    """Carries what ``check`` raised past everybody who catches exceptions on the way."""
+
+    def __init__(self, cause: Exception) -> None:
+        self.cause = cause
+
+
+class _StepLimit(BaseException):
+    """The rollout's limit of steps, for a runtime that does not keep to it by itself."""
+
+
+class _OutOfTime(BaseException):
+    """The rollout's time is over, found between two steps (work that never awaits cannot be timed out)."""
+
+
+@dataclass(frozen=True)
+class RolloutLimits:
+    """At most ``max_steps`` steps and ``timeout_seconds`` seconds for each rollout, ``concurrency`` at once.
+
+    Waiting for a model's service does not count (``experiences.rollouts.rollout_clock``); the answers' own latency
+    does.
+    """
+
+    max_steps: int = 20
+    timeout_seconds: float = 300.0
+    concurrency: int = 8
+
+
+async def run_rollout(
+    scenario: Scenario,
+    key: RolloutKey,
+    *,
+    environment: Environment,
+    runtime: Runtime,
+    reward: Reward,
+    seed: int,
+    stream: int = 0,
+    limits: RolloutLimits,
+    check: Callable[[], None],
+    policy_version: str = "",
+    model: str = "",
+) -> Trajectory:
+    """Plays ``scenario`` once and scores it. A failure is a trajectory with its partial steps and an ``error``
+    that names the boundary ("timeout: ...", "environment: ...", "policy: ...", "runtime: ...", "reward: ...").
+
+    ``stream`` keeps the random numbers of training and evaluation apart.
+
+    Raises:
+        Interrupted: (or what else ``check`` raises) before a step.
+        Halted: the run as a whole can't go on for now (the reward out of time is one such cause); what this rollout did
+            is dropped.
+    """
+    trajectory = Trajectory(
+        key=key, query=scenario.query, steps=[], policy_version=policy_version, model=model, started_at=time.time()
+    )
+    started = time.perf_counter()
+    rng = np.random.default_rng((stream, seed, key.iteration, key.scenario, key.rollout))
+    clock = Clock(limits.timeout_seconds)
+    guard = _guard(trajectory.steps, check, limits.max_steps, clock)
+    try:
+        async with clock.running():
+            await _play(trajectory, scenario, environment, runtime, rng, guard)
+            await _judge(trajectory, scenario, runtime, reward)
+    except _Stopped as stopped:
+        # "from None" would wipe out why ``check`` raised: callers of ``collect`` ask for the cause.
+        raise stopped.cause from stopped.cause.__cause__
+    except Halted:
+        raise
+    except _OutOfTime:
+        _fail(trajectory, f"timeout: over {limits.timeout_seconds:g} s")
+    except TimeoutError as error:
+        over = f"timeout: over {limits.timeout_seconds:g} s"
+        _fail(trajectory, over if clock.over else f"runtime: {described(error)}")
+    except RolloutFailure as failure:
+        _fail(trajectory, f"{failure.boundary}: {failure}")
+    except Exception as error:  # a failing rollout never stops the others
+        _fail(trajectory, f"runtime: {described(error)}")
+    await pay_in_time(reward, trajectory)
+    trajectory.duration_ms = (time.perf_counter() - started) * 1e3
+    return trajectory
+
+
+async def _play(
+    trajectory: Trajectory,
+    scenario: Scenario,
+    environment: Environment,
+    runtime: Runtime,
+    rng: np.random.Generator,
+    guard: Callable[[], None],
+) -> None:
+    try:
+        episode = environment.start(scenario, rng)
+    except Exception as error:
+        raise EnvironmentFailure(described(error)) from error
+    try:
+        try:
+            ended = await runtime.play(
+                scenario, episode, rng, key=trajectory.key, record=trajectory.steps.append, check=guard
+            )
+        except _StepLimit:
+            ended = False
+        trajectory.truncated = not ended
+        _score(trajectory, episode)
+    finally:
+        await _close(episode)
+
+
+async def _judge(trajectory: Trajectory, scenario: Scenario, runtime: Runtime, reward: Reward) -> None:
+    """Asks the judge where the reward has a rubric and the runtime has a model."""
+    rubric = rubric_of(reward)
+    if rubric is not None and isinstance(runtime, Judging):
+        trajectory.evidence[VERDICT] = dict(await runtime.verdict(rubric, scenario, trajectory))
+
+
+def _fail(trajectory: Trajectory, error: str) -> None:
+    trajectory.error = error
+    trajectory.success, trajectory.outcome = False, 0.0
+
+
+def _score(trajectory: Trajectory, episode: Episode) -> None:
+    try:
+        outcome = episode.outcome()
+    except Exception as error:
+        raise EnvironmentFailure(described(error)) from error
+    trajectory.outcome = outcome.score
+    trajectory.success = outcome.success
+    trajectory.evidence = dict(outcome.evidence)
+
+
+async def _close(episode: Episode) -> None:
+    with contextlib.suppress(Exception):  # the record is complete: a failing clean-up adds nothing to it
+        await episode.close()
+
+
+def _guard(steps: list[Step], check: Callable[[], None], max_steps: int, clock: Clock) -> Callable[[], None]:
+    """What runs before each step: the caller's check, the step limit, and the limit of time."""
+
+    def guard() -> None:
+        try:
+            check()
+        except Exception as error:
+            raise _Stopped(error) from error
+        if len(steps) >= max_steps:
+            raise _StepLimit
+        if clock.over:
+            raise _OutOfTime
+
+    return guard
+
+
+async def collect(
+    work: Sequence[tuple[RolloutKey, Scenario]],
+    *,
+    environment: Environment,
+    runtime: Runtime,
+    reward: Reward,
+    seed: int,
+    stream: int = 0,
+    limits: RolloutLimits,
+    kept: Mapping[RolloutKey, Trajectory],
+    keep: Keep,
+    check: Callable[[], None],
+    policy_version: str = "",
+    model: str = "",
+) -> list[Trajectory]:
+    """Runs the rollouts of ``work``, at most ``limits.concurrency`` at once, and returns them in its order.
+
+    Those in ``kept`` are reused and not run again; each new one is passed to ``keep`` as soon as it ends. The
+    pool has no barriers: as one rollout ends, and ``keep`` has written it where it says when, the next begins.
+
+    Raises:
+        Interrupted: (or what else ``check`` or ``keep`` raises); rollouts still under way are dropped.
+        Halted: a rollout could not be paid for, or its model is away. None was begun after that, and those under
+            way went on to their own end: a call that is cut off is paid for all the same.
+    """
+    results: list[Trajectory | None] = [kept.get(key) for key, _ in work]
+    waiting = iter([index for index, trajectory in enumerate(results) if trajectory is None])
+
+    async def run(index: int) -> None:
+        key, scenario = work[index]
+        trajectory = await run_rollout(
+            scenario,
+            key,
+            environment=environment,
+            runtime=runtime,
+            reward=reward,
+            seed=seed,
+            stream=stream,
+            limits=limits,
+            check=check,
+            policy_version=policy_version,
+            model=model,
+        )
+        if (written := keep(trajectory)) is not None:
+            await written
+        results[index] = trajectory
+
+    left = sum(trajectory is None for trajectory in results)
+    await _in_pool(waiting, run, min(limits.concurrency, left))
+    return [trajectory for trajectory in results if trajectory is not None]
+
+
+async def _in_pool(waiting: Iterator[int], run: Callable[[int], Coroutine[Any, Any, None]], size: int) -> None:
+    """Awaits ``run`` for every index, ``size`` at once; the first exception cancels the others and is raised, but
+    the first ``Halted`` only keeps further ones from being begun."""
+    turn = BREATH_SECONDS / max(size, 1)  # the loop gives every worker a turn before it looks after its timers
+    halted: list[Halted] = []
+
+    async def worker() -> None:
+        breathed = time.perf_counter()
+        for index in waiting:
+            try:
+                await run(index)
+            except Halted as halt:
+                halted.append(halt)
+            if halted:
+                return
+            if time.perf_counter() - breathed > turn:
+                await asyncio.sleep(0)
+                breathed = time.perf_counter()
+
+    if size <= 1:
+        await worker()
+    else:
+        workers = [asyncio.create_task(worker()) for _ in range(size)]
+        try:
+            await asyncio.gather(*workers)
+        finally:
+            for task in workers:
+                task.cancel()
+            await asyncio.gather(*workers, return_exceptions=True)
+    if halted:
+        raise halted[0]
+
+
+async def collect_groups(
+    scenarios: Sequence[Scenario],
+    *,
+    iteration: int,
+    group_size: int,
+    environment: Environment,
+    runtime: Runtime,
+    reward: Reward,
+    seed: int,
+    stream: int = 0,
+    limits: RolloutLimits,
+    kept: Mapping[RolloutKey, Trajectory],
+    keep: Keep,
+    check: Callable[[], None],
+    policy_version: str = "",
+    model: str = "",
+) -> list[TrajectoryGroup]:
+    """``group_size`` rollouts of each scenario, as groups in the order of ``scenarios``. A scenario that stands
+    in the list twice gets other rollouts, not the same again. Raises what ``collect`` raises."""
+    work: list[tuple[RolloutKey, Scenario]] = []
+    seen: dict[int, int] = {}
+    for scenario in scenarios:
+        first = seen.get(scenario.index, 0)
+        seen[scenario.index] = first + group_size
+        work += [(RolloutKey(iteration, scenario.index, first + i), scenario) for i in range(group_size)]
+    trajectories = await collect(
+        work,
+        environment=environment,
+        runtime=runtime,
+        reward=reward,
+        seed=seed,
+        stream=stream,
+        limits=limits,
+        kept=kept,
+        keep=keep,
+        check=check,
+        policy_version=policy_version,
+        model=model,
+    )
+    return [
+        TrajectoryGroup(scenario, trajectories[i * group_size : (i + 1) * group_size])
+        for i, scenario in enumerate(scenarios)
+    ]

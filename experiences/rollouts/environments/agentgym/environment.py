@@ -1,0 +1,151 @@
+"""The ``agentgym`` environment: tasks of an environment server, split by their numbers."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+import numpy as np
+
+from agentcore_site.outbound import AddressRefused, parsed
+from experiences.rollouts.environments.agentgym.dialects import DIALECTS
+from experiences.rollouts.environments.agentgym.episode import GymEpisode, Server
+from experiences.rollouts.environments.base import environments
+from experiences.rollouts.options import checked_options, choice_option, flag_option, number_option
+from experiences.rollouts.types import ActionSpec, Scenario
+
+NOUN: Final = "environment agentgym"
+SHARES: Final = {"train": 0.5, "selection": 0.1, "held_out": 0.4}  # in this order along the shuffled tasks
+MIN_SIZE: Final = 10
+MAX_SIZE: Final = 1_000_000
+MAX_INSTRUCTIONS: Final = 20_000
+MAX_KEEP: Final = 200
+_BRACKET = re.compile(r"(?<!\\)(?:\\\\)*\]|(?<!\\)(?:\\\\)*\\$")  # one that would end the class, or a lonely escape
+
+
+@dataclass(frozen=True)
+class AgentGymEnvironment:
+    """Tasks 0 … ``size`` - 1 of a server, each attempt a session of its own. Offers no actions: it is talked to."""
+
+    server: Server
+    size: int
+    name: str = "agentgym"
+    actions: tuple[ActionSpec, ...] = ()
+    lines: tuple[str, ...] = ()
+
+    def scenarios(self, split: str, n: int, seed: int) -> Sequence[Scenario]:
+        """``n`` tasks of a split, with indices from 0. The seed shuffles the tasks, then each split has its share.
+
+        Raises:
+            ValueError: the split is unknown, n is below 1, or the split has fewer tasks.
+        """
+        if split not in SHARES:
+            raise ValueError(f"There is no split {split!r}. Known: {', '.join(SHARES)}.")
+        if n < 1:
+            raise ValueError(f"The number of scenarios must be at least 1; got {n}.")
+        train = round(SHARES["train"] * self.size)
+        selection = train + round(SHARES["selection"] * self.size)
+        bounds = {"train": (0, train), "selection": (train, selection), "held_out": (selection, self.size)}
+        first, last = bounds[split]
+        if n > last - first:
+            raise ValueError(
+                f"Of {self.size} tasks the split {split} has {last - first}, and {n} were asked for. "
+                f"Lower pool.{split}, or raise size if the server has more tasks."
+            )
+        shuffled = np.random.default_rng((seed, self.size)).permutation(self.size)
+        chosen = shuffled[first : first + n].tolist()
+        return [self._scenario(index, task, split) for index, task in enumerate(chosen)]
+
+    def start(self, scenario: Scenario, rng: np.random.Generator) -> GymEpisode:
+        """One attempt; rollouts of one scenario are sessions that are reset to one task. ``rng`` is not used: what
+        the world does is for the server to decide."""
+        return GymEpisode(self.server, int(scenario.expected["data_idx"]))
+
+    def _scenario(self, index: int, task: int, split: str) -> Scenario:
+        query = f"Task {task} of the environment server {_sign(self.server.base_url)}"
+        return Scenario(index, query, {"data_idx": task}, {"split": split, "data_idx": task})
+
+
+def _sign(base_url: str) -> str:
+    """Eight letters that tell servers apart. No address: one would be redacted, and no digits: eight are a phone
+    number to some."""
+    return "".join(chr(ord("a") + byte % 26) for byte in hashlib.sha256(base_url.encode()).digest()[:8])
+
+
+class AgentGymFactory:
+    """``speaks_text_only`` tells forms and services that only an agent with a language model can play here."""
+
+    speaks_text_only: ClassVar[bool] = True
+    address_options: ClassVar[tuple[str, ...]] = ("base_url",)  # what our workers will call
+    description: ClassVar[str] = "A world on an AgentGym environment server, spoken to over HTTP; for language models."
+    option_help: ClassVar[Mapping[str, str]] = {
+        "base_url": "The server's address, e.g. http://textcraft:36001. Required.",
+        "size": "How many tasks the server has: numbers 0 to size - 1 are used, half of them to train, a tenth to "
+        f"select, the rest held out. At least {MIN_SIZE}. Required.",
+        "dialect": "auto (default: by the server's answer), A (id, data_idx: TextCraft, BabyAI, SciWorld) or B "
+        "(env_idx: WebShop, SQLGym, tools).",
+        "reset_key": "The field by which the server's reset takes a task; found out by default.",
+        "success_reward": "The summed reward from which an episode is a success, and over; 1 by default.",
+        "action_format": "raw (default: what the agent writes is the action) or action_line: what stands after its "
+        'last "Action:".',
+        "action_keep": "The characters that an action may hold, as between the brackets of a regular expression: "
+        "others are removed, of several lines the first is sent, and white space is folded. Letters, digits, comma and "
+        'space ("A-Za-z0-9, ") is what AgentGym\'s own client of TextCraft sends. Empty by default: sent as it is.',
+        "one_action": 'true: a message with several "Action:" is answered with an error and not sent, as AgentGym\'s '
+        "client of TextCraft does; false (default): the last one is taken.",
+        "instructions": "Told to the agent before the first observation: how this world wants to be spoken to.",
+        "timeout_s": "Seconds for one answer of the server; 60 by default.",
+    }
+
+    def __call__(self, options: Mapping[str, Any]) -> AgentGymEnvironment:
+        checked_options(NOUN, options, self.option_help)
+        size = options.get("size")
+        if isinstance(size, bool) or not isinstance(size, int) or not MIN_SIZE <= size <= MAX_SIZE:
+            raise ValueError(f"{NOUN}: size must be a whole number from {MIN_SIZE} to {MAX_SIZE:,}; got {size!r}.")
+        server = Server(
+            _address(options.get("base_url")),
+            dialect=choice_option(NOUN, options, "dialect", ("auto", *DIALECTS)),
+            reset_key=_text(options, "reset_key", 64),
+            timeout_s=number_option(NOUN, options, "timeout_s", 60.0, 0.1, 600),
+            success_reward=number_option(NOUN, options, "success_reward", 1.0, 1e-6, 1e9),
+            action_format=choice_option(NOUN, options, "action_format", ("raw", "action_line")),
+            instructions=_text(options, "instructions", MAX_INSTRUCTIONS),
+            drop=_outside(_text(options, "action_keep", MAX_KEEP)),
+            one_action=flag_option(NOUN, options, "one_action", False),
+        )
+        return AgentGymEnvironment(server, size)
+
+
+def _outside(keep: str) -> re.Pattern[str] | None:
+    """What is not one of these characters. A class of characters is searched in one pass, with any characters in it."""
+    if not keep:
+        return None
+    if _BRACKET.search(keep) or keep.startswith("^"):
+        raise ValueError(f"{NOUN}: action_keep lists characters: escape ], and do not begin with ^; got {keep!r}.")
+    try:
+        return re.compile(f"[^{keep}]+")
+    except re.error as error:
+        raise ValueError(f"{NOUN}: action_keep is no class of characters: {error}.") from None
+
+
+def _address(value: Any) -> str:
+    try:
+        url = parsed(value if isinstance(value, str) else "")
+    except AddressRefused as error:
+        raise ValueError(f"{NOUN}: base_url: {error}") from None
+    if url.raw_query_string or url.raw_fragment:
+        raise ValueError(f"{NOUN}: base_url holds no query and no fragment.")
+    return str(value).rstrip("/")
+
+
+def _text(options: Mapping[str, Any], name: str, longest: int) -> str:
+    value = options.get(name, "")
+    if not isinstance(value, str) or len(value) > longest:
+        raise ValueError(f"{NOUN}: {name} must be a text of at most {longest:,} characters.")
+    return value
+
+
+environments.register("agentgym")(AgentGymFactory())

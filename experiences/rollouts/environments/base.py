@@ -1,0 +1,108 @@
+"""What an environment is: scenarios by split, the actions it offers, and one episode per rollout."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from agentcore_site.lib.registry import Registry
+from experiences.rollouts.types import ActionSpec, Observation, Outcome, Scenario
+
+
+@dataclass(frozen=True, slots=True)
+class StepOutcome:
+    """What an action brought about.
+
+    ``action`` and ``result`` are the JSON values that are recorded; ``done`` ends the episode; ``verified`` tells
+    a verify step's verdict (None for other steps, and for one that came to no verdict).
+    """
+
+    action: dict[str, Any]
+    result: dict[str, Any]
+    done: bool = False
+    verified: bool | None = None
+    tokens: int = 0
+    cost_micros: int = 0
+
+
+class Episode(Protocol):
+    """One attempt at one scenario. Owned by one rollout; never shared."""
+
+    def observe(self) -> Observation: ...
+
+    async def step(self, choice: int) -> StepOutcome:
+        """Does action ``choice`` (an index into the environment's ``actions``). A tool's failure is a result,
+        never an exception."""
+        ...
+
+    def outcome(self) -> Outcome:
+        """Scores the episode as it stands; never raises (an exception of the scorer is a score of 0, counted
+        in the evidence)."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+@runtime_checkable
+class TextEpisode(Protocol):
+    """An episode for agents that write text: a question to be answered, or a world that answers each message.
+
+    ``one_answer`` tells which: with it the first message that calls no tool is the answer.
+    """
+
+    @property
+    def one_answer(self) -> bool: ...
+
+    async def opening(self) -> str:
+        """What the agent is told first: the question, and how this world wants to be spoken to."""
+        ...
+
+    async def say(self, text: str) -> StepOutcome:
+        """Hears a message that calls no tool. ``done``: it was the answer, or it ended the episode; else the
+        result's output goes back to the agent."""
+        ...
+
+
+class Environment(Protocol):
+    """A world to train in.
+
+    ``scenarios(split, n, seed)`` is deterministic, and the splits "train", "selection" and "held_out" of one
+    seed share neither items nor texts. ``lines`` names the extra held-out lines the environment can report
+    (e.g. "harder_numbers", "unseen_wording"); each is a legal ``split`` too.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def actions(self) -> tuple[ActionSpec, ...]: ...
+
+    @property
+    def lines(self) -> tuple[str, ...]: ...
+
+    def scenarios(self, split: str, n: int, seed: int) -> Sequence[Scenario]: ...
+
+    def start(self, scenario: Scenario, rng: np.random.Generator) -> Episode: ...
+
+
+class EnvironmentFactory(Protocol):
+    """Builds an environment from its options. ``description`` and ``option_help`` feed forms and docs. One that only
+    a language model can play also has ``speaks_text_only = True``.
+
+    Raises:
+        ValueError: an option is unknown or out of range; the message says what to do.
+    """
+
+    @property
+    def description(self) -> str: ...
+
+    @property
+    def option_help(self) -> Mapping[str, str]: ...
+
+    def __call__(self, options: Mapping[str, Any]) -> Environment: ...
+
+
+environments: Registry[EnvironmentFactory] = Registry("environment", entry_point_group="agentcore.environments")

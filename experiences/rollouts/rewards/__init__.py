@@ -1,0 +1,36 @@
+"""Rewards by name. The built-in ones are registered here; a user's own come through entry points."""
+
+from experiences.rollouts.rewards import composite, ground_truth, judge, outcome, relative_rank, shaped
+from experiences.rollouts.rewards.base import (
+    FailurePay,
+    GroupReward,
+    JudgedReward,
+    LearningReward,
+    Payment,
+    Reward,
+    RewardFactory,
+    pay,
+    rewards,
+    rubric_of,
+    settle,
+)
+
+__all__ = [
+    "FailurePay",
+    "GroupReward",
+    "JudgedReward",
+    "LearningReward",
+    "Payment",
+    "Reward",
+    "RewardFactory",
+    "composite",
+    "ground_truth",
+    "judge",
+    "outcome",
+    "pay",
+    "relative_rank",
+    "rewards",
+    "rubric_of",
+    "settle",
+    "shaped",
+]

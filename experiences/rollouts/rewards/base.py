@@ -1,0 +1,228 @@
+"""What a reward is: it pays each step of a finished trajectory, and names the parts of the sum."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol, runtime_checkable
+
+from agentcore_site.lib.registry import Registry
+from experiences.rollouts.environments.scorers import Rubric
+from experiences.rollouts.types import Trajectory
+
+VERDICT: Final = "verdict"
+
+
+@dataclass(slots=True)
+class Payment:
+    """``steps[t]`` is paid for step t (as many as the trajectory has); ``components`` names the parts.
+
+    The trajectory's reward is the sum of the components; the steps' payments add up to the same number wherever
+    there is a step that can take them. ``evidence`` (JSON values) says how it was arrived at and is kept under
+    ``trajectory.evidence["reward"]``. ``unscored`` says why there is no reward (yet): the trajectory leaves its
+    group's baseline without being an error.
+    """
+
+    steps: list[float]
+    components: dict[str, float] = field(default_factory=dict)
+    evidence: dict[str, Any] = field(default_factory=dict)
+    unscored: str = ""
+
+    @classmethod
+    def at_the_end(
+        cls, trajectory: Trajectory, components: dict[str, float], evidence: dict[str, Any] | None = None
+    ) -> Payment:
+        """Everything at the last step."""
+        steps = [0.0] * len(trajectory.steps)
+        if steps:
+            steps[-1] = math.fsum(components.values())
+        return cls(steps, components, evidence or {})
+
+
+@dataclass(frozen=True, slots=True)
+class FailurePay:
+    """What a rollout that did not end by itself is paid, instead of everything else.
+
+    ``timeout``: for running out of time, which is the agent's doing. ``failure``: for an error of the
+    environment or the model; None leaves it unscored (NaN), so that it leaves its group's baseline.
+    """
+
+    timeout: float = -1.0
+    failure: float | None = None
+
+
+class RewardTimedOut(Exception):
+    """The reward ran out of time. That says nothing about the rollout, and the next one would fare no better."""
+
+
+class Reward(Protocol):
+    """Pays a trajectory that ended without an error. May raise: then the trajectory is marked, not the job; but
+    ``TimeoutError`` halts the run.
+
+    A reward may carry a ``failures: FailurePay`` attribute to pay failed rollouts in its own way, and, if it asks a
+    service, ``timeout_seconds: float``: it is then called in a thread, and halts the run when a call takes longer.
+    """
+
+    def __call__(self, trajectory: Trajectory) -> Payment: ...
+
+
+@runtime_checkable
+class GroupReward(Protocol):
+    """A reward that needs the siblings: it pays a second time, once a group is complete and before the update.
+
+    ``settle`` must give the same payments for trajectories that were settled before, or that came back from storage:
+    after a crash a group is settled again. A trajectory's row is written as its rollout ends, so the rewards in the
+    group's row are the ones that were learned from.
+    """
+
+    def __call__(self, trajectory: Trajectory) -> Payment: ...
+
+    def settle(self, trajectories: Sequence[Trajectory]) -> Sequence[Payment | None]:
+        """One payment for each trajectory; None leaves it as it is."""
+        ...
+
+
+@runtime_checkable
+class LearningReward(Protocol):
+    """A reward that knows what came before. What it knows stays as it is for a whole iteration, so that siblings are
+    measured alike; ``learn`` is told of an iteration's trajectories, in order, after its update."""
+
+    def __call__(self, trajectory: Trajectory) -> Payment: ...
+
+    def learn(self, trajectories: Sequence[Trajectory]) -> None: ...
+
+    def state_dict(self) -> dict[str, Any]:
+        """JSON values and arrays, for the checkpoint."""
+        ...
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Takes over what ``state_dict`` gave; an empty one is that of a checkpoint from before there was any."""
+        ...
+
+
+class JudgedReward(Protocol):
+    """A reward that wants a language model's verdict on each rollout: by this rubric (None: it wants none after all).
+
+    It is asked for once a rollout has ended, and lies under ``evidence[VERDICT]`` when the reward is called:
+    {"score", "success", "judge": {...}}, or with a "judge_error". Where no language model plays, nothing lies there.
+    """
+
+    @property
+    def rubric(self) -> Rubric | None: ...
+
+    def __call__(self, trajectory: Trajectory) -> Payment: ...
+
+
+def rubric_of(reward: object) -> Rubric | None:
+    """What a ``JudgedReward`` wants judged; None for any other. A look at the one attribute: it is asked for every
+    rollout, and a check of the whole protocol takes a fifth of a rollout's own time."""
+    return getattr(reward, "rubric", None)
+
+
+class RewardFactory(Protocol):
+    """Builds a reward from its options.
+
+    Raises:
+        ValueError: an option is unknown or out of range; the message says what to do.
+    """
+
+    @property
+    def description(self) -> str: ...
+
+    @property
+    def option_help(self) -> Mapping[str, str]: ...
+
+    def __call__(self, options: Mapping[str, Any]) -> Reward: ...
+
+
+rewards: Registry[RewardFactory] = Registry("reward", entry_point_group="agentcore.rewards")
+
+
+def pay(reward: Reward, trajectory: Trajectory) -> None:
+    """Writes the reward, its components, its evidence and each step's share into ``trajectory``.
+
+    A reward that raises, or that is not a finite number, leaves the trajectory unscored (NaN) with an error
+    "reward: ..." and nothing else changed. Where a judge gave no verdict ("judge_error" in the evidence) there is
+    nothing to score: NaN, without an error.
+
+    Raises:
+        RewardTimedOut: the reward raised ``TimeoutError``.
+    """
+    if trajectory.error:
+        _pay_failure(getattr(reward, "failures", FailurePay()), trajectory)
+        return
+    if trajectory.evidence.get("judge_error"):
+        _leave_out(trajectory, {"unscored": "the judge gave no verdict"})
+        return
+    try:
+        _write(trajectory, reward(trajectory))
+    except TimeoutError as error:
+        raise RewardTimedOut(str(error) or "it raised TimeoutError") from error
+    except Exception as error:  # a reward's bug marks the trajectory, not the job
+        _mark(trajectory, error)
+
+
+def settle(reward: Reward, trajectories: Sequence[Trajectory]) -> None:
+    """The second payment of a complete group; nothing happens where the reward is no ``GroupReward``.
+
+    A reward that raises here leaves the whole group unscored, each with its error.
+
+    Raises:
+        RewardTimedOut: the reward raised ``TimeoutError``.
+    """
+    if not isinstance(reward, GroupReward):
+        return
+    try:
+        payments = reward.settle(trajectories)
+        for trajectory, payment in zip(trajectories, payments, strict=True):
+            if payment is not None:
+                _write(trajectory, payment)
+    except TimeoutError as error:
+        raise RewardTimedOut(str(error) or "it raised TimeoutError") from error
+    except Exception as error:  # as in ``pay``
+        for trajectory in trajectories:
+            if not trajectory.error:
+                _mark(trajectory, error)
+
+
+def _write(trajectory: Trajectory, payment: Payment) -> None:
+    """Raises ValueError, and changes nothing, where the payment can't be paid."""
+    if payment.unscored:
+        _leave_out(trajectory, {**payment.evidence, "unscored": payment.unscored})
+        return
+    if len(payment.steps) != len(trajectory.steps):
+        raise ValueError(f"paid {len(payment.steps)} steps of {len(trajectory.steps)}")
+    total = math.fsum(payment.components.values())
+    if not math.isfinite(total) or not all(map(math.isfinite, payment.steps)):
+        raise ValueError("the reward is not a finite number")
+    trajectory.reward = total
+    trajectory.components = payment.components
+    if payment.evidence:
+        trajectory.evidence = {**trajectory.evidence, "reward": payment.evidence}
+    for step, amount in zip(trajectory.steps, payment.steps, strict=True):
+        step.reward = amount
+
+
+def _leave_out(trajectory: Trajectory, evidence: dict[str, Any]) -> None:
+    trajectory.reward, trajectory.components = math.nan, {}
+    trajectory.evidence = {**trajectory.evidence, "reward": evidence}
+    for step in trajectory.steps:
+        step.reward = 0.0
+
+
+def _mark(trajectory: Trajectory, error: Exception) -> None:
+    trajectory.error = f"reward: {type(error).__name__}: {error}"
+    trajectory.reward = math.nan
+
+
+def _pay_failure(failures: FailurePay, trajectory: Trajectory) -> None:
+    timed_out = trajectory.error.startswith("timeout:")
+    amount = failures.timeout if timed_out else failures.failure
+    if amount is None:
+        trajectory.reward = math.nan
+        return
+    trajectory.reward = amount
+    trajectory.components = {"timeout" if timed_out else "failure": amount}
+    if trajectory.steps:
+        trajectory.steps[-1].reward = amount

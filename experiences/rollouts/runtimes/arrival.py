@@ -1,0 +1,61 @@
+"""Whether the context that an agent over HTTP was sent reached its model: it is looked for in the agent's calls.
+
+An agent that drops it can't learn, and what it was sent is not what it was told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Final
+
+from budgets.llm.types import Message
+from experiences.rollouts.runtimes.base import Told
+from experiences.rollouts.types import Step, Trajectory
+
+TOLD: Final = "told"  # in a step's state: the note of a context that had arrived by then
+DROPPED: Final = "dropped_context"  # in the state of the last step: that of one that never did
+
+
+class Arrival:
+    """Looks for one rollout's context in the agent's calls, and notes in its steps what became of it.
+
+    A context has arrived when one call holds each of its lines, in any message and with any white space.
+    """
+
+    def __init__(self, told: Told) -> None:
+        self._lines = [_plain(line) for line in told.text.splitlines() if line.strip()]
+        self._note = dict(told.note) if told.text or "logprob" in told.note else None
+        self._arrived, self._answered = not self._lines, False
+
+    def look(self, messages: Iterable[Message]) -> None:
+        if not self._arrived:
+            said = _plain(" ".join(message.content for message in messages))
+            self._arrived = all(line in said for line in self._lines)
+
+    def answered(self) -> None:
+        """The agent has answered: what has not arrived by now was dropped."""
+        self._answered = True
+
+    def noting(self, record: Callable[[Step], None]) -> Callable[[Step], None]:
+        """Records as ``record`` does; the first step by which it is known says what became of the context."""
+
+        def recorded(step: Step) -> None:
+            if self._note is not None and (self._arrived or self._answered):
+                name = TOLD if self._arrived else DROPPED
+                step, self._note = replace(step, state=step.state | {name: self._note}), None
+            record(step)
+
+        return recorded
+
+
+def context_arrived(trajectories: Iterable[Trajectory]) -> bool | None:
+    """Whether the contexts of most of these rollouts arrived; None where none was sent, or none was answered."""
+    states = [step.state for one in trajectories for step in one.steps]
+    arrived = sum(bool(state[TOLD].get("lessons")) for state in states if TOLD in state)
+    dropped = sum(DROPPED in state for state in states)
+    return arrived >= dropped if arrived or dropped else None
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.split())

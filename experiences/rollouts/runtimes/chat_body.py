@@ -1,0 +1,176 @@
+"""The body of a chat completion as a foreign agent sends it: checked whole, before anything is made of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from typing import Annotated, Any, Final, Literal, NoReturn, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from budgets.llm.types import Message, ToolCall, ToolSpec
+from experiences.rollouts.runtimes.llm.calls import CallOptions
+
+MAX_MESSAGES: Final = 1_000
+Body = TypeVar("Body", bound=BaseModel)
+MAX_DEPTH: Final = 64  # of objects and lists in each other; nothing that a model is asked goes that deep
+
+
+class BadCall(Exception):
+    """The request is not one that the gateway takes; the message is for the agent's author, ``param`` the field."""
+
+    def __init__(
+        self, message: str, status: int = 400, kind: str = "invalid_request_error", param: str | None = None
+    ) -> None:
+        super().__init__(message)
+        self.status, self.kind, self.param = status, kind, param
+
+
+def text_of(content: Any, kinds: Collection[str] = ("text",)) -> str:
+    """The texts of a message's content, which may come in parts of these ``kinds``. Raises ValueError."""
+    if content is None or isinstance(content, str):
+        return content or ""
+    parts = content if isinstance(content, list) else [content]
+    texts = [part.get("text") for part in parts if isinstance(part, Mapping) and part.get("type") in kinds]
+    if len(texts) != len(parts) or not all(isinstance(text, str) for text in texts):
+        raise ValueError("it holds something else than text, which can't be priced in advance")
+    return "".join(map(str, texts))
+
+
+def _stops(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
+class Part(BaseModel):
+    model_config = ConfigDict(strict=True, extra="ignore")
+
+
+class _CalledFunction(Part):
+    name: str = ""
+    arguments: str | dict[str, Any] | None = None
+
+
+class _Call(Part):
+    id: str | None = None
+    function: _CalledFunction
+
+    def value(self) -> ToolCall:
+        given = self.function.arguments
+        try:
+            found = loaded(given) if isinstance(given, str) else given
+        except ValueError:
+            found = None
+        raw = given if isinstance(given, str) else ""
+        return ToolCall(self.id or "", self.function.name, found if isinstance(found, dict) else {}, raw)
+
+
+class _Said(Part):
+    role: Literal["system", "developer", "user", "assistant", "tool"]
+    content: Annotated[str, BeforeValidator(text_of)] = ""
+    tool_calls: list[_Call] | None = None
+    tool_call_id: str | None = None
+    name: str | None = None
+
+    def value(self) -> Message:
+        return Message(
+            role="system" if self.role == "developer" else self.role,
+            content=self.content,
+            tool_calls=tuple(call.value() for call in self.tool_calls or ()),
+            tool_call_id=self.tool_call_id or "",
+            name=self.name or "",
+        )
+
+
+class _Function(Part):
+    name: str = Field(min_length=1)
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+
+
+class _Tool(Part):
+    function: _Function
+
+    def value(self) -> ToolSpec:
+        function = self.function
+        return ToolSpec(
+            function.name, function.description or "", function.parameters or {"type": "object", "properties": {}}
+        )
+
+
+class ChatBody(Part):
+    """What is passed on of a request; what it names besides is left out (the model is the job's anyway)."""
+
+    messages: list[_Said] = Field(min_length=1, max_length=MAX_MESSAGES)
+    tools: list[_Tool] | None = None
+    tool_choice: Literal["auto", "none", "required"] | dict[str, Any] | None = None
+    parallel_tool_calls: bool | None = None
+    max_tokens: int | None = Field(default=None, gt=0)
+    max_completion_tokens: int | None = Field(default=None, gt=0)
+    temperature: float | None = Field(default=None, ge=0, le=2)
+    response_format: dict[str, Any] | None = None
+    stop: Annotated[list[str] | None, BeforeValidator(_stops)] = None
+    stream: bool | None = None
+    n: Literal[1] | None = None
+
+    @property
+    def limit(self) -> int | None:
+        return self.max_completion_tokens or self.max_tokens
+
+    def conversation(self) -> list[Message]:
+        return [one.value() for one in self.messages]
+
+    def specs(self) -> list[ToolSpec]:
+        return [one.value() for one in self.tools or ()]
+
+    def options(self) -> CallOptions:
+        """What was asked for, and nothing else."""
+        given: CallOptions = {}
+        if self.response_format is not None:
+            given["response_format"] = self.response_format
+        if self.stop:
+            given["stop"] = self.stop
+        if self.tool_choice is not None:
+            given["tool_choice"] = self.tool_choice
+        if self.parallel_tool_calls is not None:
+            given["parallel_tool_calls"] = self.parallel_tool_calls
+        return given
+
+
+def body_in(read: bytes, kind: type[Body]) -> Body:
+    """The JSON object that was sent. Raises BadCall: what is wrong, and where."""
+    try:
+        found = loaded(read)
+    except ValueError as error:
+        raise BadCall(f"The body is no JSON that can be used: {error}.") from None
+    if not isinstance(found, dict):
+        raise BadCall("The body is no JSON object.")
+    try:
+        return kind.model_validate(found)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise BadCall(f"{place}: {first['msg'].removeprefix('Value error, ')}.", param=place) from None
+
+
+def loaded(text: str | bytes) -> Any:
+    """Raises ValueError: it is no JSON, goes too deep, or has numbers that JSON does not know."""
+    try:
+        found = json.loads(text, parse_constant=_refused)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    level = [found]
+    for _ in range(MAX_DEPTH):
+        level = [part for one in level for part in _parts(one)]
+        if not level:
+            return found
+    raise ValueError("it is nested too deeply")
+
+
+def _parts(value: Any) -> list[Any]:
+    if isinstance(value, dict):
+        return list(value.values())
+    return value if isinstance(value, list) else []
+
+
+def _refused(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number of JSON")

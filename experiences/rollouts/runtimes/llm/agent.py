@@ -1,0 +1,70 @@
+"""The runtime itself: sets up a rollout's talk and lets the chosen philosophy play it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from experiences.rollouts.environments.base import Episode, TextEpisode
+from experiences.rollouts.runtimes.base import EnvironmentFailure, Told, noting
+from experiences.rollouts.runtimes.llm.calls import ChatModel, Sampling, Talk
+from experiences.rollouts.runtimes.llm.philosophies import PHILOSOPHIES, Play
+from experiences.rollouts.tools.toolset import Toolset
+from experiences.rollouts.types import RolloutKey, Scenario, Step
+
+
+@dataclass
+class LLMRuntime:
+    """Plays an episode with a language model.
+
+    ``connect`` gives the tools where they have to be connected first, instead of ``toolset``. ``system`` is the
+    agent's own prompt; ``context`` what it is told besides, or who says so for each rollout. ``key_prefix`` names
+    job and attempt, so that no call of another attempt has the same key. ``purpose`` is whose money and whose
+    place at the gate is taken.
+    """
+
+    model: ChatModel
+    sampling: Sampling
+    philosophy: str = "react"
+    system: str = ""
+    context: str | Callable[[RolloutKey, str], Told] = ""
+    toolset: Toolset = field(default_factory=Toolset)
+    key_prefix: str = "run"
+    purpose: str = "training"
+    connect: Callable[[], Awaitable[Toolset]] | None = None
+
+    async def play(
+        self,
+        scenario: Scenario,
+        episode: Episode,
+        rng: np.random.Generator,
+        *,
+        key: RolloutKey,
+        record: Callable[[Step], None],
+        check: Callable[[], None],
+    ) -> bool:
+        """Tells whether the episode ended by itself.
+
+        Raises:
+            RolloutFailure, Halted: as ``Runtime`` says.
+            UnknownName: there is no such philosophy.
+        """
+        if not isinstance(episode, TextEpisode):
+            raise EnvironmentFailure("this environment can't be spoken to in text; choose an action agent")
+        told = Told(self.context, {}) if isinstance(self.context, str) else self.context(key, scenario.query)
+        toolset = self.toolset if self.connect is None else await self.connect()
+        talk = Talk(
+            model=self.model,
+            sampling=self.sampling,
+            toolset=toolset,
+            prefix=f"{self.key_prefix}/{key.iteration}/{key.scenario}/{key.rollout}",
+            purpose=self.purpose,
+            seed=int(rng.integers(2**31)),
+            record=noting(record, told),
+            check=check,
+            iteration=key.iteration,
+        )
+        system = "\n\n".join(part for part in (self.system.strip(), told.text.strip()) if part)
+        return await PHILOSOPHIES.get(self.philosophy)(Play(talk, episode, system))

@@ -1,0 +1,278 @@
+"""One rollout's talk with the model: messages kept, calls made under keys of their own, every answer a step.
+
+A call that fails for a reason that has nothing to do with the agent (no money, no service, no right) halts the run;
+an answer that can't be used is a step with its reason, and the model is asked again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol, TypedDict, Unpack
+
+from budgets.llm.errors import (
+    AuthFailed,
+    BadAddress,
+    CircuitOpen,
+    LLMError,
+    Malformed,
+    ModelNotFound,
+    NoCredit,
+    Permanent,
+    Transient,
+)
+from budgets.llm.types import Completion, Message, ToolCall, ToolSpec
+from budgets.metering.port import BudgetRefused, CallKey, MeterFailure, SpendingTooFast, UnknownPrice
+from experiences.privacy import cut_short
+from experiences.rollouts.rollout_clock import Clock, current_clock
+from experiences.rollouts.runtimes.base import Halted, RolloutFailure
+from experiences.rollouts.tools.toolset import Toolset
+from experiences.rollouts.types import Step
+
+MAX_MALFORMED: Final = 3  # unusable answers in a row before a rollout is given up
+MAX_RAW: Final = 2_000  # characters that are kept of arguments that are no JSON
+MAX_TOOL_CALLS: Final = 16  # that are run of one message; a model in a loop asks for hundreds
+
+
+class ModelFailure(RolloutFailure):
+    """The model's answers can't be used, or it refuses this very request."""
+
+    boundary = "model"
+
+
+class CallOptions(TypedDict, total=False):
+    """What a call may ask for besides; what is not there is not sent."""
+
+    response_format: Mapping[str, Any] | None
+    stop: Sequence[str]
+    tool_choice: str | Mapping[str, Any]
+    parallel_tool_calls: bool
+
+
+class ChatModel(Protocol):
+    """What a rollout needs of the metered client (``budgets.llm.client``)."""
+
+    async def complete(
+        self,
+        messages: Sequence[Message],
+        *,
+        max_tokens: int,
+        key: CallKey,
+        tools: Sequence[ToolSpec] | None = None,
+        temperature: float | None = None,
+        seed: int | None = None,
+        **options: Unpack[CallOptions],
+    ) -> Completion: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How answers are drawn. ``model`` is the name under which calls are priced; ``max_tokens`` bounds each answer."""
+
+    model: str
+    temperature: float | None = 0.7
+    max_tokens: int = 1024
+
+
+@dataclass
+class Talk:
+    """The calls of one rollout.
+
+    ``prefix`` makes the keys of its calls its own; ``seed`` is drawn once per rollout, so that two policies that
+    are compared draw alike where the provider honours it. ``spent`` and ``tokens`` of a call are put on the first
+    step that comes of it.
+    """
+
+    model: ChatModel
+    sampling: Sampling
+    toolset: Toolset
+    prefix: str
+    purpose: str
+    seed: int
+    record: Callable[[Step], None]
+    check: Callable[[], None]
+    iteration: int | None = None
+    clock: Clock = field(default_factory=current_clock, repr=False)
+    _calls: int = 0
+    _malformed: int = 0
+    _pending: Completion | None = field(default=None, repr=False)
+
+    async def ask(
+        self, messages: Sequence[Message], *, role: str = "", tools: bool = False, temperature: float | None = None
+    ) -> Completion:
+        """The model's next usable answer: text, or calls of tools. Unusable ones are recorded, and asked again.
+
+        Raises:
+            Halted: the run can't go on for now.
+            ModelFailure: this request is refused, or several answers in a row were unusable.
+        """
+        while True:
+            self.check()
+            began, started = time.time(), time.perf_counter()
+            try:
+                specs = self.toolset.specs if tools else ()
+                answer = await self._complete(messages, specs=specs, temperature=temperature)
+            except Malformed as error:
+                self._unusable(messages, role, error.message, began, started, spent=error.spent)
+                continue
+            if not answer.text.strip() and not answer.tool_calls:
+                self._pending = answer
+                why = "cut off by max_tokens" if answer.finish_reason == "length" else "it said nothing"
+                self._unusable(messages, role, f"empty answer: {why}", began, started)
+                continue
+            self._malformed = 0
+            self._pending = answer
+            return answer
+
+    async def once(
+        self,
+        messages: Sequence[Message],
+        *,
+        tools: Sequence[ToolSpec] = (),
+        max_tokens: int | None = None,
+        temperature: float | None = None,
+        **options: Unpack[CallOptions],
+    ) -> Completion:
+        """One call as an agent over HTTP makes it, within this rollout's limits. The caller has to ``check`` first.
+
+        Raises:
+            Halted, ModelFailure: as ``ask``.
+            Malformed: the answer can't be used; it was paid for.
+        """
+        answer = await self._complete(messages, specs=tools, temperature=temperature, max_tokens=max_tokens, **options)
+        self._pending = answer
+        return answer
+
+    async def use_tools(self, answer: Completion, seen: str, *, role: str = "") -> list[Message]:
+        """Runs the tools that an answer calls, each a step, and returns the messages that tell of it.
+
+        A tool that is not there, arguments that are no JSON object, a tool that fails or takes too long: each is a
+        failed result that the model reads, never a crash.
+        """
+        told = [Message("assistant", answer.text, tool_calls=answer.tool_calls)]
+        for number, call in enumerate(answer.tool_calls):
+            if number:
+                self.check()
+            began, started = time.time(), time.perf_counter()
+            result = await self._run(call, number)
+            self.step(
+                {"type": "tool", "tool": call.name, "parameters": dict(call.arguments) or _raw(call)},
+                result,
+                seen=seen,
+                role=role,
+                began=began,
+                started=started,
+                text=answer.text if number == 0 else "",
+            )
+            output = result["output"] if result["success"] else f"error: {result['error']}"
+            told.append(Message("tool", output, tool_call_id=call.id))
+        return told
+
+    def step(
+        self,
+        action: dict[str, Any],
+        result: dict[str, Any],
+        *,
+        seen: str,
+        role: str = "",
+        text: str = "",
+        began: float | None = None,
+        started: float | None = None,
+        spent: int = 0,
+    ) -> None:
+        """Records a step. The answer that led to it pays for it, failed attempts included; its notes stand beside.
+
+        ``spent``: micro-dollars of a call that brought no answer.
+        """
+        paid, self._pending = self._pending, None
+        own = 0.0 if started is None else (time.perf_counter() - started) * 1e3
+        if role:
+            action = action | {"role": role}
+        if text:
+            action = action | {"text": text}
+        if paid is not None and paid.notes:
+            result = result | {"notes": list(paid.notes)}
+        self.record(
+            Step(
+                state={"observation": seen, "done": []},
+                action=action,
+                result=result,
+                timestamp=time.time() if began is None else began,
+                duration_ms=own + (0 if paid is None else paid.latency_ms),
+                tokens=0 if paid is None else paid.usage.total_tokens,
+                cost_micros=spent if paid is None else paid.spent or paid.cost,
+            )
+        )
+
+    async def _run(self, call: ToolCall, number: int) -> dict[str, Any]:
+        if number >= MAX_TOOL_CALLS:
+            return failed(f"not run: more than {MAX_TOOL_CALLS} tool calls in one message")
+        if call.arguments_error:
+            return failed(f"the arguments are no JSON object: {call.arguments_error}")
+        found = await self.toolset.call(call.name, call.arguments)
+        return {"success": found.ok, "output": found.output, "error": found.error}
+
+    async def _complete(
+        self,
+        messages: Sequence[Message],
+        *,
+        specs: Sequence[ToolSpec],
+        temperature: float | None,
+        max_tokens: int | None = None,
+        **options: Unpack[CallOptions],
+    ) -> Completion:
+        self._calls += 1
+        sampling = self.sampling
+        key = CallKey(f"{self.prefix}/{self._calls}", self.purpose, sampling.model, self.iteration, self.prefix)
+        own = 0.0
+        self.clock.stand()
+        try:
+            answer = await self.model.complete(
+                messages,
+                max_tokens=min(max_tokens or sampling.max_tokens, sampling.max_tokens),
+                key=key,
+                tools=specs or None,
+                temperature=sampling.temperature if temperature is None else temperature,
+                seed=self.seed,
+                **options,
+            )
+            if self.purpose != "judge":  # a slow verdict is not the agent's doing
+                own = answer.latency_ms / 1000
+            return answer
+        except BudgetRefused as error:
+            raise Halted("budget_exceeded", str(error)) from error
+        except UnknownPrice as error:
+            raise Halted("llm_refused", str(error)) from error
+        except SpendingTooFast as error:
+            raise Halted("spends_too_fast", str(error)) from error
+        except MeterFailure as error:
+            raise Halted("waiting_for_llm" if error.passing else "llm_refused", str(error)) from error
+        except (Transient, CircuitOpen) as error:
+            raise Halted("waiting_for_llm", error.message, error.retry_after) from error
+        except (AuthFailed, BadAddress, NoCredit, ModelNotFound) as error:
+            raise Halted("llm_refused", error.message) from error
+        except Malformed:
+            raise
+        except (Permanent, LLMError) as error:
+            raise ModelFailure(error.message) from error
+        finally:
+            self.clock.go(own)
+
+    def _unusable(
+        self, messages: Sequence[Message], role: str, why: str, began: float, started: float, *, spent: int = 0
+    ) -> None:
+        seen = messages[-1].content if messages else ""
+        action = {"type": "malformed", "tool": "", "parameters": {}}
+        self.step(action, failed(why), seen=seen, role=role, began=began, started=started, spent=spent)
+        self._malformed += 1
+        if self._malformed >= MAX_MALFORMED:
+            raise ModelFailure(f"{self._malformed} unusable answers in a row; the last: {why}")
+
+
+def failed(error: str) -> dict[str, Any]:
+    return {"success": False, "output": "", "error": error}
+
+
+def _raw(call: ToolCall) -> dict[str, Any]:
+    return {"raw": cut_short(call.raw, MAX_RAW)} if call.raw and call.arguments_error else {}

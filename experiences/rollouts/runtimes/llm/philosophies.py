@@ -1,0 +1,164 @@
+"""How an agent goes about a task: ReAct, chain of thought, autonomous (plan, act, verify), multi-agent.
+
+Each is a function of a ``Play`` that tells whether the episode ended by itself. All of them act through one loop:
+the model calls tools or writes; what it writes without a tool is said to the world.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final
+
+from agentcore_site.lib.registry import Registry
+from budgets.llm.types import Message
+from experiences.rollouts.environments.base import StepOutcome, TextEpisode
+from experiences.rollouts.runtimes.action import described
+from experiences.rollouts.runtimes.base import EnvironmentFailure
+from experiences.rollouts.runtimes.llm import prompts
+from experiences.rollouts.runtimes.llm.calls import Talk
+
+MAX_CHECKS: Final = 2  # times that an agent which verifies goes back to work
+_RIGHT = re.compile(r"verdict[*_]*\s*:[\s*_]*right", re.IGNORECASE)
+
+
+@dataclass
+class Play:
+    """One rollout as a philosophy sees it."""
+
+    talk: Talk
+    episode: TextEpisode
+    system: str
+
+    def prompt(self, *parts: str) -> Message:
+        """The system message: the agent's own prompt and context, then what this part of the work adds."""
+        data = prompts.DATA if self.talk.toolset.specs else ""
+        return Message("system", "\n\n".join(part for part in (self.system, *parts, data) if part))
+
+    @property
+    def form(self) -> str:
+        """How an answer has to look; nothing in a world that answers back, whose opening says how to speak to it."""
+        return prompts.ANSWER if self.episode.one_answer else ""
+
+    async def opening(self) -> str:
+        try:
+            return await self.episode.opening()
+        except Exception as error:
+            raise EnvironmentFailure(described(error)) from error
+
+    async def say(self, text: str, seen: str, *, role: str = "") -> StepOutcome:
+        """Says a text to the world and records it as a step."""
+        began, started = time.time(), time.perf_counter()
+        try:
+            outcome = await self.episode.say(text)
+        except Exception as error:
+            raise EnvironmentFailure(described(error)) from error
+        self.talk.step(outcome.action, outcome.result, seen=seen, role=role, began=began, started=started)
+        return outcome
+
+    async def act(self, messages: list[Message], *, role: str = "", until: Callable[[str], bool] | None = None) -> str:
+        """The loop of tools and words. Returns what was written last: when the episode is over or, with ``until``,
+        when it holds of a text, which then is not said to the world."""
+        seen = messages[-1].content
+        while True:
+            answer = await self.talk.ask(messages, role=role, tools=True)
+            if answer.tool_calls:
+                told = await self.talk.use_tools(answer, seen, role=role)
+                messages += told
+                seen = told[-1].content
+                continue
+            if until is not None and until(answer.text):
+                self.talk.step(note(role, answer.text), result_of(answer.text), seen=seen)
+                return answer.text
+            outcome = await self.say(answer.text, seen, role=role)
+            if outcome.done:
+                return answer.text
+            seen = str(outcome.result.get("output") or outcome.result.get("error") or "")
+            messages += [Message("assistant", answer.text), Message("user", seen)]
+
+    async def think(self, role: str, instructions: str, task: str) -> str:
+        """One answer without tools, recorded as a step of its own kind."""
+        answer = await self.talk.ask([self.prompt(instructions), Message("user", task)], role=role)
+        text = answer.text or "(it called a tool that it was not offered)"
+        self.talk.step(note(role, text), result_of(text), seen=task)
+        return text
+
+
+Philosophy = Callable[[Play], Awaitable[bool]]
+PHILOSOPHIES: Registry[Philosophy] = Registry("philosophy", entry_point_group="agentcore.philosophies")
+
+
+@PHILOSOPHIES.register("react")
+async def react(play: Play) -> bool:
+    """Reason and act in turn (arXiv 2210.03629)."""
+    await play.act([play.prompt(prompts.REACT, play.form), Message("user", await play.opening())])
+    return True
+
+
+@PHILOSOPHIES.register("cot")
+async def chain_of_thought(play: Play) -> bool:
+    """Thinks aloud and answers, without tools (arXiv 2201.11903). In a world that answers back, it goes on."""
+    messages = [play.prompt(prompts.COT, play.form), Message("user", await play.opening())]
+    seen = messages[-1].content
+    while True:
+        answer = await play.talk.ask(messages)
+        outcome = await play.say(answer.text, seen)
+        if outcome.done:
+            return True
+        seen = str(outcome.result.get("output") or outcome.result.get("error") or "")
+        messages += [Message("assistant", answer.text), Message("user", seen)]
+
+
+@PHILOSOPHIES.register("autonomous")
+async def autonomous(play: Play) -> bool:
+    """Plans, acts, and checks its answer before it gives it; a check that fails sends it back to work. In a world
+    that answers back there is no single answer to check: it plans and acts."""
+    task = await play.opening()
+    plan = await play.think("planner", prompts.PLAN, task)
+    messages = [play.prompt(prompts.REACT, play.form), Message("user", f"{task}\n\nPlan:\n{plan}")]
+    if not play.episode.one_answer:
+        await play.act(messages)
+        return True
+    answer = await _checked(play, task, messages, role="")
+    await play.say(answer, messages[-1].content)
+    return True
+
+
+@PHILOSOPHIES.register("multi_agent")
+async def multi_agent(play: Play) -> bool:
+    """Planner → executor → verifier → generator: four prompts over one model, each seeing what it needs."""
+    task = await play.opening()
+    plan = await play.think("planner", prompts.PLAN, task)
+    work = [play.prompt(prompts.EXECUTE, prompts.REACT), Message("user", f"{task}\n\nPlan:\n{plan}")]
+    if not play.episode.one_answer:
+        await play.act(work, role="executor")
+        return True
+    notes = await _checked(play, task, work, role="executor")
+    final = [play.prompt(prompts.GENERATE, prompts.ANSWER), Message("user", f"{task}\n\nNotes:\n{notes}")]
+    await play.act(final, role="generator")
+    return True
+
+
+async def _checked(play: Play, task: str, messages: list[Message], *, role: str) -> str:
+    """What the work comes to, after a verifier has seen it; it may send the work back, but not for ever."""
+    for check in range(MAX_CHECKS):
+        proposed = await play.act(messages, role=role, until=lambda _: True)
+        if check + 1 == MAX_CHECKS:
+            break
+        verdict = await play.think("verifier", prompts.VERIFY, f"{task}\n\nProposed answer:\n{proposed}")
+        if _RIGHT.search(verdict):
+            break
+        messages += [Message("assistant", proposed), Message("user", prompts.AGAIN.format(why=verdict))]
+    return proposed
+
+
+def note(role: str, text: str) -> dict[str, object]:
+    """The action of a step that thinks and touches nothing."""
+    kind = {"planner": "plan", "verifier": "verify"}.get(role, "think")
+    return {"type": kind, "tool": "", "parameters": {}, "role": role or "agent", "text": text}
+
+
+def result_of(text: str) -> dict[str, object]:
+    return {"success": True, "output": text, "error": ""}

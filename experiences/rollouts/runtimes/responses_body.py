@@ -1,0 +1,179 @@
+"""The body of a request to OpenAI's Responses API, checked whole and put into the words of a chat completion, which is
+what every model's server speaks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BeforeValidator, Discriminator, Field, Tag, TypeAdapter, field_validator
+
+from experiences.rollouts.runtimes.chat_body import MAX_MESSAGES, BadCall, ChatBody, Part, text_of
+
+TEXTS: Final = frozenset({"input_text", "output_text", "text"})
+FORMATS: Final = frozenset({"text", "json_object", "json_schema"})
+ChatMessage = dict[str, Any]  # of a chat completion's ``messages``
+
+
+def _text(content: Any) -> str:
+    return text_of(content, TEXTS)
+
+
+class MessageItem(Part):
+    """A message of one role."""
+
+    role: Literal["system", "developer", "user", "assistant"]
+    content: Annotated[str, BeforeValidator(_text)]
+
+    def put(self, messages: list[ChatMessage]) -> None:
+        messages.append({"role": self.role, "content": self.content})
+
+
+class CallItem(Part):
+    """A function that the model called. A chat completion has all calls of one answer in one message."""
+
+    call_id: str = Field(min_length=1)
+    name: str
+    arguments: str
+
+    def put(self, messages: list[ChatMessage]) -> None:
+        if not messages or messages[-1]["role"] != "assistant":
+            messages.append({"role": "assistant", "content": ""})
+        call = {"id": self.call_id, "function": {"name": self.name, "arguments": self.arguments}}
+        messages[-1].setdefault("tool_calls", []).append(call)
+
+
+class OutputItem(Part):
+    """What a called function returned."""
+
+    call_id: str = Field(min_length=1)
+    output: Annotated[str, BeforeValidator(_text)]
+
+    def put(self, messages: list[ChatMessage]) -> None:
+        messages.append({"role": "tool", "tool_call_id": self.call_id, "content": self.output})
+
+
+class ReasoningItem(Part):
+    """What a model thought before it answered. Chat completions have no place for it, so it is left out."""
+
+    def put(self, messages: list[ChatMessage]) -> None: ...
+
+
+def _type_of(item: Any) -> str:
+    """A message may leave its type out."""
+    return str(item.get("type", "message")) if isinstance(item, Mapping) else "message"
+
+
+Item = Annotated[
+    Annotated[MessageItem, Tag("message")]
+    | Annotated[CallItem, Tag("function_call")]
+    | Annotated[OutputItem, Tag("function_call_output")]
+    | Annotated[ReasoningItem, Tag("reasoning")],
+    Discriminator(
+        _type_of,
+        custom_error_type="item_type",
+        custom_error_message="only messages, function_call, function_call_output and reasoning are taken here",
+    ),
+]
+
+
+_ITEMS: Final[TypeAdapter[list[Item]]] = TypeAdapter(list[Item])
+
+
+def items_of(output: Sequence[Mapping[str, Any]]) -> list[Item]:
+    """A response's output as items of the next request's input."""
+    return _ITEMS.validate_python(output)
+
+
+class _FunctionTool(Part):
+    type: Literal["function"]
+    name: str = Field(min_length=1)
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+
+
+class _NamedFunction(Part):
+    type: Literal["function"]
+    name: str = Field(min_length=1)
+
+
+class _Text(Part):
+    format: dict[str, Any] | None = None
+
+    @field_validator("format")
+    @classmethod
+    def _known(cls, value: dict[str, Any] | None) -> dict[str, Any] | None:
+        if value is not None and value.get("type") not in FORMATS:
+            raise ValueError("its type must be text, json_object or json_schema")
+        return value
+
+
+def _items(value: Any) -> Any:
+    return [{"role": "user", "content": value}] if isinstance(value, str) and value else value
+
+
+class ResponsesBody(Part):
+    """What is passed on of a request; what it names besides is left out. What would need a service of its own behind it
+    (a conversation or a prompt that is kept there, work in the background) is refused, since it can't be left out."""
+
+    input: Annotated[list[Item], BeforeValidator(_items)] = Field(min_length=1, max_length=MAX_MESSAGES)
+    instructions: str | None = None
+    previous_response_id: str | None = None
+    store: bool | None = None
+    tools: list[_FunctionTool] | None = None
+    tool_choice: Literal["auto", "none", "required"] | _NamedFunction | None = None
+    parallel_tool_calls: bool | None = None
+    max_output_tokens: int | None = Field(default=None, gt=0)
+    temperature: float | None = Field(default=None, ge=0, le=2)
+    text: _Text | None = None
+    stream: bool | None = None
+    background: bool | None = None
+    conversation: Any = None
+    prompt: Any = None
+
+    @field_validator("background", "conversation", "prompt")
+    @classmethod
+    def _not_kept_here(cls, value: Any) -> Any:
+        if value:
+            raise ValueError("it is not served here; send the whole input, or previous_response_id")
+        return value
+
+    def chat(self, before: Sequence[Item]) -> ChatBody:
+        """The same request as a chat completion; ``before``: what was said up to the previous response.
+
+        Raises:
+            BadCall: it holds nothing that a model could answer, or too much.
+        """
+        messages: list[ChatMessage] = []
+        for item in (*before, *self.input):
+            item.put(messages)
+        if not 0 < len(messages) < MAX_MESSAGES:
+            raise BadCall(f"input: with what was said before it makes {len(messages):,} messages.", param="input")
+        if self.instructions:
+            messages.insert(0, {"role": "system", "content": self.instructions})
+        return ChatBody.model_validate(
+            {
+                "messages": messages,
+                "tools": [{"function": tool.model_dump(exclude={"type"})} for tool in self.tools or ()] or None,
+                "tool_choice": self._choice(),
+                "parallel_tool_calls": self.parallel_tool_calls,
+                "max_completion_tokens": self.max_output_tokens,
+                "temperature": self.temperature,
+                "response_format": self._format(),
+                "stream": self.stream,
+            }
+        )
+
+    def _choice(self) -> str | dict[str, Any] | None:
+        if isinstance(self.tool_choice, _NamedFunction):
+            return {"type": "function", "function": {"name": self.tool_choice.name}}
+        return self.tool_choice
+
+    def _format(self) -> dict[str, Any] | None:
+        given = dict(self.text.format or {}) if self.text else {}
+        match given.pop("type", "text"):
+            case "json_schema":
+                return {"type": "json_schema", "json_schema": given}
+            case "json_object":
+                return {"type": "json_object"}
+        return None

@@ -1,0 +1,318 @@
+"""Answers of a model as objects of a schema: asked for as the endpoint can, checked, and asked for once more. Pure.
+
+Not every endpoint takes ``response_format``. So a question climbs down a ladder until one rung is taken: a JSON schema,
+"some JSON object", plain text with the schema in the prompt. What can't be read even after one repair is refused and
+counted, with its reason; it is never guessed at.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from budgets.llm.errors import Malformed
+from budgets.llm.types import Completion, Message
+from experiences.privacy import redact, redact_value
+from experiences.rollouts.runtimes.base import Halted
+from experiences.rollouts.runtimes.llm.calls import ChatModel, ModelFailure, Sampling, Talk
+from experiences.rollouts.tools.toolset import Toolset
+
+MAX_OBJECTS: Final = 50  # places in a text that are tried as JSON
+MAX_QUOTED: Final = 6_000  # characters of an unusable answer that its author is shown again
+MAX_REASON: Final = 300
+REPAIR: Final = "That can't be used: {why}. Reply with one JSON object only, which fits this JSON schema:\n{schema}"
+IN_TEXT: Final = "Reply with one JSON object and nothing else. It has to fit this JSON schema:\n{schema}"
+RUNGS: Final = ("json_schema", "json_object", "text")
+
+T = TypeVar("T", bound=BaseModel)
+
+
+class Unusable(ValueError):
+    """A text that holds no object of the schema."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """What came of one question. ``reply`` is None where nothing usable came; ``reason`` says why.
+
+    ``asked`` is a digest of what was asked, ``model`` the one that was asked; ``own_ms`` the time that was spent on our
+    side of it.
+    """
+
+    key: str
+    stage: str
+    iteration: int
+    asked: str
+    usable: bool
+    reply: dict[str, Any] | None
+    reason: str = ""
+    repaired: bool = False
+    calls: int = 1
+    tokens: int = 0
+    cost_micros: int = 0
+    latency_ms: float = 0.0
+    own_ms: float = 0.0
+    model: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def _forget(_: str, __: str) -> Answered | None:
+    """The default ``recall``: nothing was asked before."""
+    return None
+
+
+def _ignore(_: Any) -> None:
+    """The default ``keep``, and a talk's ``record``: these calls are no steps of an agent."""
+
+
+def _go_on() -> None:
+    """The default ``check``."""
+
+
+class Ladder:
+    """How an endpoint is asked for JSON. Starts with a schema, and remembers the rung that was taken."""
+
+    def __init__(self) -> None:
+        self.rung = 0
+
+    async def ask(self, talk: Talk, messages: Sequence[Message], name: str, schema: Mapping[str, Any]) -> Completion:
+        """Raises:
+        Halted: no money, no service, no right.
+        ModelFailure: the endpoint refuses the question in every form.
+        Malformed: it answered with what is no answer; it was paid for.
+        """
+        while True:
+            at = self.rung
+            rung = RUNGS[at]
+            asked = list(messages) if rung == "json_schema" else [*messages, _in_text(schema)]
+            try:
+                return await talk.once(asked, response_format=_format(rung, name, schema))
+            except ModelFailure:
+                if at == len(RUNGS) - 1:
+                    self.rung = 0  # it was not the form: the next question begins at the top again
+                    raise
+                self.rung = max(self.rung, at + 1)  # of several that are refused at once, the first steps down
+
+
+@dataclass
+class Asker:
+    """Asks one model questions whose answers are objects.
+
+    ``prefix`` names job and attempt, so that no call has another's key. ``recall(key, digest)`` gives what the same
+    question was answered before a crash: it is not asked, nor paid for, again; ``keep`` gets each new answer at once.
+    """
+
+    model: ChatModel
+    sampling: Sampling
+    prefix: str
+    purpose: str = "reflection"
+    recall: Callable[[str, str], Answered | None] = _forget
+    keep: Callable[[Answered], None] = _ignore
+    check: Callable[[], None] = _go_on
+
+    def __post_init__(self) -> None:
+        self._ladder = Ladder()
+
+    async def ask(
+        self,
+        schema: type[T],
+        messages: Sequence[Message],
+        *,
+        key: str,
+        stage: str,
+        iteration: int = 0,
+        complaint: Callable[[T], str] | None = None,
+    ) -> T | None:
+        """The answer as an object of ``schema``; None where none came that can be used, which ``keep`` was told.
+
+        ``complaint`` says what else is wrong with an answer ("" for nothing): it can be mended in the repair round.
+
+        Raises:
+            Halted: no money, no service, no right: the work can't go on for now. An answer that could not be mended
+                for that reason is kept as it is: it was paid for.
+        """
+        asked = digest(messages)
+        earlier = self.recall(key, asked)
+        if earlier is not None:
+            return schema.model_validate(earlier.reply) if earlier.usable else None
+        self.check()
+        began = time.perf_counter()
+        account = _Account()
+        value, why, halted = None, "", None
+        try:
+            value, why, halted = await self._answer(schema, messages, key, iteration, account, complaint)
+            if value is not None and (clean := redact_value(reply := value.model_dump(mode="json"))) is not reply:
+                value = schema.model_validate(clean)  # what is stored and what is used are the same
+        except ModelFailure as error:
+            why = f"the model refused the question: {error}"
+        took = (time.perf_counter() - began) * 1e3
+        self.keep(
+            Answered(
+                key=key,
+                stage=stage,
+                iteration=iteration,
+                asked=asked,
+                usable=value is not None,
+                reply=None if value is None else value.model_dump(mode="json"),
+                reason=redact(why)[:MAX_REASON],
+                repaired=account.repaired,
+                calls=account.calls,
+                tokens=account.tokens,
+                cost_micros=account.cost_micros,
+                latency_ms=account.latency_ms,
+                own_ms=max(0.0, took - account.waited_ms),
+                model=self.sampling.model,
+            )
+        )
+        if halted is not None:
+            raise halted
+        return value
+
+    async def _answer(
+        self,
+        schema: type[T],
+        messages: Sequence[Message],
+        key: str,
+        iteration: int,
+        account: _Account,
+        complaint: Callable[[T], str] | None,
+    ) -> tuple[T | None, str, Halted | None]:
+        """(the object, why there is none, what halted the work before it could be mended)."""
+        talk = Talk(
+            model=self.model,
+            sampling=self.sampling,
+            toolset=Toolset(),
+            prefix=f"{self.prefix}/{key}",
+            purpose=self.purpose,
+            seed=0,
+            record=_ignore,
+            check=_go_on,
+            iteration=iteration,
+        )
+        shape = schema.model_json_schema()
+        said = await self._said(talk, messages, schema.__name__, shape, account)
+        value, why = _read(schema, said)
+        if value is not None and complaint is not None:
+            why = complaint(value)
+        if not why:
+            return value, "", None
+        told = [Message("assistant", said[:MAX_QUOTED])] if said.strip() else []
+        repair = Message("user", REPAIR.format(why=why, schema=json.dumps(shape)))
+        account.repaired = True
+        try:
+            said = await self._said(talk, [*messages, *told, repair], schema.__name__, shape, account)
+        except Halted as halted:
+            account.repaired = False
+            return value, "" if value is not None else why, halted
+        except ModelFailure as error:  # what could be read of the first answer counts, and so does the attempt
+            account.calls += 1
+            refused = f"the model refused the repair: {error}"
+            return value, refused if value is not None else f"{why}; {refused}", None
+        mended, why = _read(schema, said)
+        return (value, "", None) if mended is None and value is not None else (mended, why, None)
+
+    async def _said(
+        self, talk: Talk, messages: Sequence[Message], name: str, shape: Mapping[str, Any], account: _Account
+    ) -> str:
+        began = time.perf_counter()
+        try:
+            answer = await self._ladder.ask(talk, messages, name.lower(), shape)
+        except Malformed as error:
+            account.calls += 1
+            account.cost_micros += error.spent
+            return ""
+        finally:
+            account.waited_ms += (time.perf_counter() - began) * 1e3
+        account.add(answer)
+        return answer.text
+
+
+@dataclass
+class _Account:
+    """What one question took."""
+
+    calls: int = 0
+    tokens: int = 0
+    cost_micros: int = 0
+    latency_ms: float = 0.0
+    waited_ms: float = 0.0
+    repaired: bool = False
+
+    def add(self, answer: Completion) -> None:
+        self.calls += 1
+        self.tokens += answer.usage.total_tokens
+        self.cost_micros += answer.spent or answer.cost
+        self.latency_ms += answer.latency_ms
+
+
+def _read(schema: type[T], text: str) -> tuple[T | None, str]:
+    """(the object, "") or (None, why there is none)."""
+    try:
+        return read(schema, text), ""
+    except Unusable as why:
+        return None, str(why)
+
+
+def read(schema: type[T], text: str) -> T:
+    """The one object of ``schema`` in a model's text: in a fence or between other words.
+
+    Raises:
+        Unusable: there is none, or there are several that differ.
+    """
+    found = json_objects(text)
+    if not found:
+        raise Unusable("there is no JSON object in it" if text.strip() else "it is empty")
+    fitting, why = [], ""
+    for value in found:
+        try:
+            fitting.append(schema.model_validate(value))
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(str(part) for part in first["loc"]) or "the object"
+            why = f"{where}: {first['msg']}"
+    if not fitting:
+        raise Unusable(why)
+    if any(one != fitting[0] for one in fitting[1:]):
+        raise Unusable("there are several objects in it that differ")
+    return fitting[0]
+
+
+def json_objects(text: str) -> list[dict[str, Any]]:
+    """The JSON objects in a text, outermost ones only."""
+    decoder, found, at = json.JSONDecoder(), [], 0
+    for _ in range(MAX_OBJECTS):
+        at = text.find("{", at)
+        if at < 0:
+            break
+        try:
+            value, at = decoder.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            at += 1
+            continue
+        found.append(value)
+    return found
+
+
+def digest(messages: Sequence[Message]) -> str:
+    """SHA-256 of what is asked."""
+    return hashlib.sha256(json.dumps([[one.role, one.content] for one in messages]).encode()).hexdigest()
+
+
+def _in_text(schema: Mapping[str, Any]) -> Message:
+    return Message("user", IN_TEXT.format(schema=json.dumps(schema)))
+
+
+def _format(rung: str, name: str, schema: Mapping[str, Any]) -> dict[str, Any] | None:
+    if rung == "text":
+        return None
+    if rung == "json_object":
+        return {"type": "json_object"}
+    return {"type": "json_schema", "json_schema": {"name": name, "schema": dict(schema), "strict": False}}

@@ -1,1 +1,0 @@
-"""Writes of agents, model endpoints and datasets."""

@@ -1,0 +1,1 @@
+"""Recorded rollouts: stored, listed, shown, exported, scored again."""

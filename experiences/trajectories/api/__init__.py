@@ -1,0 +1,1 @@
+"""REST: trajectories and rewards."""

@@ -1,0 +1,189 @@
+"""REST: trajectories as lists, one by one, and out of the house."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.db.models.functions import Left
+from django.http import HttpResponse, StreamingHttpResponse
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
+from rest_framework import serializers
+from rest_framework.decorators import action
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from agentcore_site.lib.errors import Invalid
+from agentcore_site.lib.money import dollars
+from agentcore_site.rest.views import Door
+from experiences.agents.selectors import group_of, siblings, trajectories_visible, trajectory_get
+from experiences.models import TrajectoryRecord
+from experiences.trajectories.exports import as_exported, export_all, export_start, stream
+from experiences.trajectories.filters import TrajectoryFilters
+
+MEDIA = {"jsonl": "application/x-ndjson", "csv": "text/csv; charset=utf-8", "json": "application/json"}
+NARROW = [
+    "id",
+    "job_id",
+    "agent_id",
+    "purpose",
+    "arm",
+    "line",
+    "iteration",
+    "scenario",
+    "rollout",
+    "success",
+    "outcome",
+    "reward",
+    "n_steps",
+    "truncated",
+    "error",
+    "tokens",
+    "cost_micros",
+    "duration_ms",
+    "policy_version",
+    "model",
+    "created_at",
+]
+
+
+class TrajectoryColumns(serializers.Serializer[Any]):
+    """What a row of a list and a whole trajectory have in common."""
+
+    job_id = serializers.UUIDField()
+    agent_id = serializers.UUIDField()
+    purpose = serializers.CharField()
+    arm = serializers.CharField()
+    line = serializers.CharField()
+    iteration = serializers.IntegerField()
+    scenario = serializers.IntegerField()
+    rollout = serializers.IntegerField()
+    success = serializers.BooleanField()
+    outcome = serializers.FloatField()
+    reward = serializers.FloatField(allow_null=True, help_text="Null where it could not be scored.")
+    n_steps = serializers.IntegerField()
+    truncated = serializers.BooleanField()
+    error = serializers.CharField()
+    tokens = serializers.IntegerField()
+    duration_ms = serializers.FloatField()
+    policy_version = serializers.CharField()
+    model = serializers.CharField()
+    created_at = serializers.DateTimeField()
+
+
+class TrajectoryRow(TrajectoryColumns):
+    """A row of the list: the query is cut to 200 characters, steps are left out."""
+
+    trajectory_id = serializers.UUIDField(source="id")
+    query = serializers.CharField(source="short_query")
+    cost_usd = serializers.SerializerMethodField()
+
+    def get_cost_usd(self, row: TrajectoryRecord) -> float:
+        return dollars(row.cost_micros)
+
+
+class StepOut(serializers.Serializer[Any]):
+    state = serializers.DictField()
+    action = serializers.DictField()
+    result = serializers.DictField()
+    timestamp = serializers.DateTimeField()
+    duration_ms = serializers.FloatField()
+    reward = serializers.FloatField()
+    choice = serializers.IntegerField(required=False)
+    logprob = serializers.FloatField(required=False)
+    tokens = serializers.IntegerField(required=False)
+    cost_micros = serializers.IntegerField(required=False)
+
+
+class TrajectoryOut(TrajectoryColumns):
+    """A whole trajectory, as the export writes it too. Advantages are null until the update, and for evaluations."""
+
+    trajectory_id = serializers.UUIDField()
+    query = serializers.CharField()
+    cost_usd = serializers.FloatField()
+    steps = StepOut(many=True)
+    normalized_reward = serializers.FloatField(allow_null=True)
+    advantage = serializers.FloatField(allow_null=True)
+    step_advantages = serializers.ListField(child=serializers.FloatField(), allow_null=True)
+    components = serializers.DictField()
+    evidence = serializers.DictField()
+
+
+class WholeTrajectoryOut(TrajectoryOut):
+    group = serializers.ListField(child=serializers.UUIDField(), help_text="The rollouts of the same query, in order.")
+    has_signal = serializers.BooleanField(allow_null=True, help_text="Whether the group's rewards differed.")
+
+
+class ExportOut(serializers.Serializer[Any]):
+    trajectories = TrajectoryOut(many=True)
+    total_count = serializers.IntegerField()
+    exported_count = serializers.IntegerField()
+
+
+FORMAT = OpenApiParameter(
+    "format", str, enum=[*MEDIA], default="jsonl", description="jsonl and csv are streamed; json takes at most 10,000."
+)
+
+
+class TrajectoryDoor(Door):
+    queryset = TrajectoryRecord.objects.none()
+    filterset_class = TrajectoryFilters
+    lookup_value_converter = "uuid"
+    tiebreak = "id"
+    known_query = {"export": ("format", *TrajectoryFilters.base_filters)}
+
+    @extend_schema(summary="Search trajectories", tags=["trajectories"], responses=TrajectoryRow(many=True))
+    def list(self, request: Request) -> Response:
+        rows = trajectories_visible(self.actor)
+        return self.page(rows.annotate(short_query=Left("query", 200)).only(*NARROW), TrajectoryRow)
+
+    @extend_schema(
+        summary="One trajectory with its steps and advantages", tags=["trajectories"], responses=WholeTrajectoryOut
+    )
+    def retrieve(self, request: Request, pk: UUID) -> Response:
+        row = trajectory_get(self.actor, pk)
+        group = group_of(row)
+        [whole] = as_exported([row])
+        whole["group"] = list(siblings(row).values_list("id", flat=True))
+        whole["has_signal"] = group.has_signal if group else None
+        return Response(whole)
+
+    @extend_schema(
+        summary="Export trajectories",
+        description=(
+            "Needs the permission to export; each export is logged. `jsonl` and `csv` are streamed without a limit. "
+            "In CSV, text that a spreadsheet would run as a formula gets a quote in front."
+        ),
+        tags=["trajectories"],
+        parameters=[FORMAT],
+        responses={
+            (200, "application/json"): ExportOut,
+            (200, "application/x-ndjson"): OpenApiResponse(OpenApiTypes.STR, "One trajectory a line."),
+            (200, "text/csv"): OpenApiResponse(OpenApiTypes.STR, "One trajectory a row, with a header."),
+        },
+    )
+    @action(detail=False, pagination_class=None)
+    def export(self, request: Request) -> HttpResponse | StreamingHttpResponse | Response:
+        filters, format = export_request(request)
+        export = export_start(self.actor, filters, format=format)
+        if format == "json":
+            rows, total = export_all(export)
+            return Response({"trajectories": rows, "total_count": total, "exported_count": len(rows)})
+        response = StreamingHttpResponse(stream(export, format), content_type=MEDIA[format])
+        response["Content-Disposition"] = f'attachment; filename="trajectories.{format}"'
+        return response
+
+
+def export_request(request: Request) -> tuple[dict[str, Any], str]:
+    """(filters, format) of an export's query string.
+
+    Raises:
+        Invalid: there is no such format.
+    """
+    filters = request.query_params.dict()
+    format = str(filters.pop("format", "jsonl"))
+    if format not in MEDIA:
+        message = f"format must be one of {', '.join(MEDIA)}; got {format[:20]!r}."
+        raise Invalid(message, fields={"format": message})
+    return filters, format

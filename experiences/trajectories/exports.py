@@ -1,0 +1,204 @@
+"""Exports of trajectories: who may export, what a row looks like, and streams in constant memory."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import orjson
+from django.db.models import QuerySet
+
+from agentcore_site.audit.services import record
+from agentcore_site.jobs.selectors import job_get
+from agentcore_site.lib.async_db import briefly
+from agentcore_site.lib.errors import TooLarge
+from agentcore_site.lib.money import dollars
+from agentcore_site.lib.spreadsheets import csv_line
+from agentcore_site.rest.paging import keyset, values_at
+from agentcore_site.tenancy.actors import Actor
+from agentcore_site.tenancy.permissions import current_organization, require
+from experiences.agents.selectors import advantages_for, agent_get, trajectories_visible
+from experiences.models import TrajectoryRecord
+from experiences.trajectories.filters import trajectories_filtered
+
+MAX_AT_ONCE: Final = 10_000
+BATCH: Final = 500
+STREAM: Final = "Narrow the filters, or stream them: GET /api/v1/trajectories/export?format=jsonl."
+CSV_COLUMNS: Final = [
+    "trajectory_id",
+    "job_id",
+    "agent_id",
+    "purpose",
+    "arm",
+    "line",
+    "iteration",
+    "scenario",
+    "rollout",
+    "query",
+    "success",
+    "outcome",
+    "reward",
+    "normalized_reward",
+    "advantage",
+    "n_steps",
+    "truncated",
+    "error",
+    "tokens",
+    "cost_usd",
+    "duration_ms",
+    "policy_version",
+    "model",
+    "created_at",
+    "steps",
+]
+
+
+@dataclass(frozen=True)
+class Export:
+    """The rows that the actor may export, in an order that an index serves: within a job as it was trained, else by
+    time."""
+
+    rows: QuerySet[TrajectoryRecord]
+    order: tuple[str, ...]
+
+    def batch(self, last: TrajectoryRecord | None, size: int = BATCH) -> list[TrajectoryRecord]:
+        """The next rows after ``last``, found by its place and not by an offset."""
+        rows = self.rows if last is None else keyset(self.rows, self.order, values_at(last, self.order))
+        return list(rows.order_by(*self.order)[:size])
+
+    def batches(self, limit: int | None = None) -> Iterator[list[TrajectoryRecord]]:
+        last: TrajectoryRecord | None = None
+        left = limit
+        while left is None or left > 0:
+            page = self.batch(last, BATCH if left is None else min(BATCH, left))
+            if not page:
+                return
+            yield page
+            last = page[-1]
+            left = None if left is None else left - len(page)
+
+
+def export_start(actor: Actor, filters: dict[str, Any], *, format: str) -> Export:
+    """Checks and logs an export. ``filters`` by the names of ``TrajectoryFilters``; None is not asked for.
+
+    Raises:
+        Missing: job or agent are not there, or not the actor's.
+        Forbidden: neither role nor data permission allow it.
+        Invalid: a filter is wrong.
+    """
+    organizations = _owners(actor, filters)
+    for organization in organizations:
+        require(actor, "export", organization)
+    rows = trajectories_filtered(trajectories_visible(actor), actor, filters)
+    asked = {name: str(value) for name, value in filters.items() if value is not None}
+    for organization in organizations:
+        record(actor, "trajectories.exported", organization=organization, after={"format": format, "filters": asked})
+    order = ("iteration", "scenario", "rollout", "id") if filters.get("job") else ("created_at", "id")
+    return Export(rows.filter(organization_id__in=organizations), order)
+
+
+def export_all(export: Export, *, limit: int | None = None) -> tuple[list[dict[str, Any]], int]:
+    """(the rows as they are exported, how many pass the filters in all).
+
+    Raises:
+        TooLarge: more than 10,000 would be answered at once.
+    """
+    if limit is not None and limit > MAX_AT_ONCE:
+        raise TooLarge(f"limit is {limit:,}; at most {MAX_AT_ONCE:,} trajectories are answered at once. {STREAM}")
+    total = export.rows.count()
+    if limit is None and total > MAX_AT_ONCE:
+        raise TooLarge(f"{total:,} trajectories pass these filters; at most {MAX_AT_ONCE:,} are answered. {STREAM}")
+    return [row for batch in export.batches(limit) for row in as_exported(batch)], total
+
+
+async def stream(export: Export, format: str) -> AsyncIterator[bytes]:
+    """The export as bytes, batch by batch. Between two batches no connection to the database is held, so that a
+    slow reader holds up no other. An async generator, because Django reads a sync one whole before the first byte."""
+    write = WRITERS[format]
+    if format == "csv":
+        yield csv_line(CSV_COLUMNS)
+    last: TrajectoryRecord | None = None
+    while True:
+        page, lines = await _read(export, last, write)
+        if not page:
+            return
+        yield lines
+        last = page[-1]
+
+
+@briefly
+def _read(
+    export: Export, last: TrajectoryRecord | None, write: Callable[[dict[str, Any]], bytes]
+) -> tuple[list[TrajectoryRecord], bytes]:
+    page = export.batch(last)
+    return page, b"".join(write(row) for row in as_exported(page))
+
+
+def as_exported(rows: list[TrajectoryRecord]) -> Iterator[dict[str, Any]]:
+    """Rows as programs read them, with what the update made of each. One query for all advantages.
+
+    Where a group reward paid after the row was written, "reward" is the group's; components, evidence and the steps'
+    rewards stay those of the moment at which the rollout ended.
+    """
+    advantages = advantages_for(rows)
+    for row in rows:
+        learned = advantages.get(row.id, {})
+        yield {
+            "trajectory_id": row.id,
+            "job_id": row.job_id,
+            "agent_id": row.agent_id,
+            "purpose": row.purpose,
+            "arm": row.arm,
+            "line": row.line,
+            "iteration": row.iteration,
+            "scenario": row.scenario,
+            "rollout": row.rollout,
+            "query": row.query,
+            "steps": [step_exported(step) for step in row.steps],
+            "success": row.success,
+            "outcome": row.outcome,
+            "reward": learned.get("reward", row.reward),
+            "normalized_reward": learned.get("normalized_reward"),
+            "advantage": learned.get("advantage"),
+            "step_advantages": learned.get("step_advantages"),
+            "components": row.components,
+            "evidence": row.evidence,
+            "n_steps": row.n_steps,
+            "truncated": row.truncated,
+            "error": row.error,
+            "tokens": row.tokens,
+            "cost_usd": dollars(row.cost_micros),
+            "duration_ms": row.duration_ms,
+            "policy_version": row.policy_version,
+            "model": row.model,
+            "created_at": row.created_at,
+        }
+
+
+def step_exported(step: dict[str, Any]) -> dict[str, Any]:
+    """A stored step with its time in words (ISO 8601) instead of seconds."""
+    return step | {"timestamp": datetime.fromtimestamp(float(step.get("timestamp") or 0.0), UTC).isoformat()}
+
+
+def jsonl_line(row: dict[str, Any]) -> bytes:
+    return orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE)
+
+
+def csv_row(row: dict[str, Any]) -> bytes:
+    plain = row | {"steps": orjson.dumps(row["steps"]).decode()}
+    return csv_line(plain[name] for name in CSV_COLUMNS)
+
+
+WRITERS: Final[dict[str, Callable[[dict[str, Any]], bytes]]] = {"jsonl": jsonl_line, "csv": csv_row}
+
+
+def _owners(actor: Actor, filters: dict[str, Any]) -> list[Any]:
+    """The organisations whose data the filters ask for."""
+    if filters.get("job"):
+        return [job_get(actor, filters["job"]).organization_id]
+    if filters.get("agent"):
+        return [agent_get(actor, filters["agent"]).organization_id]
+    allowed = [organization for organization in actor.organization_ids if actor.may("export", organization)]
+    return allowed or [current_organization(actor).id]

@@ -1,0 +1,73 @@
+"""Filters that several doors share: by agent, and those of trajectories for the REST list, the export and JSON-RPC."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db.models import QuerySet
+from django_filters import rest_framework as filters
+
+from agentcore_site.jobs.selectors import job_get
+from agentcore_site.lib.errors import Invalid
+from agentcore_site.rest.filters import Flag, Moment, Whole
+from agentcore_site.tenancy.actors import Actor
+from experiences.agents.selectors import agent_get
+from experiences.models import TrajectoryRecord
+
+PURPOSES = (("training", "training"), ("evaluation", "evaluation"))
+
+
+class OfAgent(filters.FilterSet):
+    """``?agent=``. ``actor`` is who asks: jobs and agents are looked up as that person sees them."""
+
+    agent = filters.CharFilter(method="of_agent", help_text="The agent, by id or slug.")
+
+    def __init__(self, *args: Any, actor: Actor | None = None, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._actor = actor
+
+    @property
+    def actor(self) -> Actor:
+        from agentcore_site.tenancy.authentication import actor_of
+
+        return self._actor or actor_of(self.request)
+
+    def of_agent(self, rows: QuerySet[Any], name: str, value: str) -> QuerySet[Any]:
+        return rows.filter(agent_id=agent_get(self.actor, value).id)
+
+
+class TrajectoryFilters(OfAgent):
+    job = filters.UUIDFilter(method="of_job", help_text="The training or evaluation job.")
+    iteration = Whole(field_name="iteration", help_text="The iteration of the training job.")
+    success = Flag(field_name="success", help_text="Only successes, or only failures.")
+    min_reward = filters.NumberFilter(field_name="reward", lookup_expr="gte")
+    max_reward = filters.NumberFilter(field_name="reward", lookup_expr="lte")
+    since = Moment(field_name="created_at", lookup_expr="gte", help_text="From this moment on.")
+    until = Moment(field_name="created_at", lookup_expr="lt", help_text="Before this moment.")
+    purpose = filters.ChoiceFilter(field_name="purpose", choices=PURPOSES)
+    search = filters.CharFilter(field_name="query", lookup_expr="icontains", help_text="Text in the query.")
+
+    class Meta:
+        model = TrajectoryRecord
+        fields: list[str] = []
+
+    def of_job(self, rows: QuerySet[TrajectoryRecord], name: str, value: Any) -> QuerySet[TrajectoryRecord]:
+        job = job_get(self.actor, value)
+        # The month is constant for a job: naming it lets PostgreSQL look into one partition only.
+        return rows.filter(job_id=job.id, month=job.created_at.date().replace(day=1))
+
+
+def trajectories_filtered(
+    rows: QuerySet[TrajectoryRecord], actor: Actor, values: dict[str, Any]
+) -> QuerySet[TrajectoryRecord]:
+    """The rows that pass; ``values`` by the names above.
+
+    Raises:
+        Invalid: a value is of the wrong kind.
+        Missing: the job or the agent is not there, or not the actor's.
+    """
+    found = TrajectoryFilters({name: value for name, value in values.items() if value is not None}, rows, actor=actor)
+    if not found.is_valid():
+        fields = {name: " ".join(str(message) for message in messages) for name, messages in found.errors.items()}
+        raise Invalid(" ".join(f"{name}: {message}" for name, message in fields.items()), fields=fields)
+    return found.qs  # type: ignore[no-any-return]

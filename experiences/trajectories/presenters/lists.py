@@ -1,0 +1,95 @@
+"""Lists of trajectories with their filters: of everything, or of one job. Shared by the pages that show them."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+from uuid import UUID
+
+from django.db.models import QuerySet, Value
+from django.db.models.functions import Coalesce
+from django.http import HttpRequest
+
+from agentcore_site.console.pages import Sort, listing
+from agentcore_site.tenancy.actors import Actor
+from experiences.agents.selectors import trajectories_visible
+from experiences.models import TrajectoryRecord
+from experiences.trajectories.step_window import steps_between, trajectory_light
+
+HEAVY: Final = ("steps", "components", "evidence")
+LOWEST: Final = -1e9
+STEPS_BESIDE: Final = 20
+SORTS: Final = (
+    Sort("newest", "newest first", "created_at"),
+    Sort("best", "highest reward", "known_reward"),
+    Sort("worst", "lowest reward", "known_reward", descending=False),
+    Sort("longest", "most steps", "n_steps"),
+    Sort("dearest", "highest cost", "cost_micros"),
+    Sort("slowest", "slowest", "duration_ms"),
+)
+OUTCOMES: Final = (
+    ("success", "succeeded"),
+    ("failure", "failed"),
+    ("error", "with an error"),
+    ("truncated", "cut off"),
+)
+PURPOSES: Final = (("training", "training"), ("evaluation", "evaluation"))
+
+
+def trajectory_listing(request: HttpRequest, actor: Actor, *, job_id: UUID | None = None) -> dict[str, Any]:
+    """Template context of a list: the page that the address asks for and the filters that are set."""
+    everything = trajectories_visible(actor)
+    if job_id is not None:
+        everything = everything.filter(job_id=job_id)
+    query, outcome, purpose, iteration, agent = (
+        request.GET.get(name, "").strip() for name in ("q", "outcome", "purpose", "iteration", "agent")
+    )
+    rows = _filtered(everything, query, outcome, purpose, iteration, agent)
+    rows = rows.annotate(known_reward=Coalesce("reward", Value(LOWEST))).defer(*HEAVY)
+    found = listing(request, rows, SORTS)
+    beside = request.GET.get("panel", "")
+    return {
+        "panel": _beside(actor, beside) if beside else None,
+        "panel_key": beside,
+        "panel_template": "experiences/_panel.html",
+        "listing": found,
+        "trajectories": found.rows,
+        "q": query,
+        "outcome": outcome,
+        "purpose": purpose,
+        "iteration": iteration,
+        "outcomes": OUTCOMES,
+        "purposes": PURPOSES,
+        "filtered": bool(query or outcome or purpose or iteration or agent),
+        "any": bool(found.count) or everything.exists(),
+        "of_job": job_id,
+    }
+
+
+def _beside(actor: Actor, trajectory_id: str) -> dict[str, Any]:
+    """What stands beside the list: the row with its first steps."""
+    row = trajectory_light(actor, trajectory_id)
+    steps = steps_between(row, 0, STEPS_BESIDE - 1)
+    return {"row": row, "steps": steps, "more": row.n_steps - len(steps)}
+
+
+def _filtered(
+    rows: QuerySet[TrajectoryRecord], query: str, outcome: str, purpose: str, iteration: str, agent: str
+) -> QuerySet[TrajectoryRecord]:
+    if outcome == "error":
+        rows = rows.exclude(error="")
+    elif outcome == "truncated":
+        rows = rows.filter(truncated=True)
+    elif outcome in ("success", "failure"):
+        rows = rows.filter(success=outcome == "success")
+    if purpose in dict(PURPOSES):
+        rows = rows.filter(purpose=purpose)
+    if iteration.isdecimal() and len(iteration) < 9:
+        rows = rows.filter(iteration=int(iteration))
+    if agent:
+        try:
+            rows = rows.filter(agent_id=UUID(agent))
+        except ValueError:
+            return rows.none()
+    if query:
+        rows = rows.filter(query__icontains=query)
+    return rows

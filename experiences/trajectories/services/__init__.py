@@ -1,0 +1,1 @@
+"""Rewards on trajectories that were recorded already."""

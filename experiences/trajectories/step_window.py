@@ -1,0 +1,46 @@
+"""A window of a trajectory's steps, cut out by the database: a trace of 30,000 steps opens as fast as one of ten."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+from django.db import connection
+
+from agentcore_site.jobs.selectors import as_uuid
+from agentcore_site.lib.errors import Missing
+from experiences.agents.selectors import trajectories_visible
+from experiences.models import TrajectoryRecord
+
+WINDOW: Final = 100  # steps that are shown at once
+
+CUT = (
+    "SELECT jsonb_path_query_array(steps, '$[$first to $last]', jsonb_build_object('first', %s::int, 'last', %s::int))"
+    " FROM experiences_trajectory WHERE month = %s AND id = %s"
+)
+
+
+def trajectory_light(actor: Any, trajectory_id: Any) -> TrajectoryRecord:
+    """The row without its steps, which may be many megabytes.
+
+    Raises:
+        Missing: there is no such trajectory, or it belongs to another organisation.
+    """
+    rows = trajectories_visible(actor).filter(id=as_uuid(trajectory_id, "trajectory"))
+    found = rows.defer("steps").first()
+    if found is None:
+        raise Missing(f"There is no trajectory {trajectory_id}.")
+    return found
+
+
+def steps_between(row: TrajectoryRecord, first: int, last: int) -> list[dict[str, Any]]:
+    """Steps ``first`` to ``last`` (both included, from 0); fewer where the trajectory ends."""
+    if first < 0 or last < first:
+        return []
+    with connection.cursor() as cursor:
+        cursor.execute(CUT, [first, last, row.month, row.id])
+        found = cursor.fetchone()
+    if found is None:
+        return []
+    steps: list[dict[str, Any]] = json.loads(found[0]) if isinstance(found[0], str) else found[0]
+    return steps

@@ -1,0 +1,286 @@
+"""Trajectories in and out of PostgreSQL: one COPY a batch, and back into the values that the trainer knows.
+
+What is read back is bit-identical in every number that the algorithm uses (JSON keeps the shortest form that
+parses to the same double), so an update can be redone from stored trajectories.
+"""
+
+from __future__ import annotations
+
+import math
+import uuid
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime
+from functools import lru_cache
+from typing import Any
+
+import orjson
+from django.db import connection
+from django.db.models import QuerySet
+
+from agentcore_site.ids import derived
+from agentcore_site.lib.database import copying
+from experiences.models import GroupRecord, TrajectoryRecord
+from experiences.privacy import is_clean, redact, redact_value
+from experiences.rollouts.types import RolloutKey, Step, Trajectory, TrajectoryGroup
+
+COLUMNS = (
+    "id, month, organization_id, agent_id, job_id, purpose, arm, line, iteration, scenario, rollout, query, success,"
+    " outcome, reward, n_steps, truncated, error, tokens, cost_micros, duration_ms, policy_version, model, components,"
+    " evidence, steps, created_at"
+)
+GROUP_COLUMNS = (
+    "job_id, organization_id, iteration, scenario, query, has_signal, success, rewards, normalized_rewards,"
+    " advantages, step_advantages"
+)
+MONTHS_AHEAD = 1
+
+
+@dataclass(frozen=True)
+class Owner:
+    """Whose trajectories these are: everything in a row that is not of the rollout itself."""
+
+    job_id: uuid.UUID
+    organization_id: uuid.UUID
+    agent_id: uuid.UUID
+    month: date
+    purpose: str = "training"
+    arm: str = ""
+    line: str = ""
+
+    def id_of(self, key: RolloutKey) -> uuid.UUID:
+        """The one id that this rollout can have: keeping it twice is impossible."""
+        return derived(self.job_id, self.arm, self.line, *key)
+
+
+def trajectories_write(owner: Owner, trajectories: Sequence[Trajectory]) -> None:
+    """Appends trajectories by one COPY. Call it inside a fenced transaction."""
+    if not trajectories:
+        return
+    lines = b"".join(_lines(owner, trajectories))
+    command = f"COPY experiences_trajectory ({COLUMNS}) FROM STDIN"
+    with copying(command) as copy:
+        copy.write(lines)
+
+
+def trajectories_kept(
+    owner: Owner, *, iteration: int, scenarios: Collection[int] | None = None
+) -> dict[RolloutKey, Trajectory]:
+    """The rollouts of one iteration (of some scenarios) that were kept before a crash."""
+    rows = _rows_of(owner).filter(iteration=iteration)
+    if scenarios is not None:
+        rows = rows.filter(scenario__in=scenarios)
+    return {(value := as_trajectory(row)).key: value for row in rows}
+
+
+def trajectories_stored(owner: Owner, keys: Iterable[RolloutKey]) -> set[RolloutKey]:
+    """Those of the rollouts that are stored."""
+    ids = {owner.id_of(key): key for key in keys}
+    return {ids[one] for one in _rows_of(owner).filter(id__in=ids).values_list("id", flat=True)}
+
+
+def _rows_of(owner: Owner) -> QuerySet[TrajectoryRecord]:
+    return TrajectoryRecord.objects.filter(
+        month=owner.month, job_id=owner.job_id, purpose=owner.purpose, arm=owner.arm, line=owner.line
+    )
+
+
+def last_kept_iteration(owner: Owner) -> int:
+    """The highest iteration of which a rollout is kept; -1 for none."""
+    rows = TrajectoryRecord.objects.filter(job_id=owner.job_id, month=owner.month, purpose=owner.purpose)
+    last = rows.order_by("-iteration").values_list("iteration", flat=True).first()
+    return -1 if last is None else int(last)
+
+
+def groups_write(owner: Owner, iteration: int, groups: Sequence[TrajectoryGroup]) -> None:
+    """Appends the narrow rows of an iteration's groups: rewards and advantages. One COPY."""
+    table = GroupRecord._meta.db_table
+    with copying(f"COPY {table} ({GROUP_COLUMNS}) FROM STDIN") as copy:
+        for group in groups:
+            copy.write_row(
+                (
+                    owner.job_id,
+                    owner.organization_id,
+                    iteration,
+                    group.scenario.index,
+                    clean(redact(group.scenario.query))[:200],
+                    group.has_signal,
+                    [trajectory.success for trajectory in group.trajectories],
+                    [_finite(trajectory.reward) for trajectory in group.trajectories],
+                    list(map(float, group.normalized_rewards)),
+                    list(map(float, group.advantages)),
+                    orjson.dumps([_rounded(steps) for steps in group.step_advantages]).decode(),
+                )
+            )
+
+
+def partition_ensure(month: date) -> None:
+    """Makes the partition of a month if it is not there. Cheap when it is."""
+    if (month.year, month.month) in _known_partitions:
+        return
+    with connection.cursor() as cursor:
+        # A function of the owner's: the application's role may make no tables.
+        cursor.execute("SELECT experiences_trajectory_partition(%s)", [month])
+    if not connection.in_atomic_block:
+        _known_partitions.add((month.year, month.month))
+
+
+_known_partitions: set[tuple[int, int]] = set()
+
+
+def as_trajectory(row: TrajectoryRecord) -> Trajectory:
+    """The value that was kept, ready to be used in an update again."""
+    return Trajectory(
+        key=RolloutKey(row.iteration, row.scenario, row.rollout),
+        query=row.query,
+        steps=[Step(**step) for step in row.steps],
+        success=row.success,
+        outcome=row.outcome,
+        reward=math.nan if row.reward is None else row.reward,
+        components=row.components,
+        evidence=row.evidence,
+        truncated=row.truncated,
+        error=row.error,
+        policy_version=row.policy_version,
+        model=row.model,
+        started_at=row.created_at.timestamp(),
+        duration_ms=row.duration_ms,
+    )
+
+
+# -- COPY's text format ------------------------------------------------------------------------------------------------
+
+
+def _lines(owner: Owner, trajectories: Iterable[Trajectory]) -> Iterator[bytes]:
+    head = f"{owner.month}\t{owner.organization_id}\t{owner.agent_id}\t{owner.job_id}\t{owner.purpose}"
+    head = f"{head}\t{owner.arm}\t{owner.line}"
+    for original in trajectories:
+        one = without_personal_data(original)
+        key = one.key
+        reward = _finite(one.reward)
+        fields = (
+            f"{owner.id_of(key)}\t{head}\t{key.iteration}\t{key.scenario}\t{key.rollout}\t{_text(one.query)}"
+            f"\t{'t' if one.success else 'f'}\t{one.outcome!r}\t{chr(92) + 'N' if reward is None else repr(reward)}"
+            f"\t{len(one.steps)}\t{'t' if one.truncated else 'f'}\t{_text(one.error)}\t{one.tokens}\t{one.cost_micros}"
+            f"\t{one.duration_ms:.3f}\t{_text(one.policy_version)}\t{_text(one.model)}\t"
+        )
+        steps = _json([step_json(step) for step in one.steps])
+        yield b"".join(
+            (
+                fields.encode("utf-8"),
+                _json(one.components),
+                b"\t",
+                _json(one.evidence),
+                b"\t",
+                steps,
+                b"\t",
+                _moment(one.started_at),
+                b"\n",
+            )
+        )
+
+
+def without_personal_data(trajectory: Trajectory) -> Trajectory:
+    """The trajectory as it may be stored; the same object where nothing had to go.
+
+    What was changed stands in its evidence under "redacted".
+    """
+    if _is_clean(trajectory):
+        return trajectory
+    changes: dict[str, Any] = {}
+    for name in ("query", "error", "evidence", "components"):
+        value = getattr(trajectory, name)
+        if (kept := redact_value(value)) is not value:
+            changes[name] = kept
+    steps = [_step_without(step) for step in trajectory.steps]
+    if any(new is not old for new, old in zip(steps, trajectory.steps, strict=True)):
+        changes["steps"] = steps
+    evidence = changes.get("evidence", trajectory.evidence)
+    return replace(trajectory, **(changes | {"evidence": {**evidence, "redacted": sorted(changes)}}))
+
+
+def _is_clean(one: Trajectory) -> bool:
+    own = is_clean(one.query) and is_clean(one.error) and is_clean(one.evidence) and is_clean(one.components)
+    return own and all(is_clean(step.state) and is_clean(step.action) and is_clean(step.result) for step in one.steps)
+
+
+def _step_without(step: Step) -> Step:
+    state, action, result = redact_value(step.state), redact_value(step.action), redact_value(step.result)
+    if state is step.state and action is step.action and result is step.result:
+        return step
+    return replace(step, state=state, action=action, result=result)
+
+
+def step_json(step: Step) -> dict[str, Any]:
+    """A step as it is stored and exported; what is at its default is left out."""
+    value: dict[str, Any] = {
+        "state": step.state,
+        "action": step.action,
+        "result": step.result,
+        "timestamp": round(step.timestamp, 3),
+        "duration_ms": round(step.duration_ms, 3),
+        "reward": float(step.reward),
+    }
+    if step.choice is not None:
+        value["choice"] = int(step.choice)
+    if step.logprob is not None:
+        value["logprob"] = float(step.logprob)
+    if step.tokens:
+        value["tokens"] = step.tokens
+    if step.cost_micros:
+        value["cost_micros"] = step.cost_micros
+    return value
+
+
+def clean(text: str) -> str:
+    """Text as PostgreSQL takes it: no NUL, no lone surrogates."""
+    return text.replace("\x00", "\ufffd").encode("utf-8", "replace").decode("utf-8")
+
+
+def _clean_value(value: Any) -> Any:
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, dict):
+        return {clean(str(key)): _clean_value(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_clean_value(item) for item in value]
+    if isinstance(value, float | int | bool) or value is None:
+        return value
+    return clean(str(value))
+
+
+def _json(value: Any) -> bytes:
+    try:
+        raw = orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS)
+    except (TypeError, orjson.JSONEncodeError):
+        raw = orjson.dumps(_clean_value(value))
+    if b"\\u0000" in raw:  # JSONB refuses NUL
+        raw = orjson.dumps(_clean_value(value))
+    return raw.replace(b"\\", b"\\\\")
+
+
+def _text(value: str) -> str:
+    if value.isalnum() or not value:
+        return value
+    value = clean(value) if "\x00" in value or not value.isascii() else value
+    if "\\" in value or "\n" in value or "\t" in value or "\r" in value:
+        value = value.replace("\\", "\\\\").replace("\n", "\\n").replace("\t", "\\t").replace("\r", "\\r")
+    return value
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None
+
+
+def _rounded(values: Iterable[float]) -> list[float]:
+    return [round(float(value), 6) for value in values]
+
+
+@lru_cache(maxsize=64)
+def _second(second: int) -> str:
+    return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _moment(seconds: float) -> bytes:
+    whole = int(seconds)
+    return f"{_second(whole)}.{int((seconds - whole) * 1e6):06d}+00".encode()

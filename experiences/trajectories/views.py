@@ -1,0 +1,165 @@
+"""Trajectories: the search, the viewer, a group side by side, two side by side."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import render
+
+from agentcore_site.console.pages import page
+from agentcore_site.jobs.models import Job
+from agentcore_site.jobs.selectors import job_get
+from agentcore_site.lib.errors import Missing
+from agentcore_site.tenancy.actors import Actor
+from experiences.agents.selectors import advantages_for, group_of, siblings, trajectories_visible, trajectory_get
+from experiences.models import GroupRecord, TrajectoryRecord
+from experiences.trajectories.presenters.comparison import Column, aligned, columns
+from experiences.trajectories.presenters.lists import trajectory_listing
+from experiences.trajectories.step_window import WINDOW, steps_between, trajectory_light
+from experiences.trajectories.storage import as_trajectory, step_json
+
+MAX_ALIGNED_STEPS = 200
+
+
+@page
+def trajectories(request: HttpRequest, actor: Actor) -> HttpResponse:
+    return render(request, "experiences/trajectories.html", trajectory_listing(request, actor))
+
+
+@page
+def trajectory(request: HttpRequest, actor: Actor, trajectory_id: Any) -> HttpResponse:
+    row = trajectory_light(actor, trajectory_id)
+    first = _first(request, row)
+    others = list(siblings(row).values_list("id", flat=True))
+    place = others.index(row.id)
+    context = {
+        "row": row,
+        "job": Job.objects.visible_to(actor).filter(id=row.job_id).first(),
+        "learned": advantages_for([row]).get(row.id),
+        "parts": [(name, value) for name, value in row.components.items() if value],
+        "in_group": group_of(row) is not None,
+        "place": place + 1,
+        "n_siblings": len(others),
+        "previous": others[place - 1] if place > 0 else None,
+        "following": others[place + 1] if place + 1 < len(others) else None,
+        **_window(row, first),
+    }
+    return render(request, "experiences/trajectory.html", context)
+
+
+@page
+def steps(request: HttpRequest, actor: Actor, trajectory_id: Any) -> HttpResponse:
+    """The next steps of the line, for scrolling."""
+    row = trajectory_light(actor, trajectory_id)
+    return render(request, "experiences/_steps.html", {"row": row, **_window(row, _first(request, row))})
+
+
+@page
+def raw(request: HttpRequest, actor: Actor, trajectory_id: Any) -> HttpResponse:
+    row = trajectory_get(actor, trajectory_id)
+    value = as_trajectory(row)
+    body = {
+        "id": row.id,
+        "job_id": row.job_id,
+        "agent_id": row.agent_id,
+        "purpose": row.purpose,
+        "arm": row.arm,
+        "line": row.line,
+        **value.key._asdict(),
+        "query": row.query,
+        "success": row.success,
+        "outcome": row.outcome,
+        "reward": row.reward,
+        "components": row.components,
+        "evidence": row.evidence,
+        "error": row.error,
+        "truncated": row.truncated,
+        "policy_version": row.policy_version,
+        "model": row.model,
+        "tokens": row.tokens,
+        "cost_micros": row.cost_micros,
+        "duration_ms": row.duration_ms,
+        "created_at": row.created_at,
+        "steps": [step_json(step) for step in value.steps],
+    }
+    return JsonResponse(body, json_dumps_params={"indent": 2, "ensure_ascii": False})
+
+
+@page
+def group(request: HttpRequest, actor: Actor, job_id: Any, iteration: int, scenario: int) -> HttpResponse:
+    """A group's rollouts as columns, its steps as rows, with what the update made of each."""
+    job = job_get(actor, job_id)
+    found = GroupRecord.objects.visible_to(actor).filter(job_id=job.id, iteration=iteration, scenario=scenario).first()
+    rows = list(
+        trajectories_visible(actor)
+        .filter(job_id=job.id, purpose="training", iteration=iteration, scenario=scenario)
+        .order_by("rollout")
+    )
+    if not rows:
+        raise Missing(f"There is no group of query {scenario} in iteration {iteration} of this job.")
+    near = GroupRecord.objects.filter(job_id=job.id, scenario=scenario)
+    context = {
+        "job": job,
+        "group": found,
+        "query": rows[0].query,
+        "iteration": iteration,
+        "scenario": scenario,
+        "earlier": near.filter(iteration__lt=iteration).order_by("-iteration").first(),
+        "later": near.filter(iteration__gt=iteration).order_by("iteration").first(),
+        **_side_by_side(rows, advantages_for(rows)),
+    }
+    return render(request, "experiences/group.html", context)
+
+
+@page
+def compare(request: HttpRequest, actor: Actor) -> HttpResponse:
+    """Two trajectories side by side, e.g. those of both arms of an evaluation."""
+    rows = [trajectory_get(actor, request.GET.get(name, "")) for name in ("a", "b")]
+    context = {
+        "query": rows[0].query,
+        "same": rows[0].query == rows[1].query,
+        **_side_by_side(rows, advantages_for(rows)),
+    }
+    return render(request, "experiences/compare.html", context)
+
+
+def _side_by_side(rows: Sequence[TrajectoryRecord], learned: dict[uuid.UUID, dict[str, Any]]) -> dict[str, Any]:
+    found: list[Column] = columns(rows, learned)
+    scale = max((abs(value) for column in found for value in column.advantages), default=0.0)
+    lines = aligned(found, limit=MAX_ALIGNED_STEPS)
+    return {
+        "columns": found,
+        "lines": lines,
+        "scale": scale,
+        "cut": any(c.row.n_steps > MAX_ALIGNED_STEPS for c in found),
+    }
+
+
+def _first(request: HttpRequest, row: TrajectoryRecord) -> int:
+    """The first step of the window that ``?step=`` (counted from 1) asks for."""
+    try:
+        step = int(request.GET.get("step", "1"))
+    except ValueError:
+        step = 1
+    return max(0, min(step - 1, max(row.n_steps - 1, 0)))
+
+
+def _window(row: TrajectoryRecord, first: int) -> dict[str, Any]:
+    found = steps_between(row, first, first + WINDOW - 1)
+    learned = advantages_for([row]).get(row.id)
+    each = learned["step_advantages"] if learned else []
+    shown = [
+        {"number": first + i + 1, "advantage": each[first + i] if first + i < len(each) else None, **step}
+        for i, step in enumerate(found)
+    ]
+    end = first + len(shown)
+    return {
+        "steps": shown,
+        "scale": max((abs(value) for value in each), default=0.0),
+        "first": first + 1,
+        "next_step": end + 1 if end < row.n_steps else None,
+        "earlier_step": max(1, first + 1 - WINDOW) if first > 0 else None,
+    }

@@ -1,1 +1,0 @@
-"""Console pages of experiences: the forms of agents, trajectories and their groups."""

@@ -1,0 +1,1 @@
+"""The settings of a training job: schema, form, presets, validation, versions, reference page."""

@@ -1,0 +1,227 @@
+"""Named configurations: what to start from, and when to take which.
+
+``recommended`` is the default of every kind of policy. ``flow_spec`` is the rule that was first
+specified for this project. The others are the published relatives of GRPO (docs/algorithms.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from training.config.schema import GRPOConfig
+
+DEFAULT_PRESET = "recommended"
+
+
+@dataclass(frozen=True, slots=True)
+class Preset:
+    """``when`` is one sentence for the form; ``changes`` are the fields that differ from ``GRPOConfig``'s
+    defaults, ``for_action`` those that differ further for the ``action`` policy. ``fits`` says which agents it is for:
+    those that choose actions, those of a language model, or all."""
+
+    name: str
+    title: str
+    when: str
+    changes: Mapping[str, Any]
+    for_action: Mapping[str, Any]
+    fits: Literal["all", "action", "model"] = "all"
+
+
+_ACTION: Mapping[str, Any] = {
+    "n_iterations": 375,
+    "early_stopping": {"patience": 8},
+    "batch_size": 4,
+    "n_trajectories_per_query": 4,
+    "num_iterations": 2,
+    "learning_rate": 0.03,
+    "entropy_coef": 0.02,
+    "entropy_coef_failed_group": 0.1,
+    "shaping": {"tool": 0.0, "verify": 0.1, "wrong_answer": -0.2},
+    "exploration": {"failure_memory": 0.7, "query_sampling": "prioritised", "learn_from_failed_groups": False},
+    "eval_temperature": 0.0,
+    "eval_samples": 2,
+}
+
+
+# A frozen language model: every rollout is paid for, so groups are small and looks are few. Many small iterations find
+# more lessons than few large ones, and whole groups are read with two questions instead of six.
+_LLM: Mapping[str, Any] = {
+    "n_iterations": 60,
+    "batch_size": 10,
+    "n_trajectories_per_query": 4,
+    "eval_interval": 20,
+    "context": {"group_tokens": 6000},
+    "learning_rate": 0.1,
+    "optimizer": "adam",
+    "temperature": 0.7,
+    "eval_temperature": 0.3,
+    "max_steps": 10,
+    "credit": "uniform",
+    "shaping": {"tool": 0.0, "verify": 0.0},
+}
+
+
+def _relative(title: str, name: str, when: str, **changes: Any) -> Preset:
+    """A relative of GRPO on the recommended footing: only what defines it differs."""
+    return Preset(name, title, when, changes, _ACTION)
+
+
+PRESETS: dict[str, Preset] = {
+    preset.name: preset
+    for preset in (
+        Preset(
+            "recommended",
+            "Recommended",
+            "Take this unless you want to compare: it learned from the fewest rollouts in our measurements.",
+            {},
+            _ACTION,
+        ),
+        Preset(
+            "flow_spec",
+            "Original rule",
+            "Take this to compare with the rule that was first specified: positive advantages only, naive payment; "
+            "it learns slowly and can be farmed.",
+            {
+                "advantage_filter": "positive",
+                "loss_type": "reinforce",
+                "credit": "discounted",
+                "adv_eps": 0.0,
+                "std_ddof": 0,
+                "shaping": {"rule": "naive"},
+            },
+            {"learning_rate": 0.03, "eval_temperature": 0.0},
+        ),
+        _relative(
+            "Dr. GRPO",
+            "dr_grpo",
+            "Take this when long failures grow longer: neither a rollout's length nor its group's spread changes its "
+            "weight (arXiv 2503.20783).",
+            loss_type="dr_grpo",
+            scale_rewards="none",
+            credit="uniform",
+            entropy_coef=0.001,
+            entropy_coef_failed_group=0.005,
+        ),
+        _relative(
+            "DAPO",
+            "dapo",
+            "Take this when many groups show no spread: they are replaced by other queries (arXiv 2503.14476).",
+            loss_type="dapo",
+            credit="uniform",
+            dynamic_sampling=True,
+        ),
+        _relative(
+            "RLOO",
+            "rloo",
+            "Take this for an unbiased gradient: each rollout is compared with the mean of the others "
+            "(arXiv 2402.14740).",
+            loss_type="reinforce",
+            baseline="loo",
+            scale_rewards="none",
+            credit="uniform",
+            num_iterations=1,
+            entropy_coef=0.005,
+            entropy_coef_failed_group=0.025,
+        ),
+        _relative(
+            "GSPO",
+            "gspo",
+            "Take this when several updates are made per batch and single steps' ratios run away (arXiv 2507.18071).",
+            loss_type="grpo",
+            importance_sampling_level="sequence",
+            epsilon=3e-4,
+            epsilon_high=4e-4,
+            credit="uniform",
+        ),
+        _relative(
+            "CISPO",
+            "cispo",
+            "Take this when clipping silences rare but decisive steps: weights are capped, no gradient is lost "
+            "(arXiv 2506.13585).",
+            loss_type="cispo",
+            epsilon_high=5.0,
+            credit="uniform",
+        ),
+        Preset(
+            "gigpo",
+            "GiGPO",
+            "Take this when siblings often stand in the same state: those steps are compared with each other too "
+            "(arXiv 2505.10978).",
+            {"credit": "gigpo", "scale_rewards": "none", "entropy_coef": 0.005, "entropy_coef_failed_group": 0.025},
+            _ACTION,
+            fits="action",  # a context is learned from whole rollouts
+        ),
+        Preset(
+            "tfgrpo",
+            "Training-free GRPO",
+            "Take this for a language model and about 100 queries: all lessons are told, and every second iteration "
+            "keeps its lessons or gives them up (arXiv 2510.08191); it spends more than recommended, and can't tell "
+            "single lessons apart.",
+            {
+                "algorithm": "tfgrpo",
+                "n_iterations": 30,
+                "n_trajectories_per_query": 5,
+                "eval_interval": 10,
+                "temperature": 0.7,
+                "eval_temperature": 0.3,
+                "context": {"epochs": 3, "group_tokens": 0},
+            },
+            {},
+            fits="model",
+        ),
+    )
+}
+
+
+def presets_for(policy_kind: str) -> list[Preset]:
+    """The presets that make a difference to a kind of policy, in their order."""
+    kind = "action" if policy_kind == "action" else "model"
+    return [one for one in PRESETS.values() if one.fits in ("all", kind)]
+
+
+def preset_config(name: str = DEFAULT_PRESET, policy_kind: str = "action") -> GRPOConfig:
+    """The configuration called ``name`` for a kind of policy.
+
+    Raises:
+        LookupError: there is no such preset; the message lists those that exist.
+    """
+    return GRPOConfig.model_validate(preset_values(name, policy_kind))
+
+
+def preset_values(name: str, policy_kind: str) -> dict[str, Any]:
+    """What the preset changes, by field; shaping and features only in part.
+
+    Raises:
+        LookupError: there is no such preset; the message lists those that exist.
+    """
+    preset = PRESETS.get(name)
+    if preset is None:
+        raise LookupError(f"There is no preset named {name!r}. Known: {', '.join(PRESETS)}.")
+    own = {"action": preset.for_action, "llm": _LLM, "http": _LLM}.get(policy_kind, {})
+    return merged({**own, "preset": name}, preset.changes)
+
+
+def diff_to_preset(config: GRPOConfig, policy_kind: str = "action") -> dict[str, tuple[Any, Any]]:
+    """What was changed: {dotted field: (the preset's value, the configuration's value)}."""
+    mine = _flat(config.as_dict())
+    theirs = _flat(preset_config(config.preset, policy_kind).as_dict())
+    return {name: (theirs[name], value) for name, value in mine.items() if value != theirs[name]}
+
+
+def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """``base`` with ``changes`` laid over it; nested mappings are merged, everything else is replaced."""
+    result = dict(base)
+    for name, value in changes.items():
+        below = result.get(name)
+        both = isinstance(below, Mapping) and isinstance(value, Mapping)
+        result[name] = merged(below, value) if both else value  # type: ignore[arg-type]
+    return result
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in values.items():
+        flat.update(_flat(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {f"{prefix}{name}": value})
+    return flat

@@ -1,0 +1,536 @@
+"""``GRPOConfig``: the one description of a training job's settings.
+
+Form, REST, JSON-RPC, command line and the stored row all use this class, so that a rule or a default exists
+once. The first six names are part of the public contract (docs/api.md); the others follow TRL where TRL has the
+option. Titles and descriptions are what a form shows.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from training.algorithm.advantages import AdvantageFilter, Baseline, ScaleRewards
+from training.algorithm.credit import Credit
+from training.algorithm.kl import KLEstimator
+from training.algorithm.losses import ImportanceLevel, LossType
+from training.algorithm.optimizers import OptimizerName
+from training.algorithm.value import ValueFit
+from training.data.splits import SELECTION_LEAST, SELECTION_SHARE
+from training.policies.features import TokenStyle
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, protected_namespaces=())
+
+
+def _read_object(value: Any) -> Any:
+    """A form has texts only: an object is read from JSON, or from Python's way of writing it, in which a form shows
+    the value of an earlier job. What is neither is left for the schema to refuse."""
+    if not isinstance(value, str):
+        return value
+    for read in (json.loads, ast.literal_eval):
+        try:
+            return read(value)
+        except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+            continue
+    return value
+
+
+class ShapingConfig(_Frozen):
+    """What is paid beside the outcome (docs/algorithms.md#rewards)."""
+
+    rule: Literal["strict", "naive", "potential", "gated"] = Field(
+        "strict",
+        title="Payment rule",
+        description="When bonuses are paid. strict: once per distinct useful call and for the first valid verify; "
+        "potential: changes no optimum; gated: only with success; naive: every call, which agents learn to farm.",
+    )
+    tool: float = Field(
+        0.1, ge=-1, le=1, title="Tool bonus",
+        description="Paid for a successful tool call. Above 0.1 agents call tools for their own sake; 0 turns it off.",
+    )  # fmt: skip
+    verify: float = Field(
+        0.05, ge=-1, le=1, title="Verify bonus",
+        description="Paid for the first valid verify step. 0.02-0.1 makes checking a habit.",
+    )  # fmt: skip
+    step: float = Field(
+        -0.01, ge=-1, le=0, title="Step cost",
+        description="Paid for every step, so that short solutions win. Beyond -0.05 agents give up early.",
+    )  # fmt: skip
+    wrong_answer: float = Field(
+        0.0, ge=-1, le=0, title="Wrong answer",
+        description="Paid when an answer was given and is wrong. -0.1 to -0.3 makes an unsure agent look further.",
+    )  # fmt: skip
+    timeout: float = Field(
+        -1.0, ge=-10, le=0, title="Time-out",
+        description="The reward of a rollout that ran out of time. -1 is as much as a success is worth.",
+    )  # fmt: skip
+    max_paid_calls: int = Field(
+        3, ge=0, le=100, title="Paid calls",
+        description="Rule strict: at most this many tool calls of an episode are paid. 2-4 fits chains of two tools.",
+    )  # fmt: skip
+
+
+class FeatureConfig(_Frozen):
+    """What the action policy sees of a text (docs/algorithms.md#features)."""
+
+    bits: int = Field(
+        13, ge=6, le=20, title="Hash bits",
+        description="2^bits feature slots. 10-16 learn alike; fewer collide, more cost memory.",
+    )  # fmt: skip
+    bigrams: bool = Field(
+        False, title="Word pairs",
+        description="Adds pairs of neighbouring words: helps with unseen wording, and makes encoding slower.",
+    )  # fmt: skip
+    min_df: int = Field(
+        3, ge=1, le=1000, title="Minimum queries per word",
+        description="Words in fewer training queries are dropped, so that names are not learned by heart. 2-5; "
+        "1 keeps every word.",
+    )  # fmt: skip
+    tokens: TokenStyle = Field(
+        "shape", title="Tokens",
+        description="shape replaces numbers by their kind, so that what is learned holds for other numbers; raw "
+        "keeps them.",
+    )  # fmt: skip
+    phase_gate: bool = Field(
+        True, title="Phase gate",
+        description="The question's words count only until a plain result is in hand. A designer's prior that "
+        "speeds up tool routing; turn it off where the step after a result depends on the question.",
+    )  # fmt: skip
+    own_history: bool = Field(
+        True, title="Own history",
+        description="One learned weight per status, shared by all actions, for what this very action brought before: "
+        "whether to repeat what failed is learned once and not for each tool.",
+    )  # fmt: skip
+
+
+class EarlyStoppingConfig(_Frozen):
+    """When to stop before the last iteration (docs/algorithms.md#convergence)."""
+
+    enabled: bool = Field(
+        True, title="Stop early",
+        description="Stops once the selection score has stopped rising, which saves its budget.",
+    )  # fmt: skip
+    patience: int = Field(
+        5, ge=1, le=1000, title="Patience",
+        description="Evaluations in a row without a gain before stopping. 5-20; small values stop on a plateau.",
+    )  # fmt: skip
+    min_delta: float = Field(
+        1.0, ge=0, le=10, title="Smallest gain",
+        description="A gain counts when it exceeds this many standard errors of the score. 0.5-2.",
+    )  # fmt: skip
+
+
+class ExplorationConfig(_Frozen):
+    """How training rollouts find what is not yet known. Only the action policy uses it."""
+
+    failure_memory: float = Field(
+        0.0, ge=0, le=10, title="Failure memory",
+        description="How strongly training rollouts avoid what was tried in vain on similar questions. 0 is off; "
+        "0.5-1 finds the right tool for stubborn kinds of questions.",
+    )  # fmt: skip
+    query_sampling: Literal["uniform", "prioritised"] = Field(
+        "uniform", title="Query sampling",
+        description="prioritised draws queries more often the less similar ones succeeded lately.",
+    )  # fmt: skip
+    learn_from_failed_groups: bool = Field(
+        True, title="Learn from failed groups",
+        description="Off: in groups without a success, differences in step costs and bonuses teach nothing, which "
+        "keeps the policy from settling on the cheapest way to fail.",
+    )  # fmt: skip
+
+
+class ContextConfig(_Frozen):
+    """How an agent of a language model learns what it should be told (docs/learning-without-weights.md). Only
+    such agents use it."""
+
+    propose: bool = Field(
+        True, title="Propose lessons",
+        description="Asks the model what groups of attempts teach. Off: only the lessons that are there are weighed.",
+    )  # fmt: skip
+    update_rule: Literal["grpo_adam", "ridge_thompson"] = Field(
+        "grpo_adam", title="Update rule",
+        description="How lessons gain weight: by GRPO's gradient, or by the probability that they help (quicker, and "
+        "less cautious about combinations).",
+    )  # fmt: skip
+    epochs: int = Field(
+        3, ge=1, le=100, title="Epochs",
+        description="Into how many parts the iterations are divided. Their proposals and costs are shown "
+        "together. 3.",
+    )  # fmt: skip
+    search_every: int = Field(
+        2, ge=1, le=10_000, title="Search step",
+        description="Algorithm tfgrpo: iterations between two looks at training queries, at each of which the "
+        "lessons learned since are kept or given up. Small steps (1-3) tell what harms from what helps.",
+    )  # fmt: skip
+    token_cost: float = Field(
+        0.0, ge=0, le=10, title="Price of being told",
+        description="Taken off the reward per 1,000 tokens of lessons. 0 asks for the best score; 0.05-0.2 for a "
+        "short prompt.",
+    )  # fmt: skip
+    propose_every: int = Field(
+        1, ge=1, le=1000, title="Reflect every",
+        description="Iterations between two reflections. Each asks two questions per group that is read whole, six per "
+        "other.",
+    )  # fmt: skip
+    propose_until: float = Field(
+        0.6, gt=0, le=1, title="Reflect until",
+        description="Share of the iterations in which lessons are proposed; the rest measures them. 0.5-0.8. Not used "
+        "by tfgrpo.",
+    )  # fmt: skip
+    reflect_groups: int = Field(
+        4, ge=1, le=128, title="Groups compared",
+        description="Groups of an iteration that are compared, those with the most spread. Small numbers (3-5) "
+        "generalise better than whole batches.",
+    )  # fmt: skip
+    reflect_each: int = Field(
+        2, ge=1, le=16, title="Attempts read",
+        description="Of each group so many good and so many bad attempts are summarised. 1-3.",
+    )  # fmt: skip
+    group_tokens: int = Field(
+        0, ge=0, le=100_000, title="Whole groups up to",
+        description="Tokens up to which all attempts of a group are shown in one question, instead of summaries of a"
+        " few: two questions a group, each as long as the group. 0: never.",
+    )  # fmt: skip
+    show_answers: bool = Field(
+        False, title="Show right answers",
+        description="The model that reflects reads what is right, and what judges said of the attempts, of training"
+        " queries only. A lesson that gives an answer away is refused.",
+    )  # fmt: skip
+    exemplars: int = Field(
+        0, ge=0, le=10, title="Exemplars per iteration",
+        description="So many short pieces of attempts that went well, in the agent's own words, are tried as lessons as"
+        " well. They are measured like others and cost no question.",
+    )  # fmt: skip
+    max_lessons: int = Field(
+        3, ge=1, le=10, title="Lessons per group",
+        description="What one comparison may propose at most. 1-3; more find rare lessons sooner.",
+    )  # fmt: skip
+    max_new: int = Field(
+        4, ge=1, le=60, title="New lessons at once",
+        description="What one iteration may add at most: too many at once can't be told apart. 2-8.",
+    )  # fmt: skip
+    max_words: int = Field(
+        32, ge=8, le=100, title="Words per lesson",
+        description="A longer lesson is refused. 32 keep it to one piece of advice.",
+    )  # fmt: skip
+    max_items: int = Field(
+        60, ge=1, le=200, title="Lessons at most",
+        description="When the library is full, the least useful lesson makes room. 30-60.",
+    )  # fmt: skip
+    max_tokens: int = Field(
+        2500, ge=100, le=100_000, title="Tokens at most",
+        description="Of all lessons together: what the longest prompt grows by.",
+    )  # fmt: skip
+    prune_z: float = Field(
+        2.5, ge=1, le=6, title="Evidence to prune",
+        description="A lesson goes when its effect lies so many standard errors below 0. At 2.5 about 2 % of harmless "
+        "ones go by chance, at 2 about 10 %.",
+    )  # fmt: skip
+    prune_information: float = Field(
+        15.0, ge=1, le=1000, title="Rollouts to prune",
+        description="Comparisons that have to speak before a lesson may go, in units of information. 10-30.",
+    )  # fmt: skip
+    ship_confidence: float = Field(
+        0.5, ge=0.5, lt=1, title="Confidence to keep",
+        description="A lesson is kept when it helps with more than this probability. 0.5 for the best score, 0.7-0.95 "
+        "for a lean prompt.",
+    )  # fmt: skip
+    relevance: Literal["queries", "none"] = Field(
+        "none", title="Relevance",
+        description="none: all queries are told the same. queries: a lesson's effect is estimated near each query, and "
+        "a query is told what helps with it; for thousands of rollouts, where lessons help some kinds of queries and "
+        "harm others. Not used by tfgrpo.",
+    )  # fmt: skip
+    reuse: bool = Field(
+        True, title="Go on from the last run",
+        description="Begins with what the agent's last run measured, and tries again what its gate refused. Left out "
+        "where a query that tests this run taught that one: the same data with the same seed are split alike.",
+    )  # fmt: skip
+    gate_samples: int = Field(
+        16, ge=1, le=256, title="Samples of the gate",
+        description="Rollouts per selection query, of each side, that the gate may take at most. It takes them in "
+        "steps, and stops as soon as it is decided. 8-32.",
+    )  # fmt: skip
+    gate_steps: int = Field(
+        4, ge=1, le=16, title="Looks of the gate",
+        description="In how many steps the samples are taken: all looks together err as seldom as one would. 1 takes "
+        "all at once.",
+    )  # fmt: skip
+    gate_alpha: float = Field(
+        0.025, gt=0, le=0.5, title="Error of the gate",
+        description="How often a context that is no better may be accepted, over all looks of a run's gate.",
+    )  # fmt: skip
+    gate_margin: float = Field(
+        0.02, ge=0, le=0.5, title="Margin of the gate",
+        description="Algorithm tfgrpo: a step of the search keeps what does not look worse by more than this.",
+    )  # fmt: skip
+    accept_weak_gate: bool = Field(
+        False, title="Launch with a weak gate",
+        description="A launch is refused when its selection queries are so few that the gate could hardly ever let "
+        "anything through. On: it is taken all the same.",
+    )  # fmt: skip
+    accept_dropped_context: bool = Field(
+        False, title="Launch though the context is dropped",
+        description="A launch is refused when the context that an agent over HTTP is sent was seen not to reach its "
+        "model: it could learn nothing. On: it is taken all the same.",
+    )  # fmt: skip
+    min_mixed: float = Field(
+        0.1, ge=0, le=1, title="Least share of mixed groups",
+        description="Below this share of groups with both good and bad attempts nothing is proposed.",
+    )  # fmt: skip
+
+    @property
+    def look_samples(self) -> int:
+        """Rollouts per selection query of one look: what is measured during the run, and at each step of the gate."""
+        return max(self.gate_samples // self.gate_steps, 1)
+
+
+class GRPOConfig(_Frozen):
+    """Settings of one training job. Immutable; unknown keys are refused."""
+
+    preset: str = Field(
+        "recommended", max_length=40, title="Preset",
+        description="The named configuration the others start from; differences to it are shown.",
+    )  # fmt: skip
+
+    algorithm: Literal["grpo", "tfgrpo"] = Field(
+        "grpo", title="Algorithm",
+        description="grpo learns by gradients; for a language model's agent lessons are proposed, and rewards decide "
+        "which are told. tfgrpo (training-free GRPO) tells all of them, and step by step keeps or "
+        "gives up what it learned.",
+    )  # fmt: skip
+
+    # Size of the job. Names and ranges are part of the public contract.
+    n_iterations: int = Field(
+        1000, ge=1, le=10_000, title="Iterations",
+        description="Policy updates at most; early stopping may end the job sooner. 100-1,000 is usual.",
+    )  # fmt: skip
+    batch_size: int = Field(
+        16, ge=1, le=128, title="Queries per iteration",
+        description="How many queries each update learns from. Small batches (2-8) learn from fewer rollouts in "
+        "all; large ones are steadier.",
+    )  # fmt: skip
+    n_trajectories_per_query: int = Field(
+        8, ge=1, le=32, title="Rollouts per query",
+        description="Siblings that are compared with each other. 4-16; GRPO needs at least 2.",
+    )  # fmt: skip
+    learning_rate: float = Field(
+        1e-4, gt=0, le=0.1, title="Learning rate",
+        description="Length of each update. For the action policy with Adam 0.01-0.05, for model weights 1e-6 to 1e-5.",
+    )  # fmt: skip
+    max_budget_usd: float = Field(
+        100.0, gt=0, le=1_000_000_000, title="Budget in US dollars",
+        description="The job pauses before it would spend more than this.",
+    )  # fmt: skip
+    checkpoint_interval: int = Field(
+        10, ge=1, le=10_000, title="Checkpoint every",
+        description="Iterations between two saved checkpoints. Rare ones save storage, frequent ones lose less.",
+    )  # fmt: skip
+
+    # Advantages and credit.
+    scale_rewards: ScaleRewards = Field(
+        "group", title="Scale rewards by",
+        description="What an advantage is divided by: the std of its group, of the batch, or nothing (Dr. GRPO).",
+    )  # fmt: skip
+    baseline: Baseline = Field(
+        "group_mean", title="Baseline",
+        description="What a reward is compared with: the group's mean, the mean of the others (RLOO), or a learned "
+        "value of the initial state (for groups of one).",
+    )  # fmt: skip
+    adv_eps: float = Field(
+        0.1, ge=0, le=10, title="Spread floor",
+        description="Added to the std before dividing. 0.1 for rewards of order 1: tiny values blow step costs up "
+        "to full advantages in groups where all fail.",
+    )  # fmt: skip
+    std_ddof: Literal[0, 1] = Field(
+        1, title="Spread correction",
+        description="1 is the sample std (TRL, verl), 0 the population std: 41 % apart at 2 rollouts, little at "
+        "16.",
+    )  # fmt: skip
+    advantage_filter: AdvantageFilter = Field(
+        "none", title="Advantage filter",
+        description="positive learns from above-average rollouts only: slower, and risk-seeking under noisy rewards.",
+    )  # fmt: skip
+    credit: Credit = Field(
+        "reward_to_go", title="Credit",
+        description="How a reward is shared among steps. reward_to_go learns fastest; discounted weighs "
+        "step i of n by gamma^(n-i-1); uniform is plain GRPO; value uses a learned V(state).",
+    )  # fmt: skip
+    gamma: float = Field(
+        0.99, gt=0, le=1, title="Discount",
+        description="Weight of a reward one step later. 0.95-1; little matters over 20 steps.",
+    )  # fmt: skip
+    step_advantage_w: float = Field(
+        1.0, ge=0, le=10, title="GiGPO step weight",
+        description="Credit gigpo: weight of the comparison between siblings in the same state. Usually 1.",
+    )  # fmt: skip
+    value_fit: ValueFit = Field(
+        "regression", title="Value fit",
+        description="How a value baseline is learned: regression on whole returns, or temporal differences (td).",
+    )  # fmt: skip
+    gae_lambda: float = Field(
+        1.0, ge=0, le=1, title="GAE lambda",
+        description="Credit value: 1 trusts returns, 0 trusts the value function. 0.9-1.",
+    )  # fmt: skip
+
+    # Loss.
+    loss_type: LossType = Field(
+        "dapo", title="Loss",
+        description="How steps are weighted and clipped: dapo (mean over steps), grpo (mean over a rollout's steps, "
+        "then over the rollouts that have steps: TRL divides by all), bnpo, dr_grpo, cispo, or reinforce (-log_prob * "
+        "advantage).",
+    )  # fmt: skip
+    epsilon: float = Field(
+        0.2, gt=0, lt=1, title="Clip below",
+        description="Ratios under 1 - epsilon stop a step's pull. 0.1-0.3; GSPO uses 3e-4.",
+    )  # fmt: skip
+    epsilon_high: float = Field(
+        0.28, gt=0, le=100, title="Clip above",
+        description="Ratios over 1 + epsilon_high stop a step's pull. 0.2-0.3. With loss cispo it is the cap of the "
+        "ratio itself (about 5).",
+    )  # fmt: skip
+    delta: float | None = Field(
+        None, gt=1, le=100, title="Dual clip",
+        description="Bounds the ratio from above for negative advantages too. Empty is off; 2-4 tames outliers.",
+    )  # fmt: skip
+    importance_sampling_level: ImportanceLevel = Field(
+        "token", title="Importance ratio per",
+        description="token: one ratio per step; sequence: one per trajectory (GSPO).",
+    )  # fmt: skip
+    num_iterations: int = Field(
+        1, ge=1, le=8, title="Inner epochs",
+        description="Optimiser steps on each batch. 1-2; more reuses rollouts harder and relies on clipping.",
+    )  # fmt: skip
+    beta: float = Field(
+        0.0, ge=0, le=10, title="KL weight",
+        description="Pull towards the policy the job began with. 0 is off; 0.001-0.05 keeps it near.",
+    )  # fmt: skip
+    kl_estimator: KLEstimator = Field(
+        "k3", title="KL estimator",
+        description="k3 and k2 join the loss, k1 the reward. Matters only with a KL weight.",
+    )  # fmt: skip
+    use_bias_correction_kl: bool = Field(
+        True, title="Correct the KL's bias",
+        description="Multiplies the KL term by the importance ratio, which makes k3's gradient exact.",
+    )  # fmt: skip
+    entropy_coef: float = Field(
+        0.0, ge=0, le=1, title="Entropy bonus",
+        description="Keeps the policy from committing too early. 0.02 with scaled advantages, 0.005 for RLOO, 0.001 "
+        "for dr_grpo.",
+    )  # fmt: skip
+    entropy_coef_failed_group: float = Field(
+        0.0, ge=0, le=2, title="Entropy bonus of failed groups",
+        description="Entropy bonus of the steps of a group without a single success: all siblings walked into the "
+        "same trap and their rewards say nothing, so look elsewhere. 0.1-0.5.",
+    )  # fmt: skip
+    mask_truncated: bool = Field(
+        False, title="Leave out cut-off rollouts",
+        description="Rollouts that hit the step limit count in the figures but not in the loss.",
+    )  # fmt: skip
+
+    # Which queries.
+    dynamic_sampling: bool = Field(
+        False, title="Dynamic sampling",
+        description="Replaces groups without spread by other queries until the batch is full (DAPO). Costs rollouts.",
+    )  # fmt: skip
+    max_num_gen_batches: int = Field(
+        3, ge=1, le=20, title="Sampling rounds",
+        description="Dynamic sampling: rounds of rollouts per update at most. 2-5.",
+    )  # fmt: skip
+
+    exploration: ExplorationConfig = Field(
+        default_factory=ExplorationConfig, title="Exploration", description="How rollouts find what is not yet known."
+    )
+
+    # Optimiser.
+    optimizer: OptimizerName = Field(
+        "adamw", title="Optimiser",
+        description="adamw or adam for nearly everything; sgd needs far larger learning rates.",
+    )  # fmt: skip
+    max_grad_norm: float = Field(
+        1.0, gt=0, le=1000, title="Gradient clip",
+        description="Longest gradient, as a norm over all parameters. 0.5-5.",
+    )  # fmt: skip
+    weight_decay: float = Field(
+        0.0, ge=0, le=1, title="Weight decay",
+        description="Shrinks parameters at each step. 0 for the action policy, about 0.01 for model weights.",
+    )  # fmt: skip
+
+    # Rollouts and rewards.
+    temperature: float = Field(
+        1.0, gt=0, le=5, title="Temperature",
+        description="Randomness of training rollouts. 1 for the action policy, 0.7 for a frozen LLM.",
+    )  # fmt: skip
+    max_steps: int = Field(
+        20, ge=1, le=1000, title="Steps per rollout",
+        description="A rollout is cut off after this many steps.",
+    )  # fmt: skip
+    rollout_timeout_seconds: float = Field(
+        300.0, gt=0, le=86_400, title="Seconds per rollout",
+        description="A rollout that takes longer becomes a failure with a penalty. Waiting for a model does not count.",
+    )  # fmt: skip
+    max_concurrent_rollouts: int = Field(
+        8, ge=1, le=1000, title="Rollouts at once",
+        description="More are faster as long as the model's rate limit and the environment allow it.",
+    )  # fmt: skip
+    reward: str = Field(
+        "shaped", min_length=1, max_length=100, title="Reward",
+        description="Name of the reward function in the registry: shaped, outcome, ground_truth, composite, "
+        "relative_rank, judge, or one of your own.",
+    )  # fmt: skip
+    reward_options: Annotated[dict[str, Any], BeforeValidator(_read_object)] = Field(
+        default_factory=dict, title="Reward options",
+        description="Options of the reward by name, as a JSON object: the weights of composite, what relative_rank "
+        "ranks by, the rubric of judge. /api/v1/rewards lists them.",
+    )  # fmt: skip
+    shaping: ShapingConfig = Field(
+        default_factory=ShapingConfig, title="Shaping", description="What is paid beside the outcome."
+    )
+    features: FeatureConfig = Field(
+        default_factory=FeatureConfig, title="Features", description="What the action policy sees of a text."
+    )
+
+    context: ContextConfig = Field(
+        default_factory=ContextConfig, title="What the agent is told", description="How lessons are found and weighed."
+    )
+
+    # Selection.
+    selection_share: float = Field(
+        SELECTION_SHARE, gt=0, le=0.5, title="Selection share",
+        description="Of a dataset's queries that are not held out, the share that selects: it decides what is shipped "
+        "and is never trained on. 0.2-0.4.",
+    )  # fmt: skip
+    selection_least: int = Field(
+        SELECTION_LEAST, ge=1, le=1000, title="Selection queries at least",
+        description="A small dataset gives more than its share to reach this number, up to 40 %.",
+    )  # fmt: skip
+    eval_interval: int = Field(
+        10, ge=1, le=10_000, title="Evaluate every",
+        description="Iterations between two evaluations on the selection queries.",
+    )  # fmt: skip
+    eval_samples: int = Field(
+        8, ge=1, le=64, title="Samples per query",
+        description="Rollouts per held-out query in the proof, and of an action policy per selection query. 8 lets 20 "
+        "queries show a gain of 15 points.",
+    )  # fmt: skip
+    eval_temperature: float = Field(
+        0.3, ge=0, le=5, title="Evaluation temperature",
+        description="Randomness when evaluating: 0 always takes the best action; 0.3 is usual for an LLM.",
+    )  # fmt: skip
+    early_stopping: EarlyStoppingConfig = Field(
+        default_factory=EarlyStoppingConfig, title="Early stopping", description="When to stop before the end."
+    )
+
+    seed: int = Field(
+        0, ge=0, le=2**31 - 1, title="Seed",
+        description="The same seed, data and version give the same run.",
+    )  # fmt: skip
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON values, complete: what the row stores."""
+        return self.model_dump(mode="json")

@@ -1,0 +1,1 @@
+"""Queries of a run: uploaded, split, pooled."""

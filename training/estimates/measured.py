@@ -1,0 +1,254 @@
+"""What a run will cost and how long it will take, from what earlier runs measured."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean, variance
+from typing import Final
+
+from budgets.prices.pricing import Price, Usage, cost
+from training.config.schema import GRPOConfig
+from training.data.splits import search_size
+
+# Before anything was measured here: a rollout of the embedded environment with its share of update and storage.
+FIRST_GUESS_MS: Final = 1.5
+SPREAD: Final = (0.6, 2.0)
+# The dear end, as a factor of what is expected, until jobs that ended tell how far jobs are from their plans. A guess
+# is a matter of prompts and answers that were not seen yet; what was measured moves with what the next job learns.
+GUESSED_SPREAD: Final = 3.0
+UNKNOWN_SPREAD: Final = 1.5
+ENOUGH_JOBS: Final = 5  # ended jobs that tell it
+ENOUGH: Final = 8  # rollouts that make a measurement
+P90: Final = 1.2816  # standard normal quantile
+# Before an agent of a language model has run: calls of a rollout by philosophy, and what a call is made of.
+CALLS: Final[Mapping[str, int]] = {"cot": 1, "react": 3, "autonomous": 5, "multi_agent": 6}
+PROMPT_TOKENS, ANSWER_TOKENS, CALL_MS = 500, 200, 2_500
+# A question about what attempts teach: it shows one attempt, or summaries beside the library.
+QUESTION_TOKENS, REPLY_TOKENS = 1_300, 250
+ATTEMPT_TOKENS = 1_200  # of an attempt that is shown whole, at most
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What a run asks for: rollouts to learn from (``trained``), to look at the selection queries (``looked``) and to
+    prove the gain on the held-out ones (``proof``), and questions of reflection. Where groups may be shown whole, they
+    do without ``summaries`` of these questions, and show up to ``shown_tokens`` of attempts in others."""
+
+    trained: int
+    looked: int
+    proof: int
+    questions: int = 0
+    summaries: int = 0
+    shown_tokens: int = 0
+
+    @property
+    def rollouts(self) -> int:
+        return self.trained + self.looked + self.proof
+
+
+# Of the samples that a gate may ask for after its first look, what it takes on average: it stops when it is decided.
+GATE_SHARE: Final = 0.5
+
+
+def work(
+    config: GRPOConfig,
+    *,
+    n_train: int,
+    n_selection: int,
+    n_held_out: int,
+    told: bool = False,
+    iterations: int | None = None,
+) -> Work:
+    """``told``: the run learns what its agent is told, and its gate takes samples in steps. ``iterations``: of the
+    planned ones, the first so many. The numbers of queries cap what an iteration can draw."""
+    n = config.n_iterations if iterations is None else iterations
+    drawn, context = min(config.batch_size, max(n_train, 1)), config.context
+    frozen = config.algorithm == "tfgrpo"
+    look = context.look_samples if told else config.eval_samples
+    samples = looks(n, config.eval_interval) * look
+    if told:  # further looks of the gate, at the candidate and at what the run began with
+        samples += round(2 * GATE_SHARE * (context.gate_steps - 1) * look)
+    searched = 0
+    if told and frozen:
+        steps = looks(n, config.eval_interval, context.epochs, context.search_every)
+        searched = steps * look * search_size(n_train, n_selection)
+    asks = reflections(n if context.propose else 0, context.propose_every, 1.0 if frozen else context.propose_until)
+    groups, size = min(context.reflect_groups, drawn), config.n_trajectories_per_query
+    attempts = min(2 * context.reflect_each, size)
+    whole = asks * groups if context.group_tokens else 0
+    return Work(
+        trained=n * drawn * size,
+        looked=samples * n_selection + searched,
+        proof=2 * n_held_out * config.eval_samples,
+        questions=questions(asks, groups=groups, attempts=attempts),
+        summaries=whole * attempts,
+        shown_tokens=whole * min(context.group_tokens, size * ATTEMPT_TOKENS),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """What one rollout and one question take: milliseconds of a worker, and micro-dollars.
+
+    ``sd`` is the standard deviation of a rollout's cost. ``n`` rollouts were measured; 0 for a guess.
+    ``shown_micros`` is what a token costs that the reflector reads.
+    """
+
+    ms: float
+    micros: float
+    question_micros: float = 0.0
+    sd: float = 0.0
+    n: int = 0
+    shown_micros: float = 0.0
+
+    @property
+    def measured(self) -> bool:
+        return self.n >= ENOUGH
+
+
+FIRST_GUESS: Final = Rates(FIRST_GUESS_MS, 0.0)
+
+
+def guessed(
+    price: Price, *, question: float, philosophy: str, prompt_tokens: int, max_tokens: int, concurrency: int
+) -> Rates:
+    """For an agent of a language model that never ran, from its model's price. ``question``: what one costs."""
+    calls = CALLS.get(philosophy, 3)
+    usage = Usage(PROMPT_TOKENS + prompt_tokens, min(ANSWER_TOKENS, max_tokens))
+    return Rates(calls * CALL_MS / max(concurrency, 1), calls * cost(price, usage), question)
+
+
+def guessed_question(price: Price, prompt_tokens: int = 0) -> float:
+    """What a question of reflection costs in micro-dollars before one was asked, from the reflector's price and the
+    tokens that the agent's objectives add."""
+    return cost(price, Usage(QUESTION_TOKENS + prompt_tokens, REPLY_TOKENS))
+
+
+def rates(ms: float, rollouts: Sequence[float], questions: Sequence[float], *, question: float = 0.0) -> Rates:
+    """From what each of the latest rollouts, and each question about them, cost in micro-dollars. ``question`` is the
+    guess where none was asked."""
+    sd = math.sqrt(variance(rollouts)) if len(rollouts) > 1 else 0.0
+    asked = fmean(questions) if questions else question
+    return Rates(ms, fmean(rollouts) if rollouts else 0.0, asked, sd, len(rollouts))
+
+
+def spread_between_jobs(ratios: Sequence[float]) -> float | None:
+    """The factor that a job's cost stays below nine times of ten; None where too few jobs tell.
+
+    ``ratios``: what each earlier job cost, divided by what was expected of it before. The rollouts of one job share
+    its lessons and prompts, so that the spread within a job says little about the next one. The upper end of the
+    prediction interval of one more log-ratio: mean + t * s * sqrt(1 + 1/n).
+    """
+    logs = [math.log(ratio) for ratio in ratios if ratio > 0]
+    n = len(logs)
+    if n < ENOUGH_JOBS:
+        return None
+    return math.exp(fmean(logs) + _student(n - 1) * math.sqrt(variance(logs) * (1 + 1 / n)))
+
+
+def _student(freedom: int) -> float:
+    """Student's 90 % quantile: the first two terms of its expansion around the normal one."""
+    return P90 + (P90**3 + P90) / (4 * freedom) + (5 * P90**5 + 16 * P90**3 + 3 * P90) / (96 * freedom**2)
+
+
+def looks(iterations: int, every: int, epochs: int = 1, search_every: int = 0) -> int:
+    """How often a run looks at its selection queries: before anything, every so many iterations, at the end of each of
+    the ``epochs`` that end with a look, and at each step of a search (0: it does not search)."""
+    length = max(1, -(-iterations // max(epochs, 1)))
+    ends = {min(number * length, iterations) for number in range(1, epochs + 1)}
+    steps = set(range(search_every, iterations + 1, search_every)) if search_every else set()
+    return 1 + len((ends | steps | set(range(every, iterations + 1, every))) - {0})
+
+
+def reflections(iterations: int, every: int, until: float) -> int:
+    """In how many of the iterations lessons are asked for, at most."""
+    return int(min(float(iterations), max(1.0, until * iterations))) // every if iterations else 0
+
+
+def questions(times: int, *, groups: int, attempts: int) -> int:
+    """How many questions so many reflections ask at most: of each group a summary per attempt, its lessons and its
+    operations, and one to reconcile them."""
+    return times * (groups * (attempts + 2) + (groups > 1))
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """An estimate: money in micro-dollars, times in seconds with a range.
+
+    ``dear_micros`` is the upper end of the cost and ``basis`` what it rests on: "jobs" (it stays below nine times of
+    ten, by how earlier jobs came out), "factor" (too few jobs ended: a fixed factor of what was measured) or "guess" (a
+    fixed factor of a first guess).
+    """
+
+    trajectories: int
+    cost_micros: int
+    dear_micros: int
+    basis: str
+    seconds: float
+    seconds_low: float
+    seconds_high: float
+
+
+def plan(asked: Work, found: Rates, *, ratios: Sequence[float] = ()) -> Plan:
+    """Expected cost and duration of a run. ``ratios``: see ``spread_between_jobs``.
+
+    The dear end is never below that of the interval that holds for rollouts of one job: of m
+    rollouts to come after n that were seen with standard deviation s, m * mean + t * sqrt(m s^2 + m^2 s^2 / n).
+    """
+    m, s = asked.rollouts, found.sd
+    expected = _expected(asked, found)
+    if found.measured:
+        between = spread_between_jobs(ratios)
+        basis = "factor" if between is None else "jobs"
+        within = expected + _student(found.n - 1) * math.sqrt(m * s**2 + m**2 * s**2 / found.n)
+        dear = max(within, expected * (between or UNKNOWN_SPREAD))
+    else:
+        basis, dear = "guess", expected * GUESSED_SPREAD
+    seconds = asked.rollouts * found.ms / 1000
+    low, high = SPREAD
+    return Plan(
+        trajectories=asked.trained,
+        cost_micros=math.ceil(expected),
+        dear_micros=math.ceil(dear),
+        basis=basis,
+        seconds=seconds,
+        seconds_low=seconds * low,
+        seconds_high=seconds * high,
+    )
+
+
+def affordable(config: GRPOConfig, found: Rates, room: int, *, told: bool = False, **pools: int) -> int | None:
+    """The most iterations, of those that ``config`` asks for, whose whole job is expected to cost at most ``room``
+    micro-dollars: looks, questions and proof included. None where they cost nothing. ``pools``: see ``work``."""
+    if not found.micros and not found.question_micros:
+        return None
+
+    def cost_of(n: int) -> int:
+        return math.ceil(_expected(work(config, **pools, told=told, iterations=n), found))
+
+    return max(0, bisect_right(range(config.n_iterations + 1), room, key=cost_of) - 1)
+
+
+def _expected(asked: Work, found: Rates) -> float:
+    return asked.rollouts * found.micros + reflection_cost(asked, found)
+
+
+def reflection_cost(asked: Work, found: Rates) -> float:
+    """Micro-dollars of the questions. Whether groups fit a question is seen when they are there: the dearer counts."""
+    shown, summaries = asked.shown_tokens * found.shown_micros, asked.summaries * found.question_micros
+    return asked.questions * found.question_micros + max(0.0, shown - summaries)
+
+
+def detectable_gain(n_queries: int, samples: int, base_rate: float = 0.5, query_sd: float = 0.25) -> float:
+    """The smallest gain in success rate that the held-out queries can tell at 80 % power, two-sided 5 %.
+
+    MDE = 2.8 · sd(d) / √n (docs/algorithms.md#comparing-two-arms), where d is a query's difference between two arms of
+    ``samples`` rollouts each: sampling noise 2·p(1-p)/k plus the spread of the true effect between queries.
+    """
+    if n_queries < 1:
+        return 1.0
+    spread = 2 * base_rate * (1 - base_rate) / max(samples, 1) + query_sd**2
+    return min(1.0, 2.8 * math.sqrt(spread / n_queries))

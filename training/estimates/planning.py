@@ -1,0 +1,290 @@
+"""The estimate of a run before it starts: from what the agent's earlier rollouts took, else a guess."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from agentcore_site.jobs.models import Reason, Status
+from agentcore_site.lib.errors import Invalid
+from agentcore_site.lib.money import dollars, micros
+from agentcore_site.lib.money_format import money
+from budgets.llm.types import Endpoint
+from budgets.metering.port import UnknownPrice
+from budgets.metering.price_book import DatabasePriceBook
+from budgets.models import EntryKind, LedgerEntry, Scope
+from budgets.prices.pricing import PER, Price, Usage, cost
+from budgets.selectors import NAMES, Room, budget_chain
+from experiences.agents.endpoint_config import BadEndpoint, endpoint_of_agent, endpoint_of_reflector
+from experiences.models import Agent, Runtime
+from training.config.schema import GRPOConfig
+from training.data.splits import split_counts
+from training.estimates import measured
+from training.estimates.measured import Rates
+from training.models import TrainingRun, with_money
+from training.trainer import gate
+
+JOBS: Final = 50  # ended jobs whose cost is compared with their plan
+LATEST: Final = 4_000  # calls that are looked at: what prompts grow to is what the next run begins with
+GAINS: Final = (0.05, 0.10, 0.15, 0.20)  # true gains for which the gate's power is stated
+HARDLY, OFTEN = 0.2, 0.5  # shares of the runs in which the largest of them is found: a gate hardly ever ships, or often
+OURS: Final = ("table", "estimate")  # sources of a cost that came of tokens and our price table
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """An estimate with what it was made of: the rates, and the sizes of the pools by name (``n_train``, ...)."""
+
+    config: GRPOConfig
+    agent: Agent
+    plan: measured.Plan
+    rates: Rates
+    pools: Mapping[str, int]
+    rooms: Sequence[tuple[Room, int]]  # the limited budgets of organisation and agent, with what each has left
+
+    @property
+    def budget(self) -> int:
+        """Micro-dollars that the job may spend."""
+        return micros(self.config.max_budget_usd)
+
+    @property
+    def affordable(self) -> int | None:
+        """How many of its iterations fit the job's budget and what organisation and agent have left; None: free."""
+        room = min([self.budget, *(left for _, left in self.rooms)])
+        return measured.affordable(self.config, self.rates, room, told=self.told, **self.pools)
+
+    @property
+    def told(self) -> bool:
+        """Whether the run learns what its agent is told: then a gate decides what is shipped."""
+        return self.agent.runtime != Runtime.ACTION
+
+    def gate(self) -> dict[str, Any]:
+        """How often the gate finds each of some true gains, and the rollouts and dollars that this takes."""
+        design = gate.design(self.config)
+        powers = {gain: design.power(self.pools["n_selection"], gain) for gain in GAINS}
+        return {
+            "error": self.config.context.gate_alpha,
+            "n_queries": self.pools["n_selection"],
+            "most_samples": design.looks * design.step,
+            "power": [
+                {
+                    "gain": gain,
+                    "found": round(power.found, 3),
+                    "rollouts": round(power.rollouts),
+                    "cost_usd": dollars(round(power.rollouts * self.rates.micros)),
+                }
+                for gain, power in powers.items()
+            ],
+            "can_ship": powers[GAINS[-1]].found >= HARDLY,
+        }
+
+    def queries_that_could(self) -> int:
+        """The size of a dataset with which the gate would find a gain of 20 points in every second run."""
+        design, share, least = gate.design(self.config), self.config.selection_share, self.config.selection_least
+
+        def is_enough(n: int) -> bool:
+            selection = split_counts(n, selection_share=share, selection_least=least)[1]
+            return design.power(selection, GAINS[-1]).found >= OFTEN
+
+        # More queries never find less; each size that is asked for is simulated, which takes a part of a second.
+        sizes = range(5, 2_000)
+        return 5 + bisect_left(sizes, True, key=is_enough)
+
+    def reflection(self) -> dict[str, Any] | None:
+        """Who is asked what attempts teach, how often and for what; None where nothing is asked."""
+        asked = measured.work(self.config, **self.pools, told=self.told)
+        if not self.told or not asked.questions:
+            return None
+        return {
+            "model": endpoint_of_reflector(self.agent).model,
+            "questions": asked.questions,
+            "cost_usd": dollars(math.ceil(measured.reflection_cost(asked, self.rates))),
+        }
+
+    def as_json(self) -> dict[str, Any]:
+        """``measured``: from rollouts of this agent with this model."""
+        gain = measured.detectable_gain(self.pools["n_held_out"], self.config.eval_samples)
+        buys = self.affordable
+        return {
+            "cost_usd": dollars(self.plan.cost_micros),
+            "cost_usd_p90": dollars(self.plan.dear_micros),
+            "cost_basis": self.plan.basis,
+            "seconds": round(self.plan.seconds, 1),
+            "seconds_low": round(self.plan.seconds_low, 1),
+            "seconds_high": round(self.plan.seconds_high, 1),
+            "trajectories": self.plan.trajectories,
+            **self.pools,
+            "detectable_gain": round(gain, 4),
+            "measured": self.rates.measured,
+            "affordable_iterations": buys,
+            "gate": self.gate() if self.told else None,
+            "reflection": self.reflection(),
+            "warnings": [*self._unseen(), *self._tight(buys), *self._weak(gain)],
+        }
+
+    def _unseen(self) -> Iterator[str]:
+        if self.agent.runtime == Runtime.HTTP and self.agent.context_arrives is None:
+            yield (
+                "It is not known whether the context that this agent is sent reaches its model. Give it a test task (in"
+                " its form) first: an agent that drops it can learn nothing."
+            )
+
+    def _tight(self, buys: int | None) -> Iterator[str]:
+        """Where a launch is taken and may yet stop early. What is refused is no warning (``services.admission``)."""
+        budget, plan = self.budget, self.plan
+        if buys is None:
+            return
+        if plan.cost_micros > budget and not self.rates.measured:
+            if buys:
+                yield f"This budget buys about {buys} of {self.config.n_iterations} iterations; the job pauses then."
+            else:
+                yield "This budget is less than the first look and the proof cost: the job pauses before it learns."
+        elif plan.dear_micros > budget >= plan.cost_micros:
+            yield "If it comes out dear, this budget is used up before the end; the job pauses then."
+        for room, left in self.rooms:
+            if min(plan.cost_micros, budget) <= left < min(plan.dear_micros, budget):
+                whose = NAMES[Scope(room.scope)].capitalize()
+                yield f"{whose} budget has {money(left)} left this month: if the job comes out dear, it pauses then."
+
+    def _weak(self, gain: float) -> Iterator[str]:
+        if gain > 0.15:
+            n = self.pools["n_held_out"]
+            yield f"{n} held-out queries can only tell gains of {gain * 100:.0f} points or more. Add queries."
+
+
+def planned(config: GRPOConfig, agent: Agent, *, n_train: int, n_selection: int, n_held_out: int) -> Planned:
+    """The estimate of a run that is yet to be made.
+
+    Raises:
+        Invalid: an endpoint of the agent can't be used, or a model that the run asks has no price, so that no call
+            could be held to a budget.
+    """
+    found = _of_actions(agent) if agent.runtime == Runtime.ACTION else _of_models(agent, config)
+    pools = {"n_train": n_train, "n_selection": n_selection, "n_held_out": n_held_out}
+    asked = measured.work(config, **pools, told=agent.runtime != Runtime.ACTION)
+    plan = measured.plan(asked, found, ratios=_ratios(agent) if found.measured else ())
+    return Planned(config, agent, plan, found, pools, _rooms(agent))
+
+
+def model_price(agent: Agent) -> Price:
+    """Of the model that the agent calls.
+
+    Raises:
+        Invalid: its endpoint can't be used, or the model has no price.
+    """
+    return _price(agent, endpoint_of_agent)
+
+
+def reflector_price(agent: Agent) -> Price:
+    """Of the model that reflects on the agent's attempts.
+
+    Raises:
+        Invalid: its endpoint can't be used, or the model has no price.
+    """
+    return _price(agent, endpoint_of_reflector, "The agent's reflector: ")
+
+
+def _price(agent: Agent, endpoint: Callable[[Agent], Endpoint], whose: str = "") -> Price:
+    try:
+        return DatabasePriceBook.load(agent.organization_id).price(endpoint(agent).model)
+    except (BadEndpoint, UnknownPrice) as error:
+        message = f"{whose}{error}"
+        raise Invalid(message, fields={"agent": message}) from error
+
+
+def _rooms(agent: Agent) -> list[tuple[Room, int]]:
+    chain = budget_chain(agent.organization_id, agent_id=agent.id)
+    return [(room, 0 if room.debt else room.left) for room in chain if room.left is not None]
+
+
+def _ratios(agent: Agent) -> list[float]:
+    """What the organisation's latest jobs with a model cost, divided by what their plans expected: those that ran all
+    iterations and paid for their proof, and were planned from a measurement."""
+    runs = TrainingRun.objects.filter(organization_id=agent.organization_id, estimate__measured=True)
+    ended = runs.filter(job__status=Status.COMPLETED, job__status_reason=Reason.ALL_ITERATIONS)
+    rows = with_money(ended.exclude(policy_kind=Runtime.ACTION).exclude(verdict={})).order_by("-job__created_at")
+    return [run.spent_micros / micros(run.estimate["cost_usd"]) for run in rows[:JOBS] if run.estimate["cost_usd"]]
+
+
+def _of_models(agent: Agent, config: GRPOConfig) -> Rates:
+    """Raises:
+    Invalid: see ``planned``."""
+    price = model_price(agent)
+    reflector = reflector_price(agent) if config.context.propose else price
+    question = measured.guessed_question(reflector, (len(agent.objective) + len(agent.learning_objective)) // 3)
+    found = _of_calls(agent, config, price, reflector, question) or measured.guessed(
+        price,
+        question=question,
+        philosophy=agent.philosophy,
+        prompt_tokens=len(agent.system_prompt) // 3,
+        max_tokens=agent.max_tokens,
+        concurrency=config.max_concurrent_rollouts,
+    )
+    return replace(found, shown_micros=reflector.input / PER)
+
+
+def _of_actions(agent: Agent) -> Rates:
+    """The agent's latest run, else the latest of its organisation in the same environment: all of a worker's time with
+    it counts, storage and updates beside the rollouts."""
+    runs = TrainingRun.objects.filter(policy_kind=Runtime.ACTION, trajectories__gt=0, job__worked_ms__gt=0)
+    runs = runs.select_related("job").order_by("-job__created_at")
+    latest = (
+        runs.filter(agent=agent).first()
+        or runs.filter(organization_id=agent.organization_id, environment=agent.environment).first()
+    )
+    if latest is None:
+        return measured.FIRST_GUESS
+    done = _done(latest, latest.configuration)
+    return Rates(latest.job.worked_ms / done, latest.cost_micros / latest.trajectories, n=latest.trajectories)
+
+
+def _of_calls(agent: Agent, config: GRPOConfig, price: Price, reflector: Price, question: float) -> Rates | None:
+    """What the latest calls of the agent's latest run cost, at today's prices; None where it never called this model.
+    ``question`` is the guess where its reflector was never asked."""
+    entries = LedgerEntry.objects.filter(kind__in=(EntryKind.SETTLE, EntryKind.CHARGE, EntryKind.REFUND))
+    runs = TrainingRun.objects.filter(agent=agent, policy_kind=agent.runtime, job__worked_ms__gt=0)
+    for run in runs.select_related("job").order_by("-job__created_at")[:5]:
+        mine = entries.filter(job_id=run.job_id)
+        if not mine.filter(model=price.model, purpose="training").exists():
+            continue
+        rollouts, questions = _sums(mine, price, reflector)
+        if len(rollouts) >= measured.ENOUGH:
+            then = run.configuration
+            ms = run.job.worked_ms / _done(run, then) * then.max_concurrent_rollouts / config.max_concurrent_rollouts
+            return measured.rates(ms, rollouts, questions, question=question)
+    return None
+
+
+def _sums(entries: Any, price: Price, reflector: Price) -> tuple[list[float], list[float]]:
+    """What each of the latest rollouts came to with its verdict, and each question that this reflector was asked."""
+    rollouts: dict[str, float] = {}
+    questions: list[float] = []
+    names = ("kind", "purpose", "rollout", "model", "source", "input_tokens", "output_tokens", "cached_tokens")
+    rows = entries.order_by("-id").values_list(*names, "spent_delta", "debt_delta")[:LATEST]
+    for kind, purpose, rollout, model, source, n_input, n_output, n_cached, spent, debt in rows:
+        paid, asks = spent + debt, purpose == "reflection"
+        today = reflector if asks else price
+        if kind == EntryKind.SETTLE and model == today.model and source in OURS and n_input:
+            paid = cost(today, Usage(n_input, n_output, n_cached))
+        if asks:
+            questions += [paid] if model == reflector.model else []
+        elif rollout:
+            name = rollout.partition("/judge/")[0]
+            rollouts[name] = rollouts.get(name, 0.0) + paid
+    return list(rollouts.values()), questions
+
+
+def _done(run: TrainingRun, config: GRPOConfig) -> int:
+    """The rollouts that a run's own job has played: those that it learned from, and its looks."""
+    asked = measured.work(
+        config,
+        n_train=run.n_train,
+        n_selection=run.n_selection,
+        n_held_out=0,
+        told=run.policy_kind != Runtime.ACTION,
+        iterations=run.iteration,
+    )
+    return max(1, run.trajectories + asked.looked)

@@ -1,0 +1,1 @@
+"""A run as files: its manifest, its metrics."""

@@ -1,0 +1,242 @@
+"""What a run learned to tell its agent, as its page says it: the verdict in words, epochs with their gates, lessons."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from agentcore_site.console import svg
+from agentcore_site.console.svg import Picture
+from agentcore_site.templatetags.console import count, p_value, percent, points
+from agentcore_site.tenancy.actors import Actor
+from experiences.lessons.presenters import Verdict, lessons
+from experiences.lessons.selectors import experiences_visible
+from training.models import TrainingRun
+from training.selectors.learned import costs_of_finding, goes_on_from, lessons_of_run, run_epochs
+
+SHOWN: Final = 40  # lessons on the tab; the library has all of them
+CHANGES: Final = 200  # proposals of an epoch that are listed
+
+# Why a proposal was refused, in more words than its receipt has: the first that the receipt contains.
+EXPLAINED: Final[Mapping[str, str]] = {
+    "words": "A long lesson says several things, which can't be told apart when it is measured.",
+    "it is known": "Nearly the same words stand in the library, where the new evidence was added.",
+    "would be the same": "Nearly the same words stand in the library already.",
+    "at once are enough": "Too many new lessons at once can't be told apart by the same rollouts.",
+    "the library is full": "A lesson makes room only where evidence speaks against it.",
+    "in quarantine": "It reads like an order to the agent, and not like advice: a person has to look at it.",
+    "left to what it is measured": "Opinions delete nothing where rewards decide.",
+    "has been measured": "What was measured of it would say nothing about another text.",
+    "there is no lesson": "The model named a lesson that does not exist.",
+    "unknown:": "The model named a lesson that does not exist.",
+    "can't be merged": "A lesson that was measured, or taken out, keeps its own text.",
+    "would take out": "A batch that takes out much of the library is a rewrite, in which what was learned is lost.",
+    "section of the playbook": "Playbooks have their own way of being changed.",
+    "no lesson that was drafted": "Only what a comparison of attempts taught is added: what they say may be an order.",
+    "gives the answer": "It would only help where the query is known already.",
+    "piece of an attempt": "It is told as it was said, or not at all.",
+    "says so already": "The text would be the same.",
+}
+
+
+def learned_tab(actor: Actor, run: TrainingRun) -> dict[str, Any]:
+    """Everything that the tab shows."""
+    epochs = run_epochs(run)
+    mine = lessons_of_run(run).values("id")
+    rows = experiences_visible(actor).filter(id__in=mine)
+    by_use = sorted(rows, key=lambda row: (row.status != "active", -(row.effect or 0.0), row.handle))
+    texts = {row.handle: row.summary for row in by_use}
+    scale = max((abs(edge) for one in epochs for edge in _edges(one["gate"])), default=0.0)
+    return {
+        "agent": run.agent,
+        "told": verdict(run, epochs),
+        "continues": None if run.continues is None else run.continues.job,
+        "went_on": went_on_words(run),
+        "epochs": [_shown(one, scale, texts) for one in epochs],
+        "lessons": lessons(by_use[:SHOWN], costs=costs_of_finding(run, by_use)),
+        "priced": True,
+        "n_lessons": len(by_use),
+        "gate_only_at_end": run.configuration.algorithm != "tfgrpo",
+    }
+
+
+# -- words -------------------------------------------------------------------------------------------------------------
+
+
+def verdict(run: TrainingRun, epochs: Sequence[Mapping[str, Any]]) -> Verdict:
+    """The last decision of the gate in a sentence: result, interval, lessons in use; before that, what is tried."""
+    if not epochs:
+        return Verdict("Nothing was learned yet.", "quiet")
+    seen = [one for one in epochs if one["gate"] is not None]
+    decided = [one for one in seen if outcome(one["gate"]) in ("accepted", "refused")]
+    total = run.configuration.context.epochs
+    if not seen:
+        last = epochs[-1]
+        tried = f"{_lessons(last['taken'])} taken up, {count(last['refused'])} proposals refused"
+        return Verdict(f"Epoch {last['epoch']} of {total}: {tried}; the gate has not decided yet.")
+    if not decided:
+        return _searched(seen[-1], total)
+    gate = decided[-1]["gate"]
+    head = f"Epoch {decided[-1]['epoch']} of {total}: the gate"
+    told = _lessons(len(gate["candidate"]))
+    if not gate.get("looks", 1):
+        return Verdict(f"{head} had nothing to decide: what would be told is {run.baseline}.")
+    if gate["accepted"]:
+        cost = f"they add {count(gate['tokens'])} tokens per call"
+        tone = "good" if gate["seen"].get("improvement_low", -1) > 0 else ""
+        return Verdict(f"{head} accepted {told}: {gain_words(gate)}; {cost}.", tone)
+    left = _still_told(gate)
+    stays = f"{_lessons(left)} {'stays' if left == 1 else 'stay'} in use" if left else "nothing is told"
+    return Verdict(f"{head} refused {told}, since {gate['why']}: {gain_words(gate)}; {stays}.")
+
+
+def went_on_words(run: TrainingRun) -> str:
+    """What a run took over from the one that it goes on from; "" where it goes on from none."""
+    found = goes_on_from(run)
+    if found is None:
+        return ""
+    refused, rollouts = found["refused"], found["rollouts"]
+    again = (
+        f"{_lessons(refused)} that its gate refused {'is' if refused == 1 else 'are'} tried again" if refused else ""
+    )
+    counts = f"the effects begin with {count(rollouts)} rollouts that were paid for before" if rollouts else ""
+    if rollouts and found["changed"]:
+        weight = percent(found["weight"], 0)
+        counts += f", each at {weight} of its weight since the agent's {' and '.join(found['changed'])} changed"
+    return "; ".join(part for part in (again, counts) if part) or "nothing that it measured is left"
+
+
+def _searched(epoch: Mapping[str, Any], total: int) -> Verdict:
+    """Where the search stands after an epoch."""
+    gate = epoch["gate"]
+    tried = _lessons(len(gate["candidate"]))
+    came = f"keeps {tried}" if gate["kept"] else f"went back to {_lessons(len(gate['current']))} from {tried}"
+    return Verdict(
+        f"Epoch {epoch['epoch']} of {total}: the search {came}, since {gate['why']}: {gain_words(gate)}; the gate"
+        " decides at the end of the run, and until then nothing that is told changes."
+    )
+
+
+def outcome(gate: Mapping[str, Any]) -> str:
+    """What came of the end of an epoch: "accepted" or "refused" by the gate at the end of a run, "kept" for the search
+    or "rolled back" by it. Until an earlier release each epoch ended at a gate."""
+    if not gate.get("final", True):
+        return "kept" if gate["kept"] else "rolled back"
+    return "accepted" if gate.get("accepted") else "refused"
+
+
+def search_words(gate: Mapping[str, Any]) -> str:
+    """After which iterations of an epoch the search kept what it had learned, and after which it gave it up."""
+    ends = {
+        kept: [str(one["iteration"]) for one in gate.get("steps", []) if one["kept"] is kept] for kept in (True, False)
+    }
+    said = [
+        f"{word} after iteration {', '.join(ends[kept])}"
+        for kept, word in ((True, "kept"), (False, "given up"))
+        if ends[kept]
+    ]
+    return "; ".join(said)
+
+
+def nothing_changed(run: TrainingRun) -> str:
+    """The verdict of a run that ships what it began with, in which there is nothing to prove."""
+    epochs = [one for one in run_epochs(run) if one["gate"] is not None and one["gate"].get("looks", 1)]
+    epochs = [one for one in epochs if outcome(one["gate"]) in ("accepted", "refused")]
+    head = "Nothing was changed: the agent goes on with what it had before this run."
+    if not epochs:
+        return f"{head} No lesson was found that is worth telling."
+    gate = epochs[-1]["gate"]
+    return (
+        f"{head} The best candidate, {_lessons(len(gate['candidate']))}, came to {gain_words(gate)}: not enough to be"
+        " sure that it helps."
+    )
+
+
+def gain_words(gate: Mapping[str, Any]) -> str:
+    """How much better than what the run began with, and how sure that is; a step of a search is not sure of it."""
+    if not gate.get("final", True):
+        return f"{points(gate['gain'])} points on the search's training queries"
+    seen = gate["seen"]
+    gain = f"{points(gate['gain'])} points on the selection queries"
+    p = f"p {p_value(gate['p_value'])}"
+    if "improvement_low" not in seen:
+        return f"{gain} ({p})"
+    interval = f"{points(seen['improvement_low'])} to {points(seen['improvement_high'])}"
+    return f"{gain} (95 % interval {interval}), {p}"
+
+
+def takes_words(gate: Mapping[str, Any]) -> str:
+    """What it would take for a refused candidate to be let through, if its gain is what was measured; "" where nothing
+    was refused."""
+    if outcome(gate) != "refused" or not gate.get("looks", 1) or "needs" not in gate:
+        return ""
+    if gate["gain"] <= 0:
+        return "Other lessons: these did no better than what was told before."
+    needs = "more than 200" if gate["needs"] is None else count(gate["needs"])
+    return (
+        f"If the true gain is {points(gate['gain'])} points, a gate on {needs} selection queries finds it in 4 of 5"
+        f" runs; this one had {count(gate['n_queries'])}. The agent's next run can try these lessons again, and goes on"
+        " from what was measured."
+    )
+
+
+def explained(why: str) -> str:
+    """What stands behind a refusal, in a sentence; "" where the receipt says it all."""
+    return next((text for part, text in EXPLAINED.items() if part in why), "")
+
+
+def _still_told(gate: Mapping[str, Any]) -> int:
+    return len(set(gate["current"]) - set(gate["rolled_back"]))
+
+
+def _lessons(number: int) -> str:
+    return f"{count(number)} lesson{'' if number == 1 else 's'}"
+
+
+# -- one epoch ---------------------------------------------------------------------------------------------------------
+
+
+def _shown(epoch: Mapping[str, Any], scale: float, texts: Mapping[str, str]) -> dict[str, Any]:
+    """An epoch with its gate drawn, where each lesson would be told, and its refusals explained."""
+    gate = epoch["gate"]
+    return {
+        **epoch,
+        "changes": epoch["changes"][-CHANGES:],
+        "n_changes": len(epoch["changes"]),
+        "why": [(why, n, explained(why)) for why, n in epoch["refusals"].items()],
+        "asked": sum(one["asked"] for one in epoch["questions"]),
+        "asked_cost_usd": sum(one["cost_usd"] for one in epoch["questions"]),
+        "unusable": [(one["stage"], why, n) for one in epoch["questions"] for why, n in one["reasons"].items()],
+        "where": _where(gate, texts) if gate else [],
+        "gate_words": gain_words(gate) if gate else "",
+        "outcome": outcome(gate) if gate else "",
+        "search": search_words(gate) if gate else "",
+        "takes": takes_words(gate) if gate else "",
+        "against_start": _drawn(gate, "start", scale) if gate else None,
+        "against_current": _drawn(gate, "current", scale) if gate else None,
+    }
+
+
+def _where(gate: Mapping[str, Any], texts: Mapping[str, str]) -> list[dict[str, Any]]:
+    """The lessons that are told to some queries only, those that are told most often first."""
+    found = [{"text": texts.get(handle, handle), **one} for handle, one in (gate.get("where") or {}).items()]
+    return sorted(found, key=lambda one: -one["share"])
+
+
+def _drawn(gate: Mapping[str, Any], against: str, scale: float) -> Picture:
+    """The difference with its interval, on the scale of all gates of the run."""
+    value, low, high = _difference(gate, against)
+    words = f"{points(value)} points" + ("" if low is None else f", {points(low)} to {points(high)}")
+    return svg.whisker(value, low, high, scale, label=words)
+
+
+def _difference(gate: Mapping[str, Any], against: str) -> tuple[float, float | None, float | None]:
+    if against == "current":
+        return gate["difference"], gate["low"], gate["high"]
+    return gate["gain"], gate["seen"].get("improvement_low"), gate["seen"].get("improvement_high")
+
+
+def _edges(gate: Mapping[str, Any] | None) -> list[float]:
+    if gate is None:
+        return []
+    return [edge for against in ("start", "current") for edge in _difference(gate, against) if edge is not None]

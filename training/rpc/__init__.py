@@ -1,0 +1,1 @@
+"""JSON-RPC methods of training, and the shapes of their results."""

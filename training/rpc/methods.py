@@ -1,0 +1,167 @@
+"""JSON-RPC methods of training, a part of the public contract (docs/api.md#json-rpc)."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from agentcore_site.jobs.models import ENDED, Job, Status
+from agentcore_site.jobs.services import job_cancel, job_pause, job_resume
+from agentcore_site.lib.async_db import in_thread
+from agentcore_site.lib.errors import Invalid, TooLarge
+from agentcore_site.rest.idempotency import once
+from agentcore_site.rest.jsonrpc import Call, Method, Params, Table
+from experiences.agents.selectors import agent_get, dataset_get
+from experiences.trajectories.api.trajectories import ExportOut
+from experiences.trajectories.exports import MAX_AT_ONCE, export_all, export_start
+from training.api.shapes import StatusOut
+from training.config.presets import DEFAULT_PRESET
+from training.rpc.results import (
+    CancelledOut,
+    ListedJobsOut,
+    MovedOut,
+    StartedOut,
+    cancelled,
+    listed,
+    moved,
+    started,
+)
+from training.selectors.runs import run_get, runs_visible, status_payload
+from training.services.runs import run_start
+
+CANCEL_SECONDS: Final = 5.0
+MAX_LIST: Final = 1000
+
+
+class StartParams(Params):
+    """``agent_id`` is a UUID or a slug. Data and configuration are checked by the service, which says where they are
+    wrong; domain (of training_data), environment, dataset_id, preset and idempotency_key go beyond the source
+    documents."""
+
+    agent_id: str
+    training_data: list[Any] | None = None
+    domain: str = ""
+    config: dict[str, Any] | None = None
+    environment: str | None = None
+    environment_options: dict[str, Any] | None = None
+    dataset_id: str | None = None
+    preset: str = DEFAULT_PRESET
+    idempotency_key: str | None = None
+
+
+class JobParams(Params):
+    job_id: str
+
+
+class ExportFilters(Params):
+    success_only: bool = False
+    min_reward: float | None = None
+    limit: int | None = None
+    iteration: int | None = None
+    since: str | None = None
+    until: str | None = None
+
+
+class ExportParams(Params):
+    job_id: str
+    filters: ExportFilters = ExportFilters()
+
+
+class ListParams(Params):
+    agent_id: str | None = None
+    status: str | None = None
+    limit: int = 50
+    offset: int = 0
+
+
+def start_grpo(call: Call, params: StartParams) -> dict[str, Any]:
+    def work() -> tuple[int, dict[str, Any]]:
+        run = run_start(
+            call.actor,
+            agent=agent_get(call.actor, params.agent_id),
+            dataset=dataset_get(call.actor, params.dataset_id) if params.dataset_id else None,
+            rows=params.training_data,
+            domain=params.domain,
+            environment=params.environment,
+            environment_options=params.environment_options,
+            config=params.config,
+            preset=params.preset,
+        )
+        return 200, started(run)
+
+    if params.idempotency_key is None:
+        return work()[1]
+    payload = params.model_dump(exclude={"idempotency_key"})
+    found = once(call.actor, params.idempotency_key, operation="training.start_grpo", payload=payload, work=work)
+    return dict(found.body)
+
+
+def get_status(call: Call, params: JobParams) -> dict[str, Any]:
+    return status_payload(run_get(call.actor, params.job_id))
+
+
+def pause(call: Call, params: JobParams) -> dict[str, Any]:
+    return moved(job_pause(call.actor, run_get(call.actor, params.job_id).job))
+
+
+def resume(call: Call, params: JobParams) -> dict[str, Any]:
+    return moved(job_resume(call.actor, run_get(call.actor, params.job_id).job))
+
+
+async def cancel(call: Call, params: JobParams) -> dict[str, Any]:
+    """Asks, then waits a few seconds for the worker that holds the job."""
+
+    def ask() -> Job:
+        return job_cancel(call.actor, run_get(call.actor, params.job_id).job)
+
+    job_id = (await in_thread(ask)()).id
+    await call.until(lambda: Job.objects.filter(id=job_id, status__in=ENDED).exists(), CANCEL_SECONDS)
+    return await in_thread(lambda: cancelled(run_get(call.actor, job_id)))()
+
+
+def export_trajectories(call: Call, params: ExportParams) -> dict[str, Any]:
+    asked = params.filters
+    if asked.limit is not None and asked.limit < 1:
+        raise Invalid("limit must be at least 1.", fields={"filters.limit": "Must be at least 1."})
+    if asked.limit is not None and asked.limit > MAX_AT_ONCE:
+        raise TooLarge(f"limit is {asked.limit:,}; at most {MAX_AT_ONCE:,} trajectories are answered at once.")
+    values = asked.model_dump(exclude={"success_only", "limit"})
+    if asked.success_only:
+        values["success"] = True
+    export = export_start(call.actor, {"job": params.job_id, **values}, format="json-rpc")
+    rows, total = export_all(export, limit=asked.limit)
+    return {"trajectories": rows, "total_count": total, "exported_count": len(rows)}
+
+
+def list_jobs(call: Call, params: ListParams) -> dict[str, Any]:
+    if not 1 <= params.limit <= MAX_LIST or not 0 <= params.offset < 2**31:
+        message = f"limit must be between 1 and {MAX_LIST}, offset at least 0."
+        raise Invalid(message, fields={"limit": message})
+    if params.status is not None and params.status not in Status.values:
+        message = f"status must be one of {', '.join(Status.values)}; got {params.status[:60]!r}."
+        raise Invalid(message, fields={"status": message})
+    rows = runs_visible(call.actor).order_by("-job__created_at", "-job_id")
+    if params.agent_id is not None:
+        rows = rows.filter(agent=agent_get(call.actor, params.agent_id))
+    if params.status is not None:
+        rows = rows.filter(job__status=params.status)
+    page = rows[params.offset : params.offset + params.limit]
+    return {
+        "jobs": [listed(run) for run in page],
+        "total_count": rows.count(),
+        "limit": params.limit,
+        "offset": params.offset,
+    }
+
+
+METHODS: Final[Table] = {
+    "training.start_grpo": Method(StartParams, "run.start", start_grpo, "Queue a training job.", StartedOut),
+    "training.get_status": Method(JobParams, "view", get_status, "How a job stands.", StatusOut),
+    # The owner of a job may cancel it without the operator's role, so the service alone decides.
+    "training.cancel": Method(JobParams, "view", cancel, "Cancel a job.", CancelledOut),
+    "training.pause": Method(JobParams, "run.pause", pause, "Pause a job.", MovedOut),
+    "training.resume": Method(JobParams, "run.resume", resume, "Resume a paused or failed job.", MovedOut),
+    "training.export_trajectories": Method(
+        ExportParams, "export", export_trajectories, "Take a job's trajectories out.", ExportOut
+    ),
+    "training.list_jobs": Method(ListParams, "view", list_jobs, "List jobs.", ListedJobsOut),
+}

@@ -1,0 +1,162 @@
+"""Reads of what a run learned to tell its agent: its epochs in figures, what was asked, and the lessons themselves."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+from uuid import UUID
+
+from django.contrib.postgres.aggregates import ArrayAgg
+from django.db.models import Avg, Count, Q, QuerySet, Sum, Value
+
+from agentcore_site.lib.money import dollars
+from experiences.models import Experience, Question
+from training.models import Epoch, Iteration, TrainingRun
+
+STAGES = ("summary", "lessons", "operations", "merge")  # of reflection, in the order in which they are asked
+
+
+def learns_context(run: TrainingRun) -> bool:
+    """Whether a run learns what its agent is told. Agents that choose actions read nothing."""
+    return run.policy_kind != "action"
+
+
+def run_epochs(run: TrainingRun) -> list[dict[str, Any]]:
+    """The epochs of a run as JSON values: means, tools, questions, what became of every proposal, and the gate."""
+    asked = _questions(run)
+    looks = _looks(run)
+    return [_epoch(row, asked.get(row.number, []), looks) for row in Epoch.objects.filter(run=run).order_by("number")]
+
+
+def lessons_of_run(run: TrainingRun) -> QuerySet[Experience]:
+    """The lessons that a run learned, and those that it began with."""
+    return Experience.objects.filter(Q(job_id=run.pk) | Q(handle__in=started_with(run)), agent_id=run.agent_id)
+
+
+def started_with(run: TrainingRun) -> list[str]:
+    return [str(one["lesson"]["handle"]) for one in run.library]
+
+
+def goes_on_from(run: TrainingRun) -> dict[str, Any] | None:
+    """The earlier run of its agent that a run goes on from, as JSON values; None where it began from nothing but what
+    is active."""
+    if run.continues_id is None:
+        return None
+    names = ("refused", "rollouts", "weight", "changed")
+    return {"job_id": str(run.continues_id), **{name: run.origin[name] for name in names}}
+
+
+def costs_of_finding(run: TrainingRun, rows: Iterable[Experience]) -> dict[UUID, int]:
+    """What the questions cost that led to each lesson of this run, in micro-dollars, by its id: those about its group,
+    shared by the lessons that the group taught. The rollouts measure all lessons at once, and are not counted."""
+    asked: Counter[str] = Counter()
+    for key, cost in Question.objects.filter(job_id=run.pk).values_list("key", "cost_micros"):
+        asked[_group_of(key)] += cost
+    mine = [row for row in rows if row.job_id == run.pk and row.group]
+    taught = Counter(row.group for row in mine)
+    return {row.pk: round(asked[row.group] / taught[row.group]) for row in mine if row.group in asked}
+
+
+def _group_of(key: str) -> str:
+    """ "iteration/query" of a question about a group; that of another question belongs to none."""
+    _, _, place = key.partition("/")
+    return place.partition(".")[0]
+
+
+# -- one epoch ---------------------------------------------------------------------------------------------------------
+
+
+def _epoch(row: Epoch, asked: list[dict[str, Any]], looks: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]:
+    sums: Mapping[str, Any] = row.metrics
+    rollouts = int(sums.get("rollouts", 0))
+    taken = [one for one in row.changes if one["taken"]]
+    refused = [one for one in row.changes if not one["taken"] and one["op"] != "NONE"]
+    gate = row.gate
+    return {
+        "epoch": row.number,
+        "iterations": row.iterations,
+        "started_at": row.started_at,
+        "updated_at": row.updated_at,
+        "rollouts": rollouts,
+        "success_rate": _mean(sums, "successes", rollouts),
+        "reward_mean": _mean(sums, "reward_sum", int(sums.get("scored", 0))),
+        "steps_mean": _mean(sums, "steps", rollouts),
+        "tokens": int(sums.get("tokens", 0)),
+        "tokens_mean": _mean(sums, "tokens", rollouts),
+        "cost_usd": dollars(int(sums.get("cost_micros", 0))),
+        "latency_ms": _mean(sums, "latency_ms", rollouts),
+        "tools": _tools(sums.get("tools") or {}),
+        "reflected": dict(sums.get("reflected") or {}),
+        "questions": asked,
+        "taken": len(taken),
+        "refused": len(refused),
+        "refusals": reasons(refused),
+        "changes": list(row.changes),
+        "gate": None if gate is None else {"tokens": 0} | gate | {"seen": dict(looks.get(gate["iteration"], {}))},
+    }
+
+
+def reasons(receipts: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+    """Why operations were refused, the most frequent reason first."""
+    return dict(Counter(str(one["why"]) for one in receipts).most_common())
+
+
+def _mean(sums: Mapping[str, Any], name: str, n: int) -> float | None:
+    return float(sums.get(name, 0)) / n if n else None
+
+
+def _tools(sums: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Calls by tool, the dearest first; what the model said itself counts as "model"."""
+    found = [
+        {
+            "tool": name,
+            "calls": int(one["calls"]),
+            "tokens": int(one["tokens"]),
+            "latency_ms": one["latency_ms"] / one["calls"] if one["calls"] else None,
+            "cost_usd": dollars(int(one["cost_micros"])),
+        }
+        for name, one in sums.items()
+    ]
+    return sorted(found, key=lambda one: (-one["cost_usd"], one["tool"]))
+
+
+# -- what stands in other rows -----------------------------------------------------------------------------------------
+
+
+def _looks(run: TrainingRun) -> dict[int, dict[str, Any]]:
+    """The looks at the selection queries, by iteration: against what the run began with, with their interval."""
+    rows = Iteration.objects.filter(run=run, selection__isnull=False)
+    return dict(rows.values_list("number", "selection"))
+
+
+def _questions(run: TrainingRun) -> dict[int, list[dict[str, Any]]]:
+    """What reflection asked, by epoch and stage. Two queries."""
+    rows = Question.objects.filter(job_id=run.pk).order_by()
+    sums = rows.values("epoch", "stage").annotate(
+        asked=Count("id"),
+        refused=Count("id", filter=Q(usable=False)),
+        repaired=Count("id", filter=Q(repaired=True)),
+        calls=Sum("calls"),
+        tokens=Sum("tokens"),
+        cost=Sum("cost_micros"),
+        latency_ms=Avg("latency_ms"),
+        own_ms=Avg("own_ms"),
+        models=ArrayAgg("model", distinct=True, filter=~Q(model=""), default=Value([])),
+    )
+    why: dict[tuple[int, str], dict[str, int]] = {}
+    for epoch, stage, reason, n in (
+        rows.filter(usable=False).values_list("epoch", "stage", "reason").annotate(n=Count("id")).order_by("-n")
+    ):
+        why.setdefault((epoch, stage), {})[reason] = n
+    found: dict[int, list[dict[str, Any]]] = {}
+    for row in sorted(sums, key=lambda row: (row["epoch"], _place(row["stage"]))):
+        epoch, cost = row.pop("epoch"), row.pop("cost")
+        found.setdefault(epoch, []).append(
+            row | {"cost_usd": dollars(cost or 0), "reasons": why.get((epoch, row["stage"]), {})}
+        )
+    return found
+
+
+def _place(stage: str) -> int:
+    return STAGES.index(stage) if stage in STAGES else len(STAGES)

@@ -1,0 +1,291 @@
+"""Reads of training: runs, their curves, groups and verdicts, scoped to who asks."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from itertools import pairwise
+from statistics import fmean, median
+from typing import Any, Final
+from uuid import UUID
+
+from django.db.models import QuerySet, Sum
+from django.utils import timezone
+
+from agentcore_site.jobs.models import Reason, Status
+from agentcore_site.jobs.selectors import as_uuid
+from agentcore_site.lib.errors import Missing
+from agentcore_site.lib.money import dollars
+from experiences.models import GroupRecord, TrajectoryRecord
+from experiences.trajectories.exports import as_exported, jsonl_line
+from training.algorithm.inference import surely_apart
+from training.models import LARGE, Iteration, PolicyCheckpoint, TrainingRun, with_money
+
+SERIES_METRICS: Final = (
+    "success_rate",
+    "reward_mean",
+    "reward_std",
+    "entropy",
+    "approx_kl",
+    "frac_reward_zero_std",
+    "steps_mean",
+    "clip_fraction",
+    "grad_norm",
+    "failed_rollouts",
+    "lessons",
+    "told_tokens",
+)
+SERIES_POINTS = 2000
+_LOADED: Final[set[tuple[UUID, str]]] = set()  # checkpoints that this process has loaded
+LOOK_INTO: Final = "Check the expected outcomes and the scorer, or take easier queries."
+LOOKS: Final = 3  # that the moving average of the selection success is taken over
+RISING: Final = 0.9  # share of its steps that must go up for a run to count as improving
+PACE = 20  # iterations whose pace is that of the rest
+
+
+def runs_visible(actor: Any) -> QuerySet[TrainingRun]:
+    rows = with_money(TrainingRun.objects.visible_to(actor))
+    rows = rows.select_related("job", "job__created_by", "agent", "dataset", "best_checkpoint")
+    return rows.defer("best_checkpoint__data")  # up to 10 MB a row
+
+
+def run_get(actor: Any, job_id: Any) -> TrainingRun:
+    """Raises:
+    Missing: there is no such run, or it belongs to another organisation."""
+    found = runs_visible(actor).filter(job_id=as_uuid(job_id)).first()
+    if found is None:
+        raise Missing(f"There is no training job {str(job_id)[:60]}.")
+    return found
+
+
+def checkpoints_visible(actor: Any) -> QuerySet[PolicyCheckpoint]:
+    rows = PolicyCheckpoint.objects.visible_to(actor).select_related("run", "agent")
+    return rows.defer("data", *(f"run__{name}" for name in LARGE))
+
+
+def run_series(run: TrainingRun, after: int = 0) -> dict[str, Any]:
+    """The curves of a run from iteration ``after`` + 1 on, with every x-axis. Long runs are thinned evenly.
+
+    Never the surrogate loss: it is zero by construction on policy, not progress.
+    """
+    rows = Iteration.objects.filter(run=run, number__gt=after)
+    stride = max(1, -(-(run.iteration - after) // SERIES_POINTS))
+    if stride > 1:
+        rows = rows.extra(where=["number %% %s = 0 OR selection IS NOT NULL"], params=[stride])
+    before = Iteration.objects.filter(run=run, number__lte=after)
+    total = before.aggregate(n=Sum("trajectories"), cost=Sum("cost_micros"))
+    trajectories, cost = total["n"] or 0, total["cost"] or 0
+    per_iteration = run.trajectories / run.iteration if run.iteration else 0
+    began = run.job.started_at or run.job.created_at
+    iterations, selection = [], []
+    for row in rows.order_by("number"):
+        trajectories = trajectories + row.trajectories if stride == 1 else round(row.number * per_iteration)
+        cost = row.metrics.get("spent_micros") or cost + row.cost_micros
+        point = {
+            "n": row.number,
+            "trajectories": trajectories,
+            "cost_usd": dollars(cost),
+            "seconds": round((row.created_at - began).total_seconds(), 2),
+        }
+        iterations.append(point | {name: row.metrics.get(name) for name in SERIES_METRICS})
+        if row.selection:
+            found = row.selection
+            selection.append(
+                point
+                | {name: found[name] for name in ("success_rate", "low", "high")}
+                | {"baseline": found["baseline_success_rate"], "n": found.get("iteration", row.number)}
+            )
+    return {"iterations": iterations, "selection": selection, "iteration": run.iteration}
+
+
+def group_grid(run: TrainingRun, *, first: int, last: int) -> list[dict[str, Any]]:
+    """Rows are queries, cells are (iteration → group): the run's groups between two iterations."""
+    rows: dict[int, dict[str, Any]] = {}
+    groups = GroupRecord.objects.filter(job_id=run.job_id, iteration__gte=first, iteration__lte=last)
+    for group in groups.order_by("scenario", "iteration"):
+        row = rows.setdefault(group.scenario, {"scenario": group.scenario, "query": group.query, "cells": {}})
+        row["cells"][group.iteration] = group
+    return list(rows.values())
+
+
+def eta_seconds(run: TrainingRun) -> float | None:
+    """Seconds until the last iteration at the pace of the latest ones; None before there is one.
+
+    The median of what lies between them: a pause lies there too, and is no work.
+    """
+    if run.job.status not in (Status.RUNNING, Status.QUEUED) or run.iteration == 0 or run.job.started_at is None:
+        return None
+    latest = Iteration.objects.filter(run=run).order_by("-number").values_list("created_at", flat=True)[: PACE + 1]
+    times = [*latest] if run.iteration > PACE else [*latest, run.job.started_at]
+    gaps = [(later - earlier).total_seconds() for later, earlier in pairwise(times)]
+    return max(0.0, median(gaps)) * (run.total_iterations - run.iteration) if gaps else None
+
+
+def estimated_completion(run: TrainingRun) -> datetime | None:
+    left = eta_seconds(run)
+    return None if left is None else timezone.now() + timedelta(seconds=left)
+
+
+def run_verdict(run: TrainingRun) -> str:
+    """How it stands, in words: what is proven first, then what is seen so far."""
+    proven = run.verdict.get("verdict")
+    if proven:
+        return str(proven)
+    status = run.job.status
+    if status == Status.FAILED:
+        return f"Failed: {run.job.error or run.job.get_status_reason_display()}"
+    seen = run.selection
+    if not seen:
+        waiting = {Status.QUEUED: "Waiting for a worker.", Status.CANCELLED: "Cancelled before anything was learned."}
+        return waiting.get(Status(status), "Nothing is measured yet.")
+    gain = seen["improvement"] * 100
+    low, high = seen["improvement_low"] * 100, seen["improvement_high"] * 100
+    if run.policy_kind != "action":
+        decides = "; the gate decides at the end" if run.job.active else ""
+        return (
+            f"Tried: {gain:+.1f} points against {run.baseline} (95 % interval {low:.1f} to {high:.1f}) on the selection"
+            f" queries{decides}."
+        )
+    if low > 0:
+        head = f"Better than {run.baseline} by {gain:.1f} points"
+    elif high < 0:
+        head = f"Worse than {run.baseline} by {-gain:.1f} points"
+    else:
+        head = f"Not yet told apart from {run.baseline} ({gain:+.1f} points"
+        return f"{head}, 95 % interval {low:.1f} to {high:.1f}) on the selection queries."
+    return f"{head} (95 % interval {low:.1f} to {high:.1f}) on the selection queries."
+
+
+def never_solved(run: TrainingRun) -> str:
+    """What to say where no validation solved a single query, neither as the run began nor later; "" elsewhere."""
+    seen = run.selection
+    if not seen or seen["success_rate"] or seen["baseline_success_rate"]:
+        return ""
+    if Iteration.objects.filter(run=run, selection__success_rate__gt=0).exists():
+        return ""
+    return f"No query was ever solved in validation: 0 of {seen['n_queries']}. Nothing can be shown. {LOOK_INTO}"
+
+
+def best_label(run: TrainingRun) -> str | None:
+    return run.best_checkpoint.label if run.best_checkpoint else None
+
+
+def done_criteria(run: TrainingRun) -> list[dict[str, Any]]:
+    """Which criteria of the definition of done a run met."""
+    rising = _rising(run)
+    best = run.best_checkpoint
+    damage = "" if best is None else _damage(best.id, best.sha256)
+    gain, p_value = run.verdict.get("improvement"), run.verdict.get("p_value")
+    ended = run.job.status == Status.COMPLETED
+    return [
+        {
+            "name": "All iterations ran",
+            "met": ended and run.iteration >= run.total_iterations,
+            "detail": f"{run.iteration:,} of {run.total_iterations:,}"
+            + (", stopped early: no further gain" if run.job.status_reason == Reason.EARLY_STOPPED else ""),
+        },
+        {
+            "name": "Validation rose",
+            "met": bool(rising) and sum(rising) >= RISING * len(rising),
+            "detail": f"in {sum(rising)} of {len(rising)} steps of its moving average"
+            if rising
+            else "no two looks yet",
+        },
+        {
+            "name": "Best checkpoint loads",
+            "met": best is not None and not damage,
+            "detail": damage or best_label(run) or "none",
+        },
+        {
+            "name": "Gain of at least 5 points",
+            "met": _gained(run),
+            "detail": "nothing was changed"
+            if run.verdict.get("changed") is False
+            else "not evaluated yet"
+            if gain is None
+            else f"{gain * 100:+.1f} points, p = {p_value:.4f}",
+        },
+        {
+            "name": "Cost within budget",
+            "met": run.spent_micros <= run.limit_micros,
+            "detail": f"${dollars(run.spent_micros):.2f} of ${dollars(run.limit_micros):.2f}",
+        },
+        {"name": "Trajectories can be exported", "met": _exports(run), "detail": f"{run.trajectories:,}"},
+    ]
+
+
+def _gained(run: TrainingRun) -> bool | None:
+    """Whether at least 5 points are proven; None while the proof is to come."""
+    if run.verdict.get("changed") is False:
+        return False
+    gain, p_value, low, high = (run.verdict.get(name) for name in ("improvement", "p_value", "low", "high"))
+    if gain is None:
+        return None
+    return bool(gain >= 0.05 and p_value is not None and surely_apart(p_value, low, high))
+
+
+def _damage(checkpoint_id: UUID, sha256: str) -> str:
+    """Why a checkpoint can't be loaded; "" where it can. It is tried, and once that went well not again: some are
+    large, and lie in another service."""
+    from training.services.checkpoints import Damaged, checkpoint_load
+
+    if (checkpoint_id, sha256) in _LOADED:
+        return ""
+    try:
+        checkpoint_load(PolicyCheckpoint.objects.get(id=checkpoint_id))
+    except Damaged as error:
+        return error.message
+    _LOADED.add((checkpoint_id, sha256))
+    return ""
+
+
+def _exports(run: TrainingRun) -> bool:
+    """Whether there are trajectories of its training, and the first one can be written as a line of JSONL."""
+    first = list(TrajectoryRecord.objects.filter(job_id=run.job_id, purpose="training").order_by("id")[:1])
+    return any(jsonl_line(row) for row in as_exported(first))
+
+
+def _rising(run: TrainingRun) -> list[bool]:
+    """For each look after the first, whether the mean success of the latest looks rose; one that stays is no rise."""
+    looks = Iteration.objects.filter(run=run, selection__isnull=False).order_by("number")
+    scores = [row["success_rate"] for row in looks.values_list("selection", flat=True)]
+    averages = [fmean(scores[max(0, n - LOOKS + 1) : n + 1]) for n in range(len(scores))]
+    return [b > a for a, b in pairwise(averages)]
+
+
+def status_payload(run: TrainingRun) -> dict[str, Any]:
+    """The result of ``training.get_status`` (docs/api.md#trainingget_status)."""
+    job = run.job
+    done = estimated_completion(run)
+    return {
+        "job_id": str(job.id),
+        "agent_id": str(run.agent_id),
+        "status": job.status,
+        "status_reason": job.status_reason,
+        "progress": {
+            "current_iteration": run.iteration,
+            "total_iterations": run.total_iterations,
+            "percent_complete": round(100 * (1.0 if job.status == Status.COMPLETED else job.progress), 2),
+        },
+        "metrics": {
+            "loss": run.metrics.get("loss"),
+            "avg_reward": run.metrics.get("reward_mean"),
+            "std_reward": run.metrics.get("reward_std"),
+            "eval_success_rate": run.verdict.get("success_rate", run.selection.get("success_rate")),
+            "success_rate": run.metrics.get("success_rate"),
+            "baseline_success_rate": run.verdict.get(
+                "baseline_success_rate", run.selection.get("baseline_success_rate")
+            ),
+            "frac_reward_zero_std": run.metrics.get("frac_reward_zero_std"),
+        },
+        "cost": {
+            "tokens_consumed": run.tokens,
+            "cost_usd": dollars(run.spent_micros),
+            "budget_remaining_usd": dollars(run.limit_micros - run.spent_micros),
+        },
+        "trajectories": run.trajectories,
+        "best_checkpoint": best_label(run),
+        "best_checkpoint_id": str(run.best_checkpoint_id) if run.best_checkpoint_id else None,
+        "verdict": run_verdict(run),
+        "estimated_completion_time": done.isoformat() if done else None,
+        "error": job.error or None,
+    }
