@@ -21,7 +21,7 @@ from agentcore_site.rest.views import Door
 from evaluation.models import Against, EvaluationRun, Split
 from evaluation.selectors import changed_queries, evaluation_get, evaluations_visible
 from evaluation.services import MAX_SAMPLES, evaluation_start
-from experiences.trajectories.filters import OfAgent
+from experiences.lessons.filters import OfAgent
 from training.selectors.runs import run_get
 from training.services.checkpoints import checkpoint_of
 

@@ -13,8 +13,8 @@ from agentcore_site.rest.jsonrpc import Call, Method, Params, Table
 from evaluation.models import EvaluationRun, Split
 from evaluation.selectors import evaluation_get, rpc_result
 from evaluation.services import evaluation_start
-from experiences.agents.selectors import agent_get
 from experiences.models import Agent
+from experiences.models.agent_lookup import agent_get
 from training.models import PolicyCheckpoint
 from training.selectors.runs import run_get
 from training.services.checkpoints import best_of_agent, checkpoint_of

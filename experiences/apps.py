@@ -5,10 +5,11 @@ class ExperiencesConfig(AppConfig):
     name = "experiences"
 
     def ready(self) -> None:
-        # They say where personal data may stand, and register the kind of job.
+        # They say where personal data may stand, listen to agents, and register the kind of job.
         from agentcore_site.lib.redaction import redactor_register
         from experiences import erasure  # noqa: F401
-        from experiences.playbooks import erasure as erasure_playbooks  # noqa: F401
+        from experiences.playbooks import erasure as playbooks_erasure  # noqa: F401
+        from experiences.playbooks import receivers  # noqa: F401
         from experiences.playbooks.evolution import job_kind  # noqa: F401
         from experiences.privacy import redact_value
 

@@ -13,8 +13,9 @@ from django.http import QueryDict
 from agentcore_site.jobs.models import Priority
 from agentcore_site.lib.errors import DomainError, Invalid
 from agentcore_site.tenancy.actors import Actor
-from experiences.agents.selectors import agent_get, agents_visible, dataset_get, datasets_visible
+from experiences.agents.selectors import dataset_get, datasets_visible
 from experiences.models import Agent, Dataset
+from experiences.models.agent_lookup import agent_get, agents_visible
 from training.config.applicability import counts_for
 from training.config.defaults import groups_fault, launch_defaults
 from training.config.form import PLAIN, Field, changes, fields, groups, nested, value_at

@@ -9,8 +9,8 @@ from django.shortcuts import render
 from agentcore_site.console.pages import Sort, allowed, listing, page
 from agentcore_site.tenancy.actors import Actor
 from evaluation.selectors import evaluations_visible
-from experiences.agents.selectors import agent_get, agents_visible
 from experiences.lessons.presenters import overview_of
+from experiences.models.agent_lookup import agent_get, agents_visible
 from experiences.playbooks.presenters.items import told_of
 from training.presenters.summaries import agent_rows, success_sparks
 from training.selectors.runs import checkpoints_visible, run_verdict, runs_visible

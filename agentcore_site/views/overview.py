@@ -16,7 +16,7 @@ from agentcore_site.jobs.workers import workers_seen
 from agentcore_site.tenancy.actors import Actor
 from budgets.alerts.delivery import subject
 from budgets.selectors import alerts_standing
-from experiences.agents.selectors import agents_visible
+from experiences.models.agent_lookup import agents_visible
 from experiences.playbooks.selectors import waiting_count
 from training.presenters.summaries import gains_by_agent, success_sparks
 from training.selectors.runs import run_verdict, runs_visible

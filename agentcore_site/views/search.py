@@ -10,7 +10,7 @@ from django.shortcuts import render
 from agentcore_site.console.pages import page
 from agentcore_site.tenancy.actors import Actor
 from evaluation.selectors import evaluations_visible
-from experiences.agents.selectors import agents_visible
+from experiences.models.agent_lookup import agents_visible
 from training.selectors.runs import runs_visible
 
 SHOWN = 6

@@ -10,6 +10,7 @@ from django import forms
 from django.conf import settings
 from django.core.exceptions import ValidationError
 
+from agentcore_site.console.forms import NamesField, OptionsField, SealedField, SealedTextarea, put_errors
 from agentcore_site.lib.errors import DomainError
 from experiences.agents.evolution_settings import MOST_ROUNDS
 from experiences.agents.toolset_of import tool_names
@@ -17,7 +18,6 @@ from experiences.learning.playbooks.leave_out import MOST
 from experiences.models import (
     Agent,
     EndpointKind,
-    Experience,
     ModelEndpoint,
     Philosophy,
     PromptPack,
@@ -58,48 +58,8 @@ def reward_choices() -> list[tuple[str, str]]:
     return [("", "The preset's"), *named]
 
 
-class OptionsField(forms.CharField):
-    """A JSON object as text; empty is {}."""
-
-    widget = forms.Textarea(attrs={"rows": 5, "spellcheck": "false", "class": "code", "placeholder": "{}"})
-
-    def clean(self, value: Any) -> dict[str, Any]:
-        text = (value or "").strip()
-        if not text:
-            return {}
-        try:
-            parsed = json.loads(text)
-        except ValueError as error:
-            raise ValidationError(f"This is not JSON: {error}.") from error
-        if not isinstance(parsed, dict):
-            raise ValidationError('Options are an object, e.g. {"families": ["gcd"]}.')
-        return parsed
-
-
 def tool_choices() -> list[tuple[str, str]]:
     return [(name, f"{name}: {description}") for name, description in tool_names()]
-
-
-class SealedTextarea(forms.Textarea):
-    """Never shows what was typed, like a field for a password."""
-
-    def format_value(self, value: Any) -> str:
-        return ""
-
-
-class SealedField(forms.CharField):
-    """A secret: typed unseen, never shown again, and kept as it is stored where it is left empty."""
-
-    def __init__(self, **kwargs: Any) -> None:
-        kwargs["widget"] = forms.PasswordInput(attrs={"autocomplete": "off"})
-        super().__init__(required=False, **kwargs)
-
-
-class NamesField(forms.MultipleChoiceField):
-    """Names, of which the service knows which there are: an agent may hold some that are not offered any more."""
-
-    def valid_value(self, value: str) -> bool:
-        return True
 
 
 class GrantedTools(forms.Widget):
@@ -150,15 +110,6 @@ class EndpointForm(forms.Form):
 
     def refuse(self, error: DomainError) -> None:
         put_errors(self, error)
-
-
-def put_errors(form: forms.Form, error: DomainError) -> None:
-    """Puts a service's message where it belongs: at its field, else above the form."""
-    known = {name: message for name, message in error.fields.items() if name in form.fields}
-    for name, message in known.items():
-        form.add_error(name, message)
-    if not known:
-        form.add_error(None, error.message)
 
 
 class ToolServerForm(forms.Form):
@@ -378,85 +329,3 @@ class AgentForm(forms.Form):
         places = {"environment": "environment_options"}
         fields = {places.get(name, name.partition(".")[0]): text for name, text in error.fields.items()}
         put_errors(self, type(error)(error.message, fields=fields))
-
-
-class LessonForm(forms.Form):
-    """A lesson's text. ``version`` is the one that was shown: a lesson that moved meanwhile is not overwritten."""
-
-    summary = forms.CharField(
-        max_length=1000,
-        label="Lesson",
-        widget=forms.Textarea(attrs={"rows": 3}),
-        help_text="One sentence; it is redacted and stamped when it is saved.",
-    )
-    why = forms.CharField(
-        required=False, max_length=2000, label="Why", help_text="Why it is changed; it stands in the history."
-    )
-    version = forms.IntegerField(required=False, min_value=1, widget=forms.HiddenInput)
-
-    @classmethod
-    def of(cls, row: Experience) -> LessonForm:
-        return cls(initial={"summary": row.summary, "version": row.version})
-
-    def refuse(self, error: DomainError) -> None:
-        put_errors(self, error)
-
-
-class PackForm(forms.Form):
-    """A prompt pack. Injections are one text in the form, with a line of three dashes between two."""
-
-    BREAK = "\n---\n"
-
-    name = forms.SlugField(max_length=60, help_text="What agents' forms and files call it.")
-    domain = forms.CharField(max_length=60, required=False, help_text="What it is for; lessons carry the same word.")
-    system = forms.CharField(
-        required=False,
-        strip=False,
-        widget=forms.Textarea(attrs={"rows": 8}),
-        help_text="What the model is told before each task.",
-    )
-    injections = forms.CharField(
-        required=False,
-        strip=False,
-        widget=forms.Textarea(attrs={"rows": 6}),
-        help_text="Texts that stand after it; a line of --- between two.",
-    )
-    experience_slots = forms.IntegerField(
-        min_value=0, max_value=1000, initial=20, label="Room for lessons", help_text="How many it may be told at once."
-    )
-    max_words = forms.IntegerField(
-        min_value=1, max_value=200, initial=32, label="Words of a lesson", help_text="The most that one may have."
-    )
-    keep_lessons = forms.BooleanField(
-        required=False,
-        label="What was learned under it holds for the new text too",
-        help_text="Without it those lessons are left out until a person vouches for them. Jobs at work keep the text "
-        "that they began with; what they learn then holds for the new one only if you tick this.",
-    )
-
-    @classmethod
-    def of(cls, pack: PromptPack, data: Any = None) -> PackForm:
-        names = ("name", "domain", "system", "experience_slots", "max_words")
-        initial = {name: getattr(pack, name) for name in names} | {"injections": cls.BREAK.join(pack.injections)}
-        return cls(data, initial=initial)
-
-    def clean_injections(self) -> str:
-        return self._unix("injections")
-
-    def clean_system(self) -> str:
-        return self._unix("system")
-
-    def values(self) -> dict[str, Any]:
-        """What the services take. Texts that were left as they are stay so to the letter: a stamp hangs on them."""
-        values = {name: value for name, value in self.cleaned_data.items() if name != "keep_lessons"}
-        values = {name: value for name, value in values.items() if value != self.initial.get(name)}
-        if "injections" in values:
-            values["injections"] = [text for text in values["injections"].split(self.BREAK) if text.strip()]
-        return values
-
-    def _unix(self, name: str) -> str:
-        """A text with the line ends that it had before the browser sent it."""
-        return str(self.cleaned_data[name]).replace("\r\n", "\n")
-
-    def refuse(self, error: DomainError) -> None:
-        put_errors(self, error)

@@ -3,40 +3,13 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
 from typing import Any
 
 from django.db.models import QuerySet
 
 from agentcore_site.jobs.selectors import as_uuid
 from agentcore_site.lib.errors import Missing
-from experiences.models import Agent, Dataset, DatasetRow, GroupRecord, ModelEndpoint, ToolServer, TrajectoryRecord
-
-
-def agents_visible(actor: Any, *, archived: bool = False) -> QuerySet[Agent]:
-    rows = Agent.objects.visible_to(actor).select_related("organization", "endpoint")
-    return rows if archived else rows.filter(archived_at=None)
-
-
-def agent_get(actor: Any, name: Any) -> Agent:
-    """An agent by id or slug.
-
-    Raises:
-        Missing: there is none of that name in the actor's organisations.
-    """
-    found = agent_find(actor, name)
-    if found is None:
-        raise Missing(f"There is no agent {str(name)[:60]!r}.")
-    return found
-
-
-def agent_find(actor: Any, name: Any) -> Agent | None:
-    """An agent by id or slug; None where there is none of that name in the actor's organisations."""
-    rows = agents_visible(actor, archived=True)
-    try:
-        return rows.filter(id=uuid.UUID(str(name))).first()
-    except ValueError:
-        return rows.filter(slug=str(name)).first()
+from experiences.models import Dataset, DatasetRow, ModelEndpoint, ToolServer
 
 
 def endpoints_visible(actor: Any, *, archived: bool = False) -> QuerySet[ModelEndpoint]:
@@ -90,61 +63,3 @@ def dataset_rows(dataset: Dataset) -> list[dict[str, Any]]:
     """The dataset's rows as they were uploaded."""
     rows = DatasetRow.objects.filter(dataset=dataset).order_by("index")
     return list(rows.values("query", "expected_outcome", "metadata"))
-
-
-def trajectories_visible(actor: Any) -> QuerySet[TrajectoryRecord]:
-    return TrajectoryRecord.objects.visible_to(actor)
-
-
-def trajectory_get(actor: Any, trajectory_id: Any) -> TrajectoryRecord:
-    found = trajectories_visible(actor).filter(id=as_uuid(trajectory_id, "trajectory")).first()
-    if found is None:
-        raise Missing(f"There is no trajectory {trajectory_id}.")
-    return found
-
-
-def group_of(row: TrajectoryRecord) -> GroupRecord | None:
-    """The group of a training trajectory; None before its update, and for evaluations."""
-    if row.purpose != "training":
-        return None
-    return GroupRecord.objects.filter(job_id=row.job_id, iteration=row.iteration, scenario=row.scenario).first()
-
-
-def siblings(row: TrajectoryRecord) -> QuerySet[TrajectoryRecord]:
-    """The rollouts of the same query in the same iteration, arm and line, in order."""
-    return TrajectoryRecord.objects.filter(
-        month=row.month,
-        job_id=row.job_id,
-        purpose=row.purpose,
-        arm=row.arm,
-        line=row.line,
-        iteration=row.iteration,
-        scenario=row.scenario,
-    ).order_by("rollout")
-
-
-def advantages_for(rows: Sequence[TrajectoryRecord]) -> dict[uuid.UUID, dict[str, Any]]:
-    """What the update made of each trajectory, by its id: advantage, normalised reward, advantage per step.
-
-    A row is written as its rollout ends, and a group reward pays once the group is complete: where that changed the
-    reward, "reward" is there too (None: not scored), and it is what was learned from.
-    One query for all. Trajectories whose group was not updated yet are left out.
-    """
-    wanted = {(row.job_id, row.iteration, row.scenario) for row in rows if row.purpose == "training"}
-    groups: dict[tuple[uuid.UUID, int, int], GroupRecord] = {}
-    for job_id in {key[0] for key in wanted}:
-        iterations = {key[1] for key in wanted if key[0] == job_id}
-        for group in GroupRecord.objects.filter(job_id=job_id, iteration__in=iterations):
-            groups[(group.job_id, group.iteration, group.scenario)] = group
-    found = {}
-    for row in rows:
-        here = groups.get((row.job_id, row.iteration, row.scenario))
-        if here is not None and row.purpose == "training" and row.rollout < len(here.advantages):
-            found[row.id] = {
-                "advantage": here.advantages[row.rollout],
-                "normalized_reward": here.normalized_rewards[row.rollout],
-                "step_advantages": here.step_advantages[row.rollout] if here.step_advantages else [],
-            }
-            if here.rewards[row.rollout] != row.reward:
-                found[row.id]["reward"] = here.rewards[row.rollout]
-    return found

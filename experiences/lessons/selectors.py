@@ -12,7 +12,6 @@ from django.db.models.functions import Cast
 
 from agentcore_site.jobs.selectors import as_uuid
 from agentcore_site.lib.errors import Missing
-from experiences.agents.selectors import trajectories_visible
 from experiences.lessons.stamps import Checked, checked
 from experiences.models import (
     ITERATION,
@@ -75,7 +74,7 @@ def experience_parents(experience: Experience) -> list[Experience]:
 
 def trajectories_of(actor: Any, experience: Experience) -> list[TrajectoryRecord]:
     """The trajectories that taught it, as far as they are still kept and the actor's."""
-    rows = trajectories_visible(actor).filter(id__in=experience.taught_by)
+    rows = TrajectoryRecord.objects.visible_to(actor).filter(id__in=experience.taught_by)
     return list(rows.defer("steps", "evidence", "components").order_by("iteration", "scenario", "rollout"))
 
 

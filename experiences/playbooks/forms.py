@@ -6,8 +6,8 @@ from typing import Any
 
 from django import forms
 
+from agentcore_site.console.forms import put_errors
 from agentcore_site.lib.errors import DomainError
-from experiences.agents.forms import put_errors
 from experiences.learning.playbooks.items import CATEGORIES, MAX_CONTENT, Section
 from experiences.learning.playbooks.rendering import TITLES
 from experiences.models import ContextDelta

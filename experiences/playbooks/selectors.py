@@ -16,7 +16,6 @@ from agentcore_site.lib.errors import Missing
 from agentcore_site.lib.money import micros
 from budgets.models import LedgerEntry
 from experiences.agents.evolution_settings import evolution_settings
-from experiences.agents.selectors import agent_get
 from experiences.learning.playbooks.history import Difference, difference
 from experiences.learning.playbooks.items import Section, in_order
 from experiences.models import (
@@ -32,6 +31,7 @@ from experiences.models import (
     PlaybookSection,
     PlaybookVersion,
 )
+from experiences.models.agent_lookup import agent_get
 
 PURPOSE = "evolution"  # of paid calls, in the ledger
 WAITING = (DeltaState.PROPOSED, DeltaState.REVIEW, DeltaState.QUARANTINED)

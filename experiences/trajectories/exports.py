@@ -19,9 +19,10 @@ from agentcore_site.lib.spreadsheets import csv_line
 from agentcore_site.rest.paging import keyset, values_at
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import current_organization, require
-from experiences.agents.selectors import advantages_for, agent_get, trajectories_visible
 from experiences.models import TrajectoryRecord
+from experiences.models.agent_lookup import agent_get
 from experiences.trajectories.filters import trajectories_filtered
+from experiences.trajectories.selectors import advantages_for, trajectories_visible
 
 MAX_AT_ONCE: Final = 10_000
 BATCH: Final = 500

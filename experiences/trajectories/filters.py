@@ -11,29 +11,10 @@ from agentcore_site.jobs.selectors import job_get
 from agentcore_site.lib.errors import Invalid
 from agentcore_site.rest.filters import Flag, Moment, Whole
 from agentcore_site.tenancy.actors import Actor
-from experiences.agents.selectors import agent_get
+from experiences.lessons.filters import OfAgent
 from experiences.models import TrajectoryRecord
 
 PURPOSES = (("training", "training"), ("evaluation", "evaluation"))
-
-
-class OfAgent(filters.FilterSet):
-    """``?agent=``. ``actor`` is who asks: jobs and agents are looked up as that person sees them."""
-
-    agent = filters.CharFilter(method="of_agent", help_text="The agent, by id or slug.")
-
-    def __init__(self, *args: Any, actor: Actor | None = None, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self._actor = actor
-
-    @property
-    def actor(self) -> Actor:
-        from agentcore_site.tenancy.authentication import actor_of
-
-        return self._actor or actor_of(self.request)
-
-    def of_agent(self, rows: QuerySet[Any], name: str, value: str) -> QuerySet[Any]:
-        return rows.filter(agent_id=agent_get(self.actor, value).id)
 
 
 class TrajectoryFilters(OfAgent):

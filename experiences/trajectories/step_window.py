@@ -9,8 +9,8 @@ from django.db import connection
 
 from agentcore_site.jobs.selectors import as_uuid
 from agentcore_site.lib.errors import Missing
-from experiences.agents.selectors import trajectories_visible
 from experiences.models import TrajectoryRecord
+from experiences.trajectories.selectors import trajectories_visible
 
 WINDOW: Final = 100  # steps that are shown at once
 

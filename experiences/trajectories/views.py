@@ -14,10 +14,16 @@ from agentcore_site.jobs.models import Job
 from agentcore_site.jobs.selectors import job_get
 from agentcore_site.lib.errors import Missing
 from agentcore_site.tenancy.actors import Actor
-from experiences.agents.selectors import advantages_for, group_of, siblings, trajectories_visible, trajectory_get
 from experiences.models import GroupRecord, TrajectoryRecord
 from experiences.trajectories.presenters.comparison import Column, aligned, columns
 from experiences.trajectories.presenters.lists import trajectory_listing
+from experiences.trajectories.selectors import (
+    advantages_for,
+    group_of,
+    siblings,
+    trajectories_visible,
+    trajectory_get,
+)
 from experiences.trajectories.step_window import WINDOW, steps_between, trajectory_light
 from experiences.trajectories.storage import as_trajectory, step_json
 

@@ -21,7 +21,6 @@ from budgets.models import Budget, LedgerEntry
 from budgets.services import price_set
 from evaluation.models import EvaluationRun
 from evaluation.services import evaluation_start
-from experiences.agents.selectors import advantages_for
 from experiences.agents.services.agents import agent_create
 from experiences.agents.services.endpoints import endpoint_create
 from experiences.models import Agent, GroupRecord, TrajectoryRecord
@@ -29,6 +28,7 @@ from experiences.rollouts.collect import Interrupted
 from experiences.rollouts.rewards import LearningReward, Payment, rewards
 from experiences.rollouts.types import Trajectory
 from experiences.trajectories.exports import as_exported
+from experiences.trajectories.selectors import advantages_for
 from tests.support.llm_server import ModelServer
 from tests.support.running import SMALL, SMALL_POOL, run_to_end
 from tests.training.test_trainer import Store, go_on, nothing_kept, run, setup

@@ -24,8 +24,8 @@ from budgets.ledger.accounts import Owner
 from budgets.models import Scope
 from budgets.services import limit_change
 from evaluation.selectors import evaluations_visible
-from experiences.agents.selectors import advantages_for, trajectories_visible
 from experiences.models import Agent, GroupRecord, TrajectoryRecord
+from experiences.trajectories.selectors import advantages_for, trajectories_visible
 from tests.support.running import SMALL, SMALL_POOL, run_to_end
 from training.models import LARGE, Iteration, PolicyCheckpoint, TrainingRun
 from training.selectors.runs import checkpoints_visible, run_series, runs_visible, status_payload

@@ -19,7 +19,7 @@ from rest_framework.response import Response
 from agentcore_site.rest.parsing import Strict, parsed
 from agentcore_site.rest.views import Door
 from agentcore_site.tenancy.permissions import require
-from experiences.trajectories.filters import OfAgent
+from experiences.lessons.filters import OfAgent
 from training.models import PolicyCheckpoint
 from training.presenters.comparisons import checkpoint_comparison
 from training.selectors.runs import checkpoints_visible

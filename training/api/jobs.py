@@ -21,9 +21,10 @@ from agentcore_site.jobs.services import job_cancel, job_pause, job_resume
 from agentcore_site.rest.parsing import Strict, parsed
 from agentcore_site.rest.schema import IDEMPOTENCY_KEY
 from agentcore_site.rest.views import Door
-from experiences.agents.selectors import agent_get, dataset_get
+from experiences.agents.selectors import dataset_get
+from experiences.lessons.filters import OfAgent
 from experiences.models import GroupRecord
-from experiences.trajectories.filters import OfAgent
+from experiences.models.agent_lookup import agent_get
 from training.api.datasets import RowsField
 from training.api.epochs import EpochOut, ManifestOut, PerEpochOut
 from training.api.shapes import PRIORITIES, FullEstimateOut, JobOut, JobRow, job_out, job_row

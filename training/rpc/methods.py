@@ -10,7 +10,8 @@ from agentcore_site.lib.async_db import in_thread
 from agentcore_site.lib.errors import Invalid, TooLarge
 from agentcore_site.rest.idempotency import once
 from agentcore_site.rest.jsonrpc import Call, Method, Params, Table
-from experiences.agents.selectors import agent_get, dataset_get
+from experiences.agents.selectors import dataset_get
+from experiences.models.agent_lookup import agent_get
 from experiences.trajectories.api.trajectories import ExportOut
 from experiences.trajectories.exports import MAX_AT_ONCE, export_all, export_start
 from training.api.shapes import StatusOut

@@ -14,7 +14,7 @@ from django.views.decorators.http import require_POST
 from agentcore_site.console.pages import Sort, allowed, listing, page
 from agentcore_site.lib.errors import Invalid
 from agentcore_site.tenancy.actors import Actor
-from experiences.agents.selectors import agent_get
+from experiences.models.agent_lookup import agent_get
 from training.presenters.comparisons import checkpoint_comparison
 from training.selectors.runs import checkpoints_visible
 from training.services.checkpoints import checkpoint_download, checkpoint_of, checkpoint_tag

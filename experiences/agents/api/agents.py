@@ -19,12 +19,13 @@ from agentcore_site.rest.parsing import Strict, parsed
 from agentcore_site.rest.schema import IDEMPOTENCY_KEY
 from agentcore_site.rest.views import Door
 from experiences.agents.evolution_settings import MOST_EXECUTIONS, MOST_ROUNDS
-from experiences.agents.selectors import agent_get, agents_visible, endpoint_get, tool_server_get
+from experiences.agents.selectors import endpoint_get, tool_server_get
 from experiences.agents.services.agent_tests import agent_test
 from experiences.agents.services.agents import agent_archive, agent_create, agent_update
 from experiences.learning.playbooks.leave_out import MOST
 from experiences.lessons.selectors import pack_get
 from experiences.models import Agent, Philosophy, Runtime
+from experiences.models.agent_lookup import agent_get, agents_visible
 
 
 class AgentOut(serializers.Serializer[Any]):

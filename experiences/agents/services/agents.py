@@ -27,10 +27,9 @@ from experiences.agents.services.environments import (
     environment_fits,
 )
 from experiences.agents.services.grants import grants_set, grants_wanted
+from experiences.agents.signals import agent_archived, agent_context_changed, agent_evolves
 from experiences.agents.toolset_of import named_tools
 from experiences.models import Agent, Playbook, Runtime
-from experiences.playbooks.invalidation import announce_on_commit
-from experiences.playbooks.services.playbooks import playbook_of_new_agent, playbook_retire
 from experiences.privacy import redact_value
 from experiences.rollouts.rewards.trial import reward_fields
 from experiences.rollouts.tools.toolset import Toolset
@@ -103,7 +102,7 @@ def agent_create(actor: Any, *, name: str, slug: str = "", **values: Any) -> Age
     _save(agent)
     grants_set(agent, grants)
     if agent.evolves:
-        playbook_of_new_agent(actor, agent)
+        agent_evolves.send(Agent, actor=actor, agent=agent)
     record(actor, "agent.created", agent, after={"slug": agent.slug})
     return agent
 
@@ -134,10 +133,10 @@ def agent_update(actor: Any, agent: Agent, **values: Any) -> Agent:
     _save(agent)
     Playbook.objects.filter(agent=agent).update(philosophy=agent.philosophy)
     if "leave_out_rate" in values:
-        announce_on_commit(agent.id)  # contexts are drawn by the new rate at once
+        agent_context_changed.send(Agent, agent=agent)  # by the new rate, at once
     grants_set(agent, grants)
     if agent.evolves and not evolved and agent.archived_at is None:
-        playbook_of_new_agent(actor, agent)
+        agent_evolves.send(Agent, actor=actor, agent=agent)
     record(actor, "agent.changed", agent, before=before, after=_logged(agent, names))
     return agent
 
@@ -202,7 +201,7 @@ def agent_archive(actor: Any, agent: Agent) -> Agent:
         agent.archived_at = timezone.now()
         agent.save(update_fields=["archived_at"])
         record(actor, "agent.archived", agent)
-        playbook_retire(actor, agent)
+        agent_archived.send(Agent, actor=actor, agent=agent)
     return agent
 
 

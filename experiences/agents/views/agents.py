@@ -14,18 +14,13 @@ from agentcore_site.lib.errors import Conflict, Invalid
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import current_organization, require
 from experiences.agents.forms import AgentForm
-from experiences.agents.selectors import (
-    agent_get,
-    endpoint_get,
-    endpoints_visible,
-    tool_server_get,
-    tool_servers_visible,
-)
+from experiences.agents.selectors import endpoint_get, endpoints_visible, tool_server_get, tool_servers_visible
 from experiences.agents.services.agent_tests import AgentTest, agent_test
 from experiences.agents.services.agents import agent_archive, agent_create, agent_update
 from experiences.agents.services.tool_servers import tool_server_offer
 from experiences.lessons.selectors import pack_get, packs_visible
 from experiences.models import Agent
+from experiences.models.agent_lookup import agent_get
 from experiences.rollouts.environments import environments
 
 

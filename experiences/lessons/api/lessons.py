@@ -17,8 +17,8 @@ from rest_framework.response import Response
 from agentcore_site.rest.parsing import FileParser, JsonParser, Strict, parsed
 from agentcore_site.rest.schema import IDEMPOTENCY_KEY
 from agentcore_site.rest.views import Door
-from experiences.agents.selectors import agent_get
 from experiences.lessons.api.importing import IMPORT, ImportedOut, ImportFile, ImportIn, read_import
+from experiences.lessons.filters import OfAgent
 from experiences.lessons.selectors import experience_changes, experience_get, experiences_visible, fetch_top
 from experiences.lessons.services.importing import record_batch
 from experiences.lessons.services.lessons import (
@@ -30,7 +30,7 @@ from experiences.lessons.services.lessons import (
 )
 from experiences.lessons.stamps import Stamp, stamps
 from experiences.models import Experience, ExperienceKind, ExperienceStatus
-from experiences.trajectories.filters import OfAgent
+from experiences.models.agent_lookup import agent_get
 
 TAG = ["experiences"]
 

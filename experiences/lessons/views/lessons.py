@@ -19,8 +19,7 @@ from agentcore_site.jobs.models import Job
 from agentcore_site.lib.errors import Conflict, Invalid
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import require
-from experiences.agents.forms import LessonForm
-from experiences.agents.selectors import agent_find, agents_visible
+from experiences.lessons.forms import LessonForm
 from experiences.lessons.presenters import MEANINGS, effect_words, history, lessons, verdict
 from experiences.lessons.selectors import (
     experience_changes,
@@ -39,6 +38,7 @@ from experiences.lessons.services.lessons import (
 )
 from experiences.lessons.stamps import stamp_faults
 from experiences.models import Experience, ExperienceStatus
+from experiences.models.agent_lookup import agent_find, agents_visible
 
 LOWEST, HIGHEST = -1e9, 1e9
 CHIPS: Final = 8

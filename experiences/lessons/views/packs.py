@@ -14,7 +14,7 @@ from agentcore_site.console.pages import Sort, allowed, listing, page
 from agentcore_site.lib.errors import Conflict, Invalid
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import current_organization, require
-from experiences.agents.forms import PackForm
+from experiences.lessons.forms import PackForm
 from experiences.lessons.selectors import agents_by_domain, pack_get, packs_visible
 from experiences.lessons.services.packs import pack_archive, pack_create, pack_update
 from experiences.lessons.stamps import pack_fault

@@ -16,10 +16,10 @@ from agentcore_site.rest.throttling import KeyThrottle
 from agentcore_site.rest.views import Door
 from agentcore_site.tenancy.authentication import ApiKeyAuthentication, JwtAuthentication
 from agentcore_site.tenancy.permissions import require
-from experiences.agents.selectors import agent_get
 from experiences.learning.playbooks.items import CATEGORIES, MAX_CONTENT
 from experiences.learning.playbooks.leave_out import LONGEST_ID
 from experiences.models import Agent, Philosophy
+from experiences.models.agent_lookup import agent_get
 from experiences.playbooks.ace.access import require_service
 from experiences.playbooks.ace.answers import CACHING, context_answer, still_holds
 from experiences.playbooks.selectors import compiled, evolution_status, playbook_get, queue_position

@@ -15,11 +15,11 @@ from agentcore_site.jobs.models import Status
 from agentcore_site.lib.money import dollars
 from agentcore_site.rest.views import Door
 from agentcore_site.tenancy.actors import Actor
+from experiences.lessons.filters import OfAgent
 from experiences.models import Evolution
 from experiences.playbooks.api.playbooks import DeltaOut
 from experiences.playbooks.presenters.evolutions import evolution_words, rounds_of
 from experiences.playbooks.selectors import deltas_visible, evolution_get, evolutions_visible, executions_of
-from experiences.trajectories.filters import OfAgent
 
 TAG = ["evolutions"]
 

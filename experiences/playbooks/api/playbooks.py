@@ -16,10 +16,11 @@ from rest_framework.response import Response
 from agentcore_site.rest.parsing import Strict, parsed
 from agentcore_site.rest.schema import IDEMPOTENCY_KEY
 from agentcore_site.rest.views import Door
-from experiences.agents.selectors import agent_get
 from experiences.learning.playbooks.items import CATEGORIES, MAX_CONTENT
+from experiences.lessons.filters import OfAgent
 from experiences.lessons.selectors import experience_get
 from experiences.models import ContextDelta, DeltaState, DeltaType, Playbook
+from experiences.models.agent_lookup import agent_get
 from experiences.playbooks.item_effects import effects_of
 from experiences.playbooks.presenters.items import tokens_of
 from experiences.playbooks.selectors import (
@@ -35,7 +36,6 @@ from experiences.playbooks.selectors import (
 )
 from experiences.playbooks.services.adoption import playbook_adopt
 from experiences.playbooks.services.reviews import delta_approve, delta_reject
-from experiences.trajectories.filters import OfAgent
 
 TAG, REVIEW_TAG = ["playbooks"], ["reviews"]
 HIGHEST = 2**31 - 1

@@ -13,8 +13,8 @@ from agentcore_site.console.pages import allowed, page, whole_number
 from agentcore_site.lib.errors import Conflict, Invalid, Missing
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import require
-from experiences.agents.selectors import agent_get
 from experiences.models import Experience, Playbook
+from experiences.models.agent_lookup import agent_get
 from experiences.playbooks.forms import ItemForm
 from experiences.playbooks.presenters.items import Item, items_of, lines_of
 from experiences.playbooks.presenters.reviews import evidence

@@ -15,8 +15,8 @@ from agentcore_site.console.pages import Sort, allowed, listing, page
 from agentcore_site.lib.errors import Invalid
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import require
-from experiences.agents.selectors import agent_get, agents_visible
 from experiences.models import Agent, ExecutionTrace, Experience, ExperienceStatus, Playbook
+from experiences.models.agent_lookup import agent_get, agents_visible
 from experiences.playbooks.adoption_preview import room_of
 from experiences.playbooks.forms import ItemForm
 from experiences.playbooks.presenters.evolutions import evolution_tab

@@ -16,11 +16,11 @@ from agentcore_site.console.pages import Sort, allowed, listing, page, whole_num
 from agentcore_site.lib.errors import Conflict, Invalid
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import require
-from experiences.agents.selectors import agent_find, agents_visible
 from experiences.lessons.presenters import lessons
 from experiences.lessons.selectors import experience_get, experiences_visible
 from experiences.lessons.services.lessons import experience_approve, experience_reject
 from experiences.models import Agent, ContextDelta, Experience, ExperienceStatus
+from experiences.models.agent_lookup import agent_find, agents_visible
 from experiences.playbooks.forms import ReviewForm
 from experiences.playbooks.presenters.reviews import FILTERS, KINDS, evidence, proposals
 from experiences.playbooks.selectors import delta_get, review_queue

@@ -15,11 +15,11 @@ from agentcore_site.lib.errors import Conflict, Invalid
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import require
 from budgets.llm.tokens import middle
-from experiences.agents.selectors import agent_get
 from experiences.learning.playbooks.items import CATEGORIES, Category
 from experiences.learning.playbooks.rendering import context_of
 from experiences.lessons.presenters import lessons
 from experiences.models import Agent, Experience, Playbook
+from experiences.models.agent_lookup import agent_get
 from experiences.playbooks.adoption_preview import Adoption, adoptable, adoption, faults, room_of
 from experiences.playbooks.forms import CHOICES
 from experiences.playbooks.presenters.items import differing, differing_by, tokens_of

@@ -17,10 +17,10 @@ from rest_framework.response import Response
 from agentcore_site.lib.errors import Invalid
 from agentcore_site.lib.money import dollars
 from agentcore_site.rest.views import Door
-from experiences.agents.selectors import group_of, siblings, trajectories_visible, trajectory_get
 from experiences.models import TrajectoryRecord
 from experiences.trajectories.exports import as_exported, export_all, export_start, stream
 from experiences.trajectories.filters import TrajectoryFilters
+from experiences.trajectories.selectors import group_of, siblings, trajectories_visible, trajectory_get
 
 MEDIA = {"jsonl": "application/x-ndjson", "csv": "text/csv; charset=utf-8", "json": "application/json"}
 NARROW = [

@@ -11,8 +11,8 @@ from django.http import HttpRequest
 
 from agentcore_site.console.pages import Sort, listing
 from agentcore_site.tenancy.actors import Actor
-from experiences.agents.selectors import trajectories_visible
 from experiences.models import TrajectoryRecord
+from experiences.trajectories.selectors import trajectories_visible
 from experiences.trajectories.step_window import steps_between, trajectory_light
 
 HEAVY: Final = ("steps", "components", "evidence")

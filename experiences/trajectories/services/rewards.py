@@ -12,11 +12,12 @@ from django.db.models import QuerySet
 from agentcore_site.jobs.selectors import job_get
 from agentcore_site.lib.errors import Invalid
 from agentcore_site.tenancy.permissions import require
-from experiences.agents.selectors import advantages_for, agent_get, trajectories_visible
 from experiences.models import TrajectoryRecord
+from experiences.models.agent_lookup import agent_get
 from experiences.rollouts.rewards import Reward, rewards, rubric_of
 from experiences.rollouts.rewards.samples import sample_trajectory
 from experiences.rollouts.rewards.trial import Tried, reward_faults, summary, tried
+from experiences.trajectories.selectors import advantages_for, trajectories_visible
 from experiences.trajectories.services.judging import trajectories_judged
 from experiences.trajectories.storage import as_trajectory
 

@@ -1,0 +1,96 @@
+"""Forms of lessons and prompt packs. The services check; a form keeps what was typed and carries the messages."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import forms
+
+from agentcore_site.console.forms import put_errors
+from agentcore_site.lib.errors import DomainError
+from experiences.models import (
+    Experience,
+    PromptPack,
+)
+
+
+class LessonForm(forms.Form):
+    """A lesson's text. ``version`` is the one that was shown: a lesson that moved meanwhile is not overwritten."""
+
+    summary = forms.CharField(
+        max_length=1000,
+        label="Lesson",
+        widget=forms.Textarea(attrs={"rows": 3}),
+        help_text="One sentence; it is redacted and stamped when it is saved.",
+    )
+    why = forms.CharField(
+        required=False, max_length=2000, label="Why", help_text="Why it is changed; it stands in the history."
+    )
+    version = forms.IntegerField(required=False, min_value=1, widget=forms.HiddenInput)
+
+    @classmethod
+    def of(cls, row: Experience) -> LessonForm:
+        return cls(initial={"summary": row.summary, "version": row.version})
+
+    def refuse(self, error: DomainError) -> None:
+        put_errors(self, error)
+
+
+class PackForm(forms.Form):
+    """A prompt pack. Injections are one text in the form, with a line of three dashes between two."""
+
+    BREAK = "\n---\n"
+
+    name = forms.SlugField(max_length=60, help_text="What agents' forms and files call it.")
+    domain = forms.CharField(max_length=60, required=False, help_text="What it is for; lessons carry the same word.")
+    system = forms.CharField(
+        required=False,
+        strip=False,
+        widget=forms.Textarea(attrs={"rows": 8}),
+        help_text="What the model is told before each task.",
+    )
+    injections = forms.CharField(
+        required=False,
+        strip=False,
+        widget=forms.Textarea(attrs={"rows": 6}),
+        help_text="Texts that stand after it; a line of --- between two.",
+    )
+    experience_slots = forms.IntegerField(
+        min_value=0, max_value=1000, initial=20, label="Room for lessons", help_text="How many it may be told at once."
+    )
+    max_words = forms.IntegerField(
+        min_value=1, max_value=200, initial=32, label="Words of a lesson", help_text="The most that one may have."
+    )
+    keep_lessons = forms.BooleanField(
+        required=False,
+        label="What was learned under it holds for the new text too",
+        help_text="Without it those lessons are left out until a person vouches for them. Jobs at work keep the text "
+        "that they began with; what they learn then holds for the new one only if you tick this.",
+    )
+
+    @classmethod
+    def of(cls, pack: PromptPack, data: Any = None) -> PackForm:
+        names = ("name", "domain", "system", "experience_slots", "max_words")
+        initial = {name: getattr(pack, name) for name in names} | {"injections": cls.BREAK.join(pack.injections)}
+        return cls(data, initial=initial)
+
+    def clean_injections(self) -> str:
+        return self._unix("injections")
+
+    def clean_system(self) -> str:
+        return self._unix("system")
+
+    def values(self) -> dict[str, Any]:
+        """What the services take. Texts that were left as they are stay so to the letter: a stamp hangs on them."""
+        values = {name: value for name, value in self.cleaned_data.items() if name != "keep_lessons"}
+        values = {name: value for name, value in values.items() if value != self.initial.get(name)}
+        if "injections" in values:
+            values["injections"] = [text for text in values["injections"].split(self.BREAK) if text.strip()]
+        return values
+
+    def _unix(self, name: str) -> str:
+        """A text with the line ends that it had before the browser sent it."""
+        return str(self.cleaned_data[name]).replace("\r\n", "\n")
+
+    def refuse(self, error: DomainError) -> None:
+        put_errors(self, error)

@@ -1,0 +1,37 @@
+"""Agents as an actor sees them: the lookup that every noun shares."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from django.db.models import QuerySet
+
+from agentcore_site.lib.errors import Missing
+from experiences.models import Agent
+
+
+def agents_visible(actor: Any, *, archived: bool = False) -> QuerySet[Agent]:
+    rows = Agent.objects.visible_to(actor).select_related("organization", "endpoint")
+    return rows if archived else rows.filter(archived_at=None)
+
+
+def agent_get(actor: Any, name: Any) -> Agent:
+    """An agent by id or slug.
+
+    Raises:
+        Missing: there is none of that name in the actor's organisations.
+    """
+    found = agent_find(actor, name)
+    if found is None:
+        raise Missing(f"There is no agent {str(name)[:60]!r}.")
+    return found
+
+
+def agent_find(actor: Any, name: Any) -> Agent | None:
+    """An agent by id or slug; None where there is none of that name in the actor's organisations."""
+    rows = agents_visible(actor, archived=True)
+    try:
+        return rows.filter(id=uuid.UUID(str(name))).first()
+    except ValueError:
+        return rows.filter(slug=str(name)).first()
