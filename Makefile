@@ -1,10 +1,10 @@
 # Two commands matter: `make run` and `make test`. Both set up what they need.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help run test bench lint openapi lock setup
+.PHONY: help run test test-fast bench lint openapi lock setup
 
 help: ## What there is
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 run: ## Start everything, make the demo and train it (ONCE=1 ends when it is done; PORT=, DATA_DIR=, SEED=)
 	@.ci/setup run
@@ -19,6 +19,10 @@ test: ## All tests, on real services (WORKERS=2 processes, each with services of
 	@.ci/programs
 	@.venv/bin/python -m pytest -q -n $(WORKERS) --dist worksteal -m "not bench and not alone" $(ARGS) || [ $$? -eq 5 ]
 	@.venv/bin/python -m pytest -q -m alone $(ARGS) || [ $$? -eq 5 ]
+
+test-fast: ## The tests that need no database, broker or browser, in under two minutes; starts no service
+	@.ci/setup dev
+	@.venv/bin/python -m pytest -q -n $(WORKERS) --dist worksteal -m fast $(ARGS) || [ $$? -eq 5 ]
 
 bench: ## The table of measured figures
 	@.ci/setup dev

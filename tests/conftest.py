@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from django.conf import settings
 from django.db import connection
 from django.test import TransactionTestCase
+from redis import Redis
 
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import Organization
@@ -33,6 +35,18 @@ def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> Iterator[N
         patch.setattr(TransactionTestCase, "_fixture_teardown", emptying.empty)
         yield
     owner.come_back()
+
+
+@pytest.fixture
+def services() -> None:
+    """The servers themselves, for a test that makes databases of its own on them."""
+
+
+@pytest.fixture
+def broker() -> Iterator[Redis]:
+    """The real broker, for a test that uses it and asks for no database."""
+    with Redis.from_url(settings.REDIS_URL) as client:
+        yield client
 
 
 @pytest.fixture

@@ -1,8 +1,8 @@
 """A pytest plugin that starts real PostgreSQL and Valkey before Django's settings are read.
 
-Loaded with ``-p tests.services`` (pytest-django reads settings before any conftest.py). With DATABASE_URL and
-REDIS_URL set, those are used. Each worker of pytest-xdist starts services of its own: messages and counters of two
-workers must not meet in one broker.
+Loaded with ``-p tests.services``. With DATABASE_URL and REDIS_URL set, those are used. Each worker of pytest-xdist
+starts services of its own: messages and counters of two workers must not meet in one broker. ``-m fast`` selects tests
+that need neither (see ``tests.selection``), and starts nothing.
 """
 
 from __future__ import annotations
@@ -10,7 +10,12 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+from collections.abc import Generator
 from pathlib import Path
+
+import pytest
+
+from agentcore_site.embedded.stack import Stack
 
 # Linear algebra on one thread, as workers have it: with two, sums are added in another order, and runs that should be
 # equal to the bit differ in the last one.
@@ -19,31 +24,37 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # The servers of the tests are on loopback, which `manage.py up` allows too.
 os.environ.setdefault("OUTBOUND_ALLOW", "127.0.0.0/8,::1/128,localhost")
 
-folder = ""
-_stack = None
+FAST = "fast"  # the mark of tests that need no service
+SERVICES = ("DATABASE_URL", "REDIS_URL")
+folder = ""  # of this process's services; empty where it needs none
+given: frozenset[str] = frozenset()  # the addresses that the tests were started with
+stack: Stack | None = None  # what was started
 
-# Set by this module in pytest's own process, for the workers that it starts: the addresses that are of its services
-# and not of given ones. A worker that kept them would share its broker with all others.
-OWN = "TEST_SERVICES_ARE_OUR_OWN"
-for _name in os.environ.get(OWN, "").split():
-    os.environ.pop(_name, None)
 
-if not (os.environ.get("DATABASE_URL") and os.environ.get("REDIS_URL")):
-    from agentcore_site.embedded.stack import Stack
+@pytest.hookimpl(wrapper=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None]:
+    """Around pytest-django's own hook, which reads the settings and with them the addresses."""
+    global given
+    given = frozenset(name for name in SERVICES if os.environ.get(name))
+    options = early_config.known_args_namespace
+    # pytest's own process only hands out the tests to its workers.
+    hands_out = bool(options.numprocesses) and "PYTEST_XDIST_WORKER" not in os.environ
+    if not hands_out and given != frozenset(SERVICES):
+        _start(serving=options.markexpr != FAST)
+    return (yield)
 
-    _database = [] if os.environ.get("DATABASE_URL") else ["DATABASE_URL", "DATABASE_OWNER_URL"]
-    os.environ[OWN] = " ".join(_database + ([] if os.environ.get("REDIS_URL") else ["REDIS_URL"]))
+
+def _start(*, serving: bool) -> None:
+    """Makes a folder for the data of this process and, where ``serving``, starts in it what has no address yet."""
+    global folder, stack
     folder = tempfile.mkdtemp(prefix="agentcore-tests-")
     os.chmod(folder, 0o711)  # the services' user must be able to walk in when we are root
     os.environ["DATA_DIR"] = folder
-    # Nobody needs a test's data after a power cut.
-    _stack = Stack(
-        Path(folder),
-        lambda message: None,
-        {"fsync": "off", "synchronous_commit": "off", "max_connections": "300"},
-        any_port=True,
-    )
-    os.environ.update({name.upper(): url for name, url in _stack.start().items()})
+    if serving:
+        # Tests' data need not survive a power cut.
+        tuning = {"fsync": "off", "synchronous_commit": "off", "max_connections": "300"}
+        stack = Stack(Path(folder), lambda message: None, tuning, any_port=True)
+        os.environ.update({name.upper(): url for name, url in stack.start().items()})
     # The test database is made and migrated by the owner; conftest goes on with the application's role.
     os.environ["DATABASE_AS_OWNER"] = "1"
     os.environ.setdefault("JOB_LEASE_SECONDS", "2")
@@ -52,6 +63,7 @@ if not (os.environ.get("DATABASE_URL") and os.environ.get("REDIS_URL")):
 
 
 def pytest_unconfigure() -> None:
-    if _stack is not None:
-        _stack.stop()
+    if stack is not None:
+        stack.stop()
+    if folder:
         shutil.rmtree(folder, ignore_errors=True)

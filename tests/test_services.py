@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import Permission, User
 from django.db import ProgrammingError
+from redis import Redis
 
 from agentcore_site.audit.models import AuditEvent
 from agentcore_site.audit.services import record
@@ -18,13 +19,13 @@ from tests import services
 from tests.support import emptying
 
 
-@pytest.mark.skipif(services.OWN not in os.environ, reason="services were given")
-def test_each_process_of_the_tests_has_services_of_its_own() -> None:
+@pytest.mark.skipif(services.given == frozenset(services.SERVICES), reason="services were given")
+def test_each_process_of_the_tests_has_services_of_its_own(broker: Redis) -> None:
     # With one broker for two, the messages that one process counts are taken away by the other one's clean-up.
     secrets = Path(services.folder) / "secrets"
-    passwords = {"REDIS_URL": "valkey_password", "DATABASE_OWNER_URL": "postgres_password"}
-    for name in set(os.environ[services.OWN].split()) & set(passwords):
-        assert (secrets / passwords[name]).read_text(encoding="utf-8").strip() in os.environ[name], name
+    passwords = {"REDIS_URL": ("REDIS_URL", "valkey"), "DATABASE_URL": ("DATABASE_OWNER_URL", "postgres")}
+    for name, program in (passwords[service] for service in services.SERVICES if service not in services.given):
+        assert (secrets / f"{program}_password").read_text(encoding="utf-8").strip() in os.environ[name], name
 
 
 @pytest.mark.django_db(transaction=True)

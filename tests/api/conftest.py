@@ -9,15 +9,17 @@ from django.core.cache import cache
 
 from agentcore_site.tenancy.actors import Actor
 from experiences.models import Agent
+from tests.selection import is_fast
 from tests.support.callers import Caller
 from tests.support.rows import lived_run
 from training.models import TrainingRun
 
 
 @pytest.fixture(autouse=True)
-def fresh_limits() -> None:
+def fresh_limits(request: pytest.FixtureRequest) -> None:
     """What earlier tests asked for does not count against this one."""
-    cache.clear()
+    if not is_fast(request.node):
+        cache.clear()
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from itertools import pairwise
 
 import pytest
 from django.conf import LazySettings
+from redis import Redis
 
 from budgets.metering.endpoint_limits import SharedPace, breaker_of
 
@@ -28,7 +29,7 @@ def waits(organization: uuid.UUID, purpose: str, n: int) -> list[float]:
     return asyncio.run(turns())
 
 
-def test_a_pace_is_one_for_all_who_call_an_endpoint() -> None:
+def test_a_pace_is_one_for_all_who_call_an_endpoint(broker: Redis) -> None:
     organization = uuid.uuid4()
     found: list[float] = []
     threads = [threading.Thread(target=lambda: found.extend(waits(organization, "training", 3))) for _ in range(4)]
@@ -43,7 +44,7 @@ def test_a_pace_is_one_for_all_who_call_an_endpoint() -> None:
     assert all(0.5 < later - earlier < 1.5 for earlier, later in pairwise(found))
 
 
-def test_purposes_and_organisations_have_a_pace_of_their_own() -> None:
+def test_purposes_and_organisations_have_a_pace_of_their_own(broker: Redis) -> None:
     organization = uuid.uuid4()
     assert waits(organization, "training", 5)[-1] > 3
     assert waits(organization, "production", 1)[0] <= 0

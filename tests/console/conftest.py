@@ -16,6 +16,7 @@ from evaluation.models import EvaluationResult, EvaluationRun, Split
 from evaluation.services import evaluation_start
 from experiences.models import Agent
 from experiences.trajectories.storage import Owner, trajectories_write
+from tests.selection import is_fast
 from tests.support.rows import lived_run, trajectory
 from training.models import TrainingRun
 
@@ -23,9 +24,10 @@ SignIn = Callable[[Any], Client]
 
 
 @pytest.fixture(autouse=True)
-def fresh_limits() -> None:
+def fresh_limits(request: pytest.FixtureRequest) -> None:
     """Wrong passwords of earlier tests don't count against this one."""
-    cache.clear()
+    if not is_fast(request.node):
+        cache.clear()
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from django.test import Client
-from training.epochs import explained, verdict
 
 from agentcore_site.jobs.models import Job, Status
 from agentcore_site.tenancy.actors import Actor

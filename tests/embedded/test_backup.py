@@ -17,13 +17,12 @@ import pytest
 from agentcore_site.embedded.backup import backup_read, backup_write, database_restore
 from agentcore_site.embedded.ports import wait_until
 from agentcore_site.embedded.programs import Unusable, program
-from tests.embedded.test_embedded import folder  # noqa: F401  (a fixture)
 from tests.support.proxy import Proxy
 from tests.support.up import Up, manage
 from tests.support.workers import environment
 
 
-def test_a_backup_of_a_running_job_goes_on_in_an_empty_folder(folder: Path) -> None:  # noqa: F811
+def test_a_backup_of_a_running_job_goes_on_in_an_empty_folder(folder: Path, own_services: None) -> None:
     first, second, file = folder / "first", folder / "second", folder / "backup.tar"
     up = Up(first, "--workers", "1", "--demo", "--seed", "1", "--port", "0")
     try:
@@ -53,7 +52,8 @@ def test_a_backup_of_a_running_job_goes_on_in_an_empty_folder(folder: Path) -> N
     assert again.returncode == 1 and "has tables already" in again.stderr
 
 
-def test_a_damaged_backup_is_refused_and_leaves_nothing(folder: Path) -> None:  # noqa: F811
+@pytest.mark.slow(reason="starts a command, which imports Django")
+def test_a_damaged_backup_is_refused_and_leaves_nothing(folder: Path) -> None:
     file = folder / "backup.tar"
     shutil.copy(__file__, file)
     done = manage(folder / "data", "restore", str(file))
@@ -61,7 +61,7 @@ def test_a_damaged_backup_is_refused_and_leaves_nothing(folder: Path) -> None:  
 
 
 @pytest.mark.parametrize("name", ["database.dump", "secret_key"])
-def test_each_file_is_checked(folder: Path, name: str) -> None:  # noqa: F811
+def test_each_file_is_checked(folder: Path, name: str) -> None:
     (folder / "in").mkdir()
     manifest = {"version": 1, "rows": {}, "sha256": {name: "0" * 64}}
     (folder / "in" / "manifest.json").write_text(json.dumps(manifest))
@@ -81,7 +81,7 @@ def backed_up(file: Path, url: str, **options: Any) -> None:
     backup_write(file, owner_url=url, key="", objects=None, say=lambda message: None, **options)
 
 
-def test_a_backup_of_a_database_that_falls_silent_ends_and_leaves_nothing(folder: Path, db: None) -> None:  # noqa: F811
+def test_a_backup_of_a_database_that_falls_silent_ends_and_leaves_nothing(folder: Path, db: None) -> None:
     with Proxy(owner_url()) as way, ThreadPoolExecutor(1) as thread:
         done = thread.submit(backed_up, folder / "backup.tar", way.url, silence=1.0)
         assert wait_until(lambda: any(folder.glob(".backup-*/database.dump")), 30)
@@ -94,13 +94,13 @@ def test_a_backup_of_a_database_that_falls_silent_ends_and_leaves_nothing(folder
     assert not any(folder.iterdir())
 
 
-def test_a_backup_outlasts_the_limit_of_idle_transactions(folder: Path, db: None) -> None:  # noqa: F811
+def test_a_backup_outlasts_the_limit_of_idle_transactions(folder: Path, db: None) -> None:
     limit = "?options=-c%20idle_in_transaction_session_timeout%3D50"
     backed_up(folder / "backup.tar", owner_url() + limit)
     assert (folder / "backup.tar").exists()
 
 
-def test_a_restore_waits_for_a_slow_database_and_not_for_a_silent_one(folder: Path, db: None) -> None:  # noqa: F811
+def test_a_restore_waits_for_a_slow_database_and_not_for_a_silent_one(folder: Path, db: None) -> None:
     """A view that is filled for 1.6 seconds, with a bound of one."""
     url = urlsplit(owner_url())
     own = url._replace(path="/restored_slowly").geturl()

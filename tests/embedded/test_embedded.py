@@ -10,9 +10,7 @@ import socket
 import stat
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Iterator
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
@@ -33,27 +31,10 @@ from agentcore_site.outbound.addresses import AllowList, Verdict
 from tests.support.up import GIVEN
 
 
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    path = Path(tempfile.mkdtemp(prefix="agc-"))
-    path.chmod(0o711)
-    yield path
-    pointer = path / "services.place"
-    if pointer.exists():
-        shutil.rmtree(pointer.read_text().strip(), ignore_errors=True)
-    shutil.rmtree(path, ignore_errors=True)
-
-
-@pytest.fixture
-def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in GIVEN:
-        monkeypatch.delenv(name, raising=False)
-
-
 def quiet(message: str) -> None: ...
 
 
-def test_it_starts_both_services_and_keeps_their_data(folder: Path, fresh: None) -> None:
+def test_it_starts_both_services_and_keeps_their_data(folder: Path, own_services: None) -> None:
     stack = Stack(folder, quiet)
     stack.lock()
     urls = stack.start()
@@ -79,7 +60,7 @@ def test_it_starts_both_services_and_keeps_their_data(folder: Path, fresh: None)
         again.stop()
 
 
-def test_neither_service_lets_anybody_in_without_the_password(folder: Path, fresh: None) -> None:
+def test_neither_service_lets_anybody_in_without_the_password(folder: Path, own_services: None) -> None:
     stack = Stack(folder, quiet)
     urls = stack.start()
     try:
@@ -104,7 +85,9 @@ def test_a_second_up_on_the_same_data_says_so(folder: Path) -> None:
     Stack(folder, quiet).lock()
 
 
-def test_a_busy_default_port_gives_way_and_is_named(folder: Path, fresh: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_busy_default_port_gives_way_and_is_named(
+    folder: Path, own_services: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from agentcore_site.embedded import postgres
 
     said: list[str] = []
@@ -135,7 +118,7 @@ def test_a_full_disk_is_a_clear_message(folder: Path, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root has a closed folder to keep closed")
-def test_run_by_root_it_opens_nobodys_folders(folder: Path, fresh: None) -> None:
+def test_run_by_root_it_opens_nobodys_folders(folder: Path, own_services: None) -> None:
     closed = folder / "home"
     closed.mkdir(mode=0o700)
     data = closed / "data"
@@ -178,7 +161,7 @@ def test_what_is_killed_from_outside_is_back_at_once_however_often(folder: Path)
     supervisor.stop()
 
 
-def test_a_killed_valkey_is_back_with_its_data(folder: Path, fresh: None) -> None:
+def test_a_killed_valkey_is_back_with_its_data(folder: Path, own_services: None) -> None:
     stack = Stack(folder, quiet)
     urls = stack.start()
     try:
@@ -202,7 +185,7 @@ def test_a_killed_valkey_is_back_with_its_data(folder: Path, fresh: None) -> Non
         stack.stop()
 
 
-def test_nothing_is_left_behind_when_the_supervisor_is_killed(folder: Path, fresh: None) -> None:
+def test_nothing_is_left_behind_when_the_supervisor_is_killed(folder: Path, own_services: None) -> None:
     script = (
         "import sys, time; from pathlib import Path; from agentcore_site.embedded.stack import Stack\n"
         "stack = Stack(Path(sys.argv[1]), print); stack.lock(); stack.start()\n"
@@ -278,6 +261,7 @@ def test_up_allows_calls_to_loopback_unless_it_is_told_otherwise(monkeypatch: py
 @pytest.mark.parametrize(
     ("name", "value"), [("OUTBOUND_ALLOW", "10.0.0.0/99"), ("OUTBOUND_CA_FILE", "/nowhere.pem"), ("LLM_BASE_URL", "x")]
 )
+@pytest.mark.slow(reason="each case starts a process that imports Django")
 def test_an_outbound_setting_that_can_not_be_used_stops_the_start(name: str, value: str) -> None:
     started = subprocess.run(
         [sys.executable, "-c", "import django; django.setup()"],

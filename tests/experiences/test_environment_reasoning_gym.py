@@ -246,6 +246,7 @@ def test_it_makes_an_item_from_its_number_alone(family: str) -> None:
 # -- how hard it is --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow(reason="4,800 episodes")
 async def test_it_is_rarely_solved_untrained(environment: Any) -> None:
     """1,200 items, 4 samples each, uniform choice: .13 with a standard error of .005; the promise is less than .15."""
     trajectories = await played(environment, environment.scenarios("held_out", 1200, 21), UniformChooser(), 4)

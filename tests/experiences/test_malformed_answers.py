@@ -6,6 +6,8 @@ import asyncio
 import random
 from collections import Counter
 
+import pytest
+
 from budgets.llm.client import MeteredChatClient
 from budgets.llm.errors import Malformed
 from budgets.llm.retry import RetryPolicy
@@ -58,6 +60,7 @@ class Broken(asyncio.Protocol):
             self.transport.write(kind % len(body) + body)  # type: ignore[attr-defined]
 
 
+@pytest.mark.slow(reason="ten thousand answers over HTTP")
 async def test_ten_thousand_malformed_answers_are_ten_thousand_steps_with_a_reason() -> None:
     server = await asyncio.get_running_loop().create_server(Broken, "127.0.0.1", 0)
     base_url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"

@@ -499,6 +499,7 @@ def _with_odd(inner: Any, rng: random.Random) -> Any:
     return entries
 
 
+@pytest.mark.slow(reason="ten thousand answers")
 async def test_ten_thousand_malformed_answers_change_nothing_and_each_is_counted_with_its_reason() -> None:
     rng, said = random.Random(20), ""
     model = ScriptedModel(lambda _: said)

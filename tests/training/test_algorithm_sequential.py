@@ -64,6 +64,7 @@ def decided(design: Sequential, before: np.ndarray, after: np.ndarray, rng: np.r
     return found / len(before)
 
 
+@pytest.mark.slow(reason="1,500 trials of each kind")
 @pytest.mark.parametrize(
     ("kind", "most"),
     # .025 and three standard errors of 1,500 trials; a candidate that harms one query in eight by 40 points and helps
@@ -129,6 +130,7 @@ def test_a_larger_gain_never_speaks_for_less() -> None:
         assert (np.diff(moved) >= 0).all()
 
 
+@pytest.mark.slow(reason="a search over sizes, with simulated power")
 def test_it_says_how_many_queries_a_gain_would_take() -> None:
     design = Sequential(4, 4, 0.025)
     few, many = design.queries_for(0.2, 0.8), design.queries_for(0.08, 0.8)

@@ -30,7 +30,7 @@ UPDATE training_trainingrun SET total_iterations = iteration + 12,
 
 
 @pytest.mark.parametrize("name", releases())
-def test_a_job_in_progress_goes_on_after_an_upgrade(name: str, tmp_path: Path) -> None:
+def test_a_job_in_progress_goes_on_after_an_upgrade(name: str, tmp_path: Path, services: None) -> None:
     fleet = Fleet()
     with old_release(name, tmp_path) as old:
         [(job, before)] = old.ask(SHORTER)

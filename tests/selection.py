@@ -1,0 +1,31 @@
+"""Which tests are ``fast``: told by what a test asks for, so that no list is kept by hand.
+
+A test is ``fast`` if it asks for no database, no broker and no browser, starts no product process, and is not marked
+as ``slow``. Asking is by fixture (``db``, ``broker`` and whatever is built on them) or by the mark ``django_db``. A
+fast test that uses the database all the same fails: pytest-django blocks it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pytest
+
+from tests.services import FAST
+
+ASKING_FIXTURES: Final = frozenset({"db", "transactional_db", "django_db_setup", "broker", "services", "own_services"})
+ASKING_MARKS: Final = frozenset({"django_db", "slow", "alone", "bench"})
+
+
+def is_fast(item: pytest.Item) -> bool:
+    """Whether the test needs nothing but its own process, and little time."""
+    if any(item.get_closest_marker(name) for name in ASKING_MARKS):
+        return False
+    return ASKING_FIXTURES.isdisjoint(getattr(item, "fixturenames", ()))
+
+
+@pytest.hookimpl(tryfirst=True)  # before `-m` selects
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if is_fast(item):
+            item.add_marker(FAST)

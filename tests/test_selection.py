@@ -1,0 +1,65 @@
+"""Which tests `make test-fast` runs: those that ask for nothing but their own process."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+
+from agentcore_site import env
+from tests import services
+from tests.selection import is_fast
+
+
+def asks_for_nothing() -> None: ...
+def asks_for_the_database(db: None) -> None: ...
+def asks_for_a_person(olivia: Any) -> None: ...
+def asks_for_workers(fleet: Any) -> None: ...
+def asks_for_a_site(live_site: Any) -> None: ...
+def asks_for_the_broker(broker: Any) -> None: ...
+@pytest.mark.django_db
+def is_marked_for_the_database() -> None: ...
+@pytest.mark.slow(reason="ten thousand of them")
+def is_marked_as_slow() -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("test", "fast"),
+    [
+        (asks_for_nothing, True),
+        (asks_for_the_database, False),
+        (asks_for_a_person, False),
+        (asks_for_workers, False),
+        (asks_for_a_site, False),
+        (asks_for_the_broker, False),
+        (is_marked_for_the_database, False),
+        (is_marked_as_slow, False),
+    ],
+)
+def test_a_test_is_fast_if_it_asks_for_nothing(test: Callable[..., None], fast: bool, request: Any) -> None:
+    assert is_fast(pytest.Function.from_parent(request.node.parent, name=test.__name__, callobj=test)) is fast
+
+
+def test_a_test_that_does_not_ask_can_not_use_the_database(request: pytest.FixtureRequest) -> None:
+    assert is_fast(request.node)
+    with pytest.raises(RuntimeError, match="Database access not allowed"):
+        User.objects.exists()
+
+
+def test_a_fast_run_has_no_services(pytestconfig: pytest.Config) -> None:
+    if pytestconfig.option.markexpr == services.FAST:
+        assert services.stack is None
+
+
+@pytest.mark.slow(reason="a run of pytest")
+def test_the_fast_selection_starts_no_service() -> None:
+    """The test above this one says so, in a run that is given no address."""
+    given = {name: value for name, value in os.environ.items() if name not in services.SERVICES}
+    command = [sys.executable, "-m", "pytest", "-q", "-m", services.FAST, "-p", "no:cacheprovider", __file__]
+    done = subprocess.run(command, env=given, cwd=env.ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0 and "10 passed, 1 deselected" in done.stdout, done.stdout + done.stderr
