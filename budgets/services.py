@@ -273,7 +273,7 @@ def _reached(balance: Balance) -> list[int]:
 
 def _moved(limit: int | None) -> Conflict:
     now = "not limited" if limit is None else money(limit)
-    message = f"Somebody changed the limit meanwhile: it is {now} now. Look at it, and set it again if it must differ."
+    message = f"The limit was changed meanwhile: it is {now} now. Look at it, and set it again if it must differ."
     return Conflict(message, fields={"limit": message})
 
 

@@ -14,7 +14,7 @@ from experiences.models.jobs_at_work import jobs_of
 from training.models import Epoch, PolicyCheckpoint, TrainingRun
 from training.services.checkpoints import Damaged, checkpoint_load, checkpoint_rewrite
 
-UNREADABLE = "Some checkpoints can't be read, so nobody knows what they hold: delete those that you don't need."
+UNREADABLE = "Some checkpoints can't be read, so it is not known what they hold: delete those that you don't need."
 
 
 @places.register("jobs at work on it")
@@ -108,7 +108,7 @@ def contexts(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
         for row, data in found:
             checkpoint_rewrite(row, data)
 
-    changed = "Checkpoints were changed: they tell nobody any more what was erased." if found else ""
+    changed = "Checkpoints were changed: what was erased is told to no agent any more." if found else ""
     note = " ".join(filter(None, (changed, UNREADABLE if unreadable else "")))
     return Finding(len(found) + unreadable, erase, note, stays=unreadable)
 

@@ -39,7 +39,7 @@ MEANINGS: Final = {
     "401": "No key, token or session, or one that is not valid.",
     "403": "Seen, but your role or your key does not allow it.",
     "404": "Not there, or not yours.",
-    "409": "Somebody was first, or the state does not allow it.",
+    "409": "Another request was first, or the state does not allow it.",
     "413": "More than the limit.",
     "429": "Too many requests or active jobs; see `Retry-After`.",
     "507": "It does not fit the budget.",

@@ -203,7 +203,7 @@ class ErasureIn(Strict):
 
 
 class ErasureOut(serializers.Serializer[Any]):
-    """It names nobody: ``digests`` are keyed digests of the identifiers."""
+    """It names no person: ``digests`` are keyed digests of the identifiers."""
 
     id = serializers.UUIDField()
     digests = serializers.ListField(child=serializers.CharField())
@@ -223,7 +223,7 @@ class ErasureDoor(Door):
 
     @extend_schema(
         summary="Erase what is kept of a person",
-        description="Whatever holds an identifier is deleted, or loses the words. It can't be undone.",
+        description="All that holds an identifier is deleted, or loses these words. It can't be undone.",
         tags=["privacy"],
         request=ErasureIn,
         responses={200: ErasureOut, 201: ErasureOut},

@@ -75,7 +75,7 @@ def invitation_create(
     address = _address(email)
     role_check(role)
     if Membership.objects.filter(organization=organization, user__email__iexact=address).exists():
-        raise Conflict("Somebody with this address is a member already.", fields={"email": "A member already."})
+        raise Conflict("A person with this address is a member already.", fields={"email": "A member already."})
     waiting = Invitation.objects.filter(organization=organization, outcome="")
     if waiting.count() >= MOST_OPEN:
         raise TooMany(f"{MOST_OPEN} invitations wait for an answer. Revoke some first.")

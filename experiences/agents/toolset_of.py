@@ -134,7 +134,7 @@ class AgentTools:
         from experiences.rollouts.tools.mcp import MCPFailure
 
         if unsaid := next((one.name for one in self._servers if str(one.pk) not in self._granted), ""):
-            message = f"Nobody has chosen which tools of {unsaid} the agent may call: open the agent and choose them."
+            message = f"It was not chosen which tools of {unsaid} the agent may call: open the agent and choose them."
             raise Halted("llm_refused", message)
         try:
             self._mcp = connected(self._servers, self._granted)

@@ -32,7 +32,7 @@ MEANINGS: Final = {
     ExperienceStatus.PROPOSED: "Being tried: some rollouts see it, so that its effect can be measured.",
     ExperienceStatus.ACTIVE: "Measured, and kept.",
     ExperienceStatus.PRUNED: "Taken out by evidence or by a person. It can be brought back.",
-    ExperienceStatus.QUARANTINED: "From text that nobody vouches for. No agent is told it until a person approves it.",
+    ExperienceStatus.QUARANTINED: "From untrusted text. No agent is told it until a person approves it.",
 }
 OF_TEXT: Final = frozenset({"added", "updated", "merged", "edited"})
 SHOWN: Final = 5

@@ -68,7 +68,7 @@ def faults(
     agent: Agent, playbook: Playbook | None, sections: Sequence[Section], lessons: Sequence[Experience]
 ) -> dict[UUID, str]:
     """Why a lesson can't be adopted, for reasons other than its text."""
-    found = {pk: f"it is told to nobody: {why}" for pk, why in stamp_faults(lessons).items()}
+    found = {pk: f"it is told to no agent: {why}" for pk, why in stamp_faults(lessons).items()}
     found |= {
         pk: f"it is in the playbook already ({handle})" for pk, handle in _adopted(playbook, sections, lessons).items()
     }

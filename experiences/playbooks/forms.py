@@ -55,7 +55,7 @@ class ReviewForm(forms.Form):
         max_length=MAX_CONTENT,
         label="What it will say",
         widget=forms.Textarea(attrs={"rows": 4}),
-        help_text="Leave it as it is, or write it better. Whoever approves vouches for it.",
+        help_text="Leave it as it is, or write it better. By approving you vouch for it.",
     )
 
     @classmethod

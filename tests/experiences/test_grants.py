@@ -97,7 +97,7 @@ def test_an_empty_list_gives_the_server_up(operator: Actor, tools: ToolServer) -
 
 def test_a_server_that_was_given_without_a_word_about_its_tools_is_not_used(agent: Agent, tools: ToolServer) -> None:
     agent.tool_servers.add(tools)
-    with pytest.raises(Halted, match="Nobody has chosen which tools of sums") as halted:
+    with pytest.raises(Halted, match="It was not chosen which tools of sums") as halted:
         names_of(agent)
     assert halted.value.reason == "llm_refused"
 

@@ -207,7 +207,7 @@ def test_whoever_looked_at_another_version_is_told(operator: Actor, playbook: Pl
     edited(operator, playbook, type="remove", target="s1")
     with pytest.raises(Conflict, match="no longer at version 1"):
         edited(operator, playbook, type="remove", target="s2", expected=1)
-    with pytest.raises(Conflict, match="somebody was first"):
+    with pytest.raises(Conflict, match="it was changed"):
         edited(operator, stale, type="remove", target="s2")
     assert Playbook.objects.get(id=playbook.id).version == 2 and PlaybookVersion.objects.count() == 2
 

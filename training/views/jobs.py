@@ -151,7 +151,7 @@ def unshare(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse:
     run = run_get(actor, job_id)
     revoked = share_revoke_all(actor, run.job)
     links = "link" if revoked == 1 else "links"
-    messages.success(request, f"{revoked} {links} revoked. Whoever had one sees nothing more.")
+    messages.success(request, f"{revoked} {links} revoked. People who had one see nothing more.")
     return redirect("training:job", job_id=run.pk)
 
 

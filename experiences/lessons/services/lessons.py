@@ -168,7 +168,7 @@ def _update(experience: Experience, values: dict[str, Any]) -> None:
 
 
 def _moved_meanwhile() -> Conflict:
-    return Conflict("Somebody changed this lesson meanwhile, and nothing was done. Look at it again.")
+    return Conflict("This lesson was changed meanwhile, and nothing was done. Look at it again.")
 
 
 def _clean(summary: str, max_words: int) -> str:

@@ -133,7 +133,7 @@ def _action(service: Callable[..., Experience], said: str) -> Callable[..., Http
 
 restore = _action(experience_restore, "Brought back: the next job tries it again.")
 prune = _action(experience_prune, "Taken out. It can be brought back.")
-quarantine = _action(experience_quarantine, "In quarantine: no agent is told it until somebody approves it.")
+quarantine = _action(experience_quarantine, "In quarantine: no agent is told it until a person approves it.")
 approve = _action(experience_approve, "Approved: the next job tries it.")
 
 

@@ -347,7 +347,7 @@ class ReviewDoor(Door):
 
     @extend_schema(
         summary="Approve a suggested change",
-        description="As it is, or with another text. Whoever approves vouches for it.",
+        description="As it is, or with another text. The approver vouches for it.",
         tags=REVIEW_TAG,
         request=ApproveIn,
         responses=DeltaOut,

@@ -19,7 +19,7 @@ from experiences.playbooks.services.playbooks import by_person
 from experiences.playbooks.services.versions import clean, version_write
 from experiences.privacy import redact
 
-DECIDED = "Somebody has decided about this change already."
+DECIDED = "This change has been decided already."
 
 
 @transaction.atomic

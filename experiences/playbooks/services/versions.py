@@ -30,7 +30,7 @@ class VersionMoved(Conflict):
     """The playbook was changed since it was read."""
 
     def __init__(self, expected: int) -> None:
-        message = f"The playbook is no longer at version {expected}: somebody was first. Look at it and try again."
+        message = f"The playbook is no longer at version {expected}: it was changed. Look at it and try again."
         super().__init__(message, fields={"version": message})
 
 

@@ -15,7 +15,7 @@ from agentcore_site.tenancy.erasure import subject_erase
 
 
 class Command(BaseCommand):
-    help = "Erase everything that holds one of the identifiers, and print a report that names nobody."
+    help = "Erase everything that holds one of the identifiers, and print a report that names no person."
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("--user", required=True, help="who asks: an admin of the organisation")
