@@ -238,7 +238,7 @@ REST_WRITES: dict[tuple[str, str], tuple[str, Any]] = {
     ("patch", "budgets/<int:pk>"): ("budget.edit", {"limit_usd": 500}),
     ("post", "prices"): ("price.edit", {"model": "small", "input_usd": 1, "output_usd": 2}),
 }
-# For services: keys and tokens with a scope of their own; see tests/experiences/test_ace_api.py.
+# For services: keys and tokens with a scope of their own; see tests/experiences/playbooks/test_ace.py.
 INTERNAL = {
     "internal/ace/playbooks", "internal/ace/playbooks/<str:agent>", "internal/ace/playbooks/<str:agent>/context",
     "internal/ace/playbooks/<str:agent>/evolve", "internal/ace/playbooks/<str:agent>/status", "internal/ace/traces",

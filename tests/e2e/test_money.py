@@ -13,7 +13,7 @@ from experiences.models import Agent, Dataset
 from tests.e2e.test_launch import chrome, sign_in  # noqa: F401
 from tests.support.browser import Watched
 from tests.support.workers import LiveSite
-from tests.training.test_admission import CONFIG, reader, rows  # noqa: F401
+from tests.training.services.test_admission import CONFIG, reader, rows  # noqa: F401
 from training.services.runs import run_start
 
 

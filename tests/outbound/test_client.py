@@ -16,7 +16,7 @@ import pytest
 from agentcore_site.outbound import AddressRefused, ConnectFailed, OutboundClient, Policy, Redirected
 from agentcore_site.outbound.addresses import AllowList
 from budgets.alerts.webhooks import WebhookFailed, webhook_post
-from tests.experiences.test_tools_fetch import Pages, certificate
+from tests.experiences.rollouts.tools.test_fetch import Pages, certificate
 from tests.support.names import Names
 
 LOOPBACK = AllowList.of(["127.0.0.0/8", "localhost"])

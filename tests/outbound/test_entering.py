@@ -17,7 +17,7 @@ from budgets.services import price_set
 from experiences.agents.services.agent_tests import agent_test
 from experiences.agents.services.endpoints import endpoint_create
 from experiences.models import Agent, ModelEndpoint, ToolServer
-from tests.experiences.test_tools_fetch import Pages
+from tests.experiences.rollouts.tools.test_fetch import Pages
 from tests.support.callers import Caller
 from tests.support.llm_acts import act
 from tests.support.llm_server import ModelServer

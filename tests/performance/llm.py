@@ -145,7 +145,7 @@ def rollouts() -> list[Figure]:
 
 def broken() -> list[Figure]:
     """A minute of cut answers, at the settings that are shipped."""
-    from tests.experiences.test_broken_answers import ANSWER, MOST_CALLS, asked_for, worth_of_a_call
+    from tests.experiences.rollouts.test_broken_answers import ANSWER, MOST_CALLS, asked_for, worth_of_a_call
 
     meter = FreeMeter()
     with ModelServer(brain=lambda _: ANSWER, faults={"cut_body": 1.0}) as server, workers_loop() as runner:

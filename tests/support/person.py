@@ -61,7 +61,7 @@ OURS: Final = frozenset(
         "training.TrainingRun.metrics", "training.TrainingRun.selection", "training.Iteration.metrics",
         "training.Iteration.selection", "training.Epoch.metrics", "training.Epoch.gate",
         "training.PolicyCheckpoint.metrics",
-        # Tested by itself: the lessons in it (tests/training/test_runs_context.py).
+        # Tested by itself: the lessons in it (tests/training/services/test_runs_context.py).
         "training.PolicyCheckpoint.data",
     }
 )  # fmt: skip

@@ -27,7 +27,7 @@ from experiences.rollouts.environments.base import TextEpisode
 from experiences.rollouts.runtimes.action import ActionRuntime
 from experiences.rollouts.runtimes.llm import LLMRuntime, Sampling
 from experiences.rollouts.types import RolloutKey, Scenario, Trajectory
-from tests.experiences.test_runtime_llm import client_of, paid
+from tests.experiences.rollouts.runtimes.test_llm import client_of, paid
 from tests.support.agentgym_server import GOALS, PLANS, GymServer
 from tests.support.llm_server import ModelServer
 from tests.support.running import run_to_end

@@ -13,8 +13,8 @@ import pytest
 from budgets.metering.port import FreeMeter
 from experiences.rollouts.collect import RolloutLimits
 from experiences.rollouts.runtimes.base import Halted
-from tests.experiences.test_runtime_http import rolled
-from tests.experiences.test_runtime_llm import Purse
+from tests.experiences.rollouts.runtimes.test_http import rolled
+from tests.experiences.rollouts.runtimes.test_llm import Purse
 from tests.support.agent_server import AgentServer, Ask
 from tests.support.llm_acts import act
 from tests.support.llm_server import ModelServer

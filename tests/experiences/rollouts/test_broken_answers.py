@@ -16,7 +16,7 @@ from experiences.rollouts.environments.dataset import dataset_environment
 from experiences.rollouts.runtimes.base import Halted
 from experiences.rollouts.runtimes.llm import LLMRuntime, Sampling
 from experiences.rollouts.types import RolloutKey, Trajectory
-from tests.experiences.test_runtime_llm import ROWS, Prices, paid
+from tests.experiences.rollouts.runtimes.test_llm import ROWS, Prices, paid
 from tests.support.llm_server import ModelServer
 
 ANSWER = "I add the two numbers. Answer: 42"

@@ -21,7 +21,7 @@ from experiences.rollouts.runtimes.gateway import RolloutGateway
 from experiences.rollouts.runtimes.http import HTTPRuntime
 from experiences.rollouts.runtimes.llm import Sampling
 from experiences.rollouts.types import RolloutKey, Trajectory
-from tests.experiences.test_runtime_llm import ROWS, Purse, client_of, paid
+from tests.experiences.rollouts.runtimes.test_llm import ROWS, Purse, client_of, paid
 from tests.support.agent_server import AgentServer, Ask
 from tests.support.llm_acts import act
 from tests.support.llm_server import ModelServer

@@ -27,7 +27,7 @@ from experiences.rollouts.rewards.judge import NOBODY, SILENT
 from experiences.rollouts.runtimes.base import Halted
 from experiences.rollouts.runtimes.llm import LLMRuntime, Sampling
 from experiences.rollouts.types import Outcome, RolloutKey, Trajectory
-from tests.experiences.test_runtime_llm import Purse, client_of
+from tests.experiences.rollouts.runtimes.test_llm import Purse, client_of
 from tests.support.callers import Caller
 from tests.support.llm_server import ModelServer
 from tests.support.rows import lived_run

@@ -30,7 +30,7 @@ from experiences.playbooks.item_effects import effects_of
 from experiences.playbooks.selectors import compiled, sections_of
 from experiences.playbooks.services.executions import NewTrace, traces_record
 from experiences.playbooks.services.playbooks import playbook_create, playbook_edit
-from tests.experiences.test_ace_api import Service, problem
+from tests.experiences.playbooks.test_ace import Service, problem
 from tests.support.llm_server import ModelServer
 from tests.support.playbooks import PRICE, TEXTS, model_agent, suggesting
 from tests.support.running import run_to_end

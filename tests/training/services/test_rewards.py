@@ -31,7 +31,7 @@ from experiences.trajectories.exports import as_exported
 from experiences.trajectories.selectors import advantages_for
 from tests.support.llm_server import ModelServer
 from tests.support.running import SMALL, SMALL_POOL, run_to_end
-from tests.training.test_trainer import Store, go_on, nothing_kept, run, setup
+from tests.training.trainer.test_loop import Store, go_on, nothing_kept, run, setup
 from training.config.schema import GRPOConfig
 from training.config.validation import ConfigError, parse_config
 from training.policies.archive import pack, unpack

@@ -127,7 +127,7 @@ def installed(tmp_path: Path) -> Path:
 
 
 def test_what_a_package_brings_is_there_by_its_name(installed: Path) -> None:
-    root = Path(__file__).parents[2]
+    root = Path(__file__).parents[3]
     ran = subprocess.run(
         [sys.executable, "-c", USED],
         capture_output=True,

@@ -19,7 +19,7 @@ from experiences.rollouts.environments.dataset import dataset_environment
 from experiences.rollouts.runtimes.llm import LLMRuntime, Sampling
 from experiences.rollouts.types import RolloutKey, Trajectory
 from tests.budgets.llm.test_wire import broken
-from tests.experiences.test_runtime_llm import ROWS, Prices, paid
+from tests.experiences.rollouts.runtimes.test_llm import ROWS, Prices, paid
 
 ANSWERS = 10_000
 AT_ONCE = 16

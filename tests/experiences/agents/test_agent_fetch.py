@@ -18,8 +18,8 @@ from experiences.rollouts.collect import RolloutLimits, run_rollout
 from experiences.rollouts.environments.dataset import dataset_environment
 from experiences.rollouts.runtimes.llm import LLMRuntime, Sampling
 from experiences.rollouts.types import RolloutKey, Trajectory
-from tests.experiences.test_runtime_llm import client_of, paid
-from tests.experiences.test_tools_fetch import Pages
+from tests.experiences.rollouts.runtimes.test_llm import client_of, paid
+from tests.experiences.rollouts.tools.test_fetch import Pages
 from tests.support.llm_server import ModelServer
 from tests.support.names import Names
 
