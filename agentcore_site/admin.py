@@ -1,4 +1,4 @@
-"""Admin of the audit log and of the doors' own rows."""
+"""Admin of the audit log and of the rows that REST itself keeps."""
 
 from __future__ import annotations
 

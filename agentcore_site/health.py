@@ -58,7 +58,7 @@ def ready(request: HttpRequest) -> JsonResponse:
 @require_safe
 @never_cache
 def status(request: HttpRequest) -> JsonResponse:
-    """The same for strangers; members see every dependency by name, with how long it took to ask."""
+    """The same for clients that are not members; members see every dependency by name, with how long it took to ask."""
     return _answer(request, (*READY, "workers", "storage", "disk"))
 
 

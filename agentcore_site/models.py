@@ -1,4 +1,4 @@
-"""Rows of the doors themselves."""
+"""Rows that REST itself keeps."""
 
 from __future__ import annotations
 

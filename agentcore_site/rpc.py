@@ -1,4 +1,4 @@
-"""The door at ``POST /api/v1/jsonrpc``: who calls, within which limits, and the table of all methods."""
+"""The view at ``POST /api/v1/jsonrpc``: who calls, within which limits, and the table of all methods."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def answer(body: Any, status: int = 200, headers: dict[str, str] | None = None) 
 
 
 def describe(result: dict[str, Any], generator: Any, request: Any, public: bool) -> dict[str, Any]:
-    """A hook of drf-spectacular: this door is no REST view, so it introduces itself."""
+    """A hook of drf-spectacular: this view is no REST view, so it describes itself."""
     methods = "\n".join(f"- `{name}`: {method.summary}" for name, method in METHODS.items())
     asked = {
         "type": "object",

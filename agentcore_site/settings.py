@@ -192,7 +192,7 @@ CONTENT_SECURITY_POLICY = {
 }
 DATA_UPLOAD_MAX_MEMORY_SIZE = 64 * 1024 * 1024  # 10,000 queries of a few kilobytes; larger bodies get a 413
 
-# -- doors -----------------------------------------------------------------------------------------------------------
+# -- REST ------------------------------------------------------------------------------------------------------------
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": [
         "agentcore_site.tenancy.authentication.ApiKeyAuthentication",

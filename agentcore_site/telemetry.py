@@ -40,7 +40,7 @@ class JsonFormatter(logging.Formatter):
 
 
 class OneLine(logging.Filter):
-    """Takes the stack trace off what strangers can cause at will, such as a request for a host that is not ours."""
+    """Takes the stack trace off what any client can cause at will, such as a request for a host that is not ours."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         record.exc_info = record.exc_text = None

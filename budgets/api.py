@@ -234,7 +234,7 @@ class PriceFilters(filters.FilterSet):
         fields: list[str] = []
 
     def as_it_is(self, rows: QuerySet[ModelPrice], name: str, value: Any) -> QuerySet[ModelPrice]:
-        return rows  # the door has chosen the rows by it
+        return rows  # the view has chosen the rows by it
 
 
 class BudgetDoor(Door):

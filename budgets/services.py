@@ -219,7 +219,7 @@ def price_save(actor: Any, row: ModelPrice, *, before: dict[str, Any] | None) ->
 
 
 def require_price_editor(actor: Any, organization: Organization | None) -> None:
-    """Prices for all are the house's; an organisation's own are its admins'."""
+    """Prices for all are changed by the site's operators; an organisation's own by its admins."""
     if getattr(Actor.of(actor).user, "is_superuser", False):
         return
     if organization is not None:

@@ -1,4 +1,4 @@
-"""Admin of agents, datasets and what was lived through."""
+"""Admin of agents, datasets and trajectories."""
 
 from __future__ import annotations
 

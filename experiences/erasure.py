@@ -1,4 +1,4 @@
-"""Where personal data may stand among what agents lived and learned: trajectories, their groups, datasets, lessons
+"""Where personal data may stand in what agents did and learned: trajectories, their groups, datasets, lessons
 with their history, what reflection was answered, prompt packs, and what people wrote about agents and their services.
 
 Trajectories are stored without addresses and numbers (``experiences.privacy``), so a person's address finds none of

@@ -1,4 +1,4 @@
-"""Prometheus names of training, which dashboards and alerts rely on."""
+"""Prometheus metrics of training. Dashboards and alerts rely on their names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the console's doors share: who asks, refusals as pages, and lists that are read by cursor."""
+"""What the console's views share: who asks, refusals as pages, and lists that are read by cursor."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ class Place:
 
 
 def walkable(path: Path) -> bool:
-    """Whether a stranger may walk to ``path``: every folder on the way lets others through."""
+    """Whether any user of the host may walk to ``path``: every folder on the way lets others through."""
     try:
         return all(folder.stat().st_mode & stat.S_IXOTH for folder in (path, *path.parents) if folder.is_dir())
     except PermissionError:

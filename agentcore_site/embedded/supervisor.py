@@ -18,7 +18,7 @@ from agentcore_site.embedded.ports import wait_until
 from agentcore_site.embedded.service_paths import CannotStart
 
 FIRST_DELAY, LONGEST_DELAY, STOP_SECONDS = 0.2, 30.0, 20.0
-# What lived this long had started well, and what was killed from outside is not the cause: neither is kept waiting.
+# A process that ran this long had started well, and one killed from outside is not the cause: both restart at once.
 CALM_SECONDS, LONGEST_DELAY_KILLED = 5.0, 1.0
 KILLED = (-signal.SIGKILL, -signal.SIGTERM)
 LOG_LIMIT = 16 * 1024 * 1024

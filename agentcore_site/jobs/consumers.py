@@ -1,6 +1,6 @@
 """Live events over a websocket: history first, then in order, no gap and none twice over a reconnect.
 
-The channel layer is only a nudge. Each time it says that the job moved (and every few seconds in any case) the rows
+The channel layer only gives a hint. Each time it says that the job moved (and every few seconds in any case) the rows
 after the last ``seq`` that was sent are read.
 """
 
@@ -85,7 +85,7 @@ class JobConsumer(AsyncWebsocketConsumer):
         self.moved = asyncio.Event()
         self.moved.set()
         self.group = group_of(str(job.id))
-        with contextlib.suppress(RedisError, OSError):  # without Redis no nudges come, and polls go on
+        with contextlib.suppress(RedisError, OSError):  # without Redis no hints come, and polls go on
             await self.channel_layer.group_add(self.group, self.channel_name)
         self.pump = asyncio.create_task(self._pump())
 

@@ -151,7 +151,7 @@ def claim(job_id: Any, *, attempt: int | None = None) -> Job | None:
     """Takes a job for this worker: one conditional update on the database's clock. None: another worker has it, or
     its row is locked for longer than a transaction of ours takes; then the sweep rings again.
 
-    ``attempt`` is what the doorbell saw: a message that is late or doubled finds another number and does nothing.
+    ``attempt`` is that of the message: one that is late or doubled finds another number and does nothing.
     """
     try:
         return _claimed(job_id, attempt)

@@ -1,4 +1,4 @@
-"""Prometheus names of the job engine, which dashboards and alerts rely on."""
+"""Prometheus metrics of the job engine. Dashboards and alerts rely on their names."""
 
 from __future__ import annotations
 

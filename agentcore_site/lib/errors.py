@@ -1,4 +1,5 @@
-"""What a service says when it can't do what was asked. Each door turns these into its own kind of answer.
+"""What a service says when it can't do what was asked. Each interface (pages, REST, JSON-RPC, commands) turns these
+into its own kind of answer.
 
 DomainError
 ├── Invalid          400  the request can't be understood or breaks a rule; ``fields`` says where

@@ -1,6 +1,6 @@
-"""How texts of strangers lose personal data before the ground stores them: errors, events, the audit log.
+"""Texts of others lose personal data before they are stored: errors, events, the audit log.
 
-The ground knows none of the apps above it, so the one that knows what personal data are says how, at start-up.
+The app that knows what personal data are registers the function at start-up: this package imports no app.
 """
 
 from __future__ import annotations

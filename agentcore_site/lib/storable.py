@@ -1,7 +1,7 @@
 """Values from outside, before anything is done with them: can they be stored at all?
 
 PostgreSQL takes neither NUL in text nor lone surrogates, JSON has no NaN, and what is nested without end is an attack.
-One check for every door, so that such input gets a 400 with a reason and never a 500.
+One check for every interface, so that such input gets a 400 with a reason and never a 500.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ async def respond(body: bytes, table: Table, call: Call) -> Any:
     """The answer to a request or a batch; None where nothing is to be answered (notifications only).
 
     Raises:
-        TROUBLE: the database is away; the door answers that.
+        TROUBLE: the database is away; the view answers that.
     """
     try:
         document = parse_json(body)

@@ -24,7 +24,7 @@ UNEXPECTED = "Something went wrong here, and it was logged. Tell your admin the 
 def handler(error: Exception, context: dict[str, Any]) -> Response | None:
     """DRF's exception handler. What it does not know becomes a 500 that leaks nothing; the log has the rest.
 
-    A database that is away is left to the middleware, which answers 503 at every door.
+    A database that is away is left to the middleware, which answers 503 everywhere.
     """
     if isinstance(error, TROUBLE):
         return None

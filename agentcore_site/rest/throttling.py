@@ -37,7 +37,7 @@ class KeyThrottle(SimpleRateThrottle):
 
 
 class TokenThrottle(KeyThrottle):
-    """Slower for the door where passwords are tried."""
+    """Slower for the address where passwords are tried."""
 
     scope = "token"
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Actor:
-    """A user seen through the door that they came by.
+    """A user, with the interface that the request came by (``door``).
 
     ``scopes`` is None for a person signed in to the console or holding a JWT, else the scopes of the API key;
     ``organization_id`` narrows a key to the organisation that it was made for.

@@ -98,7 +98,7 @@ class MembershipOut(serializers.Serializer[Any]):
     organization_id = serializers.UUIDField()
     organization = serializers.CharField(source="organization.name")
     role = serializers.ChoiceField(choices=Role.choices)
-    may = serializers.SerializerMethodField(help_text="What you may do there through this door.")
+    may = serializers.SerializerMethodField(help_text="What you may do there by this key, token or session.")
 
     def get_may(self, row: Any) -> list[str]:
         actions = {*ROLE_MAY[row.role], "export"}

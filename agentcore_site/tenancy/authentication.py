@@ -52,7 +52,7 @@ def actor_of_token(token: str, *, ip: str = "") -> Actor | None:
 
 
 def actor_of(request: HttpRequest | Request) -> Actor:
-    """The actor of a request that was authenticated by any door."""
+    """The actor of a request that was authenticated in any way."""
     actor = getattr(request, "auth", None)
     if isinstance(actor, Actor):
         return actor

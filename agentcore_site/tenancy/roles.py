@@ -1,4 +1,4 @@
-"""The four roles and what each may do. One table, read by every door."""
+"""The four roles and what each may do. One table, read by every interface."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Agents, what they are asked, what they lived through, and what they learned from it."""
+"""Agents, their queries, their trajectories, and what they learned."""
 
 from experiences.models.agents import Agent, EndpointKind, ModelEndpoint, Philosophy, Runtime, ToolServer
 from experiences.models.lessons import (

@@ -1,4 +1,4 @@
-"""What agents are asked, and what they lived through."""
+"""Datasets of queries, trajectories and their groups."""
 
 from __future__ import annotations
 

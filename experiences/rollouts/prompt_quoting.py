@@ -1,4 +1,4 @@
-"""Texts of strangers in a prompt: as data between marks that they can't contain ("spotlighting", arXiv 2403.14720)."""
+"""Untrusted texts in a prompt: as data between marks that they can't contain ("spotlighting", arXiv 2403.14720)."""
 
 from __future__ import annotations
 

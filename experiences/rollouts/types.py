@@ -1,4 +1,4 @@
-"""What agents live through: scenarios, steps, trajectories and groups. Pure values, no Django."""
+"""Scenarios, steps, trajectories and groups. Pure values, no Django."""
 
 from __future__ import annotations
 

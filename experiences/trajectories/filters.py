@@ -1,4 +1,4 @@
-"""Filters that several doors share: by agent, and those of trajectories for the REST list, the export and JSON-RPC."""
+"""Filters that several interfaces share: those of trajectories for the REST list, the export and JSON-RPC."""
 
 from __future__ import annotations
 

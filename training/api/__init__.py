@@ -1,1 +1,1 @@
-"""REST doors of datasets, training jobs, checkpoints and settings."""
+"""REST: datasets, training jobs, checkpoints and settings."""

@@ -43,7 +43,7 @@ class DatasetOut(serializers.Serializer[Any]):
 
 @extend_schema_field(RowOut(many=True))
 class RowsField(serializers.ListField):
-    """Rows of queries. Their content is checked where every door checks it, with the number of the wrong row."""
+    """Rows of queries. Their content is checked where every interface checks it, with the number of the wrong row."""
 
 
 class DatasetIn(Strict):

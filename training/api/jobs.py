@@ -1,4 +1,4 @@
-"""REST: training jobs. The same services as every other door, so the same messages."""
+"""REST: training jobs. The same services as every other interface, so the same messages."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def read_rows(filename: str, content: bytes) -> list[dict[str, Any]]:
 
 
 def clean_rows(rows: list[Any]) -> list[dict[str, Any]]:
-    """Rows from any door, cleaned.
+    """Rows from any interface, cleaned.
 
     Raises:
         TooLarge, Invalid: as for ``read_rows``.

@@ -148,7 +148,7 @@ def _prompt(run: TrainingRun) -> dict[str, Any] | None:
 
 
 def events(request: HttpRequest, actor: Actor, run: TrainingRun) -> dict[str, Any]:
-    """The latest events, newest first; nudges of iterations only when asked for."""
+    """The latest events, newest first; those of iterations only when asked for."""
     rows = JobEvent.objects.filter(job=run.job)
     everything = request.GET.get("events") == "all"
     if not everything:

@@ -42,7 +42,7 @@ from training.services.learned import starting_library, starting_rule
 
 @dataclass(frozen=True)
 class Request:
-    """What a door asked for, validated."""
+    """What a launch asked for, validated."""
 
     agent: Agent
     config: GRPOConfig

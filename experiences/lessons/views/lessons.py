@@ -118,7 +118,7 @@ def edit(request: HttpRequest, actor: Actor, experience_id: Any) -> HttpResponse
 
 
 def _action(service: Callable[..., Experience], said: str) -> Callable[..., HttpResponseBase]:
-    """A door that moves a lesson by one service."""
+    """A view that changes a lesson by one service."""
 
     @require_POST
     @page

@@ -1,1 +1,1 @@
-"""The doors of ``/internal/ace/``: for services beside agents, which read playbooks and record executions."""
+"""REST under ``/internal/ace/``: for services beside agents, which read playbooks and record executions."""

@@ -70,7 +70,7 @@ class Served:
 
 class Memory(Generic[K, V]):
     """A bounded store of what was read, where each key is read by one at a time. What is not there is not remembered:
-    the slow door says why."""
+    Django's view says why."""
 
     def __init__(self, most: int = MOST) -> None:
         self._most = most
@@ -119,7 +119,7 @@ _readers = ThreadPoolExecutor(READERS, thread_name_prefix="contexts")
 
 
 def _with_connection(look: Callable[[], Any]) -> Any:
-    """None where the database is away, too: the slow door answers that as every door does."""
+    """None where the database is away, too: Django's view answers that."""
     try:
         return look()
     except TROUBLE:

@@ -115,7 +115,7 @@ class PlaybookDoor(ServiceDoor):
 
 
 class ContextDoor(ServiceDoor):
-    """``GET playbooks/{agent_id}/context``. What the fast door can't answer from memory comes here."""
+    """``GET playbooks/{agent_id}/context``. What the fast path can't answer from memory comes here."""
 
     throttle_classes = ()
 

@@ -98,7 +98,7 @@ def reject(request: HttpRequest, actor: Actor, delta_id: Any) -> HttpResponse:
 
 
 def _lesson(service: Callable[..., Experience], said: str) -> Callable[..., HttpResponseBase]:
-    """A door that decides about a lesson in quarantine; one that can't be approved as it is has to be looked at."""
+    """A view that decides about a lesson in quarantine; one that can't be approved as it is has to be looked at."""
 
     @require_POST
     @page

@@ -1,4 +1,4 @@
-"""A reward tried on trajectories that were lived already: what it would have paid. Pure; nothing given is changed."""
+"""A reward tried on recorded trajectories: what it would have paid. Pure; nothing given is changed."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def _refusal(factory: RewardFactory, options: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """A trajectory as the reward pays it, and what it was paid when it was lived (NaN: unscored)."""
+    """A trajectory as the reward pays it, and what it was paid when it was recorded (NaN: unscored)."""
 
     id: Any
     paid: Trajectory

@@ -127,7 +127,7 @@ class RolloutGateway:
 
     async def _served(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
         """Raises BadCall, Halted, LLMError."""
-        session = self._of_key(scope)  # before the body: a stranger's is not read
+        session = self._of_key(scope)  # before the body: one without a key is not read
         path, method = scope["path"], scope["method"]
         if path == "/v1/models":
             if method != "GET":

@@ -1,6 +1,6 @@
 """The ``fetch`` tool: reads a page of the web as text. Off unless the site lists the hosts that may be read.
 
-A model's address is an order from a stranger: the host is checked against the list, then called like every other
+An address that a model gives is untrusted: the host is checked against the list, then called like every other
 address that was entered (``agentcore_site.outbound``). A redirect is not followed; the model is told where it leads.
 """
 

@@ -50,7 +50,7 @@ class RewardSummaryOut(serializers.Serializer[Any]):
     n = serializers.IntegerField()
     mean = serializers.FloatField(allow_null=True)
     std = serializers.FloatField(allow_null=True, help_text="Of the population of scored trajectories.")
-    mean_before = serializers.FloatField(allow_null=True, help_text="Of what they were paid when they were lived.")
+    mean_before = serializers.FloatField(allow_null=True, help_text="Of what they were paid when they were recorded.")
     unscored = serializers.FloatField(help_text="The share that the reward could not score.")
     correlation = serializers.FloatField(
         allow_null=True, help_text="Pearson's, of reward and success; null where either never differs."

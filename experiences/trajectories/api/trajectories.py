@@ -1,4 +1,4 @@
-"""REST: trajectories as lists, one by one, and out of the house."""
+"""REST: trajectories as lists, one by one, and as exports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Verdicts on trajectories that were lived already."""
+"""Verdicts on recorded trajectories."""
 
 from __future__ import annotations
 

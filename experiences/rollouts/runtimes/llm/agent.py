@@ -1,4 +1,4 @@
-"""The runtime itself: sets up a rollout's talk and lets the chosen philosophy play it."""
+"""The runtime itself: sets up a rollout's conversation and lets the chosen philosophy lead it."""
 
 from __future__ import annotations
 
