@@ -195,7 +195,7 @@ def _looked_at(name: str) -> dict[str, Any]:
     began = time.monotonic()
     try:
         finding = CHECKS[name]()
-    except Exception:  # the reason may name hosts and users: it is not for everybody who can ask for this page
+    except Exception:  # the reason may name hosts and users: this page is public
         finding = Finding(WITHOUT.get(name, {}).get("status", DOWN), "can't be reached")
     finally:
         connection.close()

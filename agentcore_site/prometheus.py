@@ -86,7 +86,7 @@ def allowed(request: HttpRequest) -> bool:
     if settings.METRICS_TOKEN:
         given = bearer(request.headers.get("Authorization", ""))
         return secrets.compare_digest(given.encode(), settings.METRICS_TOKEN.encode())
-    # Behind a proxy on this machine everybody comes from loopback; its headers tell them apart.
+    # Behind a proxy on this machine all clients come from loopback; its headers tell them apart.
     if any(request.META.get(name) for name in FORWARDED):
         return False
     try:

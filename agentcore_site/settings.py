@@ -17,7 +17,7 @@ SECRET_KEY = env.secret_key()
 SECRET_KEY_FALLBACKS = env.listed("SECRET_KEY_FALLBACKS")
 ALLOWED_HOSTS = env.listed("ALLOWED_HOSTS", "localhost,127.0.0.1,[::1]")
 CSRF_TRUSTED_ORIGINS = env.listed("CSRF_TRUSTED_ORIGINS")
-# TLS ends at the proxy; on a developer's own machine there is none, and a secure cookie would lock everybody out.
+# TLS ends at the proxy; on a developer's own machine there is none, and a secure cookie would lock all users out.
 HTTPS = env.boolean("HTTPS", default=False)
 
 INSTALLED_APPS = [
@@ -101,7 +101,7 @@ if PROBE_URL := env.text("DATABASE_PROBE_URL"):
 # Below this much free room on the disk of DATA_DIR jobs pause and launches are refused, with the reason. 0: never.
 DISK_MINIMUM_FREE_MB = env.integer("DISK_MINIMUM_FREE_MB", 512, low=0, high=10_000_000)
 # A process that hangs in the middle of a transaction (stopped, swapped out) must not hold its rows for ever: a job
-# whose row it has locked could not be claimed by anybody else. PostgreSQL ends such a session. The role carries the
+# whose row it has locked could not be claimed by another worker. PostgreSQL ends such a session. The role carries the
 # limit (see database_roles.py): poolers such as PgBouncer refuse start parameters.
 IDLE_SECONDS = env.integer("DB_IDLE_IN_TRANSACTION_SECONDS", 30, low=5, high=3600)
 DATABASES["default"]["OPTIONS"] = {"application_name": "agentcore", "connect_timeout": CONNECT_SECONDS}
@@ -406,6 +406,6 @@ EMAIL_FILE_PATH = DATA_DIR / "run" / "mails"
 SILENCED_SYSTEM_CHECKS = (
     []
     if HTTPS
-    # Without TLS in front these would lock everybody out; `check --deploy` runs with HTTPS=1 in CI.
+    # Without TLS in front these would lock all users out; `check --deploy` runs with HTTPS=1 in CI.
     else ["security.W004", "security.W008", "security.W012", "security.W016"]
 )

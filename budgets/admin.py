@@ -256,7 +256,7 @@ class ModelPriceAdmin(ServiceAdmin):
         rows = self.model._default_manager.all().order_by(*self.get_ordering(request) or ["model", "-valid_from"])
         if request.user.is_superuser:
             return rows
-        # Prices for all are seen by everybody, and changed by superusers.
+        # Prices for all are seen by all users, and changed by superusers.
         return rows.filter(Q(organization__in=organizations_of(request)) | Q(organization=None))
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:

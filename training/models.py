@@ -101,7 +101,7 @@ class TrainingRun(Scoped):
 
     @cached_property
     def configuration(self) -> GRPOConfig:
-        """``config`` as this release reads it, whichever release wrote it."""
+        """``config`` as this release reads it, written by this or an earlier one."""
         return read(self.config)
 
     @cached_property

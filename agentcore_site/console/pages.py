@@ -87,7 +87,7 @@ def shell(request: HttpRequest) -> dict[str, str]:
     """What a refusal stands in: with the rail and the search for people who signed in, who go on from there."""
     try:
         known = request.user.is_authenticated
-    except (AttributeError, *TROUBLE):  # refused before anybody was asked for, or the database is away
+    except (AttributeError, *TROUBLE):  # refused before the user was read, or the database is away
         known = False
     return {"shell": "base.html" if known else "bare.html"}
 

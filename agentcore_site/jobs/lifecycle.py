@@ -231,7 +231,7 @@ def finish(
 ) -> None:
     """Moves a job that this worker holds to ``status``; the fence decides whether it may. One that waits for a
     model's service is resumed by the sweep after ``retry_after`` seconds, one that waits for room once there is some.
-    ``error`` may quote anybody: it is redacted.
+    ``error`` may quote texts of people: it is redacted.
 
     Raises:
         LeaseLost: it may not; nothing was written.

@@ -31,7 +31,7 @@ def shortage() -> str:
 
 def require_room() -> None:
     """Raises:
-    Insufficient: the disk is nearly full. The message names no folder: it is for everybody who may ask."""
+    Insufficient: the disk is nearly full. The message names no folder: every caller reads it."""
     if shortage():
         raise Insufficient("The server's disk is nearly full, so nothing new is taken. Ask an admin to free some room.")
 

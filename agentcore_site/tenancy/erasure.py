@@ -66,7 +66,7 @@ def subject_erase(actor: Any, identifiers: Sequence[str], *, dry_run: bool = Fal
 
     Raises:
         Missing, Forbidden: the actor may not.
-        Invalid: an identifier is too short to tell anybody apart.
+        Invalid: an identifier is too short to tell people apart.
         Conflict: running jobs use what would be erased.
     """
     organization = current_organization(actor)

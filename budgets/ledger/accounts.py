@@ -138,7 +138,7 @@ def budget_open(owner: Owner, month: date) -> int:
 
 
 def budgets_of(owner: Owner) -> QuerySet[Budget]:
-    """The owner's rows. Within the organisation: that another one names the same id must not matter to anybody."""
+    """The owner's rows. Within the organisation: another organisation may name the same id."""
     return Budget.objects.filter(owner_id=owner.id, organization_id=owner.organization_id)
 
 

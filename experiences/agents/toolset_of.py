@@ -1,4 +1,4 @@
-"""The tools of one agent, from wherever they come: the registry, the fetch tool, MCP servers.
+"""The tools of one agent, of all sources: the registry, the fetch tool, MCP servers.
 
 The protocol's package takes 20 MB of each process that imports it: it is imported where a server is used.
 """

@@ -40,7 +40,7 @@ class Interrupted(Exception):
 
 
 class _Stopped(BaseException):
-    """Carries what ``check`` raised past everybody who catches exceptions on the way."""
+    """Carries what ``check`` raised past all code that catches exceptions on the way."""
 
     def __init__(self, cause: Exception) -> None:
         self.cause = cause

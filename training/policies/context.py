@@ -119,7 +119,7 @@ class ContextPolicy:
 
     @property
     def shipped_lessons(self) -> list[Lesson]:
-        """All that is told outside of training, to whichever query, with the texts that it was shipped with."""
+        """All that is told outside of training, to any query, with the texts that it was shipped with."""
         return self.supported.chosen(self.shipped)
 
     def tells_alike(self, choice: Choice, other: ContextPolicy, queries: Iterable[str]) -> bool:

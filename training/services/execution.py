@@ -302,7 +302,7 @@ class Slice:
 
     def _validated(self, report: IterationReport, selection: dict[str, Any] | None) -> dict[str, Any] | None:
         """The look that speaks for what a checkpoint ships. A context that was only tried, or was refused, is not what
-        the checkpoint would tell anybody."""
+        the checkpoint would tell."""
         if not isinstance(self.state.policy, ContextPolicy):
             return selection
         return selection if report.gate is not None and report.gate.accepted else None

@@ -90,7 +90,7 @@ def known_of_run(run: TrainingRun) -> Known | None:
 
 def runs_under(agent: Agent, chosen: PromptPack | None) -> QuerySet[TrainingRun]:
     """The earlier runs of an agent that acted by the prompt of a run whose pack was ``chosen`` by the domain of its
-    data, or by the agent's own prompt (None), whichever that was then."""
+    data, or by the agent's own prompt (None), as it was then."""
     runs = TrainingRun.objects.filter(agent=agent)
     if chosen is None:
         return runs.filter(Q(prompt_pack=None) | Q(prompt_pack=agent.prompt_pack))

@@ -103,7 +103,7 @@ class _Batch:
         if delta.type != "remove" and copied(delta.content, self.rules.untrusted):
             return Verdict(State.QUARANTINED, COPIED)
         if delta.confidence < self.rules.review_floor:
-            return Verdict(State.REJECTED, f"its confidence {delta.confidence:.2f} is too low to ask anybody")
+            return Verdict(State.REJECTED, f"its confidence {delta.confidence:.2f} is too low for a review")
         if self.rules.held:
             return Verdict(State.QUARANTINED, self.rules.held)
         if delta.confidence < self.rules.min_confidence:

@@ -207,7 +207,7 @@ def _check(pack: PromptPack) -> None:
 
 
 def _under(pack: PromptPack) -> list[Experience]:
-    """The lessons, of whichever agent, that bear the stamp of the pack as it stands."""
+    """The lessons, of any agent, that bear the stamp of the pack as it stands."""
     mine = Experience.objects.filter(organization_id=pack.organization_id)
     return [] if pack_fault(pack) else _bearing(mine, pack.stamp)
 

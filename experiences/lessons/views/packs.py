@@ -51,7 +51,7 @@ def new(request: HttpRequest, actor: Actor) -> HttpResponse:
 
 @page
 def edit(request: HttpRequest, actor: Actor, pack_id: Any) -> HttpResponse:
-    """Everybody of the organisation may read it; who edits agents may change it."""
+    """All members of the organisation may read it; those who edit agents may change it."""
     pack = pack_get(actor, pack_id)
     form = PackForm.of(pack, request.POST if request.method == "POST" else None)
     if request.method == "POST":

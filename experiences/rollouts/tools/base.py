@@ -41,7 +41,7 @@ class Tool(Protocol):
 
 @runtime_checkable
 class AgentTool(Protocol):
-    """A tool with named arguments, from wherever it comes: Python, an MCP server, an environment."""
+    """A tool with named arguments, of any source: Python, an MCP server, an environment."""
 
     @property
     def spec(self) -> ToolSpec: ...
