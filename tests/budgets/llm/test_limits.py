@@ -81,7 +81,10 @@ def test_a_probe_that_was_cancelled_lets_the_next_one_try() -> None:
     time.now += 15
     breaker.enter()
     breaker.abandoned()
+    assert breaker.state == "half-open"
     breaker.enter()
+    breaker.succeeded()
+    assert breaker.state == "closed"
 
 
 def test_failures_of_calls_from_before_do_not_prolong_it() -> None:

@@ -56,6 +56,9 @@ async def test_a_wait_that_ends_after_the_rollout_does_no_harm() -> None:
     async with clock.running():
         clock.stand()
     clock.go(0.5)
+    assert not clock.over
+    await asyncio.sleep(0)  # a time-out that fired late would end this test
+    assert current_clock() is not clock
 
 
 async def test_outside_of_a_rollout_it_never_ends() -> None:

@@ -244,9 +244,15 @@ def test_it_refuses_two_servers_of_one_name() -> None:
 # -- processes --------------------------------------------------------------------------------------------------------
 
 
-async def test_it_starts_nothing_before_it_is_needed() -> None:
-    async with allowing(local("--broken")):
-        pass  # a server that can't start would have raised
+async def test_it_starts_nothing_before_it_is_needed(tmp_path: Path) -> None:
+    started = tmp_path / "started"
+    program = (sys.executable, "-c", f"open({str(started)!r}, 'w')")
+    server = MCPServer("local", "stdio", command=program[0], args=program[1:], timeout_s=20.0)
+    async with MCPTools([server], commands=[program]) as mcp:
+        assert not started.exists()
+        with pytest.raises(MCPFailure):
+            await mcp.tools()
+        assert started.exists()
 
 
 @pytest.mark.parametrize("args", [(), ("--stubborn",)])
