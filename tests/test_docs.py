@@ -23,6 +23,10 @@ OUTSIDE = re.compile(
 )
 DOCUMENT = re.compile(r"\bdocs/[\w./-]+\.md(?:#[\w-]+)?")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
+PACKAGES = ("agentcore_site", "budgets", "evaluation", "experiences", "training")
+MODULE = re.compile(rf"`((?:{'|'.join((*PACKAGES, 'tests'))})/[\w./{{}},-]*)`")
+# Signs of a missing noun: a docstring says which worker, person or process it means.
+MISSING_NOUN = re.compile(r"\b(?:nobody|somebody|whoever)\b", re.IGNORECASE)
 
 
 @cache
@@ -51,6 +55,26 @@ def mentions(pattern: re.Pattern[str], path: Path) -> list[str]:
     tokens = tokenize.generate_tokens(io.StringIO(source).readline)
     texts = (token.string for token in tokens if token.type in (tokenize.COMMENT, tokenize.STRING))
     return [match.group() for text in texts for match in pattern.finditer(text)]
+
+
+def explained(path: Path) -> Iterator[str]:
+    """The comments and docstrings of a Python file, without what they quote as code."""
+    source = path.read_text(encoding="utf-8")
+    if not MISSING_NOUN.search(source):
+        return
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.string
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            yield re.sub(r"``.*?``", "", ast.get_docstring(node) or "", flags=re.DOTALL)
+
+
+def expanded(name: str) -> list[str]:
+    """``a/{b,c}.py`` as its two names."""
+    head, brace, rest = name.partition("{")
+    names, _, tail = rest.partition("}")
+    return [f"{head}{one}{tail}" for one in names.split(",")] if brace else [name]
 
 
 @cache
@@ -122,3 +146,26 @@ def test_each_document_that_is_referred_to_is_there_with_its_section() -> None:
 def test_each_link_of_a_document_leads_somewhere() -> None:
     found = {f"{path.relative_to(ROOT)}: {link}" for path in of_kind(".md") for link in dead_links(path)}
     assert not found, sorted(found)
+
+
+def test_each_module_that_a_document_names_is_there() -> None:
+    found = {
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in of_kind(".md")
+        for named in MODULE.findall(path.read_text(encoding="utf-8"))
+        for name in expanded(named)
+        if path.name not in ("CHANGELOG.md", "api.md")
+        and not any((ROOT / f"{name.rstrip('/')}{end}").exists() for end in ("", ".py"))
+    }
+    assert not found, sorted(found)
+
+
+def test_docstrings_and_comments_name_who_is_meant() -> None:
+    found = {
+        f"{path.relative_to(ROOT)}: {text.strip()[:100]}"
+        for path in of_kind(".py")
+        if path.relative_to(ROOT).parts[0] in PACKAGES
+        for text in explained(path)
+        if MISSING_NOUN.search(text)
+    }
+    assert not found, f"Say which person, worker, process or caller is meant: {sorted(found)}"
