@@ -11,8 +11,11 @@ import tokenize
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from training.config.schema import GRPOConfig
 
 ROOT = Path(__file__).parent.parent
 NAMED = re.compile(r"`(tests/[\w/.]*)(?:::(\w+))?`")
@@ -75,6 +78,18 @@ def expanded(name: str) -> list[str]:
     head, brace, rest = name.partition("{")
     names, _, tail = rest.partition("}")
     return [f"{head}{one}{tail}" for one in names.split(",")] if brace else [name]
+
+
+def flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested settings by their dotted names."""
+    found: dict[str, Any] = {}
+    for name, value in values.items():
+        found |= flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value}
+    return found
+
+
+def alike(value: Any, text: str) -> bool:
+    return value == (float(text) if isinstance(value, int | float) else text)
 
 
 @cache
@@ -146,6 +161,16 @@ def test_each_document_that_is_referred_to_is_there_with_its_section() -> None:
 def test_each_link_of_a_document_leads_somewhere() -> None:
     found = {f"{path.relative_to(ROOT)}: {link}" for path in of_kind(".md") for link in dead_links(path)}
     assert not found, sorted(found)
+
+
+def test_the_defaults_that_the_page_on_algorithms_names_are_those_of_the_code() -> None:
+    known = {name.rpartition(".")[2]: value for name, value in flat(GRPOConfig().as_dict()).items()}
+    page = (ROOT / "docs" / "algorithms.md").read_text(encoding="utf-8")
+    in_tables = re.findall(r"^\| `(\w+)` \| `?([\w.]+)`? \|", page, re.MULTILINE)
+    in_text = re.findall(r"`(?:\w+\.)*(\w+)`\s\((\.?\d[\d.]*)\)", page)
+    named = [(name, value) for name, value in in_tables + in_text if name in known]
+    assert len(named) >= 15
+    assert {name: value for name, value in named if not alike(known[name], value)} == {}
 
 
 def test_each_module_that_a_document_names_is_there() -> None:
