@@ -102,31 +102,30 @@ def test_every_model_has_a_page() -> None:
     assert [model.__name__ for model in OURS if model not in admin.site._registry] == []
 
 
-@pytest.mark.parametrize("model", OURS, ids=lambda model: model.__name__)
-def test_each_list_and_each_row_opens(model: Any, boss: Client, everything: TrainingRun) -> None:
-    listing = boss.get(address(model, "changelist"))
-    assert listing.status_code == 200
-    for term in ("question", str(everything.job_id), "%_'\"\\"):
-        assert boss.get(address(model, "changelist"), {"q": term}).status_code == 200
-    first = model._default_manager.first()
-    assert first is not None, f"the test has no {model.__name__}"
-    assert boss.get(address(model, "change", first.pk)).status_code == 200
-    added = boss.get(address(model, "add")).status_code
-    assert added == (403 if model._meta.model_name in READ_ONLY else 200)
+def test_each_list_and_each_row_opens(boss: Client, everything: TrainingRun) -> None:
+    for model in OURS:
+        for term in ("", "question", str(everything.job_id), "%_'\"\\"):
+            listing = boss.get(address(model, "changelist"), {"q": term} if term else {})
+            assert listing.status_code == 200, (model, term)
+        first = model._default_manager.first()
+        assert first is not None, f"the test has no {model.__name__}"
+        assert boss.get(address(model, "change", first.pk)).status_code == 200, model
+        added = boss.get(address(model, "add")).status_code
+        assert added == (403 if model._meta.model_name in READ_ONLY else 200), model
 
 
-@pytest.mark.parametrize("model", OURS, ids=lambda model: model.__name__)
-def test_what_the_work_wrote_is_neither_changed_nor_deleted(model: Any, boss: Client, everything: TrainingRun) -> None:
-    row = model._default_manager.first()
-    if model is Membership:
-        return  # members leave; see below
-    assert boss.post(address(model, "delete", row.pk), {"post": "yes"}).status_code == 403
-    boss.post(
-        address(model, "changelist"), {"action": "delete_selected", "_selected_action": [str(row.pk)], "post": "yes"}
-    )
-    assert model._default_manager.filter(pk=row.pk).exists()
-    if model._meta.model_name in READ_ONLY:
-        assert boss.post(address(model, "change", row.pk), {"status": "completed"}).status_code == 403
+def test_what_the_work_wrote_is_neither_changed_nor_deleted(boss: Client, everything: TrainingRun) -> None:
+    for model in OURS:
+        row = model._default_manager.first()
+        assert row is not None, f"the test has no {model.__name__}"
+        if model is Membership:
+            continue  # members leave; see below
+        assert boss.post(address(model, "delete", row.pk), {"post": "yes"}).status_code == 403, model
+        selected = {"action": "delete_selected", "_selected_action": [str(row.pk)], "post": "yes"}
+        boss.post(address(model, "changelist"), selected)
+        assert model._default_manager.filter(pk=row.pk).exists(), model
+        if model._meta.model_name in READ_ONLY:
+            assert boss.post(address(model, "change", row.pk), {"status": "completed"}).status_code == 403, model
 
 
 def test_jobs_are_moved_through_the_services(boss: Client, operator: Actor, agent: Agent) -> None:

@@ -125,14 +125,12 @@ def test_lessons_are_searched_filtered_and_ordered(console: Client, library: dic
     assert "6 lessons" in shown and f"agent={other.agent.slug}" in shown and "domain=sums" in shown
 
 
-@pytest.mark.parametrize(
-    "query", ["q=%00", "cursor=WzEsMl0", "cursor=%FF", "sort=%00", "agent=%00&status=x", "domain=😀"]
-)
+@pytest.mark.parametrize("place", ["/experiences/", "/prompt-packs/"])
 def test_an_address_that_nobody_gave_out_is_no_crash(
-    console: Client, library: dict[str, Experience], query: str
+    console: Client, library: dict[str, Experience], place: str
 ) -> None:
-    for place in ("/experiences/", "/prompt-packs/"):
-        assert console.get(f"{place}?{query}").status_code in {200, 400}
+    for query in ("q=%00", "cursor=WzEsMl0", "cursor=%FF", "sort=%00", "agent=%00&status=x", "domain=😀"):
+        assert console.get(f"{place}?{query}").status_code in {200, 400}, query
 
 
 def test_pages_by_cursor_show_every_lesson_once(

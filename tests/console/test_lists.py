@@ -177,9 +177,8 @@ def forged(value: Any) -> str:
 @pytest.mark.parametrize(
     "place", ["/agents/", "/jobs/", "/trajectories/", "/evaluations/", "/checkpoints/", "/endpoints/"]
 )
-@pytest.mark.parametrize(
-    "query",
-    [
+def test_an_address_that_nobody_gave_out_is_no_crash(console: Client, run: TrainingRun, place: str) -> None:
+    for query in (
         "q=%00",
         "cursor=WzEsMl0",
         "cursor=WyJcdTAwMDAiLCJ4Il0",
@@ -189,10 +188,8 @@ def forged(value: Any) -> str:
             forged,
             ("1290-10-20T22:14:55-18:18", "0001-01-01T00:00:00+14:00", "x" * 4_000, 2**62, 1e308, True),
         ),
-    ],
-)
-def test_an_address_that_nobody_gave_out_is_no_crash(console: Client, run: TrainingRun, place: str, query: str) -> None:
-    assert console.get(f"{place}?{query}").status_code in {200, 400}
+    ):
+        assert console.get(f"{place}?{query}").status_code in {200, 400}, query
 
 
 def test_a_form_with_a_null_byte_is_refused_in_words(console: Client, run: TrainingRun) -> None:

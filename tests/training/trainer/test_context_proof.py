@@ -9,6 +9,8 @@ import pytest
 
 from tests.performance.context import RIVALS, Proof, accepted_by_chance, proved
 
+pytestmark = pytest.mark.slow(reason="whole runs of learning, at several seeds")
+
 SEEDS = range(100, 103)  # the first of the bench
 AGAINST_RIVALS = 2  # of the seeds
 NULLS = range(100, 108)

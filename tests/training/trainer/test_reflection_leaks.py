@@ -50,6 +50,7 @@ def leaking(texts: Sequence[str], queries: Sequence[Scenario]) -> float:
     return sum(found) / len(found)
 
 
+@pytest.mark.slow(reason="whole runs of learning")
 @pytest.mark.parametrize("group_tokens", [0, 8_000])
 def test_no_lesson_holds_an_answer_of_a_query_though_the_reflector_reads_them(
     server: ModelServer, group_tokens: int
