@@ -1,4 +1,4 @@
-"""What is known of a request when the database goes away: whether anything may have been changed by then."""
+"""Notes whether a request may have changed anything, for the answer when the database goes away."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the application's role may do in the database. Applied after each migration, by the owner of the tables.
+"""Rights of the application's role in the database. Applied after each migration, by the owner of the tables.
 
 The owner migrates; web, workers and beat connect with a role that owns nothing: it can't switch off a trigger,
 truncate, or change what is append-only. What only the owner may do is offered by functions of the owner's (``SECURITY

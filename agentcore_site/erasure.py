@@ -1,4 +1,4 @@
-"""What the site itself keeps of people: jobs and their events, the audit log, keys, answers to POSTs, accounts."""
+"""Erasure in the site's own tables: jobs and their events, the audit log, keys, answers to POSTs, accounts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Is it alive, is it ready, and what is wrong with which dependency."""
+"""Health: alive, ready, and the state of each dependency."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small things for every request: an id that logs and error pages share, and a clear answer without a database."""
+"""Middleware of every request: an id that logs and error pages share, and a clear answer without a database."""
 
 from __future__ import annotations
 

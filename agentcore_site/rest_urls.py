@@ -1,4 +1,4 @@
-"""Every REST address, and what is said where there is none."""
+"""Every REST address, and the answer to unknown ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Websocket addresses, and what stands before them."""
+"""Websocket addresses, and their middleware."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where personal data may stand among what was paid: in what services said of a failure, and in notes."""
+"""Erasure in budgets: error texts of services, and notes."""
 
 from __future__ import annotations
 

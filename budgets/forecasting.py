@@ -1,4 +1,4 @@
-"""What the month will have cost at its end. Pure arithmetic on daily sums
+"""Forecast of a month's cost. Pure arithmetic on daily sums
 (docs/algorithms.md#forecasts-of-cost)."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What may be spent, what is held, what was spent, and what things cost. All money is integer micro-dollars.
+"""Budgets, reservations, the ledger, limits, prices and alerts. All money is integer micro-dollars.
 
 Balances are written by ``budgets.ledger`` alone. History is append-only, by triggers in the database (see migrations).
 """

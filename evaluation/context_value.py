@@ -1,4 +1,4 @@
-"""Is it worth telling an agent what it learned? Pure.
+"""Costs and gains of a learned context. Pure.
 
 A *call* is one time that the agent is asked. What is told makes it dearer, and more of the calls succeed. So the two
 are compared at equal success: a call with the context brings s1 successes for c1 dollars; as many successes without it

@@ -1,4 +1,4 @@
-"""Where personal data may stand among evaluations: the queries of results, queries that were given, and reports."""
+"""Erasure in evaluations: the queries of results, queries that were given, and reports."""
 
 from __future__ import annotations
 

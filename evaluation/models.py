@@ -1,4 +1,4 @@
-"""Is it better? One evaluation compares a checkpoint with a baseline on the same queries and seeds."""
+"""Evaluations. One compares a checkpoint with a baseline on the same queries and seeds."""
 
 from __future__ import annotations
 

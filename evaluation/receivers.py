@@ -1,4 +1,4 @@
-"""Hears that a run has saved its last checkpoint. A sweep finds what this missed: the row is the truth."""
+"""Starts the final evaluation after a run's last checkpoint. A sweep finds what this missed: the row is the truth."""
 
 from __future__ import annotations
 

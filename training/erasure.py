@@ -1,4 +1,4 @@
-"""Where personal data may stand in training: what runs began with, what epochs proposed, what checkpoints tell."""
+"""Erasure in training: libraries of runs, proposals of epochs, contexts in checkpoints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run learns: its configuration, its iterations, its checkpoints."""
+"""Training runs: configuration, iterations, epochs, checkpoints."""
 
 from __future__ import annotations
 

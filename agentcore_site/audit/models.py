@@ -1,4 +1,4 @@
-"""What happened, who did it, from where. Append-only: the database refuses changes (see the migration's trigger)."""
+"""The audit log: actions, actors and addresses. Append-only: a trigger in the database refuses changes."""
 
 from __future__ import annotations
 

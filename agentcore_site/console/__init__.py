@@ -1,1 +1,1 @@
-"""What all pages of the console share."""
+"""Helpers of all pages of the console."""

@@ -1,4 +1,4 @@
-"""What every page of the console knows. Read only when a template asks: an error page must not need the database."""
+"""Values for every template of the console. Read only when a template asks: error pages must not need the database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the console's views share: who asks, refusals as pages, and lists that are read by cursor."""
+"""Helpers of the console's views: the actor, refusals as pages, and lists that are read by cursor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where embedded services keep their data and programs, and as whom they run.
+"""Folders of embedded services' data and programs, and the user that runs them.
 
 Started by root, they run as the user ``nobody``, who must be able to reach data and programs. No folder of a person is
 opened for that: where the way is closed (a home of mode 0700, say), data lie in a folder of their own under

@@ -1,4 +1,4 @@
-"""REST: what happened to a job, and its read-only link."""
+"""REST: events of a job, and its read-only link."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a kind of job must offer to the engine. Training and evaluation register theirs."""
+"""The protocol of a kind of job. Training, evaluation and evolution register theirs."""
 
 from __future__ import annotations
 

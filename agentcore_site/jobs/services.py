@@ -1,4 +1,4 @@
-"""What a person may do with a job of any kind: pause, resume, cancel, share.
+"""Writes of jobs of any kind by people: pause, resume, cancel, share.
 
 The lifecycle moves jobs and checks no rights; they are checked here, so that pages, REST and JSON-RPC agree.
 """

@@ -1,4 +1,4 @@
-"""How many sockets a share link or a person has open, over all web processes.
+"""Counts the open sockets of a share link or a person, over all web processes.
 
 A sorted set in Redis for each subject: a member for each socket, its score the second at which it is given up. A socket
 renews its own at every poll, so that those of a killed process free themselves. While Redis is away each process counts

@@ -1,4 +1,4 @@
-"""Who follows a job over a socket. Each asks anew at every poll, so that what was revoked closes its socket."""
+"""Viewers of a job over a socket. Rights are checked anew at every poll, so that what was revoked closes its socket."""
 
 from __future__ import annotations
 

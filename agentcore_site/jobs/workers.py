@@ -1,4 +1,4 @@
-"""Which workers there are: those that hold a job, those that held one a moment ago, and those that answer a ping."""
+"""Lists workers: those that hold a job, those that held one a moment ago, and those that answer a ping."""
 
 from __future__ import annotations
 

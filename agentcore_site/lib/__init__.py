@@ -1,1 +1,1 @@
-"""What every app uses: errors, registries, checks of values and rows, storage."""
+"""Helpers of every app: errors, registries, checks of values and rows, storage."""

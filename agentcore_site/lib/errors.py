@@ -1,4 +1,4 @@
-"""What a service says when it can't do what was asked. Each interface (pages, REST, JSON-RPC, commands) turns these
+"""Exceptions of services that refuse a request. Each interface (pages, REST, JSON-RPC, commands) turns these
 into its own kind of answer.
 
 DomainError

@@ -1,4 +1,4 @@
-"""What a process has loaded once stays; the garbage collector need not look at it again and again."""
+"""Freezes what a process loaded at its start, so that the garbage collector does not scan it again and again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every service asks of a row before it is written: known fields, valid values, a name that is free."""
+"""Checks of a row before it is written: known fields, valid values, a name that is free."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which network addresses this site calls. Pure.
+"""Classes of network addresses: which ones this site calls. Pure.
 
 Addresses of the open internet are called. Private ones (also loopback) are called where the site's operator lists them.
 Link-local addresses, the metadata services of clouds, multicast and reserved addresses are never called, listed or not.

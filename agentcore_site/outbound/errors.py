@@ -1,4 +1,4 @@
-"""What can go wrong between us and an address that was entered. No message holds an address or a foreign text.
+"""Failures of calls to addresses that were entered. No message holds an address or a foreign text.
 
 OutboundError
 ├── AddressRefused   this site does not call it, or it is malformed; the message says what to do

@@ -1,4 +1,4 @@
-"""OPTIONS. A module of its own: Django REST framework imports it while its views are made."""
+"""Answers to OPTIONS. A module of its own: Django REST framework imports it while its views are made."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What OpenAPI can't see by itself: how one signs in, and what an error looks like."""
+"""Additions to the OpenAPI document: authentication, and the shape of errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every REST view has: the actor, checks before anything is read, and idempotent POSTs."""
+"""Base of every REST view: the actor, checks before anything is read, and idempotent POSTs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is asking: a person, perhaps narrowed by the scopes of the key that was used."""
+"""The actor of a request: a person, perhaps narrowed by the scopes of the key that was used."""
 
 from __future__ import annotations
 

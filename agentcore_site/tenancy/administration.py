@@ -1,4 +1,4 @@
-"""What every page of the Django admin shares: whose rows it shows, who may change them, and the audit log.
+"""Base of every page of the Django admin: which rows it shows, who may change them, and the audit log.
 
 A superuser sees everything. Staff who are admins of an organisation see and edit their own organisation's rows, and
 choose only among those; model permissions given by hand work as everywhere in Django, within the same rows.

@@ -1,4 +1,4 @@
-"""REST: who am I, tokens, and my API keys."""
+"""REST: the caller's account, tokens, and API keys."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a request says who it is: API key, JWT or console session. Each gives ``request.user`` an ``actor``."""
+"""Authentication by API key, JWT or console session. Each gives ``request.user`` an ``actor``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who belongs to an organisation, in which role, and who leaves it. None is added here: people accept invitations."""
+"""Members of an organisation, their roles, and leaving it. None is added here: people accept invitations."""
 
 from __future__ import annotations
 

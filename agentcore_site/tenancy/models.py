@@ -1,4 +1,4 @@
-"""Organisations, who belongs to them in which role, and the keys that programs use."""
+"""Organisations, members with their roles, and the keys that programs use."""
 
 from __future__ import annotations
 

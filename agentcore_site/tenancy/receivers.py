@@ -1,4 +1,4 @@
-"""Sign-ins are announced by Django's own signals, so this is where they reach the log."""
+"""Writes sign-ins to the audit log, from Django's own signals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The four roles and what each may do. One table, read by every interface."""
+"""The four roles and their rights. One table, read by every interface."""
 
 from __future__ import annotations
 

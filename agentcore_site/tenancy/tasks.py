@@ -1,4 +1,4 @@
-"""What is done for organisations in the background."""
+"""Background tasks of organisations."""
 
 from __future__ import annotations
 

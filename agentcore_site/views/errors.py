@@ -1,4 +1,4 @@
-"""The pages for what went wrong. Without a database they still stand, and need no more of the request than its id."""
+"""Error pages. They work without a database, and need no more of the request than its id."""
 
 from __future__ import annotations
 

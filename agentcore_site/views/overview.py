@@ -1,4 +1,4 @@
-"""The first page: what needs me now, what runs, what was gained, and who does the work."""
+"""The first page: tasks for the user, running jobs, gains, and workers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When money stops a job: what its owner is told, and when it goes on by itself.
+"""Jobs that money stopped: the mail to their owner, and when they go on by themselves.
 
 A job that a month's budget stopped goes on once that month is over or that limit was changed; one that used up its own
 total waits for a person, who decides whether it is worth more.

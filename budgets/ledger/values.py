@@ -1,4 +1,4 @@
-"""What goes into the ledger and what comes out of it."""
+"""Values that go into the ledger and come out of it."""
 
 from __future__ import annotations
 

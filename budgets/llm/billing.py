@@ -1,4 +1,4 @@
-"""What an attempt cost: the provider's own figure, else its tokens at our prices, else tokens that we counted.
+"""The cost of an attempt: the provider's own figure, else its tokens at our prices, else tokens that we counted.
 
 Where it can't be known, the whole hold is the bill: a time-out after the request was sent, a cancelled task, a lost
 connection, an answer above the limit. It may be more than the provider's bill and is never less.

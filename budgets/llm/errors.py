@@ -1,4 +1,4 @@
-"""What can go wrong between us and a model. A caller catches the branch that it can do something about.
+"""Failures of calls to a model. A caller catches the branch that it can do something about.
 
 LLMError
 ├── Transient            worth another attempt: the client makes it, up to its limits

@@ -1,4 +1,4 @@
-"""A call as the bytes that go out, and what its prompt can cost."""
+"""A call as bytes, and the bound of its prompt's tokens."""
 
 from __future__ import annotations
 

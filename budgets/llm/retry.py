@@ -1,4 +1,4 @@
-"""How long to wait before the next attempt, and when to stop.
+"""The wait before the next attempt, and when to stop.
 
 Exponential back-off with full jitter (M. Brooker, "Exponential Backoff And Jitter", AWS Architecture Blog, 2015).
 ``Retry-After`` (RFC 9110, 10.2.3) is a floor: a client that is asked to wait 10 s waits 10 s and a bit,

@@ -1,4 +1,4 @@
-"""How many tokens a prompt can have at most, and how many a text has about.
+"""Upper bound of a prompt's tokens, and an estimate for any text.
 
 The bound: a byte-level BPE tokenizer (OpenAI's, Llama 3's, Qwen's, Mistral's Tekken, DeepSeek's) first has one token
 per byte and then only merges, so that a text has at most as many tokens as UTF-8 bytes. SentencePiece with byte

@@ -1,4 +1,4 @@
-"""What goes to a model and what comes back. Frozen values, no Django."""
+"""Values of calls to a model and of its answers. Frozen values, no Django."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an answer says of its tokens and its cost, read with distrust.
+"""Tokens and cost that an answer reports, checked before they are believed.
 
 A count that is negative, no number or above a milliard is no count; it is left open and estimated later. A cost that
 the provider reports wins over our table, where it can be believed at all.

@@ -1,4 +1,4 @@
-"""Who pays for a call, and what it came to: the port between the model client and the ledger. Pure, no Django.
+"""``Meter``, which holds and settles the money of calls: the port between client and ledger. Pure, no Django.
 
 The client holds the worst case with ``Meter.reserve``, sends the request, and tells with ``Meter.settle`` what the
 attempt cost. The ledger stands behind the protocol in production, ``FreeMeter`` in tests and tools.

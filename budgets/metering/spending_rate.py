@@ -1,4 +1,4 @@
-"""How fast a job spends, by the ledger: what the brake looks at."""
+"""A job's spending per minute by the ledger, for the brake."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What pages of budgets say: sentences, names, curves."""
+"""Texts of the pages of budgets: sentences, names, curves."""

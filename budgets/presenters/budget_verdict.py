@@ -1,4 +1,4 @@
-"""A budget in one sentence, and its curve: what a person should know within three seconds."""
+"""A budget in one sentence, and its curve."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people call the owners of budgets: agents and jobs by name, as far as the actor may see them."""
+"""Names of budgets' owners: agents and jobs, as far as the actor may see them."""
 
 from __future__ import annotations
 

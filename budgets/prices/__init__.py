@@ -1,1 +1,1 @@
-"""What model calls cost: arithmetic, and prices from a file."""
+"""Costs of model calls: arithmetic, and prices from a file."""

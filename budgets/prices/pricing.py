@@ -1,4 +1,4 @@
-"""What a model call costs, in integer micro-dollars. Pure arithmetic, no Django.
+"""The cost of a model call, in integer micro-dollars. Pure arithmetic, no Django.
 
 A price is given per million tokens, as providers print it: $2.50 is 2,500,000 here. All of it is integer arithmetic
 that rounds up once per call, so that a sum of costs never falls below the provider's bill by rounding.

@@ -1,1 +1,1 @@
-"""The pages of budgets: what is spent and left, what models cost, and who is told."""
+"""The pages of budgets: money spent and left, prices of models, alerts."""

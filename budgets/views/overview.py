@@ -1,4 +1,4 @@
-"""What an organisation spends: the verdict, the burn-down, every budget of a month, and what the money went for."""
+"""An organisation's spending: the verdict, the burn-down, every budget of a month, and what the money went for."""
 
 from __future__ import annotations
 

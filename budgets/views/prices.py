@@ -1,4 +1,4 @@
-"""What models cost: the table in force, one model's prices over time, and an organisation's own."""
+"""Prices of models: the table in force, one model's prices over time, and an organisation's own."""
 
 from __future__ import annotations
 

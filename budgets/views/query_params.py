@@ -1,4 +1,4 @@
-"""What the query string of a page asks for, checked: filters that are unknown are left out, as on every list."""
+"""The query string of a page, checked: filters that are unknown are left out, as on every list."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where alerts go: by e-mail to the admins, and as signed POSTs to an address of the organisation's."""
+"""Destinations of alerts: by e-mail to the admins, and as signed POSTs to an address of the organisation's."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What pages of evaluations say."""
+"""Texts and figures of the pages of evaluations."""

@@ -1,1 +1,1 @@
-"""Agents, and what they need: model endpoints, tools, environments, datasets."""
+"""Agents, with model endpoints, tools, environments, datasets."""

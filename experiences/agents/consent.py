@@ -1,4 +1,4 @@
-"""Whether an agent may be recorded: asked before anything begins, and wherever a job stores what it did.
+"""Consent to record an agent: checked before anything begins, and each time that a job stores rollouts.
 
 The row decides, not what a worker read of it a while ago. Once it is switched off, the agent's jobs stop at their next
 turn or write, which stores nothing; once it is on again they can be resumed, and go on from what was kept.

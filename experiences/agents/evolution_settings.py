@@ -1,4 +1,4 @@
-"""How an agent's playbook evolves: the agent's own settings within the site's.
+"""Settings of a playbook's evolution: the agent's own within the site's.
 
 Each setting of the site (``ACE_...``) is the default of an agent that has none of its own. Three are limits as well: an
 agent may ask for more confidence, fewer items and less money than the site, never the other way round. The model that

@@ -1,5 +1,5 @@
-"""What happens to an agent, for the rooms above that act on it. Receivers run inside the transaction of the change: an
-error of theirs takes the change back."""
+"""Signals of changes to agents, for the packages above that act on them. Receivers run inside the transaction of
+the change: an error of theirs takes the change back."""
 
 from django.dispatch import Signal
 

@@ -1,1 +1,1 @@
-"""What is learned from rollouts: lessons of training, items of playbooks. Pure."""
+"""Learning from rollouts: lessons of training, items of playbooks. Pure."""

@@ -1,4 +1,5 @@
-"""What a job asked a model beside its rollouts: kept at once, and never asked or paid for again after a crash."""
+"""Answers of a model to a job's questions beside its rollouts: kept at once, so that none is paid for again after a
+crash."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whose text teaches an agent, and whether the site trusts it to teach without a person (``TRUSTED_SOURCES``).
+"""Sources of texts that teach an agent, and whether the site trusts them without a person (``TRUSTED_SOURCES``).
 
 What outsiders wrote may hold orders that no sign finds. By default what was learned from executions is kept in
 quarantine, with its source, until a person releases it. Lessons of training need no such hold: they are tried in

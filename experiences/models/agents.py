@@ -1,4 +1,4 @@
-"""What agents are, and what they need: models to ask and tools to use."""
+"""Agents, model endpoints and tool servers."""
 
 from __future__ import annotations
 

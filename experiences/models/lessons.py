@@ -1,4 +1,4 @@
-"""What agents learned: experiences with their history, prompt packs, and the questions that reflection asked."""
+"""Lessons with their history, prompt packs, and the questions that reflection asked."""
 
 from __future__ import annotations
 

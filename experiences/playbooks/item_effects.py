@@ -1,4 +1,4 @@
-"""What each item of an agent's playbook adds, counted from its recorded executions."""
+"""Effects of the items of an agent's playbook, counted from its recorded executions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is forgotten in time: executions, and proposed changes that never went into a playbook."""
+"""Deletes old executions, and old proposed changes that never went into a playbook."""
 
 from __future__ import annotations
 

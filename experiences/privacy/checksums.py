@@ -1,4 +1,4 @@
-"""Whether a number is what it looks like: check digits, issuers, lengths and ranges."""
+"""Checks whether a number is what it looks like: check digits, issuers, lengths and ranges."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is looked for, and what is written in its place."""
+"""Kinds of personal data and secrets, and their placeholders."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A cheap look that most texts don't pass: which detectors could find anything at all?
+"""A cheap test that rules out most detectors for most texts.
 
 A text is reduced to its shape (digits become 0, capitals A, brackets round, lowercase letters vanish), which is short
 and holds all that a number, an address or a header is known by. Substring search in a str is the fastest scan that

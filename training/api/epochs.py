@@ -1,4 +1,4 @@
-"""What the epochs of a job, and its manifest, look like from outside."""
+"""Serializers of a job's epochs and its manifest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What training jobs look like from outside."""
+"""Serializers of training jobs."""
 
 from __future__ import annotations
 

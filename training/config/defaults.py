@@ -1,4 +1,4 @@
-"""What a launch takes where it says nothing: the agent's own reward and the site's settings, laid over the preset."""
+"""Defaults of a launch: the agent's own reward and the site's settings, laid over the preset."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What a run will cost and how long it will take."""
+"""Estimates of a run's cost and duration."""

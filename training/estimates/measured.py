@@ -1,4 +1,4 @@
-"""What a run will cost and how long it will take, from what earlier runs measured."""
+"""Estimates of a run's cost and duration from earlier runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What commands are told by name: an agent, a file of queries, a dataset. Mistakes come back as sentences."""
+"""Arguments of commands: an agent by name, a file of queries, a dataset. Mistakes come back as sentences."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a trainable policy is: it acts (as a runtime's chooser), and it can be differentiated.
+"""Protocol of a trainable policy: it acts (as a runtime's chooser), and it can be differentiated.
 
 The trainer sees a policy through ``encode`` and ``evaluate`` only; which features, which parameters and how
 gradients are computed is the policy's own matter.

@@ -1,4 +1,4 @@
-"""The rollouts that effects on single queries are estimated from: who was told what, what it earned, near which query.
+"""Rollouts for estimating effects near a query: inclusions, rewards, and vectors of queries.
 
 One number a lesson needs sums only (``effects``). How an effect differs between queries is not known beforehand, so the
 rollouts themselves are kept, the latest of them.

@@ -1,4 +1,4 @@
-"""What earlier runs of an agent measured of its lessons: where the estimates of its next run begin.
+"""Sums of an agent's earlier runs about its lessons, from which the estimates of its next run begin.
 
 Sums of rollouts can be added (``effects``), so what was paid for once counts again: as much as on the day it was
 measured, or less where the agent has changed since.

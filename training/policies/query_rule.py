@@ -1,4 +1,4 @@
-"""What may be told: lessons for all queries, or for each query those that help with it.
+"""Choices of lessons: the same for all queries, or for each query those that help with it.
 
 A rule tells a query the lessons whose effect on it is above 0, the best per token first where room is short.
 """

@@ -1,1 +1,1 @@
-"""What pages of training say."""
+"""Texts of the pages of training."""

@@ -1,4 +1,4 @@
-"""What a run learned to tell its agent, as its page says it: the verdict in words, epochs with their gates, lessons."""
+"""Context of the Learned tab: the verdict in words, epochs with their gates, lessons."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the head of a job's page shows: the strip of figures and the state of its buttons. Also for shared pages."""
+"""Head of a job's page: the strip of figures and the state of its buttons. Also for shared pages."""
 
 from __future__ import annotations
 

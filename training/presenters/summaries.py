@@ -1,4 +1,4 @@
-"""What lists show of runs: a small curve each, and per agent the latest run and the last proven gain."""
+"""Summaries of runs for lists: a small curve each, and per agent the latest run and the last proven gain."""
 
 from __future__ import annotations
 

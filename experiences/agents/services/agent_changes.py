@@ -1,4 +1,4 @@
-"""What may not be changed of an agent, for what it is or for what it is doing. One rule for services and the admin."""
+"""Which fields of an agent can't be changed, by its kind or by its jobs at work. One rule for services and the admin."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may be said of an environment: that it is there, that the agent can play it, whose addresses it calls."""
+"""Checks of an environment for a launch: it exists, the agent can play it, its addresses are allowed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a lesson has to be before an agent is told it: short, general, and not the answer of a query
+"""Rules for a lesson before an agent is told it: short, general, and not the answer of a query
 (docs/algorithms.md#guards-of-lessons)."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What makes a text look as if it were written to steer a model and not to teach it.
+"""Signs that a text was written to steer a model and not to teach it.
 
 What agents read and what tools say is not trusted. A lesson that was learned from it may carry an order
 ("ignore what you were told"), a pretended role or an address to send things to. Such a text is never given to an agent:

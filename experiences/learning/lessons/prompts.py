@@ -1,4 +1,4 @@
-"""What a reflector is asked: instructions of ours, and everything that others wrote as data between marks."""
+"""Prompts of reflection: our instructions, and all texts of others as data between marks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was tried and taken out before, by a person or by what it was measured to do: it is not tried again by chance.
+"""Lessons that were taken out before, by a person or by a measurement: they are not tried again.
 
 A run's own library knows its own lessons. This is about those of earlier jobs, so that one lesson is not measured twice
 and a person does not have to take it out twice.

@@ -1,4 +1,4 @@
-"""How lessons stand in an agent's prompt."""
+"""Lessons as text in an agent's prompt."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a job says of a lesson: its text, where it came from, and what was measured of it."""
+"""A lesson as a job reports it: text, origin, measurements."""
 
 from __future__ import annotations
 

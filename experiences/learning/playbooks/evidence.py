@@ -1,4 +1,4 @@
-"""What models read of a playbook and of the executions that teach it: blocks of text, one for each."""
+"""A playbook and the executions that teach it as models read them: blocks of text, one for each."""
 
 from __future__ import annotations
 

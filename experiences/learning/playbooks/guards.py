@@ -1,4 +1,4 @@
-"""What a text has to be before an agent is told it, and which texts wait for a person
+"""Rules for a text before an agent is told it, and which texts wait for a person
 (docs/algorithms.md#playbook-curator)."""
 
 from __future__ import annotations

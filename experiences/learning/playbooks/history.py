@@ -1,4 +1,4 @@
-"""What changed between two versions of a playbook."""
+"""Differences between two versions of a playbook."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people do with lessons: take them out, bring them back, vouch for them, write them anew.
+"""Writes of lessons by people: take out, bring back, vouch for, write anew.
 
 Each is one conditional update of the row that the person saw: if it moved meanwhile, nothing is done (409).
 """

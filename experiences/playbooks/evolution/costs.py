@@ -1,4 +1,4 @@
-"""What an evolution may cost at most: its reflector's rounds and the question that suggests changes."""
+"""The most that an evolution may cost: its reflector's rounds and the question that suggests changes."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What pages of playbooks say."""
+"""Texts of the pages of playbooks."""

@@ -1,4 +1,4 @@
-"""How a playbook's evolutions went, as people read it."""
+"""Outcomes of a playbook's evolutions, for its page."""
 
 from __future__ import annotations
 

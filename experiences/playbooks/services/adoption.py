@@ -1,4 +1,4 @@
-"""How a context that proved itself reaches production: active lessons become items of the agent's playbook.
+"""Brings a proven context to production: active lessons become items of the agent's playbook.
 
 Training touches copies only; this is the one step from there to what an agent is told.
 """

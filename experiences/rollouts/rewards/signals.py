@@ -1,4 +1,4 @@
-"""What the evidence of a trajectory says about code quality and about its user, as numbers in [0, 1].
+"""Code quality and user feedback from a trajectory's evidence, as numbers in [0, 1].
 
 Evidence comes from environments, from linters and from people: what has another form than the documented one says
 nothing, and never raises.

@@ -1,4 +1,4 @@
-"""Whether the context that an agent over HTTP was sent reached its model: it is looked for in the agent's calls.
+"""Checks whether the context that an agent over HTTP was sent reached its model: it looks in the agent's calls.
 
 An agent that drops it can't learn, and what it was sent is not what it was told.
 """

@@ -1,4 +1,4 @@
-"""How bytes of MCP servers reach us: over pipes and over HTTP, and never more of them at once than a limit.
+"""Transports of MCP servers: pipes and HTTP, with a limit of bytes read at once.
 
 The package's own transports read a message whole before its size can be checked. Here the one who reads stops at
 the limit, and says so (``overflow``); the connection's owner then drops it.

@@ -1,1 +1,1 @@
-"""What pages of trajectories say."""
+"""Texts of the pages of trajectories."""

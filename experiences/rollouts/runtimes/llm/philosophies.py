@@ -1,4 +1,4 @@
-"""How an agent goes about a task: ReAct, chain of thought, autonomous (plan, act, verify), multi-agent.
+"""Ways to go about a task: ReAct, chain of thought, autonomous (plan, act, verify), multi-agent.
 
 Each is a function of a ``Play`` that tells whether the episode ended by itself. All of them act through one loop:
 the model calls tools or writes; what it writes without a tool is said to the world.

@@ -1,4 +1,4 @@
-"""What the runtime itself tells a model. Short on purpose: what a task needs is for the agent's own prompt to say,
+"""The runtime's own prompts. Short on purpose: what a task needs is for the agent's own prompt to say,
 and for its context to learn."""
 
 from typing import Final
