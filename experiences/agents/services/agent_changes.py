@@ -1,4 +1,4 @@
-"""Which fields of an agent can't be changed, by its kind or by its jobs at work. One rule for services and the admin."""
+"""Fields of an agent that can't be changed, by its kind or its jobs at work. One rule for services and the admin."""
 
 from __future__ import annotations
 
