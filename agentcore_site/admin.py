@@ -34,7 +34,7 @@ class IdempotencyRecordAdmin(LongTableAdmin):
 
 @admin.register(SiteFact)
 class SiteFactAdmin(ForSuperusers, LongTableAdmin):
-    """Of the whole site; written by processes as they start."""
+    """Facts about the whole site, written by processes as they start."""
 
     list_display = ["name", "value", "updated_at"]
     search_fields = ["name"]

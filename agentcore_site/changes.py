@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass
 class Changes:
-    """Of one request. An object, so that every thread that works for the request marks the same one."""
+    """The changes of one request. An object, so that every thread that works for the request marks the same one."""
 
     possible: bool = False
 

@@ -54,7 +54,7 @@ def invitations(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
 
 @places.register("audit log")
 def audit(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
-    """What was changed, without the words."""
+    """The audit log: its entries stay, without the words."""
     mine = AuditEvent.objects.filter(organization_id=organization_id)
     return rewritten(mine, words, texts=("target",), values=("before", "after"), write=event_erase)
 
@@ -68,7 +68,7 @@ def acted(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
 
 @places.register("log of the admin")
 def admin_log(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
-    """Of what this organisation's people did there."""
+    """The Django admin's log of what this organisation's people did."""
     mine = LogEntry.objects.filter(user__memberships__organization_id=organization_id).distinct()
     return rewritten(mine, words, texts=("object_repr", "change_message"))
 

@@ -93,7 +93,7 @@ class BudgetForm(forms.ModelForm):  # type: ignore[type-arg]
         return in_micros(self.cleaned_data["limit_usd"])
 
     def clean(self) -> dict[str, Any] | None:
-        """Reads also what the page showed, which the request says back and may garble."""
+        """Also reads the limit that the page showed, which the request sends back and may garble."""
         cleaned = super().clean()
         sent = self.data.get(self["limit_usd"].html_initial_name)
         try:

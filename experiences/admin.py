@@ -102,7 +102,7 @@ class AgentAdmin(ScopedAdmin):
 
 @admin.register(ModelEndpoint)
 class ModelEndpointAdmin(ReadOnlyAdmin):
-    """To be read: addresses and keys are changed in the console, where a key is never shown and is asked for anew when
+    """Read-only: addresses and keys are changed in the console, where a key is never shown and is asked for anew when
     the address moves to another host."""
 
     list_display = ["name", "organization", "kind", "base_url", "model", "archived_at"]
@@ -113,7 +113,7 @@ class ModelEndpointAdmin(ReadOnlyAdmin):
 
 @admin.register(ToolServer)
 class ToolServerAdmin(ReadOnlyAdmin):
-    """To be read, like model endpoints."""
+    """Read-only, like model endpoints."""
 
     list_display = ["name", "organization", "transport", "url", "command", "archived_at"]
     list_filter = ["transport", ("archived_at", admin.EmptyFieldListFilter), "organization"]
@@ -199,7 +199,7 @@ class GroupAdmin(LongTableAdmin):
 
 @admin.register(PromptPack)
 class PromptPackAdmin(ReadOnlyAdmin):
-    """To be read: a pack is changed in the console, which stamps it, or loaded from its files."""
+    """Read-only: a pack is changed in the console, which stamps it, or loaded from its files."""
 
     list_display = ["name", "organization", "domain", "experience_slots", "max_words", "stamp", "archived_at"]
     list_filter = [("archived_at", admin.EmptyFieldListFilter), "organization"]
@@ -260,7 +260,7 @@ class QuestionAdmin(LongTableAdmin):
 
 @admin.register(Playbook)
 class PlaybookAdmin(ReadOnlyAdmin):
-    """To be read: a playbook is changed by services, which keep its history."""
+    """Read-only: a playbook is changed by services, which keep its history."""
 
     list_display = ["agent", "organization", "version", "section_count", "evolutions", "failures"]
     list_filter = ["agent__evolves", "philosophy", "organization"]

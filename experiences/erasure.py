@@ -54,7 +54,7 @@ def stored_queries(organization_id: uuid.UUID, words: Sequence[str]) -> list[str
 
 
 def idle_require(jobs: QuerySet[Job]) -> None:
-    """Of the jobs that read or write what is to be erased.
+    """Checks that no job is at work that reads or writes what is to be erased.
 
     Raises:
         Conflict: one of them has not ended.

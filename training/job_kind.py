@@ -21,7 +21,7 @@ class TrainingKind:
 
     @staticmethod
     def stopped(job: Job) -> None:
-        """The slice has saved what there was."""
+        """Tells the owner where money stopped the job. The slice has saved its work."""
         stop_tell(job)
 
     @staticmethod

@@ -19,7 +19,7 @@ REMEMBERED_SECONDS: Final = 2.0
 
 
 class BrokerAway(RedisConnectionError):
-    """It did not answer a moment ago, and was not asked."""
+    """The broker did not answer a moment ago, so it was not asked again."""
 
 
 _away_until = 0.0

@@ -1,4 +1,4 @@
-"""Does the book add up? Every balance and every reservation is worked out anew from the ledger."""
+"""Reconciliation: every balance and every reservation is worked out anew from the ledger."""
 
 from __future__ import annotations
 

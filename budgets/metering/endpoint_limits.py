@@ -37,7 +37,7 @@ return string.format('%.6f', due + interval - burst - now)
 
 @lru_cache(maxsize=1_000)
 def breaker_of(organization_id: uuid.UUID, url: str) -> CircuitBreaker:
-    """Of an endpoint, in this process. Organisations don't share one: each may have limits of its own there."""
+    """The circuit breaker of an endpoint, in this process. Each organisation has its own: limits there may differ."""
     return CircuitBreaker()
 
 

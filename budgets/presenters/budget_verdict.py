@@ -35,7 +35,7 @@ def month_end(start: date) -> date:
 
 
 def forecast_of(budget: Budget) -> Forecast | None:
-    """Of a running month; a job's total and a month that is over have none."""
+    """The forecast of a running month; a job's total and a month that is over have none."""
     return None if budget.scope == Scope.JOB or month_over(budget) else budget_forecast(budget, now=now)
 
 

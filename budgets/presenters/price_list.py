@@ -99,7 +99,7 @@ class ListAge:
 
 
 def list_age(*, today: date | None = None) -> ListAge | None:
-    """Of the newest price for all that came from a file; None: there is none."""
+    """The age of the newest price for all that came from a file; None: there is none."""
     day = today or datetime.now(UTC).date()
     rows = ModelPrice.objects.filter(organization=None, by_hand=False, valid_from__lte=day)
     newest = rows.order_by("-valid_from").values_list("valid_from", flat=True).first()

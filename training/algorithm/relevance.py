@@ -100,7 +100,7 @@ def _fit(gram: FloatArray, moment: FloatArray, noise: float, scale: FloatArray) 
 
 
 def _covariance(gram: FloatArray, noise: float, scale: FloatArray, k: int, size: int) -> FloatArray:
-    """Of each lesson's own coefficients, (K, size, size)."""
+    """The covariance of each lesson's own coefficients, (K, size, size)."""
     whole = scale[:, None] * np.linalg.inv(_inner(gram, noise, scale)) * scale[None, :]
     at = np.arange(k)
     found: FloatArray = whole.reshape(k, size, k, size)[at, :, at, :]
@@ -108,7 +108,7 @@ def _covariance(gram: FloatArray, noise: float, scale: FloatArray, k: int, size:
 
 
 def _averaged(fits: list[tuple[float, FloatArray, FloatArray]], local: float) -> QueryEffects:
-    """Means by their weights; the covariance of the mixture has what the means differ by in it."""
+    """The mixture of the fits by their weights; its covariance includes how far their means differ."""
     mean = np.sum([weight * one for weight, one, _ in fits], axis=0)
     away = [(weight, one - mean, covariance) for weight, one, covariance in fits]
     spread = np.sum([weight * (known + by[:, :, None] * by[:, None, :]) for weight, by, known in away], axis=0)

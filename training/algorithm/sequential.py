@@ -43,7 +43,7 @@ class Look(NamedTuple):
 
 
 class Power(NamedTuple):
-    """Of a true mean gain: how often it is found, and the rollouts of both arms that this takes on average."""
+    """How often a true mean gain is found, and the rollouts of both arms that this takes on average."""
 
     found: float
     rollouts: float

@@ -133,7 +133,7 @@ class Planned:
             )
 
     def _tight(self, buys: int | None) -> Iterator[str]:
-        """Where a launch is taken and may yet stop early. What is refused is no warning (``services.admission``)."""
+        """Warnings of a launch that is taken and may stop early. Refusals stand in ``services.admission``."""
         budget, plan = self.budget, self.plan
         if buys is None:
             return
@@ -170,7 +170,7 @@ def planned(config: GRPOConfig, agent: Agent, *, n_train: int, n_selection: int,
 
 
 def model_price(agent: Agent) -> Price:
-    """Of the model that the agent calls.
+    """The price of the model that the agent calls.
 
     Raises:
         Invalid: its endpoint can't be used, or the model has no price.
@@ -179,7 +179,7 @@ def model_price(agent: Agent) -> Price:
 
 
 def reflector_price(agent: Agent) -> Price:
-    """Of the model that reflects on the agent's attempts.
+    """The price of the model that reflects on the agent's attempts.
 
     Raises:
         Invalid: its endpoint can't be used, or the model has no price.

@@ -171,7 +171,7 @@ def _guard_rails(
     lessons: Sequence[Experience],
     texts: Mapping[str, Sequence[str]],
 ) -> dict[str, Any]:
-    """What was held to, each with what shows it. ``held`` is null where nothing can be shown."""
+    """Guard rails of the run, each with the figures that show it. ``held`` is null where nothing can be shown."""
     unread = sum(int(one["reflected"].get("unread", 0)) for one in epochs)
     refused: Counter[str] = Counter()
     for one in epochs:

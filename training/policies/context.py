@@ -242,7 +242,7 @@ class ContextPolicy:
     # -- changes ---------------------------------------------------------------------------------------------------
 
     def take(self, library: Library) -> None:
-        """A library that came of this one: new lessons start at the prior, new texts half-way back to it."""
+        """Takes over a library that came of this one: new lessons start at the prior, new texts half-way back to it."""
         before = self.library
         theta = np.concatenate([self.theta, np.full(len(library) - len(before), self._unknown)])
         self.effects.grow(len(library))
@@ -293,7 +293,7 @@ class ContextPolicy:
         return found
 
     def ship(self, choice: Choice) -> None:
-        """This is told from now on: queries that were kept out of training support it."""
+        """Ships a choice: it is told from now on, since queries that were kept out of training support it."""
         chosen = choice.handles
         self.library = self.library.moved(chosen, "active")
         left_out = [one.handle for one in self.library if one.status == "active" and one.handle not in chosen]
@@ -306,8 +306,8 @@ class ContextPolicy:
         self.kept, self.kept_rule, self.kept_library = choice.handles, choice.rule, self.library
 
     def unship(self, library: Library) -> None:
-        """Tells outside of training again what the run began with, of which ``library`` has the texts. What was shipped
-        since then stays the search's."""
+        """Goes back to what the run began with, outside of training; ``library`` has its texts. What was shipped since
+        then stays in the search."""
         self.shipped, self.shipped_rule, self.supported = self.start, self.start_rule, library
         tried = [one.handle for one in self.library if one.status == "active" and one.handle not in self.start]
         self.library = self.library.moved(tried, "proposed")
@@ -337,7 +337,7 @@ class ContextPolicy:
     # -- as the trainer's other policies ---------------------------------------------------------------------------
 
     def make_reference(self) -> None:
-        """What it ships is its reference."""
+        """Does nothing: what the policy ships is its reference."""
 
     def updated(self, version: str) -> None:
         self.version = version

@@ -35,7 +35,7 @@ class Estimate:
 
 @dataclass
 class Effects:
-    """The sums. ``rollouts`` (K,) counts those since a lesson's present text that had a chance to see it."""
+    """Sums of a ridge regression. ``rollouts`` (K,) counts those that could see a lesson's present text."""
 
     gram: FloatArray = field(default_factory=lambda: np.zeros((0, 0)))
     moment: FloatArray = field(default_factory=lambda: np.zeros(0))
@@ -74,7 +74,7 @@ class Effects:
         )
 
     def weighed(self, weight: float) -> Effects:
-        """As if only this share of the rollouts had been made."""
+        """The sums as if only this share of the rollouts had been made."""
         return Effects(
             weight * self.gram,
             weight * self.moment,

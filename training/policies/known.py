@@ -53,7 +53,7 @@ class Known:
         return found
 
     def weighed(self, weight: float) -> Known:
-        """As if only this share of the rollouts had been made."""
+        """The sums as if only this share of the rollouts had been made."""
         return Known(self.handles, self.versions, self.effects.weighed(weight))
 
     def as_json(self) -> dict[str, Any]:

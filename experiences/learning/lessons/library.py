@@ -45,7 +45,7 @@ class Lesson:
 
     @cached_property
     def tokens(self) -> int:
-        """About what it costs to tell it."""
+        """About how many tokens a prompt grows by with it."""
         return told_tokens(self.text)
 
     @property
@@ -86,7 +86,7 @@ class Library:
 
     @property
     def tokens(self) -> int:
-        """Of all live lessons: what a prompt that held them all would cost."""
+        """Tokens of all live lessons: what a prompt with all of them would cost."""
         return sum(lesson.tokens for lesson in self.live)
 
     def get(self, handle: str) -> Lesson | None:
@@ -99,14 +99,14 @@ class Library:
         return [lesson for lesson in self.live if lesson.handle in wanted]
 
     def having(self, lesson: Lesson) -> Library:
-        """With this lesson, in the place of the one of its name or at the end."""
+        """The library with this lesson, in the place of the one with its handle, else at the end."""
         at = self.position.get(lesson.handle)
         if at is None:
             return Library((*self.lessons, lesson))
         return Library((*self.lessons[:at], lesson, *self.lessons[at + 1 :]))
 
     def moved(self, handles: Iterable[str], status: Status) -> Library:
-        """With another status for these lessons."""
+        """The library with another status for these lessons."""
         wanted = set(handles)
         return Library(
             tuple(replace(lesson, status=status) if lesson.handle in wanted else lesson for lesson in self.lessons)

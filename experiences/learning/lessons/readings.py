@@ -66,7 +66,7 @@ def _without_marks(text: str) -> str:
 
 
 def _words_of(encoded: str) -> str:
-    """Long names are base64 too, but of bytes that are no words."""
+    """The decoded words; "" where the bytes are none: long names look like base64 too."""
     plain = encoded.rstrip("=").translate(str.maketrans("-_", "+/"))
     try:
         found = base64.b64decode(plain + "=" * (-len(plain) % 4), validate=True).decode()

@@ -78,7 +78,7 @@ class _Table:
         return end
 
     def _log(self, difference: float) -> float:
-        """Of which executions lacked the item, given the outcomes: the log likelihood of a difference."""
+        """The log likelihood of a difference, by which executions lacked the item, given the outcomes."""
         without = self.share - (1 - self.lacking) * difference
         return _binomial(self.successes, self.lacking * without / self.share) + _binomial(
             self.failures, self.lacking * (1 - without) / (1 - self.share)

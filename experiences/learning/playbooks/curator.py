@@ -131,7 +131,7 @@ class _Batch:
         return Verdict(State.APPLIED, section=made.id)
 
     def _merge(self, index: int, delta: Delta, twin: Section) -> Verdict:
-        """Said again: once more in the count, and a little more certain."""
+        """A repeated proposal: the item's support rises by one, and its confidence a little."""
         certain = max(twin.confidence, delta.confidence)
         merged = replace(twin, confidence=round(certain + RAISED * (1 - certain), 4), support=twin.support + 1)
         self._put(merged, "merged", index)
@@ -172,7 +172,7 @@ class _Batch:
         return gone | {one.id: FULL for one in weakest}
 
     def _effect(self, one: Section) -> ItemEffect | None:
-        """What is known of its present text: one that this batch wrote anew was never tried."""
+        """The measured effect of its present text; None for a text that this batch changed, which was never tried."""
         known = self._effects.get(one.id)
         anew = any(change.section == one.id and change.action == "updated" for change in self.changes)
         return None if known is None or anew or not known.known else known

@@ -138,7 +138,7 @@ async def reflected(
 
 
 def _of_playbook(one: Insight, evidence: Evidence) -> Insight:
-    """Without items and executions that are not there."""
+    """The insight without items and executions that do not exist."""
     ids, n = {section.id for section in evidence.sections}, len(evidence.executions)
     return one.model_copy(
         update={
