@@ -1,4 +1,4 @@
-"""Reads of budgets, scoped to who asks: chains, what is left, what was spent on what, and what is to come."""
+"""Reads of budgets, scoped to the actor: chains, what is left, what was spent on what, and what is to come."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads of evaluations, scoped to who asks."""
+"""Reads of evaluations, scoped to the actor."""
 
 from __future__ import annotations
 

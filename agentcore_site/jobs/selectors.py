@@ -1,4 +1,4 @@
-"""Reads of jobs, scoped to who asks."""
+"""Reads of jobs, scoped to the actor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads of agents, datasets and trajectories, scoped to who asks."""
+"""Reads of agents, datasets and trajectories, scoped to the actor."""
 
 from __future__ import annotations
 

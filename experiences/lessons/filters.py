@@ -12,7 +12,7 @@ from experiences.models.agent_lookup import agent_get
 
 
 class OfAgent(filters.FilterSet):
-    """``?agent=``. ``actor`` is who asks: jobs and agents are looked up as that person sees them."""
+    """``?agent=``. Jobs and agents are looked up among those that ``actor`` may see."""
 
     agent = filters.CharFilter(method="of_agent", help_text="The agent, by id or slug.")
 

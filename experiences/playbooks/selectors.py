@@ -1,4 +1,4 @@
-"""Reads of playbooks, their history, what is proposed for them and how their evolutions went; scoped to who asks."""
+"""Reads of playbooks, their history, what is proposed for them and how their evolutions went; scoped to the actor."""
 
 from __future__ import annotations
 

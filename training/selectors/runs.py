@@ -1,4 +1,4 @@
-"""Reads of training: runs, their curves, groups and verdicts, scoped to who asks."""
+"""Reads of training: runs, their curves, groups and verdicts, scoped to the actor."""
 
 from __future__ import annotations
 
