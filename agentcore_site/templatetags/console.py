@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 import orjson
 from django import template
+from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils import timezone
-from django.utils.html import format_html
+from django.utils.html import conditional_escape, format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from agentcore_site.console import svg
@@ -231,6 +232,61 @@ def job_url(job: Any) -> str:
 
 
 @register.simple_tag
+def author(change: Any) -> str:
+    """Who made a change of a playbook, with a link to the job if one did."""
+    if not change.job:
+        return conditional_escape(change.by)
+    return format_html('<a href="{}">{}</a>', job_url(change.job), change.by)
+
+
+@register.simple_tag
+def playbook_change_url(agent: Any, version: int) -> str:
+    """The page of what a version of the agent's playbook changed: it beside the one before."""
+    page = reverse("experiences:playbook_diff", args=[agent.pk])
+    return f"{page}?a={max(version - 1, 1)}&b={version}"
+
+
+@register.simple_tag
+def changed_text(pieces: Iterable[Any]) -> SafeString:
+    """A text with what went struck out, what came marked. Pieces have a ``kind`` (gone, new, same) and a ``text``."""
+    return format_html_join("", "{}", ((_marked(one.kind, one.text),) for one in pieces))
+
+
+def _marked(kind: str, text: str) -> str:
+    if kind == "gone":
+        return format_html("<del>{}</del>", text)
+    return format_html("<ins>{}</ins>", text) if kind == "new" else text
+
+
+@register.filter
+def gain_tone(verdict: Any) -> str:
+    """ "good" or "bad" where the interval of a gain (``low`` to ``high``) leaves zero out, else nothing."""
+    low, high = (_number(_part(verdict, name)) for name in ("low", "high"))
+    if low is not None and low > 0:
+        return "good"
+    return "bad" if high is not None and high < 0 else ""
+
+
+def _part(holder: Any, name: str) -> Any:
+    return holder.get(name) if isinstance(holder, Mapping) else getattr(holder, name, None)
+
+
+@register.simple_tag
+def step_icon(step: Mapping[str, Any]) -> Picture:
+    """What kind of step an agent took, as a picture: an answer, a check, or the use of a tool."""
+    kind = step.get("action", {}).get("type")
+    return icon(kind if kind in ("answer", "verify") else "tool")
+
+
+@register.filter
+def step_outcome(step: Mapping[str, Any]) -> str:
+    """ "answer", "ok" or "failed"."""
+    if step.get("action", {}).get("type") == "answer":
+        return "answer"
+    return "ok" if step.get("result", {}).get("success") else "failed"
+
+
+@register.simple_tag
 def dots(group: Any, low: float, high: float) -> Picture:
     """The dots of a group of rollouts; ``low`` and ``high`` are the rewards at the ends of the colours."""
     return svg.dots(group.rewards, group.success, low=low, high=high, signal=group.has_signal)
@@ -265,6 +321,14 @@ def fold(label: str, text: Any) -> SafeString:
         head,
         whole,
     )
+
+
+@register.simple_block_tag
+def empty_state(content: str, title: str, *, label: str = "", url: str = "", primary: bool = False) -> str:
+    """What stands where a list has nothing: a title, between the tags why and what to do next, and a button for it."""
+    text = content if content.strip() else ""
+    said = {"title": title, "text": text, "label": label, "url": url, "primary": primary}
+    return render_to_string("parts/empty.html", said)
 
 
 @register.filter(name="json")

@@ -29,6 +29,7 @@ from budgets.prices.loading import prices_load
 from budgets.services import budget_set_limit, price_set
 from tests.budgets.support import bill, hold, limits_set
 from tests.factories import MembershipFactory
+from tests.support.pages import html
 
 pytestmark = pytest.mark.django_db
 
@@ -92,7 +93,7 @@ def test_a_stranger_finds_nothing(spent: Chain, charlie: Any) -> None:
         if re.search(r"/\d+/|of-job", address):
             assert response.status_code == 404, address
         else:
-            body = response.content.decode()
+            body = html(response)
             assert "Acme" not in body and "Router" not in body and "0.60" not in body, address
     assert client.post(f"/budgets/{spent.job_budget}/", {"limit": "50"}).status_code == 404
     assert client.get("/budgets/9999999999999999999999999/").status_code == 404
@@ -113,9 +114,9 @@ def test_only_admins_change_anything(name: str, spent: Chain, request: pytest.Fi
     for address in ("/budgets/new/", "/budgets/settings/", "/budgets/prices/set/"):
         assert client.get(address).status_code == 403, address
     assert (BudgetLimit.objects.count(), ModelPrice.objects.count(), BudgetSettings.objects.count()) == before
-    page = client.get(f"/budgets/{spent.job_budget}/").content.decode()
+    page = html(client.get(f"/budgets/{spent.job_budget}/"))
     assert "Set the limit" not in page
-    assert "Set a limit" not in client.get("/budgets/").content.decode()
+    assert "Set a limit" not in html(client.get("/budgets/"))
 
 
 # -- the overview ------------------------------------------------------------------------------------------------------
@@ -138,9 +139,9 @@ def test_the_verdict_comes_in_words_first(spent: Chain, stella: Any) -> None:
 
 
 def test_the_pill_stands_on_every_page(spent: Chain, stella: Any, charlie: Any) -> None:
-    page = at_desk(stella).get("/jobs/").content.decode()
+    page = html(at_desk(stella).get("/jobs/"))
     assert "$0.60 of $10.00" in page and 'href="/budgets/"' in page
-    assert "$0.60" not in at_desk(charlie).get("/jobs/").content.decode()
+    assert "$0.60" not in html(at_desk(charlie).get("/jobs/"))
 
 
 def test_the_list_is_searched_filtered_and_paged(chain: Chain, acme: Organization, olivia: Any, stella: Any) -> None:
@@ -155,7 +156,7 @@ def test_the_list_is_searched_filtered_and_paged(chain: Chain, acme: Organizatio
     seen: list[str] = []
     address: str | None = "/budgets/?sort=newest&scope=job"
     while address:
-        page = client.get(address).content.decode()
+        page = html(client.get(address))
         seen += re.findall(r'class="lead fill"><a href="/budgets/(\d+)/"', page)
         following = re.search(r'rel="next" href="([^"]+)"', page)
         address = "/budgets/" + following[1].replace("&amp;", "&") if following else None
@@ -170,7 +171,7 @@ def test_each_tab_breaks_the_money_down(spent: Chain, stella: Any) -> None:
         "purpose": "training",
         "day": f"{timezone.now().day} {timezone.now():%B %Y}",
     }.items():
-        part = client.get(f"/budgets/?by={by}").content.decode().split('id="breakdown"')[1]
+        part = html(client.get(f"/budgets/?by={by}")).split('id="breakdown"')[1]
         assert f">{word}</a>" in part and "$0.60" in part, by
         assert f"/budgets/breakdown/csv/?by={by}&amp;since={month_of()}" in part
     csv = client.get("/budgets/breakdown/csv/?by=model").content.decode()
@@ -187,7 +188,7 @@ def test_a_range_leaves_other_days_out(spent: Chain, stella: Any) -> None:
 def test_a_wrong_range_is_said_and_the_month_is_shown(spent: Chain, stella: Any) -> None:
     page = at_desk(stella).get("/budgets/?since=2026-02-02&until=2026-01-01")
     assert "The first day is after the last. The whole month is shown." in text(page)
-    assert "$0.60" in page.content.decode().split('id="breakdown"')[1]
+    assert "$0.60" in html(page).split('id="breakdown"')[1]
 
 
 def test_somebody_of_two_organisations_opens_budgets_of_both(
@@ -205,13 +206,13 @@ def test_somebody_of_two_organisations_opens_budgets_of_both(
 
 def test_a_limit_that_moved_since_the_page_was_opened_is_not_overwritten(spent: Chain, adam: Any) -> None:
     client, page = at_desk(adam), f"/budgets/{spent.job_budget}/"
-    shown = re.search(r'name="shown" value="([^"]*)"', client.get(page).content.decode())
+    shown = re.search(r'name="shown" value="([^"]*)"', html(client.get(page)))
     assert shown is not None
     sent = {"limit": "80", "note": "", "shown": shown[1]}
     assert client.post(page, sent | {"limit": "90"}).status_code == 302
     refused = client.post(page, sent)
     assert refused.status_code == 400 and "it is $90.00 now" in text(refused)
-    assert 'name="shown" value="90.00"' in refused.content.decode()  # whoever has read that may go on
+    assert 'name="shown" value="90.00"' in html(refused)  # whoever has read that may go on
     assert Budget.objects.get(id=spent.job_budget).limit == 90_000_000
 
 
@@ -276,7 +277,7 @@ def test_a_budget_shows_what_is_spent_held_and_left(spent: Chain, stella: Any) -
     assert "$0.60 of $1.00 spent in all (60 %)." in page
     assert re.search(r"On hold \$0\.10", page) and re.search(r"Left \$0\.30", page)
     assert "3 entries" in page and "Router" in page
-    assert 'class="burn wide"' in at_desk(stella).get(f"/budgets/{spent.job_budget}/").content.decode()
+    assert 'class="burn wide"' in html(at_desk(stella).get(f"/budgets/{spent.job_budget}/"))
 
 
 def test_the_curve_ends_where_the_budget_stands(chain: Chain) -> None:
@@ -314,7 +315,7 @@ def test_a_budget_that_owes_says_what_stops(chain: Chain) -> None:
 
 def test_the_ledger_is_filtered_and_leads_to_the_job(spent: Chain, stella: Any) -> None:
     client = at_desk(stella)
-    page = client.get(f"/budgets/{spent.organization_budget}/?kind=settle").content.decode()
+    page = html(client.get(f"/budgets/{spent.organization_budget}/?kind=settle"))
     assert "1 entry" in page and f'href="/jobs/{spent.job_id}/"' in page
     assert "No entry matches" in text(client.get(f"/budgets/{spent.job_budget}/?model=other"))
     assert "3 entries" in text(client.get(f"/budgets/{spent.job_budget}/?model=small&kind=nonsense"))
@@ -358,7 +359,7 @@ def test_ten_thousand_entries_open_in_a_few_queries(
     with django_assert_max_num_queries(13):
         page = client.get(f"/budgets/{spent.job_budget}/")
     assert "more than 10,000 entries" in text(page)
-    assert len(re.findall(r"<tr data-row>", page.content.decode())) == 25
+    assert len(re.findall(r"<tr data-row>", html(page))) == 25
     with django_assert_max_num_queries(16):
         client.get("/budgets/")
     assert b"".join(client.get(f"/budgets/{spent.job_budget}/csv/")).count(b"\n") == 10_004
@@ -398,8 +399,8 @@ def test_a_wrong_limit_is_kept_and_explained(typed: str, told: str, spent: Chain
     response = at_desk(adam).post(f"/budgets/{spent.job_budget}/", {"limit": typed, "note": "kept note"})
     assert response.status_code == 400
     assert told in text(response)
-    assert 'value="kept note"' in response.content.decode()
-    assert f'value="{typed}"' in response.content.decode() or "\x00" in typed
+    assert 'value="kept note"' in html(response)
+    assert f'value="{typed}"' in html(response) or "\x00" in typed
     assert of(spent, "job").limit == MICROS
 
 
@@ -415,8 +416,8 @@ def test_the_button_says_what_it_does(spent: Chain, adam: Any, stella: Any) -> N
     assert "Set the limit to $20.00" in part and "$19.30 would be left in all." in part
     assert "Take the limit away" in text(client.get(address, {"limit": ""}))
     short = client.get(address, {"limit": "0.1"})
-    assert "choose at least that" in text(short) and "disabled" in short.content.decode()
-    assert 'class="wrong"' in client.get(address, {"limit": "abc"}).content.decode()
+    assert "choose at least that" in text(short) and "disabled" in html(short)
+    assert 'class="wrong"' in html(client.get(address, {"limit": "abc"}))
     assert at_desk(stella).get(address, {"limit": "20"}).status_code == 403
     assert of(spent, "job").limit == MICROS
 
@@ -463,7 +464,7 @@ def test_a_price_of_another_organisation_is_not_shown(priced: None, elsewhere: O
 
 
 def test_one_model_s_prices_over_time(priced: None, stella: Any) -> None:
-    panel = at_desk(stella).get("/budgets/prices/?panel=big").content.decode().split('id="panel"')[1]
+    panel = html(at_desk(stella).get("/budgets/prices/?panel=big")).split('id="panel"')[1]
     assert panel.index("1 January 2190") < panel.index("1 January 2026") < panel.index("1 January 2025")
     assert "not yet" in panel and "Set your own price" not in panel
 
@@ -476,7 +477,7 @@ def test_an_admin_sets_a_price_or_declares_a_model_free(adam: Any, acme: Organiz
     assert (price.input, price.cached_input, price.output, price.organization) == (150_000, 75_000, 600_000, acme)
     assert client.post("/budgets/prices/set/", {"model": "mine", "free": "on"}).status_code == 302
     assert ModelPrice.objects.get(model="mine").free
-    assert 'value="0.15"' in client.get("/budgets/prices/set/?model=a/b c").content.decode()
+    assert 'value="0.15"' in html(client.get("/budgets/prices/set/?model=a/b c"))
 
 
 @pytest.mark.parametrize(
@@ -497,7 +498,7 @@ def test_an_admin_sets_a_price_or_declares_a_model_free(adam: Any, acme: Organiz
 )
 def test_a_wrong_price_is_refused_with_its_reason(sent: dict[str, str], adam: Any) -> None:
     response = at_desk(adam).post("/budgets/prices/set/", sent)
-    assert response.status_code == 400 and ("wrong" in response.content.decode() or "problem" in text(response).lower())
+    assert response.status_code == 400 and ("wrong" in html(response) or "problem" in text(response).lower())
     assert not ModelPrice.objects.exists()
 
 
@@ -510,7 +511,7 @@ def test_an_admin_says_where_alerts_go(adam: Any, acme: Organization) -> None:
     row = BudgetSettings.objects.get(organization=acme)
     assert row.webhook_url == "https://hooks.example.com/x" and not row.email_admins
     refused = client.post("/budgets/settings/", {"webhook_url": "ftp://nope", "email_admins": "on"})
-    assert refused.status_code == 400 and 'value="ftp://nope"' in refused.content.decode()
+    assert refused.status_code == 400 and 'value="ftp://nope"' in html(refused)
     assert client.post("/budgets/settings/", {}).status_code == 400
     row.refresh_from_db()
     assert row.webhook_url == "https://hooks.example.com/x"
@@ -541,7 +542,7 @@ def test_alerts_of_the_month_are_listed(chain: Chain, adam: Any, stella: Any) ->
 
 def stopping(client: Client, job_id: Any) -> list[bool]:
     """Of each budget above a job, from the outermost one: whether its row is marked as the one that stopped the job."""
-    page = client.get(f"/budgets/of-job/{job_id}/").content.decode()
+    page = html(client.get(f"/budgets/of-job/{job_id}/"))
     return ['class="status bad"' in row for row in re.findall(r"<tr.*?</tr>", page, flags=re.S)[1:4]]
 
 
@@ -615,6 +616,6 @@ def test_a_forecast_never_sets_the_axis_and_is_cut_off_at_the_top() -> None:
 
 
 def test_a_picture_has_no_style_that_the_policy_forbids(spent: Chain, stella: Any) -> None:
-    page = at_desk(stella).get("/budgets/").content.decode()
+    page = html(at_desk(stella).get("/budgets/"))
     assert "style=" not in page and "<script>" not in page
     assert datetime.now(UTC).strftime("1 %b") in page

@@ -13,6 +13,7 @@ from agentcore_site.jobs.models import Job, ShareLink, Status
 from agentcore_site.tenancy.actors import Actor
 from experiences.models import Agent, GroupRecord
 from tests.console.conftest import SignIn
+from tests.support.pages import html
 from tests.support.rows import queued_run
 from training.models import PolicyCheckpoint, TrainingRun
 
@@ -21,7 +22,7 @@ pytestmark = pytest.mark.django_db
 
 def text(client: Client, address: str) -> str:
     """What a page says, without its markup."""
-    shown = client.get(address).content.decode()
+    shown = html(client.get(address))
     return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", shown))
 
 
@@ -38,14 +39,14 @@ def test_it_says_how_it_stands_before_any_chart(console: Client, run: TrainingRu
     assert "50.0 % → 68.2 % 95 % interval 60.0 % to 75.0 %" in shown
     assert "Definition of done" in shown and "all iterations ran" in shown
     assert shown.index("Better than") < shown.index("Learning curves")
-    assert "verdict good" in console.get(f"/jobs/{run.pk}/").content.decode()
+    assert "verdict good" in html(console.get(f"/jobs/{run.pk}/"))
 
 
 def test_a_gain_that_could_be_chance_is_not_coloured(console: Client, run: TrainingRun) -> None:
     seen = {"success_rate": 0.5, "low": 0.3, "high": 0.7, "baseline_success_rate": 0.4}
     seen |= {"improvement": 0.1, "improvement_low": -0.1, "improvement_high": 0.3}
     TrainingRun.objects.filter(pk=run.pk).update(selection=seen)
-    shown = console.get(f"/jobs/{run.pk}/").content.decode()
+    shown = html(console.get(f"/jobs/{run.pk}/"))
     assert "verdict plain" in shown and "Not yet told apart" in shown
 
 
@@ -64,7 +65,7 @@ def test_the_series_goes_on_after_what_the_page_has(console: Client, run: Traini
 
 
 def test_groups_show_every_rollout_and_lead_to_them(console: Client, run: TrainingRun) -> None:
-    shown = console.get(f"/jobs/{run.pk}/?tab=groups").content.decode()
+    shown = html(console.get(f"/jobs/{run.pk}/?tab=groups"))
     groups = GroupRecord.objects.filter(job_id=run.pk, iteration=1)
     for group in groups:
         assert f"/jobs/{run.pk}/groups/1/{group.scenario}/" in shown
@@ -74,7 +75,7 @@ def test_groups_show_every_rollout_and_lead_to_them(console: Client, run: Traini
 
 def test_a_group_without_signal_is_grey(console: Client, run: TrainingRun) -> None:
     GroupRecord.objects.filter(job_id=run.pk).update(has_signal=False)
-    first = re.findall(r'class="dots".*?</svg>', console.get(f"/jobs/{run.pk}/").content.decode())[0]
+    first = re.findall(r'class="dots".*?</svg>', html(console.get(f"/jobs/{run.pk}/")))[0]
     assert first.count("dot none") == 4
     assert "No learning signal" in text(console, f"/jobs/{run.pk}/groups/1/0/")
 
@@ -82,7 +83,7 @@ def test_a_group_without_signal_is_grey(console: Client, run: TrainingRun) -> No
 def test_pausing_and_resuming_a_queued_job(console: Client, operator: Actor, agent: Agent) -> None:
     run = queued_run(operator, agent)
     part = {"HX-Request": "true"}
-    paused = console.post(f"/jobs/{run.pk}/pause/", headers=part).content.decode()
+    paused = html(console.post(f"/jobs/{run.pk}/pause/", headers=part))
     assert 'data-status="paused"' in paused and "Resume" in paused and "Everything is saved" in paused
     assert "<html" not in paused
     assert console.post(f"/jobs/{run.pk}/resume/")["Location"] == f"/jobs/{run.pk}/"
@@ -92,11 +93,11 @@ def test_pausing_and_resuming_a_queued_job(console: Client, operator: Actor, age
 def test_cancelling_asks_for_the_name(console: Client, operator: Actor, agent: Agent) -> None:
     run = queued_run(operator, agent)
     refused = console.post(f"/jobs/{run.pk}/cancel/", {"confirm": "something else"})
-    assert refused.status_code == 400 and agent.slug in refused.content.decode()
+    assert refused.status_code == 400 and agent.slug in html(refused)
     assert Job.objects.get(id=run.pk).status == Status.QUEUED
     console.post(f"/jobs/{run.pk}/cancel/", {"confirm": agent.slug})
     assert Job.objects.get(id=run.pk).status == Status.CANCELLED
-    assert ">Cancel<" not in console.get(f"/jobs/{run.pk}/").content.decode()
+    assert ">Cancel<" not in html(console.get(f"/jobs/{run.pk}/"))
 
 
 def test_a_failed_job_says_why_and_what_can_be_done(console: Client, operator: Actor, agent: Agent) -> None:
@@ -127,7 +128,7 @@ def test_an_unknown_tab_is_the_first_one(console: Client, run: TrainingRun) -> N
 
 
 def share(console: Client, run: TrainingRun) -> str:
-    shown = console.post(f"/jobs/{run.pk}/share/", headers={"HX-Request": "true"}).content.decode()
+    shown = html(console.post(f"/jobs/{run.pk}/share/", headers={"HX-Request": "true"}))
     found = re.search(r"http://testserver(/shared/[^\"]+/)", shown)
     assert found
     return found.group(1)
@@ -136,7 +137,7 @@ def share(console: Client, run: TrainingRun) -> str:
 def test_a_shared_page_needs_no_account_and_leads_nowhere(console: Client, run: TrainingRun) -> None:
     link = share(console, run)
     response = Client().get(link)
-    shown = response.content.decode()
+    shown = html(response)
     assert response.status_code == 200
     assert (response["Referrer-Policy"], response["Cache-Control"]) == ("no-referrer", "no-store")
     assert "noindex" in response["X-Robots-Tag"]
@@ -145,12 +146,12 @@ def test_a_shared_page_needs_no_account_and_leads_nowhere(console: Client, run: 
     assert set(Client().get(f"{link}series/").json()["iterations"][0]) == {
         "n", "trajectories", "cost_usd", "seconds", "success_rate",
     }  # fmt: skip
-    assert "data-status" in Client().get(f"{link}status/").content.decode()
+    assert "data-status" in html(Client().get(f"{link}status/"))
 
 
 def test_a_shared_link_is_shown_once_and_can_be_revoked(console: Client, run: TrainingRun) -> None:
     link = share(console, run)
-    assert link not in console.get(f"/jobs/{run.pk}/").content.decode()
+    assert link not in html(console.get(f"/jobs/{run.pk}/"))
     assert link.split("/")[2] not in str(ShareLink.objects.values().get())
     console.post(f"/jobs/{run.pk}/unshare/")
     for address in (link, f"{link}status/", f"{link}series/", "/shared/never/"):
@@ -171,7 +172,7 @@ def test_checkpoints_are_tagged_downloaded_and_compared(console: Client, run: Tr
     part = console.post(
         f"/checkpoints/{checkpoint.pk}/tags/", {"tags": "keep, best so far"}, headers={"HX-Request": "true"}
     )
-    assert "best so far" in part.content.decode()
+    assert "best so far" in html(part)
     assert PolicyCheckpoint.objects.get(pk=checkpoint.pk).tags == ["best so far", "keep"]
     assert f"{checkpoint.label}" in text(console, "/checkpoints/?tag=keep")
     assert "No checkpoint matches" in text(console, "/checkpoints/?tag=other")

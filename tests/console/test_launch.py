@@ -17,6 +17,7 @@ from experiences.agents.services.datasets import dataset_create
 from experiences.models import Agent, Dataset, ModelEndpoint
 from tests.console.conftest import SignIn
 from tests.support.llm_server import ModelServer
+from tests.support.pages import html
 from tests.support.rows import queued_run
 from training.config.applicability import counts_for
 from training.config.form import fields, groups
@@ -33,7 +34,7 @@ def file_of(rows: list[Any] | None = None, name: str = "sums.jsonl") -> SimpleUp
 
 
 def text(response: Any) -> str:
-    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", response.content.decode()))
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", html(response)))
 
 
 def test_it_starts_a_job_from_the_agents_environment(console: Client, agent: Agent) -> None:
@@ -57,7 +58,7 @@ def test_an_uploaded_file_becomes_a_dataset(console: Client, agent: Agent) -> No
 def test_a_mistake_keeps_everything_that_was_typed_and_the_upload(console: Client, agent: Agent) -> None:
     form = {"agent": agent.pk, "source": "upload", "preset": "dapo", "n_iterations": "0", "learning_rate": "fast"}
     response = console.post("/launch/", form | {"title": "Kept", "gamma": "0.9", "file": file_of()})
-    shown = response.content.decode()
+    shown = html(response)
     assert response.status_code == 400 and TrainingRun.objects.count() == 0
     assert "n_iterations must be between 1 and 10,000; got" in shown
     assert "learning_rate must be a number" in shown
@@ -82,7 +83,7 @@ def test_an_upload_that_can_not_be_used_is_told_by_line(
 ) -> None:
     response = console.post("/launch/upload/", {"agent": agent.pk, "file": SimpleUploadedFile(name, content)})
     assert message in text(response)
-    assert "<html" not in response.content.decode()
+    assert "<html" not in html(response)
     assert Dataset.objects.count() == 0
 
 
@@ -106,12 +107,12 @@ def test_the_plan_asks_for_what_is_missing_and_names_what_is_wrong(console: Clie
     assert "Choose or upload a dataset" in text(console.post("/launch/plan/", {"agent": agent.pk, "source": "dataset"}))
     shown = text(console.post("/launch/plan/", {"agent": agent.pk, "batch_size": "200", "gamma": "2"}))
     assert "batch_size must be between 1 and 128" in shown and "gamma must be" in shown
-    assert "disabled" in console.post("/launch/plan/", {"agent": agent.pk, "gamma": "2"}).content.decode()
+    assert "disabled" in html(console.post("/launch/plan/", {"agent": agent.pk, "gamma": "2"}))
 
 
 def test_another_preset_moves_the_values_behind_what_was_typed(console: Client, agent: Agent) -> None:
     form = {"agent": agent.pk, "preset": "flow_spec", "learning_rate": "0.02"}
-    shown = console.post("/launch/settings/", form).content.decode()
+    shown = html(console.post("/launch/settings/", form))
     assert re.search(r'name="batch_size" value="" placeholder="16"', shown)
     assert 'value="0.02"' in shown and "1 changed" in text(console.post("/launch/settings/", form))
 
@@ -120,13 +121,13 @@ def test_a_duplicate_starts_from_the_same_agent_data_and_settings(
     console: Client, operator: Actor, agent: Agent
 ) -> None:
     run = queued_run(operator, agent, config={"learning_rate": 0.007, "mask_truncated": True})
-    shown = console.get(f"/launch/?from={run.pk}").content.decode()
+    shown = html(console.get(f"/launch/?from={run.pk}"))
     assert re.search(rf'value="{agent.pk}" selected', shown)
     assert 'value="0.007"' in shown and re.search(r'name="mask_truncated">.*?value="true" selected', shown, re.S)
 
 
 def test_every_setting_that_counts_for_the_agent_is_on_the_form_with_its_effect(console: Client, agent: Agent) -> None:
-    shown = console.get(f"/launch/?agent={agent.pk}").content.decode()
+    shown = html(console.get(f"/launch/?agent={agent.pk}"))
     assert {name for members in groups().values() for name in (one.name for one in members)} | {
         "n_iterations",
         "max_budget_usd",
@@ -162,7 +163,7 @@ def test_agents_and_datasets_of_others_can_not_be_chosen(
     response = console.post("/launch/", {"agent": agent.pk, "source": "dataset", "dataset": rows.pk})
     assert response.status_code == 400 and TrainingRun.objects.count() == 0
     assert console.get(f"/launch/?agent={theirs.pk}").status_code == 200
-    assert "Theirs" not in console.get(f"/launch/?agent={theirs.pk}").content.decode()
+    assert "Theirs" not in html(console.get(f"/launch/?agent={theirs.pk}"))
 
 
 # -- agents ------------------------------------------------------------------------------------------------------------
@@ -173,7 +174,7 @@ def test_an_agent_is_made_changed_and_archived(console: Client) -> None:
     made = console.post("/agents/new/", form | {"environment_options": '{"families": ["gcd"]}'})
     agent = Agent.objects.get()
     assert made["Location"] == f"/agents/{agent.pk}/" and agent.environment_options == {"families": ["gcd"]}
-    assert "families" in console.get(f"/agents/{agent.pk}/edit/").content.decode()
+    assert "families" in html(console.get(f"/agents/{agent.pk}/edit/"))
     console.post(f"/agents/{agent.pk}/edit/", form | {"name": "Head clerk"})
     agent.refresh_from_db()
     assert (agent.name, agent.slug, agent.environment_options) == ("Head clerk", "clerk", {})
@@ -181,7 +182,7 @@ def test_an_agent_is_made_changed_and_archived(console: Client) -> None:
     assert "Head clerk is archived" in text(console.get("/agents/"))
     assert "Head clerk" not in text(console.get("/agents/"))
     assert "Head clerk" in text(console.get("/agents/?show=archived"))
-    assert "/launch/?agent=" not in console.get(f"/agents/{agent.pk}/").content.decode()
+    assert "/launch/?agent=" not in html(console.get(f"/agents/{agent.pk}/"))
 
 
 @pytest.mark.parametrize(
@@ -223,10 +224,10 @@ def test_what_a_dataset_is_about_is_said_beside_it_and_in_an_upload(
 ) -> None:
     rows = dataset_create(operator, name="sums", rows=ROWS)
     form = {"agent": agent.pk, "source": "dataset", "dataset": rows.pk}
-    shown = console.post("/launch/domain/", form | {"dataset_domain": "Billing"}).content.decode()
+    shown = html(console.post("/launch/domain/", form | {"dataset_domain": "Billing"}))
     rows.refresh_from_db()
     assert rows.domain == "Billing" and 'value="Billing"' in shown
-    assert "can&#x27;t be kept" in console.post("/launch/domain/", form | {"dataset_domain": "x" * 61}).content.decode()
+    assert "can&#x27;t be kept" in html(console.post("/launch/domain/", form | {"dataset_domain": "x" * 61}))
     console.post("/launch/domain/", form)
     rows.refresh_from_db()
     assert rows.domain == ""
@@ -237,9 +238,9 @@ def test_what_a_dataset_is_about_is_said_beside_it_and_in_an_upload(
 def test_another_agent_or_dataset_changes_what_can_be_chosen(console: Client, operator: Actor, agent: Agent) -> None:
     reader = agent_create(operator, name="Reader", environment="dataset")
     rows = dataset_create(operator, name="sums", rows=ROWS)
-    shown = console.post("/launch/data/", {"agent": reader.pk}).content.decode()
+    shown = html(console.post("/launch/data/", {"agent": reader.pk}))
     assert re.search(r'value="environment" disabled', shown) and re.search(r'value="dataset" checked', shown)
-    shown = console.post("/launch/data/", {"agent": agent.pk, "source": "dataset", "dataset": rows.pk}).content.decode()
+    shown = html(console.post("/launch/data/", {"agent": agent.pk, "source": "dataset", "dataset": rows.pk}))
     assert "sums: 30 queries" in shown and "<html" not in shown
     assert 'placeholder="375"' in shown  # the settings follow: other agents have other presets
 
@@ -261,12 +262,12 @@ def test_an_admin_makes_an_endpoint_and_an_operator_an_agent_that_uses_it(
         assert (
             refused.status_code == 400
             and "begins with http:// or https://" in text(refused)
-            and "ftp://x" in refused.content.decode()
+            and "ftp://x" in html(refused)
         )
         made = boss.post("/endpoints/new/", form)
         endpoint = ModelEndpoint.objects.get()
         assert made["Location"] == f"/endpoints/{endpoint.pk}/" and "sk-abc" not in endpoint.api_key
-        shown = boss.get(f"/endpoints/{endpoint.pk}/").content.decode() + boss.get("/endpoints/").content.decode()
+        shown = html(boss.get(f"/endpoints/{endpoint.pk}/")) + html(boss.get("/endpoints/"))
         assert "sk-abc" not in shown and endpoint.api_key not in shown
         moved = boss.post(f"/endpoints/{endpoint.pk}/", form | {"base_url": "http://other.example/v1", "api_key": ""})
         assert moved.status_code == 400 and "enter it again" in text(moved)

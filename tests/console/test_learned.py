@@ -16,6 +16,7 @@ from evaluation.models import EvaluationRun
 from experiences.models import Agent, Experience, Question
 from tests.console.conftest import SignIn
 from tests.factories import ExperienceFactory
+from tests.support.pages import html
 from tests.support.queries import queries_of
 from training.config.presets import presets_for
 from training.models import Epoch, Iteration, TrainingRun
@@ -80,12 +81,12 @@ def learned(told: TrainingRun) -> TrainingRun:
 
 
 def text_of(client: Client, run: TrainingRun) -> str:
-    shown = client.get(f"/jobs/{run.pk}/?tab=learned").content.decode()
+    shown = html(client.get(f"/jobs/{run.pk}/?tab=learned"))
     return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", shown))
 
 
 def test_only_agents_that_are_told_something_have_the_tab(console: Client, run: TrainingRun) -> None:
-    shown = console.get(f"/jobs/{run.pk}/?tab=learned").content.decode()
+    shown = html(console.get(f"/jobs/{run.pk}/?tab=learned"))
     assert ">Learned</a>\n    <a" not in shown and 'hx-get="/jobs/' in shown and f"{run.pk}/?tab=learned" not in shown
 
 
@@ -102,7 +103,7 @@ def test_the_verdict_comes_first_and_says_how_sure_it_is(console: Client, learne
         "+39.0), p &lt; .001; they add 210 tokens per call."
     )
     assert said in shown and shown.index(said) < shown.index("Lessons of this job")
-    assert "verdict good" in console.get(f"/jobs/{learned.pk}/?tab=learned").content.decode()
+    assert "verdict good" in html(console.get(f"/jobs/{learned.pk}/?tab=learned"))
 
 
 def test_where_queries_are_told_apart_it_says_which_lesson_goes_where(console: Client, learned: TrainingRun) -> None:
@@ -145,7 +146,7 @@ def with_gate(run: TrainingRun, gate: dict[str, Any]) -> TrainingRun:
 
 
 def test_the_charts_show_what_is_told_instead_of_steps(console: Client, learned: TrainingRun) -> None:
-    shown = console.get(f"/jobs/{learned.pk}/").content.decode()
+    shown = html(console.get(f"/jobs/{learned.pk}/"))
     assert 'data-chart="told"' in shown and 'data-chart="steps"' not in shown
     Iteration.objects.filter(run=learned, number=2).update(metrics={"lessons": 2.0, "told_tokens": 105.0})
     point = console.get(f"/jobs/{learned.pk}/series/").json()["iterations"][-1]
@@ -166,12 +167,12 @@ def test_each_refusal_says_why_and_what_stands_behind_it(console: Client, learne
     assert "Proposals: 1 taken, 2 refused" in shown
     assert "it has 41 words; 32 are allowed (1) A long lesson says several things" in shown
     assert "The model named a lesson that does not exist." in shown
-    assert "<b>x9</b>" not in console.get(f"/jobs/{learned.pk}/?tab=learned").content.decode()
+    assert "<b>x9</b>" not in html(console.get(f"/jobs/{learned.pk}/?tab=learned"))
     assert explained("something nobody foresaw") == ""
 
 
 def test_the_gate_and_the_lessons_are_drawn_with_their_intervals(console: Client, learned: TrainingRun) -> None:
-    shown = console.get(f"/jobs/{learned.pk}/?tab=learned").content.decode()
+    shown = html(console.get(f"/jobs/{learned.pk}/?tab=learned"))
     assert shown.count('class="whisker"') == 4  # the gate twice, and two lessons
     assert 'aria-label="+27.0 points, +15.0 to +39.0"' in shown
     lesson = Experience.objects.get(handle="x1")
@@ -254,10 +255,10 @@ def test_the_report_says_what_the_context_costs_and_when_it_pays(console: Client
     worth = context_value(success_without=0.5, success_with=0.8, cost_without=0.01, cost_with=0.012, learning_cost=2.0)
     found = {"lessons": 9, "tokens": 210, "improvement": 0.3, "low": 0.15, "high": 0.39, "p_value": 0.0003}
     found |= asdict(worth) | {"per_thousand": thousand_calls(worth)}
-    assert "With and without" not in console.get(f"/evaluations/{evaluation.pk}/").content.decode()
+    assert "With and without" not in html(console.get(f"/evaluations/{evaluation.pk}/"))
     evaluation.report["context"] = found | {"verdict": context_words(found)}
     evaluation.save()
-    shown = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", console.get(f"/evaluations/{evaluation.pk}/").content.decode()))
+    shown = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", html(console.get(f"/evaluations/{evaluation.pk}/"))))
     assert "Learned context: 210 tokens per call" in shown and "Pays for itself after 500 calls" in shown
     assert "1,000 calls cost $10.00 → $12.00 And save +$4.00" in shown
     report = console.get(f"/evaluations/{evaluation.pk}/json/").json()["report"]
@@ -271,7 +272,7 @@ def test_the_form_offers_presets_that_fit_the_agent(
     console: Client, agent: Agent, told: TrainingRun, settings: Any
 ) -> None:
     def offered(chosen: Any) -> set[str]:
-        shown = console.get(f"/launch/?agent={chosen.pk}").content.decode()
+        shown = html(console.get(f"/launch/?agent={chosen.pk}"))
         return set(re.findall(r'name="preset" value="([a-z_]+)"', shown))
 
     assert offered(told.agent) == {one.name for one in presets_for("llm")}
@@ -288,8 +289,8 @@ def test_another_agent_moves_the_presets_and_a_preset_that_does_not_fit_is_refus
     console: Client, agent: Agent, operator: Actor
 ) -> None:
     form = {"agent": str(agent.pk), "preset": "tfgrpo", "source": "environment"}
-    shown = console.post("/launch/data/", form).content.decode()
+    shown = html(console.post("/launch/data/", form))
     assert '<fieldset id="presets" class="card" hx-swap-oob="true">' in shown
     assert 'value="tfgrpo"' not in shown and 'value="recommended" checked' in shown
     refused = console.post("/launch/", form)
-    assert refused.status_code == 400 and "algorithm tfgrpo tells a language model" in refused.content.decode()
+    assert refused.status_code == 400 and "algorithm tfgrpo tells a language model" in html(refused)

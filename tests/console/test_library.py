@@ -15,6 +15,7 @@ from experiences.models import Agent, Experience, ExperienceChange, PromptPack, 
 from tests.console.conftest import SignIn
 from tests.console.test_lists import names_in
 from tests.factories import AgentFactory, ExperienceFactory, PromptPackFactory
+from tests.support.pages import html
 from tests.support.queries import queries_of
 from training.models import TrainingRun
 
@@ -59,7 +60,7 @@ def library(agent: Agent) -> dict[str, Experience]:
 def page_of(client: Client, address: str, status: int = 200) -> str:
     response = client.get(address)
     assert response.status_code == status, (address, response.status_code)
-    return str(response.content.decode())
+    return html(response)
 
 
 # -- the list ----------------------------------------------------------------------------------------------------------
@@ -215,11 +216,11 @@ def test_a_stakeholder_moves_nothing(stella: Any, signed_in: SignIn, lesson: Exp
 def test_a_lesson_is_written_anew_and_what_was_typed_stays(console: Client, lesson: Experience) -> None:
     address, typed = f"/experiences/{lesson.pk}/edit/", "When " + "very " * 40
     refused = console.post(address, {"summary": typed, "version": 1})
-    assert refused.status_code == 400 and typed.strip() in refused.content.decode()
-    assert "41 words" in refused.content.decode()
+    assert refused.status_code == 400 and typed.strip() in html(refused)
+    assert "41 words" in html(refused)
     assert console.post(address, {"summary": "When many, count.", "version": 1}).status_code == 302
     stale = console.post(address, {"summary": "When few, guess.", "version": 1})
-    assert stale.status_code == 409 and "When few, guess." in stale.content.decode()
+    assert stale.status_code == 409 and "When few, guess." in html(stale)
     assert console.post(f"/experiences/{lesson.pk}/prune/", {"version": 1}).status_code == 409
     lesson.refresh_from_db()
     assert (lesson.summary, lesson.version, lesson.status) == ("When many, count.", 2, "active")
@@ -246,7 +247,7 @@ def test_a_pack_is_made_changed_and_archived(console: Client) -> None:
     pack = PromptPack.objects.get()
     assert (pack.system, pack.injections) == ("Be careful.\nAlways.", ["Think.", "Answer."])
     again = console.post("/prompt-packs/new/", PACK)
-    assert again.status_code == 400 and "already a prompt pack" in again.content.decode()
+    assert again.status_code == 400 and "already a prompt pack" in html(again)
     stamp = pack.stamp
     assert console.post(f"/prompt-packs/{pack.pk}/", PACK | {"domain": "care"}).status_code == 302
     pack.refresh_from_db()
@@ -276,7 +277,7 @@ def test_a_pack_is_chosen_in_an_agents_form_and_keeps_from_being_archived(consol
     agent.refresh_from_db()
     assert agent.prompt_pack == pack and system_text(agent) == pack.system
     refused = console.post(f"/prompt-packs/{pack.pk}/archive/")
-    assert refused.status_code == 409 and "use it" in refused.content.decode()
+    assert refused.status_code == 409 and "use it" in html(refused)
 
 
 def test_an_altered_pack_is_marked(console: Client, agent: Agent) -> None:

@@ -16,6 +16,7 @@ from agentcore_site.tenancy.actors import Actor
 from experiences.models import Agent, TrajectoryRecord
 from tests.console.conftest import SignIn
 from tests.factories import AgentFactory
+from tests.support.pages import html
 from tests.support.queries import queries_of
 from tests.support.rows import lived_run, queued_run
 from training.models import TrainingRun
@@ -25,7 +26,7 @@ pytestmark = pytest.mark.django_db
 
 def titles(client: Client, address: str) -> list[str]:
     """The names of a list's rows, as they stand."""
-    return names_in(client.get(address).content.decode())
+    return names_in(html(client.get(address)))
 
 
 def names_in(shown: str) -> list[str]:
@@ -42,20 +43,20 @@ def jobs(operator: Actor, agent: Agent, names: list[str]) -> list[TrainingRun]:
 
 
 def test_empty_lists_teach_the_next_step(console: Client, stella: Any, signed_in: SignIn) -> None:
-    assert "Launch the first one" in console.get("/jobs/").content.decode()
-    assert "Make the first one" in console.get("/agents/").content.decode()
-    assert "Begin with an agent" in console.get("/").content.decode()
+    assert "Launch the first one" in html(console.get("/jobs/"))
+    assert "Make the first one" in html(console.get("/agents/"))
+    assert "Begin with an agent" in html(console.get("/"))
     for address in ("/trajectories/", "/evaluations/", "/checkpoints/"):
-        assert "yet" in console.get(address).content.decode()
+        assert "yet" in html(console.get(address))
     for address in ("/jobs/", "/agents/", "/"):
-        assert 'class="button primary"' not in signed_in(stella).get(address).content.decode()
+        assert 'class="button primary"' not in html(signed_in(stella).get(address))
 
 
 def test_a_filter_that_hides_all_rows_says_so_and_offers_them_again(console: Client, run: TrainingRun) -> None:
-    shown = console.get("/jobs/?status=failed").content.decode()
+    shown = html(console.get("/jobs/?status=failed"))
     assert "No job matches" in shown and "Show all jobs" in shown
-    assert "No trajectory matches" in console.get("/trajectories/?q=no+such+query").content.decode()
-    assert "No agent matches" in console.get("/agents/?q=nobody").content.decode()
+    assert "No trajectory matches" in html(console.get("/trajectories/?q=no+such+query"))
+    assert "No agent matches" in html(console.get("/agents/?q=nobody"))
 
 
 def test_jobs_are_found_by_title_agent_and_the_end_of_their_id(console: Client, operator: Actor, agent: Agent) -> None:
@@ -81,7 +82,7 @@ def test_pages_by_cursor_show_every_row_once_while_others_arrive(
     jobs(operator, agent, ["a", "b", "c", "d", "e"])
     address, seen = "/jobs/?sort=newest", []
     for page in range(3):
-        shown = console.get(address).content.decode()
+        shown = html(console.get(address))
         seen += names_in(shown)
         if page == 0:
             jobs(operator, agent, ["late"])  # must not push rows of page one onto page two
@@ -103,7 +104,7 @@ def test_trajectories_are_filtered_and_ordered(console: Client, run: TrainingRun
     assert (n("iteration=1"), n("iteration=nonsense"), n("purpose=evaluation")) == (12, 24, 0)
     assert n("q=question+2") == 8
     assert n(f"agent={run.agent_id}") == 24 and n("agent=nobody") == 0
-    best = console.get("/trajectories/?sort=best").content.decode()
+    best = html(console.get("/trajectories/?sort=best"))
     assert best.index("+1.10") < best.index("−0.100")
 
 
@@ -113,7 +114,7 @@ def test_the_overview_names_what_needs_a_person(console: Client, operator: Actor
     Job.objects.filter(id=failed.pk).update(
         status="failed", status_reason="error", error="ValueError: no", finished_at=paused.job.created_at
     )
-    shown = console.get("/").content.decode()
+    shown = html(console.get("/"))
     assert "2 jobs need you" in shown
     assert "The budget is used up" in shown and "ValueError: no" in shown
 
@@ -123,16 +124,16 @@ def test_agents_stand_by_their_last_proven_gain(console: Client, operator: Actor
     for run, gain in ((small, 0.02), (large, 0.3)):
         verdict = {"verdict": "Better.", "improvement": gain, "low": 0.01, "high": 0.5}
         TrainingRun.objects.filter(pk=run.pk).update(verdict=verdict)
-    shown = console.get("/").content.decode()
+    shown = html(console.get("/"))
     section = shown[shown.index("Agents by last proven gain") :]
     assert section.index("+30.0 points") < section.index("+2.0 points")
 
 
 def test_search_finds_agents_jobs_and_evaluations(console: Client, evaluation: Any, run: TrainingRun) -> None:
-    shown = console.get(f"/search/?q={run.agent.slug}").content.decode()
+    shown = html(console.get(f"/search/?q={run.agent.slug}"))
     assert f"/jobs/{run.pk}/" in shown and f"/agents/{run.agent_id}/" in shown
-    assert f"/evaluations/{evaluation.pk}/" in console.get(f"/search/?q={str(evaluation.pk)[-6:]}").content.decode()
-    assert "No agent, job or evaluation" in console.get("/search/?q=zzz").content.decode()
+    assert f"/evaluations/{evaluation.pk}/" in html(console.get(f"/search/?q={str(evaluation.pk)[-6:]}"))
+    assert "No agent, job or evaluation" in html(console.get("/search/?q=zzz"))
 
 
 def test_a_list_of_many_jobs_costs_as_many_queries_as_a_list_of_one(
@@ -155,8 +156,8 @@ def test_a_row_opens_beside_the_list(console: Client, run: TrainingRun, evaluati
         (f"/jobs/{run.pk}/?tab=trajectories", row.pk, "Its group"),
         ("/evaluations/", evaluation.pk, "Open the report"),
     ):
-        assert words not in console.get(address).content.decode()
-        shown = console.get(f"{address}{'&' if '?' in address else '?'}panel={key}").content.decode()
+        assert words not in html(console.get(address))
+        shown = html(console.get(f"{address}{'&' if '?' in address else '?'}panel={key}"))
         assert words in shown and f'data-panel="{key}"' in shown and "<tr data-row" in shown, address
 
 
@@ -196,4 +197,4 @@ def test_a_form_with_a_null_byte_is_refused_in_words(console: Client, run: Train
     checkpoint = run.checkpoints.first()
     assert checkpoint is not None
     refused = console.post(f"/checkpoints/{checkpoint.pk}/tags/", {"tags": "a\x00b"})
-    assert refused.status_code == 400 and "NUL" in refused.content.decode()
+    assert refused.status_code == 400 and "NUL" in html(refused)

@@ -14,6 +14,7 @@ from budgets.services import budget_set_limit
 from evaluation.models import EvaluationRun
 from experiences.models import Agent, TrajectoryRecord
 from tests.console.conftest import SignIn
+from tests.support.pages import html
 from training.models import PolicyCheckpoint, TrainingRun
 
 pytestmark = pytest.mark.django_db
@@ -78,7 +79,7 @@ def test_lists_of_another_organisation_are_empty(
 ) -> None:
     client = signed_in(charlie)
     for address in LISTS:
-        shown = client.get(address).content.decode()
+        shown = html(client.get(address))
         assert str(run.pk) not in shown and run.agent.name not in shown, address
 
 
@@ -96,16 +97,16 @@ def test_a_part_of_a_page_sends_a_stranger_to_sign_in_as_a_whole(run: TrainingRu
 def test_the_audit_log_is_for_admins(
     adam: Any, olivia: Any, dan: Any, stella: Any, signed_in: SignIn, run: TrainingRun
 ) -> None:
-    shown = signed_in(adam).get("/audit/").content.decode()
+    shown = html(signed_in(adam).get("/audit/"))
     assert "run.started" in shown and "olivia" in shown
     for person in (olivia, dan, stella):
         assert signed_in(person).get("/audit/").status_code == 403
-        assert "/audit/" not in signed_in(person).get("/").content.decode()
+        assert "/audit/" not in html(signed_in(person).get("/"))
 
 
 def test_an_admin_of_one_organisation_reads_only_its_log(adam: Any, charlie: Any, signed_in: SignIn) -> None:
     Client().post("/sign-in/", {"username": "charlie", "password": "correct horse battery staple"})
-    assert "charlie" not in signed_in(adam).get("/audit/").content.decode()
+    assert "charlie" not in html(signed_in(adam).get("/audit/"))
 
 
 MOVES = ("pause", "resume", "cancel", "share", "unshare")
@@ -141,9 +142,9 @@ def test_forbidden_actions_are_not_shown(stella: Any, signed_in: SignIn, run: Tr
         f"/jobs/{run.pk}/?tab=checkpoints": ["Download", "Change the tags"],
         f"/jobs/{run.pk}/evaluations/": ["Evaluate the best checkpoint"],
     }.items():
-        shown = signed_in(stella).get(address).content.decode()
+        shown = html(signed_in(stella).get(address))
         assert [word for word in words if word in shown] == [], address
-    assert "Duplicate" in console.get(f"/jobs/{run.pk}/").content.decode()
+    assert "Duplicate" in html(console.get(f"/jobs/{run.pk}/"))
 
 
 def test_a_person_of_another_organisation_moves_nothing(charlie: Any, signed_in: SignIn, run: TrainingRun) -> None:
@@ -166,7 +167,7 @@ def test_every_page_keeps_the_strict_policy(console: Client, addresses: list[str
         response = console.get(address)
         assert "style-src 'self';" in response["Content-Security-Policy"] + ";"
         if response["Content-Type"].startswith("text/html"):
-            shown = response.content.decode()
+            shown = html(response)
             assert " style=" not in shown and "<style" not in shown and "onclick=" not in shown, address
             assert "<script>" not in shown, address
 
@@ -213,7 +214,7 @@ def _console_patterns(patterns: list[Any]) -> list[URLPattern]:
 def test_an_unknown_address_gets_a_page_with_the_request_id(console: Client) -> None:
     response = console.get("/nowhere/", headers={"X-Request-Id": "abc-123"})
     assert response.status_code == 404
-    shown = response.content.decode()
+    shown = html(response)
     assert "There is nothing here for you" in shown and "abc-123" in shown
 
 
@@ -227,10 +228,10 @@ def test_a_failure_gets_a_page_that_says_what_is_safe(
     client = Client(raise_request_exception=False)
     client.force_login(olivia)
     response = client.get(f"/jobs/{run.pk}/", headers={"X-Request-Id": "broken-1"})
-    shown = response.content.decode()
+    shown = html(response)
     assert response.status_code == 500
     assert "broken-1" in shown and "Running jobs go on" in shown and "secret detail" not in shown
-    part = client.get(f"/jobs/{run.pk}/status/", headers={"HX-Request": "true"}).content.decode()
+    part = html(client.get(f"/jobs/{run.pk}/status/", headers={"HX-Request": "true"}))
     assert "Something broke on our side" in part and "<html" not in part
 
 
@@ -243,13 +244,13 @@ def test_a_missing_database_gets_a_page_and_not_a_trace(console: Client, monkeyp
     monkeypatch.setattr("agentcore_site.views.overview.jobs_visible", away)
     response = console.get("/")
     assert (response.status_code, response["Retry-After"]) == (503, "30")
-    assert "The database can't be reached" in response.content.decode()
+    assert "The database can't be reached" in html(response)
 
 
 def test_a_refusal_inside_a_page_is_a_notice(console: Client, run: TrainingRun) -> None:
     response = console.post(f"/jobs/{run.pk}/pause/", headers={"HX-Request": "true"})
     assert (response.status_code, response["HX-Retarget"]) == (409, "#notices")
-    assert "completed can&#x27;t be paused" in response.content.decode()
+    assert "completed can&#x27;t be paused" in html(response)
 
 
 # -- signing in --------------------------------------------------------------------------------------------------------
@@ -273,7 +274,7 @@ def test_a_wrong_password_keeps_the_name_and_is_slowed_down(settings: Any, olivi
     client = Client()
     for _ in range(10):
         response = client.post("/sign-in/", {"username": "olivia", "password": "wrong"})
-        assert response.status_code == 400 and 'value="olivia"' in response.content.decode()
+        assert response.status_code == 400 and 'value="olivia"' in html(response)
     response = client.post("/sign-in/", {"username": "olivia", "password": "correct horse battery staple"})
     assert response.status_code == 429 and response["Retry-After"] == "900"
 
@@ -282,7 +283,7 @@ def test_somebody_without_an_organisation_sees_an_empty_console(db: None, signed
     from tests.factories import UserFactory
 
     client = signed_in(UserFactory(username="nina"))
-    shown = client.get("/").content.decode()
+    shown = html(client.get("/"))
     assert "no organisation yet" in shown
     assert client.get("/agents/new/").status_code == 403
 
@@ -294,8 +295,8 @@ def test_the_overview_shows_budgets_that_are_nearly_used_up(
     Budget.objects.filter(id=budget.id).update(spent=950_000)
     for threshold in (75, 90):
         BudgetAlert.objects.create(budget=budget, threshold=threshold, limit=1_000_000, spent=threshold * 10_000)
-    shown = console.get("/").content.decode()
+    shown = html(console.get("/"))
     assert shown.count(f"/budgets/{budget.id}/") == 1 and "90 %" in shown
-    assert f"/budgets/{budget.id}/" not in signed_in(charlie).get("/").content.decode()
+    assert f"/budgets/{budget.id}/" not in html(signed_in(charlie).get("/"))
     budget_set_limit(Actor(adam), organization=acme, agent_id=agent.id, limit=50_000_000)
-    assert f"/budgets/{budget.id}/" not in console.get("/").content.decode()
+    assert f"/budgets/{budget.id}/" not in html(console.get("/"))

@@ -16,6 +16,7 @@ from experiences.rollouts.types import RolloutKey, Step, Trajectory
 from experiences.trajectories.presenters.comparison import parting
 from experiences.trajectories.step_window import steps_between
 from experiences.trajectories.storage import trajectories_write
+from tests.support.pages import html
 from tests.support.rows import owner_of
 from training.models import TrainingRun
 
@@ -59,7 +60,7 @@ def test_the_viewer_shows_what_it_saw_did_and_got_back(console: Client, run: Tra
 def test_siblings_are_walked_in_order(console: Client, run: TrainingRun) -> None:
     seen, address = [], f"/trajectories/{first(run).pk}/"
     while address:
-        shown = console.get(address).content.decode()
+        shown = html(console.get(address))
         seen.append(address)
         link = re.search(r'data-following href="([^"]+)"', shown)
         address = link.group(1) if link else ""
@@ -73,13 +74,13 @@ def test_thirty_thousand_steps_open_in_a_second(console: Client, run: TrainingRu
     began = time.perf_counter()
     response = console.get(f"/trajectories/{row.pk}/")
     seconds = time.perf_counter() - began
-    shown = response.content.decode()
+    shown = html(response)
     assert shown.count('class="step ') == 100 and "page 99" in shown and "page 100 " not in shown
     assert f"/trajectories/{row.pk}/steps/?step=101" in shown
     assert seconds < 1.0, f"{seconds:.2f} s"
-    middle = console.get(f"/trajectories/{row.pk}/?step=15001").content.decode()
+    middle = html(console.get(f"/trajectories/{row.pk}/?step=15001"))
     assert 'id="step-15001"' in middle and "page 15000" in middle
-    end = console.get(f"/trajectories/{row.pk}/steps/?step=29951").content.decode()
+    end = html(console.get(f"/trajectories/{row.pk}/steps/?step=29951"))
     assert end.count('class="step ') == 50 and "hx-get" not in end
 
 
@@ -92,7 +93,7 @@ def test_a_window_of_steps_is_exact(run: TrainingRun) -> None:
 
 @pytest.mark.parametrize("step", ["0", "-3", "999999", "x"])
 def test_a_step_that_is_not_there_shows_the_nearest(console: Client, run: TrainingRun, step: str) -> None:
-    assert console.get(f"/trajectories/{first(run).pk}/?step={step}").content.decode().count('class="step ') >= 1
+    assert html(console.get(f"/trajectories/{first(run).pk}/?step={step}")).count('class="step ') >= 1
 
 
 def test_the_raw_trajectory_is_whole(console: Client, run: TrainingRun) -> None:
@@ -110,7 +111,7 @@ def test_what_an_agent_wrote_is_never_markup(console: Client, run: TrainingRun) 
     )
     row = TrajectoryRecord.objects.get(job_id=run.pk, iteration=8)
     for address in (f"/trajectories/{row.pk}/", f"/jobs/{run.pk}/groups/8/0/", "/trajectories/"):
-        shown = console.get(address).content.decode()
+        shown = html(console.get(address))
         assert "<script>alert" not in shown and "<b onmouseover" not in shown, address
 
 
@@ -146,7 +147,7 @@ def test_a_report_gives_the_verdict_every_metric_and_the_queries_that_changed(
     for metric in ("Success rate", "Reward", "Steps", "Tool accuracy", "Cost per rollout", "Latency per rollout"):
         assert metric in shown
     assert "+80.0" in shown and "Queries that changed: 8 of 10" in shown and "sign-flip permutation" in shown
-    links = re.findall(r'href="(/trajectories/compare/[^"]+)"', response.content.decode())
+    links = re.findall(r'href="(/trajectories/compare/[^"]+)"', html(response))
     assert len(links) == 8
     beside = text(console.get(links[0].replace("&amp;", "&")))
     assert "Baseline, sample 1" in beside and "Trained, sample 1" in beside
@@ -182,9 +183,9 @@ def test_an_evaluation_is_asked_for_and_watched(console: Client, run: TrainingRu
     started = console.post("/evaluations/start/", {"run": run.pk, "split": "selection"})
     made = EvaluationRun.objects.get()
     assert started["Location"] == f"/evaluations/{made.pk}/"
-    part = console.get(f"/evaluations/{made.pk}/?part=progress").content.decode()
+    part = html(console.get(f"/evaluations/{made.pk}/?part=progress"))
     assert "Waiting for a worker" in part and "every 2s" in part and "<html" not in part
     console.post(f"/evaluations/{made.pk}/cancel/")
-    stopped = console.get(f"/evaluations/{made.pk}/").content.decode()
+    stopped = html(console.get(f"/evaluations/{made.pk}/"))
     assert "There is no report" in stopped and "every 2s" not in stopped
     assert console.post("/evaluations/start/", {"run": run.pk, "split": "train"}).status_code == 400

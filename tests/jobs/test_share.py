@@ -18,6 +18,7 @@ from agentcore_site.lib.errors import Forbidden, Invalid, Missing
 from agentcore_site.tenancy.actors import Actor
 from experiences.models import Agent
 from tests.support.callers import Caller
+from tests.support.pages import html
 from tests.support.rows import queued_run
 from training.models import TrainingRun
 
@@ -75,15 +76,15 @@ def test_the_jobs_page_lists_its_links_and_revokes_one(olivia: Any, stella: Any,
     browser, onlooker = Client(), Client()
     browser.force_login(olivia)
     onlooker.force_login(stella)
-    made = browser.post(f"/jobs/{run.pk}/share/", {"days": "7"}, headers={"HX-Request": "true"}).content.decode()
+    made = html(browser.post(f"/jobs/{run.pk}/share/", {"days": "7"}, headers={"HX-Request": "true"}))
     found = re.search(r"/shared/([^/\"]+)/", made)
     assert found is not None
     link = ShareLink.objects.get()
     assert round((link.expires_at - timezone.now()) / timedelta(days=1)) == 7
-    page = browser.get(f"/jobs/{run.pk}/").content.decode()
+    page = html(browser.get(f"/jobs/{run.pk}/"))
     assert "not opened yet" in page and found.group(1) not in page
     assert f"/jobs/{run.pk}/unshare/{link.pk}/" in page
-    assert "/unshare/" not in onlooker.get(f"/jobs/{run.pk}/").content.decode()
+    assert "/unshare/" not in html(onlooker.get(f"/jobs/{run.pk}/"))
     browser.post(f"/jobs/{run.pk}/unshare/{link.pk}/")
     assert status(found.group(1)) == 404
 

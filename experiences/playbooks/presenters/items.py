@@ -80,6 +80,14 @@ class Item:
         return f"{count(self.effect.used)} of {count(self.effect.reporting)} answers that name what they used"
 
     @property
+    def trust_words(self) -> str:
+        """What the figure of its trust is, and is for."""
+        return (
+            "The lower bound of its share of good outcomes. Where there is no room, items that were measured to be"
+            " better left out go first, and then the least trusted ones."
+        )
+
+    @property
     def effect_tone(self) -> str:
         return "" if self.effect is None else "good" if self.effect.helps else "bad" if self.effect.harms else ""
 

@@ -26,6 +26,7 @@ from budgets.services import budget_set_limit
 from experiences.models import Agent
 from tests.budgets.support import bill, hold, limits_set
 from tests.budgets.test_pages import at_desk
+from tests.support.pages import html
 from tests.support.rows import queued_run
 
 pytestmark = pytest.mark.django_db
@@ -184,14 +185,14 @@ def test_the_page_offers_what_the_person_can_do(
     run.job.refresh_from_db()
     stop_tell(run.job)
     address, budget = f"/jobs/{run.pk}/", Budget.objects.get(job_id=run.job_id)
-    hers, his = (at_desk(one).get(address).content.decode() for one in (olivia, adam))
+    hers, his = (html(at_desk(one).get(address)) for one in (olivia, adam))
     for page in (hers, his):
         assert 'id="resume" class="button" type="button" disabled' in page and "no room for the next call" in page
     assert "Ask adam" in hers and "Raise the budget" not in hers
     assert f'href="/budgets/{budget.pk}/#limit"' in his and "Ask adam" not in his
     pressed = at_desk(olivia).post(f"{address}resume/", headers={"HX-Request": "true"})
-    assert pressed.status_code == 409 and "no room for the next call" in pressed.content.decode()
-    asked = at_desk(olivia).post(f"/budgets/of-job/{run.pk}/ask/", follow=True).content.decode()
+    assert pressed.status_code == 409 and "no room for the next call" in html(pressed)
+    asked = html(at_desk(olivia).post(f"/budgets/of-job/{run.pk}/ask/", follow=True))
     assert "A mail is on its way to adam" in asked and 'id="ask"' not in asked and "Asked" in asked
     budget_set_limit(Actor(adam), organization=acme, job=run.job, agent_id=agent.id, limit=MICROS)
-    assert 'id="resume" class="button primary"' in at_desk(olivia).get(address).content.decode()
+    assert 'id="resume" class="button primary"' in html(at_desk(olivia).get(address))

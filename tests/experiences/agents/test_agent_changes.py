@@ -16,6 +16,7 @@ from experiences.agents.services.agents import agent_create, agent_update
 from experiences.agents.services.endpoints import endpoint_create, endpoint_update
 from experiences.models import Agent, ModelEndpoint
 from tests.support.callers import Caller
+from tests.support.pages import html
 from training.services.runs import run_start
 
 pytestmark = pytest.mark.django_db
@@ -61,7 +62,7 @@ def test_an_agent_that_was_stored_with_an_address_that_it_ignores_can_still_be_s
     kept = {"url": "http://127.0.0.1:9/", "inject_context": True}
     assert agent_update(boss, reader, name="Renamed", **kept).name == "Renamed"
     answer = Caller(adam).patch(f"agents/{reader.slug}", {"url": "http://127.0.0.1:9/other"})
-    assert answer.status_code == 400 and "Only an agent over HTTP has an address" in answer.content.decode()
+    assert answer.status_code == 400 and "Only an agent over HTTP has an address" in html(answer)
 
 
 def test_the_admin_refuses_the_same(client: Client, boss: Actor, reader: Agent, endpoint: ModelEndpoint) -> None:
@@ -74,9 +75,9 @@ def test_the_admin_refuses_the_same(client: Client, boss: Actor, reader: Agent, 
         "max_tokens": 1024, "tools": "[]", "collects": "on", "leave_out_rate": 0.1, "endpoint": endpoint.pk,
     }  # fmt: skip
     where = reverse("admin:experiences_agent_change", args=[reader.pk])
-    assert "Only for an agent over HTTP" in client.post(where, values | {"inject_context": "on"}).content.decode()
+    assert "Only for an agent over HTTP" in html(client.post(where, values | {"inject_context": "on"}))
     run = run_start(boss, agent=reader, rows=ROWS, config={"context": {"accept_weak_gate": True}})
-    assert run.job.title in client.post(where, values | {"model": "large"}).content.decode()
+    assert run.job.title in html(client.post(where, values | {"model": "large"}))
     assert client.post(where, values).status_code == 302
 
 

@@ -20,6 +20,7 @@ from experiences.models import Agent, ModelEndpoint, TrajectoryRecord
 from tests.support.agent_server import AgentServer, Ask
 from tests.support.callers import Caller
 from tests.support.llm_server import ModelServer
+from tests.support.pages import html
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -73,16 +74,16 @@ def test_it_shows_whether_the_context_reaches_its_model_and_keeps_it(
     with AgentServer(theirs) as drops, AgentServer(passes_on) as passes:
         agent = foreign(adam, endpoint, drops.url)
         page = f"/agents/{agent.pk}/"
-        assert "Not known yet" in client.get(page).content.decode()
+        assert "Not known yet" in html(client.get(page))
         assert Caller(olivia).post(f"agents/{agent.pk}/test", {}).json()["context_arrives"] is False
         assert Caller(olivia).get(f"agents/{agent.pk}").json()["context_arrives"] is False
-        assert "does not reach its model" in client.get(page).content.decode()
+        assert "does not reach its model" in html(client.get(page))
         agent_update(Actor(adam), Agent.objects.get(pk=agent.pk), name="Still theirs")
         assert Agent.objects.get(pk=agent.pk).context_arrives is False
         agent_update(Actor(adam), Agent.objects.get(pk=agent.pk), url=passes.url)
         assert Agent.objects.get(pk=agent.pk).context_arrives is None  # another address is another agent
         assert agent_test(Actor(adam), Agent.objects.get(pk=agent.pk)).context_arrives is True
-        assert "reaches its model" in client.get(page).content.decode()
+        assert "reaches its model" in html(client.get(page))
         # An address that is only tried says nothing about the stored one.
         assert agent_test(Actor(adam), Agent.objects.get(pk=agent.pk), url=drops.url).context_arrives is False
         assert Agent.objects.get(pk=agent.pk).context_arrives is True
@@ -99,12 +100,12 @@ def test_the_gateway_puts_the_context_into_the_calls_of_an_agent_that_drops_it(
         # What is only tried in a form says nothing about what is stored.
         assert Caller(olivia).post(tested, {"inject_context": True}).json()["context_arrives"] is True
         form = {"agent": agent.pk, "url": drops.url, "inject_context": "on"}
-        assert "puts its context into each" in client.post("/agents/test/", form).content.decode()
+        assert "puts its context into each" in html(client.post("/agents/test/", form))
         assert Agent.objects.get(pk=agent.pk).context_arrives is False
         changed = Caller(olivia).patch(f"agents/{agent.pk}", {"inject_context": True}).json()
         assert (changed["inject_context"], changed["context_arrives"]) == (True, None)
         assert Caller(olivia).post(tested, {}).json()["context_arrives"] is True
-    assert "puts its context into each" in client.get(f"/agents/{agent.pk}/").content.decode()
+    assert "puts its context into each" in html(client.get(f"/agents/{agent.pk}/"))
     assert drops.asked[-1]["system"] == "" and drops.asked[0]["system"].startswith("Add with care.")
     assert "Add with care." in model.requests[-1].body["messages"][0]["content"]
 
@@ -116,7 +117,7 @@ def test_an_agent_that_calls_no_model_of_ours_has_no_call_to_put_the_context_int
     with AgentServer(lambda asked, ask: "Answer: 42") as alone:
         agent = foreign(adam, endpoint, alone.url, inject_context=True)
         assert Caller(olivia).post(f"agents/{agent.pk}/test", {}).json()["context_arrives"] is False
-    assert "made no call by the model address" in client.get(f"/agents/{agent.pk}/").content.decode()
+    assert "made no call by the model address" in html(client.get(f"/agents/{agent.pk}/"))
 
 
 def test_an_agent_that_does_not_answer_leaves_open_whether_its_context_arrives(
@@ -167,7 +168,7 @@ def test_from_the_form(adam: Any, client: Client, endpoint: ModelEndpoint) -> No
     client.force_login(adam)
     with AgentServer(theirs) as server:
         said = {"url": server.url, "authorization": "Bearer form", "endpoint": str(endpoint.pk)}
-        page = client.post("/agents/test/", said).content.decode()
+        page = html(client.post("/agents/test/", said))
     assert "Answer: 42" in page and "after 1 call of its model" in page
     assert server.headers[0]["authorization"] == "Bearer form"
-    assert "Say where" in client.post("/agents/test/", {"endpoint": str(endpoint.pk)}).content.decode()
+    assert "Say where" in html(client.post("/agents/test/", {"endpoint": str(endpoint.pk)}))

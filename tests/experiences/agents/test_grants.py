@@ -28,6 +28,7 @@ from experiences.rollouts.runtimes.base import Halted
 from tests.support import mcp_server
 from tests.support.callers import Caller
 from tests.support.mcp_server import MCPHTTP
+from tests.support.pages import html
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -127,7 +128,7 @@ def test_the_form_shows_tools_with_their_descriptions_and_grants_what_is_ticked(
     client.force_login(olivia)
     address = f"/agents/{agent.pk}/edit/"
     key = str(tools.pk)
-    shown = client.post(f"/agents/server-tools/{key}/", {}).content.decode()
+    shown = html(client.post(f"/agents/server-tools/{key}/", {}))
     assert "Adds two numbers." in shown and shown.count("checked") == shown.count("checkbox") > 5
     form = {
         "name": agent.name, "slug": agent.slug, "philosophy": "react", "runtime": "action",
@@ -136,12 +137,12 @@ def test_the_form_shows_tools_with_their_descriptions_and_grants_what_is_ticked(
     ticked = {"tool_servers": [key], "tools_shown": [key], f"tools_of_{key}": ["add"]}
     assert client.post(address, form | ticked).status_code == 302
     assert names_of(agent) == ["sums__add"]
-    page = client.get(address).content.decode()
+    page = html(client.get(address))
     assert f'name="tools_of_{key}" value="add" checked' in page
     Agent.objects.filter(pk=agent.pk).update(runtime="llm")
-    assert "<code>add</code>" in client.get(f"/agents/{agent.pk}/").content.decode()
+    assert "<code>add</code>" in html(client.get(f"/agents/{agent.pk}/"))
     Agent.objects.filter(pk=agent.pk).update(runtime="action")
-    again = client.post(f"/agents/server-tools/{key}/", ticked).content.decode()
+    again = html(client.post(f"/agents/server-tools/{key}/", ticked))
     assert again.count("checked") == 1
     assert client.post(address, form | {"tools_shown": [key], f"tools_of_{key}": ["add"]}).status_code == 302
     assert names_of(agent) == [] and not agent.tool_servers.exists()
@@ -151,7 +152,7 @@ def test_an_agent_keeps_a_tool_that_is_not_offered_any_more(olivia: Any, client:
     agent.tools = ["int_calc"]
     agent.save()
     client.force_login(olivia)
-    page = client.get(f"/agents/{agent.pk}/edit/").content.decode()
+    page = html(client.get(f"/agents/{agent.pk}/edit/"))
     [box] = re.findall(r'<input[^>]*name="tools"[^>]*value="int_calc"[^>]*>', page)
     assert "checked" in box and 'value="dec_calc"' not in page
     form = {
@@ -223,7 +224,7 @@ def test_no_variable_that_could_make_a_program_another_one(adam: Any, program: T
 def test_the_form_of_a_program(adam: Any, client: Client, program: ToolServer) -> None:
     client.force_login(adam)
     address = f"/tool-servers/{program.pk}/"
-    page = client.get(address).content.decode()
+    page = html(client.get(address))
     assert "SEARCH_API_KEY=" in page and "s3cret" not in page
     form = {"name": "local", "transport": "stdio", "command": COMMAND, "variables": "SEARCH_API_KEY=\nX_TOKEN=a=b"}
     assert client.post(address, form).status_code == 302

@@ -21,6 +21,7 @@ from experiences.playbooks.services.evolutions import evolution_queue
 from experiences.playbooks.services.reviews import delta_approve
 from tests import factories
 from tests.support.llm_server import ModelServer
+from tests.support.pages import html
 from tests.support.playbooks import PRICE, add, lived, model_agent, playbook_of, suggesting
 from tests.support.running import run_to_end
 
@@ -59,7 +60,7 @@ def test_what_executions_teach_is_told_to_no_agent_before_a_person_releases_it(o
     browser = Client()
     browser.force_login(operator.user)
     for page in ("/reviews/", f"/reviews/{held.pk}/", f"/evolutions/{Job.objects.get(kind='evolution').pk}/"):
-        shown = browser.get(page).content.decode()
+        shown = html(browser.get(page))
         assert LESSON in shown and "which outsiders write" in shown, page
     delta_approve(operator, held)
     playbook.refresh_from_db()

@@ -32,6 +32,7 @@ from experiences.playbooks.services.executions import NewTrace, traces_record
 from experiences.playbooks.services.playbooks import playbook_create, playbook_edit
 from tests.experiences.playbooks.test_ace import Service, problem
 from tests.support.llm_server import ModelServer
+from tests.support.pages import html
 from tests.support.playbooks import PRICE, TEXTS, model_agent, suggesting
 from tests.support.running import run_to_end
 
@@ -374,9 +375,9 @@ def test_the_effect_of_each_item_is_measured_and_shown_everywhere(
     assert shown["difference"] == pytest.approx(effects["s1"].difference) and shown["known"] is True
     assert (shown["low"], shown["high"]) == effects["s1"].interval
     assert (shown["sequence_low"], shown["sequence_high"]) == effects["s1"].sequence
-    page = browser.get(f"/agents/{playbook.agent_id}/playbook/").content.decode()
+    page = html(browser.get(f"/agents/{playbook.agent_id}/playbook/"))
     assert "0 measured to help, 1 to do harm, 3 not decided yet" in page and "it does harm" in page
-    item = browser.get(f"/agents/{playbook.agent_id}/playbook/items/s1/").content.decode()
+    item = html(browser.get(f"/agents/{playbook.agent_id}/playbook/items/s1/"))
     assert "without it by chance" in item and "0 of" in item
 
 
@@ -452,4 +453,4 @@ def test_an_evolution_takes_out_what_does_harm_and_writes_down_why(
     assert "measured to do harm" in line.reason and "executions with it" in line.reason
     browser = Client()
     browser.force_login(olivia)
-    assert "measured to do harm" in browser.get(f"/agents/{agent.pk}/playbook/items/s1/").content.decode()
+    assert "measured to do harm" in html(browser.get(f"/agents/{agent.pk}/playbook/items/s1/"))

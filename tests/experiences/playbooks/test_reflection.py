@@ -28,6 +28,7 @@ from experiences.playbooks.services.evolutions import evolution_queue, evolution
 from experiences.playbooks.services.executions import NewTrace, traces_record
 from tests.support.callers import Caller
 from tests.support.llm_server import ModelServer
+from tests.support.pages import html
 from tests.support.playbooks import PRICE, add, insight, lived, model_agent, playbook_of, reflecting, suggesting
 from tests.support.running import run_to_end
 
@@ -131,7 +132,7 @@ def test_the_agents_reflector_refines_its_insights_until_a_round_changes_nothing
     assert evolution.cost_micros == server.owed.micros > 0 and differences() == []
     browser = Client()
     browser.force_login(olivia)
-    page = browser.get(f"/evolutions/{job.id}/").content.decode()
+    page = html(browser.get(f"/evolutions/{job.id}/"))
     assert "What the reflector found" in page and "3 rounds" in page and SECOND["insight"] in page
     assert FIRST["insight"] in page and "strong" in page
     api = Caller(olivia)
@@ -222,5 +223,5 @@ def test_the_price_of_an_evolution_counts_its_rounds(operator: Actor, olivia: An
         evolution_queue(operator, playbook)
     browser = Client()
     browser.force_login(olivia)
-    tab = browser.get(f"/agents/{clerk.pk}/playbook/?tab=evolution").content.decode()
+    tab = html(browser.get(f"/agents/{clerk.pk}/playbook/?tab=evolution"))
     assert "one may cost" in tab and "with 4 rounds of reflection" in tab

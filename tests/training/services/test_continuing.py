@@ -18,6 +18,7 @@ from experiences.lessons.services.lessons import experience_prune, experience_qu
 from experiences.models import Agent, Experience, ExperienceChange
 from tests.factories import ExperienceFactory
 from tests.support.llm_server import ModelServer
+from tests.support.pages import html
 from tests.support.running import run_to_end
 from tests.support.simulated_adviser import Adviser
 from tests.support.simulated_model import simulated_server
@@ -118,7 +119,7 @@ def test_the_next_run_tries_again_what_was_refused_and_counts_what_was_paid_for(
     assert ended(second).effects.rollouts.max() == known + 3 * 8 * 6
     # Both are said.
     client.force_login(olivia)
-    shown = client.get(f"/jobs/{second.pk}/?tab=learned").content.decode()
+    shown = html(client.get(f"/jobs/{second.pk}/?tab=learned"))
     assert f'href="/jobs/{first.pk}/?tab=learned"' in shown and "that its gate refused" in shown
     told = client.get(f"/api/v1/training-jobs/{second.pk}").json()
     assert told["continues"]["job_id"] == str(first.pk)

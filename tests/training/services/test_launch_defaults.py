@@ -26,6 +26,7 @@ from experiences.agents.services.agents import agent_update
 from experiences.models import Agent
 from tests.factories import OrganizationFactory
 from tests.support.callers import Caller
+from tests.support.pages import html
 from training.config.presets import preset_config
 from training.config.schema import GRPOConfig
 from training.models import TrainingRun
@@ -108,7 +109,7 @@ def test_the_form_shows_what_an_empty_field_means(olivia: Any, paid: Agent, sett
     settings.TRAINING_DEFAULT_BUDGET_USD = 12.5
     client = Client()
     client.force_login(olivia)
-    shown = client.get(f"/launch/?agent={paid.pk}").content.decode()
+    shown = html(client.get(f"/launch/?agent={paid.pk}"))
     assert re.search(r'name="reward" value="" placeholder="composite"', shown)
     assert re.search(r'name="max_budget_usd" value="" placeholder="12.5"', shown)
 
@@ -120,7 +121,7 @@ def test_a_duplicate_is_the_same_job_when_the_defaults_have_moved(olivia: Any, a
     settings.TRAINING_CHECKPOINT_INTERVAL = 3
     client = Client()
     client.force_login(olivia)
-    page = client.get(f"/launch/?from={first.pk}").content.decode()
+    page = html(client.get(f"/launch/?from={first.pk}"))
     typed = {name: re.search(rf'name="{name}" value="([^"]*)"', page) for name in ("reward", "reward_options")}
     assert [one and one[1] for one in typed.values()] == ["shaped", "{}"]
     assert re.search(r'name="checkpoint_interval" value="10"', page)
@@ -139,10 +140,10 @@ def test_a_person_sets_it_in_the_agents_form(olivia: Any, agent: Agent) -> None:
     agent.refresh_from_db()
     assert {"reward": agent.reward, "reward_options": agent.reward_options} == OWN
     assert (agent.grouped_execution, agent.evolves, agent.ace_max_sections) == (True, True, 7)
-    shown = client.get(address).content.decode()
+    shown = html(client.get(address))
     assert '<option value="composite" selected>' in shown and 'name="ace_max_sections" value="7"' in shown
     refused = client.post(address, kept | given | {"reward_options": '{"speed": 1}', "ace_max_sections": "99"})
-    assert refused.status_code == 400 and "ACE_MAX_SECTIONS" in refused.content.decode()
+    assert refused.status_code == 400 and "ACE_MAX_SECTIONS" in html(refused)
 
 
 def test_rest_sets_it_and_says_what_is_wrong(olivia: Any, stella: Any, agent: Agent) -> None:

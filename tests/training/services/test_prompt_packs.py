@@ -32,6 +32,7 @@ from tests.console.conftest import console, signed_in  # noqa: F401
 from tests.factories import ExperienceFactory
 from tests.support.callers import Caller
 from tests.support.llm_server import ModelServer
+from tests.support.pages import html
 from tests.support.running import run_to_end
 from tests.support.simulated_adviser import Adviser
 from tests.support.simulated_model import simulated_server
@@ -190,10 +191,10 @@ def test_a_job_acts_by_the_text_that_its_pack_had_at_the_launch(
     assert manifest["agent"]["prompt_sha256"] == then == run.estimate["prompt"]["stamp"]
     assert manifest["guard_rails"]["word_limit"]["limit"] == 40
     client.force_login(operator.user)
-    page = client.get(f"/jobs/{run.pk}/?tab=settings").content.decode()
+    page = html(client.get(f"/jobs/{run.pk}/?tab=settings"))
     assert then[:12] in page and "changed since" in page
     fresh = launched(operator, Agent.objects.get(pk=reader.pk), bills)
-    assert "changed since" not in client.get(f"/jobs/{fresh.pk}/?tab=settings").content.decode()
+    assert "changed since" not in html(client.get(f"/jobs/{fresh.pk}/?tab=settings"))
     # A job of an earlier release kept no text, and goes by what stands now.
     TrainingRun.objects.filter(pk=of_bills.pk).update(prompt=None)
     assert acts_by_text(of_bills) == "You answer in rhymes."
@@ -398,7 +399,7 @@ def test_a_whole_run_is_told_its_pack_and_its_lessons_hold_for_it(
     third = launched(operator, reader, bills)
     assert third.continues_id == run.pk and third.origin["weight"] == 0.25 and third.origin["changed"] == ["prompt"]
     client.force_login(olivia)
-    assert "it is for the domain of the data" in client.get(f"/jobs/{run.pk}/?tab=settings").content.decode()
+    assert "it is for the domain of the data" in html(client.get(f"/jobs/{run.pk}/?tab=settings"))
 
 
 def test_rest_names_domains_and_packs(
@@ -423,7 +424,7 @@ def test_rest_names_domains_and_packs(
     assert asked_for('"experiences_promptpack"."archived_at"', lambda: console.get(address)) == 1
     lesson = console.get(address).json()
     assert lesson["prompt_pack_id"] == str(billing.pk) and lesson["stamp_fault"] == ""
-    assert ">billing</a>" in console.get(f"/experiences/{lessons[1].pk}/").content.decode()
+    assert ">billing</a>" in html(console.get(f"/experiences/{lessons[1].pk}/"))
     path = f"/api/v1/datasets/{made.json()['id']}"
     patched = console.patch(path, {"domain": ""}, content_type="application/json")
     assert patched.status_code == 200 and patched.json()["domain"] == ""

@@ -23,6 +23,7 @@ from experiences.agents.services.endpoints import endpoint_archive, endpoint_cre
 from experiences.models import Agent, Dataset, Experience, ModelEndpoint, Question
 from tests.factories import MembershipFactory, UserFactory
 from tests.support.llm_server import ModelServer
+from tests.support.pages import html
 from tests.support.running import run_to_end
 from tests.support.simulated_adviser import Adviser
 from tests.support.simulated_model import simulated_server
@@ -263,7 +264,7 @@ def test_rest_and_the_form_set_a_reflector_and_objectives(
 
 def _form_keeps(client: Client, learner: Agent, reflector: ModelEndpoint) -> None:
     page = f"/agents/{learner.pk}/edit/"
-    assert "larger" in client.get(page).content.decode()
+    assert "larger" in html(client.get(page))
     values = {
         "name": "Learner", "philosophy": "cot", "runtime": "llm", "environment": "dataset",
         "endpoint": str(learner.endpoint_id), "max_tokens": "200", "reflector": str(reflector.pk),
@@ -272,5 +273,5 @@ def _form_keeps(client: Client, learner: Agent, reflector: ModelEndpoint) -> Non
     assert client.post(page, values).status_code == 302
     learner.refresh_from_db()
     assert (learner.reflector, learner.reflector_model, learner.objective) == (reflector, "", "Short and right.")
-    shown = client.get(f"/agents/{learner.pk}/").content.decode()
+    shown = html(client.get(f"/agents/{learner.pk}/"))
     assert "Short and right." in shown and "at strong" in shown

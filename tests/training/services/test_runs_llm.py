@@ -30,6 +30,7 @@ from experiences.rollouts.types import Trajectory
 from tests.support.agent_server import AgentServer, Ask
 from tests.support.llm_server import ModelServer
 from tests.support.mcp_server import MCPHTTP
+from tests.support.pages import html
 from tests.support.running import run_to_end
 from training.exports.metric_files import metric_lines, per_epoch
 from training.models import Iteration, PolicyCheckpoint, TrainingRun
@@ -256,7 +257,7 @@ def test_where_no_query_is_ever_solved_page_events_and_report_say_that_nothing_c
     never = "No query was ever solved in validation: 0 of 3. Nothing can be shown."
     assert warned[-1].startswith(never)
     client.force_login(operator.user)
-    page = client.get(f"/jobs/{run.pk}/").content.decode()
+    page = html(client.get(f"/jobs/{run.pk}/"))
     assert never in page and "not measured yet" not in page  # it has ended: nothing more will be measured
     assert client.get(f"/api/v1/training-jobs/{run.pk}").json()["warnings"][-1].startswith(never)
     evaluation = evaluation_start(operator, run=run)
@@ -266,7 +267,7 @@ def test_where_no_query_is_ever_solved_page_events_and_report_say_that_nothing_c
     server.brain = adding
     other = start(operator, model_agent)
     run_to_end(other.job)
-    assert "ever solved" not in client.get(f"/jobs/{other.pk}/").content.decode()
+    assert "ever solved" not in html(client.get(f"/jobs/{other.pk}/"))
     assert not JobEvent.objects.filter(job=other.job, message__contains="solved").exists()
 
 
@@ -367,7 +368,7 @@ def test_an_agent_that_drops_its_context_is_noticed_in_training_and_refused_unle
     assert "context.accept_dropped_context" in caught.value.fields
     client.force_login(operator.user)
     form = {"agent": agent.pk, "source": "dataset", "dataset": run.dataset_id, "preset": "recommended"}
-    plan = client.post("/launch/plan/", form).content.decode()
+    plan = html(client.post("/launch/plan/", form))
     assert "does not reach its model" in plan and 'data-set="context.accept_dropped_context"' in plan
     again = start(operator, agent, context=CONFIG["context"] | {"accept_dropped_context": True})
     assert again.job.status == Status.QUEUED
@@ -409,7 +410,7 @@ def test_an_evaluation_without_money_pauses_and_goes_on_when_there_is_some(
     job = run_to_end(evaluation_start(operator, run=run).job)
     assert (job.status, job.status_reason) == (Status.PAUSED, "budget_exceeded")
     client.force_login(operator.user)
-    shown = client.get(f"/evaluations/{job.pk}/").content.decode()
+    shown = html(client.get(f"/evaluations/{job.pk}/"))
     assert "Resume" in shown and "budget" in shown
     budget_set_limit(Actor(adam), limit=spent + 1_000_000, **limits)
     assert client.post(f"/evaluations/{job.pk}/resume/").status_code == 302
