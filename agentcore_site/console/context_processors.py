@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
 from django.http import HttpRequest
 from django.utils.functional import SimpleLazyObject
 
+from agentcore_site.console.menu import Shown, menu
 from agentcore_site.tenancy.actors import Actor
 from budgets.presenters.topbar import Pill, budget_pill
 from experiences.playbooks.selectors import waiting_count
@@ -15,15 +17,20 @@ from experiences.playbooks.selectors import waiting_count
 
 def console(request: HttpRequest) -> dict[str, Any]:
     """``membership``: the person's current one or nothing. ``may``: the actions that it allows. ``pill``: what the
-    organisation spent this month, or nothing. ``waiting``: how many changes and lessons wait for a person."""
+    organisation spent this month, or nothing. ``menu``: the sections of the console's menu."""
     actor = cache(lambda: Actor(getattr(request, "user", None), door="console"))  # one: it reads memberships once
     membership = SimpleLazyObject(lambda: next(iter(actor().memberships.values()), None))
+    may = SimpleLazyObject(lambda: _may(actor(), membership))
     return {
         "membership": membership,
-        "may": SimpleLazyObject(lambda: _may(actor(), membership)),
+        "may": may,
         "pill": SimpleLazyObject(lambda: _pill(membership)),
-        "waiting": cache(lambda: waiting_count(actor())),
+        "menu": lambda: _menu(request, may, lambda: waiting_count(actor())),
     }
+
+
+def _menu(request: HttpRequest, may: Any, waiting: Callable[[], int]) -> list[list[Shown]]:
+    return menu(request.path, may, staff=bool(getattr(request.user, "is_staff", False)), waiting=waiting)
 
 
 def _may(actor: Actor, membership: Any) -> frozenset[str]:

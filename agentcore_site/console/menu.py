@@ -1,0 +1,71 @@
+"""The console's menu as data: where each entry leads, who sees it, and on which pages it is the current one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Final
+
+STAFF: Final = "staff"  # not an action of a role: people who may open Django's admin
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One entry. ``icon``: "" for one that belongs to the entry above it. ``pages``: a regular expression for how the
+    paths begin on which it is the current one; "" for what leaves the console. ``needs``: the action that its reader
+    must be allowed, ``STAFF``, or "" for all. ``review``: it says how much waits for a review."""
+
+    label: str
+    url_name: str
+    icon: str
+    pages: str
+    needs: str = ""
+    review: bool = False
+
+    def is_current(self, path: str) -> bool:
+        """Whether a page at this path belongs to the entry."""
+        return bool(self.pages) and re.match(self.pages, path) is not None
+
+    def is_shown(self, may: Collection[str], *, staff: bool) -> bool:
+        """``may``: the actions that the person is allowed."""
+        return staff if self.needs == STAFF else not self.needs or self.needs in may
+
+
+PLACES: Final = (
+    Entry("Overview", "overview", "overview", r"/$"),
+    Entry("Agents", "agents", "agents", r"/agents/(?![^/]+/playbook/)"),
+    Entry("Jobs", "training:jobs", "jobs", r"/(jobs|checkpoints)/"),
+    Entry("Trajectories", "experiences:trajectories", "trajectories", r"/trajectories/"),
+    Entry("Evaluations", "evaluation:evaluations", "evaluations", r"/evaluations/"),
+    Entry("Learned", "experiences:library", "learned", r"/(experiences|prompt-packs)/"),
+    Entry("Playbooks", "experiences:playbooks", "", r"/(playbooks|agents/[^/]+/playbook|evolutions|executions)/"),
+    Entry("Review queue", "experiences:reviews", "", r"/reviews/", review=True),
+    Entry("Budgets", "budgets:budgets", "budgets", r"/budgets/", needs="budget.view"),
+)
+ADMINISTRATION: Final = (
+    Entry("People", "people", "person", r"/people/", needs="members.edit"),
+    Entry("Audit", "audit", "audit", r"/audit/$", needs="audit.view"),
+    Entry("Admin", "admin:index", "admin", "", needs=STAFF),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """An entry as one page shows it. ``waiting``: how many changes and lessons wait for its reader; 0 says nothing."""
+
+    entry: Entry
+    is_current: bool
+    waiting: int
+
+
+def menu(path: str, may: Collection[str], *, staff: bool, waiting: Callable[[], int]) -> list[list[Shown]]:
+    """The sections of the menu, each with at least one entry, for a page at ``path``. ``waiting`` is asked only where
+    its answer is shown."""
+    sections = [[one for one in section if one.is_shown(may, staff=staff)] for section in (PLACES, ADMINISTRATION)]
+    return [[_shown(one, path, may, waiting) for one in section] for section in sections if section]
+
+
+def _shown(entry: Entry, path: str, may: Collection[str], waiting: Callable[[], int]) -> Shown:
+    asked = entry.review and "playbook.edit" in may
+    return Shown(entry, entry.is_current(path), waiting() if asked else 0)
