@@ -28,9 +28,9 @@ bench: ## The table of measured figures
 	@.ci/setup dev
 	@exec .venv/bin/python -m tests.performance $(ARGS)
 
-lint: ## Format, lint, types, import contracts
+lint: ## Format, lint, templates, types, import contracts
 	@.ci/setup dev
-	.venv/bin/ruff format . && .venv/bin/ruff check --fix . && .venv/bin/mypy agentcore_site budgets experiences training evaluation && .venv/bin/lint-imports
+	.venv/bin/ruff format . && .venv/bin/ruff check --fix . && .venv/bin/djlint templates --quiet && .venv/bin/mypy agentcore_site budgets experiences training evaluation && .venv/bin/lint-imports
 
 openapi: ## Write docs/openapi.yaml anew
 	@.ci/setup dev
