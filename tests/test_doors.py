@@ -12,6 +12,7 @@ from django.test import Client
 from django.utils import timezone
 
 from agentcore_site.audit.models import AuditEvent
+from agentcore_site.jobs import workers
 from agentcore_site.jobs.models import Job, ShareLink
 from agentcore_site.jobs.services import share_create, share_revoke_all
 from agentcore_site.routing import websocket_urlpatterns
@@ -254,6 +255,12 @@ RPC: dict[str, tuple[str, Any]] = {
     "training.list_jobs": ("view", {"agent_id": "router-7"}),
     "rpc.discover": ("view", {}),
 }
+
+
+@pytest.fixture(autouse=True)
+def short_pings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No worker runs here, so nothing is lost by not waiting half a second for its answer on each page of workers."""
+    monkeypatch.setattr(workers, "PING_SECONDS", 0.01)
 
 
 @pytest.fixture

@@ -237,9 +237,9 @@ def test_a_month_that_is_over_is_told_as_over(spent: Chain, adam: Any, stella: A
     assert response.status_code == 409 and "March 2025 is over" in text(response)
 
 
-@pytest.mark.parametrize(
-    "query",
-    [
+def test_nonsense_in_the_address_is_no_accident(spent: Chain, stella: Any) -> None:
+    client = at_desk(stella)
+    for query in (
         "scope=nonsense",
         "by=nonsense",
         "sort=nonsense",
@@ -254,19 +254,16 @@ def test_a_month_that_is_over_is_told_as_over(spent: Chain, adam: Any, stella: A
         "until=9999-12-31",
         "since=2026-02-02&until=2026-01-01",
         "panel=nonsense",
-    ],
-)
-def test_nonsense_in_the_address_is_no_accident(query: str, spent: Chain, stella: Any) -> None:
-    client = at_desk(stella)
-    for address in ("/budgets/", "/budgets/prices/", f"/budgets/{spent.job_budget}/", "/budgets/breakdown/csv/"):
-        assert client.get(f"{address}?{query}").status_code in {200, 400}, address
+    ):
+        for address in ("/budgets/", "/budgets/prices/", f"/budgets/{spent.job_budget}/", "/budgets/breakdown/csv/"):
+            assert client.get(f"{address}?{query}").status_code in {200, 400}, (address, query)
 
 
-@pytest.mark.parametrize("name", ["q", "scope", "by", "month", "since", "model", "kind", "purpose", "panel", "cursor"])
-def test_a_nul_in_the_address_is_no_accident(name: str, spent: Chain, stella: Any) -> None:
+def test_a_nul_in_the_address_is_no_accident(spent: Chain, stella: Any) -> None:
     client = at_desk(stella)
-    for address in ("/budgets/", "/budgets/prices/", f"/budgets/{spent.job_budget}/"):
-        assert client.get(f"{address}?{name}=a%00b").status_code in {200, 400}, address
+    for name in ("q", "scope", "by", "month", "since", "model", "kind", "purpose", "panel", "cursor"):
+        for address in ("/budgets/", "/budgets/prices/", f"/budgets/{spent.job_budget}/"):
+            assert client.get(f"{address}?{name}=a%00b").status_code in {200, 400}, (address, name)
 
 
 # -- one budget --------------------------------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ def test_a_backup_of_a_running_job_goes_on_in_an_empty_folder(folder: Path, own_
     first, second, file = folder / "first", folder / "second", folder / "backup.tar"
     up = Up(first, "--workers", "1", "--demo", "--seed", "1", "--port", "0")
     try:
-        up.until("SELECT count(*) > 2 FROM training_iteration")
+        up.until("SELECT count(*) > 0 FROM training_iteration")
         made = manage(first, "backup", str(file))
         assert made.returncode == 0, made.stderr
     finally:
@@ -42,7 +42,7 @@ def test_a_backup_of_a_running_job_goes_on_in_an_empty_folder(folder: Path, own_
     up = Up(second, "--workers", "1", "--port", "0")
     try:
         began = manifest["rows"]["training_iteration"]
-        up.until(f"SELECT count(*) >= {began} + 3 FROM training_iteration")
+        up.until(f"SELECT count(*) >= {began} + 1 FROM training_iteration")
         assert up.rows("SELECT status FROM jobs_job WHERE kind = 'training'")[0][0] in ("running", "queued")
         assert up.rows("SELECT count(*) FROM audit_auditevent")[0][0] >= manifest["rows"]["audit_auditevent"]
     finally:
