@@ -7,16 +7,16 @@ import sys
 
 PROGRAM = """
 import gc, os
-from agentcore_site import memory
+from agentcore_site.lib import gc_freeze
 loaded = [[] for _ in range(50_000)]
-memory.settle()
+gc_freeze.settle()
 frozen, seen = gc.get_freeze_count(), len(gc.get_objects())
 assert frozen > 50_000 > seen, (frozen, seen)
 later = [[] for _ in range(20_000)]
-memory.settle()
+gc_freeze.settle()
 assert gc.get_freeze_count() == frozen and len(gc.get_objects()) > 20_000
 if os.fork() == 0:
-    memory.settle()
+    gc_freeze.settle()
     os._exit(0 if gc.get_freeze_count() > frozen + 20_000 else 1)
 assert os.wait()[1] == 0
 """

@@ -225,6 +225,7 @@ def test_what_advice_is_worth_can_be_looked_up() -> None:
 # The agent
 
 
+@pytest.mark.slow(reason="thousands of rollouts")
 def test_success_follows_the_advice_in_the_prompt() -> None:
     world = World(3)
     for told in ([], reworded(world, world.helpful), reworded(world, world.harmful), reworded(world, world.useless)):

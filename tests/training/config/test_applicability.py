@@ -60,6 +60,7 @@ def result(finished: Finished) -> tuple[Any, ...]:
     return policy.shipped, [lesson.text for lesson in policy.library], weights, rewards
 
 
+@pytest.mark.slow(reason="runs of training for each setting")
 @pytest.mark.parametrize(
     ("base", "ignored"),
     [

@@ -283,6 +283,7 @@ def test_the_sums_give_the_ridge_regression_of_the_raw_data() -> None:
     assert found.information == pytest.approx((centred**2).sum(axis=0))
 
 
+@pytest.mark.slow(reason="many simulated runs")
 def test_effects_are_right_on_average_and_their_intervals_hold_what_they_promise() -> None:
     truth, rng = np.array([0.15, 0.05, 0.0, 0.0, -0.05, -0.15]), np.random.default_rng(11)
     estimates = [known_of(*rollouts(rng, truth, 120)).estimate() for _ in range(400)]
@@ -340,6 +341,7 @@ def test_too_little_information_prunes_nothing() -> None:
     assert policy.prune(1.0, 1) == ["x0"]
 
 
+@pytest.mark.slow(reason="many simulated runs")
 def test_lessons_without_effect_are_hardly_ever_pruned_by_a_whole_run_of_looks() -> None:
     rng, pruned, lessons = np.random.default_rng(8), 0, 0
     for _ in range(60):
@@ -416,6 +418,7 @@ def policy_at(policy: ContextPolicy, theta: Any) -> ContextPolicy:
     return other
 
 
+@pytest.mark.slow(reason="two whole runs for each")
 @pytest.mark.parametrize(("algorithm", "relevance"), [("grpo", "none"), ("grpo", "queries"), ("tfgrpo", "none")])
 def test_a_run_that_is_taken_up_in_its_middle_ends_as_one_that_was_left_alone(algorithm: str, relevance: str) -> None:
     """Each on a server of its own: what the reflector says depends on how often it was asked the same."""

@@ -104,6 +104,7 @@ def greedy(made: TrainerSetup, policy: ActionPolicy) -> float:
     return played.success_rate
 
 
+@pytest.mark.slow(reason="a whole run of training for each")
 @pytest.mark.parametrize("name", [one.name for one in presets_for("action") if one.name != "flow_spec"])
 def test_every_preset_learns_the_small_world(name: str) -> None:
     made = setup(preset=name, n_iterations=100, selection=0)
@@ -113,12 +114,14 @@ def test_every_preset_learns_the_small_world(name: str) -> None:
     assert reports[-1].stop_reason == ALL_ITERATIONS
 
 
+@pytest.mark.slow(reason="a whole run of training for each")
 @pytest.mark.parametrize("credit", ["reward_to_go", "discounted", "pooled", "step_index", "gigpo", "uniform", "value"])
 def test_every_credit_learns_the_small_world(credit: str) -> None:
     made = setup(credit=credit, n_iterations=100, selection=0)
     assert greedy(made, run(made)[0].policy) > 0.9
 
 
+@pytest.mark.slow(reason="a whole run of training for each")
 @pytest.mark.parametrize(
     "options",
     [
@@ -147,6 +150,7 @@ def test_the_same_seed_gives_the_same_run_to_the_bit_and_another_seed_another() 
     assert one.to_bytes() != run(setup(4))[0].to_bytes()
 
 
+@pytest.mark.slow(reason="a whole run of training for each")
 @pytest.mark.parametrize(
     "options",
     [

@@ -21,6 +21,8 @@ from experiences.rollouts.tools.toolset import Toolset
 from tests.support import mcp_server
 from tests.support.mcp_server import MCPHTTP
 
+pytestmark = pytest.mark.slow(reason="starts MCP servers, each of which imports the protocol")
+
 PROGRAM = (sys.executable, mcp_server.PATH)
 
 
