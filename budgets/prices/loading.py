@@ -148,7 +148,7 @@ def _own(value: Mapping[str, Any], name: str) -> Iterator[Line]:
             for model in (entry["model"], *entry.get("aliases", ()))
         ]
     except (KeyError, TypeError, AttributeError) as error:
-        raise Invalid(f"{name} is not of our format: see budgets/prices.json.") from error
+        raise Invalid(f"{name} is not of our format: see budgets/prices/prices.json.") from error
     for source, entry, model in entries:
         note = f"; {entry['note']}" if entry.get("note") else ""
         yield _line(
