@@ -78,7 +78,7 @@ class Slice:
         recording_check(self.evaluation.agent_id)
         self.setup: TrainerSetup = setup_of(self.evaluation.run, work=f"{str(job.id)[-12:]}.{job.attempt}")
         self.pools: Pools = run_pools(self.evaluation.run)
-        self._keeper = RolloutKeeper(lease, self.evaluation.agent_id, paid=self.evaluation.run.policy_kind != "action")
+        self._keeper = RolloutKeeper(lease, self.evaluation.agent_id, paid=self.evaluation.run.calls_model)
         self.began = time.monotonic()
 
     def work(self) -> Progressed:

@@ -22,12 +22,12 @@ from training.algorithm.inference import (
     per_query,
     student_interval,
 )
+from training.learners import policy_of
 from training.models import TrainingRun
 from training.selectors.runs import LOOK_INTO
 from training.services.checkpoints import checkpoint_load
 from training.services.learned import told_at_start
 from training.services.pools import run_pools
-from training.trainer import policy_of
 
 LINE_NAMES: Final = {
     "held_out": "new items",
@@ -106,7 +106,7 @@ def verdict_of(evaluation: EvaluationRun) -> dict[str, Any]:
 def learned_context(evaluation: EvaluationRun, line: dict[str, Any]) -> dict[str, Any] | None:
     """What a learned context costs and brings; None for a policy that is no context."""
     run, success, cost = evaluation.run, line["metrics"]["success_rate"], line["metrics"]["cost_usd"]
-    if run.policy_kind == "action" or success["improvement"] is None or cost["improvement"] is None:
+    if not run.tells or success["improvement"] is None or cost["improvement"] is None:
         return None
     policy: Any = policy_of(checkpoint_load(evaluation.checkpoint))
     # What the other arm is told as well is no part of what was added, nor of what it costs.

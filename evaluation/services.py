@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 from django.db import IntegrityError, transaction
@@ -17,9 +17,9 @@ from agentcore_site.lib.errors import Conflict, DomainError, Invalid, Missing
 from agentcore_site.tenancy.permissions import require
 from evaluation.models import Against, EvaluationRun, Split
 from experiences.agents.consent import may_record, recording_require
-from experiences.models import Runtime
 from experiences.trajectories.storage import partition_ensure
 from training.data.uploads import clean_rows
+from training.learners import policy_of
 from training.models import PolicyCheckpoint, TrainingRun
 from training.policies.context import ContextPolicy
 from training.presenters.epochs import nothing_changed
@@ -27,7 +27,6 @@ from training.services import checkpoints
 from training.services.learned import changed_nothing
 from training.services.pools import run_pools
 from training.services.runs import run_verdict_set
-from training.trainer import policy_of
 
 log = logging.getLogger(__name__)
 
@@ -60,7 +59,7 @@ def evaluation_start(
     if not 1 <= samples <= MAX_SAMPLES:
         message = f"samples must be between 1 and {MAX_SAMPLES}; got {samples}."
         raise Invalid(message, fields={"samples": message})
-    if against == Against.NOTHING and run.policy_kind == Runtime.ACTION:
+    if against == Against.NOTHING and not run.tells:
         message = "This agent chooses actions and is told nothing in any case: its baseline is the untrained policy."
         raise Invalid(message, fields={"against": message})
     recording_require([run.agent], "evaluated")
@@ -99,10 +98,9 @@ def evaluation_of_finished_run(run_id: UUID) -> EvaluationRun | None:
 
 def _changed_nothing(run: TrainingRun, checkpoint: PolicyCheckpoint) -> bool:
     """Whether the checkpoint tells what the run began with: then both sides of a proof would be told the same."""
-    if run.policy_kind == Runtime.ACTION:
+    if not run.tells:
         return False
-    policy = policy_of(checkpoints.checkpoint_load(checkpoint))
-    return isinstance(policy, ContextPolicy) and changed_nothing(run, policy)
+    return changed_nothing(run, cast(ContextPolicy, policy_of(checkpoints.checkpoint_load(checkpoint))))
 
 
 def _create(

@@ -11,7 +11,7 @@ from agentcore_site.tenancy.erasure import Finding, holding, places, rewritten
 from experiences.erasure import idle_require, rows_about
 from experiences.lessons.job_prompt import prompt_without
 from experiences.models.jobs_at_work import jobs_of
-from training.models import Epoch, PolicyCheckpoint, TrainingRun
+from training.models import OF_ACTIONS, Epoch, PolicyCheckpoint, TrainingRun
 from training.services.checkpoints import Damaged, checkpoint_load, checkpoint_rewrite
 
 UNREADABLE = "Some checkpoints can't be read, so it is not known what they hold: delete those that you don't need."
@@ -93,7 +93,8 @@ def tags(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
 def contexts(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
     """The lessons in checkpoints of agents that are told something, also where the run is gone. The checkpoint stays,
     without the text; one that can't be read is left."""
-    rows = PolicyCheckpoint.objects.filter(organization_id=organization_id).exclude(run__policy_kind="action")
+    of_actions = TrainingRun.objects.filter(OF_ACTIONS)
+    rows = PolicyCheckpoint.objects.filter(organization_id=organization_id).exclude(run__in=of_actions)
     found: list[tuple[PolicyCheckpoint, bytes]] = []
     unreadable = 0
     for row in rows.iterator(chunk_size=20):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property, lru_cache
 from typing import Any, Final
@@ -17,10 +17,11 @@ from experiences.agents.selectors import dataset_get, datasets_visible
 from experiences.models import Agent, Dataset
 from experiences.models.agent_lookup import agent_get, agents_visible
 from training.config.applicability import counts_for
-from training.config.defaults import groups_fault, launch_defaults
 from training.config.form import PLAIN, Field, changes, fields, groups, nested, value_at
 from training.config.presets import DEFAULT_PRESET, PRESETS, Preset, preset_config, presets_for
+from training.learners import learners_for
 from training.models import TrainingRun
+from training.services.launch_defaults import groups_fault, launch_defaults
 
 SOURCES: Final = ("environment", "dataset", "upload")
 OWN: Final = ("agent", "source", "dataset", "domain", "dataset_domain", "preset", "title", "priority", "not_before")
@@ -114,7 +115,7 @@ class LaunchForm:
     def presets(self) -> list[Preset]:
         """The presets that fit the agent, and are switched on here."""
         agent = self._known_agent
-        fitting = presets_for(agent.runtime) if agent is not None else list(PRESETS.values())
+        fitting = presets_for(agent.runtime, self._learner) if agent is not None else list(PRESETS.values())
         closed = agent is not None and groups_fault(agent)
         return [one for one in fitting if not (closed and one.changes.get("algorithm") == "tfgrpo")]
 
@@ -186,30 +187,38 @@ class LaunchForm:
 
     def _counts(self, one: Field) -> bool:
         algorithm = self.text("algorithm") or str(self._preset_values["algorithm"])
-        return counts_for(one.name, self._policy_kind, algorithm)
+        return counts_for(one.name, self._runtime, algorithm, self._learner)
 
     def _setting(self, one: Field) -> Setting:
+        if one.name == "learner":
+            one = replace(one, kind="choice", choices=tuple(each.name for each in learners_for(self._runtime)))
         return Setting(one, self.text(one.name), value_at(self._preset_values, one.name), self.errors.get(one.name, ""))
 
     @cached_property
     def _preset_values(self) -> Mapping[str, Any]:
         """What an empty field means: the preset with the agent's and the site's defaults over it."""
         defaults = launch_defaults(self._known_agent, {"reward": self.text("reward")} if self.text("reward") else {})
-        return {**_values_of(self.preset, self._policy_kind), **defaults}
+        return {**_values_of(self.preset, self._runtime, self._learner), **defaults}
 
     @property
     def _known_agent(self) -> Agent | None:
         return self.agent if not self.errors.get("agent") else None
 
     @property
-    def _policy_kind(self) -> str:
+    def _learner(self) -> str:
+        """The learner that was typed, where it fits the agent; else the one that is taken anyway."""
+        named = self.text("learner")
+        return named if named in {one.name for one in learners_for(self._runtime)} else ""
+
+    @property
+    def _runtime(self) -> str:
         agent = self._known_agent
         return agent.runtime if agent else "action"
 
 
 @lru_cache(maxsize=64)
-def _values_of(preset: str, policy_kind: str) -> Mapping[str, Any]:
-    return preset_config(preset, policy_kind).as_dict()
+def _values_of(preset: str, runtime: str, learner: str) -> Mapping[str, Any]:
+    return preset_config(preset, runtime, learner).as_dict()
 
 
 def _typed(run: TrainingRun) -> dict[str, str]:

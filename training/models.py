@@ -13,15 +13,23 @@ from django.utils.functional import cached_property
 
 from agentcore_site.ids import uuid7
 from agentcore_site.jobs.models import Job
+from agentcore_site.lib.registry import UnknownName
 from agentcore_site.tenancy.models import Scoped, ScopedManager
 from budgets.models import Budget
 from experiences.lessons.job_prompt import with_pack, with_prompt
 from experiences.models import Agent, Dataset, PromptPack
+from experiences.rollouts.runtimes.base import calls_model
 from training.config.schema import GRPOConfig
 from training.config.versions import read
+from training.learners import Learner, UnfitLearner, learner_of
 
 # Up to some 100 KB each, which only the run and the next one read.
 LARGE: Final = ("starting_rule", "shipped_rule", "known", "prompt")
+
+
+# Runs by whether their rollouts are a language model's (``TrainingRun.calls_model``).
+OF_ACTIONS: Final = Q(policy_kind="action")
+OF_MODELS: Final = ~OF_ACTIONS
 
 
 class RunManager(ScopedManager):
@@ -55,6 +63,7 @@ class TrainingRun(Scoped):
     prompt = models.JSONField(null=True, blank=True, editable=False)
     environment = models.CharField(max_length=60)
     environment_options = models.JSONField(default=dict, blank=True)
+    # The agent's runtime as the run was launched; what learns from it is named in ``config`` (``learner``).
     policy_kind = models.CharField(max_length=20, default="action")
     preset = models.CharField(max_length=30, blank=True)
     config = models.JSONField()
@@ -103,6 +112,29 @@ class TrainingRun(Scoped):
     def configuration(self) -> GRPOConfig:
         """``config`` as this release reads it, written by this or an earlier one."""
         return read(self.config)
+
+    @property
+    def learner(self) -> Learner:
+        """What learns in this run.
+
+        Raises:
+            UnknownName, UnfitLearner: the package that brought it is not installed any more.
+        """
+        return learner_of(self.policy_kind, str(self.config.get("learner", "")))
+
+    @property
+    def tells(self) -> bool:
+        """Whether it learns lessons for a model's context; its policies then are context policies. False where the
+        package that brought its learner is not installed any more: its pages are shown all the same."""
+        try:
+            return self.learner.tells
+        except (UnknownName, UnfitLearner):
+            return False
+
+    @property
+    def calls_model(self) -> bool:
+        """Whether its rollouts are a language model's, and paid for call by call."""
+        return calls_model(self.policy_kind)
 
     @cached_property
     def acting_agent(self) -> Agent:

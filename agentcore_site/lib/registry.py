@@ -24,6 +24,7 @@ class Registry(Generic[T]):
         self.noun = noun
         self.entry_point_group = entry_point_group
         self._items: dict[str, T] = {}
+        self._foreign: set[str] = set()
         self._loaded = False
 
     def register(self, name: str) -> Callable[[T], T]:
@@ -63,9 +64,19 @@ class Registry(Generic[T]):
         for name in self.names():
             yield name, self._items[name]
 
+    def load_again(self) -> None:
+        """Forgets what entry points brought, and looks for them anew when it is asked next: after a package was
+        installed or taken away."""
+        for name in self._foreign:
+            del self._items[name]
+        self._foreign.clear()
+        self._loaded = False
+
     def _load_entry_points(self) -> None:
         if self._loaded:
             return
         self._loaded = True
         for point in entry_points(group=self.entry_point_group):
-            self._items.setdefault(point.name, point.load())
+            if point.name not in self._items:
+                self._items[point.name] = point.load()
+                self._foreign.add(point.name)

@@ -19,10 +19,10 @@ from tests.factories import ExperienceFactory
 from tests.support.pages import html
 from tests.support.queries import queries_of
 from training.config.presets import presets_for
+from training.learners.gate import LOOKS_NO_WORSE, LOOKS_WORSE
 from training.models import Epoch, Iteration, TrainingRun
 from training.presenters.epochs import explained, verdict
 from training.selectors.learned import run_epochs
-from training.trainer.gate import LOOKS_NO_WORSE, LOOKS_WORSE
 
 pytestmark = pytest.mark.django_db
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from tests.performance.table import Figure, at_least, at_most
 from training.config.validation import parse_config
 from training.data.pools import environment_pools
+from training.learners.action import ActionLearner
 from training.trainer import TrainerSetup, TrainerState, play, steps
 
 GOAL = 0.95
@@ -36,7 +37,7 @@ def learn(seed: int) -> Learned:
     """Trains once with the recommended preset; within each budget, the best checkpoint by selection is tested."""
     config, _ = parse_config({"seed": seed})
     pools = environment_pools("reasoning_gym", {}, seed)
-    setup = TrainerSetup(config, seed, pools.environment, pools.train, pools.selection)
+    setup = TrainerSetup(config, seed, pools.environment, pools.train, pools.selection, ActionLearner())
     state = TrainerState.fresh(setup)
     best, best_low, total = state.to_bytes(), -1.0, 0
     within_first: float | None = None

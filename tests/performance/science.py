@@ -15,8 +15,9 @@ from tests.performance.table import Figure, at_most
 from tests.support.waiting import WaitingEnvironment
 from training.config.validation import parse_config
 from training.data.pools import environment_pools
+from training.learners.action import ActionLearner
+from training.learners.action_update import update_policy
 from training.trainer import TrainerSetup, TrainerState
-from training.trainer.update import update_policy
 
 
 class First:
@@ -63,7 +64,7 @@ def update() -> list[Figure]:
     """128 trajectories of up to 20 steps: the untrained policy's, which are the longest there are."""
     config, _ = parse_config({"batch_size": 16, "n_trajectories_per_query": 8, "num_iterations": 1})
     pools = environment_pools("reasoning_gym", {}, 1)
-    setup = TrainerSetup(config, 1, pools.environment, pools.train, pools.selection)
+    setup = TrainerSetup(config, 1, pools.environment, pools.train, pools.selection, ActionLearner())
     times = []
     steps = 0
     for attempt in range(7):

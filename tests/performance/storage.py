@@ -19,6 +19,7 @@ from tests.performance.table import Figure, at_least, at_most
 from tests.support.owner import as_owner
 from training.config.validation import parse_config
 from training.data.pools import environment_pools
+from training.learners.action import ActionLearner
 from training.trainer import TrainerSetup, TrainerState, steps
 
 ROWS = 10_000
@@ -31,7 +32,7 @@ def trajectories() -> list[Trajectory]:
     """Real rollouts of a policy in the middle of its training: 2,000 of them, each five times."""
     pools = environment_pools("reasoning_gym", {}, 1)
     config, _ = parse_config({})
-    setup = TrainerSetup(config, 1, pools.environment, pools.train, pools.selection)
+    setup = TrainerSetup(config, 1, pools.environment, pools.train, pools.selection, ActionLearner())
     state = TrainerState.fresh(setup)
     for report in steps(setup, state, kept=lambda iteration: {}, keep=lambda one: None, check=lambda: None):
         if report.iteration == TRAINED:

@@ -26,6 +26,7 @@ from training.algorithm.inference import PairedDifference, paired_difference
 from training.config.presets import merged, preset_values
 from training.config.schema import GRPOConfig
 from training.data.pools import Pools, dataset_pools
+from training.learners.context import ContextLearner
 from training.trainer import IterationReport, TrainerSetup, TrainerState, play, steps
 
 MODEL = "small"
@@ -115,7 +116,7 @@ def setup_of(
     **began: Any,
 ) -> tuple[TrainerSetup, Reflecting, Player, Pools]:
     """``began`` is what the run begins with, by the names of ``TrainerSetup``."""
-    values = merged(preset_values("recommended", "llm"), {"max_concurrent_rollouts": 64, **config})
+    values = merged(preset_values("recommended", ContextLearner()), {"max_concurrent_rollouts": 64, **config})
     parsed = GRPOConfig.model_validate(values)
     pools = dataset_pools(rows, {}, seed if split_seed is None else split_seed)
     player = Player(base_url)
@@ -138,7 +139,7 @@ def setup_of(
         train=pools.train,
         selection=pools.selection,
         policy_version_prefix=f"r{seed}.",
-        policy_kind="context",
+        learner=ContextLearner(),
         acting=player,
         model=MODEL,
         closing=player.aclose,

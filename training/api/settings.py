@@ -11,8 +11,10 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from agentcore_site.rest.views import Door
-from training.config.presets import DEFAULT_PRESET, PRESETS, preset_config
+from experiences.rollouts.runtimes.base import calls_model
+from training.config.presets import DEFAULT_PRESET, PRESETS, Preset, preset_config
 from training.config.schema import GRPOConfig
+from training.learners import learners
 
 
 class PresetOut(serializers.Serializer[Any]):
@@ -35,12 +37,20 @@ class PresetDoor(Door):
                 "title": preset.title,
                 "when": preset.when,
                 "default": preset.name == DEFAULT_PRESET,
-                "fits": preset.fits,
-                "config": preset_config(preset.name, "llm" if preset.fits == "model" else "action").as_dict(),
+                "fits": _fits(preset),
+                "config": preset_config(preset.name, "llm" if _fits(preset) == "model" else "action").as_dict(),
             }
             for preset in PRESETS.values()
         ]
         return Response(found)
+
+
+def _fits(preset: Preset) -> str:
+    """Which agents it is for: those that choose actions ("action"), those of a language model ("model"), or "all"."""
+    if not preset.fits:
+        return "all"
+    of_models = [calls_model(runtime) for name in preset.fits for runtime in learners.get(name).runtimes]
+    return "all" if len(set(of_models)) > 1 else "model" if all(of_models) else "action"
 
 
 class ConfigSchemaDoor(Door):

@@ -15,11 +15,13 @@ from pydantic.fields import FieldInfo
 from training.config.applicability import counts_for
 from training.config.presets import PRESETS, preset_config
 from training.config.schema import GRPOConfig
+from training.learners import learners
 
 # The groups of the advanced settings, in their order. What no group names falls under "Rollouts".
 GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     "Size and pace": (
-        "algorithm", "batch_size", "n_trajectories_per_query", "learning_rate", "checkpoint_interval", "seed",
+        "algorithm", "learner", "batch_size", "n_trajectories_per_query", "learning_rate", "checkpoint_interval",
+        "seed",
     ),
     "Advantages and credit": (
         "scale_rewards", "baseline", "adv_eps", "std_ddof", "advantage_filter", "credit", "gamma", "step_advantage_w",
@@ -82,21 +84,21 @@ def groups() -> dict[str, list[Field]]:
     return grouped
 
 
-def sections(config: Mapping[str, Any], policy_kind: str) -> list[Section]:
-    """A whole configuration for reading: every setting that counts for this kind of policy with its value, by group."""
+def sections(config: Mapping[str, Any], runtime: str) -> list[Section]:
+    """A whole configuration for reading: every setting that counts for its learner with its value, by group."""
     grouped = {"The job": [fields()[name] for name in PLAIN], **groups()}
-    found = [Section(title, _values(config, members, policy_kind)) for title, members in grouped.items()]
+    found = [Section(title, _values(config, members, runtime)) for title, members in grouped.items()]
     return [one for one in found if one.rows]
 
 
-def _values(config: Mapping[str, Any], members: list[Field], policy_kind: str) -> list[tuple[Field, Any]]:
-    return [
-        (one, value_at(config, one.name)) for one in members if counts_for(one.name, policy_kind, _algorithm(config))
-    ]
+def _values(config: Mapping[str, Any], members: list[Field], runtime: str) -> list[tuple[Field, Any]]:
+    return [(one, value_at(config, one.name)) for one in members if counts_for(one.name, runtime, *_read_by(config))]
 
 
-def _algorithm(config: Mapping[str, Any]) -> str:
-    return str(config.get("algorithm", "grpo"))
+def _read_by(config: Mapping[str, Any]) -> tuple[str, str]:
+    """(algorithm, learner); the runtime's own learner where the package that brought this one is gone."""
+    learner = str(config.get("learner", ""))
+    return str(config.get("algorithm", "grpo")), learner if learner in learners.names() else ""
 
 
 def value_at(config: Mapping[str, Any], name: str) -> Any:
@@ -107,7 +109,7 @@ def value_at(config: Mapping[str, Any], name: str) -> Any:
     return value
 
 
-def changes(config: Mapping[str, Any], policy_kind: str) -> list[tuple[Field, Any, Any]]:
+def changes(config: Mapping[str, Any], runtime: str) -> list[tuple[Field, Any, Any]]:
     """(setting, the preset's value, the configuration's) where they differ, of those that count.
 
     Reads the stored values as they are: a run of another version, whose settings this one no longer knows or does not
@@ -116,9 +118,9 @@ def changes(config: Mapping[str, Any], policy_kind: str) -> list[tuple[Field, An
     name = str(config.get("preset", ""))
     if name not in PRESETS:
         return []
-    theirs = preset_config(name, policy_kind).as_dict()
+    theirs = preset_config(name, runtime, _read_by(config)[1]).as_dict()
     found = [(one, value_at(theirs, one.name), value_at(config, one.name)) for one in fields().values()]
-    read = [one for one in found if counts_for(one[0].name, policy_kind, _algorithm(config))]
+    read = [one for one in found if counts_for(one[0].name, runtime, *_read_by(config))]
     return [(one, a, b) for one, a, b in read if a != b and is_set(config, one.name)]
 
 

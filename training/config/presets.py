@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from training.config.schema import GRPOConfig
+from training.learners import Learner, learner_of
 
 DEFAULT_PRESET = "recommended"
 
@@ -18,15 +19,15 @@ DEFAULT_PRESET = "recommended"
 @dataclass(frozen=True, slots=True)
 class Preset:
     """``when`` is one sentence for the form; ``changes`` are the fields that differ from ``GRPOConfig``'s
-    defaults, ``for_action`` those that differ further for the ``action`` policy. ``fits`` says which agents it is for:
-    those that choose actions, those of a language model, or all."""
+    defaults, ``own`` those that differ further for a learner, by its name; a learner that has none there takes its
+    ``defaults``. ``fits`` names the learners that it is for; empty: all."""
 
     name: str
     title: str
     when: str
     changes: Mapping[str, Any]
-    for_action: Mapping[str, Any]
-    fits: Literal["all", "action", "model"] = "all"
+    own: Mapping[str, Mapping[str, Any]]
+    fits: frozenset[str] = frozenset()
 
 
 _ACTION: Mapping[str, Any] = {
@@ -45,27 +46,9 @@ _ACTION: Mapping[str, Any] = {
 }
 
 
-# A frozen language model: every rollout is paid for, so groups are small and looks are few. Many small iterations find
-# more lessons than few large ones, and whole groups are read with two questions instead of six.
-_LLM: Mapping[str, Any] = {
-    "n_iterations": 60,
-    "batch_size": 10,
-    "n_trajectories_per_query": 4,
-    "eval_interval": 20,
-    "context": {"group_tokens": 6000},
-    "learning_rate": 0.1,
-    "optimizer": "adam",
-    "temperature": 0.7,
-    "eval_temperature": 0.3,
-    "max_steps": 10,
-    "credit": "uniform",
-    "shaping": {"tool": 0.0, "verify": 0.0},
-}
-
-
 def _relative(title: str, name: str, when: str, **changes: Any) -> Preset:
     """A relative of GRPO on the recommended footing: only what defines it differs."""
-    return Preset(name, title, when, changes, _ACTION)
+    return Preset(name, title, when, changes, {"action": _ACTION})
 
 
 PRESETS: dict[str, Preset] = {
@@ -76,7 +59,7 @@ PRESETS: dict[str, Preset] = {
             "Recommended",
             "Take this unless you want to compare: it learned from the fewest rollouts in our measurements.",
             {},
-            _ACTION,
+            {"action": _ACTION},
         ),
         Preset(
             "flow_spec",
@@ -91,7 +74,7 @@ PRESETS: dict[str, Preset] = {
                 "std_ddof": 0,
                 "shaping": {"rule": "naive"},
             },
-            {"learning_rate": 0.03, "eval_temperature": 0.0},
+            {"action": {"learning_rate": 0.03, "eval_temperature": 0.0}},
         ),
         _relative(
             "Dr. GRPO",
@@ -150,8 +133,8 @@ PRESETS: dict[str, Preset] = {
             "Take this when siblings often stand in the same state: those steps are compared with each other too "
             "(arXiv 2505.10978).",
             {"credit": "gigpo", "scale_rewards": "none", "entropy_coef": 0.005, "entropy_coef_failed_group": 0.025},
-            _ACTION,
-            fits="action",  # a context is learned from whole rollouts
+            {"action": _ACTION},
+            fits=frozenset({"action"}),  # a context is learned from whole rollouts
         ),
         Preset(
             "tfgrpo",
@@ -168,30 +151,36 @@ PRESETS: dict[str, Preset] = {
                 "eval_temperature": 0.3,
                 "context": {"epochs": 3, "group_tokens": 0},
             },
-            {},
-            fits="model",
+            {"action": {}},
+            fits=frozenset({"context"}),
         ),
     )
 }
 
 
-def presets_for(policy_kind: str) -> list[Preset]:
-    """The presets that make a difference to a kind of policy, in their order."""
-    kind = "action" if policy_kind == "action" else "model"
-    return [one for one in PRESETS.values() if one.fits in ("all", kind)]
+def presets_for(runtime: str, learner: str = "") -> list[Preset]:
+    """The presets that make a difference to a learner, in their order."""
+    name = learner_of(runtime, learner).name
+    return [one for one in PRESETS.values() if not one.fits or name in one.fits]
 
 
-def preset_config(name: str = DEFAULT_PRESET, policy_kind: str = "action") -> GRPOConfig:
-    """The configuration called ``name`` for a kind of policy.
+def preset_config(name: str = DEFAULT_PRESET, runtime: str = "action", learner: str = "") -> GRPOConfig:
+    """The configuration called ``name`` for a learner of agents of this runtime.
 
     Raises:
         LookupError: there is no such preset; the message lists those that exist.
+        UnknownName, UnfitLearner: there is no such learner, or it is for other agents.
     """
-    return GRPOConfig.model_validate(preset_values(name, policy_kind))
+    return GRPOConfig.model_validate(preset_values(name, learner_of(runtime, learner)) | named(learner))
 
 
-def preset_values(name: str, policy_kind: str) -> dict[str, Any]:
-    """What the preset changes, by field; shaping and features only in part.
+def named(learner: str) -> dict[str, str]:
+    """The setting that names a learner; none where it is the one that is taken anyway."""
+    return {"learner": learner} if learner else {}
+
+
+def preset_values(name: str, learner: Learner) -> dict[str, Any]:
+    """What the preset changes for this learner, by field; shaping and features only in part.
 
     Raises:
         LookupError: there is no such preset; the message lists those that exist.
@@ -199,14 +188,13 @@ def preset_values(name: str, policy_kind: str) -> dict[str, Any]:
     preset = PRESETS.get(name)
     if preset is None:
         raise LookupError(f"There is no preset named {name!r}. Known: {', '.join(PRESETS)}.")
-    own = {"action": preset.for_action, "llm": _LLM, "http": _LLM}.get(policy_kind, {})
-    return merged({**own, "preset": name}, preset.changes)
+    return merged({**preset.own.get(learner.name, learner.defaults), "preset": name}, preset.changes)
 
 
-def diff_to_preset(config: GRPOConfig, policy_kind: str = "action") -> dict[str, tuple[Any, Any]]:
+def diff_to_preset(config: GRPOConfig, runtime: str = "action") -> dict[str, tuple[Any, Any]]:
     """What was changed: {dotted field: (the preset's value, the configuration's value)}."""
     mine = _flat(config.as_dict())
-    theirs = _flat(preset_config(config.preset, policy_kind).as_dict())
+    theirs = _flat(preset_config(config.preset, runtime, config.learner).as_dict())
     return {name: (theirs[name], value) for name, value in mine.items() if value != theirs[name]}
 
 

@@ -305,6 +305,12 @@ class GRPOConfig(_Frozen):
         "gives up what it learned.",
     )  # fmt: skip
 
+    learner: str = Field(
+        "", max_length=60, title="Learner",
+        description="What learns: action (a policy over actions), context (lessons that a model is told), or the name "
+        "of one that an installed package brings. Empty takes the one that fits the agent.",
+    )  # fmt: skip
+
     # Size of the job. Names and ranges are part of the public contract.
     n_iterations: int = Field(
         1000, ge=1, le=10_000, title="Iterations",

@@ -16,12 +16,14 @@ from annotated_types import Ge, Gt, Le, Lt
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
+from agentcore_site.lib.registry import UnknownName
 from experiences.rollouts.rewards.trial import reward_fields
-from training.config.applicability import unused
+from experiences.rollouts.runtimes.base import calls_model
 from training.config.form import fields, value_at
-from training.config.presets import DEFAULT_PRESET, PRESETS, merged, preset_values
+from training.config.presets import DEFAULT_PRESET, PRESETS, merged, named, preset_values
 from training.config.schema import GRPOConfig
 from training.data.splits import normalized
+from training.learners import Learner, UnfitLearner, learner_of
 
 MAX_QUERIES = 10_000
 FEW_QUERIES = 100
@@ -47,7 +49,7 @@ class ConfigError(ValueError):
 
 
 def parse_config(
-    raw: Mapping[str, Any] | None, *, policy_kind: str = "action", defaults: Mapping[str, Any] | None = None
+    raw: Mapping[str, Any] | None, *, runtime: str = "action", defaults: Mapping[str, Any] | None = None
 ) -> tuple[GRPOConfig, list[str]]:
     """(configuration, warnings). What ``raw`` leaves out comes from ``defaults``, and what they leave out from its
     preset ("recommended" by default).
@@ -63,12 +65,13 @@ def parse_config(
     flags = _numbers_given_as_flags(values, GRPOConfig)
     if flags:
         raise ConfigError(flags)
-    unasked = {**preset_values(name, policy_kind), **(defaults or {})}
+    learner = _learner(values.get("learner"), runtime)
+    unasked = {**preset_values(name, learner), **named(str(values.get("learner") or "")), **(defaults or {})}
     try:
         config = GRPOConfig.model_validate(merged(unasked, values))
     except ValidationError as error:
         raise ConfigError([_field_error(details) for details in error.errors()]) from None
-    errors = _contradictions(config, policy_kind) or list(_ignored(config, unasked, policy_kind))
+    errors = _contradictions(config, learner, runtime) or list(_ignored(config, unasked, learner))
     if errors:
         raise ConfigError(errors)
     return config, list(_warnings(config))
@@ -136,10 +139,19 @@ def _row_problem(row: Any) -> str:
     return ""
 
 
-def _contradictions(config: GRPOConfig, policy_kind: str) -> list[FieldError]:
+def _learner(name: Any, runtime: str) -> Learner:
+    """Raises:
+    ConfigError: there is no such learner, or it is for other agents."""
+    try:
+        return learner_of(runtime, str(name or ""))
+    except (UnknownName, UnfitLearner) as error:
+        raise ConfigError([FieldError("learner", str(error))]) from None
+
+
+def _contradictions(config: GRPOConfig, learner: Learner, runtime: str) -> list[FieldError]:
     """Combinations that can't learn, though each value is in range."""
-    if errors := _told_errors(config, policy_kind):
-        return errors
+    if faults := learner.faults(config):
+        return [FieldError(name, text) for name, text in faults.items()]
     alone = config.credit == "value" or (config.baseline == "value" and config.credit in ("uniform", "discounted"))
     if config.n_trajectories_per_query < 2 and not alone:
         message = (
@@ -152,44 +164,21 @@ def _contradictions(config: GRPOConfig, policy_kind: str) -> list[FieldError]:
             f"epsilon_high is the cap of the ratio with loss cispo and must be at least 1; got {config.epsilon_high:g}."
         )
         return [FieldError("epsilon_high", message)]
-    return _reward_errors(config, policy_kind)
+    return _reward_errors(config, runtime)
 
 
-def _told_errors(config: GRPOConfig, policy_kind: str) -> list[FieldError]:
-    """What learning by telling needs: a model that can be told something, and rollouts to compare."""
-    if config.algorithm == "tfgrpo" and policy_kind == "action":
-        message = (
-            "algorithm tfgrpo tells a language model what it learned; this agent chooses actions and reads nothing. "
-            "Take algorithm grpo."
-        )
-        return [FieldError("algorithm", message)]
-    if config.baseline == "value" and policy_kind != "action":
-        message = (
-            "baseline value is a learned function of what an action policy sees, and this agent is told lessons. Take "
-            "group_mean or loo."
-        )
-        return [FieldError("baseline", message)]
-    if config.n_trajectories_per_query < 2 and policy_kind != "action":
-        message = (
-            "n_trajectories_per_query must be at least 2: lessons are learned by comparing rollouts of the same query; "
-            f"got {config.n_trajectories_per_query}."
-        )
-        return [FieldError("n_trajectories_per_query", message)]
-    return []
-
-
-def _ignored(config: GRPOConfig, unasked: Mapping[str, Any], policy_kind: str) -> Iterator[FieldError]:
+def _ignored(config: GRPOConfig, unasked: Mapping[str, Any], learner: Learner) -> Iterator[FieldError]:
     """What was asked for and changes nothing. A value that stands there without being asked for is no wish."""
     mine, theirs = config.as_dict(), GRPOConfig.model_validate(unasked).as_dict()
     for name in fields():
-        if value_at(mine, name) != value_at(theirs, name) and (why := unused(name, config, policy_kind)):
+        if value_at(mine, name) != value_at(theirs, name) and (why := learner.unread(name, config)):
             yield FieldError(name, why)
 
 
-def _reward_errors(config: GRPOConfig, policy_kind: str) -> list[FieldError]:
+def _reward_errors(config: GRPOConfig, runtime: str) -> list[FieldError]:
     """The reward has to be there, to take its options, and to find the judge that it asks: found here and not in the
     first slice."""
-    wrong = reward_fields(config.reward, config.reward_options, has_model=policy_kind != "action")
+    wrong = reward_fields(config.reward, config.reward_options, has_model=calls_model(runtime))
     return [FieldError(name, text) for name, text in wrong.items()]
 
 

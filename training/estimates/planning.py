@@ -24,8 +24,8 @@ from training.config.schema import GRPOConfig
 from training.data.splits import split_counts
 from training.estimates import measured
 from training.estimates.measured import Rates
-from training.models import TrainingRun, with_money
-from training.trainer import gate
+from training.learners import gate
+from training.models import OF_ACTIONS, OF_MODELS, TrainingRun, with_money
 
 JOBS: Final = 50  # ended jobs whose cost is compared with their plan
 LATEST: Final = 4_000  # calls that are looked at: what prompts grow to is what the next run begins with
@@ -205,7 +205,7 @@ def _ratios(agent: Agent) -> list[float]:
     iterations and paid for their proof, and were planned from a measurement."""
     runs = TrainingRun.objects.filter(organization_id=agent.organization_id, estimate__measured=True)
     ended = runs.filter(job__status=Status.COMPLETED, job__status_reason=Reason.ALL_ITERATIONS)
-    rows = with_money(ended.exclude(policy_kind=Runtime.ACTION).exclude(verdict={})).order_by("-job__created_at")
+    rows = with_money(ended.filter(OF_MODELS).exclude(verdict={})).order_by("-job__created_at")
     return [run.spent_micros / micros(run.estimate["cost_usd"]) for run in rows[:JOBS] if run.estimate["cost_usd"]]
 
 
@@ -229,7 +229,7 @@ def _of_models(agent: Agent, config: GRPOConfig) -> Rates:
 def _of_actions(agent: Agent) -> Rates:
     """The agent's latest run, else the latest of its organisation in the same environment: all of a worker's time with
     it counts, storage and updates beside the rollouts."""
-    runs = TrainingRun.objects.filter(policy_kind=Runtime.ACTION, trajectories__gt=0, job__worked_ms__gt=0)
+    runs = TrainingRun.objects.filter(OF_ACTIONS, trajectories__gt=0, job__worked_ms__gt=0)
     runs = runs.select_related("job").order_by("-job__created_at")
     latest = (
         runs.filter(agent=agent).first()
@@ -284,7 +284,7 @@ def _done(run: TrainingRun, config: GRPOConfig) -> int:
         n_train=run.n_train,
         n_selection=run.n_selection,
         n_held_out=0,
-        told=run.policy_kind != Runtime.ACTION,
+        told=run.tells,
         iterations=run.iteration,
     )
     return max(1, run.trajectories + asked.looked)

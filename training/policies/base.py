@@ -49,9 +49,29 @@ class EncodedDecisions(Protocol):
     def feature_ids(self) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]: ...
 
 
+class Policy(Protocol):
+    """What every policy is to the trainer: it has a version and can be stored. How it acts and learns is its learner's
+    matter (``training.learners``)."""
+
+    @property
+    def version(self) -> str: ...
+
+    def updated(self, version: str) -> None:
+        """Called when it was changed, with the new version's name."""
+        ...
+
+    def make_reference(self) -> None:
+        """The policy as it is now is what it is compared with, and pulled towards."""
+        ...
+
+    def state_dict(self) -> dict[str, Any]:
+        """Arrays and JSON values, with "kind"."""
+        ...
+
+
 @runtime_checkable
 class TrainablePolicy(Protocol):
-    """A policy that the trainer can improve. ``parameters`` are moved in place by an optimiser, after which
+    """A policy whose actions have a gradient. ``parameters`` are moved in place by an optimiser, after which
     ``updated`` must be called with the new version's name."""
 
     kind: str

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from training.models import PolicyCheckpoint
 from training.services.checkpoints import Damaged, checkpoint_load
+
+if TYPE_CHECKING:
+    from training.policies.context import ContextPolicy
 
 
 def checkpoint_comparison(a: PolicyCheckpoint, b: PolicyCheckpoint) -> dict[str, Any]:
@@ -38,19 +41,16 @@ def _told_differently(a: PolicyCheckpoint, b: PolicyCheckpoint) -> list[dict[str
 
 def _shipped(checkpoint: PolicyCheckpoint) -> dict[str, str] | None:
     """Text by handle of what the checkpoint would tell."""
-    if checkpoint.run is None or checkpoint.run.policy_kind == "action":
+    if checkpoint.run is None or not checkpoint.run.tells:
         return None
     # Imported here: pages of action policies don't load a trainer for this.
-    from training.policies.context import ContextPolicy
-    from training.trainer import policy_of
+    from training.learners import policy_of
 
     try:
         policy = policy_of(checkpoint_load(checkpoint))
     except (Damaged, ValueError):
         return None
-    if not isinstance(policy, ContextPolicy):
-        return None
-    return {lesson.handle: lesson.text for lesson in policy.shipped_lessons}
+    return {lesson.handle: lesson.text for lesson in cast("ContextPolicy", policy).shipped_lessons}
 
 
 def _figures(checkpoint: PolicyCheckpoint) -> dict[str, Any]:

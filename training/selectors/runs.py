@@ -139,7 +139,7 @@ def run_verdict(run: TrainingRun) -> str:
         return waiting.get(Status(status), "Nothing is measured yet.")
     gain = seen["improvement"] * 100
     low, high = seen["improvement_low"] * 100, seen["improvement_high"] * 100
-    if run.policy_kind != "action":
+    if run.tells:
         decides = "; the gate decides at the end" if run.job.active else ""
         return (
             f"Tried: {gain:+.1f} points against {run.baseline} (95 % interval {low:.1f} to {high:.1f}) on the selection"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from django.db.models import Q
 
@@ -24,6 +24,7 @@ from experiences.rollouts.types import Scenario
 from training.config.schema import GRPOConfig
 from training.data.pools import Pools
 from training.data.splits import normalized
+from training.learners import policy_of
 from training.models import PolicyCheckpoint, TrainingRun
 from training.policies.archive import CorruptState
 from training.policies.context import ContextPolicy
@@ -31,7 +32,6 @@ from training.policies.known import Known
 from training.services.checkpoints import checkpoint_load, latest
 from training.services.learned import library_entry, runs_under
 from training.services.pools import run_pools
-from training.trainer import policy_of
 
 CHANGED_WEIGHT: Final = 0.25  # of what was measured of an agent that has another model, other tools, another prompt now
 MOST_RUNS: Final = 20  # one after the other, whose training queries are compared with what tests the next one
@@ -104,9 +104,9 @@ def _fingerprint(value: Any) -> str:
 
 def _going_on(begun: Beginning, agent: Agent, earlier: TrainingRun) -> Beginning:
     checkpoint = latest(earlier)
-    policy = None if checkpoint is None else policy_of(checkpoint_load(checkpoint))
-    if not isinstance(policy, ContextPolicy):
+    if checkpoint is None or not earlier.tells:
         return begun
+    policy = cast(ContextPolicy, policy_of(checkpoint_load(checkpoint)))
     then, now = earlier.origin.get("acts_by", {}), begun.origin["acts_by"]
     changed = [name for name, value in now.items() if then.get(name, value) != value]
     known, weight = Known.of(policy), CHANGED_WEIGHT if changed else 1.0

@@ -10,7 +10,7 @@ import math
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import uvloop
 from django.db.models import F, Max
@@ -38,6 +38,7 @@ from experiences.rollouts.types import RolloutKey, Trajectory, TrajectoryGroup
 from experiences.trajectories.keeping import RolloutKeeper
 from experiences.trajectories.storage import Owner, groups_write, last_kept_iteration
 from training import metrics
+from training.learners.gate import searches
 from training.models import Iteration, TrainingRun
 from training.policies.archive import CorruptState
 from training.policies.context import ContextPolicy
@@ -55,7 +56,6 @@ from training.services.memory import memory_of_run
 from training.services.pools import run_pools
 from training.services.spans import RunSpans
 from training.trainer import IterationReport, TrainerSetup, TrainerState, TrainingDiverged, steps
-from training.trainer.gate import searches
 from training.trainer.selection import SEARCH
 
 EVENT_SECONDS = 0.5
@@ -69,7 +69,7 @@ def setup_of(run: TrainingRun, *, work: str = "") -> TrainerSetup:
         ValueError: an agent that chooses actions was given rows that a language model has to judge.
     """
     pools = run_pools(run)
-    if run.policy_kind == "action":
+    if not run.calls_model:
         refuse_judged(pools.environment)
         acting: dict[str, Any] = {}
     else:
@@ -77,7 +77,6 @@ def setup_of(run: TrainingRun, *, work: str = "") -> TrainerSetup:
         player = ModelPlayer(agent, job_id=run.job_id, work=work)
         library, weights = library_of_run(run)
         acting = {
-            "policy_kind": "context",
             "acting": player,
             "model": player.model,
             "closing": player.aclose,
@@ -95,6 +94,7 @@ def setup_of(run: TrainingRun, *, work: str = "") -> TrainerSetup:
         environment=pools.environment,
         train=pools.train,
         selection=pools.selection,
+        learner=run.learner,
         policy_version_prefix=str(run.job_id)[-6:],
         **acting,
     )
@@ -151,8 +151,8 @@ class Slice:
         self.setup = setup_of(self.run, work=f"{job.attempt}")
         self._spans = RunSpans.of(self.run)
         self.state = self._load()
-        self._keeper = RolloutKeeper(lease, self.run.agent_id, paid=self.run.policy_kind != "action")
-        if self.run.policy_kind != "action":
+        self._keeper = RolloutKeeper(lease, self.run.agent_id, paid=self.run.calls_model)
+        if self.run.calls_model:
             self._pay_once()
         self._last_event = 0.0
         self._last_kept = last_kept_iteration(self.owner)
@@ -226,7 +226,7 @@ class Slice:
         if iteration > self._last_kept:
             return {}
         found = self._keeper.kept(self.owner, iteration=iteration)
-        if self.run.policy_kind != "action":
+        if self.run.calls_model:
             return found
         # An update needs what the policy saw, to the letter: where personal data left the record, the rollout is
         # played again (it is free, and the same), and not stored a second time.
@@ -289,8 +289,9 @@ class Slice:
                 tokens=F("tokens") + tokens,
                 **changes,
             )
-            if isinstance(self.state.policy, ContextPolicy):
-                lessons_sync(self.job, self.run, self.state.policy, report, self.owner.id_of)
+            if self.setup.learner.tells:
+                policy = cast(ContextPolicy, self.state.policy)
+                lessons_sync(self.job, self.run, policy, report, self.owner.id_of)
                 epoch_add(self.run, report)
             self._tell(report, len(trajectories), cost, spent, selection)
             if selection or report.iteration % self.setup.config.checkpoint_interval == 0:
@@ -303,7 +304,7 @@ class Slice:
     def _validated(self, report: IterationReport, selection: dict[str, Any] | None) -> dict[str, Any] | None:
         """The look that speaks for what a checkpoint ships. A context that was only tried, or was refused, is not what
         the checkpoint would tell."""
-        if not isinstance(self.state.policy, ContextPolicy):
+        if not self.setup.learner.tells:
             return selection
         return selection if report.gate is not None and report.gate.accepted else None
 
@@ -311,7 +312,7 @@ class Slice:
         """Raises:
         MustPause: an iteration as dear as the dearest so far would not fit the budget any more."""
         # Paid calls are held to the budget one by one, so that the last dollar can be used; this is for the others.
-        if self.run.policy_kind != "action":
+        if self.run.calls_model:
             return
         if self._dearest and self.run.cost_micros + self._dearest > self.run.limit_micros:
             raise MustPause(Reason.BUDGET_EXCEEDED)
@@ -360,7 +361,7 @@ class Slice:
     def _unsolved(self, report: IterationReport) -> Iterator[str]:
         """Says early, and again at the end, that validation solved nothing: what is never solved shows no gain."""
         before = report.baseline
-        if before is not None and not before.success_rate and self.run.policy_kind != "action":
+        if before is not None and not before.success_rate and self.run.calls_model:
             yield (
                 f"No selection query was solved before training (0 of {before.n_queries}): if that stays so, nothing"
                 f" can be shown. {LOOK_INTO}"

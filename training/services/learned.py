@@ -24,13 +24,13 @@ from experiences.models import Agent, Experience, ExperienceChange, ExperienceKi
 from experiences.playbooks.selectors import sections_told
 from experiences.rollouts.types import RolloutKey, Trajectory
 from training.config.schema import GRPOConfig
+from training.learners.gate import searches
 from training.models import Epoch, TrainingRun
 from training.policies.context import ContextPolicy
 from training.policies.effects import Estimate
 from training.policies.known import Known
 from training.policies.query_rule import QueryRule
 from training.trainer import IterationReport
-from training.trainer.gate import searches
 from training.trainer.setup import GateReport
 
 MAX_CHANGES = 2_000  # receipts that an epoch keeps

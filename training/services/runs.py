@@ -26,7 +26,6 @@ from experiences.lessons.job_prompt import ChosenPrompt, prompt_for, prompt_froz
 from experiences.models import Agent, Dataset, Runtime
 from experiences.rollouts.environments.dataset import refuse_judged
 from experiences.trajectories.storage import partition_ensure
-from training.config.defaults import groups_fault, launch_defaults
 from training.config.schema import GRPOConfig
 from training.config.validation import ConfigError, parse_config, query_warnings
 from training.config.versions import as_stored
@@ -37,6 +36,7 @@ from training.estimates import planning
 from training.models import TrainingRun
 from training.services.admission import place, refusals
 from training.services.continuing import Beginning, beginning
+from training.services.launch_defaults import groups_fault, launch_defaults
 from training.services.learned import starting_library, starting_rule
 
 
@@ -247,7 +247,7 @@ def _config(config: Mapping[str, Any] | None, preset: str, agent: Agent) -> tupl
     asked = dict(config or {})
     raw = {"preset": preset, **asked}
     try:
-        parsed, warnings = parse_config(raw, policy_kind=agent.runtime, defaults=launch_defaults(agent, asked))
+        parsed, warnings = parse_config(raw, runtime=agent.runtime, defaults=launch_defaults(agent, asked))
     except ConfigError as error:
         raise Invalid(str(error), fields={one.field: one.message for one in error.errors}) from error
     if parsed.algorithm == "tfgrpo" and (message := groups_fault(agent)):

@@ -36,7 +36,7 @@ class RunSpans:
     @classmethod
     def of(cls, run: TrainingRun, by: Tracer | None = None) -> Self:
         """Agents that choose actions make a thousand rollouts a second: their runs make no spans."""
-        listening = (by or tracer()) if run.policy_kind != "action" else None
+        listening = (by or tracer()) if run.calls_model else None
         return cls(
             listening,
             {

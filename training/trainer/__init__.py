@@ -1,9 +1,10 @@
 """The trainer: ``steps`` yields one report per applied iteration; what it reports, others write down."""
 
-from training.trainer.loop import ALL_ITERATIONS, EARLY_STOPPED, TrainingDiverged, steps
+from training.trainer.loop import ALL_ITERATIONS, TrainingDiverged, steps
 from training.trainer.play import Played, play
+from training.trainer.selection import EARLY_STOPPED
 from training.trainer.setup import IterationReport, SelectionReport, TrainerSetup
-from training.trainer.state import TrainerState, policy_of
+from training.trainer.state import TrainerState
 
 __all__ = [
     "ALL_ITERATIONS",
@@ -15,6 +16,5 @@ __all__ = [
     "TrainerState",
     "TrainingDiverged",
     "play",
-    "policy_of",
     "steps",
 ]

@@ -15,8 +15,10 @@ from training.algorithm.arrays import FloatArray
 from training.algorithm.inference import paired_difference, per_query
 from training.trainer.play import Played, play
 from training.trainer.setup import Check, SelectionReport, TrainerSetup
+from training.trainer.state import TrainerState
 
 SEARCH = 1  # the iteration in the keys of a search's rollouts: its queries have numbers of their own
+EARLY_STOPPED = "early_stopped"  # a run's ``stop_reason``
 RESAMPLES = 1_999  # signs, for a p-value that is looked at, not reported
 
 
@@ -77,6 +79,13 @@ def selection_report(iteration: int, played: Played, baseline_success: FloatArra
         mean_steps=played.mean_steps,
         mean_reward=played.mean_reward,
     )
+
+
+def stop_on_plateau(setup: TrainerSetup, state: TrainerState, played: Played) -> None:
+    """Counts a look that was no better than the ones before; after enough of them the run stops, where it may."""
+    plateau = state.stopper.update(played.success_rate, standard_error(played.success))
+    if plateau and setup.config.early_stopping.enabled:
+        state.stop_reason = state.stop_reason or EARLY_STOPPED
 
 
 def standard_error(success: FloatArray) -> float:

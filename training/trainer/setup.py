@@ -6,7 +6,7 @@ from asyncio import AbstractEventLoop
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from experiences.learning.lessons.library import Library
 from experiences.learning.lessons.operations import Receipt
@@ -23,6 +23,9 @@ from training.data.splits import search_size
 from training.policies.known import Known
 from training.policies.query_rule import QueryRule
 from training.policies.query_vectors import QueryVectors
+
+if TYPE_CHECKING:
+    from training.learners.base import Learner
 
 
 class Acting(Protocol):
@@ -70,7 +73,7 @@ Check = Callable[[], None]
 class TrainerSetup:
     """Everything that stays the same during a run. ``train`` and ``selection`` share no text; each scenario's
     ``index`` is unique within its list. Policy versions are named ``policy_version_prefix`` + iteration.
-    ``policy_kind`` is "action" or "context"; ``model`` is the language model behind the policy, "" for none;
+    ``learner`` is the kind of policy that learns; ``model`` is the language model behind the policy, "" for none;
     ``closing`` is awaited when the work ends, in the loop in which it was done; ``new_loop`` makes that loop (None:
     the standard one).
 
@@ -86,8 +89,8 @@ class TrainerSetup:
     environment: Environment
     train: Sequence[Scenario]
     selection: Sequence[Scenario]
+    learner: Learner
     policy_version_prefix: str = ""
-    policy_kind: str = "action"
     acting: Acting = by_choice
     model: str = ""
     closing: Callable[[], Coroutine[Any, Any, None]] = _nothing_to_close
@@ -123,8 +126,7 @@ class TrainerSetup:
     @property
     def look_samples(self) -> int:
         """Rollouts per selection query of one look."""
-        config = self.config
-        return config.context.look_samples if self.policy_kind == "context" else config.eval_samples
+        return self.learner.look_samples(self.config)
 
     @cached_property
     def query_vectors(self) -> QueryVectors:

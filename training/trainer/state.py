@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -13,16 +12,12 @@ from training.algorithm.convergence import CollapseGuard, EarlyStopper
 from training.algorithm.optimizers import Optimizer, make_optimizer
 from training.algorithm.value import RidgeValue
 from training.config.schema import GRPOConfig
-from training.policies.action import ActionPolicy
 from training.policies.archive import CorruptState, nested, pack, under, unpack
-from training.policies.context import ContextPolicy
+from training.policies.base import Policy
 from training.policies.exploration import FailureMemory
-from training.policies.features import FeatureOptions
 from training.trainer import versions
 from training.trainer.setup import TrainerSetup
 
-Policy = ActionPolicy | ContextPolicy
-KINDS: Mapping[str, type[ActionPolicy] | type[ContextPolicy]] = {"action": ActionPolicy, "context": ContextPolicy}
 _LOOKS = ("baseline_success", "baseline_steps", "baseline_reward", "search_start", "current_success")
 
 
@@ -61,7 +56,8 @@ class TrainerState:
         """The state before the first iteration: an untrained policy, or a *copy* of the one to go on from, which
         then is the reference of the KL term and the baseline of the selection."""
         config = setup.config
-        policy = untrained(setup) if policy is None else KINDS[setup.policy_kind].from_state_dict(policy.state_dict())
+        learner = setup.learner
+        policy = learner.untrained(setup) if policy is None else learner.from_state_dict(policy.state_dict())
         policy.make_reference()
         policy.updated(setup.version(0))
         return cls(
@@ -69,7 +65,7 @@ class TrainerState:
             policy=policy,
             optimizer=_optimizer(config),
             value=RidgeValue() if _wants_value(config) else None,
-            memory=_memory(setup, policy),
+            memory=learner.memory(setup, policy),
             stopper=EarlyStopper(config.early_stopping.patience, config.early_stopping.min_delta),
             guard=CollapseGuard(),
         )
@@ -116,11 +112,8 @@ class TrainerState:
         optimizer = _optimizer(config)
         optimizer.load_state_dict(under("optimizer", state))
         looks = {name: state[name].astype(np.float64) for name in _LOOKS if name in state}
-        stored = under("policy", state)
-        policy = KINDS[setup.policy_kind].from_state_dict(stored)
-        if isinstance(policy, ContextPolicy) and "kept" not in stored and not state["stop_reason"]:
-            policy.unship(setup.library)  # in earlier releases an epoch shipped what it kept
-        memory = _memory(setup, policy)
+        policy = setup.learner.restored(setup, under("policy", state), ended=bool(state["stop_reason"]))
+        memory = setup.learner.memory(setup, policy)
         if memory is not None:
             memory.load_state_dict(under("memory", state))
         return cls(
@@ -140,40 +133,9 @@ class TrainerState:
         )
 
 
-def policy_of(data: bytes) -> Policy:
-    """Only the policy of a stored trainer state: what evaluation and serving need."""
-    state = under("policy", versions.upgraded(unpack(data)))
-    return (ContextPolicy if state.get("kind") in ("context", "frozen") else ActionPolicy).from_state_dict(state)
-
-
-def untrained(setup: TrainerSetup) -> Policy:
-    """The policy that a run begins with: an action policy's is at random, a context policy tells what is active."""
-    if setup.policy_kind == "context":
-        return ContextPolicy.fresh(
-            setup.library,
-            setup.weights,
-            selects=setup.config.algorithm == "grpo",
-            vectors=setup.query_vectors,
-            rule=setup.rule,
-            effects=None if setup.known is None else setup.known.within(setup.library),
-        )
-    options = FeatureOptions(**setup.config.features.model_dump())
-    return ActionPolicy.fresh(setup.environment.actions, options, [scenario.query for scenario in setup.train])
-
-
 def _optimizer(config: GRPOConfig) -> Optimizer:
     return make_optimizer(config.optimizer, learning_rate=config.learning_rate, weight_decay=config.weight_decay)
 
 
 def _wants_value(config: GRPOConfig) -> bool:
     return config.baseline == "value" or config.credit == "value"
-
-
-def _memory(setup: TrainerSetup, policy: Policy) -> FailureMemory | None:
-    exploration = setup.config.exploration
-    if not isinstance(policy, ActionPolicy):
-        return None
-    if exploration.failure_memory == 0 and exploration.query_sampling == "uniform":
-        return None
-    tracked = [action.kind == "tool" for action in setup.environment.actions]
-    return FailureMemory(policy.encoder, tracked, exploration.failure_memory)

@@ -32,6 +32,7 @@ from experiences.agents.toolset_of import named_tools
 from experiences.models import Agent, Playbook, Runtime
 from experiences.privacy import redact_value
 from experiences.rollouts.rewards.trial import reward_fields
+from experiences.rollouts.runtimes.base import calls_model
 from experiences.rollouts.tools.toolset import Toolset
 
 EDITABLE = (
@@ -251,7 +252,7 @@ def _check_training(agent: Agent) -> None:
     if not isinstance(agent.reward_options, dict):
         faults["reward_options"] = "reward_options is an object."
     elif agent.reward:
-        faults |= reward_fields(agent.reward, agent.reward_options, has_model=agent.runtime != Runtime.ACTION)
+        faults |= reward_fields(agent.reward, agent.reward_options, has_model=calls_model(agent.runtime))
     elif agent.reward_options:
         faults["reward"] = "Name the reward that these options are for."
     if faults:

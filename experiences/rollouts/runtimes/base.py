@@ -119,3 +119,8 @@ class Runtime(Protocol):
         record: Callable[[Step], None],
         check: Callable[[], None],
     ) -> bool: ...
+
+
+def calls_model(runtime: str) -> bool:
+    """Whether an agent's decisions are a language model's, so that each of its calls is metered and paid for."""
+    return runtime != "action"

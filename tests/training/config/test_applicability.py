@@ -43,7 +43,7 @@ OF_SINGLE_LESSONS: dict[str, Any] = {
 # switch off.
 ELSEWHERE = {
     "max_budget_usd", "checkpoint_interval", "selection_share", "selection_least", "eval_samples", "seed",
-    "context.accept_weak_gate", "context.accept_dropped_context", "context.reuse", "max_num_gen_batches",
+    "context.accept_weak_gate", "context.accept_dropped_context", "context.reuse", "max_num_gen_batches", "learner",
 }  # fmt: skip
 
 
@@ -112,7 +112,7 @@ def test_a_setting_that_changes_nothing_is_refused_with_what_to_do(
     asked: dict[str, Any], kind: str, named: str
 ) -> None:
     with pytest.raises(ConfigError) as caught:
-        parse_config(asked, policy_kind=kind)
+        parse_config(asked, runtime=kind)
     (error,) = caught.value.errors
     assert error.field == named and error.message.startswith(f"{named} changes nothing") and "Leave it" in error.message
 
@@ -121,10 +121,10 @@ def test_a_value_that_stands_there_anyway_is_no_wish() -> None:
     """A client that sends whole configurations, those of a preset included, is refused nothing."""
     for preset in ("recommended", "rloo", "flow_spec", "tfgrpo"):
         whole = preset_config(preset, "llm").as_dict()
-        assert parse_config(whole, policy_kind="llm")[0].as_dict() == whole
+        assert parse_config(whole, runtime="llm")[0].as_dict() == whole
     assert parse_config({"beta": 0.1})[0].beta == 0.1
     paid = {"reward": "shaped", "shaping": {"rule": "potential"}, "gamma": 0.9}
-    assert parse_config(paid, policy_kind="llm")[0].gamma == 0.9
+    assert parse_config(paid, runtime="llm")[0].gamma == 0.9
     assert unused("gamma", GRPOConfig(), "llm")
 
 

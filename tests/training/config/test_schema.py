@@ -8,9 +8,10 @@ import pytest
 from pydantic import BaseModel, ValidationError
 
 from experiences.rollouts.rewards import rewards
-from training.config.presets import PRESETS, diff_to_preset, preset_config
+from training.config.presets import PRESETS, diff_to_preset, preset_config, preset_values
 from training.config.schema import GRPOConfig
 from training.config.validation import ConfigError, FieldError, parse_config, parse_queries, query_warnings
+from training.learners.action import ActionLearner
 
 
 def refused(raw: dict[str, Any]) -> dict[str, str]:
@@ -109,19 +110,23 @@ def test_what_is_left_out_comes_from_the_preset() -> None:
     assert spec.exploration == GRPOConfig().exploration  # to the letter: nothing of ours is added
 
 
-def test_a_policy_kind_without_recommendations_of_its_own_gets_the_documented_defaults() -> None:
-    assert preset_config("recommended", "context") == GRPOConfig()
+class Plain(ActionLearner):
+    name = "plain"
+
+
+def test_a_learner_without_recommendations_of_its_own_gets_the_documented_defaults() -> None:
+    assert preset_values("recommended", Plain()) == {"preset": "recommended"}
     assert preset_config("recommended", "action").learning_rate != GRPOConfig().learning_rate
 
 
 @pytest.mark.parametrize("name", PRESETS)
-@pytest.mark.parametrize("kind", ["action", "llm", "context"])
+@pytest.mark.parametrize("kind", ["action", "llm", "http"])
 def test_every_preset_is_a_valid_configuration_that_says_when_to_take_it(name: str, kind: str) -> None:
-    if kind == "action" and PRESETS[name].fits == "model":
+    if kind == "action" and PRESETS[name].fits == {"context"}:
         with pytest.raises(ConfigError, match="algorithm tfgrpo tells a language model"):
-            parse_config({"preset": name}, policy_kind=kind)
+            parse_config({"preset": name}, runtime=kind)
         return
-    config, _ = parse_config({"preset": name}, policy_kind=kind)
+    config, _ = parse_config({"preset": name}, runtime=kind)
     assert config == preset_config(name, kind)
     assert config.preset == name
     assert diff_to_preset(config, kind) == {}
@@ -132,7 +137,7 @@ def test_every_preset_is_a_valid_configuration_that_says_when_to_take_it(name: s
 @pytest.mark.parametrize("given", [{}, {"algorithm": "tfgrpo"}, {"credit": "value"}])
 def test_a_language_model_learns_from_groups_of_two_at_least(given: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="n_trajectories_per_query must be at least 2: lessons are learned by"):
-        parse_config({"n_trajectories_per_query": 1, **given}, policy_kind="llm")
+        parse_config({"n_trajectories_per_query": 1, **given}, runtime="llm")
 
 
 def test_an_unknown_preset_names_the_known_ones() -> None:
@@ -230,5 +235,5 @@ class TestQueries:
 
 def test_a_learned_baseline_is_refused_for_an_agent_that_is_told_lessons() -> None:
     with pytest.raises(ConfigError, match="Take group_mean or loo"):
-        parse_config({"baseline": "value"}, policy_kind="llm")
+        parse_config({"baseline": "value"}, runtime="llm")
     assert parse_config({"baseline": "value"})[0].baseline == "value"

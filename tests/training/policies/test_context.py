@@ -22,17 +22,18 @@ from tests.support.simulated_model import simulated_server
 from tests.support.world import World
 from training.algorithm.optimizers import make_optimizer
 from training.config.schema import GRPOConfig
+from training.learners import gate
+from training.learners import policy_of as policy_of_bytes
+from training.learners.context_update import update_context
 from training.policies.archive import pack, under, unpack
 from training.policies.context import FLOOR, PRIOR, ContextPolicy, without_lessons
 from training.policies.effects import RIDGE, Effects
 from training.policies.inclusion import balanced, bits, entropy, logit_of, probabilities
 from training.services.learned import states_of
-from training.trainer import IterationReport, TrainerSetup, TrainerState, gate, steps
-from training.trainer.context import update_context
+from training.trainer import IterationReport, TrainerSetup, TrainerState, steps
 from training.trainer.play import Played
+from training.trainer.results import UpdateResult
 from training.trainer.sampling import draw_scenarios
-from training.trainer.state import policy_of as policy_of_bytes
-from training.trainer.update import UpdateResult
 
 SEED = 5
 WORLD = World(21)

@@ -23,6 +23,7 @@ from tests.support.running import run_to_end
 from tests.support.simulated_adviser import Adviser
 from tests.support.simulated_model import simulated_server
 from tests.support.world import World
+from training.learners import policy_of
 from training.models import Epoch, PolicyCheckpoint, TrainingRun
 from training.policies.context import ContextPolicy
 from training.presenters.epochs import went_on_words
@@ -31,7 +32,7 @@ from training.services.execution import setup_of
 from training.services.memory import WAITING, memory_of_run
 from training.services.pools import run_pools
 from training.services.runs import run_start
-from training.trainer import TrainerState, policy_of
+from training.trainer import TrainerState
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -40,6 +40,7 @@ from tests.support.simulated_model import Body, SimulatedModel, simulated_server
 from tests.support.simulated_prompt import schema_of
 from tests.support.world import World
 from training.algorithm.relevance import QueryEffects
+from training.learners import policy_of
 from training.models import Epoch, Iteration, PolicyCheckpoint, TrainingRun
 from training.policies.context import ContextPolicy
 from training.policies.query_rule import QueryRule
@@ -47,7 +48,7 @@ from training.presenters.comparisons import checkpoint_comparison
 from training.selectors.runs import done_criteria, run_verdict
 from training.services import checkpoints, execution
 from training.services.runs import run_start
-from training.trainer import TrainerState, policy_of
+from training.trainer import TrainerState
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

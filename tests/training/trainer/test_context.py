@@ -7,6 +7,7 @@ import numpy as np
 from experiences.rollouts.environments import environments
 from experiences.rollouts.types import RolloutKey
 from training.config.schema import GRPOConfig
+from training.learners.context import ContextLearner
 from training.policies.context import ContextPolicy
 from training.trainer import TrainerSetup, TrainerState, steps
 from training.trainer.setup import by_choice
@@ -40,7 +41,7 @@ def setup(**changes: object) -> TrainerSetup:
         train=environment.scenarios("train", 12, 5),
         selection=environment.scenarios("selection", 4, 5),
         policy_version_prefix="f",
-        policy_kind="context",
+        learner=ContextLearner(),
         acting=acting,
         model="some-model",
     )

@@ -18,6 +18,9 @@ from tests.support.signs import ACTIONS, SignEnvironment
 from training.config.presets import PRESETS, presets_for
 from training.config.schema import GRPOConfig
 from training.config.validation import parse_config
+from training.learners import policy_of
+from training.learners.action import ActionLearner
+from training.learners.action_update import update_policy
 from training.policies.action import ActionPolicy
 from training.policies.archive import CorruptState
 from training.policies.features import FeatureOptions
@@ -29,12 +32,10 @@ from training.trainer import (
     TrainerState,
     TrainingDiverged,
     play,
-    policy_of,
     steps,
 )
 from training.trainer.sampling import draw_prioritised, draw_scenarios
 from training.trainer.state import TrainerState as State
-from training.trainer.update import update_policy
 
 ENVIRONMENT = SignEnvironment()
 
@@ -45,6 +46,7 @@ def setup(seed: int = 1, *, selection: int = 6, train: int = 32, **config: Any) 
     return TrainerSetup(
         config=parsed,
         seed=seed,
+        learner=ActionLearner(),
         environment=ENVIRONMENT,
         train=ENVIRONMENT.scenarios("train", train, seed),
         selection=ENVIRONMENT.scenarios("selection", selection, seed) if selection else [],

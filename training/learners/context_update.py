@@ -21,7 +21,7 @@ from training.policies.context import ContextPolicy
 from training.policies.inclusion import Bits, bits, entropy, logit_of
 from training.trainer.batch import batch_of, write_back
 from training.trainer.objective import loss_rule
-from training.trainer.update import UpdateResult, observed
+from training.trainer.results import UpdateResult, observed
 
 MIXED_AFTER = 20  # groups after which too few with spread mean that there is nothing to compare
 

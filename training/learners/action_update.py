@@ -4,35 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import numpy as np
 
 from experiences.rollouts.types import TrajectoryGroup
-from training.algorithm.advantages import GroupAdvantages
 from training.algorithm.arrays import FloatArray, discounted_to_go
 from training.algorithm.credit import FlatSteps
 from training.algorithm.kl import kl_term
 from training.algorithm.optimizers import Optimizer, clip_by_global_norm
-from training.algorithm.value import RidgeValue, explained_variance, td_targets
+from training.algorithm.value import RidgeValue, td_targets
 from training.config.schema import GRPOConfig
 from training.policies.action import ActionPolicy, EncodedActions
 from training.policies.exploration import FailureMemory
 from training.trainer.batch import Batch, advantages_of, batch_of, write_back
 from training.trainer.objective import Measured, Objective
-
-
-@dataclass(slots=True)
-class UpdateResult:
-    """``applied`` counts optimiser steps: 0 where the batch carried no signal. ``not_finite``
-    tells that a step was refused because its loss or gradient was not a finite number. ``pruned`` are the lessons that
-    evidence took out."""
-
-    metrics: dict[str, float]
-    applied: int = 0
-    not_finite: bool = False
-    warnings: list[str] = field(default_factory=list)
-    pruned: list[str] = field(default_factory=list)
+from training.trainer.results import UpdateResult, finite, observed
 
 
 def update_policy(
@@ -113,42 +100,12 @@ def _descend(
 def _losses(before: Measured, after: Measured) -> dict[str, float]:
     """Loss and entropy of the policy that acted; how far the update moved it."""
     return {
-        "loss": _finite(before.total),
-        "policy_gradient_loss": _finite(before.loss.policy_gradient_loss),
-        "entropy": _finite(before.entropy),
-        "approx_kl": _finite(after.loss.approx_kl),
-        "kl": _finite(after.loss.kl),
+        "loss": finite(before.total),
+        "policy_gradient_loss": finite(before.loss.policy_gradient_loss),
+        "entropy": finite(before.entropy),
+        "approx_kl": finite(after.loss.approx_kl),
+        "kl": finite(after.loss.kl),
     }
-
-
-def observed(groups: Sequence[TrajectoryGroup], batch: Batch, whole: GroupAdvantages) -> dict[str, float]:
-    """What the rollouts themselves say, before anything is learned."""
-    trajectories = [trajectory for group in groups for trajectory in group.trajectories]
-    reward = batch.steps.reward[np.isfinite(batch.steps.reward)]
-    n = max(len(trajectories), 1)
-    return {
-        "reward_mean": float(reward.mean()) if len(reward) else 0.0,
-        "reward_std": whole.spread,
-        "reward_max": float(reward.max()) if len(reward) else 0.0,
-        "success_rate": sum(t.success for t in trajectories) / n,
-        "frac_reward_zero_std": whole.frac_zero_std,
-        "explained_variance": _explained(batch.steps),
-        "steps_mean": sum(len(t.steps) for t in trajectories) / n,
-        "failed_rollouts": float(sum(bool(t.error) for t in trajectories)),
-        "truncated_rate": sum(t.truncated for t in trajectories) / n,
-        "trajectories": float(len(trajectories)),
-        "steps": float(sum(len(t.steps) for t in trajectories)),
-        "grad_norm": 0.0,
-        "clip_fraction": 0.0,
-    }
-
-
-def _explained(steps: FlatSteps) -> float:
-    """Explained variance of V(initial state); 0 where there is no value function or nothing to explain."""
-    if steps.state_value is None:
-        return 0.0
-    first = steps.position == 0
-    return _finite(explained_variance(steps.state_value[first], steps.reward[steps.trajectory[first]]))
 
 
 def _fit_value(value: RidgeValue, steps: FlatSteps, encoded: EncodedActions, config: GRPOConfig) -> None:
@@ -159,8 +116,3 @@ def _fit_value(value: RidgeValue, steps: FlatSteps, encoded: EncodedActions, con
     else:
         targets = discounted_to_go(steps.step_reward, steps.trajectory, gamma)
     value.fit(encoded.features, encoded.feature_ids, targets)
-
-
-def _finite(number: float) -> float:
-    """JSON and databases know no NaN; what could not be measured is reported as 0."""
-    return number if math.isfinite(number) else 0.0

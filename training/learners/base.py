@@ -1,0 +1,141 @@
+"""What a kind of policy is to the trainer, the services and the pages: a learner, which they ask in place of its kind.
+
+A learner holds no state of a run: that is ``TrainerState``'s. The trainer plays rollouts by what ``act`` gives, has the
+groups ``reflect``-ed on and ``update``-d from, and lets ``validate`` look at the candidate, gate it and stop the run.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+from experiences.learning.lessons.reflection import Reflected
+from experiences.rollouts.types import TrajectoryGroup
+from training.config.schema import GRPOConfig
+from training.policies.base import Policy
+from training.policies.exploration import FailureMemory
+from training.trainer.results import UpdateResult
+from training.trainer.selection import selection_report, stop_on_plateau
+
+if TYPE_CHECKING:
+    from training.trainer.play import Played
+    from training.trainer.setup import GateReport, SelectionReport, TrainerSetup
+    from training.trainer.state import TrainerState
+
+
+class Look(Protocol):
+    """Plays ``chooser`` on the selection queries (``searching``: on those of the search), ``samples`` times each (None:
+    as often as one look does) from sample ``first`` on. ``at`` is the iteration after which it is played."""
+
+    def __call__(
+        self, chooser: Any, at: int, first: int = 0, samples: int | None = None, *, searching: bool = False
+    ) -> Played: ...
+
+
+class Learner(ABC):
+    """One kind of policy: how it begins, acts, learns, is validated, stored and described.
+
+    ``runtimes`` are those of agents whose rollouts it learns from; of several learners that fit, a launch names one
+    (``learner``), else the first built-in one is taken. ``stored_as`` is what its policies' ``state_dict()["kind"]``
+    may say. ``tells`` means that what is learned is lessons for a model's context, which have rows and pages.
+    ``defaults`` differ from ``GRPOConfig``'s own for this learner, under every preset.
+    """
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    runtimes: ClassVar[frozenset[str]]
+    stored_as: ClassVar[tuple[str, ...]]
+    tells: ClassVar[bool] = False
+    defaults: ClassVar[Mapping[str, Any]] = {}
+
+    # -- describe --------------------------------------------------------------------------------------------------
+
+    def reads(self, setting: str, algorithm: str = "grpo") -> bool:
+        """Whether a setting, by its dotted name, changes anything for this learner."""
+        return True
+
+    def unread(self, setting: str, config: GRPOConfig) -> str:
+        """Why a setting changes nothing in a run of ``config``, and what to do; "" where it counts."""
+        if self.reads(setting, config.algorithm):
+            return ""
+        return f"{setting} changes nothing here: {self.title} does not read it. Leave it out."
+
+    def faults(self, config: GRPOConfig) -> Mapping[str, str]:
+        """Messages by field for combinations by which this learner can't learn, though each value is in range."""
+        return {}
+
+    def look_samples(self, config: GRPOConfig) -> int:
+        """Rollouts per selection query of one look."""
+        return config.eval_samples
+
+    # -- state -----------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def untrained(self, setup: TrainerSetup) -> Policy:
+        """The policy that a run begins with."""
+
+    @abstractmethod
+    def from_state_dict(self, stored: Mapping[str, Any]) -> Policy:
+        """The policy that ``state_dict`` wrote, bit for bit.
+
+        Raises:
+            KeyError, TypeError, ValueError: it is no such state.
+        """
+
+    def restored(self, setup: TrainerSetup, stored: Mapping[str, Any], *, ended: bool) -> Policy:
+        """The policy of a stored state of a run (``ended``: which had ended), brought up to what this release does."""
+        return self.from_state_dict(stored)
+
+    def memory(self, setup: TrainerSetup, policy: Policy) -> FailureMemory | None:
+        """What is remembered of failures beside the policy; None: nothing."""
+        return None
+
+    # -- act -------------------------------------------------------------------------------------------------------
+
+    def act(self, setup: TrainerSetup, state: TrainerState) -> Any:
+        """What plays training rollouts: given to ``setup.acting``."""
+        return state.policy
+
+    # -- learn -----------------------------------------------------------------------------------------------------
+
+    async def reflect(
+        self, setup: TrainerSetup, state: TrainerState, groups: Sequence[TrajectoryGroup], iteration: int
+    ) -> Reflected | None:
+        """What a model says that the groups teach; None where it is not asked. Changes nothing: an interruption leaves
+        the state as it was."""
+        return None
+
+    @abstractmethod
+    def update(
+        self,
+        setup: TrainerSetup,
+        state: TrainerState,
+        groups: Sequence[TrajectoryGroup],
+        reflected: Reflected | None,
+        iteration: int,
+    ) -> UpdateResult:
+        """Learns from ``groups`` in place, and writes their advantages into them."""
+
+    def warnings(self, setup: TrainerSetup, state: TrainerState, result: UpdateResult) -> list[str]:
+        """Signs that learning collapses, or can't begin, in words for people."""
+        return []
+
+    # -- candidate and gate ----------------------------------------------------------------------------------------
+
+    def begin(self, setup: TrainerSetup, state: TrainerState, look: Look) -> None:  # noqa: B027  (most need nothing)
+        """Measures once, before anything is learned, what ``validate`` needs beside the baseline."""
+
+    def validates_after(self, setup: TrainerSetup, iteration: int) -> bool:
+        """Whether ``validate`` is asked here though no evaluation is due."""
+        return False
+
+    def validate(
+        self, setup: TrainerSetup, state: TrainerState, look: Look, *, evaluates: bool
+    ) -> tuple[SelectionReport | None, GateReport | None]:
+        """Looks at the candidate on the selection queries, decides what is shipped, and may set ``state.stop_reason``.
+        ``evaluates`` is False where only ``validates_after`` asked for it."""
+        assert state.baseline_success is not None
+        played = look(state.policy, state.iteration)
+        stop_on_plateau(setup, state, played)
+        return selection_report(state.iteration, played, state.baseline_success), None

@@ -1,0 +1,253 @@
+"""The learner of a frozen model's context: which lessons it is told, proposed by reflection and weighed by reward."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, ClassVar
+
+from experiences.learning.lessons.operations import apply_operations
+from experiences.learning.lessons.reflection import Reflected
+from experiences.rollouts.types import TrajectoryGroup
+from training.config.schema import GRPOConfig
+from training.learners import gate
+from training.learners.base import Learner, Look
+from training.learners.context_update import MIXED_AFTER, rules_of, too_even, update_context, worth_reflecting
+from training.learners.settings import ACTIONS_ONLY, GRADIENT, MEASURED, SEARCH
+from training.policies.base import Policy
+from training.policies.context import ContextPolicy
+from training.policies.query_rule import Choice
+from training.trainer.play import Played
+from training.trainer.results import UpdateResult
+from training.trainer.selection import selection_report, stop_on_plateau
+from training.trainer.setup import GateReport, SelectionReport, TrainerSetup
+from training.trainer.state import TrainerState
+
+
+class ContextLearner(Learner):
+    name: ClassVar = "context"
+    title: ClassVar = "lessons in a model's context"
+    runtimes: ClassVar = frozenset({"llm", "http"})
+    stored_as: ClassVar = ("context", "frozen")  # "frozen": before there was anything to learn
+    tells: ClassVar = True
+    # Every rollout is paid for, so groups are small and looks are few. Many small iterations find more lessons than few
+    # large ones, and whole groups are read with two questions instead of six.
+    defaults: ClassVar[Mapping[str, Any]] = {
+        "n_iterations": 60,
+        "batch_size": 10,
+        "n_trajectories_per_query": 4,
+        "eval_interval": 20,
+        "context": {"group_tokens": 6000},
+        "learning_rate": 0.1,
+        "optimizer": "adam",
+        "temperature": 0.7,
+        "eval_temperature": 0.3,
+        "max_steps": 10,
+        "credit": "uniform",
+        "shaping": {"tool": 0.0, "verify": 0.0},
+    }
+
+    # -- describe --------------------------------------------------------------------------------------------------
+
+    def reads(self, setting: str, algorithm: str = "grpo") -> bool:
+        unread = GRADIENT | MEASURED if algorithm == "tfgrpo" else SEARCH
+        return setting.partition(".")[0] not in ACTIONS_ONLY and setting not in unread
+
+    def unread(self, setting: str, config: GRPOConfig) -> str:
+        if setting == "gamma" and config.reward == "shaped" and config.shaping.rule == "potential":
+            return ""
+        if not any(self.reads(setting, algorithm) for algorithm in ("grpo", "tfgrpo")):
+            return (
+                f"{setting} changes nothing here: it is for agents that choose actions, and this one is told lessons."
+                " Leave it out."
+            )
+        if not self.reads(setting, config.algorithm):
+            if setting in SEARCH:
+                return f"{setting} changes nothing with algorithm grpo, which keeps nothing step by step. Leave it out."
+            return (
+                f"{setting} changes nothing with algorithm tfgrpo, which tells all lessons and measures none of them."
+                " Leave it out, or take algorithm grpo."
+            )
+        if config.context.update_rule == "ridge_thompson" and setting in GRADIENT:
+            return (
+                f"{setting} changes nothing with context.update_rule ridge_thompson, which weighs lessons by evidence"
+                " and not by a gradient. Leave it out, or take grpo_adam."
+            )
+        return ""
+
+    def faults(self, config: GRPOConfig) -> Mapping[str, str]:
+        if config.baseline == "value":
+            return {
+                "baseline": "baseline value is a learned function of what an action policy sees, and this agent is told"
+                " lessons. Take group_mean or loo."
+            }
+        if config.n_trajectories_per_query < 2:
+            return {
+                "n_trajectories_per_query": "n_trajectories_per_query must be at least 2: lessons are learned by"
+                f" comparing rollouts of the same query; got {config.n_trajectories_per_query}."
+            }
+        return {}
+
+    def look_samples(self, config: GRPOConfig) -> int:
+        return config.context.look_samples
+
+    # -- state -----------------------------------------------------------------------------------------------------
+
+    def untrained(self, setup: TrainerSetup) -> ContextPolicy:
+        """Tells what is active as the run begins."""
+        return ContextPolicy.fresh(
+            setup.library,
+            setup.weights,
+            selects=setup.config.algorithm == "grpo",
+            vectors=setup.query_vectors,
+            rule=setup.rule,
+            effects=None if setup.known is None else setup.known.within(setup.library),
+        )
+
+    def from_state_dict(self, stored: Mapping[str, Any]) -> ContextPolicy:
+        return ContextPolicy.from_state_dict(stored)
+
+    def restored(self, setup: TrainerSetup, stored: Mapping[str, Any], *, ended: bool) -> ContextPolicy:
+        policy = self.from_state_dict(stored)
+        if "kept" not in stored and not ended:
+            policy.unship(setup.library)  # in earlier releases an epoch shipped what it kept
+        return policy
+
+    # -- act and learn ---------------------------------------------------------------------------------------------
+
+    def act(self, setup: TrainerSetup, state: TrainerState) -> Any:
+        return _own(state).exploring(setup.seed, setup.config.n_trajectories_per_query)
+
+    async def reflect(
+        self, setup: TrainerSetup, state: TrainerState, groups: Sequence[TrajectoryGroup], iteration: int
+    ) -> Reflected | None:
+        policy = _own(state)
+        if setup.reflecting is None or not worth_reflecting(policy, setup.config, iteration):
+            return None
+        epoch = setup.epoch(iteration)
+        return await setup.reflecting.reflect(groups, policy.library, iteration=iteration, epoch=epoch)
+
+    def update(
+        self,
+        setup: TrainerSetup,
+        state: TrainerState,
+        groups: Sequence[TrajectoryGroup],
+        reflected: Reflected | None,
+        iteration: int,
+    ) -> UpdateResult:
+        policy, config = _own(state), setup.config
+        result = update_context(groups, policy, state.optimizer, config, setup.seed)
+        if reflected is not None:
+            rules = rules_of(policy, config, functions=setup.functions, memory=setup.memory)
+            place = f"{setup.policy_version_prefix}/{iteration}"
+            applied = apply_operations(policy.library, reflected.proposed, rules, place=place)
+            policy.take(applied.library)
+            result.receipts = applied.receipts
+        return result
+
+    def warnings(self, setup: TrainerSetup, state: TrainerState, result: UpdateResult) -> list[str]:
+        """Said once, when it is known: with a model like this nothing can be compared."""
+        policy = _own(state)
+        if policy.compared - setup.config.batch_size >= MIXED_AFTER or not too_even(policy, setup.config):
+            return []
+        share = policy.mixed / max(policy.compared, 1)
+        return [
+            f"Only {share:.0%} of the groups had both good and bad attempts: there is little to learn from. Take "
+            "queries of which the model solves some and fails some, or another model."
+        ]
+
+    # -- candidate and gate ----------------------------------------------------------------------------------------
+
+    def begin(self, setup: TrainerSetup, state: TrainerState, look: Look) -> None:
+        """Measures on the search's queries, once, what the run began with. Where an earlier release kept something by
+        other queries, that is measured too."""
+        policy = _own(state)
+        if not gate.searches(setup.config) or not setup.selection or state.search_start is not None:
+            return
+        state.search_start = state.current_success = look(self._start(setup), 0, searching=True).success
+        if policy.kept != policy.start:
+            kept = policy.showing(policy.keeps)
+            state.current_success = look(kept, state.iteration, searching=True).success
+
+    def validates_after(self, setup: TrainerSetup, iteration: int) -> bool:
+        return gate.ends_step(setup, iteration)
+
+    def validate(
+        self, setup: TrainerSetup, state: TrainerState, look: Look, *, evaluates: bool
+    ) -> tuple[SelectionReport | None, GateReport | None]:
+        """A step of the search where there is one; a look at what the policy would ship, and at the end the gate."""
+        policy = _own(state)
+        assert state.baseline_success is not None
+        candidate = self.candidate(setup, policy)
+        step = None
+        if gate.searches(setup.config):
+            played = look(policy.showing(candidate), state.iteration, searching=True)
+            step = gate.keep(setup, state, policy, candidate, played)
+            candidate = policy.keeps
+        if not evaluates:
+            return None, step
+        new = self._is_new(setup, policy, candidate)
+        played = look(policy.showing(candidate), state.iteration) if new else self._look_at_start(setup, state, look)
+        stop_on_plateau(setup, state, played)
+        if not state.stop_reason:
+            return selection_report(state.iteration, played, state.baseline_success), step
+        selection, decided = self._gated(setup, state, look, candidate, played, new)
+        if step is None:
+            return selection, decided
+        rolled_back = [*step.rolled_back, *decided.rolled_back]
+        return selection, replace(decided, kept=step.kept, rolled_back=rolled_back)
+
+    def candidate(self, setup: TrainerSetup, policy: ContextPolicy) -> Choice:
+        """What would be shipped if the gate were asked now."""
+        context = setup.config.context
+        return policy.candidate(
+            context.ship_confidence,
+            setup.slots,
+            queries=[scenario.query for scenario in setup.train],
+            most_tokens=context.max_tokens,
+        )
+
+    def _gated(
+        self, setup: TrainerSetup, state: TrainerState, look: Look, candidate: Choice, played: Played, new: bool
+    ) -> tuple[SelectionReport, GateReport]:
+        """Compares the candidate, of which ``played`` are the first samples, with what the run began with; where it is
+        nothing ``new``, there is nothing to compare."""
+        policy, compared = _own(state), gate.unchanged(played)
+        if new:
+            compared = gate.compare(
+                setup.config,
+                state,
+                played,
+                more=partial(look, policy.showing(candidate), state.iteration),
+                more_of_start=partial(look, self._start(setup), 0),
+            )
+        selection = selection_report(state.iteration, compared.played, compared.before)
+        return selection, gate.decide(setup, state, policy, candidate, compared)
+
+    def _is_new(self, setup: TrainerSetup, policy: ContextPolicy, candidate: Choice) -> bool:
+        """Whether the candidate tells any query anything else than what the run began with."""
+        queries = [scenario.query for scenario in (*setup.selection, *setup.train)]
+        return not policy.tells_alike(candidate, self._start(setup), queries)
+
+    def _look_at_start(self, setup: TrainerSetup, state: TrainerState, look: Look) -> Played:
+        """The look at what the run began with: it was paid for once, and is used again. A checkpoint from before its
+        steps and rewards were kept plays it again, once: its calls have names, which can't be used twice."""
+        assert state.baseline_success is not None
+        if state.baseline_steps is None or state.baseline_reward is None:
+            played = look(self._start(setup), 0)
+            state.baseline_steps, state.baseline_reward = played.steps, played.reward
+        samples = state.baseline_steps.shape[1]
+        return Played(state.baseline_success[:, :samples], state.baseline_steps, state.baseline_reward, [])
+
+    def _start(self, setup: TrainerSetup) -> ContextPolicy:
+        """What the run began with."""
+        policy = self.untrained(setup)
+        policy.updated(setup.version(0))
+        return policy
+
+
+def _own(state: TrainerState) -> ContextPolicy:
+    policy: Policy = state.policy
+    assert isinstance(policy, ContextPolicy)
+    return policy

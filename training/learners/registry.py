@@ -1,0 +1,61 @@
+"""Learners by name. The built-in ones are registered here; other packages' come through entry points."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from agentcore_site.lib.registry import Registry
+from training.learners.action import ActionLearner
+from training.learners.base import Learner
+from training.learners.context import ContextLearner
+from training.policies.archive import CorruptState, under, unpack
+from training.policies.base import Policy
+from training.trainer import versions
+
+learners: Registry[Learner] = Registry("learner", entry_point_group="agentcore.learners")
+_BUILT_IN: Final = (ActionLearner(), ContextLearner())
+for _one in _BUILT_IN:
+    learners.register(_one.name)(_one)
+
+
+class UnfitLearner(ValueError):
+    """The learner can't learn from rollouts of such an agent; the message says which can."""
+
+
+def learner_of(runtime: str, name: str = "") -> Learner:
+    """The learner called ``name``; where it is empty, the first built-in one for agents of this runtime.
+
+    Raises:
+        UnknownName: there is no such learner.
+        UnfitLearner: it does not learn from agents of this runtime, or no built-in one does.
+    """
+    if name:
+        found = learners.get(name)
+        if runtime in found.runtimes:
+            return found
+    else:
+        for found in _BUILT_IN:
+            if runtime in found.runtimes:
+                return found
+    fitting = ", ".join(one.name for one in learners_for(runtime)) or "none"
+    which = f"Learner {name} does not learn" if name else "No built-in learner learns"
+    raise UnfitLearner(f"{which} from agents of runtime {runtime}. Those that do: {fitting}.")
+
+
+def learners_for(runtime: str) -> list[Learner]:
+    """Those that learn from agents of this runtime, by name."""
+    return [one for _, one in learners.items() if runtime in one.runtimes]
+
+
+def policy_of(data: bytes) -> Policy:
+    """Only the policy of a stored trainer state: what evaluation and serving need.
+
+    Raises:
+        CorruptState: the bytes are no such state, or no learner that is installed wrote it.
+    """
+    stored = under("policy", versions.upgraded(unpack(data)))
+    kind = str(stored.get("kind", "action"))
+    for _, learner in learners.items():
+        if kind in learner.stored_as:
+            return learner.from_state_dict(stored)
+    raise CorruptState(f"No learner that is installed reads a policy of kind {kind!r}.")

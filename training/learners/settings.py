@@ -1,0 +1,32 @@
+"""Which settings the built-in learners read: what changes nothing is refused at launch, so that no experiment rests on
+it. A configuration that is stored already is read as it is, with settings that change nothing."""
+
+from __future__ import annotations
+
+from typing import Final
+
+# What only a policy that chooses actions learns by: an agent that is told lessons has no weights, and no steps to
+# credit. The discount is one of these, but where the reward pays by it.
+ACTIONS_ONLY: Final = frozenset(
+    {
+        "beta", "kl_estimator", "use_bias_correction_kl", "credit", "gamma", "step_advantage_w", "value_fit",
+        "gae_lambda", "entropy_coef_failed_group", "mask_truncated", "exploration", "features",
+    }
+)  # fmt: skip
+CONTEXT_ONLY: Final = frozenset({"context"})
+# How the weights of lessons move by GRPO's gradient.
+GRADIENT: Final = frozenset(
+    {
+        "learning_rate", "optimizer", "max_grad_norm", "weight_decay", "loss_type", "epsilon", "epsilon_high", "delta",
+        "importance_sampling_level", "num_iterations", "entropy_coef", "advantage_filter",
+    }
+)  # fmt: skip
+# What is measured of single lessons, which training-free GRPO does not.
+MEASURED: Final = frozenset(
+    {
+        "context.update_rule", "context.propose_until", "context.prune_z", "context.prune_information",
+        "context.ship_confidence", "context.relevance",
+    }
+)  # fmt: skip
+# What the search of training-free GRPO goes by, step by step.
+SEARCH: Final = frozenset({"context.gate_margin", "context.search_every"})
