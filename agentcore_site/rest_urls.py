@@ -12,48 +12,48 @@ from django.views.decorators.csrf import csrf_exempt
 from drf_spectacular.views import SpectacularAPIView
 from rest_framework.routers import SimpleRouter
 
-from agentcore_site.jobs.api import JobDoor
+from agentcore_site.jobs.api import JobViewSet
 from agentcore_site.rest.problems import body_of
-from agentcore_site.tenancy.api import ApiKeyDoor, ErasureDoor, MeDoor, RefreshView, RevokeView, TokenView
-from agentcore_site.tenancy.api_people import InvitationDoor, MemberDoor
-from budgets.api import BudgetDoor, LedgerDoor, PriceDoor
-from evaluation.api import EvaluationDoor
-from experiences.agents.api.agents import AgentDoor
-from experiences.agents.api.endpoints import ModelEndpointDoor
-from experiences.agents.api.environments import EnvironmentDoor
-from experiences.agents.api.tool_servers import ToolDoor, ToolServerDoor
-from experiences.lessons.api.lessons import ExperienceDoor
-from experiences.lessons.api.packs import PromptPackDoor
+from agentcore_site.tenancy.api import ApiKeyViewSet, ErasureViewSet, MeViewSet, RefreshView, RevokeView, TokenView
+from agentcore_site.tenancy.api_people import InvitationViewSet, MemberViewSet
+from budgets.api import BudgetViewSet, LedgerViewSet, PriceViewSet
+from evaluation.api import EvaluationViewSet
+from experiences.agents.api.agents import AgentViewSet
+from experiences.agents.api.endpoints import ModelEndpointViewSet
+from experiences.agents.api.environments import EnvironmentViewSet
+from experiences.agents.api.tool_servers import ToolServerViewSet, ToolViewSet
+from experiences.lessons.api.lessons import ExperienceViewSet
+from experiences.lessons.api.packs import PromptPackViewSet
 from experiences.playbooks.api.evolutions import EvolutionViewSet
-from experiences.playbooks.api.playbooks import PlaybookDoor, ReviewDoor
-from experiences.trajectories.api.rewards import RewardCheckDoor, RewardDoor, RewardTryDoor
-from experiences.trajectories.api.trajectories import TrajectoryDoor
-from training.api.checkpoints import CheckpointDoor
-from training.api.datasets import DatasetDoor, RowDoor
-from training.api.jobs import TrainingJobDoor
-from training.api.settings import ConfigSchemaDoor, PresetDoor
+from experiences.playbooks.api.playbooks import PlaybookViewSet, ReviewViewSet
+from experiences.trajectories.api.rewards import RewardCheckViewSet, RewardTryViewSet, RewardViewSet
+from experiences.trajectories.api.trajectories import TrajectoryViewSet
+from training.api.checkpoints import CheckpointViewSet
+from training.api.datasets import DatasetViewSet, RowViewSet
+from training.api.jobs import TrainingJobViewSet
+from training.api.settings import ConfigSchemaViewSet, PresetViewSet
 
 router = SimpleRouter(trailing_slash=False, use_regex_path=False)
-router.register("agents", AgentDoor, basename="agent")
-router.register("model-endpoints", ModelEndpointDoor, basename="model-endpoint")
-router.register("tool-servers", ToolServerDoor, basename="tool-server")
-router.register("experiences", ExperienceDoor, basename="experience")
-router.register("playbooks", PlaybookDoor, basename="playbook")
+router.register("agents", AgentViewSet, basename="agent")
+router.register("model-endpoints", ModelEndpointViewSet, basename="model-endpoint")
+router.register("tool-servers", ToolServerViewSet, basename="tool-server")
+router.register("experiences", ExperienceViewSet, basename="experience")
+router.register("playbooks", PlaybookViewSet, basename="playbook")
 router.register("evolutions", EvolutionViewSet, basename="evolution")
-router.register("reviews", ReviewDoor, basename="review")
-router.register("prompt-packs", PromptPackDoor, basename="prompt-pack")
-router.register("datasets", DatasetDoor, basename="dataset")
-router.register("training-jobs", TrainingJobDoor, basename="training-job")
-router.register("jobs", JobDoor, basename="job")
-router.register("trajectories", TrajectoryDoor, basename="trajectory")
-router.register("checkpoints", CheckpointDoor, basename="checkpoint")
-router.register("evaluations", EvaluationDoor, basename="evaluation")
-router.register("budgets", BudgetDoor, basename="budget")
-router.register("prices", PriceDoor, basename="price")
-router.register("erasures", ErasureDoor, basename="erasure")
-router.register("members", MemberDoor, basename="member")
-router.register("invitations", InvitationDoor, basename="invitation")
-router.register("api-keys", ApiKeyDoor, basename="api-key")
+router.register("reviews", ReviewViewSet, basename="review")
+router.register("prompt-packs", PromptPackViewSet, basename="prompt-pack")
+router.register("datasets", DatasetViewSet, basename="dataset")
+router.register("training-jobs", TrainingJobViewSet, basename="training-job")
+router.register("jobs", JobViewSet, basename="job")
+router.register("trajectories", TrajectoryViewSet, basename="trajectory")
+router.register("checkpoints", CheckpointViewSet, basename="checkpoint")
+router.register("evaluations", EvaluationViewSet, basename="evaluation")
+router.register("budgets", BudgetViewSet, basename="budget")
+router.register("prices", PriceViewSet, basename="price")
+router.register("erasures", ErasureViewSet, basename="erasure")
+router.register("members", MemberViewSet, basename="member")
+router.register("invitations", InvitationViewSet, basename="invitation")
+router.register("api-keys", ApiKeyViewSet, basename="api-key")
 
 GET: dict[str, Any] = {"get": "retrieve"}
 NOTHING = "There is nothing under this address. The addresses are listed in /api/v1/schema/."
@@ -94,17 +94,17 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("token", TokenView.as_view(), name="token"),
     path("token/refresh", RefreshView.as_view(), name="token-refresh"),
     path("token/revoke", RevokeView.as_view(), name="token-revoke"),
-    path("me", MeDoor.as_view(GET), name="me"),
-    path("me/sign-out-everywhere", MeDoor.as_view({"post": "sign_out"}), name="sign-out-everywhere"),
-    path("environments", EnvironmentDoor.as_view(GET), name="environments"),
-    path("tools", ToolDoor.as_view(GET), name="tools"),
-    path("rewards", RewardDoor.as_view(GET), name="rewards"),
-    path("rewards/validate", RewardCheckDoor.as_view({"post": "create"}), name="rewards-validate"),
-    path("rewards/run", RewardTryDoor.as_view({"post": "create"}), name="rewards-run"),
-    path("presets", PresetDoor.as_view(GET), name="presets"),
-    path("config-schema", ConfigSchemaDoor.as_view(GET), name="config-schema"),
-    path("datasets/<uuid:dataset>/rows", RowDoor.as_view({"get": "list"}), name="dataset-rows"),
-    path("budgets/<int:budget>/ledger", LedgerDoor.as_view({"get": "list"}), name="budget-ledger"),
+    path("me", MeViewSet.as_view(GET), name="me"),
+    path("me/sign-out-everywhere", MeViewSet.as_view({"post": "sign_out"}), name="sign-out-everywhere"),
+    path("environments", EnvironmentViewSet.as_view(GET), name="environments"),
+    path("tools", ToolViewSet.as_view(GET), name="tools"),
+    path("rewards", RewardViewSet.as_view(GET), name="rewards"),
+    path("rewards/validate", RewardCheckViewSet.as_view({"post": "create"}), name="rewards-validate"),
+    path("rewards/run", RewardTryViewSet.as_view({"post": "create"}), name="rewards-run"),
+    path("presets", PresetViewSet.as_view(GET), name="presets"),
+    path("config-schema", ConfigSchemaViewSet.as_view(GET), name="config-schema"),
+    path("datasets/<uuid:dataset>/rows", RowViewSet.as_view({"get": "list"}), name="dataset-rows"),
+    path("budgets/<int:budget>/ledger", LedgerViewSet.as_view({"get": "list"}), name="budget-ledger"),
     *router.urls,
 ]
 

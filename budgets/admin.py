@@ -14,9 +14,9 @@ from django.template.response import TemplateResponse
 from django.utils.html import format_html_join
 from unfold.widgets import UnfoldAdminDecimalFieldWidget, UnfoldAdminSelectWidget, UnfoldAdminTextInputWidget
 
-from agentcore_site.jobs.admin import as_id
 from agentcore_site.lib.money import MICROS, micros
 from agentcore_site.lib.money_format import money
+from agentcore_site.lib.texts import as_id
 from agentcore_site.tenancy.administration import (
     LongTableAdmin,
     ReadOnlyAdmin,

@@ -18,16 +18,15 @@ from agentcore_site.lib.money import dollars, micros
 from agentcore_site.rest.filters import Flag
 from agentcore_site.rest.parsing import Strict, parsed
 from agentcore_site.rest.schema import IDEMPOTENCY_KEY
-from agentcore_site.rest.views import Door
+from agentcore_site.rest.views import ScopedViewSet
 from agentcore_site.tenancy.authentication import actor_of
 from agentcore_site.tenancy.permissions import current_organization, require
 from budgets.forms import days_check
 from budgets.models import Budget, EntryKind, LedgerEntry, ModelPrice, Period, Scope
 from budgets.presenters.naming import agent_find
 from budgets.presenters.price_list import prices_in_force, prices_of
-from budgets.selectors import BY, Spending, breakdown, budget_get, budgets_visible
+from budgets.selectors import BY, Spending, breakdown, budget_get, budgets_visible, entries_of
 from budgets.services import budget_change_limit, budget_set_limit, price_set
-from budgets.views.budget import entries_of
 
 TAG: Final = ["budgets"]
 BYS: Final = tuple(BY)
@@ -237,7 +236,7 @@ class PriceFilters(filters.FilterSet):
         return rows  # the view has chosen the rows by it
 
 
-class BudgetDoor(Door):
+class BudgetViewSet(ScopedViewSet):
     queryset = Budget.objects.none()
     filterset_class = BudgetFilters
     lookup_value_converter = "int"
@@ -315,7 +314,7 @@ class BudgetDoor(Door):
         return Response(_summed(asked, rows))
 
 
-class LedgerDoor(Door):
+class LedgerViewSet(ScopedViewSet):
     queryset = LedgerEntry.objects.none()
     filterset_class = LedgerFilters
     orderings = {"-at": "at"}
@@ -334,7 +333,7 @@ OWN_PRICE: Final = OpenApiExample(
 SELF_HOSTED: Final = OpenApiExample("A model of your own", {"model": "qwen-local", "free": True}, request_only=True)
 
 
-class PriceDoor(Door):
+class PriceViewSet(ScopedViewSet):
     queryset = ModelPrice.objects.none()
     filterset_class = PriceFilters
     orderings = {"model": "model", "valid_from": "valid_from"}

@@ -17,9 +17,23 @@ from agentcore_site.tenancy.actors import Actor
 from budgets.forecasting import Forecast, forecast
 from budgets.ledger.accounts import Owner, budgets_of, limit_standing, month_of, owners
 from budgets.ledger.reserving import NEARLY_ALL
-from budgets.models import AlertKind, Budget, BudgetAlert, BudgetLimit, LedgerEntry, ModelPrice, Reservation, Scope
+from budgets.models import (
+    AlertKind,
+    Budget,
+    BudgetAlert,
+    BudgetLimit,
+    LedgerEntry,
+    ModelPrice,
+    Reservation,
+    Scope,
+)
 
 NAMES: Final = {Scope.ORGANIZATION: "your organisation's", Scope.AGENT: "this agent's", Scope.JOB: "this job's"}
+COLUMN: Final = {
+    Scope.ORGANIZATION: "organization_budget_id",
+    Scope.AGENT: "agent_budget_id",
+    Scope.JOB: "job_budget_id",
+}
 BY: Final = {"job": "job_id", "agent": "agent_id", "model": "model", "purpose": "purpose", "day": "day"}
 
 
@@ -261,3 +275,12 @@ def budget_forecast(budget: Budget, *, now: Callable[[], datetime] = lambda: dat
 
 def _midnight(day: date) -> datetime:
     return datetime(day.year, day.month, day.day, tzinfo=UTC)
+
+
+def entries_of(actor: Any, budget: Budget) -> QuerySet[LedgerEntry]:
+    """The entries that moved this budget."""
+    rows = ledger_visible(actor).filter(
+        organization_id=budget.organization_id, **{COLUMN[Scope(budget.scope)]: budget.id}
+    )
+    # Said twice for a job: its index is by the job, not by the job's budget.
+    return rows.filter(job_id=budget.owner_id) if budget.scope == Scope.JOB else rows

@@ -17,7 +17,7 @@ from agentcore_site.lib.errors import Invalid
 from agentcore_site.lib.money import dollars
 from agentcore_site.rest.parsing import Strict, parsed
 from agentcore_site.rest.schema import IDEMPOTENCY_KEY
-from agentcore_site.rest.views import Door
+from agentcore_site.rest.views import ScopedViewSet
 from evaluation.models import Against, EvaluationRun, Split
 from evaluation.selectors import changed_queries, evaluation_get, evaluations_visible
 from evaluation.services import MAX_SAMPLES, evaluation_start
@@ -116,7 +116,7 @@ NEW = OpenApiExample(
 )
 
 
-class EvaluationDoor(Door):
+class EvaluationViewSet(ScopedViewSet):
     queryset = EvaluationRun.objects.none()
     filterset_class = EvaluationFilters
     lookup_value_converter = "uuid"

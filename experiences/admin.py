@@ -10,8 +10,8 @@ from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 from unfold.decorators import action
 
-from agentcore_site.jobs.admin import as_id
 from agentcore_site.lib.errors import DomainError, Invalid
+from agentcore_site.lib.texts import as_id
 from agentcore_site.outgoing import check_address
 from agentcore_site.tenancy.administration import LongTableAdmin, ReadOnlyAdmin, ScopedAdmin
 from experiences.agents.services.agent_changes import agent_change_check, guarded_values

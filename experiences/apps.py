@@ -7,10 +7,13 @@ class ExperiencesConfig(AppConfig):
     def ready(self) -> None:
         # They say where personal data may stand, listen to agents, and register the kind of job.
         from agentcore_site.lib.redaction import redactor_register
+        from budgets.owners import agents_register
         from experiences import erasure  # noqa: F401
+        from experiences.models import Agent
         from experiences.playbooks import erasure as playbooks_erasure  # noqa: F401
         from experiences.playbooks import receivers  # noqa: F401
         from experiences.playbooks.evolution import job_kind  # noqa: F401
         from experiences.privacy import redact_value
 
         redactor_register(redact_value)
+        agents_register(Agent.objects)

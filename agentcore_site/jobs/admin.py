@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Any
-from uuid import UUID
 
 from django.contrib import admin
 from django.db.models import Q, QuerySet
@@ -12,6 +11,7 @@ from unfold.decorators import action
 
 from agentcore_site.jobs.models import Job, JobEvent, ShareLink
 from agentcore_site.jobs.services import job_cancel, job_pause, job_resume, share_revoke
+from agentcore_site.lib.texts import as_id
 from agentcore_site.tenancy.administration import LongTableAdmin, ReadOnlyAdmin
 
 
@@ -56,14 +56,6 @@ class JobAdmin(ReadOnlyAdmin):
     @action(description="Cancel the selected jobs")
     def cancel(self, request: HttpRequest, queryset: QuerySet[Job]) -> None:
         self.apply(request, queryset, "Asked to cancel", job_cancel)
-
-
-def as_id(text: str) -> str:
-    """The text if it is a UUID, else nothing."""
-    try:
-        return str(UUID(text.strip()))
-    except ValueError:
-        return ""
 
 
 @admin.register(JobEvent)

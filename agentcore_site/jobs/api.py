@@ -16,7 +16,7 @@ from agentcore_site.jobs.models import SHARE_DAYS
 from agentcore_site.jobs.selectors import job_get, share_links
 from agentcore_site.jobs.services import MOST_DAYS, share_create, share_revoke, share_revoke_all
 from agentcore_site.rest.parsing import Strict, parsed
-from agentcore_site.rest.views import Door
+from agentcore_site.rest.views import ScopedViewSet
 
 MAX_EVENTS = 500
 BIGGEST = 2**62
@@ -65,7 +65,7 @@ class ShareLinkOut(serializers.Serializer[Any]):
     last_seen_at = serializers.DateTimeField(allow_null=True)
 
 
-class JobDoor(Door):
+class JobViewSet(ScopedViewSet):
     lookup_value_converter = "uuid"
     known_query = {"events": ("after", "limit")}
 

@@ -24,7 +24,7 @@ from agentcore_site.lib.object_storage import ObjectsAway
 log = logging.getLogger(__name__)
 
 
-@shared_task(name="jobs.advance")
+@shared_task(name=wakeup.ADVANCE)
 def advance(job_id: str, attempt: int | None = None) -> str:
     """One slice: claim, work, then end, pause or give back. Returns what happened, for the log."""
     try:

@@ -17,6 +17,7 @@ from agentcore_site.lib.broker import broker_asked
 
 LINKS: Final = 8
 QUEUE: Final = "compute"  # of jobs
+ADVANCE: Final = "jobs.advance"  # the task, by its name: its module stands above this one
 ACQUIRE_SECONDS: Final = 0.3
 
 log = logging.getLogger(__name__)
@@ -42,11 +43,9 @@ def ring_on_commit(job: Job) -> None:
 
 def ring(job_id: Any, attempt: int, priority: int) -> bool:
     """Sends the message. False (and a log line) if the broker is away; the sweep will ring again."""
-    from agentcore_site.jobs.tasks import advance
-
     try:
         with broker_asked(), _links(os.getpid()).acquire(block=True, timeout=ACQUIRE_SECONDS) as link:
-            advance.apply_async(args=[str(job_id), attempt], priority=priority, retry=False, connection=link)
+            app.send_task(ADVANCE, args=[str(job_id), attempt], priority=priority, retry=False, connection=link)
     except Exception as error:  # kombu raises many kinds; none of them may reach the person who submitted the job
         log.warning("no worker was woken for job %s, the sweep will: %s", job_id, error)
         Job.objects.filter(id=job_id, attempt=attempt).update(nudged_at=None)

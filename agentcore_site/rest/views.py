@@ -32,7 +32,7 @@ class OnlyJson(DefaultContentNegotiation):
         return renderers[0], renderers[0].media_type
 
 
-class Door(GenericViewSet):  # type: ignore[type-arg]
+class ScopedViewSet(GenericViewSet):  # type: ignore[type-arg]
     """A set of REST addresses. A method parses, calls one service or selector, and answers."""
 
     pagination_class = CursorPages

@@ -36,11 +36,9 @@ class Actor:
     @cached_property
     def memberships(self) -> dict[uuid.UUID, Membership]:
         """The person's memberships by organisation; empty for a stranger or a disabled account."""
-        from agentcore_site.tenancy.models import Membership
-
         if not getattr(self.user, "is_authenticated", False) or not self.user.is_active:
             return {}
-        rows = Membership.objects.filter(user=self.user).select_related("organization").order_by("created_at", "id")
+        rows = self.user.memberships.select_related("organization").order_by("created_at", "id")
         if self.organization_id is not None:
             rows = rows.filter(organization_id=self.organization_id)
         return {row.organization_id: row for row in rows}

@@ -15,7 +15,7 @@ from rest_framework_simplejwt.views import TokenViewBase
 from agentcore_site.lib.errors import Missing
 from agentcore_site.rest.parsing import Strict, parsed
 from agentcore_site.rest.throttling import TokenThrottle
-from agentcore_site.rest.views import Door
+from agentcore_site.rest.views import ScopedViewSet
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.addresses import client_address
 from agentcore_site.tenancy.erasure import erasures_visible, subject_erase
@@ -114,7 +114,7 @@ class MeOut(serializers.Serializer[Any]):
     organizations = MembershipOut(many=True)
 
 
-class MeDoor(Door):
+class MeViewSet(ScopedViewSet):
     @extend_schema(summary="Who am I, and what may I do", tags=["me"], responses=MeOut)
     def retrieve(self, request: Request) -> Response:
         actor = self.actor
@@ -167,7 +167,7 @@ KEY = OpenApiExample(
 )
 
 
-class ApiKeyDoor(Door):
+class ApiKeyViewSet(ScopedViewSet):
     """My own keys. No idempotency key here: a stored answer would keep the secret that only you should have."""
 
     queryset = ApiKey.objects.none()
@@ -213,7 +213,7 @@ class ErasureOut(serializers.Serializer[Any]):
     created_at = serializers.DateTimeField()
 
 
-class ErasureDoor(Door):
+class ErasureViewSet(ScopedViewSet):
     queryset = Erasure.objects.none()
     orderings = {"-created_at": "created_at"}
 

@@ -12,7 +12,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from agentcore_site.rest.parsing import Strict, parsed
-from agentcore_site.rest.views import Door
+from agentcore_site.rest.views import ScopedViewSet
 from agentcore_site.tenancy.invitations import (
     invitation_create,
     invitation_get,
@@ -41,7 +41,7 @@ class MemberIn(Strict):
     can_export = serializers.BooleanField(required=False)
 
 
-class MemberDoor(Door):
+class MemberViewSet(ScopedViewSet):
     queryset = Membership.objects.none()
     lookup_value_converter = "int"
 
@@ -79,7 +79,7 @@ class InvitationOut(serializers.Serializer[Any]):
     expires_at = serializers.DateTimeField()
 
 
-class InvitationDoor(Door):
+class InvitationViewSet(ScopedViewSet):
     queryset = Invitation.objects.none()
     lookup_value_converter = "uuid"
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from django.apps import apps
 from django.db.models import Q, QuerySet
 
 from agentcore_site.jobs.models import Job
 from agentcore_site.lib.errors import Missing
 from budgets.models import Budget, Scope
+from budgets.owners import registered_agents
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +32,13 @@ class Named:
 
 
 def all_agents() -> QuerySet[Any]:
-    """Every organisation's. Asked of Django's registry: agents stand above budgets, which must not import them."""
-    return apps.get_model("experiences", "Agent").objects.all()
+    """Every organisation's."""
+    return registered_agents().all()
 
 
 def agents(actor: Any) -> QuerySet[Any]:
     """The actor's agents."""
-    return apps.get_model("experiences", "Agent").objects.visible_to(actor)
+    return registered_agents().visible_to(actor)
 
 
 def agent_is_of(organization_id: UUID, agent_id: UUID) -> bool:

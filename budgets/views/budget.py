@@ -25,12 +25,11 @@ from budgets.models import Budget, EntryKind, LedgerEntry, Scope
 from budgets.presenters.budget_verdict import curve, forecast_of, verdict
 from budgets.presenters.charts import pictures
 from budgets.presenters.naming import agents, jobs_of, named
-from budgets.selectors import budget_get, budgets_visible, ledger_visible, limits_visible
+from budgets.selectors import budget_get, budgets_visible, entries_of, limits_visible
 from budgets.services import Shown, budget_change_limit, budget_set_limit
 from budgets.views.query_params import asked, listed, one_of
 
 SORTS = (Sort("newest", "newest first", "at"), Sort("oldest", "oldest first", "at", descending=False))
-COLUMN = {Scope.ORGANIZATION: "organization_budget_id", Scope.AGENT: "agent_budget_id", Scope.JOB: "job_budget_id"}
 
 
 @page
@@ -109,15 +108,6 @@ def ledger(request: HttpRequest, actor: Actor, budget_id: int) -> HttpResponseBa
     response = StreamingHttpResponse(ledger_csv(LedgerExport(rows)), content_type="text/csv; charset=utf-8")
     response["Content-Disposition"] = f'attachment; filename="ledger-{one.scope}-{one.id}.csv"'
     return response
-
-
-def entries_of(actor: Any, budget: Budget) -> QuerySet[LedgerEntry]:
-    """The entries that moved this budget."""
-    rows = ledger_visible(actor).filter(
-        organization_id=budget.organization_id, **{COLUMN[Scope(budget.scope)]: budget.id}
-    )
-    # Said twice for a job: its index is by the job, not by the job's budget.
-    return rows.filter(job_id=budget.owner_id) if budget.scope == Scope.JOB else rows
 
 
 # -- the page ----------------------------------------------------------------------------------------------------------

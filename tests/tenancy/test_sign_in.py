@@ -35,7 +35,7 @@ def anew(settings: Any) -> None:
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]  # they look at hundreds of passwords
 
 
-Door = Callable[..., Any]
+Interface = Callable[..., Any]
 
 
 def console(name: str, password: str, **meta: Any) -> Any:
@@ -58,7 +58,7 @@ DOORS = [console, admin, token]
 
 
 @pytest.mark.parametrize("door", DOORS)
-def test_an_account_is_guessed_ten_times_and_then_even_the_right_password_waits(door: Door, adam: Any) -> None:
+def test_an_account_is_guessed_ten_times_and_then_even_the_right_password_waits(door: Interface, adam: Any) -> None:
     for n in range(PER_ACCOUNT):
         assert door("adam", "wrong", REMOTE_ADDR=f"203.0.113.{n}").status_code != 429
     for other in DOORS:
@@ -68,7 +68,7 @@ def test_an_account_is_guessed_ten_times_and_then_even_the_right_password_waits(
 
 
 @pytest.mark.parametrize("door", DOORS)
-def test_an_address_is_wrong_thirty_times_whatever_it_says_of_itself(door: Door, adam: Any) -> None:
+def test_an_address_is_wrong_thirty_times_whatever_it_says_of_itself(door: Interface, adam: Any) -> None:
     for n in range(PER_ADDRESS):
         made_up = {"HTTP_X_FORWARDED_FOR": f"192.0.2.{n}"}
         name = "adam" if n % 10 == 0 else f"person{n}"

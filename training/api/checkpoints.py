@@ -17,7 +17,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from agentcore_site.rest.parsing import Strict, parsed
-from agentcore_site.rest.views import Door
+from agentcore_site.rest.views import ScopedViewSet
 from agentcore_site.tenancy.permissions import require
 from experiences.lessons.filters import OfAgent
 from training.models import PolicyCheckpoint
@@ -102,7 +102,7 @@ IF_NONE_MATCH = OpenApiParameter(
 TAGS = OpenApiExample("Keep it", {"tags": ["release-candidate"]}, request_only=True)
 
 
-class CheckpointDoor(Door):
+class CheckpointViewSet(ScopedViewSet):
     queryset = PolicyCheckpoint.objects.none()
     filterset_class = CheckpointFilters
     lookup_value_converter = "uuid"

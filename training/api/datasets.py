@@ -14,7 +14,7 @@ from rest_framework.response import Response
 
 from agentcore_site.rest.parsing import FileParser, JsonParser, Strict, parsed
 from agentcore_site.rest.schema import IDEMPOTENCY_KEY
-from agentcore_site.rest.views import Door
+from agentcore_site.rest.views import ScopedViewSet
 from experiences.agents.selectors import dataset_get, datasets_visible
 from experiences.agents.services.datasets import dataset_create, dataset_update
 from experiences.models import Dataset, DatasetRow
@@ -91,7 +91,7 @@ ROWS = OpenApiExample(
 )
 
 
-class DatasetDoor(Door):
+class DatasetViewSet(ScopedViewSet):
     queryset = Dataset.objects.none()
     filterset_class = DatasetFilters
     lookup_value_converter = "uuid"
@@ -130,7 +130,7 @@ class DatasetDoor(Door):
         return Response(DatasetOut(dataset_update(self.actor, dataset_get(self.actor, pk), **values)).data)
 
 
-class RowDoor(Door):
+class RowViewSet(ScopedViewSet):
     queryset = DatasetRow.objects.none()
     orderings = {"index": "index"}
 

@@ -20,18 +20,18 @@ from agentcore_site.jobs.models import Job, Status
 from agentcore_site.jobs.services import job_cancel, job_pause, job_resume
 from agentcore_site.rest.parsing import Strict, parsed
 from agentcore_site.rest.schema import IDEMPOTENCY_KEY
-from agentcore_site.rest.views import Door
+from agentcore_site.rest.views import ScopedViewSet
 from experiences.agents.selectors import dataset_get
 from experiences.lessons.filters import OfAgent
 from experiences.models import GroupRecord
 from experiences.models.agent_lookup import agent_get
 from training.api.datasets import RowsField
 from training.api.epochs import EpochOut, ManifestOut, PerEpochOut
-from training.api.shapes import PRIORITIES, FullEstimateOut, JobOut, JobRow, job_out, job_row
 from training.config.presets import DEFAULT_PRESET
 from training.exports.manifests import run_manifest
 from training.exports.metric_files import metric_lines, per_epoch
 from training.models import TrainingRun
+from training.presenters.shapes import PRIORITIES, FullEstimateOut, JobOut, JobRow, job_out, job_row
 from training.selectors.learned import run_epochs
 from training.selectors.runs import group_grid, run_get, run_series, runs_visible
 from training.services.runs import run_estimate, run_start
@@ -139,7 +139,7 @@ WITH_DATA = OpenApiExample(
 )
 
 
-class TrainingJobDoor(Door):
+class TrainingJobViewSet(ScopedViewSet):
     queryset = TrainingRun.objects.none()
     filterset_class = JobFilters
     lookup_value_converter = "uuid"

@@ -10,7 +10,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from agentcore_site.rest.views import Door
+from agentcore_site.rest.views import ScopedViewSet
 from experiences.rollouts.runtimes.base import calls_model
 from training.config.presets import DEFAULT_PRESET, PRESETS, Preset, preset_config
 from training.config.schema import GRPOConfig
@@ -26,7 +26,7 @@ class PresetOut(serializers.Serializer[Any]):
     config = serializers.DictField(help_text="The whole configuration: for agents that choose actions, where it fits.")
 
 
-class PresetDoor(Door):
+class PresetViewSet(ScopedViewSet):
     pagination_class = None  # type: ignore[assignment]
 
     @extend_schema(summary="Presets", tags=["catalogue"], responses=PresetOut(many=True), filters=False)
@@ -53,7 +53,7 @@ def _fits(preset: Preset) -> str:
     return "all" if len(set(of_models)) > 1 else "model" if all(of_models) else "action"
 
 
-class ConfigSchemaDoor(Door):
+class ConfigSchemaViewSet(ScopedViewSet):
     pagination_class = None  # type: ignore[assignment]
 
     @extend_schema(

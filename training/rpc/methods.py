@@ -12,10 +12,10 @@ from agentcore_site.rest.idempotency import once
 from agentcore_site.rest.jsonrpc import Call, Method, Params, Table
 from experiences.agents.selectors import dataset_get
 from experiences.models.agent_lookup import agent_get
-from experiences.trajectories.api.trajectories import ExportOut
 from experiences.trajectories.exports import MAX_AT_ONCE, export_all, export_start
-from training.api.shapes import StatusOut
+from experiences.trajectories.presenters.shapes import ExportOut
 from training.config.presets import DEFAULT_PRESET
+from training.presenters.shapes import StatusOut
 from training.rpc.results import (
     CancelledOut,
     ListedJobsOut,

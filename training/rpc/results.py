@@ -1,6 +1,6 @@
 """Results of JSON-RPC methods of training (docs/api.md#json-rpc), and their shapes for ``rpc.discover``.
 
-A job's status and exported trajectories have the shapes of REST: training/api/shapes.py and
+A job's status and exported trajectories have the shapes of REST: training/presenters/shapes.py and
 experiences/trajectories/api/trajectories.py.
 """
 
@@ -12,8 +12,8 @@ from rest_framework import serializers
 
 from agentcore_site.jobs.models import Job, Reason, Status
 from agentcore_site.lib.money import dollars
-from training.api.shapes import percent
 from training.models import PolicyCheckpoint, TrainingRun
+from training.presenters.shapes import percent
 
 
 class StartedOut(serializers.Serializer[Any]):

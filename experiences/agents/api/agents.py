@@ -17,7 +17,7 @@ from agentcore_site.lib.money import dollars
 from agentcore_site.rest.filters import Flag
 from agentcore_site.rest.parsing import Strict, parsed
 from agentcore_site.rest.schema import IDEMPOTENCY_KEY
-from agentcore_site.rest.views import Door
+from agentcore_site.rest.views import ScopedViewSet
 from experiences.agents.evolution_settings import MOST_EXECUTIONS, MOST_ROUNDS
 from experiences.agents.selectors import endpoint_get, tool_server_get
 from experiences.agents.services.agent_tests import agent_test
@@ -263,7 +263,7 @@ NEW = OpenApiExample(
 )
 
 
-class AgentDoor(Door):
+class AgentViewSet(ScopedViewSet):
     queryset = Agent.objects.none()
     filterset_class = AgentFilters
     lookup_field = "agent"

@@ -14,7 +14,7 @@ from rest_framework.response import Response
 from agentcore_site.lib.money import dollars
 from agentcore_site.rest.parsing import Strict, parsed
 from agentcore_site.rest.schema import IDEMPOTENCY_KEY
-from agentcore_site.rest.views import Door
+from agentcore_site.rest.views import ScopedViewSet
 from experiences.agents.selectors import endpoint_get, endpoints_visible
 from experiences.agents.services.endpoints import (
     EndpointTest,
@@ -106,7 +106,7 @@ NEW = OpenApiExample(
 )
 
 
-class ModelEndpointDoor(Door):
+class ModelEndpointViewSet(ScopedViewSet):
     queryset = ModelEndpoint.objects.none()
     lookup_value_converter = "uuid"
     orderings = {"-created_at": "created_at", "name": "name"}

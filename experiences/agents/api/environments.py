@@ -9,7 +9,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from agentcore_site.rest.views import Door
+from agentcore_site.rest.views import ScopedViewSet
 from experiences.rollouts.environments import environments
 
 
@@ -26,7 +26,7 @@ def described(registry: Any) -> list[dict[str, Any]]:
     ]
 
 
-class EnvironmentDoor(Door):
+class EnvironmentViewSet(ScopedViewSet):
     pagination_class = None  # type: ignore[assignment]
 
     @extend_schema(

@@ -13,7 +13,7 @@ from rest_framework.response import Response
 
 from agentcore_site.rest.parsing import Strict, parsed
 from agentcore_site.rest.schema import IDEMPOTENCY_KEY
-from agentcore_site.rest.views import Door
+from agentcore_site.rest.views import ScopedViewSet
 from experiences.agents.selectors import tool_server_get, tool_servers_visible
 from experiences.agents.services.tool_servers import (
     tool_server_archive,
@@ -91,7 +91,7 @@ NEW = OpenApiExample(
 )
 
 
-class ToolServerDoor(Door):
+class ToolServerViewSet(ScopedViewSet):
     queryset = ToolServer.objects.none()
     lookup_value_converter = "uuid"
     orderings = {"-created_at": "created_at", "name": "name"}
@@ -141,7 +141,7 @@ class ToolServerDoor(Door):
         return Response(OfferOut(found).data)
 
 
-class ToolDoor(Door):
+class ToolViewSet(ScopedViewSet):
     pagination_class = None  # type: ignore[assignment]
 
     @extend_schema(

@@ -16,7 +16,7 @@ from rest_framework.response import Response
 
 from agentcore_site.rest.parsing import FileParser, JsonParser, Strict, parsed
 from agentcore_site.rest.schema import IDEMPOTENCY_KEY
-from agentcore_site.rest.views import Door
+from agentcore_site.rest.views import ScopedViewSet
 from experiences.lessons.api.importing import IMPORT, ImportedOut, ImportFile, ImportIn, read_import
 from experiences.lessons.filters import OfAgent
 from experiences.lessons.selectors import experience_changes, experience_get, experiences_visible, fetch_top
@@ -152,7 +152,7 @@ EDIT = OpenApiExample(
 )
 
 
-class ExperienceDoor(Door):
+class ExperienceViewSet(ScopedViewSet):
     queryset = Experience.objects.none()
     filterset_class = ExperienceFilters
     lookup_value_converter = "uuid"

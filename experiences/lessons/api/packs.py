@@ -14,7 +14,7 @@ from rest_framework.response import Response
 from agentcore_site.rest.filters import Flag
 from agentcore_site.rest.parsing import Strict, parsed
 from agentcore_site.rest.schema import IDEMPOTENCY_KEY
-from agentcore_site.rest.views import Door
+from agentcore_site.rest.views import ScopedViewSet
 from experiences.lessons.selectors import pack_get, packs_visible
 from experiences.lessons.services.packs import pack_archive, pack_create, pack_update
 from experiences.lessons.stamps import pack_fault
@@ -83,7 +83,7 @@ NEW = OpenApiExample(
 )
 
 
-class PromptPackDoor(Door):
+class PromptPackViewSet(ScopedViewSet):
     queryset = PromptPack.objects.none()
     filterset_class = PackFilters
     lookup_value_converter = "uuid"

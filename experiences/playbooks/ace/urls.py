@@ -13,10 +13,10 @@ GET: dict[str, Any] = {"get": "retrieve"}
 DELETE: dict[str, Any] = {"delete": "destroy"}
 
 urlpatterns = [
-    path("playbooks", views.PlaybookDoor.as_view(POST), name="playbooks"),
-    path("playbooks/<str:agent>", views.PlaybookDoor.as_view(DELETE), name="playbook"),
-    path("playbooks/<str:agent>/context", views.ContextDoor.as_view(GET), name="context"),
-    path("playbooks/<str:agent>/evolve", views.EvolveDoor.as_view(POST), name="evolve"),
-    path("playbooks/<str:agent>/status", views.StatusDoor.as_view(GET), name="status"),
-    path("traces", views.TraceDoor.as_view(POST), name="traces"),
+    path("playbooks", views.PlaybookViewSet.as_view(POST), name="playbooks"),
+    path("playbooks/<str:agent>", views.PlaybookViewSet.as_view(DELETE), name="playbook"),
+    path("playbooks/<str:agent>/context", views.ContextViewSet.as_view(GET), name="context"),
+    path("playbooks/<str:agent>/evolve", views.EvolveViewSet.as_view(POST), name="evolve"),
+    path("playbooks/<str:agent>/status", views.StatusViewSet.as_view(GET), name="status"),
+    path("traces", views.TraceViewSet.as_view(POST), name="traces"),
 ]

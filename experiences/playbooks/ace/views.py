@@ -13,7 +13,7 @@ from agentcore_site import health
 from agentcore_site.lib.errors import Invalid, Missing, Unavailable
 from agentcore_site.rest.parsing import Strict, parsed
 from agentcore_site.rest.throttling import KeyThrottle
-from agentcore_site.rest.views import Door
+from agentcore_site.rest.views import ScopedViewSet
 from agentcore_site.tenancy.authentication import ApiKeyAuthentication, JwtAuthentication
 from agentcore_site.tenancy.permissions import require
 from experiences.learning.playbooks.items import CATEGORIES, MAX_CONTENT
@@ -36,7 +36,7 @@ class ServiceThrottle(KeyThrottle):
     scope = "ace"
 
 
-class ServiceDoor(Door):
+class ServiceViewSet(ScopedViewSet):
     """Keys and tokens only: a browser's session does not count here."""
 
     authentication_classes = (ApiKeyAuthentication, JwtAuthentication)
@@ -90,7 +90,7 @@ class TracesIn(Strict):
     traces = serializers.ListField(child=TraceIn(), allow_empty=False, max_length=MAX_BATCH)
 
 
-class PlaybookDoor(ServiceDoor):
+class PlaybookViewSet(ServiceViewSet):
     """``POST playbooks`` and ``DELETE playbooks/{agent_id}``."""
 
     def create(self, request: Request) -> Response:
@@ -114,7 +114,7 @@ class PlaybookDoor(ServiceDoor):
         return Response(status=204)
 
 
-class ContextDoor(ServiceDoor):
+class ContextViewSet(ServiceViewSet):
     """``GET playbooks/{agent_id}/context``. What the fast path can't answer from memory comes here."""
 
     throttle_classes = ()
@@ -130,7 +130,7 @@ class ContextDoor(ServiceDoor):
         return response
 
 
-class TraceDoor(ServiceDoor):
+class TraceViewSet(ServiceViewSet):
     """``POST traces``: one execution, or ``{"traces": [...]}`` for many, all of them or none."""
 
     def create(self, request: Request) -> Response:
@@ -142,7 +142,7 @@ class TraceDoor(ServiceDoor):
         return Response({"traces": made} if many else made[0], status=201)
 
 
-class EvolveDoor(ServiceDoor):
+class EvolveViewSet(ServiceViewSet):
     """``POST playbooks/{agent_id}/evolve``."""
 
     def create(self, request: Request, agent: str) -> Response:
@@ -161,7 +161,7 @@ class EvolveDoor(ServiceDoor):
         return Response(body, status=202)
 
 
-class StatusDoor(ServiceDoor):
+class StatusViewSet(ServiceViewSet):
     """``GET playbooks/{agent_id}/status``."""
 
     def retrieve(self, request: Request, agent: str) -> Response:

@@ -13,7 +13,7 @@ from rest_framework.response import Response
 
 from agentcore_site.jobs.models import Status
 from agentcore_site.lib.money import dollars
-from agentcore_site.rest.views import Door
+from agentcore_site.rest.views import ScopedViewSet
 from agentcore_site.tenancy.actors import Actor
 from experiences.lessons.filters import OfAgent
 from experiences.models import Evolution
@@ -116,7 +116,7 @@ class EvolutionFilters(OfAgent):
         fields: list[str] = []
 
 
-class EvolutionViewSet(Door):
+class EvolutionViewSet(ScopedViewSet):
     """Evolutions by the id of their job. A service queues them (``/internal/ace``), and so does a person's page."""
 
     queryset = Evolution.objects.none()

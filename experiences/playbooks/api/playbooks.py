@@ -15,7 +15,7 @@ from rest_framework.response import Response
 
 from agentcore_site.rest.parsing import Strict, parsed
 from agentcore_site.rest.schema import IDEMPOTENCY_KEY
-from agentcore_site.rest.views import Door
+from agentcore_site.rest.views import ScopedViewSet
 from experiences.learning.playbooks.items import CATEGORIES, MAX_CONTENT
 from experiences.lessons.filters import OfAgent
 from experiences.lessons.selectors import experience_get
@@ -246,7 +246,7 @@ EDITED = OpenApiExample(
 )
 
 
-class PlaybookDoor(Door):
+class PlaybookViewSet(ScopedViewSet):
     """Playbooks by their agent's id or slug."""
 
     queryset = Playbook.objects.none()
@@ -321,7 +321,7 @@ class PlaybookDoor(Door):
         return [experience_get(self.actor, key) for key in dict.fromkeys(named)]
 
 
-class ReviewDoor(Door):
+class ReviewViewSet(ScopedViewSet):
     """Suggested changes; those that wait for a person if nothing else is asked for."""
 
     queryset = ContextDelta.objects.none()

@@ -10,7 +10,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from agentcore_site.rest.parsing import Strict, parsed
-from agentcore_site.rest.views import Door
+from agentcore_site.rest.views import ScopedViewSet
 from experiences.agents.api.environments import PluginOut, described
 from experiences.rollouts.rewards import rewards
 from experiences.rollouts.rewards.trial import reward_faults
@@ -76,7 +76,7 @@ class RewardTryOut(serializers.Serializer[Any]):
 EXAMPLE = OpenApiExample("Composite", {"reward": "composite", "options": {"feedback": 0.5}}, request_only=True)
 
 
-class RewardDoor(Door):
+class RewardViewSet(ScopedViewSet):
     pagination_class = None  # type: ignore[assignment]
 
     @extend_schema(
@@ -86,7 +86,7 @@ class RewardDoor(Door):
         return Response(described(rewards))
 
 
-class RewardCheckDoor(Door):
+class RewardCheckViewSet(ScopedViewSet):
     pagination_class = None  # type: ignore[assignment]
 
     @extend_schema(
@@ -105,7 +105,7 @@ class RewardCheckDoor(Door):
         return Response({"ok": not messages, "messages": messages})
 
 
-class RewardTryDoor(Door):
+class RewardTryViewSet(ScopedViewSet):
     pagination_class = None  # type: ignore[assignment]
 
     @extend_schema(

@@ -16,10 +16,11 @@ from rest_framework.response import Response
 
 from agentcore_site.lib.errors import Invalid
 from agentcore_site.lib.money import dollars
-from agentcore_site.rest.views import Door
+from agentcore_site.rest.views import ScopedViewSet
 from experiences.models import TrajectoryRecord
 from experiences.trajectories.exports import as_exported, export_all, export_start, stream
 from experiences.trajectories.filters import TrajectoryFilters
+from experiences.trajectories.presenters.shapes import ExportOut, TrajectoryColumns, TrajectoryOut
 from experiences.trajectories.selectors import group_of, siblings, trajectories_visible, trajectory_get
 
 MEDIA = {"jsonl": "application/x-ndjson", "csv": "text/csv; charset=utf-8", "json": "application/json"}
@@ -48,30 +49,6 @@ NARROW = [
 ]
 
 
-class TrajectoryColumns(serializers.Serializer[Any]):
-    """What a row of a list and a whole trajectory have in common."""
-
-    job_id = serializers.UUIDField()
-    agent_id = serializers.UUIDField()
-    purpose = serializers.CharField()
-    arm = serializers.CharField()
-    line = serializers.CharField()
-    iteration = serializers.IntegerField()
-    scenario = serializers.IntegerField()
-    rollout = serializers.IntegerField()
-    success = serializers.BooleanField()
-    outcome = serializers.FloatField()
-    reward = serializers.FloatField(allow_null=True, help_text="Null where it could not be scored.")
-    n_steps = serializers.IntegerField()
-    truncated = serializers.BooleanField()
-    error = serializers.CharField()
-    tokens = serializers.IntegerField()
-    duration_ms = serializers.FloatField()
-    policy_version = serializers.CharField()
-    model = serializers.CharField()
-    created_at = serializers.DateTimeField()
-
-
 class TrajectoryRow(TrajectoryColumns):
     """A row of the list: the query is cut to 200 characters, steps are left out."""
 
@@ -83,42 +60,9 @@ class TrajectoryRow(TrajectoryColumns):
         return dollars(row.cost_micros)
 
 
-class StepOut(serializers.Serializer[Any]):
-    state = serializers.DictField()
-    action = serializers.DictField()
-    result = serializers.DictField()
-    timestamp = serializers.DateTimeField()
-    duration_ms = serializers.FloatField()
-    reward = serializers.FloatField()
-    choice = serializers.IntegerField(required=False)
-    logprob = serializers.FloatField(required=False)
-    tokens = serializers.IntegerField(required=False)
-    cost_micros = serializers.IntegerField(required=False)
-
-
-class TrajectoryOut(TrajectoryColumns):
-    """A whole trajectory, as the export writes it too. Advantages are null until the update, and for evaluations."""
-
-    trajectory_id = serializers.UUIDField()
-    query = serializers.CharField()
-    cost_usd = serializers.FloatField()
-    steps = StepOut(many=True)
-    normalized_reward = serializers.FloatField(allow_null=True)
-    advantage = serializers.FloatField(allow_null=True)
-    step_advantages = serializers.ListField(child=serializers.FloatField(), allow_null=True)
-    components = serializers.DictField()
-    evidence = serializers.DictField()
-
-
 class WholeTrajectoryOut(TrajectoryOut):
     group = serializers.ListField(child=serializers.UUIDField(), help_text="The rollouts of the same query, in order.")
     has_signal = serializers.BooleanField(allow_null=True, help_text="Whether the group's rewards differed.")
-
-
-class ExportOut(serializers.Serializer[Any]):
-    trajectories = TrajectoryOut(many=True)
-    total_count = serializers.IntegerField()
-    exported_count = serializers.IntegerField()
 
 
 FORMAT = OpenApiParameter(
@@ -126,7 +70,7 @@ FORMAT = OpenApiParameter(
 )
 
 
-class TrajectoryDoor(Door):
+class TrajectoryViewSet(ScopedViewSet):
     queryset = TrajectoryRecord.objects.none()
     filterset_class = TrajectoryFilters
     lookup_value_converter = "uuid"

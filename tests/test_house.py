@@ -1,0 +1,71 @@
+"""The structure of the source, as far as import contracts (pyproject.toml) don't hold it."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+APPS = ("agentcore_site", "budgets", "experiences", "training", "evaluation")
+
+
+def modules() -> dict[str, ast.Module]:
+    """Every module by its dotted name, without migrations."""
+    found = {}
+    for app in APPS:
+        for path in (ROOT / app).rglob("*.py"):
+            if "migrations" not in path.parts:
+                name = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+                found[name] = ast.parse(path.read_text(encoding="utf-8"))
+    return found
+
+
+def executed(node: ast.AST) -> Iterator[ast.AST]:
+    """The node and all below it, but for what only a type checker reads."""
+    if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+        return
+    yield node
+    for child in ast.iter_child_nodes(node):
+        yield from executed(child)
+
+
+def arrows(known: dict[str, ast.Module]) -> dict[str, set[str]]:
+    """Which modules each module imports, also inside of functions."""
+    found: dict[str, set[str]] = {name: set() for name in known}
+    for name, tree in known.items():
+        for node in executed(tree):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                for alias in node.names:
+                    inner = f"{node.module}.{alias.name}"
+                    found[name] |= {inner if inner in known else node.module} & known.keys()
+            elif isinstance(node, ast.Import):
+                found[name] |= {alias.name for alias in node.names} & known.keys()
+    return found
+
+
+def reached(start: str, imports: dict[str, set[str]]) -> set[str]:
+    seen: set[str] = set()
+    waiting = list(imports[start])
+    while waiting:
+        if (name := waiting.pop()) not in seen:
+            seen.add(name)
+            waiting += imports[name]
+    return seen
+
+
+def test_no_module_imports_itself_by_a_detour() -> None:
+    imports = arrows(modules())
+    assert [name for name in imports if name in reached(name, imports)] == []
+
+
+def test_nothing_asks_for_the_kind_of_a_policy_but_its_learner() -> None:
+    asks = re.compile(r"policy_kind (==|!=)|policy_kind\) (==|!=)|isinstance\([^()]*(Context|Action)Policy\)")
+    found = [
+        str(path.relative_to(ROOT))
+        for app in APPS
+        for path in (ROOT / app).rglob("*.py")
+        if asks.search(path.read_text(encoding="utf-8")) and "learners" not in path.parts
+    ]
+    assert found == []
