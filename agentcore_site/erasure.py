@@ -12,75 +12,75 @@ from agentcore_site.audit.models import AuditEvent
 from agentcore_site.audit.services import event_erase
 from agentcore_site.jobs.models import Job, JobEvent
 from agentcore_site.models import IdempotencyRecord
-from agentcore_site.tenancy.erasure import Finding, holding, places, rewritten, staying
+from agentcore_site.tenancy.erasure import ErasureFinding, holding, places, rewritten, staying
 from agentcore_site.tenancy.models import ApiKey, Invitation, Mail, Organization
 
 
 @places.register("answers kept under idempotency keys")
-def answers(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
+def answers(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     mine = IdempotencyRecord.objects.filter(organization_id=organization_id)
     rows = holding(mine, words, texts=("key",), values=("body",))
-    return Finding(rows.count(), rows.delete)
+    return ErasureFinding(rows.count(), rows.delete)
 
 
 @places.register("jobs")
-def jobs(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
+def jobs(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     return rewritten(Job.objects.filter(organization_id=organization_id), words, texts=("title", "error"))
 
 
 @places.register("events of jobs")
-def events(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
+def events(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     mine = JobEvent.objects.filter(job__organization_id=organization_id)
     return rewritten(mine, words, texts=("message",), values=("data",))
 
 
 @places.register("API keys")
-def keys(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
+def keys(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     return rewritten(ApiKey.objects.filter(organization_id=organization_id), words, texts=("name",))
 
 
 @places.register("mails")
-def mails(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
+def mails(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     mine = Mail.objects.filter(organization_id=organization_id)
     rows = holding(mine, words, texts=("key", "subject", "body", "error"), values=("recipients",))
-    return Finding(rows.count(), rows.delete)
+    return ErasureFinding(rows.count(), rows.delete)
 
 
 @places.register("invitations")
-def invitations(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
+def invitations(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     rows = holding(Invitation.objects.filter(organization_id=organization_id), words, texts=("email",))
-    return Finding(rows.count(), rows.delete)
+    return ErasureFinding(rows.count(), rows.delete)
 
 
 @places.register("audit log")
-def audit(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
+def audit(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     """The audit log: its entries stay, without the words."""
     mine = AuditEvent.objects.filter(organization_id=organization_id)
     return rewritten(mine, words, texts=("target",), values=("before", "after"), write=event_erase)
 
 
 @places.register("audit log: who acted")
-def acted(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
+def acted(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     mine = AuditEvent.objects.filter(organization_id=organization_id)
     note = "The audit log goes on saying who did what, and from where: that is what it is kept for."
     return staying(mine, words, texts=("actor", "ip", "request_id"), note=note)
 
 
 @places.register("log of the admin")
-def admin_log(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
+def admin_log(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     """The Django admin's log of what this organisation's people did."""
     mine = LogEntry.objects.filter(user__memberships__organization_id=organization_id).distinct()
     return rewritten(mine, words, texts=("object_repr", "change_message"))
 
 
 @places.register("accounts")
-def accounts(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
+def accounts(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     mine = get_user_model().objects.filter(memberships__organization_id=organization_id).distinct()
     note = "An account is not data of the organisation alone: delete it in the admin."
     return staying(mine, words, texts=("username", "email", "first_name", "last_name"), note=note)
 
 
 @places.register("the organisation's name")
-def organization(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
+def organization(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     mine = Organization.objects.filter(id=organization_id)
     return staying(mine, words, texts=("name", "slug"), note="The organisation is called so: rename it in the admin.")

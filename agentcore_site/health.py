@@ -33,7 +33,7 @@ DEADLINE: Final = 1.5
 KEPT_SECONDS: Final = 5.0
 
 
-class Finding(NamedTuple):
+class HealthFinding(NamedTuple):
     """``status`` is how bad it is for the whole: without Redis jobs wait, without PostgreSQL nothing works."""
 
     status: str
@@ -62,55 +62,55 @@ def status(request: HttpRequest) -> JsonResponse:
     return _answer(request, (*READY, "workers", "storage", "disk"))
 
 
-def database() -> Finding:
+def database() -> HealthFinding:
     with connection.cursor() as cursor:
         cursor.execute("SELECT 1")
-    return Finding(OK, "answers")
+    return HealthFinding(OK, "answers")
 
 
-def migrations() -> Finding:
+def migrations() -> HealthFinding:
     executor = MigrationExecutor(connection)
     missing = executor.migration_plan(executor.loader.graph.leaf_nodes())
     if missing:
-        return Finding(DOWN, f"{len(missing)} migrations are not applied; run manage.py migrate")
-    return Finding(OK, "applied")
+        return HealthFinding(DOWN, f"{len(missing)} migrations are not applied; run manage.py migrate")
+    return HealthFinding(OK, "applied")
 
 
-def broker() -> Finding:
+def broker() -> HealthFinding:
     try:
         with redis.Redis.from_url(settings.REDIS_URL, **settings.REDIS_TIMEOUTS) as client:
             client.ping()
     except redis.RedisError:
-        return Finding(DEGRADED, "away: jobs are accepted and wait, live pages poll")
-    return Finding(OK, "answers")
+        return HealthFinding(DEGRADED, "away: jobs are accepted and wait, live pages poll")
+    return HealthFinding(OK, "answers")
 
 
-def workers() -> Finding:
+def workers() -> HealthFinding:
     """Workers that hold a job, by its lease in the database, and those that answer a ping."""
     seen = workers_seen()
     queued = Job.objects.filter(status__in=(Status.QUEUED, Status.RUNNING), lease_until=None).count()
     more = {"busy": seen.busy, "answering": len(seen.answering or ()), "jobs_waiting": queued}
     if seen.state in ("at_work", "idle"):
-        return Finding(OK, seen.state.replace("_", " "), more)
-    return Finding(DEGRADED, "no worker is seen: jobs wait until one is up", more)
+        return HealthFinding(OK, seen.state.replace("_", " "), more)
+    return HealthFinding(DEGRADED, "no worker is seen: jobs wait until one is up", more)
 
 
-def storage() -> Finding:
+def storage() -> HealthFinding:
     try:
         default_storage.exists("health")
     except Exception:  # each storage has errors of its own, and none may take this page down
-        return Finding(DEGRADED, "away: checkpoints above 10 MB can't be saved or loaded")
-    return Finding(OK, "answers")
+        return HealthFinding(DEGRADED, "away: checkpoints above 10 MB can't be saved or loaded")
+    return HealthFinding(OK, "answers")
 
 
-def room() -> Finding:
+def room() -> HealthFinding:
     full = disk.shortage()
     if full:
-        return Finding(DEGRADED, f"{full} Jobs wait and launches are refused until then.")
-    return Finding(OK, "has room")
+        return HealthFinding(DEGRADED, f"{full} Jobs wait and launches are refused until then.")
+    return HealthFinding(OK, "has room")
 
 
-CHECKS: Final[dict[str, Callable[[], Finding]]] = {
+CHECKS: Final[dict[str, Callable[[], HealthFinding]]] = {
     "database": database,
     "migrations": migrations,
     "redis": broker,
@@ -196,7 +196,7 @@ def _looked_at(name: str) -> dict[str, Any]:
     try:
         finding = CHECKS[name]()
     except Exception:  # the reason may name hosts and users: this page is public
-        finding = Finding(WITHOUT.get(name, {}).get("status", DOWN), "can't be reached")
+        finding = HealthFinding(WITHOUT.get(name, {}).get("status", DOWN), "can't be reached")
     finally:
         connection.close()
     took = round(1000 * (time.monotonic() - began), 1)

@@ -9,12 +9,12 @@ from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 
 from agentcore_site.lib.errors import Invalid
-from agentcore_site.outbound import AddressRefused, Policy, current_policy, parsed
+from agentcore_site.outbound import AddressRefused, OutboundPolicy, current_policy, parsed
 from agentcore_site.outbound.addresses import AllowList
 from agentcore_site.outbound.policy import host_of
 
 
-def site_policy() -> Policy:
+def site_policy() -> OutboundPolicy:
     """The rules as the settings are now.
 
     Raises:
@@ -25,7 +25,7 @@ def site_policy() -> Policy:
 
 
 @lru_cache(maxsize=64)
-def _made(allow: tuple[str, ...], model_url: str, ca_file: str, proxies: tuple[tuple[str, str], ...]) -> Policy:
+def _made(allow: tuple[str, ...], model_url: str, ca_file: str, proxies: tuple[tuple[str, str], ...]) -> OutboundPolicy:
     try:
         # The operator, not a tenant, names the site's own model service: its host needs no entry of its own.
         own = (host_of(parsed(model_url)),) if model_url else ()
@@ -37,7 +37,7 @@ def _made(allow: tuple[str, ...], model_url: str, ca_file: str, proxies: tuple[t
         raise ImproperlyConfigured(f"OUTBOUND_ALLOW: {error}") from error
     if ca_file and not Path(ca_file).is_file():
         raise ImproperlyConfigured(f"OUTBOUND_CA_FILE: there is no file {ca_file}.")
-    return Policy(allowed, ca_file, dict(proxies))
+    return OutboundPolicy(allowed, ca_file, dict(proxies))
 
 
 def check_address(field: str, address: str, *, before: str = "") -> None:

@@ -56,7 +56,7 @@ MIDDLEWARE = [
     "agentcore_site.middleware.RequestId",
     "agentcore_site.middleware.DatabaseAway",
     "agentcore_site.middleware.StorableQuery",
-    "agentcore_site.console.refusals.Refused",
+    "agentcore_site.console.refusals.RefusalMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",

@@ -39,7 +39,7 @@ from budgets.models import (
 )
 from budgets.presenters.naming import all_agents, name_of
 from budgets.presenters.price_list import price_changes
-from budgets.services import PRICED, Shown, budget_settings_set, limit_change, limit_owner, owner_of, price_save
+from budgets.services import PRICED, ShownLimit, budget_settings_set, limit_change, limit_owner, owner_of, price_save
 
 DOLLARS: dict[str, Any] = {
     "min_value": Decimal(0),
@@ -63,7 +63,7 @@ class BudgetForm(forms.ModelForm):  # type: ignore[type-arg]
 
     known_agents: QuerySet[Any] | None = None
 
-    shown: Shown  # the limit that the page showed, which may not be the one that stands by now
+    shown: ShownLimit  # the limit that the page showed, which may not be the one that stands by now
     limit_usd = forms.DecimalField(
         label="Limit in dollars", help_text="Empty: not limited.", show_hidden_initial=True, **DOLLARS
     )
@@ -97,7 +97,7 @@ class BudgetForm(forms.ModelForm):  # type: ignore[type-arg]
         cleaned = super().clean()
         sent = self.data.get(self["limit_usd"].html_initial_name)
         try:
-            self.shown = Shown(in_micros(self.fields["limit_usd"].clean(sent)))
+            self.shown = ShownLimit(in_micros(self.fields["limit_usd"].clean(sent)))
         except ValidationError as error:
             raise ValidationError("The limit that this page showed came back garbled. Load the page again.") from error
         return cleaned
@@ -209,7 +209,7 @@ def _change(row: BudgetLimit) -> str:
     return f"{before} → {after}"
 
 
-class PriceForm(forms.ModelForm):  # type: ignore[type-arg]
+class PriceAdminForm(forms.ModelForm):  # type: ignore[type-arg]
     """Dollars per million tokens, as providers print them."""
 
     input_usd = forms.DecimalField(label="Input, dollars per million tokens", **DOLLARS)
@@ -240,7 +240,7 @@ class PriceForm(forms.ModelForm):  # type: ignore[type-arg]
 
 @admin.register(ModelPrice)
 class ModelPriceAdmin(ServiceAdmin):
-    form = PriceForm
+    form = PriceAdminForm
     list_display = ["model", "valid_from", "organization", "input_", "cached_", "output_", "free", "source"]
     list_filter = ["free", "valid_from", "organization"]
     list_select_related = ["organization"]

@@ -5,45 +5,45 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 
-from agentcore_site.tenancy.erasure import Finding, holding, places, rewritten, staying
+from agentcore_site.tenancy.erasure import ErasureFinding, holding, places, rewritten, staying
 from budgets.models import BudgetAlert, BudgetLimit, BudgetSettings, LedgerEntry, ModelPrice, Reservation
 
 STAYS = "The ledger can't be changed: every balance is counted from it."
 
 
 @places.register("budget alerts")
-def alerts(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
+def alerts(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     return rewritten(BudgetAlert.objects.filter(budget__organization_id=organization_id), words, texts=("error",))
 
 
 @places.register("budget settings")
-def settings(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
+def settings(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     """The address is deleted as a whole: what is left of it without the words could be another person's address."""
     mine = BudgetSettings.objects.filter(organization_id=organization_id)
     found = holding(mine, words, texts=("webhook_url",))
     note = "The webhook of budget alerts is gone: give it another address."
-    return Finding(found.count(), lambda: found.update(webhook_url=""), note)
+    return ErasureFinding(found.count(), lambda: found.update(webhook_url=""), note)
 
 
 @places.register("own prices")
-def prices(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
+def prices(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     mine = ModelPrice.objects.filter(organization_id=organization_id)
     return rewritten(mine, words, texts=("source",), names=("model",))
 
 
 @places.register("ledger")
-def ledger(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
+def ledger(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     mine = LedgerEntry.objects.filter(organization_id=organization_id)
     return staying(mine, words, texts=("error", "model"), note=STAYS)
 
 
 @places.register("reservations")
-def reservations(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
+def reservations(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     mine = Reservation.objects.filter(organization_id=organization_id)
     return staying(mine, words, texts=("model",), note=STAYS)
 
 
 @places.register("limits that were set")
-def limits(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
+def limits(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     mine = BudgetLimit.objects.filter(organization_id=organization_id)
     return staying(mine, words, texts=("actor", "note"), note=STAYS)

@@ -15,7 +15,7 @@ from agentcore_site.lib.errors import Insufficient, Invalid, Missing
 from agentcore_site.lib.money_format import money
 from agentcore_site.tenancy.actors import Actor
 from budgets.forecasting import Forecast, forecast
-from budgets.ledger.accounts import Owner, budgets_of, limit_standing, month_of, owners
+from budgets.ledger.accounts import BudgetOwner, budgets_of, limit_standing, month_of, owners
 from budgets.ledger.reserving import NEARLY_ALL
 from budgets.models import (
     AlertKind,
@@ -38,7 +38,7 @@ BY: Final = {"job": "job_id", "agent": "agent_id", "model": "model", "purpose": 
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class Headroom:
     """What one budget of a chain has left. ``budget`` is None where nothing was spent yet. Micro-dollars."""
 
     scope: str
@@ -120,7 +120,7 @@ def prices_visible(actor: Any) -> QuerySet[ModelPrice]:
 
 def budget_chain(
     organization_id: uuid.UUID, *, agent_id: uuid.UUID | None = None, job_id: uuid.UUID | None = None
-) -> list[Room]:
+) -> list[Headroom]:
     """What each budget has left that a call would be charged to, outermost first. Opens nothing."""
     return [_room(owner) for owner in owners(organization_id, agent_id, job_id)]
 
@@ -132,7 +132,7 @@ def budget_preflight(
     agent_id: uuid.UUID | None = None,
     job_id: uuid.UUID | None = None,
     job_limit: int | None = None,
-) -> list[Room]:
+) -> list[Headroom]:
     """The chain, if ``wanted`` micro-dollars fit each budget of it. ``job_limit``: of a job that is yet to be made.
 
     It is a look and holds nothing: what runs meanwhile may take the room, and then each call is asked again.
@@ -142,7 +142,7 @@ def budget_preflight(
     """
     rooms = budget_chain(organization_id, agent_id=agent_id, job_id=job_id)
     if job_id is None and job_limit is not None:
-        rooms.append(Room(Scope.JOB, job_limit, 0, 0, 0))
+        rooms.append(Headroom(Scope.JOB, job_limit, 0, 0, 0))
     short = [room for room in rooms if room.left is not None and (room.left < wanted or room.debt)]
     if short:
         tightest = min(short, key=lambda room: room.left or 0)
@@ -150,7 +150,7 @@ def budget_preflight(
     return rooms
 
 
-def _short(room: Room, wanted: int) -> str:
+def _short(room: Headroom, wanted: int) -> str:
     held = f", {money(room.reserved)} on hold" if room.reserved else ""
     debt = f", {money(room.debt)} owed" if room.debt else ""
     return (
@@ -159,11 +159,11 @@ def _short(room: Room, wanted: int) -> str:
     )
 
 
-def _room(owner: Owner) -> Room:
+def _room(owner: BudgetOwner) -> Headroom:
     budget = budgets_of(owner).filter(period_start=owner.start(month_of())).first()
     if budget is None:
-        return Room(owner.scope, limit_standing(owner), 0, 0, 0)
-    return Room(owner.scope, budget.limit, budget.spent, budget.reserved, budget.debt, budget)
+        return Headroom(owner.scope, limit_standing(owner), 0, 0, 0)
+    return Headroom(owner.scope, budget.limit, budget.spent, budget.reserved, budget.debt, budget)
 
 
 # -- what it was spent on ----------------------------------------------------------------------------------------------

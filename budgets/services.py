@@ -19,7 +19,7 @@ from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import Organization, organization_id_of
 from agentcore_site.tenancy.permissions import require
 from budgets.ledger.accounts import (
-    Owner,
+    BudgetOwner,
     budget_open,
     budgets_of,
     limit_standing,
@@ -36,7 +36,7 @@ PRICED = ("input", "cached_input", "output", "per_call", "free", "source")
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ShownLimit:
     """The limit that a person saw before they changed it, in micro-dollars; None: not limited."""
 
     limit: int | None
@@ -66,7 +66,7 @@ def budget_set_limit(
 
 
 def budget_change_limit(
-    actor: Any, budget: Budget, limit: int | None, *, note: str = "", shown: Shown | None = None
+    actor: Any, budget: Budget, limit: int | None, *, note: str = "", shown: ShownLimit | None = None
 ) -> Budget:
     """Sets the standing limit of a budget's owner, from now on. ``shown``: only if it is still the one that was shown.
 
@@ -78,7 +78,9 @@ def budget_change_limit(
     return limit_change(actor, owner_of(budget), limit, note=note, shown=shown)
 
 
-def limit_owner(organization_id: uuid.UUID, *, agent_id: uuid.UUID | None = None, job: Job | None = None) -> Owner:
+def limit_owner(
+    organization_id: uuid.UUID, *, agent_id: uuid.UUID | None = None, job: Job | None = None
+) -> BudgetOwner:
     """Whose limit is meant: the job's, else the agent's, else the organisation's.
 
     Raises:
@@ -87,15 +89,15 @@ def limit_owner(organization_id: uuid.UUID, *, agent_id: uuid.UUID | None = None
     if job is not None:
         if job.organization_id != organization_id:
             raise Missing("There is no such job.")
-        return Owner(organization_id, Scope.JOB, job.id, agent_id)
+        return BudgetOwner(organization_id, Scope.JOB, job.id, agent_id)
     if agent_id is None:
-        return Owner(organization_id, Scope.ORGANIZATION, organization_id)
+        return BudgetOwner(organization_id, Scope.ORGANIZATION, organization_id)
     if not agent_is_of(organization_id, agent_id):
         raise Missing("There is no such agent in this organisation. Choose one of its agents.")
-    return Owner(organization_id, Scope.AGENT, agent_id, agent_id)
+    return BudgetOwner(organization_id, Scope.AGENT, agent_id, agent_id)
 
 
-def owner_of(budget: Budget) -> Owner:
+def owner_of(budget: Budget) -> BudgetOwner:
     """Whose budget it is.
 
     Raises:
@@ -103,18 +105,20 @@ def owner_of(budget: Budget) -> Owner:
     """
     if month_over(budget):
         raise Conflict(f"{budget.period_start:%B %Y} is over. Set the limit of the running month instead.")
-    return Owner(budget.organization_id, Scope(budget.scope), budget.owner_id, budget.agent_id)
+    return BudgetOwner(budget.organization_id, Scope(budget.scope), budget.owner_id, budget.agent_id)
 
 
 def budget_open_job(actor: Any, job: Job, *, agent_id: uuid.UUID | None, limit: int | None, note: str = "") -> Budget:
     """The budget that a job starts with, set by the person who starts it. In the transaction that makes the job, which
     checks who may start one."""
-    owner = Owner(job.organization_id, Scope.JOB, job.id, agent_id)
+    owner = BudgetOwner(job.organization_id, Scope.JOB, job.id, agent_id)
     return limit_change(actor, owner, limit, note=note or "set at the start")
 
 
 @transaction.atomic
-def limit_change(actor: Any, owner: Owner, limit: int | None, *, note: str = "", shown: Shown | None = None) -> Budget:
+def limit_change(
+    actor: Any, owner: BudgetOwner, limit: int | None, *, note: str = "", shown: ShownLimit | None = None
+) -> Budget:
     """Writes a limit with its history and its audit event. Who may is asked by the callers.
 
     Raises:

@@ -6,22 +6,22 @@ import uuid
 from collections.abc import Sequence
 
 from agentcore_site.jobs.models import Job
-from agentcore_site.tenancy.erasure import Finding, holding, places, rewritten
+from agentcore_site.tenancy.erasure import ErasureFinding, holding, places, rewritten
 from evaluation.models import EvaluationResult, EvaluationRun
 from experiences.erasure import idle_require, rows_about, stored_queries
 
 
 @places.register("evaluations at work on it")
-def jobs(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
+def jobs(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     """Raises:
     Conflict: there is one."""
     datasets = {row.dataset_id for row in rows_about(organization_id, words)}
     idle_require(Job.objects.filter(evaluation_run__run__dataset_id__in=datasets))
-    return Finding(0, lambda: None)
+    return ErasureFinding(0, lambda: None)
 
 
 @places.register("evaluation results")
-def results(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
+def results(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     """Raises:
     Conflict: the evaluation is at work."""
     mine = EvaluationResult.objects.filter(evaluation__organization_id=organization_id)
@@ -30,19 +30,19 @@ def results(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
     found |= set(mine.filter(query__in=asked).values_list("id", flat=True)) if asked else set()
     rows = EvaluationResult.objects.filter(id__in=found)
     idle_require(Job.objects.filter(evaluation_run__in=rows.values("evaluation_id")))
-    return Finding(len(found), rows.delete)
+    return ErasureFinding(len(found), rows.delete)
 
 
 @places.register("queries given to evaluations")
-def given(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
+def given(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     """Raises:
     Conflict: the evaluation is at work."""
     mine = EvaluationRun.objects.filter(organization_id=organization_id, queries__isnull=False)
     found = list(holding(mine, words, texts=(), values=("queries",)).values_list("pk", flat=True))
     idle_require(Job.objects.filter(evaluation_run__in=found))
-    return Finding(len(found), lambda: EvaluationRun.objects.filter(pk__in=found).update(queries=[]))
+    return ErasureFinding(len(found), lambda: EvaluationRun.objects.filter(pk__in=found).update(queries=[]))
 
 
 @places.register("reports of evaluations")
-def reports(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
+def reports(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     return rewritten(EvaluationRun.objects.filter(organization_id=organization_id), words, values=("report",))

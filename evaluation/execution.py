@@ -31,7 +31,7 @@ from experiences.rollouts.environments.dataset import dataset_environment
 from experiences.rollouts.runtimes.base import Halted
 from experiences.rollouts.types import RolloutKey, Scenario, Trajectory, reindexed
 from experiences.trajectories.keeping import RolloutKeeper
-from experiences.trajectories.storage import Owner
+from experiences.trajectories.storage import TrajectoryScope
 from training.data.pools import Pools
 from training.services.checkpoints import checkpoint_load
 from training.services.execution import setup_of
@@ -45,7 +45,7 @@ ARMS = ("baseline", "trained")
 
 
 @dataclass(frozen=True)
-class Part:
+class EvaluationPart:
     arm: str
     line: str
     number: int
@@ -57,7 +57,7 @@ class Part:
         return f"{self.arm}/{self.line}/{self.number}"
 
 
-class Slice:
+class EvaluationSlice:
     """One worker's turn with one evaluation."""
 
     def __init__(self, job: Job, lease: Lease) -> None:
@@ -118,12 +118,12 @@ class Slice:
 
     # -- parts -----------------------------------------------------------------------------------------------------
 
-    def _parts(self) -> Iterator[Part]:
+    def _parts(self) -> Iterator[EvaluationPart]:
         for line in self.evaluation.lines:
             environment, scenarios = self._scenarios(line)
             for first in range(0, len(scenarios), PART):
                 for arm in ARMS:
-                    yield Part(arm, line, first // PART, environment, scenarios[first : first + PART])
+                    yield EvaluationPart(arm, line, first // PART, environment, scenarios[first : first + PART])
 
     def _scenarios(self, line: str) -> tuple[Environment, Sequence[Scenario]]:
         return self._given() if line == Split.GIVEN else (self.pools.environment, self.pools.line(line))
@@ -150,10 +150,10 @@ class Slice:
 
     # -- playing ---------------------------------------------------------------------------------------------------
 
-    def _play(self, runner: asyncio.Runner, part: Part, chooser: Any, *, progress: float) -> None:
+    def _play(self, runner: asyncio.Runner, part: EvaluationPart, chooser: Any, *, progress: float) -> None:
         evaluation = self.evaluation
         month = self.job.created_at.date().replace(day=1)
-        owner = Owner(
+        owner = TrajectoryScope(
             self.job.id, evaluation.organization_id, evaluation.agent_id, month, "evaluation", part.arm, part.line
         )
         kept = self._keeper.kept(owner, iteration=0, scenarios=[one.index for one in part.scenarios])
@@ -171,7 +171,7 @@ class Slice:
         self._keeper.forget()
 
     async def _played(
-        self, part: Part, chooser: Any, owner: Owner, kept: Mapping[RolloutKey, Trajectory]
+        self, part: EvaluationPart, chooser: Any, owner: TrajectoryScope, kept: Mapping[RolloutKey, Trajectory]
     ) -> list[list[Trajectory]]:
         try:
             played = await play(
@@ -234,7 +234,7 @@ class Slice:
 
 
 def _result(
-    evaluation: EvaluationRun, part: Part, scenario: Scenario, trajectories: Sequence[Trajectory]
+    evaluation: EvaluationRun, part: EvaluationPart, scenario: Scenario, trajectories: Sequence[Trajectory]
 ) -> EvaluationResult:
     calls = [[step for step in one.steps if step.action.get("type") == "tool"] for one in trajectories]
     return EvaluationResult(

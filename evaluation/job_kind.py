@@ -16,9 +16,9 @@ class EvaluationKind:
     @staticmethod
     def advance(job: Job, lease: Lease) -> Progressed:
         # Imported here: web processes know the kind, but never load the environments and what they need.
-        from evaluation.execution import Slice
+        from evaluation.execution import EvaluationSlice
 
-        return Slice(job, lease).work()
+        return EvaluationSlice(job, lease).work()
 
     @staticmethod
     def stopped(job: Job) -> None:

@@ -46,7 +46,7 @@ METHOD: Final = (
 
 
 @dataclass(frozen=True)
-class Metric:
+class MetricValues:
     """A figure of one line: values per query of both arms. ``better`` is +1 where more is better."""
 
     name: str
@@ -163,17 +163,17 @@ def _line(evaluation: EvaluationRun, line: str) -> dict[str, Any]:
     }
 
 
-def _metrics(baseline: Sequence[EvaluationResult], trained: Sequence[EvaluationResult]) -> list[Metric]:
+def _metrics(baseline: Sequence[EvaluationResult], trained: Sequence[EvaluationResult]) -> list[MetricValues]:
     def both(read: Any) -> tuple[FloatArray, FloatArray]:
         return _values(baseline, read), _values(trained, read)
 
     return [
-        Metric("success_rate", *both(lambda row: [float(value) for value in row.successes]), better=1, rate=True),
-        Metric("reward", *both(lambda row: row.rewards), better=1),
-        Metric("steps", *both(lambda row: [float(value) for value in row.steps]), better=-1),
-        Metric("tool_accuracy", *both(_tool_accuracy), better=1),
-        Metric("cost_usd", *both(lambda row: [row.cost_micros / MICROS / len(row.steps)]), better=-1),
-        Metric("latency_ms", *both(lambda row: [row.duration_ms / len(row.steps)]), better=-1),
+        MetricValues("success_rate", *both(lambda row: [float(value) for value in row.successes]), better=1, rate=True),
+        MetricValues("reward", *both(lambda row: row.rewards), better=1),
+        MetricValues("steps", *both(lambda row: [float(value) for value in row.steps]), better=-1),
+        MetricValues("tool_accuracy", *both(_tool_accuracy), better=1),
+        MetricValues("cost_usd", *both(lambda row: [row.cost_micros / MICROS / len(row.steps)]), better=-1),
+        MetricValues("latency_ms", *both(lambda row: [row.duration_ms / len(row.steps)]), better=-1),
     ]
 
 
@@ -187,7 +187,7 @@ def _values(rows: Sequence[EvaluationResult], read: Any) -> FloatArray:
     return per_query([read(row) for row in rows]) if rows else np.zeros(0)
 
 
-def _compared(metric: Metric) -> tuple[str, dict[str, Any]]:
+def _compared(metric: MetricValues) -> tuple[str, dict[str, Any]]:
     """One metric of both arms. A metric that no query has in both arms is reported as not measured."""
     known = np.isfinite(metric.baseline) & np.isfinite(metric.trained)
     a, b = metric.baseline[known], metric.trained[known]
@@ -219,12 +219,12 @@ def _compared(metric: Metric) -> tuple[str, dict[str, Any]]:
     }
 
 
-def _never(metric: Metric) -> bool:
+def _never(metric: MetricValues) -> bool:
     """Whether neither arm ever had a success: equal for the same reason that makes them impossible to tell apart."""
     return metric.rate and not metric.baseline.any() and not metric.trained.any()
 
 
-def _interval(metric: Metric, values: FloatArray) -> tuple[float | None, float | None]:
+def _interval(metric: MetricValues, values: FloatArray) -> tuple[float | None, float | None]:
     if metric.rate:
         return _edges(wilson_interval(float(values.sum()), len(values)))
     return _edges(student_interval(values, reach=metric.reach))

@@ -43,7 +43,7 @@ class MeansOut(serializers.Serializer[Any]):
     tool_usage_accuracy = serializers.FloatField(allow_null=True, help_text="Null too where no tool was called.")
 
 
-class ComparisonOut(serializers.Serializer[Any]):
+class EvaluationComparisonOut(serializers.Serializer[Any]):
     baseline_success_rate = serializers.FloatField(allow_null=True)
     improvement_percent = serializers.FloatField(allow_null=True, help_text="Null where the baseline solved nothing.")
     improvement_points = serializers.FloatField(allow_null=True)
@@ -57,7 +57,7 @@ class EvaluatedOut(serializers.Serializer[Any]):
     evaluation_id = serializers.UUIDField()
     status = serializers.ChoiceField(choices=Status.choices)
     metrics = MeansOut(allow_null=True)
-    baseline_comparison = ComparisonOut(allow_null=True)
+    baseline_comparison = EvaluationComparisonOut(allow_null=True)
     evaluation_time_seconds = serializers.FloatField(allow_null=True)
     verdict = serializers.CharField()
     error = serializers.CharField(allow_null=True)

@@ -46,7 +46,7 @@ from experiences.models import (
 )
 
 
-class AgentForm(forms.ModelForm):  # type: ignore[type-arg]
+class AgentAdminForm(forms.ModelForm):  # type: ignore[type-arg]
     """The checks of the service: an environment that refuses its options is refused here too."""
 
     def clean(self) -> dict[str, Any]:
@@ -80,7 +80,7 @@ class AgentForm(forms.ModelForm):  # type: ignore[type-arg]
 
 @admin.register(Agent)
 class AgentAdmin(ScopedAdmin):
-    form = AgentForm
+    form = AgentAdminForm
     list_display = ["name", "slug", "organization", "philosophy", "runtime", "environment", "archived_at"]
     list_filter = ["philosophy", "runtime", "environment", ("archived_at", admin.EmptyFieldListFilter), "organization"]
     list_select_related = ["organization"]
@@ -182,7 +182,7 @@ class TrajectoryAdmin(LongTableAdmin):
 
 
 @admin.register(GroupRecord)
-class GroupAdmin(LongTableAdmin):
+class TrajectoryGroupAdmin(LongTableAdmin):
     organization_path = "organization_id"
     list_display = ["job_id", "iteration", "scenario", "query", "has_signal", "rewards"]
     list_filter = ["has_signal"]

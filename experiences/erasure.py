@@ -19,7 +19,7 @@ from django.db.models import Q, QuerySet
 from agentcore_site.jobs.models import Job
 from agentcore_site.lib.erased import ERASED, without
 from agentcore_site.lib.errors import Conflict
-from agentcore_site.tenancy.erasure import Finding, holding, places, rewritten, staying
+from agentcore_site.tenancy.erasure import ErasureFinding, holding, places, rewritten, staying
 from experiences.lessons.services.packs import packs_restamp, prompt_replace
 from experiences.models import (
     Agent,
@@ -64,7 +64,7 @@ def idle_require(jobs: QuerySet[Job]) -> None:
 
 
 @places.register("trajectories")
-def trajectories(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
+def trajectories(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     """Raises:
     Conflict: a job is at work that keeps one."""
     mine = TrajectoryRecord.objects.filter(organization_id=organization_id)
@@ -78,22 +78,22 @@ def trajectories(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
     ids, months = [id for _, id, _ in found], {month for month, _, _ in found}
     idle_require(Job.objects.filter(id__in={job_id for _, _, job_id in found}))
     rows = TrajectoryRecord.objects.filter(month__in=months, id__in=ids)
-    return Finding(
+    return ErasureFinding(
         len(found), lambda: rows._raw_delete("default"), SAME if any("[" in query for query in asked) else ""
     )
 
 
 @places.register("trajectory groups")
-def groups(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
+def groups(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     mine = GroupRecord.objects.filter(organization_id=organization_id)
     found = set(holding(mine, words, texts=("query",)).values_list("id", flat=True))
     asked = [query[:200] for query in stored_queries(organization_id, words)]
     found |= set(mine.filter(query__in=asked).values_list("id", flat=True)) if asked else set()
-    return Finding(len(found), lambda: GroupRecord.objects.filter(id__in=found).delete())
+    return ErasureFinding(len(found), lambda: GroupRecord.objects.filter(id__in=found).delete())
 
 
 @places.register("dataset rows")
-def dataset_rows(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
+def dataset_rows(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     """The row stays, empty: the others keep their numbers, and no agent is trained on it unnoticed."""
     found = rows_about(organization_id, words)
 
@@ -103,13 +103,13 @@ def dataset_rows(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
                 query=f"{ERASED} {row.index}", expected_outcome={"answer": ERASED}, metadata={}
             )
 
-    return Finding(
+    return ErasureFinding(
         len(found), erase, "Datasets were changed: what was trained on them can't be repeated to the letter."
     )
 
 
 @places.register("lessons")
-def lessons(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
+def lessons(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     """A lesson goes whole, with its history.
 
     Raises:
@@ -130,30 +130,30 @@ def lessons(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
         history_delete(said, organization_id, by=ERASURE, why=ERASURE)
         mine.filter(pk__in=found).delete()
 
-    return Finding(len(found), erase)
+    return ErasureFinding(len(found), erase)
 
 
 @places.register("history of lessons")
-def changes(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
+def changes(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     """Lines of lessons that stay: what they said before."""
     mine = ExperienceChange.objects.filter(experience__organization_id=organization_id)
     found = list(holding(mine, words, texts=("before", "after", "why")).values_list("pk", flat=True))
     rows = ExperienceChange.objects.filter(pk__in=found)
-    return Finding(len(found), lambda: history_delete(rows, organization_id, by=ERASURE, why=ERASURE))
+    return ErasureFinding(len(found), lambda: history_delete(rows, organization_id, by=ERASURE, why=ERASURE))
 
 
 @places.register("answers to reflection")
-def questions(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
+def questions(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     """Raises:
     Conflict: a job is at work that keeps one."""
     mine = Question.objects.filter(organization_id=organization_id)
     rows = holding(mine, words, texts=("reason", "model"), values=("reply",))
     idle_require(Job.objects.filter(id__in=rows.values("job_id")))
-    return Finding(rows.count(), rows.delete)
+    return ErasureFinding(rows.count(), rows.delete)
 
 
 @places.register("prompt packs")
-def packs(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
+def packs(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     """The pack stays, without the words, and is stamped anew with the lessons that fitted it.
 
     Raises:
@@ -173,11 +173,11 @@ def packs(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
         named.erase()
 
     note = "Prompt packs were changed: load the files that they came from without the data."
-    return Finding(len(found) + named.rows, erase, note)
+    return ErasureFinding(len(found) + named.rows, erase, note)
 
 
 @places.register("agents")
-def agents(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
+def agents(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     """What people wrote about an agent, and tell it.
 
     Raises:
@@ -207,29 +207,29 @@ def agents(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
             prompt_replace(agent, without(agent.system_prompt, words))
         written.erase()
 
-    return Finding(found.count(), erase, "Agents were changed: look at their settings before you use them.")
+    return ErasureFinding(found.count(), erase, "Agents were changed: look at their settings before you use them.")
 
 
 @places.register("model endpoints")
-def endpoints(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
+def endpoints(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     mine = ModelEndpoint.objects.filter(organization_id=organization_id)
     note = "Model endpoints were changed: test their connections."
     return rewritten(mine, words, names=("name",), texts=("base_url", "model"), values=("options",), note=note)
 
 
 @places.register("tool servers")
-def tool_servers(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
+def tool_servers(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     mine = ToolServer.objects.filter(organization_id=organization_id)
     note = "Tool servers were changed: look at their addresses."
     return rewritten(mine, words, names=("name",), texts=("url", "command"), values=("tools", "variables"), note=note)
 
 
 @places.register("names and domains of datasets")
-def datasets(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
+def datasets(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     return rewritten(Dataset.objects.filter(organization_id=organization_id), words, texts=("name", "domain"))
 
 
 @places.register("history of lessons: who acted")
-def acted(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
+def acted(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     mine = ExperienceChange.objects.filter(experience__organization_id=organization_id)
     return staying(mine, words, texts=("by",), note=WHO_ACTED)

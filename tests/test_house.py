@@ -69,3 +69,12 @@ def test_nothing_asks_for_the_kind_of_a_policy_but_its_learner() -> None:
         if asks.search(path.read_text(encoding="utf-8")) and "learners" not in path.parts
     ]
     assert found == []
+
+
+def test_no_two_classes_have_one_name() -> None:
+    found: dict[str, list[str]] = {}
+    for name, tree in modules().items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef) and node.name not in ("Meta", "Command"):
+                found.setdefault(node.name, []).append(name)
+    assert {name: places for name, places in found.items() if len(places) > 1} == {}

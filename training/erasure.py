@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from agentcore_site.jobs.models import Job
 from agentcore_site.lib.erased import ERASED, holds, without
-from agentcore_site.tenancy.erasure import Finding, holding, places, rewritten
+from agentcore_site.tenancy.erasure import ErasureFinding, holding, places, rewritten
 from experiences.erasure import idle_require, rows_about
 from experiences.lessons.job_prompt import prompt_without
 from experiences.models.jobs_at_work import jobs_of
@@ -18,16 +18,16 @@ UNREADABLE = "Some checkpoints can't be read, so it is not known what they hold:
 
 
 @places.register("jobs at work on it")
-def jobs(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
+def jobs(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     """Raises:
     Conflict: there is one."""
     datasets = {row.dataset_id for row in rows_about(organization_id, words)}
     idle_require(Job.objects.filter(training_run__dataset_id__in=datasets))
-    return Finding(0, lambda: None)
+    return ErasureFinding(0, lambda: None)
 
 
 @places.register("what runs began with")
-def starting_libraries(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
+def starting_libraries(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     """Raises:
     Conflict: such a run is at work."""
     mine = TrainingRun.objects.filter(organization_id=organization_id)
@@ -39,11 +39,11 @@ def starting_libraries(organization_id: uuid.UUID, words: Sequence[str]) -> Find
             kept = [one for one in run.library if not holds(one, words)]
             TrainingRun.objects.filter(pk=run.pk).update(library=kept)
 
-    return Finding(len(found), erase)
+    return ErasureFinding(len(found), erase)
 
 
 @places.register("prompts that runs act by")
-def prompts(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
+def prompts(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     """The text stays, without the words, and is stamped anew as its pack is, so that a run can be evaluated again.
 
     Raises:
@@ -57,11 +57,11 @@ def prompts(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
         for run in found:
             TrainingRun.objects.filter(pk=run.pk).update(prompt=prompt_without(run.prompt or {}, words))
 
-    return Finding(len(found), erase)
+    return ErasureFinding(len(found), erase)
 
 
 @places.register("settings of runs")
-def settings(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
+def settings(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     """Raises:
     Conflict: such a run is at work."""
     mine = TrainingRun.objects.filter(organization_id=organization_id)
@@ -72,7 +72,7 @@ def settings(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
 
 
 @places.register("reports of epochs")
-def epochs(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
+def epochs(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     mine = Epoch.objects.filter(run__organization_id=organization_id)
     found = list(holding(mine, words, texts=(), values=("changes",)))
 
@@ -81,16 +81,16 @@ def epochs(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
             changes = [one | {"text": ERASED, "why": ERASED} if holds(one, words) else one for one in epoch.changes]
             Epoch.objects.filter(pk=epoch.pk).update(changes=without(changes, words))
 
-    return Finding(len(found), erase)
+    return ErasureFinding(len(found), erase)
 
 
 @places.register("tags of checkpoints")
-def tags(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
+def tags(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     return rewritten(PolicyCheckpoint.objects.filter(organization_id=organization_id), words, values=("tags",))
 
 
 @places.register("checkpoints that tell of it")
-def contexts(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
+def contexts(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     """The lessons in checkpoints of agents that are told something, also where the run is gone. The checkpoint stays,
     without the text; one that can't be read is left."""
     of_actions = TrainingRun.objects.filter(OF_ACTIONS)
@@ -111,7 +111,7 @@ def contexts(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
 
     changed = "Checkpoints were changed: what was erased is told to no agent any more." if found else ""
     note = " ".join(filter(None, (changed, UNREADABLE if unreadable else "")))
-    return Finding(len(found) + unreadable, erase, note, stays=unreadable)
+    return ErasureFinding(len(found) + unreadable, erase, note, stays=unreadable)
 
 
 def _without(checkpoint: PolicyCheckpoint, words: Sequence[str]) -> bytes | None:

@@ -15,9 +15,9 @@ class TrainingKind:
     @staticmethod
     def advance(job: Job, lease: Lease) -> Progressed:
         # Imported here: web processes know the kind, but never load the trainer and what it needs.
-        from training.services.execution import Slice
+        from training.services.execution import TrainingSlice
 
-        return Slice(job, lease).work()
+        return TrainingSlice(job, lease).work()
 
     @staticmethod
     def stopped(job: Job) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from django.http import HttpRequest
 from django.utils.functional import SimpleLazyObject
 
-from agentcore_site.console.menu import Shown, menu
+from agentcore_site.console.menu import ShownEntry, menu
 from agentcore_site.tenancy.actors import Actor
 from budgets.presenters.topbar import Pill, budget_pill
 from experiences.playbooks.selectors import waiting_count
@@ -29,7 +29,7 @@ def console(request: HttpRequest) -> dict[str, Any]:
     }
 
 
-def _menu(request: HttpRequest, may: Any, waiting: Callable[[], int]) -> list[list[Shown]]:
+def _menu(request: HttpRequest, may: Any, waiting: Callable[[], int]) -> list[list[ShownEntry]]:
     return menu(request.path, may, staff=bool(getattr(request.user, "is_staff", False)), waiting=waiting)
 
 

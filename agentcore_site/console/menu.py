@@ -51,7 +51,7 @@ ADMINISTRATION: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ShownEntry:
     """An entry as one page shows it. ``waiting``: how many changes and lessons wait for its reader; 0 says nothing."""
 
     entry: Entry
@@ -59,13 +59,13 @@ class Shown:
     waiting: int
 
 
-def menu(path: str, may: Collection[str], *, staff: bool, waiting: Callable[[], int]) -> list[list[Shown]]:
+def menu(path: str, may: Collection[str], *, staff: bool, waiting: Callable[[], int]) -> list[list[ShownEntry]]:
     """The sections of the menu, each with at least one entry, for a page at ``path``. ``waiting`` is asked only where
     its answer is shown."""
     sections = [[one for one in section if one.is_shown(may, staff=staff)] for section in (PLACES, ADMINISTRATION)]
     return [[_shown(one, path, may, waiting) for one in section] for section in sections if section]
 
 
-def _shown(entry: Entry, path: str, may: Collection[str], waiting: Callable[[], int]) -> Shown:
+def _shown(entry: Entry, path: str, may: Collection[str], waiting: Callable[[], int]) -> ShownEntry:
     asked = entry.review and "playbook.edit" in may
-    return Shown(entry, entry.is_current(path), waiting() if asked else 0)
+    return ShownEntry(entry, entry.is_current(path), waiting() if asked else 0)

@@ -10,7 +10,7 @@ from agentcore_site.console.pages import refusal
 from agentcore_site.lib.errors import DomainError
 
 
-class Refused:
+class RefusalMiddleware:
     """Middleware: a ``DomainError`` out of any page is a page that says why."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:

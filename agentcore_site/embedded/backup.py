@@ -23,7 +23,7 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
-from agentcore_site.embedded.programs import SILENCE, Unusable, program, program_run
+from agentcore_site.embedded.programs import SILENCE, BackupUnusable, program, program_run
 from agentcore_site.postgresql.server import server_at
 from agentcore_site.postgresql.watched import CONNECT_SECONDS, PatientConnection
 
@@ -47,7 +47,7 @@ def backup_write(
         Unusable: the file is there already, pg_dump's own words, or the database does not answer.
     """
     if target.exists():
-        raise Unusable(f"{target} is there already. Give another name.")
+        raise BackupUnusable(f"{target} is there already. Give another name.")
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".backup-") as name:
         folder = Path(name)
         say("dumping the database")
@@ -85,12 +85,12 @@ def backup_read(source: Path, folder: Path) -> dict[str, Any]:
             archive.extractall(folder, filter="data")
         manifest: dict[str, Any] = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
     except (OSError, tarfile.TarError, ValueError) as error:
-        raise Unusable(f"{source} is no backup that can be read: {error}") from error
+        raise BackupUnusable(f"{source} is no backup that can be read: {error}") from error
     if manifest["version"] > VERSION:
-        raise Unusable(f"{source} was made by a newer release. Restore it with that one.")
+        raise BackupUnusable(f"{source} was made by a newer release. Restore it with that one.")
     for path, digest in manifest["sha256"].items():
         if not (folder / path).is_file() or _digest(folder / path) != digest:
-            raise Unusable(f"{source} is damaged: {path} is not what was backed up. Take another backup.")
+            raise BackupUnusable(f"{source} is damaged: {path} is not what was backed up. Take another backup.")
     return manifest
 
 
@@ -99,7 +99,7 @@ def database_require_empty(owner_url: str) -> None:
     Unusable: there are tables already, or the database does not answer."""
     with _connected(owner_url) as connection:
         if connection.execute(TABLES).fetchone():
-            raise Unusable("The database has tables already. Restore into an empty one (another DATA_DIR).")
+            raise BackupUnusable("The database has tables already. Restore into an empty one (another DATA_DIR).")
 
 
 def database_restore(dump: Path, owner_url: str, silence: float = SILENCE) -> None:
@@ -145,7 +145,7 @@ def _connected(owner_url: str) -> Iterator[PatientConnection]:
         finally:
             connection.close()
     except psycopg.OperationalError as error:
-        raise Unusable(
+        raise BackupUnusable(
             f"The database does not answer: {error}. Nothing was written: try again when it does."
         ) from error
 

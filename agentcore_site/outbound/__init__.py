@@ -9,7 +9,7 @@ from agentcore_site.outbound.errors import (
     OutboundError,
     Redirected,
 )
-from agentcore_site.outbound.policy import Policy, Target, configure, current_policy, parsed
+from agentcore_site.outbound.policy import OutboundPolicy, Target, configure, current_policy, parsed
 
 __all__ = [
     "AddressRefused",
@@ -18,7 +18,7 @@ __all__ = [
     "ConnectionBroken",
     "OutboundClient",
     "OutboundError",
-    "Policy",
+    "OutboundPolicy",
     "Redirected",
     "Response",
     "Target",

@@ -43,7 +43,7 @@ LOCAL_NAMES: Final = re.compile(r"(.*\.)?(localhost|localdomain|local|internal|i
 HOST: Final = re.compile(r"(\*\.)?[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?)*")
 
 
-class Verdict(IntEnum):
+class AddressVerdict(IntEnum):
     """What becomes of an address, the worst last. PRIVATE: it is not called because the operator has not listed it."""
 
     CALLED = 0
@@ -77,15 +77,15 @@ class AllowList:
     def has_host(self, host: str) -> bool:
         return any(host_matches(host, pattern) for pattern in self.hosts)
 
-    def judge(self, address: Address, *, host: str = "") -> Verdict:
+    def judge(self, address: Address, *, host: str = "") -> AddressVerdict:
         """``host`` is the name that led to ``address``."""
         inner = carried(address)
         if inner:
             return max(self.judge(one, host=host) for one in inner)
         if any(address in network for network in NEVER):
-            return Verdict.NEVER
+            return AddressVerdict.NEVER
         listed = any(address in network for network in self.networks) or bool(host and self.has_host(host))
-        return Verdict.CALLED if listed or is_public(address) else Verdict.PRIVATE
+        return AddressVerdict.CALLED if listed or is_public(address) else AddressVerdict.PRIVATE
 
 
 def host_matches(host: str, pattern: str) -> bool:

@@ -3,7 +3,7 @@ webhooks, pages.
 
 Names are resolved here, every address is checked, and the connection goes to a checked address, so that a name that
 changes between check and connection gains nothing. Redirects are not followed, cookies are not kept, answers are not
-unpacked. Proxies and certificates are those of the site (``Policy``).
+unpacked. Proxies and certificates are those of the site (``OutboundPolicy``).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from agentcore_site.outbound.errors import (
     OutboundError,
     Redirected,
 )
-from agentcore_site.outbound.policy import Policy, Target, current_policy
+from agentcore_site.outbound.policy import OutboundPolicy, Target, current_policy
 
 CONNECT_SECONDS: Final = 10.0
 IDLE_SECONDS: Final = 4.0  # uvicorn (vLLM) closes after 5; a request sent into a closing connection would be lost
@@ -43,7 +43,7 @@ class OutboundClient:
     the time of a whole exchange; ``connect_s`` limits resolving and connecting, in seconds."""
 
     def __init__(
-        self, *, connect_s: float = CONNECT_SECONDS, idle_s: float = IDLE_SECONDS, policy: Policy | None = None
+        self, *, connect_s: float = CONNECT_SECONDS, idle_s: float = IDLE_SECONDS, policy: OutboundPolicy | None = None
     ) -> None:
         self._policy = policy or current_policy()
         self._connect_s, self._idle_s = connect_s, idle_s
@@ -83,7 +83,7 @@ class OutboundClient:
                 method,
                 target.url,
                 headers=headers,
-                data=body if body is None or sending is None else _Body(body, sending),
+                data=body if body is None or sending is None else _WatchedBody(body, sending),
                 allow_redirects=False,
                 proxy=target.proxy,
             )
@@ -157,7 +157,7 @@ class CheckedResolver(AbstractResolver):
     """The system's resolver, whose answers are checked: the connection is made to what it returns, and to nothing
     else. One address that may not be called refuses the whole name: such a name is not to be trusted."""
 
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: OutboundPolicy) -> None:
         self._policy = policy
         self._system = aiohttp.ThreadedResolver()
 
@@ -197,7 +197,7 @@ class _Connector(aiohttp.TCPConnector):
         return None
 
 
-class _Body(aiohttp.BytesPayload):
+class _WatchedBody(aiohttp.BytesPayload):
     """A body that tells when it is about to leave. (The library's tracing would cost a tenth of a call.)"""
 
     def __init__(self, body: bytes, sending: Callable[[], None]) -> None:

@@ -17,7 +17,7 @@ from urllib.request import proxy_bypass_environment  # type: ignore[attr-defined
 
 from yarl import URL
 
-from agentcore_site.outbound.addresses import HOST, Address, AllowList, Verdict, is_local_name
+from agentcore_site.outbound.addresses import HOST, Address, AddressVerdict, AllowList, is_local_name
 from agentcore_site.outbound.errors import AddressRefused
 
 LOOK_UP_SECONDS: Final = 1.0  # for a name, while a person waits for a form
@@ -43,7 +43,7 @@ class Target:
 
 
 @dataclass(frozen=True)
-class Policy:
+class OutboundPolicy:
     """What may be called and how.
 
     ``ca_file`` holds certificates to trust beside those of the operating system. ``proxies`` are those of the
@@ -75,8 +75,8 @@ class Policy:
     def check(self, address: Address, *, host: str = "") -> None:
         """Raises AddressRefused: ``address`` may not be called."""
         verdict = self.allowed.judge(address, host=host)
-        if verdict is not Verdict.CALLED:
-            raise AddressRefused(PRIVATE if verdict is Verdict.PRIVATE else BANNED)
+        if verdict is not AddressVerdict.CALLED:
+            raise AddressRefused(PRIVATE if verdict is AddressVerdict.PRIVATE else BANNED)
 
     def check_entered(self, address: str) -> None:
         """Checks an address that a person saves, with the addresses of its name as they are now. A name that is not
@@ -176,14 +176,14 @@ def looked_up(host: str) -> list[Address]:
     return [ipaddress.ip_address(str(one[4][0]).partition("%")[0]) for one in found]
 
 
-_source: Callable[[], Policy] = Policy
+_source: Callable[[], OutboundPolicy] = OutboundPolicy
 
 
-def configure(source: Callable[[], Policy]) -> None:
+def configure(source: Callable[[], OutboundPolicy]) -> None:
     """Says where this process's rules come from; they are asked for with each new client and each check."""
     global _source
     _source = source
 
 
-def current_policy() -> Policy:
+def current_policy() -> OutboundPolicy:
     return _source()

@@ -30,7 +30,7 @@ TLS_REQUEST: Final = struct.pack("!ii", 8, 80877103)
 
 
 @dataclass
-class Server:
+class DatabaseServer:
     """One server, or the pooler before it. Threads that ask at once share the question.
 
     ``pooled``: whether a pooler stands between; None until a connection has shown it. ``conninfo``: how a statement is
@@ -81,14 +81,14 @@ class Server:
                 link.close()
 
 
-_SERVERS: Final[dict[tuple[str, int], Server]] = {}
+_SERVERS: Final[dict[tuple[str, int], DatabaseServer]] = {}
 
 
-def server_at(host: str, port: int) -> Server:
-    return _SERVERS.setdefault((host, port), Server(host, port))
+def server_at(host: str, port: int) -> DatabaseServer:
+    return _SERVERS.setdefault((host, port), DatabaseServer(host, port))
 
 
-def server_named(name: str, server: Server) -> None:
+def server_named(name: str, server: DatabaseServer) -> None:
     """One server by its name and by its address: what is found of it is known by both."""
     _SERVERS[name, server.port] = server
 

@@ -1,7 +1,7 @@
 """A connection that does not wait for a server that fell silent: stopped, swapped out, or cut off without a goodbye.
 
 A slow statement and a silent server look alike to a client that waits. So after a second without an answer the server
-is asked something else, on a connection of its own (``Server.answers``). A server that answers may take all the time
+is asked something else, on a connection of its own (``DatabaseServer.answers``). One that answers may take all the time
 that it needs; one that does not has the connection closed.
 
 A request has two seconds for all of it. Workers and commands have more: their connections (``PatientConnection``)
@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Final, Self, TypeVar
 import psycopg
 from psycopg.rows import tuple_row
 
-from agentcore_site.postgresql.server import Server, probe_conninfo, server_at, server_named
+from agentcore_site.postgresql.server import DatabaseServer, probe_conninfo, server_at, server_named
 
 T = TypeVar("T")
 CONNECT_SECONDS: Final = 5  # for a new connection
@@ -43,7 +43,7 @@ class WatchedConnection(psycopg.Connection[Any]):
         return made
 
     @property
-    def server(self) -> Server:
+    def server(self) -> DatabaseServer:
         return server_at(self.info.hostaddr or self.info.host, self.info.port)
 
     def _meet_server(self) -> None:
@@ -80,7 +80,7 @@ class WatchedConnection(psycopg.Connection[Any]):
             answer: T = done.value
             return answer
 
-    def _gives_up(self, server: Server, began: float) -> bool:
+    def _gives_up(self, server: DatabaseServer, began: float) -> bool:
         now = time.monotonic()
         # What was silent a moment ago is asked at once: a request that tries a second connection has no time to spare.
         patience = 0.0 if server.was_silent and not self.silence else self.patience

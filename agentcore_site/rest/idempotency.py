@@ -25,7 +25,7 @@ KEPT: Final = timedelta(hours=24)
 MAX_KEY: Final = 200
 
 
-class Answer(NamedTuple):
+class StoredResponse(NamedTuple):
     status: int
     body: Any
     replayed: bool
@@ -37,7 +37,9 @@ def fingerprint(operation: str, payload: Any) -> str:
     return hashlib.sha256(operation.encode() + b"\n" + orjson.dumps(payload, default=str, option=options)).hexdigest()
 
 
-def once(actor: Actor, key: str, *, operation: str, payload: Any, work: Callable[[], tuple[int, Any]]) -> Answer:
+def once(
+    actor: Actor, key: str, *, operation: str, payload: Any, work: Callable[[], tuple[int, Any]]
+) -> StoredResponse:
     """Runs ``work`` (status, JSON body), or gives the answer that it gave before under the same key.
 
     A request that fails leaves no trace: its retry runs again. Two at once take turns: the second waits on the
@@ -64,10 +66,10 @@ def once(actor: Actor, key: str, *, operation: str, payload: Any, work: Callable
             return _again(mine.get(key=key), digest)
         status, body = work()
         IdempotencyRecord.objects.filter(id=record.id).update(status=status, body=body)
-    return Answer(status, body, False)
+    return StoredResponse(status, body, False)
 
 
-def _again(found: IdempotencyRecord, digest: str) -> Answer:
+def _again(found: IdempotencyRecord, digest: str) -> StoredResponse:
     if found.fingerprint != digest:
         raise Conflict("This idempotency key was used for another request in the last 24 hours. Use a new one.")
-    return Answer(found.status, found.body, True)
+    return StoredResponse(found.status, found.body, True)

@@ -36,7 +36,7 @@ MOST: Final = 20
 
 
 @dataclass(frozen=True)
-class Finding:
+class ErasureFinding:
     """What a place found: how many rows, and how to erase them. ``stays`` of them can't be erased here: the report
     counts them as left, and ``note`` says why."""
 
@@ -46,17 +46,17 @@ class Finding:
     stays: int = 0
 
 
-class Place(Protocol):
+class ErasurePlace(Protocol):
     """Finds an organisation's rows that hold one of the words, in any case.
 
     Raises:
         Conflict: they can't be erased now; the message says what to do first.
     """
 
-    def __call__(self, organization_id: uuid.UUID, words: Sequence[str]) -> Finding: ...
+    def __call__(self, organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding: ...
 
 
-places: Registry[Place] = Registry("place of personal data", entry_point_group="agentcore.erasure")
+places: Registry[ErasurePlace] = Registry("place of personal data", entry_point_group="agentcore.erasure")
 
 
 def subject_erase(actor: Any, identifiers: Sequence[str], *, dry_run: bool = False) -> Erasure:
@@ -127,7 +127,7 @@ def rewritten(
     names: Sequence[str] = (),
     note: str = "",
     write: Callable[..., None] | None = None,
-) -> Finding:
+) -> ErasureFinding:
     """The rows stay, and the words are taken out of their columns: texts, JSON or lists (``values``), and ``names``,
     which have to stay different from each other and to fit an address, and are replaced as a whole.
     ``write(pk, **columns)`` is how a row is changed where an UPDATE may not."""
@@ -144,13 +144,13 @@ def rewritten(
             else:
                 rows.model._base_manager.filter(pk=row.pk).update(**changes)
 
-    return Finding(len(found), erase, note)
+    return ErasureFinding(len(found), erase, note)
 
 
-def staying(rows: QuerySet[Any], words: Sequence[str], *, texts: Sequence[str], note: str) -> Finding:
+def staying(rows: QuerySet[Any], words: Sequence[str], *, texts: Sequence[str], note: str) -> ErasureFinding:
     """The rows hold the words and stay as they are; the report says so."""
     found = holding(rows, words, texts=texts).count()
-    return Finding(found, lambda: None, note, stays=found)
+    return ErasureFinding(found, lambda: None, note, stays=found)
 
 
 def _words(identifiers: Sequence[str]) -> list[str]:

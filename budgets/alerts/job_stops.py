@@ -19,7 +19,7 @@ from agentcore_site.tenancy.mails import mail_queue
 from budgets.ledger.accounts import month_of
 from budgets.ledger.chain import BILL, blocking, chain_of, has_room, job_bill, tightest
 from budgets.models import BudgetLimit, Scope
-from budgets.selectors import NAMES, Room, Spending
+from budgets.selectors import NAMES, Headroom, Spending
 
 MONTHLY: Final = (Scope.ORGANIZATION, Scope.AGENT)
 AT_ONCE: Final = 500  # jobs that one sweep looks at
@@ -65,7 +65,7 @@ def resume_check(job: Job) -> None:
         raise Conflict(blocked(room))
 
 
-def blocked(room: Room) -> str:
+def blocked(room: Headroom) -> str:
     """Why a job can't go on, as a sentence."""
     whose = NAMES[Scope(room.scope)].capitalize()
     left = f"{money(room.debt)} is owed" if room.debt else f"{money(room.left or 0)} is left"

@@ -6,12 +6,12 @@ that could still be rolled back protects nothing.
 
 from budgets.ledger.reserving import reserve, reserve_many
 from budgets.ledger.settling import charge_expired, settle, settle_many
-from budgets.ledger.values import LEASE, Hold, Refusal, Reserved, Settled, Settlement, UnknownHold
+from budgets.ledger.values import LEASE, Hold, LedgerRefusal, Reserved, Settled, Settlement, UnknownHold
 
 __all__ = [
     "LEASE",
     "Hold",
-    "Refusal",
+    "LedgerRefusal",
     "Reserved",
     "Settled",
     "Settlement",

@@ -23,7 +23,7 @@ DEFAULT_JOB_LIMIT: Final = 100 * MICROS
 
 
 @dataclass(frozen=True, slots=True)
-class Owner:
+class BudgetOwner:
     """Who has a budget of their own. ``agent_id`` of a job's owner says for which agent it works."""
 
     organization_id: uuid.UUID
@@ -70,13 +70,13 @@ def month_over(budget: Budget) -> bool:
 
 def owners(
     organization_id: uuid.UUID, agent_id: uuid.UUID | None = None, job_id: uuid.UUID | None = None
-) -> list[Owner]:
+) -> list[BudgetOwner]:
     """The owners in a chain, outermost first."""
-    chain = [Owner(organization_id, Scope.ORGANIZATION, organization_id)]
+    chain = [BudgetOwner(organization_id, Scope.ORGANIZATION, organization_id)]
     if agent_id is not None:
-        chain.append(Owner(organization_id, Scope.AGENT, agent_id, agent_id))
+        chain.append(BudgetOwner(organization_id, Scope.AGENT, agent_id, agent_id))
     if job_id is not None:
-        chain.append(Owner(organization_id, Scope.JOB, job_id, agent_id))
+        chain.append(BudgetOwner(organization_id, Scope.JOB, job_id, agent_id))
     return chain
 
 
@@ -114,7 +114,7 @@ def chain_of_job(job: Job, agent_id: uuid.UUID | None = None) -> Chain:
     return chain_open(job.organization_id, agent_id=agent_id, job_id=job.id)
 
 
-def budget_open(owner: Owner, month: date) -> int:
+def budget_open(owner: BudgetOwner, month: date) -> int:
     """The id of the owner's row for a month (a job's only one), made if it is not there."""
     with transaction.atomic():
         owner_lock(owner.id)
@@ -137,12 +137,12 @@ def budget_open(owner: Owner, month: date) -> int:
         return budgets_of(owner).values_list("id", flat=True).get(period_start=owner.start(month))
 
 
-def budgets_of(owner: Owner) -> QuerySet[Budget]:
+def budgets_of(owner: BudgetOwner) -> QuerySet[Budget]:
     """The owner's rows. Within the organisation: another organisation may name the same id."""
     return Budget.objects.filter(owner_id=owner.id, organization_id=owner.organization_id)
 
 
-def limit_standing(owner: Owner) -> int | None:
+def limit_standing(owner: BudgetOwner) -> int | None:
     """The newest limit of an owner in micro-dollars; a job that has none gets the default, others are not limited."""
     mine = BudgetLimit.objects.filter(owner_id=owner.id, organization_id=owner.organization_id)
     for limit in mine.order_by("-id").values_list("limit", flat=True)[:1]:

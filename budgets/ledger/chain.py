@@ -8,31 +8,31 @@ from uuid import UUID
 from agentcore_site.jobs.models import Job, JobEvent, Reason, Status
 from agentcore_site.lib.money import dollars
 from budgets.models import Budget, EntryKind, LedgerEntry
-from budgets.selectors import Room, Spending, budget_chain, spending
+from budgets.selectors import Headroom, Spending, budget_chain, spending
 
 BILL: Final = "bill"  # the type of the event that says what a budget stopped, and what was left of it
 
 
-def chain_of(job: Job) -> list[Room]:
+def chain_of(job: Job) -> list[Headroom]:
     """Outermost first."""
     own = Budget.objects.filter(owner_id=job.id, organization_id=job.organization_id)
     agent_id = own.values_list("agent_id", flat=True).first()
     return budget_chain(job.organization_id, agent_id=agent_id, job_id=job.id)
 
 
-def tightest(rooms: list[Room]) -> Room | None:
+def tightest(rooms: list[Headroom]) -> Headroom | None:
     """The budget with the least left: a call that was refused did not fit there."""
     limited = [room for room in rooms if room.left is not None]
     return min(limited, key=lambda room: (not room.debt, room.left), default=None)
 
 
-def has_room(room: Room, job: Job) -> bool:
+def has_room(room: Headroom, job: Job) -> bool:
     """Whether a call like the last one that the job made fits."""
     wanted = _last_call(job)
     return wanted > 0 and not room.debt and (room.left or 0) >= wanted
 
 
-def blocking(job: Job) -> Room | None:
+def blocking(job: Job) -> Headroom | None:
     """The budget that stopped a paused job and has no room for it yet; None where the job can go on, as far as is
     known before it asks."""
     if job.status != Status.PAUSED or job.status_reason != Reason.BUDGET_EXCEEDED:

@@ -49,7 +49,7 @@ ORDER BY 1, 2
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class LedgerDifference:
     """``stands``: in the table; ``computed``: from the ledger. Micro-dollars; None: there is no such row."""
 
     what: str
@@ -61,13 +61,13 @@ class Difference:
         return f"{self.what}: {self.name} is {self.stands}, the ledger says {self.computed}"
 
 
-def differences() -> list[Difference]:
+def differences() -> list[LedgerDifference]:
     """All that does not add up, each query on one snapshot, so that it may run while money is spent."""
-    found: list[Difference] = []
+    found: list[LedgerDifference] = []
     with connection.cursor() as cursor:
         for query in (BALANCES, RESERVATIONS):
             cursor.execute(query)
-            found += [Difference(what, name, _int(a), _int(b)) for what, name, a, b in cursor.fetchall()]
+            found += [LedgerDifference(what, name, _int(a), _int(b)) for what, name, a, b in cursor.fetchall()]
     return found
 
 

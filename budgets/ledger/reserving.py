@@ -8,7 +8,7 @@ from typing import Any, Final
 from django.db import connection, transaction
 
 from budgets.ledger.posting import Alert, Balance, Move, alerts_raise, lock, post
-from budgets.ledger.values import Hold, Refusal, Reserved, storable
+from budgets.ledger.values import Hold, LedgerRefusal, Reserved, storable
 from budgets.models import EntryKind, HoldState
 
 NEARLY_ALL: Final = 90  # per cent of a limit that are spent before a refusal says that it is used up
@@ -66,7 +66,7 @@ def reserve_many(holds: Sequence[Hold]) -> list[Reserved]:
         mine = [hold for key, hold in wanted.items() if key in fresh]
         balances = lock(cursor, {one for hold in mine for one in hold.chain.budgets}) if mine else {}
         # 3. Decide one by one.
-        refused: dict[str, Refusal] = {}
+        refused: dict[str, LedgerRefusal] = {}
         moves: list[Move] = []
         held = dict.fromkeys(balances, 0)
         for hold in mine:
@@ -119,7 +119,7 @@ def _known(cursor: Any, keys: Sequence[str]) -> dict[str, Reserved]:
     return {key: Reserved(key, state) for key, state in cursor.fetchall()}
 
 
-def _refusal(hold: Hold, balances: dict[int, Balance], held: dict[int, int]) -> Refusal | None:
+def _refusal(hold: Hold, balances: dict[int, Balance], held: dict[int, int]) -> LedgerRefusal | None:
     """The first budget of the chain without room for this hold on top of what this batch ``held`` already."""
     for one in hold.chain.budgets:
         balance = balances[one]
@@ -127,11 +127,13 @@ def _refusal(hold: Hold, balances: dict[int, Balance], held: dict[int, int]) -> 
             reserved = balance.reserved + held[one]
             # Only a limit refuses: a budget without one has its debt paid at once.
             limit, spent = balance.limit or 0, balance.spent + balance.debt
-            return Refusal(one, balance.scope, limit, spent, reserved, hold.amount)
+            return LedgerRefusal(one, balance.scope, limit, spent, reserved, hold.amount)
     return None
 
 
-def _refuse(cursor: Any, refused: dict[str, Refusal], fresh: dict[str, int], balances: dict[int, Balance]) -> None:
+def _refuse(
+    cursor: Any, refused: dict[str, LedgerRefusal], fresh: dict[str, int], balances: dict[int, Balance]
+) -> None:
     cursor.execute("DELETE FROM budgets_reservation WHERE id = ANY(%s::bigint[])", [[fresh[key] for key in refused]])
     # Used up: nearly all is spent, and the call would not fit even if every other one in flight came to nothing. The
     # last cents are never spent exactly, so that the threshold of 100 % alone would not be reached. A dear call that a

@@ -50,7 +50,7 @@ class Settlement:
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class LedgerRefusal:
     """Which budget had no room. All amounts are micro-dollars; ``spent`` includes what is owed."""
 
     budget: int
@@ -74,7 +74,7 @@ class Reserved:
     key: str
     state: str = ""
     fresh: bool = False
-    refusal: Refusal | None = None
+    refusal: LedgerRefusal | None = None
 
 
 @dataclass(frozen=True, slots=True)

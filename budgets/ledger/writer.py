@@ -34,7 +34,7 @@ class LedgerAway(MeterFailure):
 
 
 @dataclass(eq=False, slots=True)
-class Request:
+class WriteRequest:
     """Something to be written, and the future of an event loop that waits for it, if one does. No ``work``: it waits
     for everything that was handed over before."""
 
@@ -49,7 +49,7 @@ class Answers:
 
     by_loop: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Any], Any]]] = field(default_factory=dict)
 
-    def add(self, job: Request, outcome: Any) -> None:
+    def add(self, job: WriteRequest, outcome: Any) -> None:
         if job.loop is not None and job.future is not None:
             self.by_loop.setdefault(job.loop, []).append((job.future, outcome))
 
@@ -81,11 +81,11 @@ class LedgerWriter:
     ) -> None:
         self._reserve, self._settle = reserve, settle
         self._linger = linger
-        self._arrived: queue.SimpleQueue[Request | None] = queue.SimpleQueue()
+        self._arrived: queue.SimpleQueue[WriteRequest | None] = queue.SimpleQueue()
         self._told: dict[str, Settlement] = {}  # by key, to be written
         self._told_at = 0.0
         self._unwritten: list[Settlement] = []  # that wait for the database
-        self._flushes: list[Request] = []  # callers that wait until all of these are written
+        self._flushes: list[WriteRequest] = []  # callers that wait until all of these are written
         self._again_at, self._failures = 0.0, 0
         self._deadline = 0.0
         self._guard = threading.Lock()
@@ -108,7 +108,7 @@ class LedgerWriter:
         Raises:
             LedgerAway: the writer is closed.
         """
-        self._put(Request(settlement))
+        self._put(WriteRequest(settlement))
 
     async def flush(self) -> None:
         """Returns once everything that was handed over before is committed, however long that takes.
@@ -145,10 +145,10 @@ class LedgerWriter:
     async def _ask(self, work: Hold | None) -> Any:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Any] = loop.create_future()
-        self._put(Request(work, loop, future))
+        self._put(WriteRequest(work, loop, future))
         return await future
 
-    def _put(self, job: Request) -> None:
+    def _put(self, job: WriteRequest) -> None:
         with self._guard:
             if self._closed:
                 raise LedgerAway("This ledger writer is closed.")
@@ -175,9 +175,9 @@ class LedgerWriter:
             # Callers that still wait for settlements must not wait for ever.
             self._fail(self._flushes, LedgerAway("The ledger could not be written; holds will be charged in full."))
 
-    def _gather(self, closing: bool) -> tuple[list[Request], bool]:
+    def _gather(self, closing: bool) -> tuple[list[WriteRequest], bool]:
         """All that waits, up to a batch; blocks until there is something, or settlements are due."""
-        jobs: list[Request] = []
+        jobs: list[WriteRequest] = []
         if closing:
             wait = max(0.0, self._again_at - time.monotonic()) if self._unwritten else 0.0
             time.sleep(min(wait, max(0.0, self._deadline - time.monotonic())))
@@ -199,8 +199,8 @@ class LedgerWriter:
         due += [self._again_at] if self._unwritten else []
         return max(0.0, min(due) - time.monotonic()) if due else None
 
-    def _write(self, jobs: Sequence[Request], *, last: bool) -> None:
-        holds: list[Request] = []
+    def _write(self, jobs: Sequence[WriteRequest], *, last: bool) -> None:
+        holds: list[WriteRequest] = []
         keys: set[str] = set()
         later: list[Settlement] = []
         first = bool(self._unwritten)
@@ -242,7 +242,7 @@ class LedgerWriter:
         told = bool(self._told) and (len(self._told) >= BATCH or now >= self._told_at + self._linger)
         return told or (bool(self._unwritten) and now >= self._again_at)
 
-    def _reserve_all(self, jobs: Sequence[Request]) -> None:
+    def _reserve_all(self, jobs: Sequence[WriteRequest]) -> None:
         if not jobs:
             return
         holds = [job.work for job in jobs if isinstance(job.work, Hold)]
@@ -264,7 +264,7 @@ class LedgerWriter:
         due."""
         self._unwritten += (Settlement(hold.key, Bill(0, None, "none", error="never called")) for hold in holds)
 
-    def _with_room(self, jobs: Sequence[Request], outcomes: Sequence[Reserved]) -> list[Any]:
+    def _with_room(self, jobs: Sequence[WriteRequest], outcomes: Sequence[Reserved]) -> list[Any]:
         """The outcomes once the settlements are written, which may make room for those that were refused."""
         self._settle_told(now=True)
         again = [
@@ -328,13 +328,13 @@ class LedgerWriter:
         self.batches += 1
         self.written += n
 
-    def _hand_back(self, jobs: Sequence[Request], outcomes: Sequence[Any]) -> None:
+    def _hand_back(self, jobs: Sequence[WriteRequest], outcomes: Sequence[Any]) -> None:
         answers = Answers()
         for job, outcome in zip(jobs, outcomes, strict=True):
             answers.add(job, outcome)
         answers.send()
 
-    def _fail(self, jobs: Sequence[Request], error: Exception) -> None:
+    def _fail(self, jobs: Sequence[WriteRequest], error: Exception) -> None:
         answers = Answers()
         for job in jobs:
             answers.add(job, error)

@@ -17,11 +17,11 @@ from typing import Any, Self
 
 from budgets.llm.billing import bill_of_answer, bill_of_break, bill_of_error
 from budgets.llm.breaker import CircuitBreaker
-from budgets.llm.concurrency_limits import Gates, OwnPace
+from budgets.llm.concurrency_limits import ConcurrencyLimits, OwnPace
 from budgets.llm.errors import CircuitOpen, LLMError, RateLimited, Transient
-from budgets.llm.request import Request, encode
+from budgets.llm.request import ModelRequest, encode
 from budgets.llm.retry import RetryPolicy
-from budgets.llm.transport import Exchange, Line, OnDelta
+from budgets.llm.transport import Connection, Exchange, OnDelta
 from budgets.llm.types import Answer, Completion, Endpoint, Message, ToolSpec
 from budgets.metering.port import Bill, CallKey, Meter, PriceBook
 from budgets.prices.pricing import Price, worst_case
@@ -42,7 +42,7 @@ class MeteredChatClient:
         *,
         retry: RetryPolicy | None = None,
         breaker: CircuitBreaker | None = None,
-        gates: Gates | None = None,
+        gates: ConcurrencyLimits | None = None,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         rng: random.Random | None = None,
@@ -55,8 +55,8 @@ class MeteredChatClient:
         self._clock = clock
         self._sleep = sleep
         self._rng = rng or random.Random()  # noqa: S311 - jitter is no secret
-        self._gates = gates or Gates(endpoint, pace=OwnPace(clock), sleep=sleep)
-        self._line = Line(endpoint)
+        self._gates = gates or ConcurrencyLimits(endpoint, pace=OwnPace(clock), sleep=sleep)
+        self._line = Connection(endpoint)
 
     async def __aenter__(self) -> Self:
         return self
@@ -125,7 +125,7 @@ class MeteredChatClient:
             await self._sleep(wait)
 
     async def _attempt(
-        self, key: CallKey, request: Request, price: Price, on_delta: OnDelta | None
+        self, key: CallKey, request: ModelRequest, price: Price, on_delta: OnDelta | None
     ) -> tuple[Completion | LLMError, float]:
         """What came of one attempt, and its seconds without the wait at the gate."""
         hold = worst_case(price, prompt_tokens=request.prompt_tokens, max_tokens=request.max_tokens)
@@ -147,7 +147,7 @@ class MeteredChatClient:
             return outcome, self._clock() - began
 
     async def _paid(
-        self, key: CallKey, request: Request, price: Price, hold: int, on_delta: OnDelta | None
+        self, key: CallKey, request: ModelRequest, price: Price, hold: int, on_delta: OnDelta | None
     ) -> Completion | LLMError:
         """Sends under a hold and settles it in any case."""
         exchange = Exchange(request)

@@ -36,7 +36,7 @@ class OwnPace:
         return due + interval - max(1.0, interval) - now
 
 
-class Gate:
+class ConcurrencyLimit:
     """At most ``places`` requests at once; each waits for its ``turn`` first, where there is a pace."""
 
     def __init__(
@@ -60,20 +60,20 @@ class Gate:
         self._places.release()
 
 
-class Gates:
+class ConcurrencyLimits:
     """The gates of one endpoint, one per purpose, made when first asked for. Belongs to one event loop."""
 
     def __init__(self, endpoint: Endpoint, *, pace: Pace | None = None, sleep: Sleep = asyncio.sleep) -> None:
         self._endpoint = endpoint
         self._pace = pace or OwnPace()
         self._sleep = sleep
-        self._gates: dict[str, Gate] = {}
+        self._gates: dict[str, ConcurrencyLimit] = {}
 
-    def of(self, purpose: str) -> Gate:
+    def of(self, purpose: str) -> ConcurrencyLimit:
         if purpose not in self._gates:
             endpoint = self._endpoint
             per_minute = endpoint.per_minute.get(purpose)
-            self._gates[purpose] = Gate(
+            self._gates[purpose] = ConcurrencyLimit(
                 places=endpoint.concurrency.get(purpose, endpoint.default_concurrency),
                 turn=None if per_minute is None else lambda: self._pace.turn(purpose, per_minute),
                 sleep=self._sleep,

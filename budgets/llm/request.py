@@ -13,7 +13,7 @@ from budgets.llm.wire import clean
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ModelRequest:
     """``body`` is sent in each attempt as it is. ``prompt`` is the part of it that is counted as the prompt,
     ``prompt_tokens`` the upper bound of its tokens."""
 
@@ -37,7 +37,7 @@ def encode(
     stream: bool,
     tool_choice: str | Mapping[str, Any] | None = None,
     parallel_tool_calls: bool | None = None,
-) -> Request:
+) -> ModelRequest:
     """Raises ValueError for no messages, for ``max_tokens`` below 1 and for what is no JSON (NaN, sets …).
 
     ``max_tokens`` is always sent: without it the cost of a call has no bound.
@@ -66,7 +66,7 @@ def encode(
     # What is said here wins: a name that stood in both would stand in the body twice.
     extra = {name: value for name, value in endpoint.extra.items() if name not in settings}
     prompt = _json({**extra, **asked})
-    return Request(
+    return ModelRequest(
         body=f"{prompt[:-1]},{_json(settings)[1:]}".encode(),
         prompt=prompt,
         prompt_tokens=tokens.prompt_bound(

@@ -22,7 +22,7 @@ from agentcore_site.outbound import (
 )
 from budgets.llm.errors import BadAddress, BadRequest, BrokenAnswer, ConnectionLost, LLMError, Malformed, Timeout
 from budgets.llm.refusals import refusal, refusal_in_answer
-from budgets.llm.request import Request
+from budgets.llm.request import ModelRequest
 from budgets.llm.secret import Secret
 from budgets.llm.stream import Assembly, EventReader
 from budgets.llm.types import Answer, Endpoint
@@ -41,7 +41,7 @@ class Exchange:
     """One attempt: ``sent`` says whether it can have reached the provider (one that has not got the body can't have
     worked on it), ``request_id`` is the provider's."""
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: ModelRequest) -> None:
         self.request = request
         self.sent = False
         self.request_id = ""
@@ -50,7 +50,7 @@ class Exchange:
         self.sent = True
 
 
-class Line:
+class Connection:
     """The connections to one endpoint, as many as there are exchanges at once. Belongs to one event loop.
 
     How many there can be is the gates' business.
@@ -149,7 +149,7 @@ class _Reading:
         if announced.isdigit() and int(announced) > limit:
             raise Malformed(f"The answer is larger than {limit:,} bytes.")
         found, self._announced = self._found, int(announced) if announced.isdigit() else 0
-        body = _Body(response, limit)
+        body = _AnswerBody(response, limit)
         while (chunk := await body.piece()) is not None:
             found += chunk
             if len(found) > limit:
@@ -162,7 +162,7 @@ class _Reading:
         self._assembly = assembly
         lost = ""
         try:
-            body = _Body(response, limit)
+            body = _AnswerBody(response, limit)
             while (chunk := await body.piece()) is not None:
                 for data in reader.feed(chunk):
                     self._tell(assembly.add(data), on_delta)
@@ -199,7 +199,7 @@ def _written(found: bytearray, announced: int) -> int:
     return max(0, announced - ENVELOPE, len(found) - ENVELOPE // 2)
 
 
-class _Body:
+class _AnswerBody:
     """The bytes of an answer's body; a compressed one, which was not asked for, is unpacked within ``limit`` bytes at
     a time."""
 
@@ -230,7 +230,7 @@ async def _beginning(response: Response, limit: int) -> bytes:
     """The first ``limit`` bytes of an error's body. What can't be read is left out: the status says enough."""
     found = bytearray()
     try:
-        body = _Body(response, limit)
+        body = _AnswerBody(response, limit)
         while (chunk := await body.piece()) is not None:
             found += chunk
             if len(found) >= limit:

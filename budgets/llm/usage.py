@@ -29,7 +29,7 @@ def read_usage(value: object, notes: list[str]) -> ReportedUsage:
     if not isinstance(value, Mapping):
         notes.append(f"usage is {kind(value)}")
         return ReportedUsage()
-    read = _Reader(value, notes)
+    read = _UsageReader(value, notes)
     prompt = read.count("prompt_tokens", "input_tokens")
     output = read.count("completion_tokens", "output_tokens")
     total = read.count("total_tokens")
@@ -60,7 +60,7 @@ def without_zeros(usage: ReportedUsage, notes: list[str]) -> ReportedUsage:
     return replace(usage, input_tokens=usage.input_tokens or None, output_tokens=usage.output_tokens or None)
 
 
-class _Reader:
+class _UsageReader:
     def __init__(self, value: Mapping[str, Any], notes: list[str]) -> None:
         self._value = value
         self._notes = notes

@@ -20,7 +20,7 @@ DAY = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class BudgetVerdict:
     text: str
     tone: str  # "", "good", "warn" or "bad"
 
@@ -39,7 +39,7 @@ def forecast_of(budget: Budget) -> Forecast | None:
     return None if budget.scope == Scope.JOB or month_over(budget) else budget_forecast(budget, now=now)
 
 
-def verdict(budget: Budget, forecast: Forecast | None = None) -> Verdict:
+def verdict(budget: Budget, forecast: Forecast | None = None) -> BudgetVerdict:
     """What was spent of what, where it leads, and what stops."""
     spent = budget.spent + budget.debt
     when = _when(budget)
@@ -56,13 +56,13 @@ def verdict(budget: Budget, forecast: Forecast | None = None) -> Verdict:
         words += " Nothing is left: calls are refused and jobs pause until the limit is raised" + (
             "." if budget.scope == Scope.JOB else " or the next month begins; then they go on by themselves."
         )
-    return Verdict(words, tone)
+    return BudgetVerdict(words, tone)
 
 
-def nothing_yet(limit: int | None) -> Verdict:
+def nothing_yet(limit: int | None) -> BudgetVerdict:
     if limit is None:
-        return Verdict("Nothing was spent this month, and no limit is set.", "")
-    return Verdict(f"Nothing was spent this month of {money(limit)}.", "")
+        return BudgetVerdict("Nothing was spent this month, and no limit is set.", "")
+    return BudgetVerdict(f"Nothing was spent this month of {money(limit)}.", "")
 
 
 def _when(budget: Budget) -> str:

@@ -29,7 +29,7 @@ HIGHEST: Final = 10**12  # a million dollars per million tokens
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class PriceFileLine:
     """A price of a file, in micro-dollars per million tokens, or the reason ``why`` it can't be used."""
 
     model: str
@@ -120,7 +120,7 @@ def prices_load(
     return loaded
 
 
-def parse(raw: bytes, *, name: str) -> Iterator[Line]:
+def parse(raw: bytes, *, name: str) -> Iterator[PriceFileLine]:
     """The lines of a file of either format.
 
     Raises:
@@ -135,7 +135,7 @@ def parse(raw: bytes, *, name: str) -> Iterator[Line]:
     return _own(value, name) if isinstance(value.get("providers"), list) else _litellm(value, name)
 
 
-def _own(value: Mapping[str, Any], name: str) -> Iterator[Line]:
+def _own(value: Mapping[str, Any], name: str) -> Iterator[PriceFileLine]:
     try:
         day = date.fromisoformat(str(value["as_of"]))
     except (KeyError, ValueError) as error:
@@ -162,16 +162,16 @@ def _own(value: Mapping[str, Any], name: str) -> Iterator[Line]:
         )
 
 
-def _litellm(value: Mapping[str, Any], name: str) -> Iterator[Line]:
+def _litellm(value: Mapping[str, Any], name: str) -> Iterator[PriceFileLine]:
     for model, entry in value.items():
         if model == "sample_spec":
             continue  # the file's own documentation
         if not isinstance(entry, dict):
-            yield Line(model, why="it is no object")
+            yield PriceFileLine(model, why="it is no object")
             continue
         mode = entry.get("mode", "chat")
         if mode not in CHAT:
-            yield Line(model, why=f"its mode is {mode!r}, not paid by tokens in and out")
+            yield PriceFileLine(model, why=f"its mode is {mode!r}, not paid by tokens in and out")
             continue
         yield _line(
             model,
@@ -200,18 +200,18 @@ def _line(
     output: int | None,
     cached: int | None,
     per_call: int | None,
-) -> Line:
+) -> PriceFileLine:
     name = storable(str(model).strip())
     if not name or len(name) > 200:
-        return Line(str(model)[:60], why="its name is empty or longer than 200 characters")
+        return PriceFileLine(str(model)[:60], why="its name is empty or longer than 200 characters")
     if input is None or output is None:
-        return Line(name, why="the price of a token in or out is missing or no number")
+        return PriceFileLine(name, why="the price of a token in or out is missing or no number")
     amounts = [amount for amount in (input, output, cached, per_call) if amount is not None]
     if min(amounts) < 0 or max(amounts) > HIGHEST:
-        return Line(name, why="a price is negative or beyond reason")
+        return PriceFileLine(name, why="a price is negative or beyond reason")
     if not any(amounts):
-        return Line(name, why="all its prices are zero: declare it free by hand if it is")
-    return Line(name, day, input, output, cached, per_call or 0, source=storable(source))
+        return PriceFileLine(name, why="all its prices are zero: declare it free by hand if it is")
+    return PriceFileLine(name, day, input, output, cached, per_call or 0, source=storable(source))
 
 
 def _scaled(value: Any, factor: int) -> int | None:

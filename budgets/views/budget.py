@@ -26,7 +26,7 @@ from budgets.presenters.budget_verdict import curve, forecast_of, verdict
 from budgets.presenters.charts import pictures
 from budgets.presenters.naming import agents, jobs_of, named
 from budgets.selectors import budget_get, budgets_visible, entries_of, limits_visible
-from budgets.services import Shown, budget_change_limit, budget_set_limit
+from budgets.services import ShownLimit, budget_change_limit, budget_set_limit
 from budgets.views.query_params import asked, listed, one_of
 
 SORTS = (Sort("newest", "newest first", "at"), Sort("oldest", "oldest first", "at", descending=False))
@@ -43,7 +43,7 @@ def budget(request: HttpRequest, actor: Actor, budget_id: int) -> HttpResponse:
     if form.is_valid():
         try:
             values = form.cleaned_data
-            shown = Shown(values["shown"]) if "shown" in form.data else None
+            shown = ShownLimit(values["shown"]) if "shown" in form.data else None
             changed = budget_change_limit(actor, one, values["limit"], note=values["note"], shown=shown)
         except Conflict as error:
             if month_over(one):

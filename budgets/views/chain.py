@@ -20,14 +20,14 @@ from budgets.alerts.raise_requests import raise_ask
 from budgets.ledger.chain import blocking, chain_of, job_bill
 from budgets.models import Scope
 from budgets.presenters.naming import agent_names
-from budgets.selectors import Room, Spending
+from budgets.selectors import Headroom, Spending
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
     """One budget of the chain. ``stopped``: this one refused the job's next call."""
 
-    room: Room
+    room: Headroom
     title: str
     name: str
     stopped: bool
@@ -90,7 +90,7 @@ def ask(request: HttpRequest, actor: Actor, job_id: UUID) -> HttpResponse:
     return redirect(job_url(job))
 
 
-def _names(actor: Any, job: Job, rooms: list[Room]) -> dict[str, str]:
+def _names(actor: Any, job: Job, rooms: list[Headroom]) -> dict[str, str]:
     agent_id = next((room.budget.agent_id for room in rooms if room.budget and room.budget.agent_id), None)
     agents = agent_names(actor, [agent_id])
     named = agents.get(agent_id, "its agent") if agent_id else "its agent"

@@ -18,7 +18,7 @@ from agentcore_site.tenancy.permissions import current_organization, require
 from budgets import exports
 from budgets.alerts.delivery import subject
 from budgets.forms import RangeForm
-from budgets.ledger.accounts import Owner, limit_standing, month_of
+from budgets.ledger.accounts import BudgetOwner, limit_standing, month_of
 from budgets.models import Budget, Scope
 from budgets.presenters.budget_verdict import curve, forecast_of, month_end, nothing_yet, verdict
 from budgets.presenters.charts import pictures
@@ -36,7 +36,7 @@ TABS = (("model", "Model"), ("agent", "Agent"), ("job", "Job"), ("purpose", "Pur
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class BreakdownRow:
     """A row of the breakdown. ``share`` of the whole; ``job`` and ``agent_id`` lead to what it is of."""
 
     spending: Spending
@@ -97,7 +97,7 @@ def _head(organization: Organization, month: date) -> dict[str, Any]:
     own = Budget.objects.filter(owner_id=organization.id, organization=organization, period_start=month)
     budget = own.select_related("organization").first()
     if budget is None:
-        limit = limit_standing(Owner(organization.id, Scope.ORGANIZATION, organization.id))
+        limit = limit_standing(BudgetOwner(organization.id, Scope.ORGANIZATION, organization.id))
         return {"own": None, "verdict": nothing_yet(limit), "standing": limit}
     forecast = forecast_of(budget)
     drawn = curve(budget, forecast)
@@ -169,12 +169,12 @@ def _spending(request: HttpRequest, actor: Actor, organization: Organization, mo
     }
 
 
-def _lines(actor: Actor, by: str, rows: list[Spending], total: int) -> list[Line]:
+def _lines(actor: Actor, by: str, rows: list[Spending], total: int) -> list[BreakdownRow]:
     keys = [one.key for one in rows]
     jobs = jobs_of(actor, keys) if by == "job" else {}
     agents = agent_names(actor, keys) if by == "agent" else {}
     return [
-        Line(
+        BreakdownRow(
             one,
             _name(by, one.key, jobs, agents),
             one.cost / total if total else 0.0,

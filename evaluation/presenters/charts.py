@@ -11,7 +11,7 @@ from evaluation.statistics import surely_apart
 
 
 @dataclass(frozen=True)
-class Metric:
+class MetricLabel:
     """How a metric is named and written. ``better`` is +1 where more is better."""
 
     key: str
@@ -21,12 +21,12 @@ class Metric:
 
 
 METRICS: Final = (
-    Metric("success_rate", "Success rate", "rate", 1),
-    Metric("reward", "Reward", "", 1),
-    Metric("steps", "Steps", "", -1),
-    Metric("tool_accuracy", "Tool accuracy", "rate", 1),
-    Metric("cost_usd", "Cost per rollout", "usd", -1),
-    Metric("latency_ms", "Latency per rollout", "ms", -1),
+    MetricLabel("success_rate", "Success rate", "rate", 1),
+    MetricLabel("reward", "Reward", "", 1),
+    MetricLabel("steps", "Steps", "", -1),
+    MetricLabel("tool_accuracy", "Tool accuracy", "rate", 1),
+    MetricLabel("cost_usd", "Cost per rollout", "usd", -1),
+    MetricLabel("latency_ms", "Latency per rollout", "ms", -1),
 )
 
 
@@ -47,7 +47,7 @@ def line_forest(name: str, line: Mapping[str, Any]) -> Picture:
     return forest(rows, label=f"Standardised differences of {len(rows)} metrics on {name}")
 
 
-def _tone(metric: Metric, values: Mapping[str, Any]) -> str:
+def _tone(metric: MetricLabel, values: Mapping[str, Any]) -> str:
     gain = values.get("improvement")
     p_value = values.get("p_adjusted", values.get("p_value")) or 1.0
     if not gain or not surely_apart(p_value, values.get("low"), values.get("high")):
@@ -55,7 +55,7 @@ def _tone(metric: Metric, values: Mapping[str, Any]) -> str:
     return "good" if gain * metric.better > 0 else "bad"
 
 
-def _forest_row(metric: Metric, values: Mapping[str, Any]) -> ForestRow | None:
+def _forest_row(metric: MetricLabel, values: Mapping[str, Any]) -> ForestRow | None:
     """Mean and interval divided by the differences' standard deviation (Cohen's d of paired differences). Where all
     queries differ alike there is no spread to divide by; equal arms then stand at zero, others are left out."""
     gain, effect = values.get("improvement"), values.get("effect_size")

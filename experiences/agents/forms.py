@@ -17,11 +17,11 @@ from experiences.agents.toolset_of import tool_names
 from experiences.learning.playbooks.leave_out import MOST
 from experiences.models import (
     Agent,
+    AgentRuntime,
     EndpointKind,
     ModelEndpoint,
     Philosophy,
     PromptPack,
-    Runtime,
     ToolServer,
 )
 from experiences.rollouts.environments import environments
@@ -165,7 +165,7 @@ class AgentForm(forms.Form):
     )
     description = forms.CharField(required=False, widget=forms.Textarea(attrs={"rows": 3}), help_text="What it is for.")
     philosophy = forms.ChoiceField(choices=Philosophy.choices, initial=Philosophy.REACT, help_text="How it reasons.")
-    runtime = forms.ChoiceField(choices=Runtime.choices, initial=Runtime.ACTION, help_text="How it acts.")
+    runtime = forms.ChoiceField(choices=AgentRuntime.choices, initial=AgentRuntime.ACTION, help_text="How it acts.")
     endpoint = forms.ChoiceField(required=False, label="Model endpoint", help_text="Where its model answers.")
     model = forms.CharField(
         max_length=120, required=False, help_text="As the service calls it; empty: the endpoint's own."

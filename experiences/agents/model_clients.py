@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from budgets.llm.client import MeteredChatClient
-from budgets.llm.concurrency_limits import Gates
+from budgets.llm.concurrency_limits import ConcurrencyLimits
 from budgets.llm.types import Endpoint
 from budgets.metering.database_meter import DatabaseMeter, LedgerAway
 from budgets.metering.endpoint_limits import SharedPace, breaker_of
@@ -30,7 +30,7 @@ class _Line:
     """What the clients of one endpoint share."""
 
     pace: SharedPace
-    gates: Gates
+    gates: ConcurrencyLimits
 
 
 class JobClients:
@@ -96,7 +96,7 @@ class JobClients:
             self._meter = DatabaseMeter(organization_id=organization, agent_id=self._agent.id, job_id=self._job_id)
         if at not in self._lines:
             pace = SharedPace(organization, endpoint.url)
-            self._lines[at] = _Line(pace, Gates(endpoint, pace=pace))
+            self._lines[at] = _Line(pace, ConcurrencyLimits(endpoint, pace=pace))
         return MeteredChatClient(
             endpoint,
             PatientMeter(self._meter),

@@ -22,21 +22,21 @@ from experiences.learning.lessons.prompts import ReflectionOptions
 from experiences.learning.lessons.reflection import Reflector
 from experiences.lessons.services.packs import system_text
 from experiences.models import Agent
-from experiences.models import Runtime as Kind
+from experiences.models import AgentRuntime as Kind
 from experiences.rollouts.environments.scorers import Rubric
 from experiences.rollouts.judge import JUDGE_TOKENS, Judge, JudgingRuntime
-from experiences.rollouts.runtimes.base import Halted, Runtime, Teller
+from experiences.rollouts.runtimes.base import ContextSource, Halted, Runtime
 from experiences.rollouts.runtimes.gateway import RolloutGateway
 from experiences.rollouts.runtimes.http import HTTPRuntime
 from experiences.rollouts.runtimes.llm import LLMRuntime, Sampling
-from experiences.rollouts.structured_output import Answered, Asker
+from experiences.rollouts.structured_output import Asker, ModelAnswer
 
 REFLECTION_TOKENS: Final = 1024  # of an answer with several lessons
 REFLECTION_TEMPERATURE: Final = 0.3
 
 
-class ModelPlayer:
-    """Makes the runtime by which an agent plays (``training.trainer.setup.Acting``).
+class RuntimeFactory:
+    """Makes the runtime by which an agent plays (``training.trainer.setup.RuntimeMaker``).
 
     ``job_id`` is the job whose budget pays; ``attempt`` (with ``work``, a name for what is done) makes the keys of
     its calls its own. ``temperature`` given to a call of this object wins over the agent's. Where answers have to be
@@ -51,7 +51,7 @@ class ModelPlayer:
         self._clients = JobClients(agent, job_id=job_id)
         self._gateway: RolloutGateway | None = None
 
-    def __call__(self, policy: Teller, *, temperature: float, max_steps: int, purpose: str) -> Runtime:
+    def __call__(self, policy: ContextSource, *, temperature: float, max_steps: int, purpose: str) -> Runtime:
         if self.agent.runtime == Kind.HTTP:
             runtime: Runtime = self._foreign(policy, temperature, max_steps, purpose)
         else:
@@ -68,8 +68,8 @@ class ModelPlayer:
         self,
         options: ReflectionOptions,
         *,
-        recall: Callable[[str, str], Answered | None],
-        keep: Callable[[Answered], None],
+        recall: Callable[[str, str], ModelAnswer | None],
+        keep: Callable[[ModelAnswer], None],
         check: Callable[[], None],
     ) -> Reflector:
         """Asks the agent's reflector, which is its own model where it has no other, what its attempts teach. ``recall``
@@ -87,7 +87,7 @@ class ModelPlayer:
         )
         return Reflector(asker, options, secret=f"{settings.SECRET_KEY}/{self.job_id}")
 
-    def _own(self, policy: Teller, temperature: float, purpose: str) -> LLMRuntime:
+    def _own(self, policy: ContextSource, temperature: float, purpose: str) -> LLMRuntime:
         return LLMRuntime(
             model=self._calls(),
             sampling=Sampling(self.model, temperature, self.agent.max_tokens),
@@ -99,7 +99,7 @@ class ModelPlayer:
             purpose=_paid_for(purpose),
         )
 
-    def _foreign(self, policy: Teller, temperature: float, max_steps: int, purpose: str) -> HTTPRuntime:
+    def _foreign(self, policy: ContextSource, temperature: float, max_steps: int, purpose: str) -> HTTPRuntime:
         calls = self._calls()
         if self._gateway is None:
             self._gateway = RolloutGateway(settings.ROLLOUT_GATEWAY_HOST, settings.ROLLOUT_GATEWAY_ADVERTISED)

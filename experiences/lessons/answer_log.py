@@ -8,7 +8,7 @@ from typing import Any
 
 from agentcore_site.jobs.models import Job
 from experiences.models import Question
-from experiences.rollouts.structured_output import Answered
+from experiences.rollouts.structured_output import ModelAnswer
 
 KEPT = (
     "key", "stage", "iteration", "asked", "usable", "reply", "reason", "repaired", "calls", "tokens", "cost_micros",
@@ -16,7 +16,7 @@ KEPT = (
 )  # fmt: skip
 
 
-class QuestionBook:
+class AnswerLog:
     """The questions of one job. Those of iterations after ``after`` are read once, when it is made: earlier ones are
     behind a checkpoint, and not asked again. ``write`` runs what writes a row, fenced and in a thread of
     its own, since questions are asked on an event loop."""
@@ -26,21 +26,22 @@ class QuestionBook:
     ) -> None:
         self._job, self._agent_id, self._write = job, agent_id, write
         self.epoch_of: Callable[[int], int] = lambda _: 1
-        self._answered: dict[str, Answered] = {
-            row["key"]: Answered(**row) for row in Question.objects.filter(job=job, iteration__gt=after).values(*KEPT)
+        self._answered: dict[str, ModelAnswer] = {
+            row["key"]: ModelAnswer(**row)
+            for row in Question.objects.filter(job=job, iteration__gt=after).values(*KEPT)
         }
 
-    def recall(self, key: str, asked: str) -> Answered | None:
+    def recall(self, key: str, asked: str) -> ModelAnswer | None:
         """What this very question was answered; None if it was not asked, or in other words."""
         earlier = self._answered.get(key)
         return earlier if earlier is not None and earlier.asked == asked else None
 
-    def keep(self, answered: Answered) -> None:
+    def keep(self, answered: ModelAnswer) -> None:
         """Writes an answer. One to the same question in other words takes its place."""
         self._write(lambda: self._store(answered))
         self._answered[answered.key] = answered
 
-    def _store(self, answered: Answered) -> None:
+    def _store(self, answered: ModelAnswer) -> None:
         values = {name: getattr(answered, name) for name in KEPT if name != "key"}
         values |= {"agent_id": self._agent_id, "organization_id": self._job.organization_id}
         values["epoch"] = self.epoch_of(answered.iteration)

@@ -14,7 +14,7 @@ from django.db.models import QuerySet
 from agentcore_site.lib.erased import without
 from agentcore_site.lib.errors import Conflict
 from experiences.learning.lessons.stamps import PackSource, pack_stamp
-from experiences.models import Agent, PromptPack, Runtime
+from experiences.models import Agent, AgentRuntime, PromptPack
 
 # What a job keeps of its pack: what is told, by what it is vouched for, and what it says of lessons.
 OF_PACK: Final = ("name", "domain", "system", "injections", "sources", "stamp", "experience_slots", "max_words")
@@ -30,7 +30,7 @@ class ChosenPrompt:
     def of(self, agent: Agent) -> dict[str, Any] | None:
         """As JSON values, with the agent's own pack where none was chosen by domain; None of an agent that chooses
         actions, which reads no prompt."""
-        if agent.runtime == Runtime.ACTION:
+        if agent.runtime == AgentRuntime.ACTION:
             return None
         used = self.pack or agent.prompt_pack
         return {
@@ -48,7 +48,7 @@ def prompt_for(agent: Agent, domain: str) -> ChosenPrompt:
     Raises:
         Conflict: several packs are for that domain; they are named.
     """
-    if agent.runtime == Runtime.ACTION:
+    if agent.runtime == AgentRuntime.ACTION:
         return ChosenPrompt(None, "")
     if not agent.pack_by_domain:
         return ChosenPrompt(None, "the agent's own")

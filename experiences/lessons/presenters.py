@@ -39,7 +39,7 @@ SHOWN: Final = 5
 _PIECES = re.compile(r"\s+|[^\s]+")
 
 
-class Verdict(NamedTuple):
+class LessonVerdict(NamedTuple):
     text: str
     tone: str = ""
 
@@ -52,7 +52,7 @@ class Piece(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Lesson:
+class LessonRow:
     """One lesson with all that a list shows of it. ``fault`` says why no agent is told it; ``pack`` is the prompt pack
     for which it holds (None: the agent's system prompt, or none); ``cost_micros`` is what the questions cost that found
     it, where that is known."""
@@ -75,14 +75,14 @@ class Lesson:
 
 
 @dataclass(frozen=True)
-class Line:
+class LessonChangeRow:
     """One line of a lesson's history."""
 
     change: ExperienceChange
     pieces: Sequence[Piece]
 
 
-def lessons(rows: Sequence[Experience], costs: Mapping[UUID, int] | None = None) -> list[Lesson]:
+def lessons(rows: Sequence[Experience], costs: Mapping[UUID, int] | None = None) -> list[LessonRow]:
     """The rows as a list shows them; all effects on one scale. ``costs`` are those of finding them, by id."""
     stamped, spans = stamps(rows), [interval(row) for row in rows]
     edges = [
@@ -90,7 +90,7 @@ def lessons(rows: Sequence[Experience], costs: Mapping[UUID, int] | None = None)
     ]
     scale = max(edges, default=0.0)
     return [
-        Lesson(
+        LessonRow(
             row,
             stamped[row.pk].fault,
             *span,
@@ -111,24 +111,24 @@ def interval(row: Experience) -> tuple[float | None, float | None]:
     return row.effect - Z * row.effect_error, row.effect + Z * row.effect_error
 
 
-def effect_words(row: Experience) -> Verdict:
+def effect_words(row: Experience) -> LessonVerdict:
     """What a lesson does, in a sentence."""
     if row.effect is None:
-        return Verdict("What it adds was not measured yet.", "quiet")
+        return LessonVerdict("What it adds was not measured yet.", "quiet")
     low, high = interval(row)
     size = f"{points(abs(row.effect)).lstrip('+')} points of reward"
     said = f"{'adds' if row.effect >= 0 else 'takes'} {size}"
     if low is None or high is None:
-        return Verdict(f"It {said}, from {_rollouts(row)}; how sure that is can't be told yet.")
+        return LessonVerdict(f"It {said}, from {_rollouts(row)}; how sure that is can't be told yet.")
     sure = f"95 % interval {points(low)} to {points(high)}, from {_rollouts(row)}"
     if low > 0:
-        return Verdict(f"It {said}, {sure}.", "good")
+        return LessonVerdict(f"It {said}, {sure}.", "good")
     if high < 0:
-        return Verdict(f"It {said}, {sure}.", "bad")
-    return Verdict(f"It {said}, {sure}: that could be chance.")
+        return LessonVerdict(f"It {said}, {sure}.", "bad")
+    return LessonVerdict(f"It {said}, {sure}: that could be chance.")
 
 
-def verdict(summary: LibrarySummary, left_out: int = 0) -> Verdict:
+def verdict(summary: LibrarySummary, left_out: int = 0) -> LessonVerdict:
     """What a set of lessons comes to, in a sentence."""
     parts = [_active(summary)]
     if summary.proposed:
@@ -138,7 +138,7 @@ def verdict(summary: LibrarySummary, left_out: int = 0) -> Verdict:
     if left_out:
         parts.append(f"{_are(left_out)} left out, since the stamp does not fit")
     tone = "warn" if summary.hurting else "good" if summary.helping else ""
-    return Verdict("; ".join(parts) + ".", tone)
+    return LessonVerdict("; ".join(parts) + ".", tone)
 
 
 def overview_of(actor: Any, agent_id: Any) -> dict[str, Any]:
@@ -151,9 +151,9 @@ def overview_of(actor: Any, agent_id: Any) -> dict[str, Any]:
     return {"summary": summary, "verdict": verdict(summary, left_out), "lessons": lessons(best)}
 
 
-def history(changes: Iterable[ExperienceChange]) -> list[Line]:
+def history(changes: Iterable[ExperienceChange]) -> list[LessonChangeRow]:
     """Lines with what changed of the text word by word, or from which status to which."""
-    return [Line(one, difference(one.before, one.after) if one.action in OF_TEXT else ()) for one in changes]
+    return [LessonChangeRow(one, difference(one.before, one.after) if one.action in OF_TEXT else ()) for one in changes]
 
 
 def difference(before: str, after: str) -> list[Piece]:

@@ -11,7 +11,7 @@ from agentcore_site.lib.errors import Conflict
 from experiences.learning.lessons.guards import MAX_WORDS
 from experiences.learning.lessons.stamps import (
     PackSource,
-    Refused,
+    StampRefused,
     experience_check,
     experience_stamp,
     pack_check,
@@ -21,7 +21,7 @@ from experiences.lessons.job_prompt import domain_packs
 from experiences.models import Agent, Experience, PromptPack
 
 
-class Refusal(NamedTuple):
+class LessonRefusal(NamedTuple):
     """A lesson that is left out, and why."""
 
     experience: Experience
@@ -41,7 +41,7 @@ class Checked:
     """Lessons whose stamp fits, in their order, and those that were left out. Walked through, it is the former."""
 
     rows: list[Experience] = field(default_factory=list)
-    refused: list[Refusal] = field(default_factory=list)
+    refused: list[LessonRefusal] = field(default_factory=list)
 
     def __iter__(self) -> Iterator[Experience]:
         return iter(self.rows)
@@ -54,7 +54,7 @@ def pack_fault(pack: PromptPack) -> str:
     """Why a pack may not be used; "" if it may."""
     try:
         pack_check(pack.name, pack.stamp, pack.system, pack.injections, sources_of(pack))
-    except Refused as error:
+    except StampRefused as error:
         return f"The prompt pack {error}"
     return ""
 
@@ -138,7 +138,7 @@ def checked(experiences: Iterable[Experience]) -> Checked:
     """The lessons that fit, and the others with what is wrong."""
     rows = list(experiences)
     faults = stamp_faults(rows)
-    refused = [Refusal(one, faults[one.pk]) for one in rows if one.pk in faults]
+    refused = [LessonRefusal(one, faults[one.pk]) for one in rows if one.pk in faults]
     return Checked([one for one in rows if one.pk not in faults], refused)
 
 
@@ -183,6 +183,6 @@ def _fault(experience: Experience, pack: str) -> str:
         experience_check(
             experience.stamp, pack, experience.handle, experience.version, experience.domain, experience.summary
         )
-    except Refused as error:
+    except StampRefused as error:
         return f"{error.offender}: {error.reason}."
     return ""

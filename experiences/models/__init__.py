@@ -1,6 +1,6 @@
 """Agents, their queries, their trajectories, and what they learned."""
 
-from experiences.models.agents import Agent, EndpointKind, ModelEndpoint, Philosophy, Runtime, ToolServer
+from experiences.models.agents import Agent, AgentRuntime, EndpointKind, ModelEndpoint, Philosophy, ToolServer
 from experiences.models.lessons import (
     ITERATION,
     Experience,
@@ -26,6 +26,7 @@ from experiences.models.trajectories import Dataset, DatasetRow, GroupRecord, Tr
 __all__ = [
     "ITERATION",
     "Agent",
+    "AgentRuntime",
     "ContextDelta",
     "Dataset",
     "DatasetRow",
@@ -47,7 +48,6 @@ __all__ = [
     "PlaybookVersion",
     "PromptPack",
     "Question",
-    "Runtime",
     "ToolServer",
     "TrajectoryRecord",
 ]

@@ -18,7 +18,7 @@ class Philosophy(models.TextChoices):
     AUTONOMOUS = "autonomous", "Autonomous"
 
 
-class Runtime(models.TextChoices):
+class AgentRuntime(models.TextChoices):
     """How an agent acts. Only what is really there is offered."""
 
     ACTION = "action", "Action policy (embedded, no key needed)"
@@ -105,7 +105,7 @@ class Agent(Scoped):
     slug = models.SlugField(max_length=60, validators=[RegexValidator(r"^[a-z0-9][a-z0-9-]*$")])
     description = models.TextField(blank=True)
     philosophy = models.CharField(max_length=20, choices=Philosophy.choices, default=Philosophy.REACT)
-    runtime = models.CharField(max_length=10, choices=Runtime.choices, default=Runtime.ACTION)
+    runtime = models.CharField(max_length=10, choices=AgentRuntime.choices, default=AgentRuntime.ACTION)
     environment = models.CharField(max_length=60, default="reasoning_gym")
     environment_options = models.JSONField(default=dict, blank=True)
     endpoint = models.ForeignKey(ModelEndpoint, null=True, blank=True, on_delete=models.PROTECT, related_name="agents")

@@ -9,7 +9,7 @@ from uuid import UUID
 from experiences.agents.evolution_settings import evolution_settings
 from experiences.learning.playbooks.curator import curate
 from experiences.learning.playbooks.deltas import SETTLED, Curated, Delta
-from experiences.learning.playbooks.items import Category, Section
+from experiences.learning.playbooks.items import Category, PlaybookItem
 from experiences.learning.playbooks.rendering import context_of
 from experiences.lessons.stamps import stamp_faults
 from experiences.models import Agent, Experience, ExperienceStatus, Playbook, PlaybookChange
@@ -22,7 +22,7 @@ class Adoption:
     """``before``: the items of now. ``taken``: the lessons behind ``deltas``, one for each. ``refused``: why the others
     can't be adopted. ``most``: how many items there may be; ``excess``: how many too many there would be."""
 
-    before: list[Section]
+    before: list[PlaybookItem]
     curated: Curated
     taken: list[Experience]
     deltas: list[Delta]
@@ -65,7 +65,7 @@ def adoption(agent: Agent, playbook: Playbook | None, lessons: Sequence[Experien
 
 
 def faults(
-    agent: Agent, playbook: Playbook | None, sections: Sequence[Section], lessons: Sequence[Experience]
+    agent: Agent, playbook: Playbook | None, sections: Sequence[PlaybookItem], lessons: Sequence[Experience]
 ) -> dict[UUID, str]:
     """Why a lesson can't be adopted, for reasons other than its text."""
     found = {pk: f"it is told to no agent: {why}" for pk, why in stamp_faults(lessons).items()}
@@ -80,7 +80,9 @@ def faults(
     return found
 
 
-def _adopted(playbook: Playbook | None, sections: Sequence[Section], lessons: Sequence[Experience]) -> dict[UUID, str]:
+def _adopted(
+    playbook: Playbook | None, sections: Sequence[PlaybookItem], lessons: Sequence[Experience]
+) -> dict[UUID, str]:
     """The items that came from these lessons and are still there: adopted twice they would only count twice."""
     handles = [one.id for one in sections]
     rows = PlaybookChange.objects.filter(

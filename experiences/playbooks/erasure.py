@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from agentcore_site.lib.erased import without
-from agentcore_site.tenancy.erasure import Finding, holding, places, staying
+from agentcore_site.tenancy.erasure import ErasureFinding, holding, places, staying
 from experiences.erasure import ERASURE, WHO_ACTED, idle_require
 from experiences.learning.playbooks.deltas import Change
 from experiences.models import ContextDelta, ExecutionTrace, Playbook, PlaybookChange, PlaybookVersion
@@ -22,7 +22,7 @@ from experiences.playbooks.services.versions import version_write
 
 
 @places.register("executions")
-def executions(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
+def executions(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     """Raises:
     Conflict: an evolution of such an agent is at work."""
     mine = ExecutionTrace.objects.filter(organization_id=organization_id)
@@ -30,7 +30,7 @@ def executions(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
 
 
 @places.register("deltas")
-def deltas(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
+def deltas(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     """Raises:
     Conflict: an evolution of such an agent is at work."""
     mine = ContextDelta.objects.filter(organization_id=organization_id)
@@ -39,7 +39,7 @@ def deltas(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
 
 
 @places.register("playbooks")
-def playbooks(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
+def playbooks(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     """Items of today that hold a word are taken out by a new version; then versions and lines that hold it go.
 
     Raises:
@@ -64,17 +64,17 @@ def playbooks(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
             history_delete(rows, organization_id, by=ERASURE, why=ERASURE)
 
     found = len(told) + sum(rows.count() for rows in held())
-    return Finding(found, erase, "Playbooks lost items, and versions that held them.")
+    return ErasureFinding(found, erase, "Playbooks lost items, and versions that held them.")
 
 
 @places.register("history of playbooks: who acted")
-def acted(organization_id: uuid.UUID, words: Sequence[str]) -> Finding:
+def acted(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     rows = [
         staying(model.objects.filter(playbook__organization_id=organization_id), words, texts=("by",), note=WHO_ACTED)
         for model in (PlaybookVersion, PlaybookChange, ContextDelta)
     ]
     found = sum(one.rows for one in rows)
-    return Finding(found, lambda: None, WHO_ACTED, stays=found)
+    return ErasureFinding(found, lambda: None, WHO_ACTED, stays=found)
 
 
 def _take_out(playbook: Playbook, words: Sequence[str]) -> None:
@@ -93,10 +93,10 @@ def _take_out(playbook: Playbook, words: Sequence[str]) -> None:
 
 def _rows(
     mine: Any, words: Sequence[str], delete: Callable[[Any], Any], *, texts: Sequence[str], values: Sequence[str] = ()
-) -> Finding:
+) -> ErasureFinding:
     found = dict(holding(mine, words, texts=texts, values=values).values_list("pk", "agent_id"))
     _evolutions_require_idle(found.values())
-    return Finding(len(found), lambda: delete(mine.model.objects.filter(pk__in=list(found))))
+    return ErasureFinding(len(found), lambda: delete(mine.model.objects.filter(pk__in=list(found))))
 
 
 def _evolutions_require_idle(agents: Iterable[uuid.UUID]) -> None:

@@ -8,7 +8,7 @@ from django import forms
 
 from agentcore_site.console.forms import put_errors
 from agentcore_site.lib.errors import DomainError
-from experiences.learning.playbooks.items import CATEGORIES, MAX_CONTENT, Section
+from experiences.learning.playbooks.items import CATEGORIES, MAX_CONTENT, PlaybookItem
 from experiences.learning.playbooks.rendering import TITLES
 from experiences.models import ContextDelta
 
@@ -29,7 +29,7 @@ class ItemForm(forms.Form):
     version = forms.IntegerField(required=False, min_value=1, widget=forms.HiddenInput)
 
     @classmethod
-    def of(cls, section: Section | None, version: int) -> ItemForm:
+    def of(cls, section: PlaybookItem | None, version: int) -> ItemForm:
         values = {"category": section.category, "content": section.content} if section else {"category": "learnings"}
         return cls(initial=values | {"version": version})
 

@@ -16,8 +16,8 @@ from agentcore_site.lib.errors import Missing
 from agentcore_site.lib.money import micros
 from budgets.models import LedgerEntry
 from experiences.agents.evolution_settings import evolution_settings
-from experiences.learning.playbooks.history import Difference, difference
-from experiences.learning.playbooks.items import Section, in_order
+from experiences.learning.playbooks.history import ItemDifference, difference
+from experiences.learning.playbooks.items import PlaybookItem, in_order
 from experiences.models import (
     Agent,
     ContextDelta,
@@ -65,7 +65,7 @@ class Compiled:
     agent_id: uuid.UUID
     context: str
     version: int
-    sections: tuple[Section, ...]
+    sections: tuple[PlaybookItem, ...]
     rate: float
 
 
@@ -81,7 +81,7 @@ def compiled(actor: Any, agent: Any) -> Compiled:
     # One statement, so that text and items are of one version also while another is written.
     newest = PlaybookVersion.objects.select_related("playbook").filter(playbook=row, number=F("playbook__version"))
     now = newest.get()
-    sections = in_order([Section.of(one) for one in now.sections])
+    sections = in_order([PlaybookItem.of(one) for one in now.sections])
     return Compiled(row.id, row.agent_id, now.playbook.context, now.number, tuple(sections), row.agent.leave_out_rate)
 
 
@@ -102,22 +102,22 @@ def version_get(playbook: Playbook, number: int) -> PlaybookVersion:
     return found
 
 
-def sections_of(playbook: Playbook, number: int | None = None) -> list[Section]:
+def sections_of(playbook: Playbook, number: int | None = None) -> list[PlaybookItem]:
     """The items of a version (of the newest one), with their counts of now, in the order in which they are read."""
     stored = version_get(playbook, playbook.version if number is None else number).sections
     counted = PlaybookSection.objects.filter(playbook=playbook)
     rows = counted.values_list("handle", "usage", "helpful", "harmful")
     counts = {handle: {"usage": used, "helpful": good, "harmful": bad} for handle, used, good, bad in rows}
-    return in_order([Section.of(one, counts.get(one["id"])) for one in stored])
+    return in_order([PlaybookItem.of(one, counts.get(one["id"])) for one in stored])
 
 
-def sections_told(agent: Agent) -> list[Section]:
+def sections_told(agent: Agent) -> list[PlaybookItem]:
     """The items that the agent is told now; none where it has no playbook."""
     playbook = Playbook.objects.filter(agent=agent).first()
     return [] if playbook is None else sections_of(playbook)
 
 
-def versions_differ(playbook: Playbook, before: int, after: int) -> list[Difference]:
+def versions_differ(playbook: Playbook, before: int, after: int) -> list[ItemDifference]:
     """The items that two versions do not share.
 
     Raises:
@@ -130,7 +130,7 @@ def versions_differ(playbook: Playbook, before: int, after: int) -> list[Differe
 class Blame:
     """Where an item comes from: the change that gave it its present text, the delta behind it, who was first."""
 
-    section: Section
+    section: PlaybookItem
     origin: PlaybookChange | None
     latest: PlaybookChange | None
     delta: ContextDelta | None
@@ -153,7 +153,7 @@ def _worded(lines: Sequence[PlaybookChange]) -> PlaybookChange | None:
 
 
 def _blame(
-    section: Section,
+    section: PlaybookItem,
     lines: Sequence[PlaybookChange],
     latest: PlaybookChange | None,
     deltas: dict[uuid.UUID, ContextDelta],

@@ -24,7 +24,7 @@ from experiences.rollouts.environments.base import Episode
 from experiences.rollouts.environments.scorers import Rubric, reference_in
 from experiences.rollouts.prompt_quoting import bounded, plain, quoted, unheard_of
 from experiences.rollouts.runtimes.base import EnvironmentFailure, Halted, Runtime
-from experiences.rollouts.runtimes.llm.calls import ChatModel, ModelFailure, Sampling, Talk
+from experiences.rollouts.runtimes.llm.calls import ChatModel, Conversation, ModelFailure, Sampling
 from experiences.rollouts.structured_output import json_objects
 from experiences.rollouts.tools.toolset import Toolset
 from experiences.rollouts.types import Outcome, RolloutKey, Scenario, Step, Trajectory
@@ -62,7 +62,7 @@ FORMAT: Final[Mapping[str, Any]] = {
 }
 
 
-class Unusable(ValueError):
+class UnusableVerdict(ValueError):
     """A judge's text holds no score, or several."""
 
 
@@ -77,7 +77,7 @@ class JudgedEpisode(Protocol):
 
 
 @dataclass
-class _Account:
+class _VerdictAccount:
     """What one verdict took."""
 
     calls: int = 0
@@ -126,7 +126,7 @@ class Judge:
         """
         scores: list[float] = []
         reasons: list[str] = []
-        error, account = "", _Account()
+        error, account = "", _VerdictAccount()
         clock = asyncio.timeout(self.limit_s)
         try:
             async with clock:
@@ -134,7 +134,7 @@ class Judge:
                     messages = prompt(question, answer, rubric, reference, nonce=self.nonce)
                     try:
                         score, reason = await self._verdict(self._talk(key, number, iteration), messages, account)
-                    except (Unusable, ModelFailure) as failure:
+                    except (UnusableVerdict, ModelFailure) as failure:
                         error = str(failure)
                         continue
                     scores.append(score)
@@ -162,8 +162,8 @@ class Judge:
         evidence["judge"]["reason"] = reasons[nearest]
         return Outcome(median / TOP, median / TOP >= self.threshold, evidence)
 
-    def _talk(self, key: str, number: int, iteration: int | None) -> Talk:
-        return Talk(
+    def _talk(self, key: str, number: int, iteration: int | None) -> Conversation:
+        return Conversation(
             model=self.model,
             sampling=self.sampling,
             toolset=Toolset(),
@@ -175,16 +175,18 @@ class Judge:
             iteration=iteration,
         )
 
-    async def _verdict(self, talk: Talk, messages: list[Message], account: _Account) -> tuple[float, str]:
+    async def _verdict(
+        self, talk: Conversation, messages: list[Message], account: _VerdictAccount
+    ) -> tuple[float, str]:
         said = await self._ask(talk, messages, account)
         try:
             return grade_in(said)
-        except Unusable as why:
+        except UnusableVerdict as why:
             repair = Message("user", REPAIR.format(why=why))
             told = [Message("assistant", said[:HEAD])] if said.strip() else []
             return grade_in(await self._ask(talk, [*messages, *told, repair], account))
 
-    async def _ask(self, talk: Talk, messages: Sequence[Message], account: _Account) -> str:
+    async def _ask(self, talk: Conversation, messages: Sequence[Message], account: _VerdictAccount) -> str:
         """The judge's text; "" for an answer that could not be read. Asks for the schema until an endpoint refuses it
         and answers without."""
         try:
@@ -223,17 +225,17 @@ def grade_in(text: str) -> tuple[float, str]:
     """
     found = [value for value in json_objects(text) if "score" in value]
     if not found:
-        raise Unusable('there is no JSON object with a "score" in it')
+        raise UnusableVerdict('there is no JSON object with a "score" in it')
     scores = {repr(value["score"]) for value in found}
     if len(scores) > 1:
-        raise Unusable("there are several scores in it")
+        raise UnusableVerdict("there are several scores in it")
     score, reason = found[-1]["score"], found[-1].get("reason")
     if isinstance(score, bool) or not isinstance(score, int | float) or not 0 <= score <= TOP:
-        raise Unusable("its score is no number from 0 to 10")
+        raise UnusableVerdict("its score is no number from 0 to 10")
     return float(score), cut_short(reason, MAX_REASON) if isinstance(reason, str) else ""
 
 
-def _text(answer: Completion, account: _Account) -> str:
+def _text(answer: Completion, account: _VerdictAccount) -> str:
     account.add(answer)
     return answer.text
 

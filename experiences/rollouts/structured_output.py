@@ -21,7 +21,7 @@ from budgets.llm.errors import Malformed
 from budgets.llm.types import Completion, Message
 from experiences.privacy import redact, redact_value
 from experiences.rollouts.runtimes.base import Halted
-from experiences.rollouts.runtimes.llm.calls import ChatModel, ModelFailure, Sampling, Talk
+from experiences.rollouts.runtimes.llm.calls import ChatModel, Conversation, ModelFailure, Sampling
 from experiences.rollouts.tools.toolset import Toolset
 
 MAX_OBJECTS: Final = 50  # places in a text that are tried as JSON
@@ -34,12 +34,12 @@ RUNGS: Final = ("json_schema", "json_object", "text")
 T = TypeVar("T", bound=BaseModel)
 
 
-class Unusable(ValueError):
+class UnusableAnswer(ValueError):
     """A text that holds no object of the schema."""
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class ModelAnswer:
     """What came of one question. ``reply`` is None where nothing usable came; ``reason`` says why.
 
     ``asked`` is a digest of what was asked, ``model`` the one that was asked; ``own_ms`` the time that was spent on our
@@ -65,7 +65,7 @@ class Answered:
         return asdict(self)
 
 
-def _forget(_: str, __: str) -> Answered | None:
+def _forget(_: str, __: str) -> ModelAnswer | None:
     """The default ``recall``: nothing was asked before."""
     return None
 
@@ -84,7 +84,9 @@ class Ladder:
     def __init__(self) -> None:
         self.rung = 0
 
-    async def ask(self, talk: Talk, messages: Sequence[Message], name: str, schema: Mapping[str, Any]) -> Completion:
+    async def ask(
+        self, talk: Conversation, messages: Sequence[Message], name: str, schema: Mapping[str, Any]
+    ) -> Completion:
         """Raises:
         Halted: no money, no service, no right.
         ModelFailure: the endpoint refuses the question in every form.
@@ -115,8 +117,8 @@ class Asker:
     sampling: Sampling
     prefix: str
     purpose: str = "reflection"
-    recall: Callable[[str, str], Answered | None] = _forget
-    keep: Callable[[Answered], None] = _ignore
+    recall: Callable[[str, str], ModelAnswer | None] = _forget
+    keep: Callable[[ModelAnswer], None] = _ignore
     check: Callable[[], None] = _go_on
 
     def __post_init__(self) -> None:
@@ -146,7 +148,7 @@ class Asker:
             return schema.model_validate(earlier.reply) if earlier.usable else None
         self.check()
         began = time.perf_counter()
-        account = _Account()
+        account = _QuestionAccount()
         value, why, halted = None, "", None
         try:
             value, why, halted = await self._answer(schema, messages, key, iteration, account, complaint)
@@ -156,7 +158,7 @@ class Asker:
             why = f"the model refused the question: {error}"
         took = (time.perf_counter() - began) * 1e3
         self.keep(
-            Answered(
+            ModelAnswer(
                 key=key,
                 stage=stage,
                 iteration=iteration,
@@ -183,11 +185,11 @@ class Asker:
         messages: Sequence[Message],
         key: str,
         iteration: int,
-        account: _Account,
+        account: _QuestionAccount,
         complaint: Callable[[T], str] | None,
     ) -> tuple[T | None, str, Halted | None]:
         """(the object, why there is none, what halted the work before it could be mended)."""
-        talk = Talk(
+        talk = Conversation(
             model=self.model,
             sampling=self.sampling,
             toolset=Toolset(),
@@ -221,7 +223,12 @@ class Asker:
         return (value, "", None) if mended is None and value is not None else (mended, why, None)
 
     async def _said(
-        self, talk: Talk, messages: Sequence[Message], name: str, shape: Mapping[str, Any], account: _Account
+        self,
+        talk: Conversation,
+        messages: Sequence[Message],
+        name: str,
+        shape: Mapping[str, Any],
+        account: _QuestionAccount,
     ) -> str:
         began = time.perf_counter()
         try:
@@ -237,7 +244,7 @@ class Asker:
 
 
 @dataclass
-class _Account:
+class _QuestionAccount:
     """What one question took."""
 
     calls: int = 0
@@ -264,7 +271,7 @@ def _read(schema: type[T], text: str) -> tuple[T | None, str]:
     """(the object, "") or (None, why there is none)."""
     try:
         return read(schema, text), ""
-    except Unusable as why:
+    except UnusableAnswer as why:
         return None, str(why)
 
 
@@ -276,7 +283,7 @@ def read(schema: type[T], text: str) -> T:
     """
     found = json_objects(text)
     if not found:
-        raise Unusable("there is no JSON object in it" if text.strip() else "it is empty")
+        raise UnusableAnswer("there is no JSON object in it" if text.strip() else "it is empty")
     fitting, why = [], ""
     for value in found:
         try:
@@ -286,9 +293,9 @@ def read(schema: type[T], text: str) -> T:
             where = ".".join(str(part) for part in first["loc"]) or "the object"
             why = f"{where}: {first['msg']}"
     if not fitting:
-        raise Unusable(why)
+        raise UnusableAnswer(why)
     if any(one != fitting[0] for one in fitting[1:]):
-        raise Unusable("there are several objects in it that differ")
+        raise UnusableAnswer("there are several objects in it that differ")
     return fitting[0]
 
 

@@ -22,7 +22,7 @@ from agentcore_site.jobs.lease import Lease, LeaseLost, MustPause
 from agentcore_site.lib.database import TROUBLE
 from experiences.agents.consent import recording
 from experiences.rollouts.types import RolloutKey, Trajectory
-from experiences.trajectories.storage import Owner, trajectories_kept, trajectories_stored, trajectories_write
+from experiences.trajectories.storage import TrajectoryScope, trajectories_kept, trajectories_stored, trajectories_write
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ PATIENCE: Final = 15.0  # seconds that a write waits for the database
 class Waiting(NamedTuple):
     """A rollout that has ended, and who waits until it is written."""
 
-    owner: Owner
+    owner: TrajectoryScope
     trajectory: Trajectory
     loop: asyncio.AbstractEventLoop | None = None
     written: asyncio.Future[None] | None = None
@@ -63,14 +63,14 @@ class RolloutKeeper:
         self._thread: threading.Thread | None = None
 
     def kept(
-        self, owner: Owner, *, iteration: int, scenarios: Collection[int] | None = None
+        self, owner: TrajectoryScope, *, iteration: int, scenarios: Collection[int] | None = None
     ) -> dict[RolloutKey, Trajectory]:
         """What an earlier attempt kept: used again, never paid for or written a second time."""
         found = trajectories_kept(owner, iteration=iteration, scenarios=scenarios)
         self._written.update((owner.arm, owner.line, key) for key in found)
         return found
 
-    def keep(self, owner: Owner, trajectory: Trajectory) -> Awaitable[None] | None:
+    def keep(self, owner: TrajectoryScope, trajectory: Trajectory) -> Awaitable[None] | None:
         """Takes a rollout that has ended, on an event loop. What was paid for can be awaited until it is written; it
         raises what ``check`` does."""
         waiting = Waiting(owner, trajectory)
@@ -213,7 +213,7 @@ class RolloutKeeper:
                 one.loop.call_soon_threadsafe(_resolve, one.written, error)
 
     def _store(self, batch: list[Waiting]) -> None:
-        by_owner: dict[Owner, dict[RolloutKey, Trajectory]] = {}
+        by_owner: dict[TrajectoryScope, dict[RolloutKey, Trajectory]] = {}
         for one in batch:
             if one.place not in self._written:
                 by_owner.setdefault(one.owner, {})[one.trajectory.key] = one.trajectory

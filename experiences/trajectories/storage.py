@@ -37,7 +37,7 @@ MONTHS_AHEAD = 1
 
 
 @dataclass(frozen=True)
-class Owner:
+class TrajectoryScope:
     """Whose trajectories these are: everything in a row that is not of the rollout itself."""
 
     job_id: uuid.UUID
@@ -53,7 +53,7 @@ class Owner:
         return derived(self.job_id, self.arm, self.line, *key)
 
 
-def trajectories_write(owner: Owner, trajectories: Sequence[Trajectory]) -> None:
+def trajectories_write(owner: TrajectoryScope, trajectories: Sequence[Trajectory]) -> None:
     """Appends trajectories by one COPY. Call it inside a fenced transaction."""
     if not trajectories:
         return
@@ -64,7 +64,7 @@ def trajectories_write(owner: Owner, trajectories: Sequence[Trajectory]) -> None
 
 
 def trajectories_kept(
-    owner: Owner, *, iteration: int, scenarios: Collection[int] | None = None
+    owner: TrajectoryScope, *, iteration: int, scenarios: Collection[int] | None = None
 ) -> dict[RolloutKey, Trajectory]:
     """The rollouts of one iteration (of some scenarios) that were kept before a crash."""
     rows = _rows_of(owner).filter(iteration=iteration)
@@ -73,26 +73,26 @@ def trajectories_kept(
     return {(value := as_trajectory(row)).key: value for row in rows}
 
 
-def trajectories_stored(owner: Owner, keys: Iterable[RolloutKey]) -> set[RolloutKey]:
+def trajectories_stored(owner: TrajectoryScope, keys: Iterable[RolloutKey]) -> set[RolloutKey]:
     """Those of the rollouts that are stored."""
     ids = {owner.id_of(key): key for key in keys}
     return {ids[one] for one in _rows_of(owner).filter(id__in=ids).values_list("id", flat=True)}
 
 
-def _rows_of(owner: Owner) -> QuerySet[TrajectoryRecord]:
+def _rows_of(owner: TrajectoryScope) -> QuerySet[TrajectoryRecord]:
     return TrajectoryRecord.objects.filter(
         month=owner.month, job_id=owner.job_id, purpose=owner.purpose, arm=owner.arm, line=owner.line
     )
 
 
-def last_kept_iteration(owner: Owner) -> int:
+def last_kept_iteration(owner: TrajectoryScope) -> int:
     """The highest iteration of which a rollout is kept; -1 for none."""
     rows = TrajectoryRecord.objects.filter(job_id=owner.job_id, month=owner.month, purpose=owner.purpose)
     last = rows.order_by("-iteration").values_list("iteration", flat=True).first()
     return -1 if last is None else int(last)
 
 
-def groups_write(owner: Owner, iteration: int, groups: Sequence[TrajectoryGroup]) -> None:
+def groups_write(owner: TrajectoryScope, iteration: int, groups: Sequence[TrajectoryGroup]) -> None:
     """Appends the narrow rows of an iteration's groups: rewards and advantages. One COPY."""
     table = GroupRecord._meta.db_table
     with copying(f"COPY {table} ({GROUP_COLUMNS}) FROM STDIN") as copy:
@@ -151,7 +151,7 @@ def as_trajectory(row: TrajectoryRecord) -> Trajectory:
 # -- COPY's text format ------------------------------------------------------------------------------------------------
 
 
-def _lines(owner: Owner, trajectories: Iterable[Trajectory]) -> Iterator[bytes]:
+def _lines(owner: TrajectoryScope, trajectories: Iterable[Trajectory]) -> Iterator[bytes]:
     head = f"{owner.month}\t{owner.organization_id}\t{owner.agent_id}\t{owner.job_id}\t{owner.purpose}"
     head = f"{head}\t{owner.arm}\t{owner.line}"
     for original in trajectories:

@@ -65,7 +65,7 @@ def asked(path: str = "/health/", person: Any = None) -> Any:
 
 @pytest.mark.django_db(transaction=True)
 def test_a_stranger_hears_one_word_and_a_member_hears_why(olivia: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(health.CHECKS, "workers", lambda: health.Finding(health.OK, "idle", {"jobs_waiting": 3}))
+    monkeypatch.setitem(health.CHECKS, "workers", lambda: health.HealthFinding(health.OK, "idle", {"jobs_waiting": 3}))
     for path in ("/health/ready", "/health/"):
         response = asked(path)
         assert response.status_code == 200 and response.json() == {"status": "ok"}
@@ -81,9 +81,9 @@ def test_a_stranger_hears_one_word_and_a_member_hears_why(olivia: Any, monkeypat
 def test_nothing_is_asked_again_for_five_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
     rounds: list[int] = []
 
-    def counted() -> health.Finding:
+    def counted() -> health.HealthFinding:
         rounds.append(1)
-        return health.Finding(health.OK, "idle")
+        return health.HealthFinding(health.OK, "idle")
 
     monkeypatch.setitem(health.CHECKS, "workers", counted)
     for _ in range(20):
@@ -100,9 +100,9 @@ def test_a_check_that_hangs_holds_up_neither_the_answer_nor_the_other_checks(
 ) -> None:
     released = threading.Event()
 
-    def hangs() -> health.Finding:
+    def hangs() -> health.HealthFinding:
         released.wait(20)
-        return health.Finding(health.OK, "late")
+        return health.HealthFinding(health.OK, "late")
 
     monkeypatch.setitem(health.CHECKS, "storage", hangs)
     monkeypatch.setattr(health, "KEPT_SECONDS", 0.0)

@@ -15,7 +15,7 @@ from experiences.rollouts.rewards.trial import summary, tried
 from experiences.rollouts.types import RolloutKey, Trajectory
 from experiences.trajectories.exports import as_exported
 from experiences.trajectories.services.rewards import MAX_TRIED, reward_try, without_texts
-from experiences.trajectories.storage import Owner, trajectories_write
+from experiences.trajectories.storage import TrajectoryScope, trajectories_write
 from tests.support.callers import Caller
 from tests.support.rows import owner_of
 from training.models import TrainingRun
@@ -161,7 +161,7 @@ def test_no_text_of_a_trajectory_is_given_out(api: Caller, run: TrainingRun) -> 
         },
         started_at=1_760_000_000.0,
     )
-    trajectories_write(Owner(owner.job_id, owner.organization_id, owner.agent_id, owner.month), [secret])
+    trajectories_write(TrajectoryScope(owner.job_id, owner.organization_id, owner.agent_id, owner.month), [secret])
     for reward in ("ground_truth", "composite", "relative_rank"):
         answer = ran(api, reward=reward, job=str(run.job_id), limit=1)
         assert answer["summary"]["n"] == 1

@@ -16,7 +16,7 @@ from agentcore_site.jobs.models import Job
 from agentcore_site.tenancy.models import Organization
 from budgets.alerts.webhooks import webhook_secret
 from budgets.ledger import reserve, settle
-from budgets.ledger.accounts import Chain, Owner, chain_open, owners
+from budgets.ledger.accounts import BudgetOwner, Chain, chain_open, owners
 from budgets.models import Budget, BudgetLimit, BudgetSettings, LedgerEntry, ModelPrice, Reservation, Scope
 from budgets.services import limit_change, price_set
 from tests import factories
@@ -69,7 +69,7 @@ def test_a_month_that_is_over_is_only_shown(who: str, request: pytest.FixtureReq
     client = request.getfixturevalue(who)
     old = chain_open(acme.id, month=date(2025, 3, 1)).organization_budget
     new = chain_open(acme.id).organization_budget
-    limit_change(None, Owner(acme.id, Scope.ORGANIZATION, acme.id), 7 * DOLLAR)
+    limit_change(None, BudgetOwner(acme.id, Scope.ORGANIZATION, acme.id), 7 * DOLLAR)
     page = address(Budget, "change", old)
     assert 'name="limit_usd"' not in client.get(page).content.decode()
     assert client.post(page, {"limit_usd": "1", "initial-limit_usd": "2"}).status_code == 403

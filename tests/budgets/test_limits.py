@@ -17,7 +17,7 @@ from agentcore_site.lib.errors import Conflict, Forbidden, Insufficient, Invalid
 from agentcore_site.tenancy.models import Organization
 from budgets import services
 from budgets.ledger import charge_expired, reserve, settle
-from budgets.ledger.accounts import Chain, Owner, chain_of_job, chain_open, month_of, owners
+from budgets.ledger.accounts import BudgetOwner, Chain, chain_of_job, chain_open, month_of, owners
 from budgets.metering.port import BudgetRefused
 from budgets.models import Budget, BudgetAlert, BudgetLimit, LedgerEntry, Scope
 from budgets.selectors import (
@@ -30,7 +30,7 @@ from budgets.selectors import (
     limits_visible,
     reservations_visible,
 )
-from budgets.services import Shown, budget_change_limit, budget_open_job, budget_set_limit, limit_change
+from budgets.services import ShownLimit, budget_change_limit, budget_open_job, budget_set_limit, limit_change
 from budgets.views.chain import chain_shown
 from tests.budgets.support import balances, bill, expire, hold, limits_set
 
@@ -158,7 +158,9 @@ def test_a_stranger_who_names_our_agent_changes_nothing_for_us(
     charlie.memberships.update(role="admin")
     with pytest.raises(Missing):
         budget_set_limit(charlie, organization=elsewhere, agent_id=chain.agent_id, limit=0)
-    limit_change(None, Owner(elsewhere.id, Scope.AGENT, chain.agent_id, chain.agent_id), 0)  # whatever a service says
+    limit_change(
+        None, BudgetOwner(elsewhere.id, Scope.AGENT, chain.agent_id, chain.agent_id), 0
+    )  # whatever a service says
     assert chain_open(chain.organization_id, agent_id=chain.agent_id, job_id=chain.job_id) == chain
     assert reserve(hold(chain, "a", CENT)).fresh
     with pytest.raises(Missing):
@@ -173,9 +175,9 @@ def test_a_limit_for_an_agent_that_is_not_there_is_refused_and_makes_no_budget(a
 
 def test_a_limit_that_was_changed_since_it_was_shown_stays(chain: Chain, adam: Any) -> None:
     budget = Budget.objects.get(id=chain.job_budget)
-    budget_change_limit(adam, budget, 300 * CENT, shown=Shown(100 * CENT))
+    budget_change_limit(adam, budget, 300 * CENT, shown=ShownLimit(100 * CENT))
     with pytest.raises(Conflict, match=r"it is \$3.00 now"):
-        budget_change_limit(adam, budget, 200 * CENT, shown=Shown(100 * CENT))
+        budget_change_limit(adam, budget, 200 * CENT, shown=ShownLimit(100 * CENT))
     budget.refresh_from_db()
     assert budget.limit == 300 * CENT
 

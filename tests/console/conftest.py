@@ -15,7 +15,7 @@ from evaluation import reports
 from evaluation.models import EvaluationResult, EvaluationRun, Split
 from evaluation.services import evaluation_start
 from experiences.models import Agent
-from experiences.trajectories.storage import Owner, trajectories_write
+from experiences.trajectories.storage import TrajectoryScope, trajectories_write
 from tests.selection import is_fast
 from tests.support.rows import lived_run, trajectory
 from training.models import TrainingRun
@@ -66,7 +66,7 @@ def evaluation(operator: Actor, run: TrainingRun) -> EvaluationRun:
             for k in range(2)
         ]
         month = asked.job.created_at.date().replace(day=1)
-        owner = Owner(asked.pk, asked.organization_id, asked.agent_id, month, "evaluation", arm, "held_out")
+        owner = TrajectoryScope(asked.pk, asked.organization_id, asked.agent_id, month, "evaluation", arm, "held_out")
         trajectories_write(owner, lived)
         EvaluationResult.objects.bulk_create(_result(asked, arm, scenario) for scenario in range(10))
     asked.report = reports.build(asked, looks=1, seconds=1.5)

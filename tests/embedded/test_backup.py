@@ -16,7 +16,7 @@ import pytest
 
 from agentcore_site.embedded.backup import backup_read, backup_write, database_restore
 from agentcore_site.embedded.ports import wait_until
-from agentcore_site.embedded.programs import Unusable, program
+from agentcore_site.embedded.programs import BackupUnusable, program
 from tests.support.proxy import Proxy
 from tests.support.up import Up, manage
 from tests.support.workers import environment
@@ -68,7 +68,7 @@ def test_each_file_is_checked(folder: Path, name: str) -> None:
     (folder / "in" / name).write_text("changed")
     with tarfile.open(folder / "backup.tar", "w") as archive:
         archive.add(folder / "in", arcname=".")
-    with pytest.raises(Unusable, match=f"{name} is not what was backed up"):
+    with pytest.raises(BackupUnusable, match=f"{name} is not what was backed up"):
         backup_read(folder / "backup.tar", folder / "out")
 
 
@@ -86,10 +86,10 @@ def test_a_backup_of_a_database_that_falls_silent_ends_and_leaves_nothing(folder
         done = thread.submit(backed_up, folder / "backup.tar", way.url, silence=1.0)
         assert wait_until(lambda: any(folder.glob(".backup-*/database.dump")), 30)
         way.freeze()
-        with pytest.raises(Unusable, match=r"pg_dump gave no sign of life for 1 s.*Nothing was written"):
+        with pytest.raises(BackupUnusable, match=r"pg_dump gave no sign of life for 1 s.*Nothing was written"):
             done.result(20)
         way.cut()
-        with pytest.raises(Unusable, match="The database does not answer"):
+        with pytest.raises(BackupUnusable, match="The database does not answer"):
             backed_up(folder / "backup.tar", way.url)
     assert not any(folder.iterdir())
 
@@ -116,7 +116,9 @@ def test_a_restore_waits_for_a_slow_database_and_not_for_a_silent_one(folder: Pa
             owner.execute("CREATE DATABASE restored_slowly TEMPLATE template0")
             with Proxy(own) as way:
                 way.freeze()
-                with pytest.raises(Unusable, match=r"pg_restore gave no sign of life.*does not answer\. Nothing was"):
+                with pytest.raises(
+                    BackupUnusable, match=r"pg_restore gave no sign of life.*does not answer\. Nothing was"
+                ):
                     database_restore(dump, way.url, silence=1.0)
                 way.heal()
                 database_restore(dump, way.url, silence=1.0)

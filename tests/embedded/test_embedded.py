@@ -27,7 +27,7 @@ from agentcore_site.embedded.postgres import Postgres
 from agentcore_site.embedded.service_paths import CannotStart, place_for, walkable
 from agentcore_site.embedded.stack import Stack
 from agentcore_site.embedded.supervisor import Process, Supervisor
-from agentcore_site.outbound.addresses import AllowList, Verdict
+from agentcore_site.outbound.addresses import AddressVerdict, AllowList
 from tests.support.up import GIVEN
 
 
@@ -251,8 +251,8 @@ def test_up_allows_calls_to_loopback_unless_it_is_told_otherwise(monkeypatch: py
     assert env.listed("OUTBOUND_ALLOW") == []
     up._allow_loopback()
     loopback = AllowList.of(env.listed("OUTBOUND_ALLOW"))
-    assert all(loopback.judge(ip_address(one)) is Verdict.CALLED for one in ("127.0.0.1", "::1"))
-    assert loopback.has_host("localhost") and loopback.judge(ip_address("10.0.0.1")) is Verdict.PRIVATE
+    assert all(loopback.judge(ip_address(one)) is AddressVerdict.CALLED for one in ("127.0.0.1", "::1"))
+    assert loopback.has_host("localhost") and loopback.judge(ip_address("10.0.0.1")) is AddressVerdict.PRIVATE
     monkeypatch.setenv("OUTBOUND_ALLOW", "")
     up._allow_loopback()
     assert env.listed("OUTBOUND_ALLOW") == []

@@ -6,12 +6,12 @@ import ipaddress
 
 import pytest
 
-from agentcore_site.outbound import AddressRefused, Policy
-from agentcore_site.outbound.addresses import AllowList, Verdict
+from agentcore_site.outbound import AddressRefused, OutboundPolicy
+from agentcore_site.outbound.addresses import AddressVerdict, AllowList
 
-NONE = Policy()
-LOOPBACK = Policy(AllowList.of(["127.0.0.0/8", "::1/128", "localhost"]))  # what `manage.py up` allows
-EVERYTHING = Policy(AllowList.of(["0.0.0.0/0", "::/0", "localhost"]))
+NONE = OutboundPolicy()
+LOOPBACK = OutboundPolicy(AllowList.of(["127.0.0.0/8", "::1/128", "localhost"]))  # what `manage.py up` allows
+EVERYTHING = OutboundPolicy(AllowList.of(["0.0.0.0/0", "::/0", "localhost"]))
 
 # Spellings of 127.0.0.1, and of other hosts that look like one: malformed wherever they are entered.
 DISGUISED = [
@@ -109,7 +109,7 @@ OPEN = [
 ]
 
 
-def called(policy: Policy, address: str) -> bool:
+def called(policy: OutboundPolicy, address: str) -> bool:
     try:
         policy.target(address)
     except AddressRefused as error:
@@ -146,16 +146,16 @@ def test_the_open_internet_is_called(address: str) -> None:
 @pytest.mark.parametrize("host", ["redis", "db.internal", "printer.local", "x.localhost", "router.home.arpa"])
 def test_a_name_of_this_network_needs_an_entry_of_its_own(host: str) -> None:
     assert not called(NONE, f"http://{host}/")
-    assert called(Policy(AllowList.of([host])), f"http://{host}:8080/")
+    assert called(OutboundPolicy(AllowList.of([host])), f"http://{host}:8080/")
 
 
 def test_a_listed_host_may_be_anywhere_but_where_nothing_is_called() -> None:
     listed = AllowList.of(["gpu.example.org", "*.lab.example.org"])
     for host in ("gpu.example.org", "a.lab.example.org"):
-        assert listed.judge(ipaddress.ip_address("10.0.0.5"), host=host) is Verdict.CALLED
-        assert listed.judge(ipaddress.ip_address("169.254.169.254"), host=host) is Verdict.NEVER
+        assert listed.judge(ipaddress.ip_address("10.0.0.5"), host=host) is AddressVerdict.CALLED
+        assert listed.judge(ipaddress.ip_address("169.254.169.254"), host=host) is AddressVerdict.NEVER
     for host in ("lab.example.org", "other.example.org", ""):
-        assert listed.judge(ipaddress.ip_address("10.0.0.5"), host=host) is Verdict.PRIVATE
+        assert listed.judge(ipaddress.ip_address("10.0.0.5"), host=host) is AddressVerdict.PRIVATE
 
 
 @pytest.mark.parametrize("entry", ["http://a.example", "10.0.0.0/33", "a b", "*", "a.example:80", "300.1.1.1/8"])

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from agentcore_site.outbound import AddressRefused, ConnectFailed, OutboundClient, Policy, Redirected
+from agentcore_site.outbound import AddressRefused, ConnectFailed, OutboundClient, OutboundPolicy, Redirected
 from agentcore_site.outbound.addresses import AllowList
 from budgets.alerts.webhooks import WebhookFailed, webhook_post
 from tests.experiences.rollouts.tools.test_fetch import Pages, certificate
@@ -22,7 +22,7 @@ from tests.support.names import Names
 LOOPBACK = AllowList.of(["127.0.0.0/8", "localhost"])
 
 
-async def got(policy: Policy, address: str) -> str:
+async def got(policy: OutboundPolicy, address: str) -> str:
     async with (
         OutboundClient(policy=policy) as client,
         await client.send("GET", client.target(address), headers={}) as response,
@@ -39,7 +39,7 @@ def page() -> Iterator[Pages]:
 async def test_a_name_that_changes_between_check_and_call_is_not_called(
     page: Pages, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    policy, address = Policy(), f"http://rebinding.example:{page.port}/"
+    policy, address = OutboundPolicy(), f"http://rebinding.example:{page.port}/"
     Names(monkeypatch, {"rebinding.example": ["93.184.215.14", "127.0.0.1"]})
     policy.check_entered(address)  # as it is saved
     with pytest.raises(AddressRefused, match="private network") as caught:
@@ -51,23 +51,23 @@ async def test_each_connection_goes_to_an_address_that_was_checked_for_it(
     page: Pages, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = Names(monkeypatch, {"pages.test": ["127.0.0.1", "169.254.169.254"]})
-    assert await got(Policy(LOOPBACK), f"http://pages.test:{page.port}/") == "hello"
+    assert await got(OutboundPolicy(LOOPBACK), f"http://pages.test:{page.port}/") == "hello"
     assert names.asked == ["pages.test"]  # once: there is no second look-up to answer otherwise
     with pytest.raises(AddressRefused, match="never called"):
-        await got(Policy(LOOPBACK), f"http://pages.test:{page.port}/")
+        await got(OutboundPolicy(LOOPBACK), f"http://pages.test:{page.port}/")
 
 
 @pytest.mark.parametrize("addresses", ["127.0.0.1 10.0.0.7", "::ffff:10.0.0.7", "64:ff9b::a00:7"])
 async def test_one_private_address_refuses_a_name(page: Pages, monkeypatch: pytest.MonkeyPatch, addresses: str) -> None:
     Names(monkeypatch, {"pages.test": [addresses]})
     with pytest.raises(AddressRefused):
-        await got(Policy(LOOPBACK), f"http://pages.test:{page.port}/")
+        await got(OutboundPolicy(LOOPBACK), f"http://pages.test:{page.port}/")
     assert not page.asked
 
 
 async def test_a_redirect_is_an_error_that_says_so(page: Pages) -> None:
     with pytest.raises(Redirected, match=r"redirects \(HTTP 302\)"):
-        await got(Policy(LOOPBACK), f"http://127.0.0.1:{page.port}/away")
+        await got(OutboundPolicy(LOOPBACK), f"http://127.0.0.1:{page.port}/away")
     assert [path for path, _ in page.asked] == ["/away"]
 
 
@@ -117,8 +117,8 @@ def pump(one: socket.socket, other: socket.socket) -> None:
         pass
 
 
-def through(proxy: Proxy, **changes: Any) -> Policy:
-    return Policy(proxies={"http": proxy.url, "https": proxy.url, "no": "direct.test,127.0.0.1"}, **changes)
+def through(proxy: Proxy, **changes: Any) -> OutboundPolicy:
+    return OutboundPolicy(proxies={"http": proxy.url, "https": proxy.url, "no": "direct.test,127.0.0.1"}, **changes)
 
 
 async def test_a_proxy_is_asked_for_the_name_in_absolute_form(page: Pages) -> None:
@@ -153,7 +153,7 @@ async def test_no_proxy_is_asked_for_an_exception(page: Pages, monkeypatch: pyte
 )
 async def test_a_proxy_leads_to_no_private_address(address: str) -> None:
     with pytest.raises(AddressRefused):
-        await got(Policy(AllowList.of(["192.168.0.0/16"]), proxies={"http": "http://127.0.0.1:9"}), address)
+        await got(OutboundPolicy(AllowList.of(["192.168.0.0/16"]), proxies={"http": "http://127.0.0.1:9"}), address)
 
 
 # -- certificates -----------------------------------------------------------------------------------------------------
@@ -173,8 +173,8 @@ async def test_a_private_certificate_authority_is_trusted_only_where_the_site_na
     secured, path = tls_server(tmp_path, "inside.test")
     with secured as pages:
         with pytest.raises(ConnectFailed, match="OUTBOUND_CA_FILE"):
-            await got(Policy(LOOPBACK), f"https://inside.test:{pages.port}/")
-        trusting = Policy(LOOPBACK, ca_file=str(path))
+            await got(OutboundPolicy(LOOPBACK), f"https://inside.test:{pages.port}/")
+        trusting = OutboundPolicy(LOOPBACK, ca_file=str(path))
         assert await got(trusting, f"https://inside.test:{pages.port}/") == "hello"
         with pytest.raises(ConnectFailed, match="certificate"):  # and only for its own name
             await got(trusting, f"https://other.test:{pages.port}/")
@@ -201,4 +201,4 @@ def test_http_libraries_log_no_request(name: str) -> None:
 async def test_a_server_that_says_nothing_ends_with_the_callers_time(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent, pytest.raises(TimeoutError):
         async with asyncio.timeout(0.2):
-            await got(Policy(LOOPBACK), f"http://127.0.0.1:{silent.getsockname()[1]}/")
+            await got(OutboundPolicy(LOOPBACK), f"http://127.0.0.1:{silent.getsockname()[1]}/")

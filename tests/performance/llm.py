@@ -28,7 +28,7 @@ from experiences.rollouts.collect import RolloutLimits, collect
 from experiences.rollouts.environments.dataset import dataset_environment
 from experiences.rollouts.rewards import rewards
 from experiences.rollouts.runtimes.llm import PHILOSOPHIES, LLMRuntime, Sampling
-from experiences.rollouts.runtimes.llm.philosophies import Play
+from experiences.rollouts.runtimes.llm.philosophies import PhilosophyPlay
 from experiences.rollouts.types import RolloutKey
 from tests.performance.table import Figure, at_most
 from tests.support.llm_server import ModelServer
@@ -183,7 +183,7 @@ async def played(base_url: str, organization_id: uuid.UUID, n: int) -> float:
 
 
 @PHILOSOPHIES.register("talk")
-async def talk(play: Play) -> bool:
+async def talk(play: PhilosophyPlay) -> bool:
     """So many thoughts, and the last one is the answer."""
     for _ in range(TURNS - 1):
         await play.think("thinker", "Think.", TALK[1].content)

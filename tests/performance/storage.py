@@ -57,8 +57,8 @@ def trajectories() -> list[Trajectory]:
     ]
 
 
-def owner() -> storage.Owner:
-    return storage.Owner(uuid7(), uuid7(), uuid7(), MONTH)
+def owner() -> storage.TrajectoryScope:
+    return storage.TrajectoryScope(uuid7(), uuid7(), uuid7(), MONTH)
 
 
 def ours(rows: list[Trajectory]) -> float:

@@ -25,7 +25,7 @@ from typing import Any, Final
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before NumPy is loaded: each world has one core
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-from agentcore_site.outbound import Policy, configure
+from agentcore_site.outbound import OutboundPolicy, configure
 from agentcore_site.outbound.addresses import AllowList
 from tests.performance.worlds_summary import summary
 from tests.support.context_runs import Finished, learned, success_of
@@ -140,7 +140,7 @@ def _decided(run: Finished) -> Result:
 
 def allow_loopback() -> None:
     """For the bench's own processes: who may be called is one rule for a whole process."""
-    configure(lambda: Policy(AllowList.of(("127.0.0.0/8",))))
+    configure(lambda: OutboundPolicy(AllowList.of(("127.0.0.0/8",))))
 
 
 def results(measure: Callable[[Task], Result], chosen: Sequence[Task], workers: int) -> Iterator[Result]:

@@ -21,7 +21,7 @@ from budgets.llm.types import Message
 from experiences.learning.lessons.attempts import attempt_text
 from experiences.learning.lessons.library import Lesson
 from experiences.learning.lessons.rendering import told
-from experiences.rollouts.runtimes.base import Told
+from experiences.rollouts.runtimes.base import PromptContext
 from experiences.rollouts.runtimes.llm import Sampling
 from experiences.rollouts.structured_output import Asker
 from experiences.rollouts.types import RolloutKey, Scenario, Trajectory
@@ -98,8 +98,8 @@ class Context:
     texts: tuple[str, ...] = ()
     version: str = "rival"
 
-    def told(self, key: RolloutKey, query: str) -> Told:
-        return Told(told([Lesson(f"e{n}", text) for n, text in enumerate(self.texts)]), {})
+    def told(self, key: RolloutKey, query: str) -> PromptContext:
+        return PromptContext(told([Lesson(f"e{n}", text) for n, text in enumerate(self.texts)]), {})
 
 
 @dataclass

@@ -18,9 +18,9 @@ from budgets.prices.pricing import Price
 from experiences.learning.lessons.library import Library
 from experiences.learning.lessons.prompts import ReflectionOptions
 from experiences.learning.lessons.reflection import Reflected, Reflector
-from experiences.rollouts.runtimes.base import Runtime, Teller
+from experiences.rollouts.runtimes.base import ContextSource, Runtime
 from experiences.rollouts.runtimes.llm import LLMRuntime, Sampling
-from experiences.rollouts.structured_output import Answered, Asker
+from experiences.rollouts.structured_output import Asker, ModelAnswer
 from experiences.rollouts.types import TrajectoryGroup
 from training.algorithm.inference import PairedDifference, paired_difference
 from training.config.presets import merged, preset_values
@@ -39,7 +39,7 @@ class OnePrice:
 
 @dataclass
 class Player:
-    """Plays as ``experiences.agents.runtime_factory.ModelPlayer`` does, on a meter that never refuses."""
+    """Plays as ``experiences.agents.runtime_factory.RuntimeFactory`` does, on a meter that never refuses."""
 
     base_url: str
     meter: FreeMeter = field(default_factory=FreeMeter)
@@ -54,7 +54,7 @@ class Player:
             self._client = MeteredChatClient(endpoint, self.meter, OnePrice())
         return self._client
 
-    def __call__(self, policy: Teller, *, temperature: float, max_steps: int, purpose: str) -> Runtime:
+    def __call__(self, policy: ContextSource, *, temperature: float, max_steps: int, purpose: str) -> Runtime:
         return LLMRuntime(
             self.client(),
             Sampling(MODEL, temperature, 200),
@@ -75,7 +75,7 @@ class Reflecting:
 
     player: Player
     options: ReflectionOptions
-    answered: list[Answered] = field(default_factory=list)
+    answered: list[ModelAnswer] = field(default_factory=list)
     _reflector: Reflector | None = None
 
     async def reflect(
@@ -94,7 +94,7 @@ class Finished:
     setup: TrainerSetup
     state: TrainerState
     reports: list[IterationReport]
-    answered: list[Answered]
+    answered: list[ModelAnswer]
     spent: int
     player: Player
     pools: Pools

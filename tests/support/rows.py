@@ -11,7 +11,7 @@ from agentcore_site.jobs.events import event_add
 from agentcore_site.jobs.models import Job, Status
 from experiences.models import Agent
 from experiences.rollouts.types import RolloutKey, Scenario, Step, Trajectory, TrajectoryGroup
-from experiences.trajectories.storage import Owner, groups_write, trajectories_write
+from experiences.trajectories.storage import TrajectoryScope, groups_write, trajectories_write
 from tests.support.running import SMALL, SMALL_POOL
 from training.models import Iteration, PolicyCheckpoint, TrainingRun
 from training.services.checkpoints import checkpoint_save
@@ -47,9 +47,9 @@ def lived_run(actor: Any, agent: Agent, *, iterations: int = 2, queries: int = 3
     return TrainingRun.objects.select_related("job", "agent", "organization", "best_checkpoint").get(job=run.job)
 
 
-def owner_of(run: TrainingRun) -> Owner:
+def owner_of(run: TrainingRun) -> TrajectoryScope:
     month = run.job.created_at.date().replace(day=1)
-    return Owner(run.job_id, run.organization_id, run.agent_id, month)
+    return TrajectoryScope(run.job_id, run.organization_id, run.agent_id, month)
 
 
 def done(run: TrainingRun, iterations: int, *, trajectories: int) -> None:

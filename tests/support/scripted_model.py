@@ -11,7 +11,7 @@ from budgets.llm.types import Completion, Message
 from budgets.metering.port import Bill, CallKey
 from budgets.prices.pricing import Usage
 from experiences.rollouts.runtimes.llm import Sampling
-from experiences.rollouts.structured_output import Answered, Asker
+from experiences.rollouts.structured_output import Asker, ModelAnswer
 
 PAID: Final = 7  # micro-dollars of each answer
 
@@ -66,7 +66,7 @@ class ScriptedModel:
         return Completion(said, (), "stop", usage, PAID, "small", 1, "", Bill(PAID, usage, "table"))
 
 
-def asker_of(model: ScriptedModel, **options: Any) -> tuple[Asker, list[Answered]]:
+def asker_of(model: ScriptedModel, **options: Any) -> tuple[Asker, list[ModelAnswer]]:
     """(an asker of this model, what it keeps)."""
-    kept: list[Answered] = []
+    kept: list[ModelAnswer] = []
     return Asker(model, Sampling("small", 0.3, 512), "run", keep=kept.append, **options), kept

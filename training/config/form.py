@@ -62,7 +62,7 @@ class Field:
 
 
 @dataclass(frozen=True)
-class Section:
+class SettingsSection:
     title: str
     rows: list[tuple[Field, Any]] = field(default_factory=list)
 
@@ -84,10 +84,10 @@ def groups() -> dict[str, list[Field]]:
     return grouped
 
 
-def sections(config: Mapping[str, Any], runtime: str) -> list[Section]:
+def sections(config: Mapping[str, Any], runtime: str) -> list[SettingsSection]:
     """A whole configuration for reading: every setting that counts for its learner with its value, by group."""
     grouped = {"The job": [fields()[name] for name in PLAIN], **groups()}
-    found = [Section(title, _values(config, members, runtime)) for title, members in grouped.items()]
+    found = [SettingsSection(title, _values(config, members, runtime)) for title, members in grouped.items()]
     return [one for one in found if one.rows]
 
 

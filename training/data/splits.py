@@ -17,7 +17,7 @@ SELECTION_MOST = 0.4  # of what is not held out: the rest has to teach
 
 
 @dataclass(frozen=True, slots=True)
-class Split:
+class SplitPositions:
     """Positions in the list of queries that was split, each ascending; every position is in exactly one."""
 
     train: list[int]
@@ -32,7 +32,7 @@ def split_queries(
     held_out_share: float = HELD_OUT_SHARE,
     selection_share: float = SELECTION_SHARE,
     selection_least: int = SELECTION_LEAST,
-) -> Split:
+) -> SplitPositions:
     """Splits ``queries`` by distinct text (case and white space aside).
 
     At least one text stays for training; from three distinct texts on, no side is empty (unless its share is 0).
@@ -57,7 +57,7 @@ def split_queries(
     members: dict[str, list[int]] = {"train": [], "selection": [], "held_out": []}
     for position, query in enumerate(queries):
         members[side[normalized(query)]].append(position)
-    return Split(**members)
+    return SplitPositions(**members)
 
 
 def split_counts(

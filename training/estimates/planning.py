@@ -17,9 +17,9 @@ from budgets.metering.port import UnknownPrice
 from budgets.metering.price_book import DatabasePriceBook
 from budgets.models import EntryKind, LedgerEntry, Scope
 from budgets.prices.pricing import PER, Price, Usage, cost
-from budgets.selectors import NAMES, Room, budget_chain
+from budgets.selectors import NAMES, Headroom, budget_chain
 from experiences.agents.endpoint_config import BadEndpoint, endpoint_of_agent, endpoint_of_reflector
-from experiences.models import Agent, Runtime
+from experiences.models import Agent, AgentRuntime
 from training.config.schema import GRPOConfig
 from training.data.splits import split_counts
 from training.estimates import measured
@@ -43,7 +43,7 @@ class Planned:
     plan: measured.Plan
     rates: Rates
     pools: Mapping[str, int]
-    rooms: Sequence[tuple[Room, int]]  # the limited budgets of organisation and agent, with what each has left
+    rooms: Sequence[tuple[Headroom, int]]  # the limited budgets of organisation and agent, with what each has left
 
     @property
     def budget(self) -> int:
@@ -59,7 +59,7 @@ class Planned:
     @property
     def told(self) -> bool:
         """Whether the run learns what its agent is told: then a gate decides what is shipped."""
-        return self.agent.runtime != Runtime.ACTION
+        return self.agent.runtime != AgentRuntime.ACTION
 
     def gate(self) -> dict[str, Any]:
         """How often the gate finds each of some true gains, and the rollouts and dollars that this takes."""
@@ -126,7 +126,7 @@ class Planned:
         }
 
     def _unseen(self) -> Iterator[str]:
-        if self.agent.runtime == Runtime.HTTP and self.agent.context_arrives is None:
+        if self.agent.runtime == AgentRuntime.HTTP and self.agent.context_arrives is None:
             yield (
                 "It is not known whether the context that this agent is sent reaches its model. Give it a test task (in"
                 " its form) first: an agent that drops it can learn nothing."
@@ -162,9 +162,9 @@ def planned(config: GRPOConfig, agent: Agent, *, n_train: int, n_selection: int,
         Invalid: an endpoint of the agent can't be used, or a model that the run asks has no price, so that no call
             could be held to a budget.
     """
-    found = _of_actions(agent) if agent.runtime == Runtime.ACTION else _of_models(agent, config)
+    found = _of_actions(agent) if agent.runtime == AgentRuntime.ACTION else _of_models(agent, config)
     pools = {"n_train": n_train, "n_selection": n_selection, "n_held_out": n_held_out}
-    asked = measured.work(config, **pools, told=agent.runtime != Runtime.ACTION)
+    asked = measured.work(config, **pools, told=agent.runtime != AgentRuntime.ACTION)
     plan = measured.plan(asked, found, ratios=_ratios(agent) if found.measured else ())
     return Planned(config, agent, plan, found, pools, _rooms(agent))
 
@@ -195,7 +195,7 @@ def _price(agent: Agent, endpoint: Callable[[Agent], Endpoint], whose: str = "")
         raise Invalid(message, fields={"agent": message}) from error
 
 
-def _rooms(agent: Agent) -> list[tuple[Room, int]]:
+def _rooms(agent: Agent) -> list[tuple[Headroom, int]]:
     chain = budget_chain(agent.organization_id, agent_id=agent.id)
     return [(room, 0 if room.debt else room.left) for room in chain if room.left is not None]
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from training.trainer.state import TrainerState
 
 
-class Look(Protocol):
+class ValidationPlayer(Protocol):
     """Plays ``chooser`` on the selection queries (``searching``: on those of the search), ``samples`` times each (None:
     as often as one look does) from sample ``first`` on. ``at`` is the iteration after which it is played."""
 
@@ -123,7 +123,7 @@ class Learner(ABC):
 
     # -- candidate and gate ----------------------------------------------------------------------------------------
 
-    def begin(self, setup: TrainerSetup, state: TrainerState, look: Look) -> None:  # noqa: B027  (most need nothing)
+    def begin(self, setup: TrainerSetup, state: TrainerState, look: ValidationPlayer) -> None:  # noqa: B027  (most need nothing)
         """Measures once, before anything is learned, what ``validate`` needs beside the baseline."""
 
     def validates_after(self, setup: TrainerSetup, iteration: int) -> bool:
@@ -131,7 +131,7 @@ class Learner(ABC):
         return False
 
     def validate(
-        self, setup: TrainerSetup, state: TrainerState, look: Look, *, evaluates: bool
+        self, setup: TrainerSetup, state: TrainerState, look: ValidationPlayer, *, evaluates: bool
     ) -> tuple[SelectionReport | None, GateReport | None]:
         """Looks at the candidate on the selection queries, decides what is shipped, and may set ``state.stop_reason``.
         ``evaluates`` is False where only ``validates_after`` asked for it."""

@@ -12,7 +12,7 @@ from experiences.learning.lessons.reflection import Reflected
 from experiences.rollouts.types import TrajectoryGroup
 from training.config.schema import GRPOConfig
 from training.learners import gate
-from training.learners.base import Learner, Look
+from training.learners.base import Learner, ValidationPlayer
 from training.learners.context_update import MIXED_AFTER, rules_of, too_even, update_context, worth_reflecting
 from training.learners.settings import ACTIONS_ONLY, GRADIENT, MEASURED, SEARCH
 from training.policies.base import Policy
@@ -159,7 +159,7 @@ class ContextLearner(Learner):
 
     # -- candidate and gate ----------------------------------------------------------------------------------------
 
-    def begin(self, setup: TrainerSetup, state: TrainerState, look: Look) -> None:
+    def begin(self, setup: TrainerSetup, state: TrainerState, look: ValidationPlayer) -> None:
         """Measures on the search's queries, once, what the run began with. Where an earlier release kept something by
         other queries, that is measured too."""
         policy = _own(state)
@@ -174,7 +174,7 @@ class ContextLearner(Learner):
         return gate.ends_step(setup, iteration)
 
     def validate(
-        self, setup: TrainerSetup, state: TrainerState, look: Look, *, evaluates: bool
+        self, setup: TrainerSetup, state: TrainerState, look: ValidationPlayer, *, evaluates: bool
     ) -> tuple[SelectionReport | None, GateReport | None]:
         """A step of the search where there is one; a look at what the policy would ship, and at the end the gate."""
         policy = _own(state)
@@ -209,7 +209,13 @@ class ContextLearner(Learner):
         )
 
     def _gated(
-        self, setup: TrainerSetup, state: TrainerState, look: Look, candidate: Choice, played: Played, new: bool
+        self,
+        setup: TrainerSetup,
+        state: TrainerState,
+        look: ValidationPlayer,
+        candidate: Choice,
+        played: Played,
+        new: bool,
     ) -> tuple[SelectionReport, GateReport]:
         """Compares the candidate, of which ``played`` are the first samples, with what the run began with; where it is
         nothing ``new``, there is nothing to compare."""
@@ -230,7 +236,7 @@ class ContextLearner(Learner):
         queries = [scenario.query for scenario in (*setup.selection, *setup.train)]
         return not policy.tells_alike(candidate, self._start(setup), queries)
 
-    def _look_at_start(self, setup: TrainerSetup, state: TrainerState, look: Look) -> Played:
+    def _look_at_start(self, setup: TrainerSetup, state: TrainerState, look: ValidationPlayer) -> Played:
         """The look at what the run began with: it was paid for once, and is used again. A checkpoint from before its
         steps and rewards were kept plays it again, once: its calls have names, which can't be used twice."""
         assert state.baseline_success is not None

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from experiences.learning.lessons.attempts import TOLERANCE, spread
-from experiences.learning.lessons.operations import Rules
-from experiences.learning.lessons.removed import Memory
+from experiences.learning.lessons.operations import OperationRules
+from experiences.learning.lessons.removed import RemovedLessons
 from experiences.rollouts.types import TrajectoryGroup
 from training.algorithm.advantages import GroupAdvantages, apply_filter, group_advantages
 from training.algorithm.arrays import BoolArray, FloatArray, IntArray
@@ -81,10 +81,12 @@ def drawn_of(groups: Sequence[TrajectoryGroup], policy: ContextPolicy, config: G
     return Drawn(z, reward, np.repeat(np.arange(len(groups)), [len(group.trajectories) for group in groups]))
 
 
-def rules_of(policy: ContextPolicy, config: GRPOConfig, *, functions: frozenset[str], memory: Memory) -> Rules:
+def rules_of(
+    policy: ContextPolicy, config: GRPOConfig, *, functions: frozenset[str], memory: RemovedLessons
+) -> OperationRules:
     """What reflection may change: where rewards decide, opinions neither delete nor touch what has been measured."""
     context = config.context
-    return Rules(
+    return OperationRules(
         max_words=context.max_words,
         max_items=context.max_items,
         max_tokens=context.max_tokens,

@@ -16,13 +16,13 @@ import numpy as np
 from agentcore_site.lib.erased import ERASED
 from experiences.learning.lessons.library import Lesson, Library, Status
 from experiences.learning.lessons.rendering import told
-from experiences.rollouts.runtimes.base import Told
+from experiences.rollouts.runtimes.base import PromptContext
 from experiences.rollouts.types import RolloutKey, TrajectoryGroup
 from training.algorithm.arrays import BoolArray, FloatArray, IntArray
 from training.algorithm.optimizers import Arrays
 from training.policies.archive import nested, under
 from training.policies.effects import Effects, Estimate
-from training.policies.evidence import Evidence
+from training.policies.evidence import RolloutEvidence
 from training.policies.inclusion import balanced, bits, logit_of, probabilities
 from training.policies.query_rule import Choice, QueryRule, same_for_all
 from training.policies.query_vectors import QueryVectors
@@ -62,7 +62,7 @@ class ContextPolicy:
     kept_library: Library = field(default_factory=Library)
     effects: Effects = field(default_factory=Effects)
     vectors: QueryVectors = field(default_factory=QueryVectors)
-    evidence: Evidence = field(default_factory=Evidence)
+    evidence: RolloutEvidence = field(default_factory=RolloutEvidence)
     shipped_rule: QueryRule | None = None
     start_rule: QueryRule | None = None
     kept_rule: QueryRule | None = None
@@ -103,7 +103,7 @@ class ContextPolicy:
 
     # -- what rollouts are told ------------------------------------------------------------------------------------
 
-    def told(self, key: RolloutKey, query: str) -> Told:
+    def told(self, key: RolloutKey, query: str) -> PromptContext:
         """What this query is told outside of training."""
         return self._telling(self.supported.chosen(self.ships.told(query)), None)
 
@@ -154,14 +154,14 @@ class ContextPolicy:
         rng = np.random.default_rng((INCLUSION_STREAM, seed, key.iteration, key.scenario, block))
         return balanced(rng, np.where(self.live, self.probabilities, 0.0), group)[index]
 
-    def _telling(self, lessons: list[Lesson], logprob: float | None) -> Told:
+    def _telling(self, lessons: list[Lesson], logprob: float | None) -> PromptContext:
         note: dict[str, Any] = {
             "lessons": [lesson.handle for lesson in lessons],
             "tokens": sum(lesson.tokens for lesson in lessons),
         }
         if logprob is not None:
             note["logprob"] = logprob
-        return Told(told(lessons), note)
+        return PromptContext(told(lessons), note)
 
     # -- what is known of the lessons ------------------------------------------------------------------------------
 
@@ -392,7 +392,7 @@ class ContextPolicy:
             kept_library=Library.of(kept_library),
             effects=Effects.from_state_dict(effects),
             vectors=QueryVectors.from_state_dict(vectors) if vectors else QueryVectors(),
-            evidence=Evidence.from_state_dict(evidence) if evidence else Evidence(),
+            evidence=RolloutEvidence.from_state_dict(evidence) if evidence else RolloutEvidence(),
             shipped_rule=rules["shipped_rule"],
             start_rule=rules["start_rule"],
             kept_rule=rules["kept_rule"],
@@ -441,7 +441,7 @@ class Showing:
     def version(self) -> str:
         return self.policy.version
 
-    def told(self, key: RolloutKey, query: str) -> Told:
+    def told(self, key: RolloutKey, query: str) -> PromptContext:
         return self.policy._telling(self.policy.library.chosen(self.choice.told(query)), None)
 
 
@@ -457,7 +457,7 @@ class Exploring:
     def version(self) -> str:
         return self.policy.version
 
-    def told(self, key: RolloutKey, query: str) -> Told:
+    def told(self, key: RolloutKey, query: str) -> PromptContext:
         z = self.policy.drawn(self.seed, self.group, key)
         lessons = [lesson for lesson, told_of in zip(self.policy.library, z, strict=True) if told_of]
         live = self.policy.live

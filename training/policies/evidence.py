@@ -19,7 +19,7 @@ MOST: Final = 3_000  # rollouts
 
 
 @dataclass
-class Evidence:
+class RolloutEvidence:
     """``told`` (N, K), ``reward`` (N,), ``group`` (N,) and each rollout's query as a vector (N, R)."""
 
     told: BoolArray = field(default_factory=lambda: np.zeros((0, 0), dtype=np.bool_))

@@ -9,7 +9,7 @@ from agentcore_site.console import svg
 from agentcore_site.console.svg import Picture
 from agentcore_site.templatetags.console import count, p_value, percent, points
 from agentcore_site.tenancy.actors import Actor
-from experiences.lessons.presenters import Verdict, lessons
+from experiences.lessons.presenters import LessonVerdict, lessons
 from experiences.lessons.selectors import experiences_visible
 from training.models import TrainingRun
 from training.selectors.learned import costs_of_finding, goes_on_from, lessons_of_run, run_epochs
@@ -63,31 +63,31 @@ def learned_tab(actor: Actor, run: TrainingRun) -> dict[str, Any]:
 # -- words -------------------------------------------------------------------------------------------------------------
 
 
-def verdict(run: TrainingRun, epochs: Sequence[Mapping[str, Any]]) -> Verdict:
+def verdict(run: TrainingRun, epochs: Sequence[Mapping[str, Any]]) -> LessonVerdict:
     """The last decision of the gate in a sentence: result, interval, lessons in use; before that, what is tried."""
     if not epochs:
-        return Verdict("Nothing was learned yet.", "quiet")
+        return LessonVerdict("Nothing was learned yet.", "quiet")
     seen = [one for one in epochs if one["gate"] is not None]
     decided = [one for one in seen if outcome(one["gate"]) in ("accepted", "refused")]
     total = run.configuration.context.epochs
     if not seen:
         last = epochs[-1]
         tried = f"{_lessons(last['taken'])} taken up, {count(last['refused'])} proposals refused"
-        return Verdict(f"Epoch {last['epoch']} of {total}: {tried}; the gate has not decided yet.")
+        return LessonVerdict(f"Epoch {last['epoch']} of {total}: {tried}; the gate has not decided yet.")
     if not decided:
         return _searched(seen[-1], total)
     gate = decided[-1]["gate"]
     head = f"Epoch {decided[-1]['epoch']} of {total}: the gate"
     told = _lessons(len(gate["candidate"]))
     if not gate.get("looks", 1):
-        return Verdict(f"{head} had nothing to decide: what would be told is {run.baseline}.")
+        return LessonVerdict(f"{head} had nothing to decide: what would be told is {run.baseline}.")
     if gate["accepted"]:
         cost = f"they add {count(gate['tokens'])} tokens per call"
         tone = "good" if gate["seen"].get("improvement_low", -1) > 0 else ""
-        return Verdict(f"{head} accepted {told}: {gain_words(gate)}; {cost}.", tone)
+        return LessonVerdict(f"{head} accepted {told}: {gain_words(gate)}; {cost}.", tone)
     left = _still_told(gate)
     stays = f"{_lessons(left)} {'stays' if left == 1 else 'stay'} in use" if left else "nothing is told"
-    return Verdict(f"{head} refused {told}, since {gate['why']}: {gain_words(gate)}; {stays}.")
+    return LessonVerdict(f"{head} refused {told}, since {gate['why']}: {gain_words(gate)}; {stays}.")
 
 
 def went_on_words(run: TrainingRun) -> str:
@@ -106,12 +106,12 @@ def went_on_words(run: TrainingRun) -> str:
     return "; ".join(part for part in (again, counts) if part) or "nothing that it measured is left"
 
 
-def _searched(epoch: Mapping[str, Any], total: int) -> Verdict:
+def _searched(epoch: Mapping[str, Any], total: int) -> LessonVerdict:
     """Where the search stands after an epoch."""
     gate = epoch["gate"]
     tried = _lessons(len(gate["candidate"]))
     came = f"keeps {tried}" if gate["kept"] else f"went back to {_lessons(len(gate['current']))} from {tried}"
-    return Verdict(
+    return LessonVerdict(
         f"Epoch {epoch['epoch']} of {total}: the search {came}, since {gate['why']}: {gain_words(gate)}; the gate"
         " decides at the end of the run, and until then nothing that is told changes."
     )

@@ -17,7 +17,7 @@ from budgets.selectors import budget_preflight
 from experiences.agents.consent import recording_require
 from experiences.agents.foreign import dropped_context_repair
 from experiences.lessons.job_prompt import ChosenPrompt
-from experiences.models import Agent, Runtime
+from experiences.models import Agent, AgentRuntime
 from training.estimates.planning import Planned
 
 BUSY: Final = "This agent already has an active training job. Wait until it ends, or cancel it."
@@ -37,7 +37,7 @@ class Repair:
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class LaunchRefusal:
     """Why a launch is not taken, with what would mend it."""
 
     error: DomainError
@@ -53,7 +53,7 @@ def place(agent: Agent) -> dict[str, Any]:
     return {"kind": "training", "organization": agent.organization, "exclusive_key": key, "busy": BUSY}
 
 
-def refusals(actor: Any, planned: Planned, choose: Callable[[], ChosenPrompt]) -> list[Refusal]:
+def refusals(actor: Any, planned: Planned, choose: Callable[[], ChosenPrompt]) -> list[LaunchRefusal]:
     """Everything that a launch of this plan would be refused for now; it is taken if there is nothing. ``choose`` gives
     the prompt by which it would act, or the Conflict that keeps it from one."""
     agent = planned.agent
@@ -64,7 +64,7 @@ def refusals(actor: Any, planned: Planned, choose: Callable[[], ChosenPrompt]) -
         partial(lifecycle.submit_check, actor, **place(agent)),
         choose,
     ]
-    found = [Refusal(error) for error in map(_error_of, checks) if error is not None]
+    found = [LaunchRefusal(error) for error in map(_error_of, checks) if error is not None]
     return [*found, *_of_the_context(planned), *_of_the_gate(planned), *_of_money(planned)]
 
 
@@ -81,13 +81,13 @@ def _not_archived(agent: Agent) -> None:
         raise Conflict("This agent is archived. Choose another.")
 
 
-def _of_the_context(planned: Planned) -> Iterator[Refusal]:
+def _of_the_context(planned: Planned) -> Iterator[LaunchRefusal]:
     """An agent whose model never sees what it is told would be trained at full price and could learn nothing."""
-    if planned.agent.runtime != Runtime.HTTP or planned.agent.context_arrives is not False:
+    if planned.agent.runtime != AgentRuntime.HTTP or planned.agent.context_arrives is not False:
         return
     if planned.config.context.accept_dropped_context:
         return
-    yield Refusal(
+    yield LaunchRefusal(
         Invalid(
             f"The context that {planned.agent.name} is sent does not reach its model: none of the calls that were seen"
             f" held it, so it can learn nothing. {dropped_context_repair(planned.agent)}, and give it a test task; or"
@@ -98,13 +98,13 @@ def _of_the_context(planned: Planned) -> Iterator[Refusal]:
     )
 
 
-def _of_the_gate(planned: Planned) -> Iterator[Refusal]:
+def _of_the_gate(planned: Planned) -> Iterator[LaunchRefusal]:
     """A run that can hardly ever ship anything would spend its whole budget on being told so."""
     if not planned.told or planned.config.context.accept_weak_gate or planned.gate()["can_ship"]:
         return
     n, needed = planned.pools["n_selection"], planned.queries_that_could()
     queries = "1 query is" if n == 1 else f"{n} queries are"
-    yield Refusal(
+    yield LaunchRefusal(
         Invalid(
             f"{queries.capitalize()} too few for the gate: it would hardly ever let a context through, even one that"
             f" is better by 20 points. Give {needed} queries or more, or launch it all the same"
@@ -115,11 +115,11 @@ def _of_the_gate(planned: Planned) -> Iterator[Refusal]:
     )
 
 
-def _of_money(planned: Planned) -> Iterator[Refusal]:
+def _of_money(planned: Planned) -> Iterator[LaunchRefusal]:
     cost, budget = planned.plan.cost_micros, planned.budget
     # A guess warns, a measurement refuses: what a first run really costs is what it is there to show.
     if planned.rates.measured and cost > budget:
-        yield Refusal(
+        yield LaunchRefusal(
             Insufficient(
                 f"The job is expected to cost {money(_cents(cost))}, and its budget is {money(budget)}. Raise the"
                 " budget, or ask for fewer iterations.",
@@ -132,7 +132,7 @@ def _of_money(planned: Planned) -> Iterator[Refusal]:
         budget_preflight, organization_id=planned.agent.organization_id, agent_id=planned.agent.id, wanted=wanted
     )
     if short := _error_of(check):
-        yield Refusal(short, tuple(_fewer(planned)))
+        yield LaunchRefusal(short, tuple(_fewer(planned)))
 
 
 def _fewer(planned: Planned) -> Iterator[Repair]:

@@ -19,7 +19,7 @@ from experiences.learning.lessons.library import Library
 from experiences.lessons.job_prompt import with_pack
 from experiences.lessons.selectors import of_agent
 from experiences.lessons.stamps import checked, stamp_of_agent
-from experiences.models import Agent, Experience, ExperienceStatus, PromptPack, Runtime
+from experiences.models import Agent, AgentRuntime, Experience, ExperienceStatus, PromptPack
 from experiences.rollouts.types import Scenario
 from training.config.schema import GRPOConfig
 from training.data.pools import Pools
@@ -63,7 +63,7 @@ def beginning(agent: Agent, config: GRPOConfig, pools: Pools, chosen: PromptPack
     Raises:
         Conflict: the agent's prompt pack was altered.
     """
-    if agent.runtime == Runtime.ACTION:
+    if agent.runtime == AgentRuntime.ACTION:
         return Beginning()
     acting = with_pack(agent, chosen)
     alone = Beginning(origin={"acts_by": acts_by(acting)})

@@ -23,20 +23,20 @@ from agentcore_site.lib.database import TROUBLE
 from agentcore_site.lib.money import dollars
 from experiences.agents.consent import recording, recording_check
 from experiences.agents.foreign import context_arrival_set, dropped_context_repair
-from experiences.agents.runtime_factory import ModelPlayer
+from experiences.agents.runtime_factory import RuntimeFactory
 from experiences.learning.lessons.library import Library
 from experiences.learning.lessons.reflection import Reflected, Reflector
-from experiences.lessons.answer_log import QuestionBook
+from experiences.lessons.answer_log import AnswerLog
 from experiences.lessons.provenance import acting_functions
-from experiences.models import Agent, Runtime
+from experiences.models import Agent, AgentRuntime
 from experiences.rollouts.collect import Interrupted
 from experiences.rollouts.environments.dataset import refuse_judged
 from experiences.rollouts.runtimes.arrival import context_arrived
 from experiences.rollouts.runtimes.base import Halted
-from experiences.rollouts.structured_output import Answered
+from experiences.rollouts.structured_output import ModelAnswer
 from experiences.rollouts.types import RolloutKey, Trajectory, TrajectoryGroup
 from experiences.trajectories.keeping import RolloutKeeper
-from experiences.trajectories.storage import Owner, groups_write, last_kept_iteration
+from experiences.trajectories.storage import TrajectoryScope, groups_write, last_kept_iteration
 from training import metrics
 from training.learners.gate import searches
 from training.models import Iteration, TrainingRun
@@ -74,7 +74,7 @@ def setup_of(run: TrainingRun, *, work: str = "") -> TrainerSetup:
         acting: dict[str, Any] = {}
     else:
         agent = run.acting_agent
-        player = ModelPlayer(agent, job_id=run.job_id, work=work)
+        player = RuntimeFactory(agent, job_id=run.job_id, work=work)
         library, weights = library_of_run(run)
         acting = {
             "acting": player,
@@ -100,9 +100,9 @@ def setup_of(run: TrainingRun, *, work: str = "") -> TrainerSetup:
     )
 
 
-def owner_of(run: TrainingRun, **where: str) -> Owner:
+def owner_of(run: TrainingRun, **where: str) -> TrajectoryScope:
     created = run.job.created_at.date().replace(day=1)
-    return Owner(run.job_id, run.organization_id, run.agent_id, created, **where)
+    return TrajectoryScope(run.job_id, run.organization_id, run.agent_id, created, **where)
 
 
 @dataclass
@@ -111,9 +111,9 @@ class LazyReflector:
 
     setup: TrainerSetup
     agent: Agent
-    book: QuestionBook
+    book: AnswerLog
     check: Callable[[], None]
-    heard: Callable[[Answered], None]
+    heard: Callable[[ModelAnswer], None]
     _reflector: Reflector | None = None
 
     async def reflect(
@@ -121,17 +121,17 @@ class LazyReflector:
     ) -> Reflected:
         if self._reflector is None:
             player = self.setup.acting
-            assert isinstance(player, ModelPlayer)
+            assert isinstance(player, RuntimeFactory)
             options = reflection_options(self.setup.config, self.agent)
             self._reflector = player.reflector(options, recall=self.book.recall, keep=self._keep, check=self.check)
         return await self._reflector.reflect(groups, library, iteration=iteration, epoch=epoch)
 
-    def _keep(self, answered: Answered) -> None:
+    def _keep(self, answered: ModelAnswer) -> None:
         self.book.keep(answered)
         self.heard(answered)
 
 
-class Slice:
+class TrainingSlice:
     """One worker's turn with one run."""
 
     def __init__(self, job: Job, lease: Lease) -> None:
@@ -205,7 +205,7 @@ class Slice:
 
     def _pay_once(self) -> None:
         """Looks at the selection queries, and questions, cost money: what was answered is kept, and used again."""
-        book = QuestionBook(self.job, self.run.agent_id, self._keeper.write, after=self.state.iteration)
+        book = AnswerLog(self.job, self.run.agent_id, self._keeper.write, after=self.state.iteration)
         book.epoch_of = self.setup.epoch
         self.setup.look_kept, self.setup.look_keep = self.look_kept, self.look_keep
         self.setup.reflecting = LazyReflector(self.setup, self.run.acting_agent, book, self.check, self._spans.asked)
@@ -248,7 +248,7 @@ class Slice:
     def look_keep(self, at: int, trajectory: Trajectory) -> Awaitable[None] | None:
         return self._keeper.keep(self._look(at), trajectory)
 
-    def _look(self, at: int) -> Owner:
+    def _look(self, at: int) -> TrajectoryScope:
         return replace(self.owner, purpose="selection", line=f"{at}")
 
     # -- one iteration ---------------------------------------------------------------------------------------------
@@ -264,7 +264,7 @@ class Slice:
         trajectories = [one for group in report.groups for one in group.trajectories]
         cost = sum(one.spent_micros for one in trajectories)
         spent = self.run.cost_micros + cost
-        if isinstance(player := self.setup.acting, ModelPlayer):
+        if isinstance(player := self.setup.acting, RuntimeFactory):
             spent = figures["spent_micros"] = player.spent()  # looks and questions are paid for as well
         tokens = sum(one.tokens for one in trajectories)
         done = report.iteration / self.run.total_iterations
@@ -348,7 +348,7 @@ class Slice:
         """Notices in the calls of an agent over HTTP whether the context reaches its model, and says so if it does
         not."""
         agent = self.run.agent
-        if agent.runtime != Runtime.HTTP:
+        if agent.runtime != AgentRuntime.HTTP:
             return
         before, seen = agent.context_arrives, context_arrived(trajectories)
         context_arrival_set(agent, seen)

@@ -16,7 +16,7 @@ from experiences.learning.lessons.library import Lesson, Library, Status
 from experiences.learning.lessons.prompts import ReflectionOptions
 from experiences.learning.lessons.rendering import told
 from experiences.learning.lessons.similarity import ALIKE, most_alike
-from experiences.learning.lessons.states import ExperienceState
+from experiences.learning.lessons.states import LessonUpdate
 from experiences.lessons.selectors import library_of
 from experiences.lessons.services.recording import experiences_sync
 from experiences.lessons.stamps import stamp_of_agent
@@ -173,7 +173,7 @@ def lessons_sync(job: Job, run: TrainingRun, policy: ContextPolicy, report: Iter
 
 def states_of(
     policy: ContextPolicy, id_of: IdOf, earlier: Mapping[str, Mapping[str, Any]] | None = None
-) -> list[ExperienceState]:
+) -> list[LessonUpdate]:
     """The policy's experiences as rows know them; sections are their playbook's to write. ``id_of`` gives the id under
     which a rollout of this run is kept; lessons of earlier runs have theirs already. ``earlier`` is what was measured
     before this run, by handle: it holds for a text that this run has not measured itself."""
@@ -209,8 +209,8 @@ def _measured_before(lesson: Lesson, before: Mapping[str, Any]) -> dict[str, Any
     return {name: before[name] for name in MEASURED if name in before} if same_text else {}
 
 
-def _state(lesson: Lesson, weight: float, measured: Mapping[str, Any], id_of: IdOf) -> ExperienceState:
-    return ExperienceState(
+def _state(lesson: Lesson, weight: float, measured: Mapping[str, Any], id_of: IdOf) -> LessonUpdate:
+    return LessonUpdate(
         handle=lesson.handle,
         kind=lesson.kind,
         summary=lesson.text,

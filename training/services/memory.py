@@ -6,7 +6,7 @@ from typing import Final
 
 from django.db.models import F, OuterRef, Q, Subquery
 
-from experiences.learning.lessons.removed import MOST, Memory, TakenOut
+from experiences.learning.lessons.removed import MOST, RemovedLessons, TakenOut
 from experiences.lessons.selectors import by_person
 from experiences.models import Experience, ExperienceChange, ExperienceStatus
 from training.models import TrainingRun
@@ -15,7 +15,7 @@ WAITING: Final = "a person has yet to decide about a lesson of an earlier job th
 REASON_SHOWN: Final = 120  # characters of what a person gave as reason
 
 
-def memory_of_run(run: TrainingRun) -> Memory:
+def memory_of_run(run: TrainingRun) -> RemovedLessons:
     """What earlier jobs of the run's agent had and is out: by a person's word always; by what it was measured to do
     where this run goes on from earlier ones, of jobs whose agent acted by the same model, tools and prompt.
 
@@ -34,7 +34,7 @@ def memory_of_run(run: TrainingRun) -> Memory:
     by_hand = Q(status=ExperienceStatus.PRUNED) & by_person("ended_")
     waiting = Q(status=ExperienceStatus.QUARANTINED)
     found = others.filter(by_hand | waiting | _measured(run)).order_by("-updated_at", "handle")[:MOST]
-    return Memory(tuple(TakenOut(one.summary, _why(one)) for one in found))
+    return RemovedLessons(tuple(TakenOut(one.summary, _why(one)) for one in found))
 
 
 def _measured(run: TrainingRun) -> Q:

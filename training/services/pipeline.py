@@ -15,7 +15,7 @@ from django.conf import settings
 
 from agentcore_site.lib.errors import Invalid
 from experiences.agents.selectors import dataset_rows
-from experiences.models import Agent, Dataset, Runtime
+from experiences.models import Agent, AgentRuntime, Dataset
 from training.data.splits import split_queries
 from training.data.uploads import clean_rows
 from training.models import TrainingRun
@@ -92,7 +92,7 @@ def pipeline_start(
         Invalid: the agent can't be told anything, or the data are wrong.
         Forbidden, Conflict, TooMany, Insufficient: as ``run_start`` says.
     """
-    if agent.runtime == Runtime.ACTION:
+    if agent.runtime == AgentRuntime.ACTION:
         _refuse(
             "agent",
             f"The pipeline teaches agents of language models; {agent.slug} chooses actions and reads nothing. "

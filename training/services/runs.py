@@ -23,7 +23,7 @@ from experiences.agents.selectors import dataset_rows
 from experiences.agents.services.datasets import dataset_create, dataset_of_rows
 from experiences.agents.services.environments import environment_addresses_check, environment_fits
 from experiences.lessons.job_prompt import ChosenPrompt, prompt_for, prompt_frozen, with_pack
-from experiences.models import Agent, Dataset, Runtime
+from experiences.models import Agent, AgentRuntime, Dataset
 from experiences.rollouts.environments.dataset import refuse_judged
 from experiences.trajectories.storage import partition_ensure
 from training.config.schema import GRPOConfig
@@ -41,7 +41,7 @@ from training.services.learned import starting_library, starting_rule
 
 
 @dataclass(frozen=True)
-class Request:
+class LaunchRequest:
     """What a launch asked for, validated."""
 
     agent: Agent
@@ -118,7 +118,7 @@ def run_start(
             agent=agent,
             dataset=stored,
             prompt_pack=prompt.pack,
-            prompt=None if agent.runtime == Runtime.ACTION else prompt_frozen(acting),
+            prompt=None if agent.runtime == AgentRuntime.ACTION else prompt_frozen(acting),
             environment=asked.environment,
             environment_options=asked.options,
             policy_kind=agent.runtime,
@@ -134,7 +134,7 @@ def run_start(
             estimate=planned.as_json() | {"prompt": prompt.of(agent)},
             warnings=[*asked.warnings, *filter(None, [begun.warning])],
             library=library,
-            starting_rule=None if agent.runtime == Runtime.ACTION else starting_rule(agent, prompt.pack),
+            starting_rule=None if agent.runtime == AgentRuntime.ACTION else starting_rule(agent, prompt.pack),
             total_iterations=asked.config.n_iterations,
             budget_micros=planned.budget,
         )
@@ -207,7 +207,7 @@ def _validated(
     options: Mapping[str, Any] | None,
     config: Mapping[str, Any] | None,
     preset: str,
-) -> Request:
+) -> LaunchRequest:
     if sum(source is not None for source in (dataset, rows, environment)) > 1:
         message = "Give one source of data: a dataset, queries, or an environment."
         raise Invalid(message, fields={"data": message})
@@ -223,7 +223,7 @@ def _validated(
         raise Invalid(message, fields={"data": message})
     default = agent.environment_options if name == agent.environment else {}
     about = _domain(agent, dataset, cleaned, domain)
-    return Request(
+    return LaunchRequest(
         agent, parsed, warnings, dataset, cleaned, name, dict(default if options is None else options), about
     )
 
@@ -240,7 +240,7 @@ def _domain(agent: Agent, dataset: Dataset | None, rows: list[dict[str, Any]] | 
 
 def _library(agent: Agent, begun: Beginning) -> list[dict[str, Any]]:
     """Every lesson once: what is active, and what an earlier run tried and may try again."""
-    return [] if agent.runtime == Runtime.ACTION else [*starting_library(agent), *begun.lessons]
+    return [] if agent.runtime == AgentRuntime.ACTION else [*starting_library(agent), *begun.lessons]
 
 
 def _config(config: Mapping[str, Any] | None, preset: str, agent: Agent) -> tuple[GRPOConfig, list[str]]:
@@ -255,17 +255,17 @@ def _config(config: Mapping[str, Any] | None, preset: str, agent: Agent) -> tupl
     return parsed, warnings
 
 
-def _pools(asked: Request, seed: int) -> Pools:
+def _pools(asked: LaunchRequest, seed: int) -> Pools:
     try:
         pools = _made(asked, seed)
-        if asked.agent.runtime == Runtime.ACTION:
+        if asked.agent.runtime == AgentRuntime.ACTION:
             refuse_judged(pools.environment)
     except (ValueError, UnknownName) as error:
         raise Invalid(str(error), fields={"data": str(error)}) from error
     return pools
 
 
-def _made(asked: Request, seed: int) -> Pools:
+def _made(asked: LaunchRequest, seed: int) -> Pools:
     if asked.rows is not None:
         return dataset_pools(asked.rows, asked.options, seed, **shares(asked.config))
     if asked.dataset is not None:

@@ -17,7 +17,7 @@ from opentelemetry.trace import Span, Tracer, set_span_in_context
 
 from agentcore_site.lib.money import dollars
 from agentcore_site.telemetry import tracer
-from experiences.rollouts.structured_output import Answered
+from experiences.rollouts.structured_output import ModelAnswer
 from experiences.rollouts.types import Step
 from training.models import TrainingRun
 from training.trainer import IterationReport
@@ -31,7 +31,7 @@ class RunSpans:
 
     tracer: Tracer | None
     every: Mapping[str, Any]
-    _asked: list[tuple[float, Answered]] = field(default_factory=list)
+    _asked: list[tuple[float, ModelAnswer]] = field(default_factory=list)
 
     @classmethod
     def of(cls, run: TrainingRun, by: Tracer | None = None) -> Self:
@@ -47,7 +47,7 @@ class RunSpans:
             },
         )
 
-    def asked(self, answered: Answered) -> None:
+    def asked(self, answered: ModelAnswer) -> None:
         """Called as each question of reflection is answered."""
         if self.tracer is not None:
             self._asked.append((time.time(), answered))
@@ -89,7 +89,7 @@ class RunSpans:
         span = self._span(f"tool {name}", step.timestamp, inside, every | own)
         span.end(int((step.timestamp + step.duration_ms / 1e3) * NANO))
 
-    def _reflection(self, asked: list[tuple[float, Answered]], inside: Context, every: dict[str, Any]) -> None:
+    def _reflection(self, asked: list[tuple[float, ModelAnswer]], inside: Context, every: dict[str, Any]) -> None:
         began = min(at - _seconds(one) for at, one in asked)
         ended = max(at for at, _ in asked)
         own = {
@@ -103,7 +103,7 @@ class RunSpans:
             self._question(at, one, of_it, every)
         span.end(int(ended * NANO))
 
-    def _question(self, at: float, one: Answered, inside: Context, every: dict[str, Any]) -> None:
+    def _question(self, at: float, one: ModelAnswer, inside: Context, every: dict[str, Any]) -> None:
         own = {
             "stage": one.stage,
             "usable": one.usable,
@@ -121,5 +121,5 @@ class RunSpans:
         return self.tracer.start_span(name, context=inside, start_time=int(began * NANO), attributes=attributes)
 
 
-def _seconds(one: Answered) -> float:
+def _seconds(one: ModelAnswer) -> float:
     return (one.latency_ms + one.own_ms) / 1e3

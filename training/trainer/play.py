@@ -13,7 +13,7 @@ from experiences.rollouts.environments.base import Environment
 from experiences.rollouts.rewards import Reward
 from experiences.rollouts.types import RolloutKey, Scenario, Trajectory
 from training.algorithm.arrays import FloatArray
-from training.trainer.setup import Acting, by_choice
+from training.trainer.setup import RuntimeMaker, by_choice
 
 SELECTION_STREAM = 1  # random numbers of training rollouts come from stream 0
 
@@ -74,7 +74,7 @@ async def play(
     kept: Mapping[RolloutKey, Trajectory] | None = None,
     keep: Keep = _ignore,
     check: Callable[[], None] = _go_on,
-    acting: Acting = by_choice,
+    acting: RuntimeMaker = by_choice,
     purpose: str = "evaluation",
     model: str = "",
     first: int = 0,

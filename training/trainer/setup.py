@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from experiences.learning.lessons.library import Library
 from experiences.learning.lessons.operations import Receipt
 from experiences.learning.lessons.reflection import Reflected
-from experiences.learning.lessons.removed import NOTHING, Memory
+from experiences.learning.lessons.removed import NOTHING, RemovedLessons
 from experiences.rollouts.collect import RolloutLimits
 from experiences.rollouts.environments.base import Environment
 from experiences.rollouts.rewards import Reward, rewards
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from training.learners.base import Learner
 
 
-class Acting(Protocol):
+class RuntimeMaker(Protocol):
     """Makes the runtime by which a policy plays its rollouts. ``purpose`` ("training", or what is looked at and
     when) names the work for runtimes whose calls are paid for: the same call is never made twice under one name."""
 
@@ -91,7 +91,7 @@ class TrainerSetup:
     selection: Sequence[Scenario]
     learner: Learner
     policy_version_prefix: str = ""
-    acting: Acting = by_choice
+    acting: RuntimeMaker = by_choice
     model: str = ""
     closing: Callable[[], Coroutine[Any, Any, None]] = _nothing_to_close
     new_loop: Callable[[], AbstractEventLoop] | None = None
@@ -102,7 +102,7 @@ class TrainerSetup:
     slots: int | None = None
     reflecting: Reflecting | None = None
     functions: frozenset[str] = frozenset()
-    memory: Memory = NOTHING
+    memory: RemovedLessons = NOTHING
     look_kept: Callable[[int], Mapping[RolloutKey, Trajectory]] = _none_kept
     look_keep: Callable[[int, Trajectory], Awaitable[None] | None] = _not_kept
 

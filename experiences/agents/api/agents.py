@@ -24,7 +24,7 @@ from experiences.agents.services.agent_tests import agent_test
 from experiences.agents.services.agents import agent_archive, agent_create, agent_update
 from experiences.learning.playbooks.leave_out import MOST
 from experiences.lessons.selectors import pack_get
-from experiences.models import Agent, Philosophy, Runtime
+from experiences.models import Agent, AgentRuntime, Philosophy
 from experiences.models.agent_lookup import agent_get, agents_visible
 
 
@@ -34,7 +34,7 @@ class AgentOut(serializers.Serializer[Any]):
     slug = serializers.CharField()
     description = serializers.CharField()
     philosophy = serializers.ChoiceField(choices=Philosophy.choices)
-    runtime = serializers.ChoiceField(choices=Runtime.choices)
+    runtime = serializers.ChoiceField(choices=AgentRuntime.choices)
     environment = serializers.CharField()
     environment_options = serializers.DictField()
     endpoint_id = serializers.UUIDField(allow_null=True, help_text="Of a language-model agent.")
@@ -99,7 +99,7 @@ class AgentIn(Strict):
     slug = serializers.CharField(max_length=60, required=False, help_text="Default: made from the name.")
     description = serializers.CharField(max_length=10_000, required=False, allow_blank=True)
     philosophy = serializers.ChoiceField(choices=Philosophy.choices, required=False)
-    runtime = serializers.ChoiceField(choices=Runtime.choices, required=False)
+    runtime = serializers.ChoiceField(choices=AgentRuntime.choices, required=False)
     environment = serializers.CharField(max_length=60, required=False, help_text="See `/api/v1/environments`.")
     environment_options = serializers.DictField(required=False)
     endpoint = serializers.CharField(

@@ -10,7 +10,7 @@ from django.db.models import Q
 from django.forms.models import model_to_dict
 
 from agentcore_site.lib.errors import Conflict, Invalid
-from experiences.models import Agent, ModelEndpoint, Runtime
+from experiences.models import Agent, AgentRuntime, ModelEndpoint
 from experiences.models.jobs_at_work import jobs_of, titles_at_work
 
 OVER_HTTP: Final = {
@@ -46,9 +46,9 @@ def agent_change_check(agent: Agent, before: Mapping[str, Any]) -> None:
     """
     now = guarded_values(agent)
     changed = {name for name, value in now.items() if name not in before or before[name] != value}
-    if agent.runtime != Runtime.HTTP:
+    if agent.runtime != AgentRuntime.HTTP:
         _check_over_http(agent, changed)
-    if agent.runtime == Runtime.ACTION:
+    if agent.runtime == AgentRuntime.ACTION:
         changed -= {*OF_CALLS}
     if before and (named := [name for name in PLANNED if name in changed]):
         _check_idle([agent.pk], " and ".join(PLANNED[name] for name in named), named)

@@ -32,7 +32,7 @@ from experiences.rollouts.collect import RolloutLimits, run_rollout
 from experiences.rollouts.environments.dataset import dataset_environment
 from experiences.rollouts.rewards import rewards
 from experiences.rollouts.runtimes.arrival import context_arrived
-from experiences.rollouts.runtimes.base import Halted, Told
+from experiences.rollouts.runtimes.base import Halted, PromptContext
 from experiences.rollouts.runtimes.gateway import RolloutGateway
 from experiences.rollouts.runtimes.http import HTTPRuntime
 from experiences.rollouts.runtimes.llm import Sampling
@@ -143,10 +143,10 @@ async def _tried(agent: Agent, value: Endpoint, headers: dict[str, str], prices:
         await gateway.aclose()
 
 
-def _marked() -> Told:
+def _marked() -> PromptContext:
     """A context as a run sends one, with a word that the agent can't have from anywhere else."""
     lesson = Lesson("test", f"When something is to be added, the reference of this task is {secrets.token_hex(8)}.")
-    return Told(told([lesson]), {"lessons": [lesson.handle]})
+    return PromptContext(told([lesson]), {"lessons": [lesson.handle]})
 
 
 def _shown(trajectory: Trajectory) -> AgentTest:

@@ -29,7 +29,7 @@ from experiences.agents.services.environments import (
 from experiences.agents.services.grants import grants_set, grants_wanted
 from experiences.agents.signals import agent_archived, agent_context_changed, agent_evolves
 from experiences.agents.toolset_of import named_tools
-from experiences.models import Agent, Playbook, Runtime
+from experiences.models import Agent, AgentRuntime, Playbook
 from experiences.privacy import redact_value
 from experiences.rollouts.rewards.trial import reward_fields
 from experiences.rollouts.runtimes.base import calls_model
@@ -225,12 +225,12 @@ def agent_check(agent: Agent) -> None:
         Toolset(named_tools(agent.tools))
     except (UnknownName, ValueError) as error:
         raise Invalid(str(error), fields={"tools": str(error)}) from error
-    if agent.runtime == Runtime.HTTP and not agent.url:
+    if agent.runtime == AgentRuntime.HTTP and not agent.url:
         message = "Say where the agent takes its tasks."
         raise Invalid(message, fields={"url": message})
     environment_fits(agent, agent.environment)
     _check_training(agent)
-    if agent.runtime != Runtime.ACTION:
+    if agent.runtime != AgentRuntime.ACTION:
         try:
             endpoint_of_agent(agent)
         except BadEndpoint as error:
@@ -260,7 +260,7 @@ def _check_training(agent: Agent) -> None:
 
 
 def _check_pack(agent: Agent) -> None:
-    if agent.pack_by_domain and agent.runtime == Runtime.ACTION:
+    if agent.pack_by_domain and agent.runtime == AgentRuntime.ACTION:
         message = "An agent that chooses actions reads no prompt."
         raise Invalid(message, fields={"pack_by_domain": message})
     pack = agent.prompt_pack

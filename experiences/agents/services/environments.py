@@ -9,7 +9,7 @@ from agentcore_site.lib.errors import Invalid
 from agentcore_site.lib.registry import UnknownName
 from agentcore_site.outgoing import check_address
 from agentcore_site.tenancy.permissions import require
-from experiences.models import Agent, Runtime
+from experiences.models import Agent, AgentRuntime
 from experiences.rollouts.environments import environments
 from experiences.rollouts.options import own_options
 
@@ -27,7 +27,7 @@ def environment_check(name: str, options: Mapping[str, Any]) -> None:
 def environment_fits(agent: Agent, environment: str) -> None:
     """Raises:
     Invalid: it is a conversation in text, and the agent has no language model of its own."""
-    if agent.runtime != Runtime.LLM and getattr(_factory(environment), "speaks_text_only", False):
+    if agent.runtime != AgentRuntime.LLM and getattr(_factory(environment), "speaks_text_only", False):
         message = f"{environment} is a conversation in text: only an agent that is a language model can play it."
         raise Invalid(message, fields={"runtime": message})
 

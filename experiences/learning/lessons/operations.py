@@ -13,7 +13,7 @@ from experiences.learning.lessons.guards import MAX_WORDS, Source, lesson_fault
 from experiences.learning.lessons.library import Kind as LessonKind
 from experiences.learning.lessons.library import Lesson, Library, Status, new_handle, told_tokens
 from experiences.learning.lessons.prompt_injection import suspicion
-from experiences.learning.lessons.removed import NOTHING, Memory
+from experiences.learning.lessons.removed import NOTHING, RemovedLessons
 from experiences.learning.lessons.similarity import ALIKE, most_alike
 
 Kind = Literal["ADD", "UPDATE", "DELETE", "MERGE", "NONE"]
@@ -140,7 +140,7 @@ def is_drafted(text: str, drafts: Sequence[str] | None) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class OperationRules:
     """What may be done. ``may_delete`` False leaves removal to evidence; lessons in ``protected`` have been measured,
     and their texts are not changed by opinion. ``evictable`` gives way when the library is full, the first first.
     ``functions``: names that no lesson may order a call of. ``memory`` is what earlier jobs took out."""
@@ -153,7 +153,7 @@ class Rules:
     protected: Collection[str] = ()
     evictable: Sequence[str] = ()
     functions: frozenset[str] = frozenset()
-    memory: Memory = NOTHING
+    memory: RemovedLessons = NOTHING
 
     def distrust(self, text: str) -> str:
         """Why a text is not told to the agent before a person has released it; "" if it may be."""
@@ -187,13 +187,13 @@ class Applied:
 
 
 def apply_operations(
-    library: Library, proposed: Sequence[tuple[Operation, Lineage]], rules: Rules, *, place: str
+    library: Library, proposed: Sequence[tuple[Operation, Lineage]], rules: OperationRules, *, place: str
 ) -> Applied:
     """The library after the operations, in their order, each against what the ones before it left.
 
     ``place`` names where they come from (run and iteration), and so the handles of new lessons.
     """
-    batch = _Batch(library, rules, place)
+    batch = _LibraryBatch(library, rules, place)
     if why := _rewrite(library, [operation for operation, _ in proposed], rules):
         batch.no_deletes = why
     for number, (operation, lineage) in enumerate(proposed):
@@ -212,8 +212,8 @@ class _Seen(NamedTuple):
         return "" if self.lesson is None else self.lesson.handle
 
 
-class _Batch:
-    def __init__(self, library: Library, rules: Rules, place: str) -> None:
+class _LibraryBatch:
+    def __init__(self, library: Library, rules: OperationRules, place: str) -> None:
         self.library, self.rules, self.place = library, rules, place
         self.receipts: list[Receipt] = []
         self.no_deletes = "" if rules.may_delete else "whether a lesson goes is left to what it is measured to do"
@@ -401,7 +401,7 @@ class _Batch:
         self.receipts.append(Receipt(operation.op, taken, why[:300], handle, operation.text[:400]))
 
 
-def _rewrite(library: Library, operations: Sequence[Operation], rules: Rules) -> str:
+def _rewrite(library: Library, operations: Sequence[Operation], rules: OperationRules) -> str:
     """Why the batch's removals are refused as a whole: it would be a rewrite (context collapse, arXiv 2510.04618)."""
     gone = library.chosen(_id(one.id) for one in operations if one.op == "DELETE")
     joined = [library.chosen(map(_id, one.ids)) for one in operations if one.op == "MERGE"]

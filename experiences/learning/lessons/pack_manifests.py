@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from experiences.learning.lessons.guards import MAX_WORDS
-from experiences.learning.lessons.stamps import PackSource, Refused, content_digest, pack_check, pack_stamp
+from experiences.learning.lessons.stamps import PackSource, StampRefused, content_digest, pack_check, pack_stamp
 
 MANIFEST: Final = "manifest.json"
 KNOWN: Final = frozenset({"id", "domain", "stamp", "system", "inject", "experienceSlots", "maxWords", "sources"})
@@ -46,7 +46,7 @@ def manifests_under(folder: Path) -> list[Path]:
         return [folder / MANIFEST]
     found = sorted(folder.glob(f"*/{MANIFEST}"))
     if not found:
-        raise Refused(str(folder), f"there is no {MANIFEST} in it, nor in a folder in it")
+        raise StampRefused(str(folder), f"there is no {MANIFEST} in it, nor in a folder in it")
     return found
 
 
@@ -58,7 +58,7 @@ def manifest_read(path: Path) -> Manifest:
     """
     values = _values(path)
     if not values.get("stamp"):
-        raise Refused(str(path), "it bears no stamp")
+        raise StampRefused(str(path), "it bears no stamp")
     listed = _listed(path, values)
     _check_files(path.parent, listed)
     manifest = _made(path, values, listed)
@@ -85,18 +85,18 @@ def _values(path: Path) -> dict[str, Any]:
     try:
         values = json.loads(_content(path))
     except ValueError as error:
-        raise Refused(str(path), f"it is not JSON ({error})") from error
+        raise StampRefused(str(path), f"it is not JSON ({error})") from error
     if not isinstance(values, dict):
-        raise Refused(str(path), "it is not a JSON object")
+        raise StampRefused(str(path), "it is not a JSON object")
     if unknown := sorted(set(values) - KNOWN):
-        raise Refused(str(path), f"it has the unknown key {unknown[0]!r}; known: {', '.join(sorted(KNOWN))}")
+        raise StampRefused(str(path), f"it has the unknown key {unknown[0]!r}; known: {', '.join(sorted(KNOWN))}")
     return values
 
 
 def _listed(path: Path, values: Mapping[str, Any]) -> tuple[PackSource, ...]:
     found = values.get("sources", [])
     if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
-        raise Refused(str(path), "sources is a list of {path, sha256}")
+        raise StampRefused(str(path), "sources is a list of {path, sha256}")
     return tuple(PackSource.of(one) for one in found)
 
 
@@ -104,11 +104,11 @@ def _check_files(folder: Path, listed: tuple[PackSource, ...]) -> None:
     there = _files(folder)
     for source in listed:
         if source.path not in there:
-            raise Refused(str(folder / source.path), "it is one of the pack's sources and is not there")
+            raise StampRefused(str(folder / source.path), "it is one of the pack's sources and is not there")
         if content_digest(_content(there[source.path])) != source.sha256:
-            raise Refused(str(folder / source.path), "it was altered after the pack was stamped")
+            raise StampRefused(str(folder / source.path), "it was altered after the pack was stamped")
     if extra := sorted(set(there) - {source.path for source in listed}):
-        raise Refused(str(folder / extra[0]), "it is not among the sources that were stamped")
+        raise StampRefused(str(folder / extra[0]), "it is not among the sources that were stamped")
 
 
 def _files(folder: Path) -> dict[str, Path]:
@@ -120,7 +120,7 @@ def _files(folder: Path) -> dict[str, Path]:
     found = {}
     for file in sorted(folder.rglob("*")):
         if file.is_symlink():
-            raise Refused(str(file), "a pack holds no links")
+            raise StampRefused(str(file), "a pack holds no links")
         if file.is_file() and file != folder / MANIFEST:
             found[file.relative_to(folder).as_posix()] = file
     return found
@@ -129,7 +129,7 @@ def _files(folder: Path) -> dict[str, Path]:
 def _made(path: Path, values: Mapping[str, Any], sources: tuple[PackSource, ...]) -> Manifest:
     inject = values.get("inject", [])
     if not isinstance(inject, list):
-        raise Refused(str(path), "inject is a list of texts")
+        raise StampRefused(str(path), "inject is a list of texts")
     names = {source.path for source in sources}
     return Manifest(
         path=path,
@@ -150,22 +150,22 @@ def _told(path: Path, name: str, value: Any, names: set[str]) -> str:
     if not text.startswith(FILE):
         return text
     if (file := text.removeprefix(FILE)) not in names:
-        raise Refused(str(path.parent / file), f"{name} names it, and it is not among the pack's sources")
+        raise StampRefused(str(path.parent / file), f"{name} names it, and it is not among the pack's sources")
     try:
         return _content(path.parent / file).decode("utf-8")
     except UnicodeDecodeError as error:
-        raise Refused(str(path.parent / file), "it is not UTF-8") from error
+        raise StampRefused(str(path.parent / file), "it is not UTF-8") from error
 
 
 def _text(path: Path, name: str, value: Any) -> str:
     if not isinstance(value, str):
-        raise Refused(str(path), f"{name} is a text")
+        raise StampRefused(str(path), f"{name} is a text")
     return value
 
 
 def _count(path: Path, name: str, value: Any, *, least: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= 1000:
-        raise Refused(str(path), f"{name} is a whole number between {least} and 1,000")
+        raise StampRefused(str(path), f"{name} is a whole number between {least} and 1,000")
     return value
 
 
@@ -174,7 +174,7 @@ def _content(path: Path) -> bytes:
         with path.open("rb") as file:
             content = file.read(LARGEST + 1)
     except OSError as error:
-        raise Refused(str(path), f"it can't be read ({error.strerror})") from error
+        raise StampRefused(str(path), f"it can't be read ({error.strerror})") from error
     if len(content) > LARGEST:
-        raise Refused(str(path), f"it is larger than {LARGEST:,} bytes")
+        raise StampRefused(str(path), f"it is larger than {LARGEST:,} bytes")
     return content

@@ -24,7 +24,7 @@ class TakenOut:
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class RemovedLessons:
     """Lessons of earlier jobs that were taken out, or that wait for a person."""
 
     lessons: Sequence[TakenOut] = ()
@@ -35,4 +35,4 @@ class Memory:
         return self.lessons[at].why if found >= ALIKE else ""
 
 
-NOTHING: Final = Memory()
+NOTHING: Final = RemovedLessons()

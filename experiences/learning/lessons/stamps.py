@@ -18,7 +18,7 @@ ALTERED: Final = "its text does not give its stamp"
 UNSTAMPED: Final = "it bears no stamp"
 
 
-class Refused(ValueError):
+class StampRefused(ValueError):
     """A text that may not be used. ``offender`` is the path of a file, or the handle of a lesson."""
 
     def __init__(self, offender: str, reason: str) -> None:
@@ -40,7 +40,7 @@ class PackSource:
         Refused: it is not {path, sha256}."""
         path, digest = value.get("path"), value.get("sha256")
         if not isinstance(path, str) or not isinstance(digest, str) or not path or not digest:
-            raise Refused(str(path or "a source"), "a source has a path and a sha256")
+            raise StampRefused(str(path or "a source"), "a source has a path and a sha256")
         return cls(path, digest)
 
     def as_dict(self) -> dict[str, str]:
@@ -66,18 +66,18 @@ def pack_check(name: str, stamp: str, system: str, injections: Sequence[str], so
     """Raises:
     Refused: the pack bears no stamp, or its texts don't give it."""
     if not stamp:
-        raise Refused(name, UNSTAMPED)
+        raise StampRefused(name, UNSTAMPED)
     if not same(stamp, pack_stamp(system, injections, sources)):
-        raise Refused(name, ALTERED)
+        raise StampRefused(name, ALTERED)
 
 
 def experience_check(stamp: str, pack: str, handle: str, version: int, domain: str, summary: str) -> None:
     """Raises:
     Refused: the lesson bears no stamp, or its text and the pack don't give it."""
     if not stamp:
-        raise Refused(handle, UNSTAMPED)
+        raise StampRefused(handle, UNSTAMPED)
     if not same(stamp, experience_stamp(pack, handle, version, domain, summary)):
-        raise Refused(handle, "its stamp does not fit its text and the prompt that the agent has now")
+        raise StampRefused(handle, "its stamp does not fit its text and the prompt that the agent has now")
 
 
 def same(stamp: str, other: str) -> bool:

@@ -9,7 +9,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from experiences.learning.lessons.guards import MAX_WORDS, words
-from experiences.learning.lessons.stamps import Refused
+from experiences.learning.lessons.stamps import StampRefused
 
 KINDS: Final = frozenset({"experience", "exemplar"})
 STATUSES: Final = frozenset({"proposed", "active", "pruned", "quarantined"})
@@ -18,7 +18,7 @@ LONGEST: Final = {"handle": 16, "summary": 1000, "domain": 60, "group": 40}
 
 
 @dataclass(frozen=True, slots=True)
-class ExperienceState:
+class LessonUpdate:
     """One lesson as it stands now.
 
     ``weight`` is the probability that a rollout sees it; ``effect`` with its standard error ``effect_error`` is what it
@@ -50,7 +50,7 @@ class ExperienceState:
     stamp: str = ""
 
 
-def states_check(states: Iterable[ExperienceState]) -> None:
+def states_check(states: Iterable[LessonUpdate]) -> None:
     """Checks all but the number of words, whose limit is the agent's own.
 
     Raises:
@@ -59,16 +59,16 @@ def states_check(states: Iterable[ExperienceState]) -> None:
     seen: set[str] = set()
     for place, state in enumerate(states):
         if fault := state_fault(state) or ("it is there twice" if state.handle in seen else ""):
-            raise Refused(named(place, state), fault)
+            raise StampRefused(named(place, state), fault)
         seen.add(state.handle)
 
 
-def named(place: int, state: ExperienceState) -> str:
+def named(place: int, state: LessonUpdate) -> str:
     """How a message names a record of a batch."""
     return f"record {place} ({state.handle or 'without a handle'})"
 
 
-def state_fault(state: ExperienceState) -> str:
+def state_fault(state: LessonUpdate) -> str:
     """Why a state can't be kept; "" if it can."""
     if not state.handle:
         return "it has no handle"
@@ -95,7 +95,7 @@ def summary_fault(summary: str, max_words: int = MAX_WORDS) -> str:
     return ""
 
 
-def _figures_fault(state: ExperienceState) -> str:
+def _figures_fault(state: LessonUpdate) -> str:
     figures = (state.weight, state.effect, state.effect_error, state.ground_truth, state.relative_rank)
     if any(one is not None and not math.isfinite(one) for one in figures):
         return "one of its figures is not finite"
@@ -106,7 +106,7 @@ def _figures_fault(state: ExperienceState) -> str:
     return ""
 
 
-def _names_fault(state: ExperienceState) -> str:
+def _names_fault(state: LessonUpdate) -> str:
     if any(len(one) > LONGEST["handle"] for one in state.parents):
         return "one of its parents is no handle"
     try:

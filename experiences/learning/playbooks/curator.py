@@ -15,10 +15,10 @@ from typing import Final
 from experiences.learning.lessons.guards import Runs
 from experiences.learning.lessons.prompt_injection import suspicion
 from experiences.learning.lessons.similarity import ALIKE, similarity
-from experiences.learning.playbooks.deltas import SETTLED, Change, Curated, Delta, State, Verdict
+from experiences.learning.playbooks.deltas import SETTLED, Change, Curated, Delta, DeltaOutcome, State
 from experiences.learning.playbooks.effects import ItemEffect
 from experiences.learning.playbooks.guards import COPIED, category_fault, copied, text_fault
-from experiences.learning.playbooks.items import Section, section_of, size
+from experiences.learning.playbooks.items import PlaybookItem, section_of, size
 
 DELETED_ITEMS, DELETED_TEXT = 0.2, 0.3  # a batch that takes out a larger share is a rewrite
 RAISED: Final = 0.1  # of what is missing to certainty, when an item is proposed again
@@ -32,7 +32,7 @@ REWRITE: Final = "together these changes delete {items:.0%} of the items and {te
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class CuratorRules:
     """``min_confidence``: applied from here on. ``review_floor``: below it a change is rejected. ``untrusted``: runs of
     words that stand in what users and tools said. ``guarded``: whether a large deletion needs a person. ``functions``:
     names that no item may order a call of. ``held``: why every change waits for a person; "" if none has to."""
@@ -47,21 +47,21 @@ class Rules:
 
 
 def curate(
-    sections: Sequence[Section],
+    sections: Sequence[PlaybookItem],
     deltas: Sequence[Delta],
-    rules: Rules,
+    rules: CuratorRules,
     new_id: Callable[[], str],
     effects: Mapping[str, ItemEffect] = NO_EFFECTS,
 ) -> Curated:
     """The playbook after a batch. ``new_id`` gives a name that was never given before; ``effects`` are what items were
     measured to add, by their ids."""
-    batch = _Batch(list(sections), rules, new_id, effects)
+    batch = _PlaybookBatch(list(sections), rules, new_id, effects)
     verdicts = [batch.take(index, delta) for index, delta in enumerate(deltas)]
     if rules.guarded and (why := _rewrite(sections, batch.changes)):
         return _left_to_a_person(sections, verdicts, why)
     pruned = batch.prune(len(sections))
     kept = [
-        Verdict(State.REJECTED, pruned[verdict.section])
+        DeltaOutcome(State.REJECTED, pruned[verdict.section])
         if verdict.state in SETTLED and verdict.section in pruned
         else verdict
         for verdict in verdicts
@@ -69,24 +69,28 @@ def curate(
     return Curated(tuple(batch.sections), tuple(kept), tuple(batch.changes))
 
 
-def _left_to_a_person(sections: Sequence[Section], verdicts: Sequence[Verdict], why: str) -> Curated:
+def _left_to_a_person(sections: Sequence[PlaybookItem], verdicts: Sequence[DeltaOutcome], why: str) -> Curated:
     return Curated(
         tuple(sections),
-        tuple(Verdict(State.REVIEW, why) if verdict.state in SETTLED else verdict for verdict in verdicts),
+        tuple(DeltaOutcome(State.REVIEW, why) if verdict.state in SETTLED else verdict for verdict in verdicts),
     )
 
 
-class _Batch:
+class _PlaybookBatch:
     """A playbook under change."""
 
     def __init__(
-        self, sections: list[Section], rules: Rules, new_id: Callable[[], str], effects: Mapping[str, ItemEffect]
+        self,
+        sections: list[PlaybookItem],
+        rules: CuratorRules,
+        new_id: Callable[[], str],
+        effects: Mapping[str, ItemEffect],
     ) -> None:
         self.sections, self.rules, self.new_id, self._effects = sections, rules, new_id, effects
         self.changes: list[Change] = []
         self._new: set[str] = set()
 
-    def take(self, index: int, delta: Delta) -> Verdict:
+    def take(self, index: int, delta: Delta) -> DeltaOutcome:
         """Applies one delta, or says why not."""
         if (verdict := self._barred(delta)) is not None:
             return verdict
@@ -94,21 +98,21 @@ class _Batch:
             return self._add(index, delta)
         return self._update(index, delta) if delta.type == "update" else self._remove(index, delta)
 
-    def _barred(self, delta: Delta) -> Verdict | None:
+    def _barred(self, delta: Delta) -> DeltaOutcome | None:
         """What keeps a delta out of any playbook: form first, then trust, then confidence."""
         if fault := self._fault(delta):
-            return Verdict(State.REJECTED, fault)
+            return DeltaOutcome(State.REJECTED, fault)
         if delta.type != "remove" and (why := suspicion(delta.content, self.rules.functions)):
-            return Verdict(State.QUARANTINED, why)
+            return DeltaOutcome(State.QUARANTINED, why)
         if delta.type != "remove" and copied(delta.content, self.rules.untrusted):
-            return Verdict(State.QUARANTINED, COPIED)
+            return DeltaOutcome(State.QUARANTINED, COPIED)
         if delta.confidence < self.rules.review_floor:
-            return Verdict(State.REJECTED, f"its confidence {delta.confidence:.2f} is too low for a review")
+            return DeltaOutcome(State.REJECTED, f"its confidence {delta.confidence:.2f} is too low for a review")
         if self.rules.held:
-            return Verdict(State.QUARANTINED, self.rules.held)
+            return DeltaOutcome(State.QUARANTINED, self.rules.held)
         if delta.confidence < self.rules.min_confidence:
             wanted = self.rules.min_confidence
-            return Verdict(State.REVIEW, f"its confidence is {delta.confidence:.2f}; {wanted:.2f} are needed")
+            return DeltaOutcome(State.REVIEW, f"its confidence is {delta.confidence:.2f}; {wanted:.2f} are needed")
         return None
 
     def _fault(self, delta: Delta) -> str:
@@ -120,39 +124,39 @@ class _Batch:
             return ""
         return text_fault(delta.content) or ("" if delta.type == "update" else category_fault(delta.category))
 
-    def _add(self, index: int, delta: Delta) -> Verdict:
+    def _add(self, index: int, delta: Delta) -> DeltaOutcome:
         if (twin := self._twin(delta.content)) is not None:
             return self._merge(index, delta, twin)
         assert delta.category is not None
-        made = Section(self.new_id(), delta.category, delta.content, delta.confidence)
+        made = PlaybookItem(self.new_id(), delta.category, delta.content, delta.confidence)
         self.sections.append(made)
         self._new.add(made.id)
         self.changes.append(Change(made.id, "added", None, made, index))
-        return Verdict(State.APPLIED, section=made.id)
+        return DeltaOutcome(State.APPLIED, section=made.id)
 
-    def _merge(self, index: int, delta: Delta, twin: Section) -> Verdict:
+    def _merge(self, index: int, delta: Delta, twin: PlaybookItem) -> DeltaOutcome:
         """A repeated proposal: the item's support rises by one, and its confidence a little."""
         certain = max(twin.confidence, delta.confidence)
         merged = replace(twin, confidence=round(certain + RAISED * (1 - certain), 4), support=twin.support + 1)
         self._put(merged, "merged", index)
-        return Verdict(State.MERGED, f"it says what {twin.id} says", twin.id)
+        return DeltaOutcome(State.MERGED, f"it says what {twin.id} says", twin.id)
 
-    def _update(self, index: int, delta: Delta) -> Verdict:
+    def _update(self, index: int, delta: Delta) -> DeltaOutcome:
         old = section_of(self.sections, delta.target)
         assert old is not None
         if (twin := self._twin(delta.content, but=old.id)) is not None:
-            return Verdict(State.REJECTED, f"it says what {twin.id} says already", twin.id)
+            return DeltaOutcome(State.REJECTED, f"it says what {twin.id} says already", twin.id)
         new = replace(old, content=delta.content, category=delta.category or old.category, confidence=delta.confidence)
         if new == old:
-            return Verdict(State.REJECTED, "it changes nothing", old.id)
+            return DeltaOutcome(State.REJECTED, "it changes nothing", old.id)
         self._put(new, "updated", index)
-        return Verdict(State.APPLIED, section=old.id)
+        return DeltaOutcome(State.APPLIED, section=old.id)
 
-    def _remove(self, index: int, delta: Delta) -> Verdict:
+    def _remove(self, index: int, delta: Delta) -> DeltaOutcome:
         old = section_of(self.sections, delta.target)
         assert old is not None
         self._drop(old, "removed", index)
-        return Verdict(State.APPLIED, section=old.id)
+        return DeltaOutcome(State.APPLIED, section=old.id)
 
     def prune(self, before: int) -> dict[str, str]:
         """Takes out what was measured to do harm, at most a fifth of what there was, and then the weakest above the
@@ -171,17 +175,17 @@ class _Batch:
             self._forget(one, FULL)
         return gone | {one.id: FULL for one in weakest}
 
-    def _effect(self, one: Section) -> ItemEffect | None:
+    def _effect(self, one: PlaybookItem) -> ItemEffect | None:
         """The measured effect of its present text; None for a text that this batch changed, which was never tried."""
         known = self._effects.get(one.id)
         anew = any(change.section == one.id and change.action == "updated" for change in self.changes)
         return None if known is None or anew or not known.known else known
 
-    def _harms(self, one: Section) -> bool:
+    def _harms(self, one: PlaybookItem) -> bool:
         effect = self._effect(one)
         return effect is not None and effect.harms
 
-    def _strength(self, one: Section) -> tuple[int, float]:
+    def _strength(self, one: PlaybookItem) -> tuple[int, float]:
         """The order of the weak: first those that were better left out, then those of which nothing certain is known,
         by the trust that counts give them, and last those that surely help."""
         effect = self._effect(one)
@@ -189,7 +193,7 @@ class _Batch:
             return (2 if effect.helps else 0, effect.difference)
         return 1, one.trust
 
-    def _forget(self, one: Section, reason: str) -> None:
+    def _forget(self, one: PlaybookItem, reason: str) -> None:
         """Takes an item out as if the batch had never touched it; one that came with the batch was never there."""
         mine = [change for change in self.changes if change.section == one.id]
         self.changes = [change for change in self.changes if change.section != one.id]
@@ -198,17 +202,17 @@ class _Batch:
         if before is not None:
             self.changes.append(Change(one.id, "pruned", before, None, reason=reason))
 
-    def _twin(self, content: str, but: str = "") -> Section | None:
+    def _twin(self, content: str, but: str = "") -> PlaybookItem | None:
         alike = [(similarity(content, one.content), one) for one in self.sections if one.id != but]
         best = max(alike, key=lambda pair: pair[0], default=(0.0, None))
         return best[1] if best[0] >= ALIKE else None
 
-    def _put(self, new: Section, action: str, index: int | None) -> None:
+    def _put(self, new: PlaybookItem, action: str, index: int | None) -> None:
         at = next(at for at, one in enumerate(self.sections) if one.id == new.id)
         self.changes.append(Change(new.id, action, self.sections[at], new, index))
         self.sections[at] = new
 
-    def _drop(self, old: Section, action: str, index: int | None) -> None:
+    def _drop(self, old: PlaybookItem, action: str, index: int | None) -> None:
         self.sections = [one for one in self.sections if one.id != old.id]
         self.changes.append(Change(old.id, action, old, None, index))
 
@@ -219,7 +223,7 @@ def harm_of(effect: ItemEffect) -> str:
     return HARMFUL.format(share=told.share, n=told.n, other=left.share, m=left.n, low=low, high=high)
 
 
-def _rewrite(sections: Sequence[Section], changes: Sequence[Change]) -> str:
+def _rewrite(sections: Sequence[PlaybookItem], changes: Sequence[Change]) -> str:
     """Why the changes are a rewrite; "" if they are none. An update loses as much text as it is unlike the old one."""
     if not sections:
         return ""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, Literal
 
-from experiences.learning.playbooks.items import Category, Section
+from experiences.learning.playbooks.items import Category, PlaybookItem
 
 DeltaType = Literal["add", "update", "remove"]
 
@@ -48,14 +48,14 @@ class Change:
 
     section: str
     action: str  # added, updated, removed, merged, pruned, reverted, restored
-    before: Section | None
-    after: Section | None
+    before: PlaybookItem | None
+    after: PlaybookItem | None
     delta: int | None = None  # which of the batch did it
     reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class DeltaOutcome:
     """What became of a delta. ``section`` is the item that it made or changed."""
 
     state: State
@@ -67,8 +67,8 @@ class Verdict:
 class Curated:
     """A batch after curation: the items as they are now, a verdict for each delta, and what changed."""
 
-    sections: tuple[Section, ...]
-    verdicts: tuple[Verdict, ...]
+    sections: tuple[PlaybookItem, ...]
+    verdicts: tuple[DeltaOutcome, ...]
     changes: tuple[Change, ...] = field(default_factory=tuple)
 
     @property

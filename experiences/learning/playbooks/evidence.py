@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from experiences.learning.playbooks.effects import ItemEffect
-from experiences.learning.playbooks.items import Section, in_order
+from experiences.learning.playbooks.items import PlaybookItem, in_order
 from experiences.rollouts.prompt_quoting import bounded, plain
 
 HEAD, TAIL = 900, 400  # characters of an execution's inputs, and of its outputs
@@ -20,7 +20,7 @@ figures."""
 
 
 @dataclass(frozen=True, slots=True)
-class Lived:
+class ExecutionEvidence:
     """One execution as models read it. ``told`` are the items of the playbook that it had in its context, and ``used``
     those that its answer used, as far as that is known; None: it is not."""
 
@@ -34,11 +34,11 @@ class Lived:
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class EvolutionEvidence:
     """All that an evolution's models are shown. ``effects``: what items were measured to add, by their ids."""
 
-    sections: Sequence[Section]
-    executions: Sequence[Lived]
+    sections: Sequence[PlaybookItem]
+    executions: Sequence[ExecutionEvidence]
     effects: Mapping[str, ItemEffect]
 
     def playbook_blocks(self) -> dict[str, str]:
@@ -59,7 +59,7 @@ class Evidence:
         return tuple(named or [one.id for one in self.executions])
 
 
-def metrics_of(executions: Sequence[Lived]) -> dict[str, float]:
+def metrics_of(executions: Sequence[ExecutionEvidence]) -> dict[str, float]:
     """The share that succeeded and how long they took on average."""
     n = len(executions)
     return {
@@ -69,7 +69,7 @@ def metrics_of(executions: Sequence[Lived]) -> dict[str, float]:
     }
 
 
-def _item(one: Section, effect: ItemEffect | None) -> str:
+def _item(one: PlaybookItem, effect: ItemEffect | None) -> str:
     used = f"used={one.usage} helpful={one.helpful} harmful={one.harmful}"
     known = f"confidence={one.confidence:.2f} {used} effect={_effect(effect)}"
     return f"[{one.id}] {one.category} {known} :: {one.content}"
@@ -83,7 +83,7 @@ def _effect(one: ItemEffect | None) -> str:
     return f"{100 * one.difference:+.1f} points (95 %: {100 * low:+.1f} to {100 * high:+.1f}; {shares})"
 
 
-def _execution(one: Lived) -> str:
+def _execution(one: ExecutionEvidence) -> str:
     ended = "succeeded" if one.success else "failed"
     return (
         f"{ended} after {one.duration_ms:,.0f} ms; items in its context: {_named(one.told)}; used: {_named(one.used)}\n"

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from budgets.llm.types import Message
 from experiences.learning.playbooks.deltas import Delta
-from experiences.learning.playbooks.evidence import ITEMS, Evidence
+from experiences.learning.playbooks.evidence import ITEMS, EvolutionEvidence
 from experiences.learning.playbooks.items import MAX_CONTENT, Category
 from experiences.learning.playbooks.reflector import Insight, insight_blocks
 from experiences.rollouts.prompt_quoting import RULE, plain, quoted, unheard_of
@@ -76,7 +76,7 @@ class Suggestions(BaseModel):
 
 
 def question(
-    evidence: Evidence, insights: Sequence[Insight] | None = None, *, marks: Callable[[], str]
+    evidence: EvolutionEvidence, insights: Sequence[Insight] | None = None, *, marks: Callable[[], str]
 ) -> list[Message]:
     """What the model reads: the executions, or in their place the ``insights`` of a reflector."""
     read = evidence.execution_blocks() if insights is None else insight_blocks(insights)
@@ -94,7 +94,7 @@ def question(
 
 async def proposed(
     asker: Asker,
-    evidence: Evidence,
+    evidence: EvolutionEvidence,
     insights: Sequence[Insight] | None = None,
     *,
     key: str,
@@ -109,7 +109,7 @@ async def proposed(
     return None if said is None else [_delta(one, evidence) for one in said.deltas]
 
 
-def _delta(one: Suggestion, evidence: Evidence) -> Delta:
+def _delta(one: Suggestion, evidence: EvolutionEvidence) -> Delta:
     return Delta(
         type=one.type,
         confidence=one.confidence,

@@ -6,40 +6,40 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from experiences.learning.playbooks.deltas import Change
-from experiences.learning.playbooks.items import Section, in_order, section_of
+from experiences.learning.playbooks.items import PlaybookItem, in_order, section_of
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class ItemDifference:
     """One item that two versions do not share. ``kind`` is "added", "removed" or "changed"."""
 
     section: str
     kind: str
-    before: Section | None
-    after: Section | None
+    before: PlaybookItem | None
+    after: PlaybookItem | None
 
 
-def difference(before: Sequence[Section], after: Sequence[Section]) -> list[Difference]:
+def difference(before: Sequence[PlaybookItem], after: Sequence[PlaybookItem]) -> list[ItemDifference]:
     """The items that came, went or changed, in the order in which they are read."""
     ids = dict.fromkeys(one.id for one in in_order([*before, *(one for one in after)]))
     pairs = [(id, section_of(before, id), section_of(after, id)) for id in ids]
-    return [Difference(id, _kind(old, new), old, new) for id, old, new in pairs if _plain(old) != _plain(new)]
+    return [ItemDifference(id, _kind(old, new), old, new) for id, old, new in pairs if _plain(old) != _plain(new)]
 
 
-def changes_between(before: Sequence[Section], after: Sequence[Section], action: str) -> list[Change]:
+def changes_between(before: Sequence[PlaybookItem], after: Sequence[PlaybookItem], action: str) -> list[Change]:
     """The same as changes of a new version, all of them under one name."""
     return [Change(one.section, action, one.before, one.after) for one in difference(before, after)]
 
 
-def with_item(sections: Sequence[Section], id: str, item: Section | None) -> list[Section]:
+def with_item(sections: Sequence[PlaybookItem], id: str, item: PlaybookItem | None) -> list[PlaybookItem]:
     """The items with one of them as it was in another version: changed, taken out, or back again."""
     others = [one for one in sections if one.id != id]
     return in_order(others if item is None else [*others, item])
 
 
-def _kind(old: Section | None, new: Section | None) -> str:
+def _kind(old: PlaybookItem | None, new: PlaybookItem | None) -> str:
     return "added" if old is None else "removed" if new is None else "changed"
 
 
-def _plain(one: Section | None) -> dict[str, object] | None:
+def _plain(one: PlaybookItem | None) -> dict[str, object] | None:
     return one.stored() if one is not None else None

@@ -15,7 +15,7 @@ Z: Final = 1.645  # one-sided 95 %
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class PlaybookItem:
     """One item. ``id`` is its name for ever: never changed and never given again.
 
     ``confidence`` is what its author thought of it; ``support`` how often it was proposed. ``usage``, ``helpful`` and
@@ -46,16 +46,16 @@ class Section:
         return {name: kept[name] for name in ("id", "category", "content", "confidence", "support")}
 
     @classmethod
-    def of(cls, stored: Mapping[str, Any], counts: Mapping[str, int] | None = None) -> Section:
+    def of(cls, stored: Mapping[str, Any], counts: Mapping[str, int] | None = None) -> PlaybookItem:
         """What ``stored`` gave, with its counts of now."""
         return cls(**{**stored, **(counts or {})})
 
 
-def section_of(sections: Iterable[Section], id: str) -> Section | None:
+def section_of(sections: Iterable[PlaybookItem], id: str) -> PlaybookItem | None:
     return next((one for one in sections if one.id == id), None)
 
 
-def size(sections: Iterable[Section]) -> int:
+def size(sections: Iterable[PlaybookItem]) -> int:
     """Characters of all items."""
     return sum(len(one.content) for one in sections)
 
@@ -65,6 +65,6 @@ def number(id: str) -> int:
     return int(id[1:]) if id[1:].isdecimal() else 0
 
 
-def in_order(sections: Sequence[Section]) -> list[Section]:
+def in_order(sections: Sequence[PlaybookItem]) -> list[PlaybookItem]:
     """By category, the oldest first: the same items always stand in the same order."""
     return sorted(sections, key=lambda one: (CATEGORIES.index(one.category), number(one.id)))

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from budgets.llm.types import Message
-from experiences.learning.playbooks.evidence import ITEMS, Evidence
+from experiences.learning.playbooks.evidence import ITEMS, EvolutionEvidence
 from experiences.rollouts.prompt_quoting import RULE, plain, quoted, unheard_of
 from experiences.rollouts.structured_output import Asker
 
@@ -100,7 +100,7 @@ def insight_blocks(insights: Sequence[Insight]) -> dict[str, str]:
     return {f"INSIGHT {number}": one.block() for number, one in enumerate(insights, start=1)}
 
 
-def question(evidence: Evidence, earlier: Sequence[Insight], *, marks: Callable[[], str]) -> list[Message]:
+def question(evidence: EvolutionEvidence, earlier: Sequence[Insight], *, marks: Callable[[], str]) -> list[Message]:
     """What the model reads in one round; ``earlier`` are the insights of the rounds before."""
     blocks = evidence.playbook_blocks() | evidence.execution_blocks() | insight_blocks(earlier)
     mark = unheard_of(marks, blocks.values())
@@ -112,7 +112,7 @@ def question(evidence: Evidence, earlier: Sequence[Insight], *, marks: Callable[
 
 
 async def reflected(
-    asker: Asker, evidence: Evidence, *, rounds: int, key: Callable[[int], str], marks: Callable[[], str]
+    asker: Asker, evidence: EvolutionEvidence, *, rounds: int, key: Callable[[int], str], marks: Callable[[], str]
 ) -> list[Insight] | None:
     """The insights after at most ``rounds`` questions; fewer where one changes nothing, finds nothing, or gives no
     usable answer, even after one repair: then those of the rounds before stand. None where the first gave none.
@@ -137,7 +137,7 @@ async def reflected(
     return found
 
 
-def _of_playbook(one: Insight, evidence: Evidence) -> Insight:
+def _of_playbook(one: Insight, evidence: EvolutionEvidence) -> Insight:
     """The insight without items and executions that do not exist."""
     ids, n = {section.id for section in evidence.sections}, len(evidence.executions)
     return one.model_copy(

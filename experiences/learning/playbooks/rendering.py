@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from experiences.learning.playbooks.items import CATEGORIES, Category, Section, in_order
+from experiences.learning.playbooks.items import CATEGORIES, Category, PlaybookItem, in_order
 
 TITLES: Final[dict[Category, str]] = {
     "strategies": "Strategies",
@@ -15,7 +15,7 @@ TITLES: Final[dict[Category, str]] = {
 }
 
 
-def context_of(sections: Sequence[Section]) -> str:
+def context_of(sections: Sequence[PlaybookItem]) -> str:
     """The text that is put into an agent's context. It depends on the items alone and not on their counts, so that one
     version has one text. An item of several lines stays one item."""
     ordered, parts = in_order(sections), []

@@ -12,7 +12,7 @@ from rest_framework.request import Request
 from agentcore_site.lib.storable import unstorable
 from agentcore_site.lib.text_uploads import file_text, jsonl_rows, refused
 from agentcore_site.rest.parsing import Strict, parsed
-from experiences.learning.lessons.states import LONGEST, ExperienceState
+from experiences.learning.lessons.states import LONGEST, LessonUpdate
 from experiences.lessons.services.importing import MAX_BATCH
 from experiences.models import ExperienceKind, ExperienceStatus
 
@@ -91,7 +91,7 @@ IMPORT: Final = OpenApiExample(
 )
 
 
-def read_import(request: Request) -> tuple[str, list[ExperienceState]]:
+def read_import(request: Request) -> tuple[str, list[LessonUpdate]]:
     """(agent, lessons) of a JSON body or of an uploaded file.
 
     Raises:
@@ -108,10 +108,10 @@ def read_import(request: Request) -> tuple[str, list[ExperienceState]]:
     return values["agent"], [_state(one) for one in values["records"]]
 
 
-def _state(record: dict[str, Any]) -> ExperienceState:
+def _state(record: dict[str, Any]) -> LessonUpdate:
     kept: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value
         for name, value in record.items()
         if name not in ELSEWHERE
     }
-    return ExperienceState(**kept)
+    return LessonUpdate(**kept)

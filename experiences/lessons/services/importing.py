@@ -14,7 +14,7 @@ from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import require
 from experiences.learning.lessons.library import told_tokens
 from experiences.learning.lessons.prompt_injection import suspicion
-from experiences.learning.lessons.states import ExperienceState, named, summary_fault
+from experiences.learning.lessons.states import LessonUpdate, named, summary_fault
 from experiences.lessons.job_prompt import with_pack
 from experiences.lessons.provenance import acting_functions
 from experiences.lessons.services.recording import agent_lock, rows_add, states_clean
@@ -37,7 +37,7 @@ class Imported:
 
 
 @transaction.atomic
-def record_batch(actor: Any, records: Sequence[ExperienceState], *, agent: Agent) -> Imported:
+def record_batch(actor: Any, records: Sequence[LessonUpdate], *, agent: Agent) -> Imported:
     """Writes lessons that others vouch for by their stamps; all of them or none.
 
     A stamp fits where the agent acts by the prompt under which the lesson was learned: its own, or a pack that its jobs
@@ -75,14 +75,14 @@ def record_batch(actor: Any, records: Sequence[ExperienceState], *, agent: Agent
     return done
 
 
-def _guarded(state: ExperienceState, functions: frozenset[str]) -> ExperienceState:
+def _guarded(state: LessonUpdate, functions: frozenset[str]) -> LessonUpdate:
     """The lesson as it is kept: what a call is told of it is counted here, and an order to a model is told to none."""
     held = suspicion(state.summary, functions)
     status = ExperienceStatus.QUARANTINED.value if held else state.status
     return replace(state, tokens=told_tokens(state.summary), status=status, why=state.why or held)
 
 
-def _packs(records: Sequence[ExperienceState], agent: Agent) -> dict[str, PromptPack | None]:
+def _packs(records: Sequence[LessonUpdate], agent: Agent) -> dict[str, PromptPack | None]:
     """By handle, under which prompt each lesson's stamp fits: a pack, or the agent's system prompt (None)."""
     rows = [
         Experience(

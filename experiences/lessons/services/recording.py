@@ -15,8 +15,8 @@ from django.utils import timezone
 from agentcore_site.jobs.models import Job
 from agentcore_site.lib.errors import Invalid, Missing
 from agentcore_site.lib.storable import unstorable
-from experiences.learning.lessons.stamps import Refused, experience_stamp
-from experiences.learning.lessons.states import ExperienceState, named, states_check, summary_fault
+from experiences.learning.lessons.stamps import StampRefused, experience_stamp
+from experiences.learning.lessons.states import LessonUpdate, named, states_check, summary_fault
 from experiences.lessons.selectors import by_person
 from experiences.lessons.stamps import max_words_of, stamp_of_lessons
 from experiences.models import Agent, Experience, ExperienceChange, ExperienceStatus
@@ -53,7 +53,7 @@ def experiences_sync(
     *,
     job: Job,
     agent: Agent,
-    states: Sequence[ExperienceState],
+    states: Sequence[LessonUpdate],
     by: str,
     max_words: int | None = None,
     acting: Agent | None = None,
@@ -97,7 +97,7 @@ def agent_lock(agent: Agent) -> Agent:
     return Agent.objects.select_for_update(of=("self",), no_key=True).select_related("prompt_pack").get(pk=agent.pk)
 
 
-def states_clean(states: Sequence[ExperienceState]) -> list[ExperienceState]:
+def states_clean(states: Sequence[LessonUpdate]) -> list[LessonUpdate]:
     """The states without personal data. Checked before, so that a message names what was sent, and after.
 
     Raises:
@@ -107,7 +107,7 @@ def states_clean(states: Sequence[ExperienceState]) -> list[ExperienceState]:
         states_check(states)
         clean = [_redacted(one) for one in states]
         states_check(clean)
-    except Refused as error:
+    except StampRefused as error:
         raise Invalid(f"Nothing was written: {error}", fields={error.offender: error.reason}) from error
     for place, one in enumerate(clean):
         if why := unstorable([one.handle, *(getattr(one, name) for name in (*TEXTS, *ORIGINS[:2])), *one.tool_stats]):
@@ -115,7 +115,7 @@ def states_clean(states: Sequence[ExperienceState]) -> list[ExperienceState]:
     return clean
 
 
-def _check_words(states: Sequence[ExperienceState], limit: int, kept: Collection[str] = ()) -> None:
+def _check_words(states: Sequence[LessonUpdate], limit: int, kept: Collection[str] = ()) -> None:
     """Counts the words of texts as they were sent: a placeholder may have more than the secret that it stands for.
 
     Raises:
@@ -127,7 +127,7 @@ def _check_words(states: Sequence[ExperienceState], limit: int, kept: Collection
             raise Invalid(f"Nothing was written: {where}: {fault}.", fields={where: fault})
 
 
-def _redacted(state: ExperienceState) -> ExperienceState:
+def _redacted(state: LessonUpdate) -> LessonUpdate:
     summary, why = redact(state.summary.strip()), redact(state.why.strip())
     return replace(state, summary=summary, why=why, task=redact(state.task)[:200])
 
@@ -142,7 +142,7 @@ def _held(agent: Agent, job: Job) -> set[str]:
 
 
 def rows_add(
-    states: Iterable[ExperienceState], agent: Agent, pack: str, *, by: str, job: Job | None, action: str = ADDED
+    states: Iterable[LessonUpdate], agent: Agent, pack: str, *, by: str, job: Job | None, action: str = ADDED
 ) -> None:
     """Writes new lessons, stamped under the prompt with the stamp ``pack``, and the first line of each history."""
     rows = [_row(one, agent, pack, job) for one in states]
@@ -155,7 +155,7 @@ def rows_add(
     )
 
 
-def _row(state: ExperienceState, agent: Agent, pack: str, job: Job | None) -> Experience:
+def _row(state: LessonUpdate, agent: Agent, pack: str, job: Job | None) -> Experience:
     row = Experience(
         organization_id=agent.organization_id,
         agent=agent,
@@ -170,7 +170,7 @@ def _row(state: ExperienceState, agent: Agent, pack: str, job: Job | None) -> Ex
     return row
 
 
-def _value(state: ExperienceState, name: str) -> Any:
+def _value(state: LessonUpdate, name: str) -> Any:
     """A state's value as its column holds it."""
     value = getattr(state, name)
     if name == "tool_stats":
@@ -178,11 +178,11 @@ def _value(state: ExperienceState, name: str) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def _stamp(state: ExperienceState, pack: str) -> str:
+def _stamp(state: LessonUpdate, pack: str) -> str:
     return experience_stamp(pack, state.handle, state.version, state.domain, state.summary)
 
 
-def _change(pairs: Sequence[tuple[Experience, ExperienceState]], pack: str, *, by: str, job: Job) -> Synced:
+def _change(pairs: Sequence[tuple[Experience, LessonUpdate]], pack: str, *, by: str, job: Job) -> Synced:
     lines: list[ExperienceChange] = []
     changed: list[Experience] = []
     names: set[str] = set()
@@ -207,7 +207,7 @@ def _change(pairs: Sequence[tuple[Experience, ExperienceState]], pack: str, *, b
     )
 
 
-def _lines(row: Experience, state: ExperienceState, *, by: str, job: Job) -> list[ExperienceChange]:
+def _lines(row: Experience, state: LessonUpdate, *, by: str, job: Job) -> list[ExperienceChange]:
     """The lines of history that lead from the row to the state; none where only figures moved."""
     common = {"experience": row, "version": state.version, "why": state.why, "by": by[:150], "job": job}
     lines = []
@@ -227,7 +227,7 @@ def _moved(before: str, after: str) -> str:
     return MOVED_TO[ExperienceStatus(after)]
 
 
-def _apply(row: Experience, state: ExperienceState, pack: str) -> set[str]:
+def _apply(row: Experience, state: LessonUpdate, pack: str) -> set[str]:
     """Puts the state into the row; the columns that this changed.
 
     The job vouches for its own text: one that was altered in the database meanwhile is put right. A text that stayed

@@ -12,7 +12,7 @@ from django.core.management.base import BaseCommand, CommandError
 from agentcore_site.lib.errors import DomainError
 from agentcore_site.tenancy.models import Organization
 from experiences.learning.lessons.pack_manifests import manifest_read, manifest_stamp, manifests_under
-from experiences.learning.lessons.stamps import Refused
+from experiences.learning.lessons.stamps import StampRefused
 from experiences.lessons.services.packs import packs_load
 
 
@@ -34,7 +34,7 @@ class Command(BaseCommand):
             else:
                 manifests = [manifest_read(path) for path in paths]
                 done = packs_load(None, self._organization(options["organization"]), manifests)
-        except Refused as error:
+        except StampRefused as error:
             raise CommandError(f"Refused: {error}") from error
         except DomainError as error:
             raise CommandError(error.message) from error

@@ -20,7 +20,7 @@ from experiences.playbooks.ace.context_cache import (
     HEARD_SECONDS,
     UNHEARD_SECONDS,
     Caller,
-    Memory,
+    ReadCache,
     Served,
     caller_of,
     fingerprint,
@@ -42,8 +42,8 @@ class FastContexts:
 
     def __init__(self, behind: Application) -> None:
         self._behind = behind
-        self._callers: Memory[bytes, Caller] = Memory()
-        self._contexts: Memory[tuple[Any, str], Served] = Memory()
+        self._callers: ReadCache[bytes, Caller] = ReadCache()
+        self._contexts: ReadCache[tuple[Any, str], Served] = ReadCache()
         self._hearing = Hearing(self._changed)
         self._hosts: set[bytes] = set()
 

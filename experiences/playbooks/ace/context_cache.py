@@ -68,7 +68,7 @@ class Served:
         return self.same or _sent(context_answer(self.found))
 
 
-class Memory(Generic[K, V]):
+class ReadCache(Generic[K, V]):
     """A bounded store of what was read, where each key is read by one at a time. What is not there is not remembered:
     Django's view says why."""
 

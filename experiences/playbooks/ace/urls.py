@@ -13,8 +13,8 @@ GET: dict[str, Any] = {"get": "retrieve"}
 DELETE: dict[str, Any] = {"delete": "destroy"}
 
 urlpatterns = [
-    path("playbooks", views.PlaybookViewSet.as_view(POST), name="playbooks"),
-    path("playbooks/<str:agent>", views.PlaybookViewSet.as_view(DELETE), name="playbook"),
+    path("playbooks", views.ServicePlaybookViewSet.as_view(POST), name="playbooks"),
+    path("playbooks/<str:agent>", views.ServicePlaybookViewSet.as_view(DELETE), name="playbook"),
     path("playbooks/<str:agent>/context", views.ContextViewSet.as_view(GET), name="context"),
     path("playbooks/<str:agent>/evolve", views.EvolveViewSet.as_view(POST), name="evolve"),
     path("playbooks/<str:agent>/status", views.StatusViewSet.as_view(GET), name="status"),

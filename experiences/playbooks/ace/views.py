@@ -90,7 +90,7 @@ class TracesIn(Strict):
     traces = serializers.ListField(child=TraceIn(), allow_empty=False, max_length=MAX_BATCH)
 
 
-class PlaybookViewSet(ServiceViewSet):
+class ServicePlaybookViewSet(ServiceViewSet):
     """``POST playbooks`` and ``DELETE playbooks/{agent_id}``."""
 
     def create(self, request: Request) -> Response:

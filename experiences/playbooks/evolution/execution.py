@@ -17,7 +17,7 @@ from agentcore_site.jobs.models import Job
 from agentcore_site.lib.errors import Conflict
 from experiences.agents.consent import recording, recording_check
 from experiences.learning.playbooks.deltas import WAITING, Curated, Delta, State
-from experiences.learning.playbooks.evidence import Evidence, Lived, metrics_of
+from experiences.learning.playbooks.evidence import EvolutionEvidence, ExecutionEvidence, metrics_of
 from experiences.learning.playbooks.guards import texts_in, untrusted_runs
 from experiences.models import Evolution, ExecutionTrace, Playbook, PlaybookVersion, Question
 from experiences.playbooks.evolution.questions import EvolutionQuestions
@@ -31,7 +31,7 @@ EXECUTIONS: Final = 10  # that the models read
 TRIES: Final = 5  # against people who change the playbook at the same moment
 
 
-class Slice:
+class EvolutionSlice:
     """One worker's turn with one evolution."""
 
     def __init__(self, job: Job, lease: Lease) -> None:
@@ -54,12 +54,12 @@ class Slice:
             self._settle(self._suggested(executions) if executions else [], executions)
         return Progressed(finished=True)
 
-    def _suggested(self, executions: Sequence[Lived]) -> list[Delta]:
+    def _suggested(self, executions: Sequence[ExecutionEvidence]) -> list[Delta]:
         playbook = self.evolution.playbook
-        evidence = Evidence(sections_of(playbook), executions, effects_of(playbook))
+        evidence = EvolutionEvidence(sections_of(playbook), executions, effects_of(playbook))
         return EvolutionQuestions(self.evolution, self.lease).deltas(evidence)
 
-    def _executions(self) -> list[Lived]:
+    def _executions(self) -> list[ExecutionEvidence]:
         """The last ones, the newest at the end; chosen once, and the same when the job is taken up again."""
         recorded = ExecutionTrace.objects.filter(agent_id=self.evolution.agent_id)
         chosen = self.evolution.trace_ids or list(recorded.values_list("id", flat=True)[:EXECUTIONS])
@@ -70,7 +70,7 @@ class Slice:
 
     # -- the end ---------------------------------------------------------------------------------------------------
 
-    def _settle(self, deltas: Sequence[Delta], executions: Sequence[Lived]) -> None:
+    def _settle(self, deltas: Sequence[Delta], executions: Sequence[ExecutionEvidence]) -> None:
         """Curates and commits; anew, and without another answer, if a person was first.
 
         Raises:
@@ -108,7 +108,7 @@ class Slice:
         event_add(self.job, "evolved", message=message, data={"version": playbook.version, "deltas": counts})
 
 
-def _lived(evolution: Evolution, rows: Iterable[ExecutionTrace]) -> list[Lived]:
+def _lived(evolution: Evolution, rows: Iterable[ExecutionTrace]) -> list[ExecutionEvidence]:
     """Executions with the items of now that each was told and used: those whose text was the same in its version."""
     rows, now = list(rows), {one.id: one.content for one in sections_of(evolution.playbook)}
     numbers = {row.context_version for row in rows}
@@ -117,9 +117,9 @@ def _lived(evolution: Evolution, rows: Iterable[ExecutionTrace]) -> list[Lived]:
     return [_as_read(row, same.get(row.context_version), evolution.agent.leave_out_rate > 0) for row in rows]
 
 
-def _as_read(row: ExecutionTrace, items: Sequence[str] | None, drawn: bool) -> Lived:
+def _as_read(row: ExecutionTrace, items: Sequence[str] | None, drawn: bool) -> ExecutionEvidence:
     """``drawn``: items are left out, so that the version alone does not say which of its ``items`` were told."""
     known = items is not None and not (drawn and row.left_out is None)
     told = tuple(one for one in items or () if one not in (row.left_out or ())) if known else None
     used = None if row.used is None else tuple(one for one in row.used if one in (items or ()))
-    return Lived(str(row.id), row.inputs, row.outputs, row.success, row.duration_ms, told, used)
+    return ExecutionEvidence(str(row.id), row.inputs, row.outputs, row.success, row.duration_ms, told, used)

@@ -15,9 +15,9 @@ class EvolutionKind:
     @staticmethod
     def advance(job: Job, lease: Lease) -> Progressed:
         # Imported here: web processes know the kind, but never load the model's client and what it needs.
-        from experiences.playbooks.evolution.execution import Slice
+        from experiences.playbooks.evolution.execution import EvolutionSlice
 
-        return Slice(job, lease).work()
+        return EvolutionSlice(job, lease).work()
 
     @staticmethod
     def stopped(job: Job) -> None:

@@ -24,17 +24,17 @@ from experiences.agents.endpoint_config import has_reflector
 from experiences.agents.evolution_settings import MOST_ROUNDS, evolution_settings
 from experiences.agents.model_clients import JobClients
 from experiences.learning.playbooks.deltas import Delta
-from experiences.learning.playbooks.evidence import Evidence
+from experiences.learning.playbooks.evidence import EvolutionEvidence
 from experiences.learning.playbooks.generator import proposed
 from experiences.learning.playbooks.reflector import Insight, reflected
-from experiences.lessons.answer_log import QuestionBook
+from experiences.lessons.answer_log import AnswerLog
 from experiences.models import Evolution, Question
 from experiences.playbooks.evolution.costs import MAX_TOKENS
 from experiences.playbooks.selectors import PURPOSE
 from experiences.rollouts.prompt_quoting import steady_marks
 from experiences.rollouts.runtimes.base import Halted
 from experiences.rollouts.runtimes.llm import Sampling
-from experiences.rollouts.structured_output import Answered, Asker
+from experiences.rollouts.structured_output import Asker, ModelAnswer
 
 TEMPERATURE: Final = 0.3
 REMEMBERED: Final = 10 * (MOST_ROUNDS + 1)  # answers of an agent's latest evolutions that are used again
@@ -55,7 +55,7 @@ class EvolutionQuestions:
         self._earlier = self._asked_before()
         self._answers = len(self._kept)
 
-    def deltas(self, evidence: Evidence) -> list[Delta]:
+    def deltas(self, evidence: EvolutionEvidence) -> list[Delta]:
         """What the models suggest.
 
         Raises:
@@ -66,7 +66,7 @@ class EvolutionQuestions:
         clients = JobClients(self.evolution.agent, job_id=self.job.id)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner, ThreadPoolExecutor(1) as writer:
             # On an event loop Django refuses to wait: a thread writes with a connection of its own.
-            book = QuestionBook(
+            book = AnswerLog(
                 self.job, self.evolution.agent_id, lambda store: writer.submit(self._fenced, store).result()
             )
             try:
@@ -79,7 +79,7 @@ class EvolutionQuestions:
             raise NoSuggestions(UNUSABLE.format(why=self._refusal()))
         return found
 
-    async def _asked(self, clients: JobClients, book: QuestionBook, evidence: Evidence) -> list[Delta] | None:
+    async def _asked(self, clients: JobClients, book: AnswerLog, evidence: EvolutionEvidence) -> list[Delta] | None:
         insights = await self._insights(clients, book, evidence) if self._own.reflection_rounds else None
         if self._own.reflection_rounds and not insights:
             return None if insights is None else []  # nothing was found that could become a change
@@ -89,7 +89,9 @@ class EvolutionQuestions:
             self._asker(client, book), evidence, insights, key=key, marks=self._marks(client, evidence)
         )
 
-    async def _insights(self, clients: JobClients, book: QuestionBook, evidence: Evidence) -> list[Insight] | None:
+    async def _insights(
+        self, clients: JobClients, book: AnswerLog, evidence: EvolutionEvidence
+    ) -> list[Insight] | None:
         """By the agent's reflector where it has one, else by the model that suggests changes."""
         own = not has_reflector(self.evolution.agent)
         client = clients.own(self._own.delta_model) if own else clients.reflector()
@@ -101,13 +103,13 @@ class EvolutionQuestions:
             marks=self._marks(client, evidence),
         )
 
-    def _marks(self, client: MeteredChatClient, evidence: Evidence) -> Callable[[], str]:
+    def _marks(self, client: MeteredChatClient, evidence: EvolutionEvidence) -> Callable[[], str]:
         """Of these executions and this model: the same question has the same words in a later evolution too."""
         executions = (one.id for one in evidence.executions)
         return steady_marks(settings.SECRET_KEY, self.evolution.agent_id, client.endpoint.model, *executions)
 
-    def _asker(self, client: MeteredChatClient, book: QuestionBook) -> Asker:
-        def recall(key: str, asked: str) -> Answered | None:
+    def _asker(self, client: MeteredChatClient, book: AnswerLog) -> Asker:
+        def recall(key: str, asked: str) -> ModelAnswer | None:
             """What this question of the job was answered, or the same words in an earlier evolution of the agent. The
             words of the former may differ by a count that has risen since; what was paid for is used all the same, and
             the curator looks at the playbook of now."""
@@ -125,7 +127,7 @@ class EvolutionQuestions:
             check=self.lease.check,
         )
 
-    def _asked_before(self) -> dict[str, Answered]:
+    def _asked_before(self) -> dict[str, ModelAnswer]:
         """Usable answers of this agent's latest evolutions by what was asked, to the word: none is paid twice."""
         rows = Question.objects.filter(agent_id=self.evolution.agent_id, job__kind="evolution", usable=True)
         return {row.asked: _answered(row) for row in rows.order_by("-id")[:REMEMBERED]}
@@ -144,8 +146,8 @@ class EvolutionQuestions:
         return refused.values_list("reason", flat=True).first() or "no reason was given"
 
 
-def _answered(row: Question) -> Answered:
+def _answered(row: Question) -> ModelAnswer:
     """What was answered, without what it cost: that was counted where it was asked."""
-    return Answered(
+    return ModelAnswer(
         row.key, row.stage, row.iteration, row.asked, row.usable, row.reply, row.reason, calls=0, model=row.model
     )

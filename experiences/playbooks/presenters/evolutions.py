@@ -11,7 +11,7 @@ from agentcore_site.jobs.models import Status
 from agentcore_site.lib.errors import Unavailable
 from agentcore_site.tenancy.actors import Actor
 from experiences.agents.evolution_settings import evolution_settings
-from experiences.lessons.presenters import Verdict
+from experiences.lessons.presenters import LessonVerdict
 from experiences.models import Agent, Evolution, Playbook, Question
 from experiences.playbooks.evolution.costs import evolution_worst_case
 from experiences.playbooks.presenters.items import taken
@@ -59,20 +59,20 @@ def _most(agent: Agent) -> int | None:
         return None
 
 
-def evolution_words(evolution: Evolution) -> Verdict:
+def evolution_words(evolution: Evolution) -> LessonVerdict:
     """What became of one evolution, in a sentence."""
     job = evolution.job
     if evolution.settled_at is not None:
-        return Verdict(f"It {taken(evolution)}{_moved(evolution)}.", "good" if _is_new(evolution) else "")
+        return LessonVerdict(f"It {taken(evolution)}{_moved(evolution)}.", "good" if _is_new(evolution) else "")
     if job.status == Status.FAILED:
-        return Verdict("It failed, and nothing was changed. Trying again asks the model anew.", "bad")
+        return LessonVerdict("It failed, and nothing was changed. Trying again asks the model anew.", "bad")
     if job.status == Status.CANCELLED:
-        return Verdict("It was cancelled, and nothing was changed.")
+        return LessonVerdict("It was cancelled, and nothing was changed.")
     if job.status == Status.PAUSED:
-        return Verdict("It waits; nothing was changed yet.", "warn")
+        return LessonVerdict("It waits; nothing was changed yet.", "warn")
     if job.status == Status.QUEUED:
-        return Verdict(f"It waits for a worker: number {queue_position(job)} of the evolutions that wait.")
-    return Verdict(_at_work(evolution))
+        return LessonVerdict(f"It waits for a worker: number {queue_position(job)} of the evolutions that wait.")
+    return LessonVerdict(_at_work(evolution))
 
 
 def _at_work(evolution: Evolution) -> str:

@@ -13,10 +13,10 @@ from agentcore_site.templatetags.console import count, percent, points
 from budgets.llm.tokens import middle
 from experiences.learning.playbooks.deltas import Change
 from experiences.learning.playbooks.effects import ItemEffect
-from experiences.learning.playbooks.history import Difference
-from experiences.learning.playbooks.items import CATEGORIES, Section
+from experiences.learning.playbooks.history import ItemDifference
+from experiences.learning.playbooks.items import CATEGORIES, PlaybookItem
 from experiences.learning.playbooks.rendering import TITLES
-from experiences.lessons.presenters import Piece, Verdict, difference
+from experiences.lessons.presenters import LessonVerdict, Piece, difference
 from experiences.models import Evolution, Playbook, PlaybookChange
 from experiences.playbooks.item_effects import effects_of
 from experiences.playbooks.selectors import Blame, blame, playbooks_visible
@@ -34,11 +34,11 @@ WAITING: Final = ("review", "quarantined")
 
 
 @dataclass(frozen=True)
-class Item:
+class ItemRow:
     """One item with all that a list shows of it. ``low`` and ``high``: the 95 % interval of its share of successes;
     ``effect`` is what it adds to it, where executions without it are there to compare with."""
 
-    section: Section
+    section: PlaybookItem
     blame: Blame
     low: float | None
     high: float | None
@@ -115,7 +115,7 @@ class Group:
     key: str
     title: str
     meaning: str
-    items: list[Item]
+    items: list[ItemRow]
 
 
 @dataclass(frozen=True)
@@ -124,8 +124,8 @@ class Differing:
 
     section: str
     kind: str
-    before: Section | None
-    after: Section | None
+    before: PlaybookItem | None
+    after: PlaybookItem | None
     pieces: Sequence[Piece]
 
     @property
@@ -151,7 +151,7 @@ class Differing:
 
 
 @dataclass(frozen=True)
-class Line:
+class ItemChangeRow:
     """One line of an item's history. ``now``: it is what the item says today."""
 
     change: PlaybookChange
@@ -162,13 +162,13 @@ class Line:
 # -- items -------------------------------------------------------------------------------------------------------------
 
 
-def items_of(playbook: Playbook) -> list[Item]:
+def items_of(playbook: Playbook) -> list[ItemRow]:
     """The items of now, in the order in which they are read."""
     effects = effects_of(playbook)
     return [_item(one, effects.get(one.section.id)) for one in blame(playbook)]
 
 
-def groups_of(items: Iterable[Item]) -> list[Group]:
+def groups_of(items: Iterable[ItemRow]) -> list[Group]:
     every = list(items)
     named = [(key, [one for one in every if one.section.category == key]) for key in CATEGORIES]
     return [Group(key, TITLES[key], MEANINGS[key], mine) for key, mine in named if mine]
@@ -179,11 +179,11 @@ def interval(good: int, n: int) -> tuple[float | None, float | None]:
     return wilson_interval(good, n) if n else (None, None)
 
 
-def _item(one: Blame, effect: ItemEffect | None) -> Item:
+def _item(one: Blame, effect: ItemEffect | None) -> ItemRow:
     good, n = one.section.helpful, one.section.helpful + one.section.harmful
     low, high = interval(good, n)
     measured = effect if effect is not None and effect.left_out.n else None
-    plain = Item(one.section, one, low, high, None, measured)
+    plain = ItemRow(one.section, one, low, high, None, measured)
     if low is None or high is None:
         return plain
     return replace(plain, picture=svg.whisker(good / n - 0.5, low - 0.5, high - 0.5, 0.5, label=plain.words))
@@ -197,14 +197,14 @@ def tokens_of(playbook: Playbook) -> int:
     return middle(playbook.context)
 
 
-def verdict(playbook: Playbook, items: Sequence[Item]) -> Verdict:
+def verdict(playbook: Playbook, items: Sequence[ItemRow]) -> LessonVerdict:
     """What a playbook comes to, up to its last evolution."""
     n = len(items)
     size = f"{n} item{'' if n == 1 else 's'}, about {count(tokens_of(playbook))} tokens per call"
-    return Verdict(f"Version {playbook.version}, {size}; {_outcomes(items)}", _tone(items))
+    return LessonVerdict(f"Version {playbook.version}, {size}; {_outcomes(items)}", _tone(items))
 
 
-def _outcomes(items: Sequence[Item]) -> str:
+def _outcomes(items: Sequence[ItemRow]) -> str:
     tried = [one for one in items if one.told]
     if not items:
         return "it tells the agent nothing yet"
@@ -222,19 +222,19 @@ def _outcomes(items: Sequence[Item]) -> str:
     return f"{helped} helped more often than not{failed}{untried}"
 
 
-def _tone(items: Sequence[Item]) -> str:
+def _tone(items: Sequence[ItemRow]) -> str:
     if any(map(_hurts, items)):
         return "warn"
     return "good" if any(map(_does_good, items)) else ""
 
 
-def _does_good(one: Item) -> bool:
+def _does_good(one: ItemRow) -> bool:
     if one.effect is not None and one.effect.known:
         return one.effect.helps
     return one.low is not None and one.low > 0.5
 
 
-def _hurts(one: Item) -> bool:
+def _hurts(one: ItemRow) -> bool:
     """By its effect where that is known; else by the share of executions with it that failed."""
     if one.effect is not None and one.effect.known:
         return one.effect.harms
@@ -275,7 +275,7 @@ def told_of(actor: Any, agent_id: Any) -> dict[str, Any]:
 # -- what changed ------------------------------------------------------------------------------------------------------
 
 
-def differing(found: Iterable[Difference]) -> list[Differing]:
+def differing(found: Iterable[ItemDifference]) -> list[Differing]:
     return [Differing(one.section, one.kind, one.before, one.after, _pieces(one.before, one.after)) for one in found]
 
 
@@ -286,11 +286,11 @@ def differing_by(changes: Iterable[Change]) -> list[Differing]:
     ]
 
 
-def lines_of(changes: Sequence[PlaybookChange]) -> list[Line]:
+def lines_of(changes: Sequence[PlaybookChange]) -> list[ItemChangeRow]:
     """An item's history, the last change first, each text as the difference from the one before."""
     worded = [one for one in changes if one.action != "merged"]
     last = worded[-1] if worded else None
-    return [Line(one, _stored_pieces(one), one is last) for one in reversed(changes)]
+    return [ItemChangeRow(one, _stored_pieces(one), one is last) for one in reversed(changes)]
 
 
 def _kind(change: Change) -> str:
@@ -299,7 +299,7 @@ def _kind(change: Change) -> str:
     return "added" if change.before is None else "removed" if change.after is None else "changed"
 
 
-def _pieces(before: Section | None, after: Section | None) -> list[Piece]:
+def _pieces(before: PlaybookItem | None, after: PlaybookItem | None) -> list[Piece]:
     return difference(before.content if before else "", after.content if after else "")
 
 

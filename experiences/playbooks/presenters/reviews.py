@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from django.db.models import F
 
-from experiences.learning.playbooks.items import Section
+from experiences.learning.playbooks.items import PlaybookItem
 from experiences.learning.playbooks.rendering import TITLES
 from experiences.lessons.presenters import Piece, difference
 from experiences.models import ContextDelta, DeltaState, ExecutionTrace, PlaybookVersion
@@ -37,7 +37,7 @@ class Proposal:
     """One change with all that is needed to decide about it. ``present``: the item as it is now, where there is one."""
 
     delta: ContextDelta
-    present: Section | None
+    present: PlaybookItem | None
     pieces: Sequence[Piece]
 
     @property
@@ -80,14 +80,14 @@ def evidence(actor: Any, delta: ContextDelta) -> tuple[list[ExecutionTrace], int
     return kept, max(0, min(len(delta.taught_by), EVIDENCE) - len(kept))
 
 
-def _proposal(row: ContextDelta, present: Section | None) -> Proposal:
+def _proposal(row: ContextDelta, present: PlaybookItem | None) -> Proposal:
     before = present.content if present else ""
     return Proposal(row, present, difference(before, "" if row.type == "remove" else row.content))
 
 
-def _present(playbooks: set[uuid.UUID]) -> dict[uuid.UUID, dict[str, Section]]:
+def _present(playbooks: set[uuid.UUID]) -> dict[uuid.UUID, dict[str, PlaybookItem]]:
     rows = PlaybookVersion.objects.filter(playbook__in=playbooks, number=F("playbook__version"))
     return {
-        playbook: {one["id"]: Section.of(one) for one in stored}
+        playbook: {one["id"]: PlaybookItem.of(one) for one in stored}
         for playbook, stored in rows.values_list("playbook_id", "sections")
     }

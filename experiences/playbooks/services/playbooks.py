@@ -19,7 +19,7 @@ from experiences.agents.evolution_settings import evolution_settings
 from experiences.learning.playbooks.curator import curate
 from experiences.learning.playbooks.deltas import SETTLED, Change, Curated, Delta
 from experiences.learning.playbooks.history import changes_between, with_item
-from experiences.learning.playbooks.items import Section, section_of
+from experiences.learning.playbooks.items import PlaybookItem, section_of
 from experiences.learning.playbooks.rendering import context_of
 from experiences.models import Agent, ContextDelta, Experience, Playbook
 from experiences.models.append_only import history_delete
@@ -269,7 +269,7 @@ def check_expected(playbook: Playbook, expected: int | None) -> None:
         raise VersionMoved(expected)
 
 
-def _fits(playbook: Playbook, sections: Sequence[Section]) -> None:
+def _fits(playbook: Playbook, sections: Sequence[PlaybookItem]) -> None:
     most = evolution_settings(playbook.agent).max_sections
     if len(sections) > most:
         raise Conflict(f"The playbook may have {most} sections. Remove one first.")

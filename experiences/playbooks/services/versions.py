@@ -13,9 +13,9 @@ from agentcore_site.jobs.models import Job
 from agentcore_site.lib.errors import Conflict
 from experiences.agents.evolution_settings import evolution_settings
 from experiences.learning.lessons.guards import Runs
-from experiences.learning.playbooks.curator import Rules
-from experiences.learning.playbooks.deltas import Change, Curated, Delta, State, Verdict
-from experiences.learning.playbooks.items import MAX_CONTENT, Section, number
+from experiences.learning.playbooks.curator import CuratorRules
+from experiences.learning.playbooks.deltas import Change, Curated, Delta, DeltaOutcome, State
+from experiences.learning.playbooks.items import MAX_CONTENT, PlaybookItem, number
 from experiences.learning.playbooks.rendering import context_of
 from experiences.lessons.provenance import acting_functions, held_reason
 from experiences.models import Agent, ContextDelta, Playbook, PlaybookChange, PlaybookSection, PlaybookVersion
@@ -36,7 +36,7 @@ class VersionMoved(Conflict):
 
 def version_write(
     playbook: Playbook,
-    sections: Sequence[Section],
+    sections: Sequence[PlaybookItem],
     changes: Sequence[Change],
     *,
     action: str,
@@ -56,7 +56,7 @@ def version_write(
     version_store(playbook, sections, changes, action=action, by=by, job=job, note=note, deltas=deltas)
 
 
-def version_claim(playbook: Playbook, sections: Sequence[Section], **counted: Any) -> None:
+def version_claim(playbook: Playbook, sections: Sequence[PlaybookItem], **counted: Any) -> None:
     """Moves the pointer, which locks the row until the transaction ends. ``counted``: what else stands in the row.
 
     Raises:
@@ -79,7 +79,7 @@ def version_claim(playbook: Playbook, sections: Sequence[Section], **counted: An
 
 def version_store(
     playbook: Playbook,
-    sections: Sequence[Section],
+    sections: Sequence[PlaybookItem],
     changes: Sequence[Change],
     *,
     action: str,
@@ -134,10 +134,10 @@ def names_of(playbook: Playbook) -> Callable[[], str]:
     return lambda: f"s{next(numbers)}"
 
 
-def rules_of_evolution(agent: Agent, untrusted: Runs = frozenset()) -> Rules:
+def rules_of_evolution(agent: Agent, untrusted: Runs = frozenset()) -> CuratorRules:
     """What a model may change by itself."""
     own = evolution_settings(agent)
-    return Rules(
+    return CuratorRules(
         min_confidence=own.min_confidence,
         review_floor=own.review_confidence,
         max_sections=own.max_sections,
@@ -147,10 +147,10 @@ def rules_of_evolution(agent: Agent, untrusted: Runs = frozenset()) -> Rules:
     )
 
 
-def rules_of_people(agent: Agent) -> Rules:
+def rules_of_people(agent: Agent) -> CuratorRules:
     """What a person may change: who signs for a text needs no confidence, but may not smuggle an order in."""
     most = evolution_settings(agent).max_sections
-    return Rules(min_confidence=0.0, review_floor=0.0, max_sections=most, guarded=False)
+    return CuratorRules(min_confidence=0.0, review_floor=0.0, max_sections=most, guarded=False)
 
 
 def delta_rows(
@@ -160,7 +160,7 @@ def delta_rows(
     return [_row(playbook, delta, verdict, by, job) for delta, verdict in zip(deltas, curated.verdicts, strict=True)]
 
 
-def _row(playbook: Playbook, delta: Delta, verdict: Verdict, by: str, job: Job | None) -> ContextDelta:
+def _row(playbook: Playbook, delta: Delta, verdict: DeltaOutcome, by: str, job: Job | None) -> ContextDelta:
     settled = verdict.state in (State.APPLIED, State.MERGED)
     return ContextDelta(
         organization_id=playbook.organization_id,

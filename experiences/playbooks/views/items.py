@@ -16,7 +16,7 @@ from agentcore_site.tenancy.permissions import require
 from experiences.models import Experience, Playbook
 from experiences.models.agent_lookup import agent_get
 from experiences.playbooks.forms import ItemForm
-from experiences.playbooks.presenters.items import Item, items_of, lines_of
+from experiences.playbooks.presenters.items import ItemRow, items_of, lines_of
 from experiences.playbooks.presenters.reviews import evidence
 from experiences.playbooks.selectors import changes_of, playbook_get
 from experiences.playbooks.services.playbooks import playbook_edit, section_revert
@@ -119,11 +119,11 @@ def _item(
     return render(request, "experiences/playbook_item.html", context, status=status)
 
 
-def _form(form: ItemForm | None, found: Item | None, playbook: Playbook) -> ItemForm | None:
+def _form(form: ItemForm | None, found: ItemRow | None, playbook: Playbook) -> ItemForm | None:
     return form or (ItemForm.of(found.section, playbook.version) if found else None)
 
 
-def _taught(actor: Actor, found: Item | None) -> dict[str, Any]:
+def _taught(actor: Actor, found: ItemRow | None) -> dict[str, Any]:
     """What stands behind the text of now: executions, or the lesson that it was."""
     if found is None:
         return {}

@@ -41,7 +41,7 @@ HARDER: Mapping[str, Mapping[str, Any]] = {
 _STATELESS = frozenset(HARDER)  # item i of these depends on seed + i alone, so one dataset makes every item
 
 
-class Item(NamedTuple):
+class GeneratedItem(NamedTuple):
     """Names one item: it can be made again from this."""
 
     generator: str
@@ -54,14 +54,14 @@ class Generators:
 
     def __init__(self) -> None:
         self._datasets: dict[tuple[str, str], Any] = {}
-        self._entries: dict[Item, Mapping[str, Any]] = {}
+        self._entries: dict[GeneratedItem, Mapping[str, Any]] = {}
         self._lock = threading.Lock()
 
     def known(self) -> list[str]:
         with localcontext():
             return sorted(reasoning_gym("factory").DATASETS)
 
-    def entry(self, item: Item) -> Mapping[str, Any]:
+    def entry(self, item: GeneratedItem) -> Mapping[str, Any]:
         """reasoning-gym's own item: "question", "answer", "metadata".
 
         Raises:
@@ -91,7 +91,7 @@ class Generators:
         evidence = {"scorer": f"reasoning_gym/{item.generator}", "answer": answer, "expected": entry["answer"]}
         return Outcome(score, score >= SUCCESS_SCORE, evidence)
 
-    def _dataset(self, item: Item) -> tuple[Any, int]:
+    def _dataset(self, item: GeneratedItem) -> tuple[Any, int]:
         if item.generator not in _STATELESS:
             return self._created(item, seed=item.number), 0
         key = (item.generator, item.difficulty)
@@ -100,12 +100,12 @@ class Generators:
                 self._datasets[key] = self._created(item, seed=0)
             return self._datasets[key], item.number
 
-    def _created(self, item: Item, *, seed: int) -> Any:
+    def _created(self, item: GeneratedItem, *, seed: int) -> Any:
         settings = HARDER[item.generator] if item.difficulty == "harder" else {}
         return reasoning_gym().create_dataset(item.generator, seed=seed, size=1, **settings)
 
 
-def item_of(scenario: Scenario) -> Item:
+def item_of(scenario: Scenario) -> GeneratedItem:
     """The item a scenario of this environment was made of."""
     expected = scenario.expected
-    return Item(str(expected["generator"]), str(expected["difficulty"]), int(expected["item"]))
+    return GeneratedItem(str(expected["generator"]), str(expected["difficulty"]), int(expected["item"]))

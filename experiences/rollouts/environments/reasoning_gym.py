@@ -14,7 +14,7 @@ import numpy as np
 
 from experiences.rollouts.environments.base import environments
 from experiences.rollouts.environments.fault_injection import FaultRates
-from experiences.rollouts.environments.generators import HARDER, Generators, Item
+from experiences.rollouts.environments.generators import HARDER, GeneratedItem, Generators
 from experiences.rollouts.environments.paraphrases import N_TRAINED, N_UNSEEN, TEMPLATES, reworded
 from experiences.rollouts.environments.tool_episode import ToolEpisode, ToolWorld
 from experiences.rollouts.options import checked_options, choice_option, number_option
@@ -125,7 +125,7 @@ class ReasoningGymEnvironment:
         fruitless = 0
         for offset in range(REGION):
             number = _REGIONS[split] * REGION + (start + offset) % REGION
-            item = Item(family, difficulty if family in HARDER else "default", number)
+            item = GeneratedItem(family, difficulty if family in HARDER else "default", number)
             entry = self.generators.entry(item)
             fruitless += 1
             if fruitless > EXHAUSTED_AFTER:
@@ -137,7 +137,7 @@ class ReasoningGymEnvironment:
                     fruitless = 0
                     yield scenario
 
-    def _scenario(self, item: Item, entry: Mapping[str, Any], split: str) -> Scenario:
+    def _scenario(self, item: GeneratedItem, entry: Mapping[str, Any], split: str) -> Scenario:
         variant = self._variant(item, split)
         question = entry["question"]
         query = question if variant is None else reworded(item.generator, question, entry["metadata"], variant)
@@ -150,7 +150,7 @@ class ReasoningGymEnvironment:
         wording = "original" if variant is None else f"variant {variant + 1}"
         return Scenario(0, query, expected, {"family": item.generator, "split": split, "wording": wording})
 
-    def _variant(self, item: Item, split: str) -> int | None:
+    def _variant(self, item: GeneratedItem, split: str) -> int | None:
         """Which of our wordings an item gets, None for the original one; decided by the item alone."""
         draw = zlib.crc32(f"wording/{item.generator}/{item.number}".encode())
         if split == "unseen_wording":

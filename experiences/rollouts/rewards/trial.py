@@ -96,7 +96,7 @@ class Tried:
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class RewardSummary:
     """Of ``n`` trajectories. ``mean`` and ``std`` (of the population) are those of the scored ones, None without any;
     ``unscored`` is a share; ``correlation`` is Pearson's of reward and success, None where either never differs."""
 
@@ -137,12 +137,12 @@ def _pay(reward: Reward, trajectory: Trajectory) -> None:
         trajectory.error, trajectory.reward = f"{OWN_ERROR}{error}", math.nan
 
 
-def summary(results: Sequence[Tried]) -> Summary:
+def summary(results: Sequence[Tried]) -> RewardSummary:
     scored = [one for one in results if math.isfinite(one.paid.reward)]
     amounts = [one.paid.reward for one in scored]
     before = [one.before for one in results if math.isfinite(one.before)]
     success = [float(one.paid.success) for one in scored]
-    return Summary(
+    return RewardSummary(
         n=len(results),
         mean=statistics.fmean(amounts) if amounts else None,
         std=statistics.pstdev(amounts) if amounts else None,

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from experiences.rollouts.environments.base import Episode
-from experiences.rollouts.runtimes.base import Chooser, EnvironmentFailure, PolicyFailure
+from experiences.rollouts.runtimes.base import ActionSelector, EnvironmentFailure, PolicyFailure
 from experiences.rollouts.types import Observation, RolloutKey, Scenario, Step
 
 
@@ -22,7 +22,7 @@ class ActionRuntime:
     be rebuilt from the stored JSON: the observation, what was done, and the mask as a string of 0 and 1.
     """
 
-    chooser: Chooser
+    chooser: ActionSelector
     max_steps: int = 20
     temperature: float = 1.0
     _masks: dict[tuple[bool, ...], str] = field(default_factory=dict, repr=False)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Final
 
 from budgets.llm.types import Message
-from experiences.rollouts.runtimes.base import Told
+from experiences.rollouts.runtimes.base import PromptContext
 from experiences.rollouts.types import Step, Trajectory
 
 TOLD: Final = "told"  # in a step's state: the note of a context that had arrived by then
@@ -23,7 +23,7 @@ class Arrival:
     A context has arrived when one call holds each of its lines, in any message and with any white space.
     """
 
-    def __init__(self, told: Told) -> None:
+    def __init__(self, told: PromptContext) -> None:
         self._lines = [_plain(line) for line in told.text.splitlines() if line.strip()]
         self._note = dict(told.note) if told.text or "logprob" in told.note else None
         self._arrived, self._answered = not self._lines, False

@@ -46,23 +46,23 @@ class Halted(Exception):
         self.retry_after = retry_after
 
 
-class Told(NamedTuple):
+class PromptContext(NamedTuple):
     """What an agent is told beside its own prompt. ``note`` says of which lessons it is made, for the record."""
 
     text: str
     note: Mapping[str, Any]
 
 
-class Teller(Protocol):
+class ContextSource(Protocol):
     """A policy as a language model's runtime sees it: it says what each rollout is told."""
 
     @property
     def version(self) -> str: ...
 
-    def told(self, key: RolloutKey, query: str) -> Told: ...
+    def told(self, key: RolloutKey, query: str) -> PromptContext: ...
 
 
-class Chooser(Protocol):
+class ActionSelector(Protocol):
     """A policy as a runtime sees it: picks one of the allowed actions, and says how likely that pick was."""
 
     @property
@@ -73,7 +73,7 @@ class Chooser(Protocol):
         ...
 
 
-def noting(record: Callable[[Step], None], told: Told) -> Callable[[Step], None]:
+def noting(record: Callable[[Step], None], told: PromptContext) -> Callable[[Step], None]:
     """Records as ``record`` does, and says in the first step what the agent was told."""
     pending = dict(told.note) if told.text or "logprob" in told.note else None
 

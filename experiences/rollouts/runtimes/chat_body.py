@@ -41,16 +41,16 @@ def _stops(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
 
 
-class Part(BaseModel):
+class ContentPart(BaseModel):
     model_config = ConfigDict(strict=True, extra="ignore")
 
 
-class _CalledFunction(Part):
+class _CalledFunction(ContentPart):
     name: str = ""
     arguments: str | dict[str, Any] | None = None
 
 
-class _Call(Part):
+class _Call(ContentPart):
     id: str | None = None
     function: _CalledFunction
 
@@ -64,7 +64,7 @@ class _Call(Part):
         return ToolCall(self.id or "", self.function.name, found if isinstance(found, dict) else {}, raw)
 
 
-class _Said(Part):
+class _MessageIn(ContentPart):
     role: Literal["system", "developer", "user", "assistant", "tool"]
     content: Annotated[str, BeforeValidator(text_of)] = ""
     tool_calls: list[_Call] | None = None
@@ -81,13 +81,13 @@ class _Said(Part):
         )
 
 
-class _Function(Part):
+class _Function(ContentPart):
     name: str = Field(min_length=1)
     description: str | None = None
     parameters: dict[str, Any] | None = None
 
 
-class _Tool(Part):
+class _Tool(ContentPart):
     function: _Function
 
     def value(self) -> ToolSpec:
@@ -97,10 +97,10 @@ class _Tool(Part):
         )
 
 
-class ChatBody(Part):
+class ChatBody(ContentPart):
     """What is passed on of a request; what it names besides is left out (the model is the job's anyway)."""
 
-    messages: list[_Said] = Field(min_length=1, max_length=MAX_MESSAGES)
+    messages: list[_MessageIn] = Field(min_length=1, max_length=MAX_MESSAGES)
     tools: list[_Tool] | None = None
     tool_choice: Literal["auto", "none", "required"] | dict[str, Any] | None = None
     parallel_tool_calls: bool | None = None

@@ -24,10 +24,10 @@ from budgets.llm.types import Completion, Message
 from experiences.rollouts.environments.base import Episode, TextEpisode
 from experiences.rollouts.runtimes.action import described
 from experiences.rollouts.runtimes.arrival import Arrival
-from experiences.rollouts.runtimes.base import EnvironmentFailure, Halted, RolloutFailure, Told
+from experiences.rollouts.runtimes.base import EnvironmentFailure, Halted, PromptContext, RolloutFailure
 from experiences.rollouts.runtimes.chat_body import BadCall, ChatBody
 from experiences.rollouts.runtimes.gateway import RolloutGateway, Session
-from experiences.rollouts.runtimes.llm.calls import ChatModel, ModelFailure, Sampling, Talk, failed
+from experiences.rollouts.runtimes.llm.calls import ChatModel, Conversation, ModelFailure, Sampling, failed
 from experiences.rollouts.tools.toolset import Toolset
 from experiences.rollouts.types import RolloutKey, Scenario, Step
 
@@ -55,7 +55,7 @@ class HTTPRuntime:
     model: ChatModel
     sampling: Sampling
     system: str = ""
-    context: Callable[[RolloutKey, str], Told] | None = None
+    context: Callable[[RolloutKey, str], PromptContext] | None = None
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     max_steps: int = 20
     key_prefix: str = "run"
@@ -79,11 +79,11 @@ class HTTPRuntime:
         """
         if not isinstance(episode, TextEpisode) or not episode.one_answer:
             raise EnvironmentFailure("an agent over HTTP gives one answer; this environment wants a conversation")
-        told = Told("", {}) if self.context is None else self.context(key, scenario.query)
+        told = PromptContext("", {}) if self.context is None else self.context(key, scenario.query)
         arrival = Arrival(told)
         prefix = f"{self.key_prefix}/{key.iteration}/{key.scenario}/{key.rollout}"
         seed = int(rng.integers(2**31))
-        talk = Talk(
+        talk = Conversation(
             model=self.model,
             sampling=self.sampling,
             toolset=Toolset(),
@@ -151,7 +151,7 @@ class _Calls:
     and those under way are waited for, since they are paid for; once the rollout is over none is left.
     """
 
-    def __init__(self, talk: Talk, max_steps: int, arrival: Arrival, prompt: str) -> None:
+    def __init__(self, talk: Conversation, max_steps: int, arrival: Arrival, prompt: str) -> None:
         self.talk, self.left, self.arrival, self.prompt = talk, max_steps - 1, arrival, prompt
         self.stopped: BaseException | None = None
         self.seen = ""

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag, TypeAdapter, field_validator
 
-from experiences.rollouts.runtimes.chat_body import MAX_MESSAGES, BadCall, ChatBody, Part, text_of
+from experiences.rollouts.runtimes.chat_body import MAX_MESSAGES, BadCall, ChatBody, ContentPart, text_of
 
 TEXTS: Final = frozenset({"input_text", "output_text", "text"})
 FORMATS: Final = frozenset({"text", "json_object", "json_schema"})
@@ -19,7 +19,7 @@ def _text(content: Any) -> str:
     return text_of(content, TEXTS)
 
 
-class MessageItem(Part):
+class MessageItem(ContentPart):
     """A message of one role."""
 
     role: Literal["system", "developer", "user", "assistant"]
@@ -29,7 +29,7 @@ class MessageItem(Part):
         messages.append({"role": self.role, "content": self.content})
 
 
-class CallItem(Part):
+class CallItem(ContentPart):
     """A function that the model called. A chat completion has all calls of one answer in one message."""
 
     call_id: str = Field(min_length=1)
@@ -43,7 +43,7 @@ class CallItem(Part):
         messages[-1].setdefault("tool_calls", []).append(call)
 
 
-class OutputItem(Part):
+class OutputItem(ContentPart):
     """What a called function returned."""
 
     call_id: str = Field(min_length=1)
@@ -53,7 +53,7 @@ class OutputItem(Part):
         messages.append({"role": "tool", "tool_call_id": self.call_id, "content": self.output})
 
 
-class ReasoningItem(Part):
+class ReasoningItem(ContentPart):
     """What a model thought before it answered. Chat completions have no place for it, so it is left out."""
 
     def put(self, messages: list[ChatMessage]) -> None: ...
@@ -85,19 +85,19 @@ def items_of(output: Sequence[Mapping[str, Any]]) -> list[Item]:
     return _ITEMS.validate_python(output)
 
 
-class _FunctionTool(Part):
+class _FunctionTool(ContentPart):
     type: Literal["function"]
     name: str = Field(min_length=1)
     description: str | None = None
     parameters: dict[str, Any] | None = None
 
 
-class _NamedFunction(Part):
+class _NamedFunction(ContentPart):
     type: Literal["function"]
     name: str = Field(min_length=1)
 
 
-class _Text(Part):
+class _Text(ContentPart):
     format: dict[str, Any] | None = None
 
     @field_validator("format")
@@ -112,7 +112,7 @@ def _items(value: Any) -> Any:
     return [{"role": "user", "content": value}] if isinstance(value, str) and value else value
 
 
-class ResponsesBody(Part):
+class ResponsesBody(ContentPart):
     """What is passed on of a request; what it names besides is left out. What would need a service of its own behind it
     (a conversation or a prompt that is kept there, work in the background) is refused, since it can't be left out."""
 

@@ -44,14 +44,14 @@ def calculator(text: str) -> str:
     if len(text) > MAX_LENGTH:
         raise ToolError(f"the expression is longer than {MAX_LENGTH:,} characters")
     try:
-        return _written(_Reader(_tokens(text)).whole())
+        return _written(_TokenReader(_tokens(text)).whole())
     except ZeroDivisionError:
         raise ToolError("division by zero") from None
     except (ArithmeticError, ValueError):  # of Decimal and math: the logarithm of -1, the exponential of a million
         raise ToolError("not computable: undefined, or too large") from None
 
 
-class _Reader:
+class _TokenReader:
     """Reads the tokens by precedence: sums, products, signs, powers (from the right), values."""
 
     def __init__(self, tokens: list[Token]) -> None:

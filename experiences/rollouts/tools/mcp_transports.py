@@ -34,7 +34,7 @@ CONNECTION_HEADERS: Final = frozenset({"host", "connection", "content-length", "
 WITH_ITS_CHILDREN: Final = '"$@"; kill -s KILL -- "-$$"'
 
 
-class TooLarge(httpx2.StreamError):
+class MessageTooLarge(httpx2.StreamError):
     """More than ``MAX_MESSAGE`` came at once."""
 
 
@@ -208,7 +208,7 @@ class _Counted(httpx2.AsyncByteStream):
                 read += len(piece)
                 if self._overflow is not None and read > MAX_MESSAGE:
                     self._overflow()
-                    raise TooLarge(TOO_LARGE)
+                    raise MessageTooLarge(TOO_LARGE)
                 yield piece
         except OutboundError as error:
             raise httpx2.ReadError(str(error)) from None

@@ -12,7 +12,7 @@ import pytest
 
 from agentcore_site.outbound import OutboundClient
 from budgets.llm import errors
-from budgets.llm.transport import _Body
+from budgets.llm.transport import _AnswerBody
 from budgets.llm.types import Completion
 from budgets.metering.port import Bill, FreeMeter
 from tests.support.llm_acts import MEGABYTE, Act, act
@@ -280,7 +280,7 @@ async def test_a_compressed_bomb_is_unpacked_no_further_than_the_limit(server: M
     async with OutboundClient() as one:
         response = await one.send("POST", one.target(f"{server.base_url}/chat/completions"), headers={}, body=BODY)
         with pytest.raises(errors.Malformed, match="larger than"):
-            body = _Body(response, MEGABYTE)
+            body = _AnswerBody(response, MEGABYTE)
             while (piece := await body.piece()) is not None:
                 pieces.append(len(piece))
         response.close()

@@ -24,13 +24,13 @@ from agentcore_site.tenancy.models import Organization
 from experiences.agents.services.agents import agent_create, agent_update
 from experiences.learning.lessons.stamps import (
     PackSource,
-    Refused,
+    StampRefused,
     experience_check,
     experience_stamp,
     pack_check,
     pack_stamp,
 )
-from experiences.learning.lessons.states import ExperienceState
+from experiences.learning.lessons.states import LessonUpdate
 from experiences.lessons.selectors import fetch_top, library_of
 from experiences.lessons.services.importing import Imported, record_batch
 from experiences.lessons.services.lessons import (
@@ -62,11 +62,11 @@ def lesson(agent: Agent) -> Experience:
     return factories.ExperienceFactory(agent=agent, effect=0.12, effect_error=0.02, rollouts=80)
 
 
-def state(n: int, **values: Any) -> ExperienceState:
-    return ExperienceState(f"x{n}", values.pop("summary", f"When there are {n} parts, count them."), **values)
+def state(n: int, **values: Any) -> LessonUpdate:
+    return LessonUpdate(f"x{n}", values.pop("summary", f"When there are {n} parts, count them."), **values)
 
 
-def stamped_state(agent: Agent, n: int, **values: Any) -> ExperienceState:
+def stamped_state(agent: Agent, n: int, **values: Any) -> LessonUpdate:
     made = state(n, **values)
     stamp = experience_stamp(stamp_of_agent(agent), made.handle, made.version, made.domain, made.summary)
     return replace(made, stamp=stamp)
@@ -89,10 +89,10 @@ def test_a_stamp_is_of_texts_and_files_in_whatever_order_the_files_are_listed() 
 
 @pytest.mark.parametrize("stamp", ["", "0" * 64])
 def test_what_is_unstamped_or_altered_is_refused_by_name(stamp: str) -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(StampRefused) as refused:
         pack_check("packs/a/manifest.json", stamp, "s", [], [])
     assert refused.value.offender == "packs/a/manifest.json" and "stamp" in refused.value.reason
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(StampRefused) as refused:
         experience_check(stamp, pack_stamp("s"), "x7", 1, "", "text")
     assert refused.value.offender == "x7"
 

@@ -24,7 +24,7 @@ from agentcore_site.tenancy.services import api_key_create, api_key_revoke
 from experiences.agents.services.agents import agent_archive, agent_update
 from experiences.models import Agent, ExecutionTrace, Playbook
 from experiences.playbooks.ace.asgi_fast_path import FastContexts
-from experiences.playbooks.ace.context_cache import Memory
+from experiences.playbooks.ace.context_cache import ReadCache
 from experiences.playbooks.services.playbooks import playbook_delete, playbook_edit
 from tests import factories
 from tests.factories import PASSWORD
@@ -407,7 +407,7 @@ async def test_without_redis_a_context_is_half_a_second_old_at_most(
 
 @pytest.mark.django_db(transaction=True)
 async def test_what_changes_while_it_is_read_is_not_remembered() -> None:
-    memory: Memory[str, str] = Memory()
+    memory: ReadCache[str, str] = ReadCache()
     reading = threading.Event()
 
     def slowly() -> str:

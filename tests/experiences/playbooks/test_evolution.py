@@ -419,19 +419,19 @@ def test_a_worker_that_dies_in_the_middle_pays_once(
 ) -> None:
     from experiences.playbooks.evolution import execution
 
-    settle = execution.Slice._settle
+    settle = execution.EvolutionSlice._settle
 
     def dies(*_: Any) -> None:
         raise SystemExit("killed")  # past every handler, like a signal; nothing more is written
 
     evolution = queued(operator, playbook)
-    monkeypatch.setattr(execution.Slice, "_settle", dies)
+    monkeypatch.setattr(execution.EvolutionSlice, "_settle", dies)
     claimed = lifecycle.claim(evolution.job_id)
     assert claimed is not None
     with pytest.raises(SystemExit):
         run_slice(claimed)
     assert server.owed.answered == 1 and Playbook.objects.get().version == 1
-    monkeypatch.setattr(execution.Slice, "_settle", settle)
+    monkeypatch.setattr(execution.EvolutionSlice, "_settle", settle)
     lived(operator, playbook.agent, 2)  # others live on meanwhile: the question is still the same
     Job.objects.filter(id=evolution.job_id).update(lease_until="2000-01-01T00:00:00Z")
     assert run_to_end(evolution.job).status == Status.COMPLETED
@@ -444,19 +444,19 @@ def test_a_worker_that_dies_after_the_commit_does_it_once(
 ) -> None:
     from experiences.playbooks.evolution import execution
 
-    settle = execution.Slice._settle
+    settle = execution.EvolutionSlice._settle
 
     def dies_after(self: Any, *given: Any) -> None:
         settle(self, *given)
         raise SystemExit("killed")
 
     evolution = queued(operator, playbook)
-    monkeypatch.setattr(execution.Slice, "_settle", dies_after)
+    monkeypatch.setattr(execution.EvolutionSlice, "_settle", dies_after)
     claimed = lifecycle.claim(evolution.job_id)
     assert claimed is not None
     with pytest.raises(SystemExit):
         run_slice(claimed)
-    monkeypatch.setattr(execution.Slice, "_settle", settle)
+    monkeypatch.setattr(execution.EvolutionSlice, "_settle", settle)
     Job.objects.filter(id=evolution.job_id).update(lease_until="2000-01-01T00:00:00Z")
     assert run_to_end(evolution.job).status == Status.COMPLETED
     assert Playbook.objects.get().version == 2 and status(playbook)["evolution_count"] == 1

@@ -18,10 +18,10 @@ from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.services import api_key_create
 from experiences.agents.services.agents import agent_create, agent_update
 from experiences.learning.playbooks.confidence_sequence import confidence_sequence
-from experiences.learning.playbooks.curator import Rules, curate
+from experiences.learning.playbooks.curator import CuratorRules, curate
 from experiences.learning.playbooks.deltas import Delta, State
 from experiences.learning.playbooks.effects import FEWEST, ItemEffect, Outcomes, newcombe
-from experiences.learning.playbooks.items import Section
+from experiences.learning.playbooks.items import PlaybookItem
 from experiences.learning.playbooks.leave_out import Draw, draw, draw_of
 from experiences.models import Agent, Evolution, ExecutionTrace, Playbook, PlaybookChange
 from experiences.playbooks import item_effects
@@ -200,18 +200,18 @@ def test_few_executions_decide_nothing() -> None:
 # -- the curator -------------------------------------------------------------------------------------------------------
 
 
-def book(n: int = 10) -> list[Section]:
-    return [Section(f"s{i + 1}", "strategies", TEXTS[i], 0.8, usage=90, helpful=60, harmful=30) for i in range(n)]
+def book(n: int = 10) -> list[PlaybookItem]:
+    return [PlaybookItem(f"s{i + 1}", "strategies", TEXTS[i], 0.8, usage=90, helpful=60, harmful=30) for i in range(n)]
 
 
-def curated(sections: list[Section], *deltas: Delta, effects: Any, **rules: Any) -> Any:
+def curated(sections: list[PlaybookItem], *deltas: Delta, effects: Any, **rules: Any) -> Any:
     numbers = count(len(sections) + 1)
-    return curate(sections, deltas, Rules(**rules), lambda: f"s{next(numbers)}", effects)
+    return curate(sections, deltas, CuratorRules(**rules), lambda: f"s{next(numbers)}", effects)
 
 
 def test_what_was_measured_to_do_harm_goes_with_its_figures_however_good_its_counts_are() -> None:
     sections = book()
-    sections[3] = Section("s4", "strategies", TEXTS[3], 0.99, usage=900, helpful=890, harmful=10)
+    sections[3] = PlaybookItem("s4", "strategies", TEXTS[3], 0.99, usage=900, helpful=890, harmful=10)
     found = curated(sections, effects={"s4": HARMS, "s5": HELPS})
     assert "s4" not in [one.id for one in found.sections] and len(found.sections) == 9
     (change,) = found.changes
@@ -220,7 +220,7 @@ def test_what_was_measured_to_do_harm_goes_with_its_figures_however_good_its_cou
 
 
 def test_bad_counts_alone_take_nothing_out_where_the_effect_is_known_to_be_good() -> None:
-    sections = [*book(9), Section("s10", "strategies", TEXTS[9], 0.5, usage=900, helpful=10, harmful=890)]
+    sections = [*book(9), PlaybookItem("s10", "strategies", TEXTS[9], 0.5, usage=900, helpful=10, harmful=890)]
     new = Delta("add", 0.9, "learnings", "Weekend orders are packed on Monday morning.")
     found = curated(sections, new, effects={"s10": HELPS}, max_sections=10)
     assert "s10" in [one.id for one in found.sections] and len(found.sections) == 10
@@ -231,7 +231,7 @@ def test_bad_counts_alone_take_nothing_out_where_the_effect_is_known_to_be_good(
 def test_over_the_limit_those_that_were_better_left_out_go_first() -> None:
     below = ItemEffect(Outcomes(900, 600), Outcomes(100, 68))
     sections = book()
-    sections[6] = Section("s7", "strategies", TEXTS[6], 0.9, usage=900, helpful=880, harmful=20)
+    sections[6] = PlaybookItem("s7", "strategies", TEXTS[6], 0.9, usage=900, helpful=880, harmful=20)
     new = Delta("add", 0.9, "learnings", "Weekend orders are packed on Monday morning.")
     found = curated(sections, new, effects={"s7": below}, max_sections=10)
     assert [change.section for change in found.changes if change.action == "pruned"] == ["s7"]

@@ -19,8 +19,8 @@ from budgets.services import price_set
 from experiences.agents.services.agents import agent_update
 from experiences.learning.playbooks import generator, reflector
 from experiences.learning.playbooks.effects import ItemEffect, Outcomes
-from experiences.learning.playbooks.evidence import Evidence, Lived
-from experiences.learning.playbooks.items import Section
+from experiences.learning.playbooks.evidence import EvolutionEvidence, ExecutionEvidence
+from experiences.learning.playbooks.items import PlaybookItem
 from experiences.learning.playbooks.reflector import Insight
 from experiences.models import Agent, ContextDelta, Evolution, Playbook, Question
 from experiences.playbooks.evolution.costs import evolution_worst_case
@@ -39,11 +39,17 @@ SECOND = insight("Say which depot has the parcel.", items={"s1": "harmful", "s77
 # -- what models read --------------------------------------------------------------------------------------------------
 
 
-def evidence(**more: Any) -> Evidence:
-    sections = [Section("s1", "strategies", "Read the order."), Section("s2", "failures", "Ask for the number.")]
-    executions = [Lived("a", {"q": 1}, {}, True, 5.0, told=("s1",), used=("s1",)), Lived("b", {}, {}, False, 7.0)]
+def evidence(**more: Any) -> EvolutionEvidence:
+    sections = [
+        PlaybookItem("s1", "strategies", "Read the order."),
+        PlaybookItem("s2", "failures", "Ask for the number."),
+    ]
+    executions = [
+        ExecutionEvidence("a", {"q": 1}, {}, True, 5.0, told=("s1",), used=("s1",)),
+        ExecutionEvidence("b", {}, {}, False, 7.0),
+    ]
     effects = {"s1": ItemEffect(Outcomes(900, 450), Outcomes(100, 80)), "s2": ItemEffect(Outcomes(9, 9), Outcomes(1))}
-    return Evidence(sections, executions, effects)
+    return EvolutionEvidence(sections, executions, effects)
 
 
 def asked(messages: Any) -> str:

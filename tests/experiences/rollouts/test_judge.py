@@ -21,7 +21,7 @@ from budgets.prices.pricing import Usage
 from experiences.rollouts.collect import RolloutLimits, run_rollout
 from experiences.rollouts.environments.dataset import DatasetEnvironment, dataset_environment, refuse_judged
 from experiences.rollouts.environments.scorers import Rubric, rubric_for
-from experiences.rollouts.judge import HEAD, TAIL, Judge, JudgingRuntime, Unusable, grade_in, prompt
+from experiences.rollouts.judge import HEAD, TAIL, Judge, JudgingRuntime, UnusableVerdict, grade_in, prompt
 from experiences.rollouts.prompt_quoting import bounded
 from experiences.rollouts.rewards import rewards
 from experiences.rollouts.runtimes.base import Halted
@@ -155,7 +155,7 @@ def test_it_finds_the_object_in_a_text(text: str) -> None:
     ],
 )
 def test_it_refuses_what_is_no_clear_score(text: str, why: str) -> None:
-    with pytest.raises(Unusable, match=why):
+    with pytest.raises(UnusableVerdict, match=why):
         grade_in(text)
 
 

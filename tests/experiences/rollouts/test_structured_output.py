@@ -13,7 +13,7 @@ from budgets.llm.errors import BadRequest, Malformed, RateLimited
 from budgets.llm.types import Message
 from budgets.metering.port import BudgetRefused
 from experiences.rollouts.runtimes.base import Halted
-from experiences.rollouts.structured_output import RUNGS, Answered, Unusable, digest, read
+from experiences.rollouts.structured_output import RUNGS, ModelAnswer, UnusableAnswer, digest, read
 from tests.support.scripted_model import PAID, Question, ScriptedModel, asker_of
 
 ASKED = (Message("system", "Answer in JSON."), Message("user", "What is it?"))
@@ -149,7 +149,7 @@ async def test_what_was_answered_before_is_never_asked_again() -> None:
     asker, kept = asker_of(first)
     for number in (1, 2):
         await asker.ask(Thing, ASKED, key=f"q/{number}", stage="q")
-    stored = {(one.key, one.asked): Answered(**json.loads(json.dumps(one.as_dict()))) for one in kept}
+    stored = {(one.key, one.asked): ModelAnswer(**json.loads(json.dumps(one.as_dict()))) for one in kept}
     again = ScriptedModel(lambda _: RuntimeError("asked again"))
     asker, kept = asker_of(again, recall=lambda key, asked: stored.get((key, asked)))
     assert await asker.ask(Thing, ASKED, key="q/1", stage="q") == Thing(name="a lamp", count=2)
@@ -230,7 +230,7 @@ def test_one_object_is_read_whatever_stands_around_it(text: str) -> None:
     "text", ["[1, 2]", '{"name": "a la', "{" * 5_000, '{"name": ' * 3_000, "\x00", '{"name": NaN}']
 )
 def test_what_is_no_such_object_is_refused_and_nothing_breaks(text: str) -> None:
-    with pytest.raises(Unusable):
+    with pytest.raises(UnusableAnswer):
         read(Thing, text)
 
 

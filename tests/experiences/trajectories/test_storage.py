@@ -16,7 +16,7 @@ from agentcore_site.ids import derived, uuid7
 from experiences.models import TrajectoryRecord
 from experiences.rollouts.types import RolloutKey, Step, Trajectory
 from experiences.trajectories.storage import (
-    Owner,
+    TrajectoryScope,
     as_trajectory,
     last_kept_iteration,
     partition_ensure,
@@ -29,8 +29,8 @@ pytestmark = pytest.mark.django_db
 MONTH = date(2026, 5, 1)
 
 
-def owner() -> Owner:
-    return Owner(uuid7(), uuid7(), uuid7(), MONTH)
+def owner() -> TrajectoryScope:
+    return TrajectoryScope(uuid7(), uuid7(), uuid7(), MONTH)
 
 
 def trajectory(**values: Any) -> Trajectory:
@@ -102,7 +102,7 @@ def test_the_same_rollout_cannot_be_kept_twice() -> None:
 def test_arms_and_lines_have_ids_of_their_own() -> None:
     whose = owner()
     ids = {
-        Owner(whose.job_id, whose.organization_id, whose.agent_id, MONTH, "evaluation", arm, line).id_of(
+        TrajectoryScope(whose.job_id, whose.organization_id, whose.agent_id, MONTH, "evaluation", arm, line).id_of(
             RolloutKey(0, 0, 0)
         )
         for arm in ("baseline", "trained")
@@ -116,7 +116,7 @@ def test_a_month_gets_its_own_partition_and_december_is_followed_by_january() ->
     for month in (MONTH, date(2026, 12, 1)):
         partition_ensure(month)
         partition_ensure(month)
-    whose = Owner(uuid7(), uuid7(), uuid7(), date(2026, 12, 1))
+    whose = TrajectoryScope(uuid7(), uuid7(), uuid7(), date(2026, 12, 1))
     trajectories_write(whose, [trajectory()])
     with connection.cursor() as cursor:
         cursor.execute("SELECT count(*) FROM experiences_trajectory_2026_12 WHERE job_id = %s", [whose.job_id])

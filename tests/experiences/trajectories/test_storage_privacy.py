@@ -61,19 +61,19 @@ def test_a_crash_does_not_make_it_learn_from_what_was_redacted(
     broken = started(operator, agent)
     from training.services import execution
 
-    apply = execution.Slice.apply
+    apply = execution.TrainingSlice.apply
 
     def dies(self: Any, report: Any) -> None:
         apply(self, report)
         if report.iteration == 2:
             raise SystemExit("killed")
 
-    monkeypatch.setattr(execution.Slice, "apply", dies)
+    monkeypatch.setattr(execution.TrainingSlice, "apply", dies)
     claimed = lifecycle.claim(broken.job_id)
     assert claimed is not None
     with pytest.raises(SystemExit):
         run_slice(claimed)
-    monkeypatch.setattr(execution.Slice, "apply", apply)
+    monkeypatch.setattr(execution.TrainingSlice, "apply", apply)
     Job.objects.filter(id=broken.job_id).update(lease_until="2000-01-01T00:00:00Z")
     run_to_end(broken.job)
     np.testing.assert_array_equal(weights(whole), weights(broken))

@@ -21,7 +21,7 @@ from experiences.agents.services.agents import agent_create, agent_update
 from experiences.agents.services.datasets import dataset_create, dataset_update
 from experiences.agents.services.endpoints import endpoint_create
 from experiences.learning.lessons.stamps import experience_stamp
-from experiences.learning.lessons.states import ExperienceState
+from experiences.learning.lessons.states import LessonUpdate
 from experiences.lessons.selectors import library_of
 from experiences.lessons.services.lessons import experience_edit
 from experiences.lessons.services.packs import pack_archive, pack_create, pack_update
@@ -114,7 +114,7 @@ def acts_by_text(run: TrainingRun) -> str:
 
 def learned(run: TrainingRun, handle: str, summary: str = "Read the bill twice.") -> None:
     acting = TrainingRun.objects.get(pk=run.pk).acting_agent
-    states = [ExperienceState(handle, summary, domain="Billing")]
+    states = [LessonUpdate(handle, summary, domain="Billing")]
     experiences_sync(job=run.job, agent=run.agent, states=states, by="iteration 1", acting=acting)
 
 

@@ -20,7 +20,7 @@ from agentcore_site.jobs.services import job_cancel, job_pause, job_resume
 from agentcore_site.jobs.tasks import run_slice
 from agentcore_site.lib.errors import Conflict, Forbidden, Insufficient, Invalid, Missing
 from agentcore_site.tenancy.actors import Actor
-from budgets.ledger.accounts import Owner
+from budgets.ledger.accounts import BudgetOwner
 from budgets.models import Scope
 from budgets.services import limit_change
 from evaluation.selectors import evaluations_visible
@@ -91,19 +91,19 @@ def test_iterations_after_the_last_checkpoint_are_redone_from_kept_trajectories(
 
     from training.services import execution
 
-    apply = execution.Slice.apply
+    apply = execution.TrainingSlice.apply
 
     def dies_after_seven(self: Any, report: Any) -> None:
         apply(self, report)
         if report.iteration == 7:
             raise SystemExit("killed")  # past every handler, like a signal; nothing more is written
 
-    monkeypatch.setattr(execution.Slice, "apply", dies_after_seven)
+    monkeypatch.setattr(execution.TrainingSlice, "apply", dies_after_seven)
     claimed = lifecycle.claim(broken.job_id)
     assert claimed is not None
     with pytest.raises(SystemExit):
         run_slice(claimed)
-    monkeypatch.setattr(execution.Slice, "apply", apply)
+    monkeypatch.setattr(execution.TrainingSlice, "apply", apply)
     assert Iteration.objects.filter(run=broken).count() == 7
     assert checkpoints.latest(broken).iteration == 5  # type: ignore[union-attr]
     Job.objects.filter(id=broken.job_id).update(lease_until="2000-01-01T00:00:00Z")
@@ -317,7 +317,7 @@ def test_a_run_that_would_exceed_its_budget_pauses_with_a_checkpoint(
     assert (job.status, job.status_reason) == (Status.PAUSED, "budget_exceeded")
     assert 0 < run.cost_micros <= run.budget_micros == 1_000_000
     assert checkpoints.latest(run).iteration == run.iteration  # type: ignore[union-attr]
-    limit_change(None, Owner(job.organization_id, Scope.JOB, job.id, run.agent_id), 100_000_000)
+    limit_change(None, BudgetOwner(job.organization_id, Scope.JOB, job.id, run.agent_id), 100_000_000)
     job_resume(operator, run.job)
     assert run_to_end(run.job).status == Status.COMPLETED
 

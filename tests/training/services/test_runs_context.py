@@ -248,13 +248,13 @@ def test_what_other_runs_and_people_see_as_active_changes_only_when_a_gate_ships
 
     seen = []
     with pytest.MonkeyPatch.context() as patch:
-        applied = execution.Slice.apply
+        applied = execution.TrainingSlice.apply
 
         def apply(self: Any, report: Any) -> None:
             applied(self, report)
             seen.append((active(), report.gate is not None and report.gate.final))
 
-        patch.setattr(execution.Slice, "apply", apply)
+        patch.setattr(execution.TrainingSlice, "apply", apply)
         patch.setattr(server, "brain", Editor(WORLD, Habits()))
         run = start(operator, agent, algorithm="tfgrpo", n_iterations=3, context={"epochs": 3})
         assert run_to_end(run.job).status == Status.COMPLETED
@@ -300,7 +300,7 @@ def test_what_a_person_took_out_meanwhile_stays_out(operator: Actor, agent: Agen
     claimed = lifecycle.claim(run.job_id)
     assert claimed is not None
     with pytest.MonkeyPatch.context() as patch:
-        applied = execution.Slice.apply
+        applied = execution.TrainingSlice.apply
 
         def prunes_at_six(self: Any, report: Any) -> None:
             applied(self, report)
@@ -309,7 +309,7 @@ def test_what_a_person_took_out_meanwhile_stays_out(operator: Actor, agent: Agen
                     operator_admin(agent), Experience.objects.filter(agent=agent, status="proposed").first()
                 )  # type: ignore[arg-type]
 
-        patch.setattr(execution.Slice, "apply", prunes_at_six)
+        patch.setattr(execution.TrainingSlice, "apply", prunes_at_six)
         run_slice(claimed)
     by_hand = ExperienceChange.objects.get(action="pruned", job=None)
     assert Experience.objects.get(id=by_hand.experience_id).status == "pruned"

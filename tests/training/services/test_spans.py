@@ -15,7 +15,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from agentcore_site import telemetry
 from agentcore_site.tenancy.actors import Actor
 from experiences.models import Agent
-from experiences.rollouts.structured_output import Answered
+from experiences.rollouts.structured_output import ModelAnswer
 from experiences.rollouts.types import Trajectory
 from tests.support.rows import group, queued_run
 from training.models import TrainingRun
@@ -54,8 +54,8 @@ def report(epoch: int = 2) -> IterationReport:
     return IterationReport(iteration=7, epoch=epoch, groups=made, metrics={"success_rate": 0.5}, rollout_seconds=1.0)
 
 
-def answered(stage: str) -> Answered:
-    return Answered(f"{stage}/7", stage, 7, "a", True, {}, tokens=90, cost_micros=400, latency_ms=800.0, own_ms=2.0)
+def answered(stage: str) -> ModelAnswer:
+    return ModelAnswer(f"{stage}/7", stage, 7, "a", True, {}, tokens=90, cost_micros=400, latency_ms=800.0, own_ms=2.0)
 
 
 def test_an_iteration_holds_its_tool_calls_and_its_reflection(spans: RunSpans, heard: InMemorySpanExporter) -> None:

@@ -11,7 +11,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from agentcore_site import env
 from agentcore_site.embedded.backup import backup_write
-from agentcore_site.embedded.programs import Unusable, add_silence
+from agentcore_site.embedded.programs import BackupUnusable, add_silence
 from agentcore_site.embedded.service_paths import CannotStart
 from agentcore_site.embedded.stack import Stack
 
@@ -40,7 +40,7 @@ class Command(BaseCommand):
             manifest = backup_write(
                 target, owner_url=owner_url, key=key, objects=objects, say=self.say, silence=options["silence"]
             )
-        except (Unusable, CannotStart) as error:
+        except (BackupUnusable, CannotStart) as error:
             raise CommandError(str(error)) from error
         finally:
             if stack is not None:

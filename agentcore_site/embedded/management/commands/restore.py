@@ -15,7 +15,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from agentcore_site import env
 from agentcore_site.embedded import backup
-from agentcore_site.embedded.programs import Unusable, add_silence
+from agentcore_site.embedded.programs import BackupUnusable, add_silence
 from agentcore_site.embedded.service_paths import CannotStart
 from agentcore_site.embedded.stack import Stack
 
@@ -35,7 +35,7 @@ class Command(BaseCommand):
             with tempfile.TemporaryDirectory(dir=env.data_dir(), prefix=".restore-") as name:
                 manifest = backup.backup_read(options["file"], Path(name))
                 self._restore(stack, Path(name), manifest, options["silence"])
-        except (Unusable, CannotStart) as error:
+        except (BackupUnusable, CannotStart) as error:
             raise CommandError(str(error)) from error
         self.say(
             f"restored {sum(manifest['rows'].values()):,} rows of {manifest['made_at']}. Start with `manage.py up`."
@@ -53,7 +53,7 @@ class Command(BaseCommand):
                 differ = sorted(
                     name for name in found | manifest["rows"] if found.get(name) != manifest["rows"].get(name)
                 )
-                raise Unusable(f"Other numbers of rows than were backed up: {', '.join(differ)}.")
+                raise BackupUnusable(f"Other numbers of rows than were backed up: {', '.join(differ)}.")
             self._place_files(folder)
             self._migrate(urls)
         finally:
@@ -62,7 +62,7 @@ class Command(BaseCommand):
     def _require_no_objects(self) -> None:
         objects = env.data_dir() / "objects"
         if objects.is_dir() and any(objects.iterdir()):
-            raise Unusable(f"{objects} is not empty. Restore into an empty DATA_DIR.")
+            raise BackupUnusable(f"{objects} is not empty. Restore into an empty DATA_DIR.")
 
     def _place_files(self, folder: Path) -> None:
         """Puts the key and the objects where this data folder has them."""
@@ -84,7 +84,7 @@ class Command(BaseCommand):
             text=True,
         )
         if done.returncode:
-            raise Unusable(f"migrate failed:\n{done.stderr.strip()}")
+            raise BackupUnusable(f"migrate failed:\n{done.stderr.strip()}")
 
     def say(self, message: str) -> None:
         self.stderr.write(f"[restore] {message}")

@@ -2,6 +2,6 @@
 
 from experiences.rollouts.environments.agentgym.environment import AgentGymEnvironment, AgentGymFactory
 from experiences.rollouts.environments.agentgym.episode import GymEpisode
-from experiences.rollouts.environments.agentgym.wire import GymError, Refused
+from experiences.rollouts.environments.agentgym.wire import AgentGymRefused, GymError
 
-__all__ = ["AgentGymEnvironment", "AgentGymFactory", "GymEpisode", "GymError", "Refused"]
+__all__ = ["AgentGymEnvironment", "AgentGymFactory", "AgentGymRefused", "GymEpisode", "GymError"]

@@ -12,7 +12,7 @@ import numpy as np
 
 from agentcore_site.outbound import AddressRefused, parsed
 from experiences.rollouts.environments.agentgym.dialects import DIALECTS
-from experiences.rollouts.environments.agentgym.episode import GymEpisode, Server
+from experiences.rollouts.environments.agentgym.episode import AgentGymServer, GymEpisode
 from experiences.rollouts.environments.base import environments
 from experiences.rollouts.options import checked_options, choice_option, flag_option, number_option
 from experiences.rollouts.types import ActionSpec, Scenario
@@ -30,7 +30,7 @@ _BRACKET = re.compile(r"(?<!\\)(?:\\\\)*\]|(?<!\\)(?:\\\\)*\\$")  # one that wou
 class AgentGymEnvironment:
     """Tasks 0 … ``size`` - 1 of a server, each attempt a session of its own. Offers no actions: it is talked to."""
 
-    server: Server
+    server: AgentGymServer
     size: int
     name: str = "agentgym"
     actions: tuple[ActionSpec, ...] = ()
@@ -105,7 +105,7 @@ class AgentGymFactory:
         size = options.get("size")
         if isinstance(size, bool) or not isinstance(size, int) or not MIN_SIZE <= size <= MAX_SIZE:
             raise ValueError(f"{NOUN}: size must be a whole number from {MIN_SIZE} to {MAX_SIZE:,}; got {size!r}.")
-        server = Server(
+        server = AgentGymServer(
             _address(options.get("base_url")),
             dialect=choice_option(NOUN, options, "dialect", ("auto", *DIALECTS)),
             reset_key=_text(options, "reset_key", 64),

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from experiences.privacy import cut_short
 from experiences.rollouts.environments.agentgym.dialects import Dialect, Reply, reply_in, session_in
-from experiences.rollouts.environments.agentgym.wire import GymError, Refused, Wire
+from experiences.rollouts.environments.agentgym.wire import AgentGymRefused, GymError, Wire
 from experiences.rollouts.environments.base import StepOutcome
 from experiences.rollouts.types import Observation, Outcome
 
@@ -31,7 +31,7 @@ _IMAGINED = re.compile(r"\n[ \t>*_#]*Observation[*_]*[ \t]*:")
 
 
 @dataclass
-class Server:
+class AgentGymServer:
     """How a server is spoken to. ``reset_key`` is found out at the first reset where it isn't given.
 
     ``success_reward`` (above 0) is the summed reward from which an episode is a success. ``drop`` finds what is removed
@@ -60,7 +60,7 @@ class Server:
 class GymEpisode:
     """One attempt at task ``data_idx``. Nothing is asked of the server before ``opening``."""
 
-    server: Server
+    server: AgentGymServer
     data_idx: int
     _wire: Wire | None = None
     _creating: asyncio.Task[Any] | None = None
@@ -121,7 +121,7 @@ class GymEpisode:
             return StepOutcome(told, _result(False, error=NO_ACTION))
         try:
             reply = reply_in(await self._wire.post("/step", {self._dialect.session: self._session, "action": action}))
-        except Refused as error:
+        except AgentGymRefused as error:
             self._crashes = self._crashes + 1 if error.status >= 500 else 0
             if self._crashes >= MAX_CRASHES:
                 raise GymError(f"{self._crashes} crashes in a row; the last: {error}") from error
@@ -154,7 +154,7 @@ class GymEpisode:
         for name in names:
             try:
                 answer = await wire.post("/reset", {dialect.session: self._session, name: self.data_idx})
-            except Refused as error:
+            except AgentGymRefused as error:
                 if error.status != 422 or name == names[-1]:  # 422: it wants another field
                     raise
             else:

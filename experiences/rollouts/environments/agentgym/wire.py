@@ -25,7 +25,7 @@ class GymError(Exception):
     """
 
 
-class Refused(GymError):
+class AgentGymRefused(GymError):
     """``status`` is 200 for an error that came as a success, else the HTTP status."""
 
     def __init__(self, message: str, status: int = 200) -> None:
@@ -71,11 +71,11 @@ class Wire:
 
 def _value(path: str, status: int, body: bytes) -> Any:
     if status >= 400:
-        raise Refused(f"{path}: HTTP {status}", status)
+        raise AgentGymRefused(f"{path}: HTTP {status}", status)
     try:
         value = json.loads(body)
     except (ValueError, RecursionError):
         raise GymError(f"{path}: the answer is no JSON") from None
     if isinstance(value, Mapping) and value.get("error"):
-        raise Refused(cut_short(str(value["error"]), SHOWN))
+        raise AgentGymRefused(cut_short(str(value["error"]), SHOWN))
     return value

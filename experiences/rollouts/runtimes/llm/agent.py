@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from experiences.rollouts.environments.base import Episode, TextEpisode
-from experiences.rollouts.runtimes.base import EnvironmentFailure, Told, noting
-from experiences.rollouts.runtimes.llm.calls import ChatModel, Sampling, Talk
-from experiences.rollouts.runtimes.llm.philosophies import PHILOSOPHIES, Play
+from experiences.rollouts.runtimes.base import EnvironmentFailure, PromptContext, noting
+from experiences.rollouts.runtimes.llm.calls import ChatModel, Conversation, Sampling
+from experiences.rollouts.runtimes.llm.philosophies import PHILOSOPHIES, PhilosophyPlay
 from experiences.rollouts.tools.toolset import Toolset
 from experiences.rollouts.types import RolloutKey, Scenario, Step
 
@@ -29,7 +29,7 @@ class LLMRuntime:
     sampling: Sampling
     philosophy: str = "react"
     system: str = ""
-    context: str | Callable[[RolloutKey, str], Told] = ""
+    context: str | Callable[[RolloutKey, str], PromptContext] = ""
     toolset: Toolset = field(default_factory=Toolset)
     key_prefix: str = "run"
     purpose: str = "training"
@@ -53,9 +53,9 @@ class LLMRuntime:
         """
         if not isinstance(episode, TextEpisode):
             raise EnvironmentFailure("this environment can't be spoken to in text; choose an action agent")
-        told = Told(self.context, {}) if isinstance(self.context, str) else self.context(key, scenario.query)
+        told = PromptContext(self.context, {}) if isinstance(self.context, str) else self.context(key, scenario.query)
         toolset = self.toolset if self.connect is None else await self.connect()
-        talk = Talk(
+        talk = Conversation(
             model=self.model,
             sampling=self.sampling,
             toolset=toolset,
@@ -67,4 +67,4 @@ class LLMRuntime:
             iteration=key.iteration,
         )
         system = "\n\n".join(part for part in (self.system.strip(), told.text.strip()) if part)
-        return await PHILOSOPHIES.get(self.philosophy)(Play(talk, episode, system))
+        return await PHILOSOPHIES.get(self.philosophy)(PhilosophyPlay(talk, episode, system))

@@ -76,7 +76,7 @@ class Sampling:
 
 
 @dataclass
-class Talk:
+class Conversation:
     """The calls of one rollout.
 
     ``prefix`` makes the keys of its calls its own; ``seed`` is drawn once per rollout, so that two policies that

@@ -1,7 +1,7 @@
 """Ways to go about a task: ReAct, chain of thought, autonomous (plan, act, verify), multi-agent.
 
-Each is a function of a ``Play`` that tells whether the episode ended by itself. All of them act through one loop:
-the model calls tools or writes; what it writes without a tool is said to the world.
+Each is a function of a ``PhilosophyPlay`` that tells whether the episode ended by itself. All of them act through one
+loop: the model calls tools or writes; what it writes without a tool is said to the world.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from experiences.rollouts.environments.base import StepOutcome, TextEpisode
 from experiences.rollouts.runtimes.action import described
 from experiences.rollouts.runtimes.base import EnvironmentFailure
 from experiences.rollouts.runtimes.llm import prompts
-from experiences.rollouts.runtimes.llm.calls import Talk
+from experiences.rollouts.runtimes.llm.calls import Conversation
 
 MAX_CHECKS: Final = 2  # times that an agent which verifies goes back to work
 _RIGHT = re.compile(r"verdict[*_]*\s*:[\s*_]*right", re.IGNORECASE)
 
 
 @dataclass
-class Play:
+class PhilosophyPlay:
     """One rollout as a philosophy sees it."""
 
-    talk: Talk
+    talk: Conversation
     episode: TextEpisode
     system: str
 
@@ -86,19 +86,19 @@ class Play:
         return text
 
 
-Philosophy = Callable[[Play], Awaitable[bool]]
+Philosophy = Callable[[PhilosophyPlay], Awaitable[bool]]
 PHILOSOPHIES: Registry[Philosophy] = Registry("philosophy", entry_point_group="agentcore.philosophies")
 
 
 @PHILOSOPHIES.register("react")
-async def react(play: Play) -> bool:
+async def react(play: PhilosophyPlay) -> bool:
     """Reason and act in turn (arXiv 2210.03629)."""
     await play.act([play.prompt(prompts.REACT, play.form), Message("user", await play.opening())])
     return True
 
 
 @PHILOSOPHIES.register("cot")
-async def chain_of_thought(play: Play) -> bool:
+async def chain_of_thought(play: PhilosophyPlay) -> bool:
     """Thinks aloud and answers, without tools (arXiv 2201.11903). In a world that answers back, it goes on."""
     messages = [play.prompt(prompts.COT, play.form), Message("user", await play.opening())]
     seen = messages[-1].content
@@ -112,7 +112,7 @@ async def chain_of_thought(play: Play) -> bool:
 
 
 @PHILOSOPHIES.register("autonomous")
-async def autonomous(play: Play) -> bool:
+async def autonomous(play: PhilosophyPlay) -> bool:
     """Plans, acts, and checks its answer before it gives it; a check that fails sends it back to work. In a world
     that answers back there is no single answer to check: it plans and acts."""
     task = await play.opening()
@@ -127,7 +127,7 @@ async def autonomous(play: Play) -> bool:
 
 
 @PHILOSOPHIES.register("multi_agent")
-async def multi_agent(play: Play) -> bool:
+async def multi_agent(play: PhilosophyPlay) -> bool:
     """Planner → executor → verifier → generator: four prompts over one model, each seeing what it needs."""
     task = await play.opening()
     plan = await play.think("planner", prompts.PLAN, task)
@@ -141,7 +141,7 @@ async def multi_agent(play: Play) -> bool:
     return True
 
 
-async def _checked(play: Play, task: str, messages: list[Message], *, role: str) -> str:
+async def _checked(play: PhilosophyPlay, task: str, messages: list[Message], *, role: str) -> str:
     """What the work comes to, after a verifier has seen it; it may send the work back, but not for ever."""
     for check in range(MAX_CHECKS):
         proposed = await play.act(messages, role=role, until=lambda _: True)

@@ -14,12 +14,12 @@ from experiences.learning.lessons.operations import (
     Applied,
     Lineage,
     Operation,
+    OperationRules,
     Operations,
-    Rules,
     apply_operations,
 )
-from experiences.learning.lessons.removed import Memory, TakenOut
-from experiences.rollouts.structured_output import Unusable, read
+from experiences.learning.lessons.removed import RemovedLessons, TakenOut
+from experiences.rollouts.structured_output import UnusableAnswer, read
 
 TEXTS = (
     "When totals are asked for, add the parts one by one.",
@@ -37,14 +37,16 @@ TEXTS = (
 )
 NEW = "When nothing fits, start from the units and work backwards."
 OTHER = "When a riddle plays with words, read it aloud."
-RULES = Rules()
+RULES = OperationRules()
 
 
 def library(n: int = 10) -> Library:
     return Library(tuple(Lesson(f"x{i}", text, taught_by=(f"1/{i}/0",)) for i, text in enumerate(TEXTS[:n])))
 
 
-def applied(*operations: Operation, to: Library | None = None, rules: Rules = RULES, place: str = "r/1") -> Applied:
+def applied(
+    *operations: Operation, to: Library | None = None, rules: OperationRules = RULES, place: str = "r/1"
+) -> Applied:
     lineage = Lineage(task="a task", group="1/4", epoch=2, taught_by=("1/4/0", "1/4/1"), ground_truth=0.5)
     return apply_operations(library() if to is None else to, [(one, lineage) for one in operations], rules, place=place)
 
@@ -176,7 +178,7 @@ def test_what_is_known_is_not_added_twice_but_remembers_who_taught_it() -> None:
 
 def test_what_evidence_took_out_does_not_come_back_under_another_name() -> None:
     before = library().moved(["x3"], "pruned")
-    result = applied(Operation("ADD", TEXTS[3]), to=before, rules=Rules(may_delete=False))
+    result = applied(Operation("ADD", TEXTS[3]), to=before, rules=OperationRules(may_delete=False))
     assert not result.receipts[0].taken and result.library.live == before.live
 
 
@@ -191,7 +193,7 @@ def test_what_went_by_opinion_or_with_its_epoch_gets_another_chance_under_its_ow
 @pytest.mark.parametrize("op", ["ADD", "UPDATE", "MERGE"])
 def test_what_an_earlier_job_took_out_comes_back_by_no_way(op: Any) -> None:
     text = "When the order is urgent, call the depot before anything else."
-    rules = Rules(memory=Memory((TakenOut(text, "a person took it out: it costs a day"),)))
+    rules = OperationRules(memory=RemovedLessons((TakenOut(text, "a person took it out: it costs a day"),)))
     operation = Operation(op, text.replace("depot", "DEPOT"), id="x1", ids=("x1", "x2"))
     before = library()
     result = applied(operation, to=before, rules=rules)
@@ -215,7 +217,7 @@ def test_what_looks_written_to_steer_goes_into_quarantine_and_is_not_told() -> N
 
 
 def test_what_has_been_measured_is_not_touched_by_opinion() -> None:
-    rules = Rules(protected={"x3"})
+    rules = OperationRules(protected={"x3"})
     for one in (
         Operation("UPDATE", NEW, id="x3"),
         Operation("DELETE", id="x3"),
@@ -226,7 +228,7 @@ def test_what_has_been_measured_is_not_touched_by_opinion() -> None:
 
 
 def test_where_rewards_decide_opinions_delete_nothing() -> None:
-    rules = Rules(may_delete=False)
+    rules = OperationRules(may_delete=False)
     for one in (Operation("DELETE", id="x3"), Operation("MERGE", NEW, ids=("x3", "x4"))):
         assert "measured to do" in refusal(applied(one, rules=rules))
 
@@ -250,7 +252,7 @@ def test_deletes_and_merges_count_together() -> None:
 
 
 def test_no_change_of_a_text_outgrows_the_library() -> None:
-    full = Rules(max_tokens=library().tokens)
+    full = OperationRules(max_tokens=library().tokens)
     longer = f"{TEXTS[3].removesuffix('.')}, and then look at all of it once more with care."
     assert "full" in refusal(applied(Operation("UPDATE", longer, id="x3"), rules=full))
     assert applied(Operation("MERGE", NEW, ids=("x3", "x4")), rules=full).receipts[0].taken
@@ -274,23 +276,23 @@ def test_one_lesson_may_always_go() -> None:
 
 
 def test_so_many_new_ones_at_once_are_enough() -> None:
-    result = applied(*[Operation("ADD", text) for text in TEXTS], to=Library(), rules=Rules(max_new=4))
+    result = applied(*[Operation("ADD", text) for text in TEXTS], to=Library(), rules=OperationRules(max_new=4))
     assert [one.taken for one in result.receipts] == [True] * 4 + [False] * 8
     assert {one.why for one in result.refused} == {"4 new lessons at once are enough"}
 
 
 def test_a_full_library_makes_room_by_what_is_of_least_use() -> None:
-    full = Rules(max_items=10, evictable=("x6", "x2"))
+    full = OperationRules(max_items=10, evictable=("x6", "x2"))
     result = applied(Operation("ADD", NEW), rules=full)
     assert (result.receipts[0].op, result.receipts[0].handle) == ("EVICT", "x6")
     assert result.library.get("x6").status == "pruned" and len(result.library.live) == 10  # type: ignore[union-attr]
-    assert "full" in refusal(applied(Operation("ADD", NEW), rules=Rules(max_items=10)))
+    assert "full" in refusal(applied(Operation("ADD", NEW), rules=OperationRules(max_items=10)))
 
 
 def test_the_prompt_is_bounded_in_tokens_too() -> None:
     tokens = library().tokens
-    assert "full" in refusal(applied(Operation("ADD", NEW), rules=Rules(max_tokens=tokens + 3)))
-    result = applied(Operation("ADD", NEW), rules=Rules(max_tokens=tokens + 3, evictable=("x0",)))
+    assert "full" in refusal(applied(Operation("ADD", NEW), rules=OperationRules(max_tokens=tokens + 3)))
+    result = applied(Operation("ADD", NEW), rules=OperationRules(max_tokens=tokens + 3, evictable=("x0",)))
     assert result.receipts[-1].taken and result.library.tokens <= tokens + 3
 
 
@@ -317,7 +319,7 @@ def test_whatever_is_proposed_has_one_receipt_and_the_bounds_hold(
     batch: list[Operation], protected: set[str], may_delete: bool
 ) -> None:
     before = library(8).having(Lesson("s1", "Always be polite.", kind="section", status="active"))
-    rules = Rules(max_items=9, max_new=3, protected=protected, may_delete=may_delete, evictable=("x7", "x6"))
+    rules = OperationRules(max_items=9, max_new=3, protected=protected, may_delete=may_delete, evictable=("x7", "x6"))
     result = applied(*batch, to=before, rules=rules)
     said = [one for one in result.receipts if one.op != "EVICT"]
     assert [one.op for one in said] == [one.op for one in batch]
@@ -348,5 +350,5 @@ def test_operations_are_read_by_their_usual_names() -> None:
     ['{"op": "EXPLODE"}', '{"op": "ADD"}', '{"op": "UPDATE", "text": "t"}', '{"op": 3}', '"ADD"', '{"op": "DELETE"}'],
 )
 def test_an_operation_that_lacks_what_it_needs_makes_the_answer_unusable(one: str) -> None:
-    with pytest.raises(Unusable):
+    with pytest.raises(UnusableAnswer):
         read(Operations, f'{{"operations": [{one}]}}')

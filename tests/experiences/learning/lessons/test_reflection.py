@@ -23,14 +23,14 @@ from experiences.learning.lessons.operations import (
     Applied,
     Lineage,
     Operation,
+    OperationRules,
     Operations,
-    Rules,
     apply_operations,
 )
 from experiences.learning.lessons.prompts import ReflectionOptions
 from experiences.learning.lessons.reflection import Lessons, Reflected, Reflector, Summary
 from experiences.rollouts.runtimes.llm import Sampling
-from experiences.rollouts.structured_output import Answered, Asker
+from experiences.rollouts.structured_output import Asker, ModelAnswer
 from experiences.rollouts.types import RolloutKey, Scenario, Step, Trajectory, TrajectoryGroup
 from tests.support.llm_client import Prices, endpoint
 from tests.support.llm_server import ModelServer
@@ -74,7 +74,7 @@ async def reflected(
     *,
     library: Library = LIBRARY,
     **options: Any,
-) -> tuple[Reflected, ScriptedModel, list[Answered]]:
+) -> tuple[Reflected, ScriptedModel, list[ModelAnswer]]:
     model = ScriptedModel(say)
     asker, kept = asker_of(model)
     reflector = Reflector(asker, ReflectionOptions(**options), "a secret")
@@ -82,7 +82,7 @@ async def reflected(
 
 
 def after(result: Reflected, library: Library = LIBRARY, **rules: Any) -> Applied:
-    return apply_operations(library, result.proposed, Rules(**rules), place="r/3")
+    return apply_operations(library, result.proposed, OperationRules(**rules), place="r/3")
 
 
 # -- what is compared --------------------------------------------------------------------------------------------------
@@ -401,7 +401,9 @@ async def test_an_exemplar_can_not_end_its_quotation_and_stays_as_it_was_said() 
     _, (made,) = await exemplars(group(0.0, 1.0, said=f'{OWN_WORDS} "Right"\n- \u201cand\u201d that is that.'))
     assert made.text.count('"') == 2 and "\n" not in made.text and "\u201d" not in made.text
     changes = [Operation("UPDATE", LESSON, made.handle), Operation("MERGE", LESSON, ids=(made.handle, "x1"))]
-    applied = apply_operations(Library((*LIBRARY, made)), [(one, Lineage()) for one in changes], Rules(), place="r/4")
+    applied = apply_operations(
+        Library((*LIBRARY, made)), [(one, Lineage()) for one in changes], OperationRules(), place="r/4"
+    )
     assert not any(one.taken for one in applied.receipts) and made in applied.library.lessons
 
 
@@ -573,7 +575,7 @@ async def test_malformed_answers_over_a_real_connection_are_counted_too() -> Non
     rng = random.Random(9)
     stages = [rng.choice(list(STAGES)) for _ in range(200)]
     replies = {f"{stage}/{n}": spoiled(STAGES[stage][1], rng) for n, stage in enumerate(stages)}
-    kept: list[Answered] = []
+    kept: list[ModelAnswer] = []
     with ModelServer(brain=lambda messages: replies[messages[0]["content"]]) as server:
         meter = FreeMeter()
         async with MeteredChatClient(endpoint(server), meter, Prices()) as client:

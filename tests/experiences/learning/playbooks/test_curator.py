@@ -8,22 +8,22 @@ from typing import Any
 import pytest
 
 from experiences.learning.lessons.similarity import similarity
-from experiences.learning.playbooks.curator import Rules, curate
+from experiences.learning.playbooks.curator import CuratorRules, curate
 from experiences.learning.playbooks.deltas import Delta, State
 from experiences.learning.playbooks.guards import texts_in, untrusted_runs
 from experiences.learning.playbooks.history import difference
-from experiences.learning.playbooks.items import Section
+from experiences.learning.playbooks.items import PlaybookItem
 from experiences.learning.playbooks.rendering import context_of
 from tests.support.playbooks import TEXTS
 
 
-def playbook(n: int = 10, **more: Any) -> list[Section]:
-    return [Section(f"s{i + 1}", "strategies", TEXTS[i], 0.8, **more) for i in range(n)]
+def playbook(n: int = 10, **more: Any) -> list[PlaybookItem]:
+    return [PlaybookItem(f"s{i + 1}", "strategies", TEXTS[i], 0.8, **more) for i in range(n)]
 
 
-def curated(sections: list[Section], *deltas: Delta, **rules: Any) -> Any:
+def curated(sections: list[PlaybookItem], *deltas: Delta, **rules: Any) -> Any:
     numbers = count(len(sections) + 1)
-    return curate(sections, deltas, Rules(**rules), lambda: f"s{next(numbers)}")
+    return curate(sections, deltas, CuratorRules(**rules), lambda: f"s{next(numbers)}")
 
 
 def new(content: str, confidence: float = 0.8, **more: Any) -> Delta:
@@ -67,21 +67,24 @@ def test_what_is_said_again_is_counted_and_not_added() -> None:
 
 def test_above_the_limit_the_weakest_go() -> None:
     sections = playbook(9)
-    sections[3] = Section("s4", "strategies", TEXTS[3], 0.8, usage=40, helpful=4, harmful=36)
+    sections[3] = PlaybookItem("s4", "strategies", TEXTS[3], 0.8, usage=40, helpful=4, harmful=36)
     found = curated(sections, new("Weekend orders are packed on Monday morning.", 0.9), max_sections=9)
     assert [change.action for change in found.changes] == ["added", "pruned"]
     assert found.changes[1].section == "s4" and len(found.sections) == 9
-    proven = [Section(f"s{i + 1}", "strategies", TEXTS[i], 0.8, usage=50, helpful=49, harmful=1) for i in range(9)]
+    proven = [PlaybookItem(f"s{i + 1}", "strategies", TEXTS[i], 0.8, usage=50, helpful=49, harmful=1) for i in range(9)]
     full = curated(proven, new("Weekend orders are packed on Monday morning.", 0.7), max_sections=9)
     assert full.verdicts[0].state == State.REJECTED and "full" in full.verdicts[0].reason
     assert not full.changed and list(full.sections) == proven
 
 
 def test_outcomes_count_for_more_than_opinion() -> None:
-    said, shown = Section("s1", "patterns", "x", 0.95), Section("s2", "patterns", "y", 0.7, usage=30, helpful=28)
+    said, shown = (
+        PlaybookItem("s1", "patterns", "x", 0.95),
+        PlaybookItem("s2", "patterns", "y", 0.7, usage=30, helpful=28),
+    )
     assert shown.trust > said.trust
-    harmful = Section("s3", "patterns", "z", 0.95, usage=10, helpful=1, harmful=9)
-    assert harmful.trust < Section("s4", "patterns", "w", 0.7).trust < said.trust
+    harmful = PlaybookItem("s3", "patterns", "z", 0.95, usage=10, helpful=1, harmful=9)
+    assert harmful.trust < PlaybookItem("s4", "patterns", "w", 0.7).trust < said.trust
 
 
 def test_a_lowered_limit_takes_a_fifth_at_a_time() -> None:
@@ -149,9 +152,9 @@ def test_an_update_that_says_what_another_item_says_is_refused() -> None:
 
 def test_the_context_has_titles_in_order_and_keeps_items_whole() -> None:
     sections = [
-        Section("s10", "failures", "Two\nlines"),
-        Section("s2", "strategies", "b"),
-        Section("s1", "strategies", "a", usage=5, helpful=5),
+        PlaybookItem("s10", "failures", "Two\nlines"),
+        PlaybookItem("s2", "strategies", "b"),
+        PlaybookItem("s1", "strategies", "a", usage=5, helpful=5),
     ]
     assert context_of(sections) == "## Strategies\n- [s1] a\n- [s2] b\n\n## Failures\n- [s10] Two\n  lines"
     assert context_of([]) == ""
@@ -159,12 +162,12 @@ def test_the_context_has_titles_in_order_and_keeps_items_whole() -> None:
 
 def test_a_difference_names_what_came_went_and_changed() -> None:
     before = playbook(3)
-    after = [before[0], Section("s2", "strategies", "Other.", 0.8), Section("s4", "patterns", "New.")]
+    after = [before[0], PlaybookItem("s2", "strategies", "Other.", 0.8), PlaybookItem("s4", "patterns", "New.")]
     assert [(one.section, one.kind) for one in difference(before, after)] == [
         ("s2", "changed"),
         ("s3", "removed"),
         ("s4", "added"),
     ]
-    counted = [Section("s1", "strategies", TEXTS[0], 0.8, usage=9)]
+    counted = [PlaybookItem("s1", "strategies", TEXTS[0], 0.8, usage=9)]
     assert difference(before[:1], counted) == []
     assert similarity("a b c", "A, b; c!") == pytest.approx(1.0)

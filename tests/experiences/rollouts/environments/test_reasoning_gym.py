@@ -11,7 +11,7 @@ import pytest
 
 from experiences.rollouts.collect import RolloutLimits, collect
 from experiences.rollouts.environments import environments
-from experiences.rollouts.environments.generators import Generators, Item
+from experiences.rollouts.environments.generators import GeneratedItem, Generators
 from experiences.rollouts.environments.reasoning_gym import FAMILIES, SPLITS, ReasoningGymEnvironment
 from experiences.rollouts.environments.tool_episode import ToolWorld
 from experiences.rollouts.rewards import rewards
@@ -239,7 +239,7 @@ def test_it_makes_an_item_from_its_number_alone(family: str) -> None:
     import reasoning_gym
 
     theirs = reasoning_gym.create_dataset(family, seed=123_456_700, size=100)[89]
-    ours = Generators().entry(Item(family, "default", 123_456_789))
+    ours = Generators().entry(GeneratedItem(family, "default", 123_456_789))
     assert (ours["question"], ours["answer"]) == (theirs["question"], theirs["answer"])
 
 

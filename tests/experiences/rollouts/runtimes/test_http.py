@@ -16,7 +16,7 @@ import pytest
 from budgets.metering.port import FreeMeter
 from experiences.rollouts.collect import Interrupted, RolloutLimits, run_rollout
 from experiences.rollouts.environments.dataset import dataset_environment
-from experiences.rollouts.runtimes.base import Halted, Told
+from experiences.rollouts.runtimes.base import Halted, PromptContext
 from experiences.rollouts.runtimes.gateway import RolloutGateway
 from experiences.rollouts.runtimes.http import HTTPRuntime
 from experiences.rollouts.runtimes.llm import Sampling
@@ -300,7 +300,7 @@ async def test_the_gateway_puts_the_context_into_the_calls_of_an_agent_that_drop
         ask.response(asked["query"], instructions="You multiply.")
         return "Answer: 391"
 
-    told = Told("Multiply by parts.", {"lessons": ["L1"], "logprob": -0.5})
+    told = PromptContext("Multiply by parts.", {"lessons": ["L1"], "logprob": -0.5})
     with ModelServer() as model, AgentServer(drops) as agent:
         given = {"system": "Be exact.", "context": lambda _key, _query: told}
         found = await rolled(agent, model, inject=True, **given)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from experiences.rollouts.environments.generators import HARDER, Generators, Item
+from experiences.rollouts.environments.generators import HARDER, GeneratedItem, Generators
 from experiences.rollouts.environments.paraphrases import N_TRAINED, N_UNSEEN, TEMPLATES, reworded
 from experiences.rollouts.tools import BUILT_IN, TRAPS, FunctionTool, ToolResult, toolbox, tools
 from tests.support.chains import CHAINS
@@ -41,14 +41,14 @@ def chain_output(family: str, text: str, box: Any) -> str:
 def entries(family: str, difficulty: str, n: int) -> list[Mapping[str, Any]]:
     found = []
     for number in range(900_000_000, 900_000_000 + 2 * n):
-        entry = GENERATORS.entry(Item(family, difficulty, number))
+        entry = GENERATORS.entry(GeneratedItem(family, difficulty, number))
         if entry["answer"] and entry["metadata"].get("source_repr") != "":
             found.append(entry)
     return found[:n]
 
 
 def score(family: str, difficulty: str, answer: str, entry: Mapping[str, Any]) -> float:
-    dataset, _ = GENERATORS._dataset(Item(family, difficulty, 0))
+    dataset, _ = GENERATORS._dataset(GeneratedItem(family, difficulty, 0))
     return float(dataset.score_answer(answer, entry))
 
 
