@@ -1,4 +1,4 @@
-"""Intervals of proportions, for all that counts successes."""
+"""Intervals of proportions, for all that counts successes, and numbers that could not be measured."""
 
 from __future__ import annotations
 
@@ -35,3 +35,8 @@ def wilson_interval(successes: float, n: int, confidence: float = 0.95) -> Inter
     half = z / (1 + z * z / n) * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
     low = 0.0 if successes == 0 else max(0.0, centre - half)
     return Interval(low, 1.0 if successes == n else min(1.0, centre + half))
+
+
+def finite_or_none(value: float) -> float | None:
+    """JSON and databases know no NaN: what could not be measured is null."""
+    return float(value) if math.isfinite(value) else None

@@ -12,7 +12,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBase, StreamingHt
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET
 
-from agentcore_site.console.pages import Sort, allowed, page
+from agentcore_site.console.pages import Sort, allowed, listing, page
 from agentcore_site.lib.errors import Conflict, DomainError, Invalid
 from agentcore_site.lib.money import dollars
 from agentcore_site.templatetags.console import money
@@ -27,7 +27,7 @@ from budgets.presenters.charts import pictures
 from budgets.presenters.naming import agents, jobs_of, named
 from budgets.selectors import budget_get, budgets_visible, entries_of, limits_visible
 from budgets.services import ShownLimit, budget_change_limit, budget_set_limit
-from budgets.views.query_params import asked, listed, one_of
+from budgets.views.query_params import asked, one_of
 
 SORTS = (Sort("newest", "newest first", "at"), Sort("oldest", "oldest first", "at", descending=False))
 
@@ -121,7 +121,7 @@ def _shown(request: HttpRequest, actor: Actor, budget: Budget, form: LimitForm |
     forecast = forecast_of(budget)
     drawn = curve(budget, forecast)
     rows, filters = _entries(request, actor, budget)
-    found = listed(request, rows, SORTS)
+    found = listing(request, rows, SORTS)
     context = {
         "one": named(actor, [budget])[0],
         "budget": budget,

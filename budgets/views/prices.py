@@ -12,7 +12,7 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.http import urlencode
 
-from agentcore_site.console.pages import Sort, page
+from agentcore_site.console.pages import Sort, listing, page
 from agentcore_site.lib.errors import DomainError
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import Organization
@@ -21,7 +21,7 @@ from budgets.forms import PriceForm
 from budgets.models import ModelPrice
 from budgets.presenters.price_list import list_age, price_history, price_lines, prices_in_force
 from budgets.services import price_set
-from budgets.views.query_params import asked, listed, one_of
+from budgets.views.query_params import asked, one_of
 
 SORTS = (
     Sort("model", "model", "model", descending=False),
@@ -41,7 +41,7 @@ def prices(request: HttpRequest, actor: Actor) -> HttpResponse:
     rows = everything.filter(model__icontains=query) if query else everything
     if whose:
         rows = rows.filter(of_whom(whose, organization))
-    found = listed(request, rows, SORTS, size=50)
+    found = listing(request, rows, SORTS, size=50)
     context: dict[str, Any] = {
         "listing": found,
         "rows": price_lines(found.rows),

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import date
-from typing import Any, Final
 
-from django.db.models import QuerySet
 from django.http import HttpRequest
 
-from agentcore_site.console.pages import PAGE_SIZE, Listing, Sort, listing
 from agentcore_site.lib.errors import Invalid
 from agentcore_site.lib.storable import unstorable
-
-NO_PLACE: Final = "This place in the list does not exist. Begin with its first page."
 
 
 def asked(request: HttpRequest, name: str) -> str:
@@ -43,24 +36,3 @@ def month_asked(request: HttpRequest, default: date) -> date:
         return date(int(year), int(month), 1)
     except ValueError:
         return default
-
-
-def listed(request: HttpRequest, rows: QuerySet[Any], sorts: Sequence[Sort], *, size: int = PAGE_SIZE) -> Listing:
-    """``agentcore_site.console.pages.listing``, also for forged cursors.
-
-    Raises:
-        Invalid: the cursor's values are not of the kind that the list is sorted by, or can't be in any database.
-    """
-    cursor = asked(request, "cursor")
-    try:
-        place = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).lower()
-    except (binascii.Error, ValueError):
-        place = b""
-    if b"\\u0000" in place or b"\\ud" in place:
-        raise Invalid(NO_PLACE)
-    try:
-        return listing(request, rows, sorts, size=size)
-    except TypeError as error:
-        if not cursor:
-            raise
-        raise Invalid(NO_PLACE) from error

@@ -20,6 +20,7 @@ from django.db.models import QuerySet
 
 from agentcore_site.ids import derived
 from agentcore_site.lib.database import copying
+from agentcore_site.lib.statistics import finite_or_none
 from experiences.models import GroupRecord, TrajectoryRecord
 from experiences.privacy import is_clean, redact, redact_value
 from experiences.rollouts.types import RolloutKey, Step, Trajectory, TrajectoryGroup
@@ -106,7 +107,7 @@ def groups_write(owner: TrajectoryScope, iteration: int, groups: Sequence[Trajec
                     clean(redact(group.scenario.query))[:200],
                     group.has_signal,
                     [trajectory.success for trajectory in group.trajectories],
-                    [_finite(trajectory.reward) for trajectory in group.trajectories],
+                    [finite_or_none(trajectory.reward) for trajectory in group.trajectories],
                     list(map(float, group.normalized_rewards)),
                     list(map(float, group.advantages)),
                     orjson.dumps([_rounded(steps) for steps in group.step_advantages]).decode(),
@@ -157,7 +158,7 @@ def _lines(owner: TrajectoryScope, trajectories: Iterable[Trajectory]) -> Iterat
     for original in trajectories:
         one = without_personal_data(original)
         key = one.key
-        reward = _finite(one.reward)
+        reward = finite_or_none(one.reward)
         fields = (
             f"{owner.id_of(key)}\t{head}\t{key.iteration}\t{key.scenario}\t{key.rollout}\t{_text(one.query)}"
             f"\t{'t' if one.success else 'f'}\t{one.outcome!r}\t{chr(92) + 'N' if reward is None else repr(reward)}"
@@ -266,10 +267,6 @@ def _text(value: str) -> str:
     if "\\" in value or "\n" in value or "\t" in value or "\r" in value:
         value = value.replace("\\", "\\\\").replace("\n", "\\n").replace("\t", "\\t").replace("\r", "\\r")
     return value
-
-
-def _finite(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None
 
 
 def _rounded(values: Iterable[float]) -> list[float]:

@@ -256,7 +256,8 @@ def test_nonsense_in_the_address_is_no_accident(spent: Chain, stella: Any) -> No
         "panel=nonsense",
     ):
         for address in ("/budgets/", "/budgets/prices/", f"/budgets/{spent.job_budget}/", "/budgets/breakdown/csv/"):
-            assert client.get(f"{address}?{query}").status_code in {200, 400}, (address, query)
+            expected = {200} if query.startswith("cursor") else {200, 400}  # a broken cursor shows the first page
+            assert client.get(f"{address}?{query}").status_code in expected, (address, query)
 
 
 def test_a_nul_in_the_address_is_no_accident(spent: Chain, stella: Any) -> None:

@@ -21,6 +21,7 @@ from agentcore_site.jobs.lease import Lease, LeaseLost, MustFail, MustPause, Sto
 from agentcore_site.jobs.models import Job, Reason
 from agentcore_site.lib.database import TROUBLE
 from agentcore_site.lib.money import dollars
+from agentcore_site.lib.statistics import finite_or_none
 from experiences.agents.consent import recording, recording_check
 from experiences.agents.foreign import context_arrival_set, dropped_context_repair
 from experiences.agents.runtime_factory import RuntimeFactory
@@ -260,7 +261,7 @@ class TrainingSlice:
             self._keeper.drop()  # replayed after a crash: its effects were applied then, exactly once
             return
         selection = asdict(report.selection) if report.selection else None
-        figures = {name: _json_number(value) for name, value in report.metrics.items()}
+        figures = {name: finite_or_none(value) for name, value in report.metrics.items()}
         trajectories = [one for group in report.groups for one in group.trajectories]
         cost = sum(one.spent_micros for one in trajectories)
         spent = self.run.cost_micros + cost
@@ -339,7 +340,7 @@ class TrainingSlice:
                 "total_iterations": self.run.total_iterations,
                 "trajectories": self.run.trajectories,
                 "cost_usd": dollars(spent),
-                "metrics": {name: _json_number(report.metrics.get(name, math.nan)) for name in shown},
+                "metrics": {name: finite_or_none(report.metrics.get(name, math.nan)) for name in shown},
                 "selection": selection,
             },
         )
@@ -415,8 +416,3 @@ class TrainingSlice:
         with self.lease.fenced(progress=1.0):
             self._write_checkpoint(self.run.metrics, None, final=True)
         return Progressed(finished=True, reason=reason)
-
-
-def _json_number(value: float) -> float | None:
-    """JSON has no NaN: what could not be measured is null."""
-    return float(value) if math.isfinite(value) else None
