@@ -83,6 +83,8 @@ class TrajectoryRecord(models.Model):
     success = models.BooleanField()
     outcome = models.FloatField()
     reward = models.FloatField(null=True)
+    # What it was paid alone, where a reward that ranks its group paid anew; null elsewhere.
+    reward_before_ranking = models.FloatField(null=True)
     n_steps = models.SmallIntegerField()
     truncated = models.BooleanField(default=False)
     error = models.TextField(blank=True)

@@ -57,8 +57,9 @@ class Trajectory:
     """The record of one rollout, whole or partial.
 
     ``outcome`` is the environment's score in [0, 1]. ``reward`` is what the algorithm learns from; NaN when it
-    could not be scored: such a trajectory leaves its group's baseline. ``error`` names the boundary that failed
-    ("timeout: ...", "environment: ...", "policy: ...", "reward: ...") or is empty.
+    could not be scored: such a trajectory leaves its group's baseline. ``ranked``: a reward paid it anew once its group
+    was complete; ``reward_before_ranking`` is what it was paid alone (None: nothing). ``error`` names the boundary that
+    failed ("timeout: ...", "environment: ...", "policy: ...", "reward: ...") or is empty.
     """
 
     key: RolloutKey
@@ -75,6 +76,8 @@ class Trajectory:
     model: str = ""
     started_at: float = 0.0
     duration_ms: float = 0.0
+    reward_before_ranking: float | None = None
+    ranked: bool = False
 
     @property
     def tokens(self) -> int:

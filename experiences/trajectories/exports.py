@@ -41,6 +41,7 @@ CSV_COLUMNS: Final = [
     "success",
     "outcome",
     "reward",
+    "reward_before_ranking",
     "normalized_reward",
     "advantage",
     "n_steps",
@@ -140,8 +141,8 @@ def _read(
 def as_exported(rows: list[TrajectoryRecord]) -> Iterator[dict[str, Any]]:
     """Rows as programs read them, with what the update made of each. One query for all advantages.
 
-    Where a group reward paid after the row was written, "reward" is the group's; components, evidence and the steps'
-    rewards stay those of the moment at which the rollout ended.
+    "reward" is what was learned from; where a reward ranked the group, components, evidence and the steps' rewards stay
+    those of the payment before ("reward_before_ranking").
     """
     advantages = advantages_for(rows)
     for row in rows:
@@ -160,7 +161,8 @@ def as_exported(rows: list[TrajectoryRecord]) -> Iterator[dict[str, Any]]:
             "steps": [step_exported(step) for step in row.steps],
             "success": row.success,
             "outcome": row.outcome,
-            "reward": learned.get("reward", row.reward),
+            "reward": row.reward,
+            "reward_before_ranking": row.reward_before_ranking,
             "normalized_reward": learned.get("normalized_reward"),
             "advantage": learned.get("advantage"),
             "step_advantages": learned.get("step_advantages"),

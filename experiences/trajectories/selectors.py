@@ -47,8 +47,6 @@ def siblings(row: TrajectoryRecord) -> QuerySet[TrajectoryRecord]:
 def advantages_for(rows: Sequence[TrajectoryRecord]) -> dict[uuid.UUID, dict[str, Any]]:
     """What the update made of each trajectory, by its id: advantage, normalised reward, advantage per step.
 
-    A row is written as its rollout ends, and a group reward pays once the group is complete: where that changed the
-    reward, "reward" is there too (None: not scored), and it is what was learned from.
     One query for all. Trajectories whose group was not updated yet are left out.
     """
     wanted = {(row.job_id, row.iteration, row.scenario) for row in rows if row.purpose == "training"}
@@ -66,6 +64,4 @@ def advantages_for(rows: Sequence[TrajectoryRecord]) -> dict[uuid.UUID, dict[str
                 "normalized_reward": here.normalized_rewards[row.rollout],
                 "step_advantages": here.step_advantages[row.rollout] if here.step_advantages else [],
             }
-            if here.rewards[row.rollout] != row.reward:
-                found[row.id]["reward"] = here.rewards[row.rollout]
     return found

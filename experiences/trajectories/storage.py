@@ -28,7 +28,7 @@ from experiences.rollouts.types import RolloutKey, Step, Trajectory, TrajectoryG
 COLUMNS = (
     "id, month, organization_id, agent_id, job_id, purpose, arm, line, iteration, scenario, rollout, query, success,"
     " outcome, reward, n_steps, truncated, error, tokens, cost_micros, duration_ms, policy_version, model, components,"
-    " evidence, steps, created_at"
+    " evidence, steps, created_at, reward_before_ranking"
 )
 GROUP_COLUMNS = (
     "job_id, organization_id, iteration, scenario, query, has_signal, success, rewards, normalized_rewards,"
@@ -94,7 +94,9 @@ def last_kept_iteration(owner: TrajectoryScope) -> int:
 
 
 def groups_write(owner: TrajectoryScope, iteration: int, groups: Sequence[TrajectoryGroup]) -> None:
-    """Appends the narrow rows of an iteration's groups: rewards and advantages. One COPY."""
+    """Appends the narrow rows of an iteration's groups: rewards and advantages, by one COPY. Trajectories that were
+    written before their group paid get its payment."""
+    _rank_stored(owner, groups)
     table = GroupRecord._meta.db_table
     with copying(f"COPY {table} ({GROUP_COLUMNS}) FROM STDIN") as copy:
         for group in groups:
@@ -113,6 +115,30 @@ def groups_write(owner: TrajectoryScope, iteration: int, groups: Sequence[Trajec
                     orjson.dumps([_rounded(steps) for steps in group.step_advantages]).decode(),
                 )
             )
+
+
+def _rank_stored(owner: TrajectoryScope, groups: Sequence[TrajectoryGroup]) -> None:
+    """Rows that were written before their group was complete get the payment that it learned from."""
+    ranked = [one for group in groups for one in group.trajectories if one.ranked]
+    if not ranked:
+        return
+    ids, rewards = [owner.id_of(one.key) for one in ranked], [finite_or_none(one.reward) for one in ranked]
+    alone = [one.reward_before_ranking for one in ranked]
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE experiences_trajectory t"
+            " SET reward = ranked.reward, reward_before_ranking = coalesce(t.reward, ranked.alone)"
+            " FROM unnest(%s::uuid[], %s::double precision[], %s::double precision[]) AS ranked(id, reward, alone)"
+            " WHERE t.month = %s AND t.id = ranked.id AND t.reward_before_ranking IS NULL"
+            " AND t.reward IS DISTINCT FROM ranked.reward",
+            [ids, rewards, alone, owner.month],
+        )
+
+
+def _alone(row: TrajectoryRecord) -> float:
+    """What the rollout was paid alone: the group is ranked anew when it is used again."""
+    paid = row.reward if row.reward_before_ranking is None else row.reward_before_ranking
+    return math.nan if paid is None else paid
 
 
 def partition_ensure(month: date) -> None:
@@ -137,7 +163,7 @@ def as_trajectory(row: TrajectoryRecord) -> Trajectory:
         steps=[Step(**step) for step in row.steps],
         success=row.success,
         outcome=row.outcome,
-        reward=math.nan if row.reward is None else row.reward,
+        reward=_alone(row),
         components=row.components,
         evidence=row.evidence,
         truncated=row.truncated,
@@ -176,6 +202,7 @@ def _lines(owner: TrajectoryScope, trajectories: Iterable[Trajectory]) -> Iterat
                 steps,
                 b"\t",
                 _moment(one.started_at),
+                b"\t" + (b"\\N" if one.reward_before_ranking is None else repr(one.reward_before_ranking).encode()),
                 b"\n",
             )
         )

@@ -79,6 +79,7 @@ def raw(request: HttpRequest, actor: Actor, trajectory_id: Any) -> HttpResponse:
         "success": row.success,
         "outcome": row.outcome,
         "reward": row.reward,
+        "reward_before_ranking": row.reward_before_ranking,
         "components": row.components,
         "evidence": row.evidence,
         "error": row.error,

@@ -21,13 +21,14 @@ class Payment:
     The trajectory's reward is the sum of the components; the steps' payments add up to the same number wherever
     there is a step that can take them. ``evidence`` (JSON values) says how it was arrived at and is kept under
     ``trajectory.evidence["reward"]``. ``unscored`` says why there is no reward (yet): the trajectory leaves its
-    group's baseline without being an error.
+    group's baseline without being an error. ``before`` is what a reward that ranks a group would have paid without it.
     """
 
     steps: list[float]
     components: dict[str, float] = field(default_factory=dict)
     evidence: dict[str, Any] = field(default_factory=dict)
     unscored: str = ""
+    before: float | None = None
 
     @classmethod
     def at_the_end(
@@ -72,8 +73,8 @@ class GroupReward(Protocol):
     """A reward that needs the siblings: it pays a second time, once a group is complete and before the update.
 
     ``settle`` must give the same payments for trajectories that were settled before, or that came back from storage:
-    after a crash a group is settled again. A trajectory's row is written as its rollout ends, so the rewards in the
-    group's row are the ones that were learned from.
+    after a crash a group is settled again. What was paid before stays beside the reward
+    (``Trajectory.reward_before_ranking``).
     """
 
     def __call__(self, trajectory: Trajectory) -> Payment: ...
@@ -177,12 +178,16 @@ def settle(reward: Reward, trajectories: Sequence[Trajectory]) -> None:
         payments = reward.settle(trajectories)
         for trajectory, payment in zip(trajectories, payments, strict=True):
             if payment is not None:
+                alone = trajectory.reward if math.isfinite(trajectory.reward) else payment.before
                 _write(trajectory, payment)
+                if not trajectory.ranked:
+                    trajectory.ranked, trajectory.reward_before_ranking = True, alone
     except TimeoutError as error:
         raise RewardTimedOut(str(error) or "it raised TimeoutError") from error
     except Exception as error:  # as in ``pay``
         for trajectory in trajectories:
             if not trajectory.error:
+                trajectory.ranked = True
                 _mark(trajectory, error)
 
 

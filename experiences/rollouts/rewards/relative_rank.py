@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Final
 
 from experiences.rollouts.environments.scorers import Rubric
@@ -85,7 +85,8 @@ class RelativeRankReward:
         scaled = _standardised(raw) if self.scale == "z" else raw
         for i, value, rank, plain, reward in zip(cohort, values, ranks, raw, scaled, strict=True):
             evidence = self._evidence(trajectories[i], value, cohort=len(cohort), rank=rank, raw=plain)
-            payments[i] = Payment.at_the_end(trajectories[i], {"relative_rank": reward}, evidence)
+            paid = Payment.at_the_end(trajectories[i], {"relative_rank": reward}, evidence)
+            payments[i] = replace(paid, before=value if self.other is not None and math.isfinite(value) else None)
         return payments
 
     def _measure(self, trajectory: Trajectory) -> float | None:

@@ -37,6 +37,7 @@ NARROW = [
     "success",
     "outcome",
     "reward",
+    "reward_before_ranking",
     "n_steps",
     "truncated",
     "error",

@@ -21,6 +21,9 @@ class TrajectoryColumns(serializers.Serializer[Any]):
     success = serializers.BooleanField()
     outcome = serializers.FloatField()
     reward = serializers.FloatField(allow_null=True, help_text="Null where it could not be scored.")
+    reward_before_ranking = serializers.FloatField(
+        allow_null=True, help_text="What it was paid alone, where a reward that ranks the group paid anew; else null."
+    )
     n_steps = serializers.IntegerField()
     truncated = serializers.BooleanField()
     error = serializers.CharField()

@@ -17,7 +17,7 @@ from experiences.models.agent_lookup import agent_get
 from experiences.rollouts.rewards import Reward, rewards, rubric_of
 from experiences.rollouts.rewards.samples import sample_trajectory
 from experiences.rollouts.rewards.trial import Tried, reward_faults, summary, tried
-from experiences.trajectories.selectors import advantages_for, trajectories_visible
+from experiences.trajectories.selectors import trajectories_visible
 from experiences.trajectories.services.judging import trajectories_judged
 from experiences.trajectories.storage import as_trajectory
 
@@ -60,9 +60,7 @@ def reward_try(
     if rows is None:
         return _on_samples(rewards.get(reward)(options), list(samples or ()))
     lived = list(rows[:limit])
-    # A group reward's payment stands in the group's row: what was paid before is what was learned from.
-    learned = advantages_for(lived)
-    before = {row.id: _number(learned.get(row.id, {}).get("reward", row.reward)) for row in lived}
+    before = {row.id: _number(row.reward) for row in lived}
     made = rewards.get(reward)(options)
     rubric = rubric_of(made)
     trajectories = [as_trajectory(row) for row in (lived if rubric is None else lived[:MAX_JUDGED])]

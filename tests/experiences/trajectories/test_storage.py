@@ -8,16 +8,17 @@ from datetime import date
 from typing import Any
 
 import pytest
-from django.db import IntegrityError, connection, transaction
+from django.db import IntegrityError, ProgrammingError, connection, transaction
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agentcore_site.ids import derived, uuid7
 from experiences.models import TrajectoryRecord
-from experiences.rollouts.types import RolloutKey, Step, Trajectory
+from experiences.rollouts.types import RolloutKey, Scenario, Step, Trajectory, TrajectoryGroup
 from experiences.trajectories.storage import (
     TrajectoryScope,
     as_trajectory,
+    groups_write,
     last_kept_iteration,
     partition_ensure,
     trajectories_kept,
@@ -121,3 +122,22 @@ def test_a_month_gets_its_own_partition_and_december_is_followed_by_january() ->
     with connection.cursor() as cursor:
         cursor.execute("SELECT count(*) FROM experiences_trajectory_2026_12 WHERE job_id = %s", [whose.job_id])
         assert cursor.fetchone()[0] == 1
+
+
+def test_a_ranked_reward_takes_the_place_of_the_first_once_and_nothing_else_changes() -> None:
+    whose, one = owner(), trajectory(reward=0.25)
+    trajectories_write(whose, [one])
+    one.reward, one.reward_before_ranking, one.ranked = 1.0, 0.25, True
+    group = TrajectoryGroup(Scenario(7, "q"), [one], [0.0], [0.0], [[0.0]])
+    groups_write(whose, 3, [group])
+    row = TrajectoryRecord.objects.get(job_id=whose.job_id)
+    assert (row.reward, row.reward_before_ranking) == (1.0, 0.25)
+    assert as_trajectory(row).reward == 0.25  # used again after a crash, it is ranked anew
+    for change in ({"reward": 2.0}, {"reward": 2.0, "reward_before_ranking": 1.0}, {"success": True}):
+        with pytest.raises(ProgrammingError, match="append-only"), transaction.atomic():
+            TrajectoryRecord.objects.filter(job_id=whose.job_id).update(**change)
+    fresh = trajectory(key=RolloutKey(4, 7, 1), reward=0.5)
+    trajectories_write(whose, [fresh])
+    for change in ({"reward": 2.0}, {"reward": 2.0, "reward_before_ranking": 0.1}):
+        with pytest.raises(ProgrammingError, match="append-only"), transaction.atomic():
+            TrajectoryRecord.objects.filter(job_id=whose.job_id, iteration=4).update(**change)

@@ -11,7 +11,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from django.test import override_settings
+from django.test import Client, override_settings
+from django.urls import reverse
 
 from agentcore_site.jobs.models import Job, Reason, Status
 from agentcore_site.lib.errors import Forbidden, Invalid
@@ -28,7 +29,9 @@ from experiences.rollouts.collect import Interrupted
 from experiences.rollouts.rewards import LearningReward, Payment, rewards
 from experiences.rollouts.types import Trajectory
 from experiences.trajectories.exports import as_exported
-from experiences.trajectories.selectors import advantages_for
+from experiences.trajectories.filters import trajectories_filtered
+from experiences.trajectories.selectors import trajectories_visible
+from experiences.trajectories.storage import as_trajectory
 from tests.support.llm_server import ModelServer
 from tests.support.running import SMALL, SMALL_POOL, run_to_end
 from tests.training.trainer.test_loop import Store, go_on, nothing_kept, run, setup
@@ -210,19 +213,31 @@ def test_a_form_may_type_them() -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_the_groups_rewards_are_what_is_given_out(operator: Actor, agent: Agent) -> None:
-    config = SMALL | {"n_iterations": 4} | RANK
+def test_a_trajectorys_reward_is_one_number_everywhere(operator: Actor, agent: Agent, client: Client) -> None:
+    """What was learned from: in the row, the export, filters, the page and its raw JSON."""
+    config = SMALL | {"n_iterations": 4} | OF_COMPOSITE
     run_ = run_start(operator, agent=agent, environment_options=SMALL_POOL, config=config)
     with override_settings(JOB_SLICE_SECONDS=0):
         assert run_to_end(run_.job).status == Status.COMPLETED
     rows = list(TrajectoryRecord.objects.filter(job_id=run_.job_id, purpose="training"))
     groups = {(one.iteration, one.scenario): one for one in GroupRecord.objects.filter(job_id=run_.job_id)}
-    learned = advantages_for(rows)
     for row, exported in zip(rows, as_exported(rows), strict=True):
         truth = groups[(row.iteration, row.scenario)].rewards[row.rollout]
-        assert exported["reward"] == truth
-        assert ("reward" in learned[row.id]) == (truth != row.reward)
+        assert exported["reward"] == row.reward == truth
+        assert exported["reward_before_ranking"] == row.reward_before_ranking != row.reward
+        alone = row.reward if row.reward_before_ranking is None else row.reward_before_ranking
+        assert as_trajectory(row).reward == alone
     assert {reward for group in groups.values() for reward in group.rewards} - {None}
+    ranked = max((row for row in rows if row.reward_before_ranking is not None), key=lambda row: row.reward or 0.0)
+    best = trajectories_filtered(
+        trajectories_visible(operator), operator, {"job": run_.job_id, "min_reward": ranked.reward}
+    )
+    assert ranked in best and all((row.reward or 0.0) >= ranked.reward for row in best)
+    client.force_login(operator.user)
+    raw = client.get(reverse("experiences:raw", args=[ranked.pk])).json()
+    assert (raw["reward"], raw["reward_before_ranking"]) == (ranked.reward, ranked.reward_before_ranking)
+    page = client.get(reverse("experiences:trajectory", args=[ranked.pk])).content.decode()
+    assert "before its group was ranked" in page
 
 
 @pytest.mark.django_db(transaction=True)
@@ -231,7 +246,7 @@ def test_a_reward_that_pays_at_once_says_nothing_twice(operator: Actor, agent: A
     run_ = run_start(operator, agent=agent, environment_options=SMALL_POOL, config=config)
     assert run_to_end(run_.job).status == Status.COMPLETED
     rows = list(TrajectoryRecord.objects.filter(job_id=run_.job_id, purpose="training"))
-    assert all("reward" not in learned for learned in advantages_for(rows).values())
+    assert all(row.reward_before_ranking is None for row in rows)
     assert all(row.evidence["reward"]["name"] == "composite" for row in rows)
 
 
