@@ -7,9 +7,10 @@ import math
 from typing import Any
 
 import pytest
+from django.db.models import F
 
 from agentcore_site.tenancy.actors import Actor
-from experiences.models import GroupRecord, TrajectoryRecord
+from experiences.models import TrajectoryRecord
 from experiences.rollouts.rewards import Payment, rewards
 from experiences.rollouts.rewards.trial import summary, tried
 from experiences.rollouts.types import RolloutKey, Trajectory
@@ -124,11 +125,10 @@ def test_groups_are_ranked_and_composite_scales_move(api: Caller, run: TrainingR
 
 
 def test_what_was_learned_from_is_what_was_paid_before(api: Caller, run: TrainingRun) -> None:
-    group = GroupRecord.objects.filter(job_id=run.job_id).first()
-    assert group is not None
-    GroupRecord.objects.filter(id=group.id).update(rewards=[9.0, None, *group.rewards[2:]])
-    rows = TrajectoryRecord.objects.filter(job_id=run.job_id, iteration=group.iteration, scenario=group.scenario)
-    changed = {str(row.id): 9.0 if row.rollout == 0 else None for row in rows if row.rollout < 2}
+    rows = list(TrajectoryRecord.objects.filter(job_id=run.job_id, reward__isnull=False)[:2])
+    changed = {str(row.id): paid for row, paid in zip(rows, (9.0, None), strict=True)}
+    for name, paid in changed.items():  # as a group's payment does
+        TrajectoryRecord.objects.filter(id=name).update(reward=paid, reward_before_ranking=F("reward"))
     found = ran(api, reward="outcome", job=str(run.job_id))["trajectories"]
     assert {one["trajectory_id"]: one["previous_reward"] for one in found if one["trajectory_id"] in changed} == changed
 
