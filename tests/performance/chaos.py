@@ -1,4 +1,4 @@
-"""``python -m tests.performance.chaos [faults] [jobs]``: jobs of ``manage.py up`` under faults, at shipped settings.
+"""``python -m tests.performance.chaos [faults] [jobs] [iterations]``: jobs of ``manage.py up`` under faults, at shipped settings.
 
 Each seed trains once undisturbed and once or more under faults, which come at random moments, of every kind below, one
 after the other. Afterwards policies, optimisers, rollouts and figures of equal seeds have to be equal. Nothing outside
@@ -29,7 +29,6 @@ from tests.support.up import Up
 
 SEEDS: Final = 6
 CONFIG: Final = {
-    "n_iterations": 400,
     "early_stopping": {"enabled": False},
     "eval_samples": 1,
     "checkpoint_interval": 10,
@@ -167,7 +166,7 @@ WEIGHTS: Final = {
 }  # fmt: skip
 
 
-def launch(names: list[tuple[str, int]]) -> dict[str, str]:
+def launch(names: list[tuple[str, int]], iterations: int) -> dict[str, str]:
     """One agent and job for each (name, seed). Returns job ids by name."""
     from django.contrib.auth import get_user_model
 
@@ -179,7 +178,7 @@ def launch(names: list[tuple[str, int]]) -> dict[str, str]:
     jobs = {}
     for name, seed in names:
         agent = agent_create(olivia, name=name, slug=name, environment="reasoning_gym")
-        jobs[name] = str(run_start(olivia, agent=agent, config=CONFIG | {"seed": seed}).job_id)
+        jobs[name] = str(run_start(olivia, agent=agent, config=CONFIG | {"seed": seed, "n_iterations": iterations}).job_id)
     return jobs
 
 
@@ -307,10 +306,11 @@ def wreak(up: Up, jobs: dict[str, str], most: int, chance: random.Random) -> tup
 def main() -> int:
     most = int(sys.argv[1]) if len(sys.argv) > 1 else 300
     count = int(sys.argv[2]) if len(sys.argv) > 2 else 2 * SEEDS
+    iterations = int(sys.argv[3]) if len(sys.argv) > 3 else 400  # of a job: a dozen of 400 see some 60 faults
     folder = Path(tempfile.mkdtemp(prefix="chaos-"))
     folder.chmod(0o711)
     if os.geteuid() == 0:  # a disk of its own, which can be filled without harm to others
-        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4g,mode=711", "tmpfs", folder], check=True)
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8g,mode=711", "tmpfs", folder], check=True)
     up = Up(folder / "data", "--port", "0", "--demo", "--seed", "99")
     try:
         up.until("SELECT count(*) > 0 FROM auth_user WHERE username = 'olivia'")
@@ -325,12 +325,12 @@ def main() -> int:
 
         django.setup()
         seeds = [index % SEEDS for index in range(count)]
-        calm = launch([(f"calm-{seed}", seed) for seed in sorted(set(seeds))])
+        calm = launch([(f"calm-{seed}", seed) for seed in sorted(set(seeds))], iterations)
         began = time.monotonic()
         while not ended(up, calm) and time.monotonic() - began < LONGEST:
             time.sleep(1)
         print(f"undisturbed: {len(calm)} jobs in {time.monotonic() - began:.0f} s", flush=True)
-        wild = launch([(f"wild-{index}", seed) for index, seed in enumerate(seeds)])
+        wild = launch([(f"wild-{index}", seed) for index, seed in enumerate(seeds)], iterations)
         made, takeovers = wreak(up, wild, most, random.Random(7))
         for _ in range(60):  # PostgreSQL may be coming back
             if ended(up, wild):
