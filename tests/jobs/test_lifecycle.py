@@ -12,7 +12,7 @@ from django.db import InternalError, connection, transaction
 from django.utils import timezone
 
 from agentcore_site.audit.models import AuditEvent
-from agentcore_site.jobs import lifecycle, tasks
+from agentcore_site.jobs import lifecycle, tasks, wakeup
 from agentcore_site.jobs.events import event_add, events_after
 from agentcore_site.jobs.kinds import Progressed, kinds
 from agentcore_site.jobs.lease import Lease, LeaseLost, Turn, fair_turn
@@ -261,7 +261,7 @@ def test_jobs_are_accepted_while_the_broker_is_away(acme: Any, kind: Counting, m
     def away(*args: Any, **kwargs: Any) -> None:
         raise ConnectionError("no broker")
 
-    monkeypatch.setattr(tasks.advance, "apply_async", away)
+    monkeypatch.setattr(wakeup.app, "send_task", away)
     job = submit(acme)
     assert job.status == Status.QUEUED
     assert [due.id for due in lifecycle.due(0, rung_before=timezone.now())] == [job.id]

@@ -1,6 +1,6 @@
-"""``python -m tests.performance.chaos [faults] [jobs] [iterations]``: jobs of ``manage.py up`` under faults, at shipped settings.
+"""``python -m tests.performance.chaos [faults] [jobs] [iterations]``: jobs of ``manage.py up`` under faults.
 
-Each seed trains once undisturbed and once or more under faults, which come at random moments, of every kind below, one
+At shipped settings each seed trains once undisturbed and once or more under faults, which come at random moments, of every kind below, one
 after the other. Afterwards policies, optimisers, rollouts and figures of equal seeds have to be equal. Nothing outside
 the data folder of its own is touched; it ends by itself.
 """
@@ -178,7 +178,9 @@ def launch(names: list[tuple[str, int]], iterations: int) -> dict[str, str]:
     jobs = {}
     for name, seed in names:
         agent = agent_create(olivia, name=name, slug=name, environment="reasoning_gym")
-        jobs[name] = str(run_start(olivia, agent=agent, config=CONFIG | {"seed": seed, "n_iterations": iterations}).job_id)
+        jobs[name] = str(
+            run_start(olivia, agent=agent, config=CONFIG | {"seed": seed, "n_iterations": iterations}).job_id
+        )
     return jobs
 
 
