@@ -1,8 +1,8 @@
 """``python -m tests.performance.chaos [faults] [jobs] [iterations]``: jobs of ``manage.py up`` under faults.
 
-At shipped settings each seed trains once undisturbed and once or more under faults, which come at random moments, of every kind below, one
-after the other. Afterwards policies, optimisers, rollouts and figures of equal seeds have to be equal. Nothing outside
-the data folder of its own is touched; it ends by itself.
+At shipped settings each seed trains once undisturbed and once or more under faults, which come at random moments, of
+every kind below, one after the other. Afterwards policies, optimisers, rollouts and figures of equal seeds have to be
+equal. Nothing outside the data folder of its own is touched; it ends by itself.
 """
 
 from __future__ import annotations
