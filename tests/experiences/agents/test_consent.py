@@ -86,15 +86,15 @@ def test_a_job_at_work_has_its_next_write_refused_and_loses_nothing(
 
     run = started(operator, agent)
     reached: list[list[int]] = []
-    apply = execution.EvaluationSlice.apply
+    apply = execution.TrainingSlice.apply
 
-    def opted_out_meanwhile(slice: execution.EvaluationSlice, report: Any) -> None:
+    def opted_out_meanwhile(slice: execution.TrainingSlice, report: Any) -> None:
         if report.iteration == 3 and not reached:
             agent_update(operator, agent, collects=False)
             reached.append(stored())
         apply(slice, report)
 
-    monkeypatch.setattr(execution.EvaluationSlice, "apply", opted_out_meanwhile)
+    monkeypatch.setattr(execution.TrainingSlice, "apply", opted_out_meanwhile)
     assert state(run_to_end(run.job)) == STOPPED
     assert [stored()] == reached and Iteration.objects.filter(run=run).count() == 2
     agent_update(operator, agent, collects=True)
@@ -123,13 +123,13 @@ def test_the_last_checkpoint_asks_for_no_evaluation(
     from training.services import execution
 
     run = started(operator, agent)
-    finished = execution.EvaluationSlice._finished
+    finished = execution.TrainingSlice._finished
 
-    def opted_out_at_the_end(slice: execution.EvaluationSlice, reason: str) -> Any:
+    def opted_out_at_the_end(slice: execution.TrainingSlice, reason: str) -> Any:
         agent_update(operator, agent, collects=False)
         return finished(slice, reason)
 
-    monkeypatch.setattr(execution.EvaluationSlice, "_finished", opted_out_at_the_end)
+    monkeypatch.setattr(execution.TrainingSlice, "_finished", opted_out_at_the_end)
     assert run_to_end(run.job).status == Status.COMPLETED
     assert not EvaluationRun.objects.exists()
 
