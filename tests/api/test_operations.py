@@ -68,6 +68,11 @@ def test_a_stranger_hears_one_word_and_a_member_hears_why(olivia: Any, monkeypat
     monkeypatch.setitem(health.CHECKS, "workers", lambda: health.HealthFinding(health.OK, "idle", {"jobs_waiting": 3}))
     for path in ("/health/ready", "/health/"):
         response = asked(path)
+        for _ in range(20):  # Redis has a fifth of a second to answer, which a busy machine may take
+            if response.json() == {"status": "ok"}:
+                break
+            health.board().forget()
+            response = asked(path)
         assert response.status_code == 200 and response.json() == {"status": "ok"}
         assert "no-store" in response["Cache-Control"]
     assert set(asked("/health/ready", olivia).json()["dependencies"]) == {"database", "migrations", "redis"}
