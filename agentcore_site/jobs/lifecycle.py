@@ -23,6 +23,7 @@ from agentcore_site.lib import disk
 from agentcore_site.lib.database import TROUBLE
 from agentcore_site.lib.errors import Conflict, TooMany
 from agentcore_site.lib.redaction import stored_text
+from agentcore_site.lib.registry import UnknownName
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import Organization
 
@@ -56,7 +57,9 @@ def submit(
         Conflict: another active job holds ``exclusive_key`` (the message is ``busy``, or names a job of another kind).
         TooMany: the organisation's or the person's limit of active jobs is reached.
         Insufficient: the disk is nearly full.
+        UnknownName: no such kind is registered.
     """
+    kinds.get(kind)
     disk.require_room()
     user = Actor.of(actor).user if actor is not None else None
     _check_limits(user, organization)
@@ -366,7 +369,12 @@ def _ask(actor: Any, job: Job, *, action: str, target: str) -> Job:
 
 def _announce(job: Job) -> None:
     """Last words of a move: the kind's own rows, the event, the metrics. In the transaction of the move."""
-    kinds.get(job.kind).stopped(job)
+    try:
+        kind = kinds.get(job.kind)
+    except UnknownName as error:  # its package was taken away: the job ends all the same
+        log.error("job %s stops without its kind: %s", job.id, error)
+    else:
+        kind.stopped(job)
     level = "error" if job.status == Status.FAILED else "info"
     why = f": {job.get_status_reason_display()}" if job.status_reason else ""
     data = {"status": job.status, "reason": job.status_reason, "error": job.error[:500]}

@@ -18,7 +18,8 @@ from agentcore_site.jobs import lifecycle
 from agentcore_site.jobs.kinds import kinds
 from agentcore_site.jobs.models import SHARE_DAYS, Job, ShareLink
 from agentcore_site.jobs.selectors import token_digest
-from agentcore_site.lib.errors import Invalid, Missing
+from agentcore_site.lib.errors import Conflict, Invalid, Missing
+from agentcore_site.lib.registry import UnknownName
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import require
 
@@ -36,7 +37,11 @@ def job_resume(actor: Any, job: Job) -> Job:
     """Raises:
     Conflict: the job is not paused or failed, another job took its place, or what stopped it still does."""
     require(actor, "run.resume", job.organization_id)
-    kinds.get(job.kind).resume_check(job)
+    try:
+        kind = kinds.get(job.kind)
+    except UnknownName as error:
+        raise Conflict(f"{error} Install the package that brings it, then resume the job.") from error
+    kind.resume_check(job)
     return lifecycle.resume(actor, job)
 
 

@@ -121,7 +121,18 @@ def sweep() -> int:
     again = timezone.now() - timedelta(seconds=settings.JOB_LEASE_SECONDS)
     for job in lifecycle.due(lost, rung_before=again):
         if job.crashes >= settings.JOB_MAX_CRASHES and job.status == Status.RUNNING:
-            lifecycle.fail_abandoned(job)
+            _end_abandoned(job)
         else:
             rung += wakeup.ring(job.id, job.attempt, job.priority)
     return rung
+
+
+def _end_abandoned(job: Job) -> None:
+    """Its kind may come from a package of others: what that raises does not keep other jobs waiting."""
+    try:
+        lifecycle.fail_abandoned(job)
+    except TROUBLE:
+        raise
+    except Exception:
+        metrics.errors.labels(error_type="job_not_ended", component=job.kind).inc()
+        log.exception("job %s could not be ended", job.id)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from importlib.metadata import entry_points
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
+
+log = logging.getLogger(__name__)
 
 
 class UnknownName(LookupError):
@@ -17,7 +20,8 @@ class Registry(Generic[T]):
     """Plugins of one kind by name.
 
     ``entry_point_group`` names the packaging entry-point group whose plugins are loaded the first time a
-    name is not found, so that a user's own package is picked up without a change here.
+    name is not found, so that a user's own package is picked up without a change here. One that can't be loaded is
+    logged and left out, and who asks for its name is told why.
     """
 
     def __init__(self, noun: str, *, entry_point_group: str) -> None:
@@ -25,6 +29,7 @@ class Registry(Generic[T]):
         self.entry_point_group = entry_point_group
         self._items: dict[str, T] = {}
         self._foreign: set[str] = set()
+        self._broken: dict[str, str] = {}
         self._loaded = False
 
     def register(self, name: str) -> Callable[[T], T]:
@@ -54,7 +59,10 @@ class Registry(Generic[T]):
             return self._items[name]
         except KeyError:
             known = ", ".join(sorted(self._items)) or "none"
-            raise UnknownName(f"There is no {self.noun} named {name!r}. Known: {known}.") from None
+            why = (
+                f" The package that brings it can't be loaded: {broken}." if (broken := self._broken.get(name)) else ""
+            )
+            raise UnknownName(f"There is no {self.noun} named {name!r}. Known: {known}.{why}") from None
 
     def names(self) -> list[str]:
         self._load_entry_points()
@@ -70,6 +78,7 @@ class Registry(Generic[T]):
         for name in self._foreign:
             del self._items[name]
         self._foreign.clear()
+        self._broken.clear()
         self._loaded = False
 
     def _load_entry_points(self) -> None:
@@ -77,6 +86,12 @@ class Registry(Generic[T]):
             return
         self._loaded = True
         for point in entry_points(group=self.entry_point_group):
-            if point.name not in self._items:
+            if point.name in self._items:
+                continue
+            try:
                 self._items[point.name] = point.load()
+            except Exception as error:  # whatever a package of others raises while it is imported
+                log.exception("the %s %r can't be loaded", self.noun, point.name)
+                self._broken[point.name] = f"{type(error).__name__}: {error}"
+            else:
                 self._foreign.add(point.name)

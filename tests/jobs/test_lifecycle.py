@@ -17,8 +17,9 @@ from agentcore_site.jobs.events import event_add, events_after
 from agentcore_site.jobs.kinds import Progressed, kinds
 from agentcore_site.jobs.lease import Lease, LeaseLost, Turn, fair_turn
 from agentcore_site.jobs.models import TRANSITIONS, Job, JobEvent, Status
-from agentcore_site.jobs.services import job_cancel, may_cancel
+from agentcore_site.jobs.services import job_cancel, job_resume, may_cancel
 from agentcore_site.lib.errors import Conflict, Forbidden, Missing, TooMany
+from agentcore_site.lib.registry import UnknownName
 from agentcore_site.tenancy.actors import Actor
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -238,12 +239,46 @@ def test_events_have_no_gap_and_a_reader_misses_none(acme: Any, kind: Counting) 
 def test_a_poison_job_ends_after_too_many_crashes(acme: Any, kind: Counting, settings: Any) -> None:
     settings.JOB_MAX_CRASHES = 3
     job = submit(acme)
-    for _ in range(4):
-        assert lifecycle.claim(job.id) is not None
-        Job.objects.filter(id=job.id).update(lease_until="2000-01-01T00:00:00Z")
+    dead_under_its_workers(job, 4)
     tasks.sweep()
     job.refresh_from_db()
     assert (job.status, job.status_reason) == (Status.FAILED, "crashed")
+
+
+def dead_under_its_workers(job: Job, times: int) -> None:
+    for _ in range(times):
+        assert lifecycle.claim(job.id) is not None
+        Job.objects.filter(id=job.id).update(lease_until="2000-01-01T00:00:00Z")
+
+
+def test_a_job_whose_kind_was_taken_away_fails_and_says_why(acme: Any, adam: Any, kind: Counting) -> None:
+    job = submit(acme, adam)
+    del kinds._items["counting"]
+    assert tasks.advance(str(job.id), 0) == "failed"
+    job.refresh_from_db()
+    assert job.status == Status.FAILED and "There is no job kind named 'counting'" in job.error
+    assert job.events.get(type="failed").data["error"] == job.error
+    with pytest.raises(Conflict, match="Install the package"):
+        job_resume(adam, job)
+    with pytest.raises(UnknownName):
+        submit(acme)
+
+
+def test_a_kind_that_raises_as_its_job_is_ended_holds_up_no_other(
+    acme: Any, kind: Counting, monkeypatch: pytest.MonkeyPatch, settings: Any
+) -> None:
+    settings.JOB_MAX_CRASHES = 3
+    poison, gone, waits = submit(acme), submit(acme), submit(acme)
+    monkeypatch.setitem(kinds._items, "gone", kind)
+    Job.objects.filter(id=gone.id).update(kind="gone")
+    dead_under_its_workers(poison, 4)
+    dead_under_its_workers(gone, 4)
+    Job.objects.filter(id=waits.id).update(nudged_at=None)
+    del kinds._items["gone"]
+    monkeypatch.setattr(kind, "stopped", lambda job: 1 / 0)
+    assert tasks.sweep() == 1
+    assert Job.objects.get(id=gone.id).status_reason == "crashed"
+    assert Job.objects.get(id=waits.id).nudged_at is not None
 
 
 def test_a_scheduled_job_waits_for_its_time(acme: Any, kind: Counting) -> None:

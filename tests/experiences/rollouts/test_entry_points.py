@@ -142,3 +142,24 @@ def test_what_a_package_brings_is_there_by_its_name(installed: Path) -> None:
     assert found["offered"] == ["between", "shout"] and found["parameters"] == ["n", "low"]
     assert found["called"][:2] == ["HELLO", "True"] and found["called"][2] == "KeyError: 'low'"
     assert found["embedded"] == "X" and "named arguments" in found["refused"]
+
+
+def test_a_package_that_can_not_be_loaded_is_named_and_takes_no_other_with_it(installed: Path) -> None:
+    (installed / "strangers_package-1.0.dist-info" / "entry_points.txt").write_text(
+        "[agentcore.rewards]\nbroken = not_there:reward\nshort = strangers_package:Short\n"
+    )
+    asked = (
+        "from experiences.rollouts.rewards import rewards\n"
+        "print(sorted({'broken', 'short'} & set(rewards.names())))\n"
+        "try: rewards.get('broken')\n"
+        "except LookupError as error: print(error)\n"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", asked],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={"PYTHONPATH": f"{Path(__file__).parents[3]}:{installed}", "PATH": "/usr/bin:/bin"},
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.startswith("['short']\n") and "No module named 'not_there'" in ran.stdout
