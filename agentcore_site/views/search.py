@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from django.db.models import CharField, Q
-from django.db.models.functions import Cast
+from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
@@ -11,7 +10,7 @@ from agentcore_site.console.pages import page
 from agentcore_site.tenancy.actors import Actor
 from evaluation.selectors import evaluations_visible
 from experiences.models.agent_lookup import agents_visible
-from training.selectors.runs import runs_visible
+from training.selectors.runs import runs_visible, searched
 
 SHOWN = 6
 
@@ -21,14 +20,9 @@ def search(request: HttpRequest, actor: Actor) -> HttpResponse:
     query = request.GET.get("q", "").strip()
     context: dict[str, object] = {"q": query}
     if query:
-        named = Q(agent__name__icontains=query) | Q(agent__slug__icontains=query) | Q(job__title__icontains=query)
-        named |= Q(key__endswith=query.lower())
-        key = Cast("job_id", CharField())
         context["agents"] = list(
             agents_visible(actor).filter(Q(name__icontains=query) | Q(slug__icontains=query)).order_by("name")[:SHOWN]
         )
-        context["runs"] = list(runs_visible(actor).annotate(key=key).filter(named).order_by("-job__created_at")[:SHOWN])
-        context["evaluations"] = list(
-            evaluations_visible(actor).annotate(key=key).filter(named).order_by("-job__created_at")[:SHOWN]
-        )
+        for name, rows in (("runs", runs_visible(actor)), ("evaluations", evaluations_visible(actor))):
+            context[name] = list(searched(rows, query).order_by("-job__created_at")[:SHOWN])
     return render(request, "agentcore_site/search.html", context)

@@ -1,13 +1,16 @@
-"""The filter by agent of every list over agents."""
+"""Filters that a list has at each of its interfaces: of all lists over agents, and of lessons."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from django.db.models import QuerySet
 from django_filters import rest_framework as filters
 
+from agentcore_site.lib.errors import Missing
 from agentcore_site.tenancy.actors import Actor
+from experiences.models import Experience, ExperienceStatus
 from experiences.models.agent_lookup import agent_get
 
 
@@ -28,3 +31,29 @@ class OfAgent(filters.FilterSet):
 
     def of_agent(self, rows: QuerySet[Any], name: str, value: str) -> QuerySet[Any]:
         return rows.filter(agent_id=agent_get(self.actor, value).id)
+
+    @classmethod
+    def on_page(cls, rows: QuerySet[Any], actor: Actor, values: Mapping[str, str]) -> QuerySet[Any]:
+        """The rows that pass, as a page filters: a value that is wrong is left out, and an agent that is not there has
+        no rows."""
+        found = cls(values, rows, actor=actor)
+        found.is_valid()
+        try:
+            for name, value in found.form.cleaned_data.items():
+                rows = found.filters[name].filter(rows, value)
+        except Missing:
+            return rows.none()
+        return rows
+
+
+class ExperienceFilters(OfAgent):
+    status = filters.ChoiceFilter(field_name="status", choices=ExperienceStatus.choices)
+    domain = filters.CharFilter(field_name="domain")
+    min_effect = filters.NumberFilter(
+        field_name="effect", lookup_expr="gte", help_text="Measured, and at least so much."
+    )
+    search = filters.CharFilter(field_name="summary", lookup_expr="icontains", help_text="Text in the lesson.")
+
+    class Meta:
+        model = Experience
+        fields: list[str] = []

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 from uuid import UUID
 
-from django.db.models import Q, QuerySet
+from django.db.models import QuerySet
 from django.http import HttpResponseBase, StreamingHttpResponse
 from django_filters import rest_framework as filters
 from drf_spectacular.types import OpenApiTypes
@@ -33,7 +33,7 @@ from training.exports.metric_files import metric_lines, per_epoch
 from training.models import TrainingRun
 from training.presenters.shapes import PRIORITIES, FullEstimateOut, JobOut, JobRow, job_out, job_row
 from training.selectors.learned import run_epochs
-from training.selectors.runs import group_grid, run_get, run_series, runs_visible
+from training.selectors.runs import called, group_grid, run_get, run_series, runs_visible
 from training.services.runs import run_estimate, run_start
 
 MAX_GROUP_ITERATIONS = 100
@@ -118,9 +118,7 @@ class JobFilters(OfAgent):
         fields: list[str] = []
 
     def matching(self, rows: QuerySet[TrainingRun], name: str, value: str) -> QuerySet[TrainingRun]:
-        return rows.filter(
-            Q(job__title__icontains=value) | Q(agent__name__icontains=value) | Q(agent__slug__icontains=value)
-        )
+        return rows.filter(called(value))
 
 
 START = OpenApiExample(

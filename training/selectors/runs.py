@@ -8,7 +8,8 @@ from statistics import fmean, median
 from typing import Any, Final
 from uuid import UUID
 
-from django.db.models import QuerySet, Sum
+from django.db.models import CharField, Q, QuerySet, Sum
+from django.db.models.functions import Cast
 from django.utils import timezone
 
 from agentcore_site.jobs.models import Reason, Status
@@ -55,6 +56,17 @@ def run_get(actor: Any, job_id: Any) -> TrainingRun:
     if found is None:
         raise Missing(f"There is no training job {str(job_id)[:60]}.")
     return found
+
+
+def called(query: str) -> Q:
+    """Rows whose job's title or agent's name holds the text."""
+    return Q(job__title__icontains=query) | Q(agent__name__icontains=query) | Q(agent__slug__icontains=query)
+
+
+def searched(rows: QuerySet[Any], query: str) -> QuerySet[Any]:
+    """Rows that a person finds by the text: in the job's title, the agent's name or at the end of the job's id."""
+    rows = rows.annotate(key=Cast("job_id", CharField()))
+    return rows.filter(called(query) | Q(key__endswith=query.lower()))
 
 
 def checkpoints_visible(actor: Any) -> QuerySet[PolicyCheckpoint]:

@@ -7,7 +7,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from django.contrib import messages
-from django.db.models import CharField, F, FloatField, Q, QuerySet, Value
+from django.db.models import F, FloatField, Value
 from django.db.models.functions import Cast, Coalesce
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
@@ -37,7 +37,7 @@ from training.presenters import panel
 from training.presenters.summaries import success_sparks
 from training.presenters.tabs import tab_context, tabs_of
 from training.selectors.learned import learns_context
-from training.selectors.runs import run_get, run_series, run_verdict, runs_visible
+from training.selectors.runs import run_get, run_series, run_verdict, runs_visible, searched
 
 SHARE_CHOICES: Final = (1, 7, SHARE_DAYS, 90, 366)  # days
 STATUSES = ("running", "queued", "paused", "completed", "failed", "cancelled")
@@ -54,7 +54,11 @@ SORTS = (
 def jobs(request: HttpRequest, actor: Actor) -> HttpResponse:
     everything = runs_visible(actor)
     status, agent, query = (request.GET.get(name, "").strip() for name in ("status", "agent", "q"))
-    rows = _filtered(everything, status, agent, query)
+    rows = searched(everything, query) if query else everything
+    if status in STATUSES:
+        rows = rows.filter(job__status=status)
+    if agent:
+        rows = rows.filter(agent__slug=agent)
     found = listing(request, rows.annotate(gain=_gain()), SORTS)
     sparks = success_sparks(found.rows)
     context = {
@@ -207,21 +211,6 @@ def _stopped(run: TrainingRun, may: frozenset[str]) -> dict[str, Any]:
         "raisers": [] if raising else raisers(run.organization_id),
         "raise_asked": asked_at(run.job),
     }
-
-
-def _filtered(rows: QuerySet[TrainingRun], status: str, agent: str, query: str) -> QuerySet[TrainingRun]:
-    if status in STATUSES:
-        rows = rows.filter(job__status=status)
-    if agent:
-        rows = rows.filter(agent__slug=agent)
-    if query:
-        rows = rows.annotate(key=Cast("job_id", CharField())).filter(
-            Q(job__title__icontains=query)
-            | Q(agent__name__icontains=query)
-            | Q(agent__slug__icontains=query)
-            | Q(key__endswith=query.lower())
-        )
-    return rows
 
 
 def _gain() -> Coalesce:

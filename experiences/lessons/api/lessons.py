@@ -7,7 +7,6 @@ from typing import Any, cast
 from uuid import UUID
 
 from django.utils.functional import cached_property
-from django_filters import rest_framework as filters
 from drf_spectacular.utils import OpenApiExample, extend_schema, extend_schema_field
 from rest_framework import serializers
 from rest_framework.decorators import action
@@ -18,7 +17,7 @@ from agentcore_site.rest.parsing import FileParser, JsonParser, Strict, parsed
 from agentcore_site.rest.schema import IDEMPOTENCY_KEY
 from agentcore_site.rest.views import ScopedViewSet
 from experiences.lessons.api.importing import IMPORT, ImportedOut, ImportFile, ImportIn, read_import
-from experiences.lessons.filters import OfAgent
+from experiences.lessons.filters import ExperienceFilters
 from experiences.lessons.selectors import experience_changes, experience_get, experiences_visible, fetch_top
 from experiences.lessons.services.importing import record_batch
 from experiences.lessons.services.lessons import (
@@ -113,19 +112,6 @@ class ExperiencePatch(ActionIn):
     summary = serializers.CharField(
         max_length=1000, required=False, help_text="The text as it was vouches for it: it is stamped anew."
     )
-
-
-class ExperienceFilters(OfAgent):
-    status = filters.ChoiceFilter(field_name="status", choices=ExperienceStatus.choices)
-    domain = filters.CharFilter(field_name="domain")
-    min_effect = filters.NumberFilter(
-        field_name="effect", lookup_expr="gte", help_text="Measured, and at least so much."
-    )
-    search = filters.CharFilter(field_name="summary", lookup_expr="icontains", help_text="Text in the lesson.")
-
-    class Meta:
-        model = Experience
-        fields: list[str] = []
 
 
 class TopQuery(Strict):

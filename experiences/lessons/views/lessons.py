@@ -19,6 +19,7 @@ from agentcore_site.jobs.models import Job
 from agentcore_site.lib.errors import Conflict, Invalid
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import require
+from experiences.lessons.filters import ExperienceFilters
 from experiences.lessons.forms import LessonForm
 from experiences.lessons.presenters import MEANINGS, effect_words, history, lessons, verdict
 from experiences.lessons.selectors import (
@@ -64,7 +65,9 @@ def library(request: HttpRequest, actor: Actor) -> HttpResponse:
     query, status, domain, ref = (request.GET.get(name, "").strip() for name in ("q", "status", "domain", "agent"))
     agent = agent_find(actor, ref) if ref else None
     scope = everything.filter(agent=agent) if agent is not None else everything.none() if ref else everything
-    rows = _filtered(scope, query, status, domain).select_related("agent")
+    rows = ExperienceFilters.on_page(scope, actor, {"status": status, "domain": domain}).select_related("agent")
+    if query:
+        rows = rows.filter(Q(summary__icontains=query) | Q(why__icontains=query) | Q(handle=query))
     rows = rows.annotate(
         known_effect=Coalesce("effect", Value(LOWEST)), worst_effect=Coalesce("effect", Value(HIGHEST))
     )
@@ -135,16 +138,6 @@ restore = _action(experience_restore, "Brought back: the next job tries it again
 prune = _action(experience_prune, "Taken out. It can be brought back.")
 quarantine = _action(experience_quarantine, "In quarantine: no agent is told it until a person approves it.")
 approve = _action(experience_approve, "Approved: the next job tries it.")
-
-
-def _filtered(rows: QuerySet[Experience], query: str, status: str, domain: str) -> QuerySet[Experience]:
-    if status in ExperienceStatus.values:
-        rows = rows.filter(status=status)
-    if domain:
-        rows = rows.filter(domain=domain)
-    if query:
-        rows = rows.filter(Q(summary__icontains=query) | Q(why__icontains=query) | Q(handle=query))
-    return rows
 
 
 def _domains(rows: QuerySet[Experience]) -> list[str]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any, Final
 from uuid import UUID
 
-from django.db.models import QuerySet, Value
+from django.db.models import Q, Value
 from django.db.models.functions import Coalesce
 from django.http import HttpRequest
 
 from agentcore_site.console.pages import Sort, listing
 from agentcore_site.tenancy.actors import Actor
-from experiences.models import TrajectoryRecord
+from experiences.trajectories.filters import PURPOSES, TrajectoryFilters
 from experiences.trajectories.selectors import trajectories_visible
 from experiences.trajectories.step_window import steps_between, trajectory_light
 
@@ -26,13 +26,12 @@ SORTS: Final = (
     Sort("dearest", "highest cost", "cost_micros"),
     Sort("slowest", "slowest", "duration_ms"),
 )
-OUTCOMES: Final = (
-    ("success", "succeeded"),
-    ("failure", "failed"),
-    ("error", "with an error"),
-    ("truncated", "cut off"),
-)
-PURPOSES: Final = (("training", "training"), ("evaluation", "evaluation"))
+OUTCOMES: Final = {
+    "success": ("succeeded", Q(success=True)),
+    "failure": ("failed", Q(success=False)),
+    "error": ("with an error", ~Q(error="")),
+    "truncated": ("cut off", Q(truncated=True)),
+}
 
 
 def trajectory_listing(request: HttpRequest, actor: Actor, *, job_id: UUID | None = None) -> dict[str, Any]:
@@ -40,10 +39,10 @@ def trajectory_listing(request: HttpRequest, actor: Actor, *, job_id: UUID | Non
     everything = trajectories_visible(actor)
     if job_id is not None:
         everything = everything.filter(job_id=job_id)
-    query, outcome, purpose, iteration, agent = (
-        request.GET.get(name, "").strip() for name in ("q", "outcome", "purpose", "iteration", "agent")
-    )
-    rows = _filtered(everything, query, outcome, purpose, iteration, agent)
+    asked = {name: request.GET.get(name, "").strip() for name in ("q", "outcome", "purpose", "iteration", "agent")}
+    rows = TrajectoryFilters.on_page(everything, actor, asked | {"search": asked["q"]})
+    if asked["outcome"] in OUTCOMES:
+        rows = rows.filter(OUTCOMES[asked["outcome"]][1])
     rows = rows.annotate(known_reward=Coalesce("reward", Value(LOWEST))).defer(*HEAVY)
     found = listing(request, rows, SORTS)
     beside = request.GET.get("panel", "")
@@ -53,13 +52,10 @@ def trajectory_listing(request: HttpRequest, actor: Actor, *, job_id: UUID | Non
         "panel_template": "experiences/_panel.html",
         "listing": found,
         "trajectories": found.rows,
-        "q": query,
-        "outcome": outcome,
-        "purpose": purpose,
-        "iteration": iteration,
-        "outcomes": OUTCOMES,
+        **asked,
+        "outcomes": [(key, title) for key, (title, _) in OUTCOMES.items()],
         "purposes": PURPOSES,
-        "filtered": bool(query or outcome or purpose or iteration or agent),
+        "filtered": any(asked.values()),
         "any": bool(found.count) or everything.exists(),
         "of_job": job_id,
     }
@@ -70,26 +66,3 @@ def _beside(actor: Actor, trajectory_id: str) -> dict[str, Any]:
     row = trajectory_light(actor, trajectory_id)
     steps = steps_between(row, 0, STEPS_BESIDE - 1)
     return {"row": row, "steps": steps, "more": row.n_steps - len(steps)}
-
-
-def _filtered(
-    rows: QuerySet[TrajectoryRecord], query: str, outcome: str, purpose: str, iteration: str, agent: str
-) -> QuerySet[TrajectoryRecord]:
-    if outcome == "error":
-        rows = rows.exclude(error="")
-    elif outcome == "truncated":
-        rows = rows.filter(truncated=True)
-    elif outcome in ("success", "failure"):
-        rows = rows.filter(success=outcome == "success")
-    if purpose in dict(PURPOSES):
-        rows = rows.filter(purpose=purpose)
-    if iteration.isdecimal() and len(iteration) < 9:
-        rows = rows.filter(iteration=int(iteration))
-    if agent:
-        try:
-            rows = rows.filter(agent_id=UUID(agent))
-        except ValueError:
-            return rows.none()
-    if query:
-        rows = rows.filter(query__icontains=query)
-    return rows
