@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from experiences.rollouts.rewards import rewards
 from training.config.schema import GRPOConfig
 
 ROOT = Path(__file__).parent.parent
@@ -183,6 +184,12 @@ def test_each_module_that_a_document_names_is_there() -> None:
         and not any((ROOT / f"{name.rstrip('/')}{end}").exists() for end in ("", ".py"))
     }
     assert not found, sorted(found)
+
+
+def test_the_page_on_rewards_has_a_row_for_each() -> None:
+    page = (ROOT / "docs" / "rewards.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\w+)` \| \S", page, re.MULTILINE)
+    assert sorted(rows) == rewards.built_in(), "Write what each reward pays into the first table of docs/rewards.md"
 
 
 def test_docstrings_and_comments_name_who_is_meant() -> None:

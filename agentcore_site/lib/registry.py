@@ -72,14 +72,9 @@ class Registry(Generic[T]):
         for name in self.names():
             yield name, self._items[name]
 
-    def load_again(self) -> None:
-        """Forgets what entry points brought, and looks for them anew when it is asked next: after a package was
-        installed or taken away."""
-        for name in self._foreign:
-            del self._items[name]
-        self._foreign.clear()
-        self._broken.clear()
-        self._loaded = False
+    def built_in(self) -> list[str]:
+        """The names that no entry point brought."""
+        return sorted(self._items.keys() - self._foreign)
 
     def _load_entry_points(self) -> None:
         if self._loaded:

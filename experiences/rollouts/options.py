@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 POOL = "pool"  # how many queries a run asks for: an option of the code that draws them, not of the environment
@@ -13,7 +13,7 @@ def own_options(options: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in options.items() if name != POOL}
 
 
-def checked_options(noun: str, options: Mapping[str, Any], known: Mapping[str, str]) -> None:
+def checked_options(noun: str, options: Mapping[str, Any], known: Collection[str]) -> None:
     """Refuses options that are not known.
 
     Raises:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
-import textwrap
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +11,7 @@ from django.test import Client
 from evaluation.models import EvaluationRun
 from evaluation.services import evaluation_of_finished_run
 from experiences.models import Agent
+from tests.support.recipes import installed_from
 from tests.support.running import SMALL, run_to_end
 from training.learners import learners, policy_of
 from training.models import TrainingRun
@@ -21,31 +19,11 @@ from training.services import checkpoints
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-# The example of docs/how-to/add-a-policy.md, word for word.
-ROOT = Path(__file__).parents[2]
-
-
-def example() -> str:
-    page = (ROOT / "docs" / "how-to" / "add-a-policy.md").read_text(encoding="utf-8")
-    found = re.search(r"```python\n(.*?)```", page, re.S)
-    assert found is not None
-    return found.group(1)
-
 
 @pytest.fixture
-def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The example as an installed package with an entry point."""
-    (tmp_path / "popularity.py").write_text(example())
-    info = tmp_path / "popularity-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: popularity\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(textwrap.dedent("[agentcore.learners]\npopularity = popularity:learner\n"))
-    monkeypatch.syspath_prepend(tmp_path)
-    learners.load_again()
-    yield
-    sys.modules.pop("popularity", None)
-    monkeypatch.undo()
-    learners.load_again()
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The example of docs/how-to/add-a-policy.md as an installed package."""
+    installed_from("add-a-policy", tmp_path, monkeypatch, learners, "popularity", "learner")
 
 
 def test_it_is_chosen_on_the_form_trained_proved_and_shown(installed: None, console: Client, agent: Agent) -> None:

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from experiences.rollouts.rewards import rewards
 from training.algorithm.advantages import AdvantageFilter, Baseline, ScaleRewards
 from training.algorithm.credit import Credit
 from training.algorithm.kl import KLEstimator
@@ -486,8 +487,8 @@ class GRPOConfig(_Frozen):
     )  # fmt: skip
     reward: str = Field(
         "shaped", min_length=1, max_length=100, title="Reward",
-        description="Name of the reward function in the registry: shaped, outcome, ground_truth, composite, "
-        "relative_rank, judge, or one of your own.",
+        description=f"Name of the reward function in the registry: {', '.join(rewards.built_in())}, "
+        "or one of your own.",
     )  # fmt: skip
     reward_options: Annotated[dict[str, Any], BeforeValidator(_read_object)] = Field(
         default_factory=dict, title="Reward options",

@@ -14,8 +14,5 @@ __all__ = [
     "EnvironmentFactory",
     "Episode",
     "StepOutcome",
-    "agentgym",
-    "dataset",
     "environments",
-    "reasoning_gym",
 ]

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol, runtime_checkable
+from functools import partial
+from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
 
 from agentcore_site.lib.registry import Registry
 from experiences.rollouts.environments.scorers import Rubric
+from experiences.rollouts.options import checked_options, flag_option, number_option
 from experiences.rollouts.types import Trajectory
 
 VERDICT: Final = "verdict"
@@ -138,6 +141,59 @@ class RewardFactory(Protocol):
 
 
 rewards: Registry[RewardFactory] = Registry("reward", entry_point_group="agentcore.rewards")
+
+
+class Option(NamedTuple):
+    """What an option of a formula does. Its default is the function's; a number lies from ``low`` to ``high``."""
+
+    help: str
+    low: float = 0.0
+    high: float = 1.0
+
+
+Amounts = float | Mapping[str, float] | Payment
+
+
+@dataclass(frozen=True)
+class Formula:
+    """A factory around one function of a trajectory and of its options (flags and numbers, each with a default). What
+    it returns, an amount or the named parts of one, is paid at the end; a ``Payment`` is paid as it stands."""
+
+    name: str
+    description: str
+    options: Mapping[str, Option]
+    function: Callable[..., Amounts]
+
+    def __post_init__(self) -> None:
+        if list(self.options) != list(inspect.signature(self.function).parameters)[1:]:
+            raise TypeError(f"reward {self.name}: each parameter behind the trajectory needs an Option of its name")
+
+    @property
+    def option_help(self) -> Mapping[str, str]:
+        return {name: option.help for name, option in self.options.items()}
+
+    def __call__(self, options: Mapping[str, Any]) -> Reward:
+        noun, parameters = f"reward {self.name}", inspect.signature(self.function).parameters
+        checked_options(noun, options, self.options)
+        chosen: dict[str, Any] = {}
+        for name, (_, low, high) in self.options.items():
+            default = parameters[name].default
+            flag = isinstance(default, bool)
+            read = flag_option if flag else partial(number_option, low=low, high=high)
+            chosen[name] = read(noun, options, name, default)
+
+        def reward(trajectory: Trajectory) -> Payment:
+            paid = self.function(trajectory, **chosen)
+            if isinstance(paid, Payment):
+                return paid
+            return Payment.at_the_end(trajectory, dict(paid) if isinstance(paid, Mapping) else {self.name: paid})
+
+        return reward
+
+
+def formula(name: str, description: str, **options: Option) -> Callable[[Callable[..., Amounts]], RewardFactory]:
+    """Registers the decorated function as the reward ``name``."""
+    return lambda function: rewards.register(name)(Formula(name, description, options, function))
 
 
 def pay(reward: Reward, trajectory: Trajectory) -> None:

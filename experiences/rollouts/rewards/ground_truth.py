@@ -3,30 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from experiences.privacy import cut_short
-from experiences.rollouts.options import checked_options
-from experiences.rollouts.rewards.base import Payment, rewards
+from experiences.rollouts.rewards.base import Payment, formula
 from experiences.rollouts.types import Trajectory
 
 KEPT: Final = ("expected", "answer", "scorer", "scorer_error")
 MAX_KEPT: Final = 500  # characters of a text: the whole stands in the trajectory's own evidence
 
 
-@dataclass(frozen=True, slots=True)
-class GroundTruthReward:
-    """Pays the verifier's score at the end. A score outside of [0, 1] is a verifier's bug and marks the trajectory."""
-
-    def __call__(self, trajectory: Trajectory) -> Payment:
-        score = trajectory.outcome
-        if not (math.isfinite(score) and 0 <= score <= 1):
-            raise ValueError(f"the verifier's score {score!r} is not in [0, 1]")
-        evidence: dict[str, Any] = {"name": "ground_truth", "score": float(score)}
-        evidence |= {name: _cut(trajectory.evidence[name]) for name in KEPT if name in trajectory.evidence}
-        return Payment.at_the_end(trajectory, {"ground_truth": float(score)}, evidence)
+@formula("ground_truth", "The verifier's score from 0 to 1, kept with the answer and what was expected.")
+def ground_truth(trajectory: Trajectory) -> Payment:
+    """Raises ValueError, which marks the trajectory, for a score outside of [0, 1]: a verifier's bug."""
+    score = trajectory.outcome
+    if not (math.isfinite(score) and 0 <= score <= 1):
+        raise ValueError(f"the verifier's score {score!r} is not in [0, 1]")
+    evidence: dict[str, Any] = {"name": "ground_truth", "score": float(score)}
+    evidence |= {name: _cut(trajectory.evidence[name]) for name in KEPT if name in trajectory.evidence}
+    return Payment.at_the_end(trajectory, {"ground_truth": float(score)}, evidence)
 
 
 def _cut(value: Any) -> Any:
@@ -34,16 +29,3 @@ def _cut(value: Any) -> Any:
         return value
     text = value if isinstance(value, str) else str(value)
     return text if len(text) <= MAX_KEPT else f"{cut_short(text, MAX_KEPT)}…"
-
-
-@dataclass(frozen=True)
-class GroundTruthFactory:
-    description: ClassVar[str] = "The verifier's score from 0 to 1, kept with the answer and what was expected."
-    option_help: ClassVar[Mapping[str, str]] = {}
-
-    def __call__(self, options: Mapping[str, Any]) -> GroundTruthReward:
-        checked_options("reward ground_truth", options, self.option_help)
-        return GroundTruthReward()
-
-
-rewards.register("ground_truth")(GroundTruthFactory())

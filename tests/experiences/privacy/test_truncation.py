@@ -10,7 +10,7 @@ import pytest
 from experiences.learning.lessons.attempts import STEP_CHARACTERS, attempt_text
 from experiences.privacy import cut_short, find, redact
 from experiences.rollouts.environments.scorers import MAX_MATCHED, contains
-from experiences.rollouts.rewards.ground_truth import MAX_KEPT, GroundTruthReward
+from experiences.rollouts.rewards.ground_truth import MAX_KEPT, ground_truth
 from experiences.rollouts.tools.base import ToolResult
 from experiences.rollouts.tools.toolset import Toolset
 from experiences.rollouts.types import RolloutKey, Step, Trajectory
@@ -90,7 +90,7 @@ def test_evidence_that_is_cut_holds_no_half(secret: str) -> None:
     for text in around(secret, MAX_KEPT):
         trajectory = attempt("q")
         trajectory.evidence = {"answer": text}
-        assert not halves(redact(GroundTruthReward()(trajectory).evidence["answer"]))
+        assert not halves(redact(ground_truth({})(trajectory).evidence["answer"]))
     for text in around(secret, MAX_MATCHED)[::5]:
         evidence = contains({"answer": "four"}, False)(text).evidence
         assert not halves(redact(evidence["answer"]))

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiences.rollouts.rewards import FailurePay, Payment, pay, rewards
+from experiences.rollouts.rewards import FailurePay, Formula, Payment, pay, rewards
 from experiences.rollouts.types import RolloutKey, Step, Trajectory
+from tests.support.recipes import installed_from, run_tests_of
 
 
 def step(kind: str, tool: str = "", *, success: bool = True, output: str = "7", **parameters: Any) -> Step:
@@ -171,6 +173,25 @@ def test_it_marks_the_trajectory_when_a_reward_fails(reward: Any, error: str) ->
 def test_it_refuses_wrong_options(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         rewards.get("shaped")(options)
+
+
+def test_the_recipe_of_a_reward_works_word_for_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    installed_from("add-a-reward", tmp_path, monkeypatch, rewards, "brevity", "brevity")
+    assert run_tests_of("add-a-reward") == 3
+
+
+def test_a_formula_pays_one_amount_or_what_it_says_itself() -> None:
+    one = trajectory(CALL, CALL, ANSWER, outcome=0.4)
+    for function, steps, components in (
+        (lambda t: t.outcome, [0.0, 0.0, 0.4], {"made": 0.4}),
+        (lambda t: Payment([0.1, 0.2, 0.3], {"a": 0.6}), [0.1, 0.2, 0.3], {"a": 0.6}),
+    ):
+        pay(Formula("made", "Made here.", {}, function)({}), one)
+        assert (one.error, [s.reward for s in one.steps], one.components) == ("", steps, components)
+    with pytest.raises(TypeError, match="reward made: each parameter behind the trajectory needs an Option"):
+        Formula("made", "Made here.", {}, lambda t, cost=0.1: t.outcome - cost)
+    with pytest.raises(ValueError, match=r"reward outcome has no option 'cost'\. Known: partial_credit"):
+        rewards.get("outcome")({"cost": 1})
 
 
 def test_it_describes_every_option_of_every_reward() -> None:
