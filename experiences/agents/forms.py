@@ -46,11 +46,10 @@ LIMITS = {
     "ace_max_sections": " It may be lower.",
     "ace_monthly_budget_usd": " It may be lower.",
 }
-TITLES = {"reasoning_gym": "Reasoning gym", "dataset": "Datasets"}
 
 
 def environment_choices() -> list[tuple[str, str]]:
-    return [(name, f"{TITLES.get(name, name)}: {made.description}") for name, made in environments.items()]
+    return [(name, f"{getattr(made, 'title', name)}: {made.description}") for name, made in environments.items()]
 
 
 def reward_choices() -> list[tuple[str, str]]:

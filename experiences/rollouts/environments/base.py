@@ -29,14 +29,8 @@ class StepOutcome:
 
 
 class Episode(Protocol):
-    """One attempt at one scenario. Owned by one rollout; never shared."""
-
-    def observe(self) -> Observation: ...
-
-    async def step(self, choice: int) -> StepOutcome:
-        """Does action ``choice`` (an index into the environment's ``actions``). A tool's failure is a result,
-        never an exception."""
-        ...
+    """One attempt at one scenario. Owned by one rollout; never shared. What plays it asks for more: ``ActionEpisode``,
+    ``TextEpisode`` or both."""
 
     def outcome(self) -> Outcome:
         """Scores the episode as it stands; never raises (an exception of the scorer is a score of 0, counted
@@ -46,8 +40,18 @@ class Episode(Protocol):
     async def close(self) -> None: ...
 
 
+class ActionEpisode(Episode, Protocol):
+    """An episode for agents that choose among the environment's ``actions``."""
+
+    def observe(self) -> Observation: ...
+
+    async def step(self, choice: int) -> StepOutcome:
+        """Does action ``choice``, an index. A tool's failure is a result, never an exception."""
+        ...
+
+
 @runtime_checkable
-class TextEpisode(Protocol):
+class TextEpisode(Episode, Protocol):
     """An episode for agents that write text: a question to be answered, or a world that answers each message.
 
     ``one_answer`` tells which: with it the first message that calls no tool is the answer.
@@ -89,8 +93,8 @@ class Environment(Protocol):
 
 
 class EnvironmentFactory(Protocol):
-    """Builds an environment from its options. ``description`` and ``option_help`` feed forms and docs. One that only
-    a language model can play also has ``speaks_text_only = True``.
+    """Builds an environment from its options. ``description`` and ``option_help`` feed forms and docs, and so does a
+    ``title`` if it has one. One that only a language model can play also has ``speaks_text_only = True``.
 
     Raises:
         ValueError: an option is unknown or out of range; the message says what to do.

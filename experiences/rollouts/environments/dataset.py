@@ -161,6 +161,7 @@ OPTION_HELP: Mapping[str, str] = {
 class DatasetFactory:
     """Takes the rows as the option "rows"; without it the environment is empty, which checks the other options."""
 
+    title: ClassVar[str] = "Datasets"
     description: ClassVar[str] = "Your own queries, each with what counts as success."
     option_help: ClassVar[Mapping[str, str]] = OPTION_HELP
 

@@ -166,6 +166,7 @@ def _answerable(entry: Mapping[str, Any]) -> bool:
 
 
 class ReasoningGymFactory:
+    title: ClassVar[str] = "Reasoning gym"
     description: ClassVar[str] = "Tool use on reasoning-gym's items, scored by their own verifiers; needs no key."
     option_help: ClassVar[Mapping[str, str]] = {
         "families": "Generators of reasoning-gym to draw from, in turn; the 16 with fitting tools by default.",

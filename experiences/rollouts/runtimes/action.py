@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
-from experiences.rollouts.environments.base import Episode
+from experiences.rollouts.environments.base import ActionEpisode, Episode
 from experiences.rollouts.runtimes.base import ActionSelector, EnvironmentFailure, PolicyFailure
 from experiences.rollouts.types import Observation, RolloutKey, Scenario, Step
 
@@ -37,12 +37,15 @@ class ActionRuntime:
         record: Callable[[Step], None],
         check: Callable[[], None],
     ) -> bool:
+        if not hasattr(episode, "observe"):  # a check of the whole protocol would be felt in each rollout
+            raise EnvironmentFailure("this environment is a conversation in text: give the agent a language model")
+        acted = cast(ActionEpisode, episode)
         choose, temperature = self.chooser.choose, self.temperature
         for _ in range(self.max_steps):
             check()
             timestamp, started = time.time(), time.perf_counter()
             try:
-                observation = episode.observe()
+                observation = acted.observe()
             except Exception as error:
                 raise EnvironmentFailure(described(error)) from error
             try:
@@ -53,7 +56,7 @@ class ActionRuntime:
                 raise PolicyFailure(described(error)) from error
             state = self._state(observation)
             try:
-                outcome = await episode.step(choice)
+                outcome = await acted.step(choice)
             except Exception as error:
                 raise EnvironmentFailure(described(error)) from error
             record(

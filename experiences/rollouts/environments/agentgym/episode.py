@@ -17,14 +17,13 @@ from experiences.privacy import cut_short
 from experiences.rollouts.environments.agentgym.dialects import Dialect, Reply, reply_in, session_in
 from experiences.rollouts.environments.agentgym.wire import AgentGymRefused, GymError, Wire
 from experiences.rollouts.environments.base import StepOutcome
-from experiences.rollouts.types import Observation, Outcome
+from experiences.rollouts.types import Outcome
 
 MAX_CRASHES: Final = 3  # answers of HTTP 500 and above in a row, before the world counts as broken
 MAX_TEXT: Final = 20_000  # characters of an observation that the agent reads
 CLOSE_SECONDS: Final = 5.0
 SEVERAL: Final = 'nothing was done: only one "Action:" is allowed in a message'
 NO_ACTION: Final = 'nothing was done: write your action after "Action:", on a line of its own at the end'
-TEXT_ONLY: Final = "an AgentGym world is a conversation in text: give the agent a language model"
 
 _ACTION = re.compile(r"\bAction[*_]*[ \t]*:[*_]*")
 _IMAGINED = re.compile(r"\n[ \t>*_#]*Observation[*_]*[ \t]*:")
@@ -75,12 +74,6 @@ class GymEpisode:
     @property
     def one_answer(self) -> bool:
         return False
-
-    def observe(self) -> Observation:
-        raise TypeError(TEXT_ONLY)
-
-    async def step(self, choice: int) -> StepOutcome:
-        raise TypeError(TEXT_ONLY)
 
     async def opening(self) -> str:
         """The instructions and the task's first observation; makes the session.

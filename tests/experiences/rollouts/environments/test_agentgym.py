@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from agentcore_site.lib.errors import Invalid
 from agentcore_site.tenancy.actors import Actor
 from budgets.metering.port import FreeMeter
 from budgets.services import price_set
+from experiences.agents.forms import environment_choices
 from experiences.agents.services.agents import agent_create
 from experiences.agents.services.endpoints import endpoint_create
 from experiences.models import TrajectoryRecord
@@ -23,13 +25,14 @@ from experiences.rollouts.collect import RolloutLimits, collect_groups, run_roll
 from experiences.rollouts.environments import environments
 from experiences.rollouts.environments.agentgym import AgentGymEnvironment, GymError
 from experiences.rollouts.environments.agentgym.episode import action_in
-from experiences.rollouts.environments.base import TextEpisode
+from experiences.rollouts.environments.base import Environment, TextEpisode
 from experiences.rollouts.runtimes.action import ActionRuntime
 from experiences.rollouts.runtimes.llm import LLMRuntime, Sampling
 from experiences.rollouts.types import RolloutKey, Scenario, Trajectory
 from tests.experiences.rollouts.runtimes.test_llm import client_of, paid
 from tests.support.agentgym_server import GOALS, PLANS, GymServer
 from tests.support.llm_server import ModelServer
+from tests.support.recipes import installed_from, run_tests_of
 from tests.support.running import run_to_end
 from training.services.runs import run_start
 
@@ -56,7 +59,7 @@ def crafter(messages: list[dict[str, Any]]) -> str:
 
 
 async def played(
-    environment: AgentGymEnvironment,
+    environment: Environment,
     scenario: Scenario,
     *,
     brain: Any = crafter,
@@ -503,3 +506,32 @@ def test_a_job_trains_in_it_and_leaves_no_session_open(adam: Any) -> None:
         assert server.opened >= 8 and not server.sessions
     kept = TrajectoryRecord.objects.filter(job_id=job.id, purpose="training")
     assert kept.count() == 8 and kept.filter(success=True).count() == 8
+
+
+# -- the recipe --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def higher_lower(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The example of docs/how-to/add-an-environment.md as an installed package."""
+    installed_from("add-an-environment", tmp_path, monkeypatch, environments, "higher_lower", "factory")
+
+
+def test_the_recipe_of_an_environment_works_word_for_word(higher_lower: None) -> None:
+    assert run_tests_of("add-an-environment") == 2
+    assert ("higher_lower", "Higher or lower: Find a number by guesses; for language models.") in environment_choices()
+
+
+async def test_an_agent_that_chooses_actions_is_told_that_a_world_is_a_conversation(higher_lower: None) -> None:
+    world = environments.get("higher_lower")({})
+    found = await run_rollout(
+        world.scenarios("train", 1, 0)[0],
+        RolloutKey(0, 0, 0),
+        environment=world,
+        runtime=ActionRuntime(None),
+        reward=paid,
+        seed=1,
+        limits=RolloutLimits(),
+        check=lambda: None,
+    )
+    assert found.error == "environment: this environment is a conversation in text: give the agent a language model"
