@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from operator import attrgetter
 from typing import Any, Final
 
 import orjson
@@ -22,39 +23,23 @@ from agentcore_site.tenancy.permissions import current_organization, require
 from experiences.models import TrajectoryRecord
 from experiences.models.agent_lookup import agent_get
 from experiences.trajectories.filters import trajectories_filtered
+from experiences.trajectories.presenters.shapes import LEARNED, LISTED
 from experiences.trajectories.selectors import advantages_for, trajectories_visible
 
 MAX_AT_ONCE: Final = 10_000
 BATCH: Final = 500
 STREAM: Final = "Narrow the filters, or stream them: GET /api/v1/trajectories/export?format=jsonl."
-CSV_COLUMNS: Final = [
-    "trajectory_id",
-    "job_id",
-    "agent_id",
-    "purpose",
-    "arm",
-    "line",
-    "iteration",
-    "scenario",
-    "rollout",
-    "query",
-    "success",
-    "outcome",
-    "reward",
-    "reward_before_ranking",
-    "normalized_reward",
-    "advantage",
-    "n_steps",
-    "truncated",
-    "error",
-    "tokens",
-    "cost_usd",
-    "duration_ms",
-    "policy_version",
-    "model",
-    "created_at",
-    "steps",
-]
+# In the order in which a row is written: what a list has too, and what only a whole trajectory has behind it.
+_BEHIND: Final = {
+    "rollout": ("query", "steps"),
+    "reward_before_ranking": (*LEARNED, "components", "evidence"),
+    "tokens": ("cost_usd",),
+}
+COLUMNS: Final = ("trajectory_id", *(name for first in LISTED for name in (first, *_BEHIND.get(first, ()))))
+PLAIN: Final = (*LISTED, "query", "components", "evidence")  # as they stand in the row
+CSV_COLUMNS: Final = [n for n in COLUMNS if n not in ("steps", "step_advantages", "components", "evidence")] + ["steps"]
+_plain: Final = attrgetter(*PLAIN)
+_EMPTY: Final[dict[str, Any]] = dict.fromkeys(COLUMNS)
 
 
 @dataclass(frozen=True)
@@ -146,38 +131,12 @@ def as_exported(rows: list[TrajectoryRecord]) -> Iterator[dict[str, Any]]:
     """
     advantages = advantages_for(rows)
     for row in rows:
-        learned = advantages.get(row.id, {})
-        yield {
-            "trajectory_id": row.id,
-            "job_id": row.job_id,
-            "agent_id": row.agent_id,
-            "purpose": row.purpose,
-            "arm": row.arm,
-            "line": row.line,
-            "iteration": row.iteration,
-            "scenario": row.scenario,
-            "rollout": row.rollout,
-            "query": row.query,
-            "steps": [step_exported(step) for step in row.steps],
-            "success": row.success,
-            "outcome": row.outcome,
-            "reward": row.reward,
-            "reward_before_ranking": row.reward_before_ranking,
-            "normalized_reward": learned.get("normalized_reward"),
-            "advantage": learned.get("advantage"),
-            "step_advantages": learned.get("step_advantages"),
-            "components": row.components,
-            "evidence": row.evidence,
-            "n_steps": row.n_steps,
-            "truncated": row.truncated,
-            "error": row.error,
-            "tokens": row.tokens,
-            "cost_usd": dollars(row.cost_micros),
-            "duration_ms": row.duration_ms,
-            "policy_version": row.policy_version,
-            "model": row.model,
-            "created_at": row.created_at,
-        }
+        whole = _EMPTY | advantages.get(row.id, {})
+        whole.update(zip(PLAIN, _plain(row), strict=True))
+        whole["trajectory_id"] = row.id
+        whole["steps"] = [step_exported(step) for step in row.steps]
+        whole["cost_usd"] = dollars(row.cost_micros)
+        yield whole
 
 
 def step_exported(step: dict[str, Any]) -> dict[str, Any]:

@@ -25,15 +25,8 @@ from experiences.models import GroupRecord, TrajectoryRecord
 from experiences.privacy import is_clean, redact, redact_value
 from experiences.rollouts.types import RolloutKey, Step, Trajectory, TrajectoryGroup
 
-COLUMNS = (
-    "id, month, organization_id, agent_id, job_id, purpose, arm, line, iteration, scenario, rollout, query, success,"
-    " outcome, reward, n_steps, truncated, error, tokens, cost_micros, duration_ms, policy_version, model, components,"
-    " evidence, steps, created_at, reward_before_ranking"
-)
-GROUP_COLUMNS = (
-    "job_id, organization_id, iteration, scenario, query, has_signal, success, rewards, normalized_rewards,"
-    " advantages, step_advantages"
-)
+COLUMNS = ", ".join(field.attname for field in TrajectoryRecord._meta.concrete_fields)
+GROUP_COLUMNS = ", ".join(field.attname for field in GroupRecord._meta.concrete_fields if not field.primary_key)
 MONTHS_AHEAD = 1
 
 
@@ -184,28 +177,19 @@ def _lines(owner: TrajectoryScope, trajectories: Iterable[Trajectory]) -> Iterat
     for original in trajectories:
         one = without_personal_data(original)
         key = one.key
-        reward = finite_or_none(one.reward)
         fields = (
             f"{owner.id_of(key)}\t{head}\t{key.iteration}\t{key.scenario}\t{key.rollout}\t{_text(one.query)}"
-            f"\t{'t' if one.success else 'f'}\t{one.outcome!r}\t{chr(92) + 'N' if reward is None else repr(reward)}"
+            f"\t{'t' if one.success else 'f'}\t{one.outcome!r}\t{_number(finite_or_none(one.reward))}"
+            f"\t{_number(one.reward_before_ranking)}"
             f"\t{len(one.steps)}\t{'t' if one.truncated else 'f'}\t{_text(one.error)}\t{one.tokens}\t{one.cost_micros}"
-            f"\t{one.duration_ms:.3f}\t{_text(one.policy_version)}\t{_text(one.model)}\t"
+            f"\t{one.duration_ms:.3f}\t{_text(one.policy_version)}\t{_text(one.model)}"
         )
-        steps = _json([step_json(step) for step in one.steps])
-        yield b"".join(
-            (
-                fields.encode("utf-8"),
-                _json(one.components),
-                b"\t",
-                _json(one.evidence),
-                b"\t",
-                steps,
-                b"\t",
-                _moment(one.started_at),
-                b"\t" + (b"\\N" if one.reward_before_ranking is None else repr(one.reward_before_ranking).encode()),
-                b"\n",
-            )
-        )
+        columns = (_json(one.components), _json(one.evidence), _json([step_json(step) for step in one.steps]))
+        yield b"\t".join((fields.encode("utf-8"), *columns, _moment(one.started_at) + b"\n"))
+
+
+def _number(value: float | None) -> str:
+    return "\\N" if value is None else repr(value)
 
 
 def without_personal_data(trajectory: Trajectory) -> Trajectory:

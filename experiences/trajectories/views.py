@@ -25,7 +25,6 @@ from experiences.trajectories.selectors import (
     trajectory_get,
 )
 from experiences.trajectories.step_window import WINDOW, steps_between, trajectory_light
-from experiences.trajectories.storage import as_trajectory, step_json
 
 MAX_ALIGNED_STEPS = 200
 
@@ -66,32 +65,8 @@ def steps(request: HttpRequest, actor: Actor, trajectory_id: Any) -> HttpRespons
 @page
 def raw(request: HttpRequest, actor: Actor, trajectory_id: Any) -> HttpResponse:
     row = trajectory_get(actor, trajectory_id)
-    value = as_trajectory(row)
-    body = {
-        "id": row.id,
-        "job_id": row.job_id,
-        "agent_id": row.agent_id,
-        "purpose": row.purpose,
-        "arm": row.arm,
-        "line": row.line,
-        **value.key._asdict(),
-        "query": row.query,
-        "success": row.success,
-        "outcome": row.outcome,
-        "reward": row.reward,
-        "reward_before_ranking": row.reward_before_ranking,
-        "components": row.components,
-        "evidence": row.evidence,
-        "error": row.error,
-        "truncated": row.truncated,
-        "policy_version": row.policy_version,
-        "model": row.model,
-        "tokens": row.tokens,
-        "cost_micros": row.cost_micros,
-        "duration_ms": row.duration_ms,
-        "created_at": row.created_at,
-        "steps": [step_json(step) for step in value.steps],
-    }
+    names = [field.attname for field in row._meta.concrete_fields]
+    body = {name: getattr(row, name) for name in names if name not in ("month", "organization_id", "n_steps")}
     return JsonResponse(body, json_dumps_params={"indent": 2, "ensure_ascii": False})
 
 

@@ -20,34 +20,10 @@ from agentcore_site.rest.views import ScopedViewSet
 from experiences.models import TrajectoryRecord
 from experiences.trajectories.exports import as_exported, export_all, export_start, stream
 from experiences.trajectories.filters import TrajectoryFilters
-from experiences.trajectories.presenters.shapes import ExportOut, TrajectoryColumns, TrajectoryOut
+from experiences.trajectories.presenters.shapes import LISTED, ExportOut, TrajectoryColumns, TrajectoryOut
 from experiences.trajectories.selectors import group_of, siblings, trajectories_visible, trajectory_get
 
 MEDIA = {"jsonl": "application/x-ndjson", "csv": "text/csv; charset=utf-8", "json": "application/json"}
-NARROW = [
-    "id",
-    "job_id",
-    "agent_id",
-    "purpose",
-    "arm",
-    "line",
-    "iteration",
-    "scenario",
-    "rollout",
-    "success",
-    "outcome",
-    "reward",
-    "reward_before_ranking",
-    "n_steps",
-    "truncated",
-    "error",
-    "tokens",
-    "cost_micros",
-    "duration_ms",
-    "policy_version",
-    "model",
-    "created_at",
-]
 
 
 class TrajectoryRow(TrajectoryColumns):
@@ -80,8 +56,8 @@ class TrajectoryViewSet(ScopedViewSet):
 
     @extend_schema(summary="Search trajectories", tags=["trajectories"], responses=TrajectoryRow(many=True))
     def list(self, request: Request) -> Response:
-        rows = trajectories_visible(self.actor)
-        return self.page(rows.annotate(short_query=Left("query", 200)).only(*NARROW), TrajectoryRow)
+        rows = trajectories_visible(self.actor).annotate(short_query=Left("query", 200))
+        return self.page(rows.only("id", "cost_micros", *LISTED), TrajectoryRow)
 
     @extend_schema(
         summary="One trajectory with its steps and advantages", tags=["trajectories"], responses=WholeTrajectoryOut

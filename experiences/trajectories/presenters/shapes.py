@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from rest_framework import serializers
 
@@ -32,6 +32,10 @@ class TrajectoryColumns(serializers.Serializer[Any]):
     policy_version = serializers.CharField()
     model = serializers.CharField()
     created_at = serializers.DateTimeField()
+
+
+LISTED: Final = tuple(TrajectoryColumns().fields)
+LEARNED: Final = ("normalized_reward", "advantage", "step_advantages")  # by the update, if there was one
 
 
 class StepOut(serializers.Serializer[Any]):
