@@ -173,23 +173,22 @@ class EvaluationSlice:
     async def _played(
         self, part: EvaluationPart, chooser: Any, owner: TrajectoryScope, kept: Mapping[RolloutKey, Trajectory]
     ) -> list[list[Trajectory]]:
+        evaluation = self.evaluation
+        plan = self.setup.plan(
+            chooser,
+            self.setup.reward(),
+            self._check,
+            temperature=evaluation.temperature,
+            purpose=f"evaluation/{part.name}",
+            stream=EVALUATION_STREAM,
+        )
         try:
             played = await play(
-                chooser,
                 part.scenarios,
-                self.evaluation.samples,
-                environment=part.environment,
-                reward=self.setup.reward(),
-                seed=self.evaluation.seed,
-                temperature=self.evaluation.temperature,
-                limits=self.setup.limits(),
-                stream=EVALUATION_STREAM,
+                evaluation.samples,
+                replace(plan, environment=part.environment, seed=evaluation.seed),
                 kept=kept,
                 keep=partial(self._keeper.keep, owner),
-                check=self._check,
-                acting=self.setup.acting,
-                purpose=f"evaluation/{part.name}",
-                model=self.setup.model,
             )
         except Interrupted as interrupted:
             raise interrupted.__cause__ or interrupted from None

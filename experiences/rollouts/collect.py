@@ -67,41 +67,52 @@ class RolloutLimits:
     concurrency: int = 8
 
 
-async def run_rollout(
-    scenario: Scenario,
-    key: RolloutKey,
-    *,
-    environment: Environment,
-    runtime: Runtime,
-    reward: Reward,
-    seed: int,
-    stream: int = 0,
-    limits: RolloutLimits,
-    check: Callable[[], None],
-    policy_version: str = "",
-    model: str = "",
-) -> Trajectory:
+def _go_on() -> None:
+    """The default ``check``: nothing interrupts."""
+
+
+@dataclass(frozen=True)
+class RolloutPlan:
+    """What rollouts that are collected together have in common. ``check`` is called before each step, and raises to
+    interrupt. ``stream`` keeps the random numbers of training and evaluation apart."""
+
+    environment: Environment
+    runtime: Runtime
+    reward: Reward
+    seed: int
+    limits: RolloutLimits
+    check: Callable[[], None] = _go_on
+    stream: int = 0
+    policy_version: str = ""
+    model: str = ""
+
+
+async def run_rollout(scenario: Scenario, key: RolloutKey, plan: RolloutPlan) -> Trajectory:
     """Plays ``scenario`` once and scores it. A failure is a trajectory with its partial steps and an ``error``
     that names the boundary ("timeout: ...", "environment: ...", "policy: ...", "runtime: ...", "reward: ...").
 
-    ``stream`` keeps the random numbers of training and evaluation apart.
-
     Raises:
-        Interrupted: (or what else ``check`` raises) before a step.
+        Interrupted: (or what else ``plan.check`` raises) before a step.
         Halted: the run as a whole can't go on for now (the reward out of time is one such cause); what this rollout did
             is dropped.
     """
     trajectory = Trajectory(
-        key=key, query=scenario.query, steps=[], policy_version=policy_version, model=model, started_at=time.time()
+        key=key,
+        query=scenario.query,
+        steps=[],
+        policy_version=plan.policy_version,
+        model=plan.model,
+        started_at=time.time(),
     )
     started = time.perf_counter()
-    rng = np.random.default_rng((stream, seed, key.iteration, key.scenario, key.rollout))
+    rng = np.random.default_rng((plan.stream, plan.seed, key.iteration, key.scenario, key.rollout))
+    limits, reward = plan.limits, plan.reward
     clock = Clock(limits.timeout_seconds)
-    guard = _guard(trajectory.steps, check, limits.max_steps, clock)
+    guard = _guard(trajectory.steps, plan.check, limits.max_steps, clock)
     try:
         async with clock.running():
-            await _play(trajectory, scenario, environment, runtime, rng, guard)
-            await _judge(trajectory, scenario, runtime, reward)
+            await _play(trajectory, scenario, plan, rng, guard)
+            await _judge(trajectory, scenario, plan.runtime, reward)
     except _Stopped as stopped:
         # "from None" would wipe out why ``check`` raised: callers of ``collect`` ask for the cause.
         raise stopped.cause from stopped.cause.__cause__
@@ -124,18 +135,17 @@ async def run_rollout(
 async def _play(
     trajectory: Trajectory,
     scenario: Scenario,
-    environment: Environment,
-    runtime: Runtime,
+    plan: RolloutPlan,
     rng: np.random.Generator,
     guard: Callable[[], None],
 ) -> None:
     try:
-        episode = environment.start(scenario, rng)
+        episode = plan.environment.start(scenario, rng)
     except Exception as error:
         raise EnvironmentFailure(described(error)) from error
     try:
         try:
-            ended = await runtime.play(
+            ended = await plan.runtime.play(
                 scenario, episode, rng, key=trajectory.key, record=trajectory.steps.append, check=guard
             )
         except _StepLimit:
@@ -191,26 +201,18 @@ def _guard(steps: list[Step], check: Callable[[], None], max_steps: int, clock: 
 
 async def collect(
     work: Sequence[tuple[RolloutKey, Scenario]],
+    plan: RolloutPlan,
     *,
-    environment: Environment,
-    runtime: Runtime,
-    reward: Reward,
-    seed: int,
-    stream: int = 0,
-    limits: RolloutLimits,
     kept: Mapping[RolloutKey, Trajectory],
     keep: Keep,
-    check: Callable[[], None],
-    policy_version: str = "",
-    model: str = "",
 ) -> list[Trajectory]:
-    """Runs the rollouts of ``work``, at most ``limits.concurrency`` at once, and returns them in its order.
+    """Runs the rollouts of ``work``, at most ``plan.limits.concurrency`` at once, and returns them in its order.
 
     Those in ``kept`` are reused and not run again; each new one is passed to ``keep`` as soon as it ends. The
     pool has no barriers: as one rollout ends, and ``keep`` has written it where it says when, the next begins.
 
     Raises:
-        Interrupted: (or what else ``check`` or ``keep`` raises); rollouts still under way are dropped.
+        Interrupted: (or what else ``plan.check`` or ``keep`` raises); rollouts still under way are dropped.
         Halted: a rollout could not be paid for, or its model is away. None was begun after that, and those under
             way went on to their own end: a call that is cut off is paid for all the same.
     """
@@ -219,25 +221,13 @@ async def collect(
 
     async def run(index: int) -> None:
         key, scenario = work[index]
-        trajectory = await run_rollout(
-            scenario,
-            key,
-            environment=environment,
-            runtime=runtime,
-            reward=reward,
-            seed=seed,
-            stream=stream,
-            limits=limits,
-            check=check,
-            policy_version=policy_version,
-            model=model,
-        )
+        trajectory = await run_rollout(scenario, key, plan)
         if (written := keep(trajectory)) is not None:
             await written
         results[index] = trajectory
 
     left = sum(trajectory is None for trajectory in results)
-    await _in_pool(waiting, run, min(limits.concurrency, left))
+    await _in_pool(waiting, run, min(plan.limits.concurrency, left))
     return [trajectory for trajectory in results if trajectory is not None]
 
 
@@ -276,20 +266,12 @@ async def _in_pool(waiting: Iterator[int], run: Callable[[int], Coroutine[Any, A
 
 async def collect_groups(
     scenarios: Sequence[Scenario],
+    plan: RolloutPlan,
     *,
     iteration: int,
     group_size: int,
-    environment: Environment,
-    runtime: Runtime,
-    reward: Reward,
-    seed: int,
-    stream: int = 0,
-    limits: RolloutLimits,
     kept: Mapping[RolloutKey, Trajectory],
     keep: Keep,
-    check: Callable[[], None],
-    policy_version: str = "",
-    model: str = "",
 ) -> list[TrajectoryGroup]:
     """``group_size`` rollouts of each scenario, as groups in the order of ``scenarios``. A scenario that stands
     in the list twice gets other rollouts, not the same again. Raises what ``collect`` raises."""
@@ -299,20 +281,7 @@ async def collect_groups(
         first = seen.get(scenario.index, 0)
         seen[scenario.index] = first + group_size
         work += [(RolloutKey(iteration, scenario.index, first + i), scenario) for i in range(group_size)]
-    trajectories = await collect(
-        work,
-        environment=environment,
-        runtime=runtime,
-        reward=reward,
-        seed=seed,
-        stream=stream,
-        limits=limits,
-        kept=kept,
-        keep=keep,
-        check=check,
-        policy_version=policy_version,
-        model=model,
-    )
+    trajectories = await collect(work, plan, kept=kept, keep=keep)
     return [
         TrajectoryGroup(scenario, trajectories[i * group_size : (i + 1) * group_size])
         for i, scenario in enumerate(scenarios)

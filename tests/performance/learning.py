@@ -6,7 +6,7 @@ import asyncio
 import os
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tests.performance.table import Figure, at_least, at_most
 from training.config.validation import parse_config
@@ -65,19 +65,8 @@ def tested(setup: TrainerSetup, data: bytes, seed: int) -> float:
     """Greedy success on fresh held-out items, each tried twice."""
     policy = TrainerState.from_bytes(setup, data).policy
     items = setup.environment.scenarios("held_out", ITEMS, seed)
-    played = asyncio.run(
-        play(
-            policy,
-            items,
-            SAMPLES,
-            environment=setup.environment,
-            reward=setup.reward(),
-            seed=seed,
-            temperature=0.0,
-            limits=setup.limits(),
-            stream=3,
-        )
-    )
+    plan = setup.plan(policy, setup.reward(), lambda: None, temperature=0.0, purpose="", stream=3)
+    played = asyncio.run(play(items, SAMPLES, replace(plan, seed=seed)))
     return played.success_rate
 
 

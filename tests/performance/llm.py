@@ -24,7 +24,7 @@ from budgets.metering.database_meter import DatabaseMeter
 from budgets.metering.patient_meter import PatientMeter
 from budgets.metering.port import CallKey, FreeMeter
 from budgets.prices.pricing import Price
-from experiences.rollouts.collect import RolloutLimits, collect
+from experiences.rollouts.collect import RolloutLimits, RolloutPlan, collect
 from experiences.rollouts.environments.dataset import dataset_environment
 from experiences.rollouts.rewards import rewards
 from experiences.rollouts.runtimes.llm import PHILOSOPHIES, LLMRuntime, Sampling
@@ -168,14 +168,17 @@ async def played(base_url: str, organization_id: uuid.UUID, n: int) -> float:
         began = time.perf_counter()
         trajectories = await collect(
             [(RolloutKey(1, s.index, 0), s) for s in environment.scenarios("all", n, 0)],
-            environment=environment,
-            runtime=LLMRuntime(model, Sampling("small", max_tokens=64), philosophy="talk", key_prefix=f"{n}-{began}"),
-            reward=rewards.get("outcome")({}),
-            seed=1,
-            limits=RolloutLimits(max_steps=TURNS + 1, concurrency=n),
+            RolloutPlan(
+                environment=environment,
+                runtime=LLMRuntime(
+                    model, Sampling("small", max_tokens=64), philosophy="talk", key_prefix=f"{n}-{began}"
+                ),
+                reward=rewards.get("outcome")({}),
+                seed=1,
+                limits=RolloutLimits(max_steps=TURNS + 1, concurrency=n),
+            ),
             kept={},
             keep=lambda _: None,
-            check=lambda: None,
         )
         seconds = time.perf_counter() - began
     assert {len(one.steps) for one in trajectories} == {TURNS} and not any(one.error for one in trajectories)

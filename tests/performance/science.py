@@ -7,7 +7,7 @@ import time
 from statistics import median
 from typing import Any
 
-from experiences.rollouts.collect import RolloutLimits, collect
+from experiences.rollouts.collect import RolloutLimits, RolloutPlan, collect
 from experiences.rollouts.rewards import rewards
 from experiences.rollouts.runtimes.action import ActionRuntime
 from experiences.rollouts.types import RolloutKey, Scenario, TrajectoryGroup
@@ -37,14 +37,15 @@ def wall(n: int, *, concurrency: int, seconds: float) -> float:
     asyncio.run(
         collect(
             work,
-            environment=environment,
-            runtime=ActionRuntime(First(), 20, 1.0),
-            reward=rewards.get("outcome")({}),
-            seed=0,
-            limits=RolloutLimits(concurrency=concurrency),
+            RolloutPlan(
+                environment=environment,
+                runtime=ActionRuntime(First(), 20, 1.0),
+                reward=rewards.get("outcome")({}),
+                seed=0,
+                limits=RolloutLimits(concurrency=concurrency),
+            ),
             kept={},
             keep=lambda one: None,
-            check=lambda: None,
         )
     )
     return time.perf_counter() - began
@@ -84,15 +85,16 @@ def _collected(setup: TrainerSetup, state: TrainerState, iteration: int) -> list
     return asyncio.run(
         collect_groups(
             setup.train[iteration * 16 : iteration * 16 + 16],
+            RolloutPlan(
+                environment=setup.environment,
+                runtime=ActionRuntime(state.policy, 20, 1.0),
+                reward=setup.reward(),
+                seed=1,
+                limits=setup.limits(),
+            ),
             iteration=iteration,
             group_size=8,
-            environment=setup.environment,
-            runtime=ActionRuntime(state.policy, 20, 1.0),
-            reward=setup.reward(),
-            seed=1,
-            limits=setup.limits(),
             kept={},
             keep=lambda one: None,
-            check=lambda: None,
         )
     )

@@ -11,7 +11,7 @@ from statistics import median
 from django.db import connection, transaction
 
 from agentcore_site.ids import uuid7
-from experiences.rollouts.collect import RolloutLimits, collect
+from experiences.rollouts.collect import RolloutLimits, RolloutPlan, collect
 from experiences.rollouts.runtimes.action import ActionRuntime
 from experiences.rollouts.types import RolloutKey, Trajectory
 from experiences.trajectories import storage
@@ -40,14 +40,15 @@ def trajectories() -> list[Trajectory]:
     played = asyncio.run(
         collect(
             [(RolloutKey(0, s.index, sample), s) for s in pools.train for sample in range(10)],
-            environment=pools.environment,
-            runtime=ActionRuntime(state.policy, 20, 1.0),
-            reward=setup.reward(),
-            seed=1,
-            limits=RolloutLimits(),
+            RolloutPlan(
+                environment=pools.environment,
+                runtime=ActionRuntime(state.policy, 20, 1.0),
+                reward=setup.reward(),
+                seed=1,
+                limits=RolloutLimits(),
+            ),
             kept={},
             keep=lambda one: None,
-            check=lambda: None,
         )
     )
     return [

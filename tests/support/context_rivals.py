@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any, Final, Literal, TypeVar
 
@@ -26,7 +26,7 @@ from experiences.rollouts.runtimes.llm import Sampling
 from experiences.rollouts.structured_output import Asker
 from experiences.rollouts.types import RolloutKey, Scenario, Trajectory
 from tests.support.context_runs import MODEL, Finished, Player
-from training.trainer import play
+from training.trainer.play import SELECTION_STREAM, play
 
 EPOCHS, GROUP = 3, 5  # of the paper (arXiv 2510.08191)
 GROUPS_AT_ONCE, SAMPLES_AT_ONCE = 3, 2  # what is begun before the purse is looked at again
@@ -135,20 +135,15 @@ class Rival:
     async def played(self, texts: Sequence[str], wave: Sequence[Scenario], samples: int) -> list[list[Trajectory]]:
         """``samples`` attempts at each query, with all texts in the prompt."""
         setup, number = self.run.setup, next(self._questions)
-        played = await play(
+        plan = replace(setup, acting=self.player, model=MODEL).plan(
             Context(tuple(texts)),
-            wave,
-            samples,
-            environment=setup.environment,
-            reward=setup.reward(),
-            seed=setup.seed,
+            setup.reward(),
+            lambda: None,
             temperature=setup.config.temperature,
-            limits=setup.limits(),
-            iteration=number,
-            acting=self.player,
             purpose=f"{self.name}.{number}",
-            model=MODEL,
+            stream=SELECTION_STREAM,
         )
+        played = await play(wave, samples, plan, iteration=number)
         return played.trajectories
 
     async def ask(self, schema: type[T], instructions: str, *parts: str) -> T | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -166,20 +166,15 @@ def success_of(finished: Finished, policy: Any, *, samples: int, purpose: str) -
 
     async def played() -> Any:
         try:
-            return await play(
+            plan = replace(setup, model=MODEL).plan(
                 policy,
-                finished.pools.held_out,
-                samples,
-                environment=setup.environment,
-                reward=setup.reward(),
-                seed=setup.seed,
+                setup.reward(),
+                lambda: None,
                 temperature=setup.config.eval_temperature,
-                limits=setup.limits(),
-                stream=2,
-                acting=setup.acting,
                 purpose=purpose,
-                model=MODEL,
+                stream=2,
             )
+            return await play(finished.pools.held_out, samples, plan)
         finally:
             await finished.player.aclose()
 

@@ -16,7 +16,7 @@ import pytest
 
 from budgets.llm.errors import Permanent
 from budgets.llm.types import Message
-from experiences.rollouts.collect import RolloutLimits, collect
+from experiences.rollouts.collect import RolloutLimits, RolloutPlan, collect
 from experiences.rollouts.environments.dataset import dataset_environment
 from experiences.rollouts.environments.tool_episode import answer_in
 from experiences.rollouts.rewards import rewards
@@ -451,14 +451,15 @@ async def played(server: ModelServer, world: World, context: str, n: int, philos
     async with client(server) as model:
         trajectories = await collect(
             [(RolloutKey(1, s.index, 0), s) for s in environment.scenarios("all", n, 0)],
-            environment=environment,
-            runtime=LLMRuntime(model, Sampling("small", max_tokens=512), philosophy=philosophy, context=context),
-            reward=rewards.get("outcome")({}),
-            seed=1,
-            limits=RolloutLimits(concurrency=16),
+            RolloutPlan(
+                environment=environment,
+                runtime=LLMRuntime(model, Sampling("small", max_tokens=512), philosophy=philosophy, context=context),
+                reward=rewards.get("outcome")({}),
+                seed=1,
+                limits=RolloutLimits(concurrency=16),
+            ),
             kept={},
             keep=lambda _: None,
-            check=lambda: None,
         )
     assert not any(one.error for one in trajectories) and all(one.tokens > 0 for one in trajectories)
     return sum(one.success for one in trajectories) / n

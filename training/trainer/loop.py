@@ -140,20 +140,11 @@ class _Loop:
         chooser = setup.learner.act(setup, self.state)
         groups = await collect_groups(
             [setup.train[position] for position in positions],
+            setup.plan(chooser, self._reward, self.check, temperature=config.temperature, purpose="training"),
             iteration=iteration,
             group_size=config.n_trajectories_per_query,
-            environment=setup.environment,
-            runtime=setup.acting(
-                chooser, temperature=config.temperature, max_steps=config.max_steps, purpose="training"
-            ),
-            reward=self._reward,
-            seed=setup.seed,
-            limits=setup.limits(),
             kept=kept,
             keep=self.keep,
-            check=self.check,
-            policy_version=self.state.policy.version,
-            model=setup.model,
         )
         for group in groups:
             await settle_in_time(self._reward, group.trajectories)

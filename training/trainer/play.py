@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from experiences.rollouts.collect import Keep, RolloutLimits, collect
-from experiences.rollouts.environments.base import Environment
-from experiences.rollouts.rewards import Reward
+from experiences.rollouts.collect import Keep, RolloutPlan, collect
 from experiences.rollouts.types import RolloutKey, Scenario, Trajectory
 from training.algorithm.arrays import FloatArray
-from training.trainer.setup import RuntimeMaker, by_choice
 
 SELECTION_STREAM = 1  # random numbers of training rollouts come from stream 0
 
@@ -55,53 +51,23 @@ def _ignore(_: Trajectory) -> None:
     """The default ``keep``: nothing is stored."""
 
 
-def _go_on() -> None:
-    """The default ``check``: nothing interrupts."""
-
-
 async def play(
-    chooser: Any,
     scenarios: Sequence[Scenario],
     samples: int,
+    plan: RolloutPlan,
     *,
-    environment: Environment,
-    reward: Reward,
-    seed: int,
-    temperature: float,
-    limits: RolloutLimits,
-    stream: int = SELECTION_STREAM,
     iteration: int = 0,
+    first: int = 0,
     kept: Mapping[RolloutKey, Trajectory] | None = None,
     keep: Keep = _ignore,
-    check: Callable[[], None] = _go_on,
-    acting: RuntimeMaker = by_choice,
-    purpose: str = "evaluation",
-    model: str = "",
-    first: int = 0,
 ) -> Played:
     """``samples`` rollouts of each scenario, numbered from ``first`` on.
 
-    Two policies played with equal ``seed``, ``stream`` and ``iteration`` meet the same random numbers, which
-    pairs their results.
-
-    Raises:
-        Interrupted: (or what else ``check`` or ``keep`` raises).
+    Two policies played with equal seed, stream and ``iteration`` meet the same random numbers, which pairs their
+    results. Raises what ``collect`` raises.
     """
     work = [(RolloutKey(iteration, s.index, sample), s) for s in scenarios for sample in range(first, first + samples)]
-    trajectories = await collect(
-        work,
-        environment=environment,
-        runtime=acting(chooser, temperature=temperature, max_steps=limits.max_steps, purpose=purpose),
-        reward=reward,
-        seed=seed,
-        stream=stream,
-        limits=limits,
-        kept=kept or {},
-        keep=keep,
-        check=check,
-        policy_version=chooser.version,
-        model=model,
-    )
+    trajectories = await collect(work, plan, kept=kept or {}, keep=keep)
     shape = (len(scenarios), samples)
     return Played(
         success=np.array([float(t.success) for t in trajectories]).reshape(shape),

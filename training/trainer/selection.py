@@ -13,7 +13,7 @@ from agentcore_site.lib.statistics import wilson_interval
 from experiences.rollouts.rewards import Reward
 from training.algorithm.arrays import FloatArray
 from training.algorithm.inference import paired_difference, per_query
-from training.trainer.play import Played, play
+from training.trainer.play import SELECTION_STREAM, Played, play
 from training.trainer.setup import Check, SelectionReport, TrainerSetup
 from training.trainer.state import TrainerState
 
@@ -37,24 +37,15 @@ def played_on_selection(
     """``samples`` rollouts (None: those of one look) of each selection query, numbered from ``first`` on, with the same
     random numbers for every policy; ``searching``: of each query of the search instead. ``at`` is the iteration after
     which they are played: no two looks may share the names of their paid calls."""
-    config, kept = setup.config, setup.look_kept(at)
+    temperature, purpose = setup.config.eval_temperature, f"selection.{at}"
     playing = play(
-        chooser,
         setup.search_queries if searching else setup.selection,
         setup.look_samples if samples is None else samples,
-        environment=setup.environment,
-        reward=reward,
-        seed=setup.seed,
-        temperature=config.eval_temperature,
-        limits=setup.limits(),
-        kept=kept,
-        keep=partial(setup.look_keep, at),
-        check=check,
-        acting=setup.acting,
-        purpose=f"selection.{at}",
-        model=setup.model,
-        first=first,
+        setup.plan(chooser, reward, check, temperature=temperature, purpose=purpose, stream=SELECTION_STREAM),
         iteration=SEARCH if searching else 0,
+        first=first,
+        kept=setup.look_kept(at),
+        keep=partial(setup.look_keep, at),
     )
     return loop.run_until_complete(playing)
 

@@ -12,7 +12,7 @@ from experiences.learning.lessons.library import Library
 from experiences.learning.lessons.operations import Receipt
 from experiences.learning.lessons.reflection import Reflected
 from experiences.learning.lessons.removed import NOTHING, RemovedLessons
-from experiences.rollouts.collect import RolloutLimits
+from experiences.rollouts.collect import RolloutLimits, RolloutPlan
 from experiences.rollouts.environments.base import Environment
 from experiences.rollouts.rewards import Reward, rewards
 from experiences.rollouts.runtimes.action import ActionRuntime
@@ -137,6 +137,23 @@ class TrainerSetup:
     def limits(self) -> RolloutLimits:
         config = self.config
         return RolloutLimits(config.max_steps, config.rollout_timeout_seconds, config.max_concurrent_rollouts)
+
+    def plan(
+        self, policy: Any, reward: Reward, check: Check, *, temperature: float, purpose: str, stream: int = 0
+    ) -> RolloutPlan:
+        """How ``policy`` plays the run's queries. ``purpose`` names its calls, ``stream`` its random numbers."""
+        limits = self.limits()
+        return RolloutPlan(
+            environment=self.environment,
+            runtime=self.acting(policy, temperature=temperature, max_steps=limits.max_steps, purpose=purpose),
+            reward=reward,
+            seed=self.seed,
+            limits=limits,
+            check=check,
+            stream=stream,
+            policy_version=policy.version,
+            model=self.model,
+        )
 
     def reward(self) -> Reward:
         """The configured reward, given those of the shaping options that it knows, and its own options.

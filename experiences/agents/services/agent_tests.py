@@ -28,7 +28,7 @@ from experiences.learning.lessons.library import Lesson
 from experiences.learning.lessons.rendering import told
 from experiences.lessons.services.packs import system_text
 from experiences.models import Agent, ModelEndpoint
-from experiences.rollouts.collect import RolloutLimits, run_rollout
+from experiences.rollouts.collect import RolloutLimits, RolloutPlan, run_rollout
 from experiences.rollouts.environments.dataset import dataset_environment
 from experiences.rollouts.rewards import rewards
 from experiences.rollouts.runtimes.arrival import context_arrived
@@ -117,28 +117,21 @@ async def _tried(agent: Agent, value: Endpoint, headers: dict[str, str], prices:
             DatabaseMeter(organization_id=agent.organization_id, agent_id=stored, lease=120) as meter,
             MeteredChatClient(value, meter, prices, retry=RetryPolicy(max_retries=0, total_s=20)) as client,
         ):
-            return await run_rollout(
-                environment.rows[0],
-                RolloutKey(0, 0, 0),
-                environment=environment,
-                runtime=HTTPRuntime(
-                    url=agent.url,
-                    gateway=gateway,
-                    model=client,
-                    sampling=Sampling(value.model, max_tokens=min(agent.max_tokens, 1024)),
-                    system=system_text(agent),
-                    context=lambda _key, _query: _marked(),
-                    headers=headers,
-                    max_steps=LIMITS.max_steps,
-                    key_prefix=f"test/{uuid7()}",
-                    purpose="test",
-                    inject=agent.inject_context,
-                ),
-                reward=rewards.get("outcome")({}),
-                seed=0,
-                limits=LIMITS,
-                check=lambda: None,
+            runtime = HTTPRuntime(
+                url=agent.url,
+                gateway=gateway,
+                model=client,
+                sampling=Sampling(value.model, max_tokens=min(agent.max_tokens, 1024)),
+                system=system_text(agent),
+                context=lambda _key, _query: _marked(),
+                headers=headers,
+                max_steps=LIMITS.max_steps,
+                key_prefix=f"test/{uuid7()}",
+                purpose="test",
+                inject=agent.inject_context,
             )
+            plan = RolloutPlan(environment, runtime, rewards.get("outcome")({}), seed=0, limits=LIMITS)
+            return await run_rollout(environment.rows[0], RolloutKey(0, 0, 0), plan)
     finally:
         await gateway.aclose()
 

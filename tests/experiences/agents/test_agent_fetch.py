@@ -14,7 +14,7 @@ from budgets.metering.port import FreeMeter
 from experiences.agents.services.agents import agent_update
 from experiences.agents.toolset_of import AgentTools, tool_names
 from experiences.models import Agent
-from experiences.rollouts.collect import RolloutLimits, run_rollout
+from experiences.rollouts.collect import RolloutLimits, RolloutPlan, run_rollout
 from experiences.rollouts.environments.dataset import dataset_environment
 from experiences.rollouts.runtimes.llm import LLMRuntime, Sampling
 from experiences.rollouts.types import RolloutKey, Trajectory
@@ -42,11 +42,9 @@ def lived(agent: Agent, url: str) -> Trajectory:
 
     async def played() -> Trajectory:
         async with client_of(server, FreeMeter()) as client:
-            return await run_rollout(
-                environment.rows[0], RolloutKey(0, 0, 0), environment=environment,
-                runtime=LLMRuntime(client, Sampling("small"), connect=tools.toolset), reward=paid, seed=1,
-                limits=RolloutLimits(), check=lambda: None,
-            )  # fmt: skip
+            runtime = LLMRuntime(client, Sampling("small"), connect=tools.toolset)
+            plan = RolloutPlan(environment, runtime, paid, seed=1, limits=RolloutLimits())
+            return await run_rollout(environment.rows[0], RolloutKey(0, 0, 0), plan)
 
     with ModelServer(brain=brain) as server:
         return async_to_sync(played)()

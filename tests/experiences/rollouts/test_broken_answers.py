@@ -11,7 +11,7 @@ from budgets.llm.breaker import THRESHOLD
 from budgets.llm.client import MeteredChatClient
 from budgets.llm.types import Endpoint
 from budgets.metering.port import FreeMeter
-from experiences.rollouts.collect import Keep, RolloutLimits, collect
+from experiences.rollouts.collect import Keep, RolloutLimits, RolloutPlan, collect
 from experiences.rollouts.environments.dataset import dataset_environment
 from experiences.rollouts.runtimes.base import Halted
 from experiences.rollouts.runtimes.llm import LLMRuntime, Sampling
@@ -33,14 +33,15 @@ async def burst(client: MeteredChatClient, iteration: int, keep: Keep) -> None:
     environment = dataset_environment(ROWS, {})
     await collect(
         [(RolloutKey(iteration, 0, n), environment.rows[0]) for n in range(AT_ONCE)],
-        environment=environment,
-        runtime=LLMRuntime(client, Sampling("small"), key_prefix=f"i{iteration}"),
-        reward=paid,
-        seed=1,
-        limits=RolloutLimits(concurrency=AT_ONCE),
+        RolloutPlan(
+            environment=environment,
+            runtime=LLMRuntime(client, Sampling("small"), key_prefix=f"i{iteration}"),
+            reward=paid,
+            seed=1,
+            limits=RolloutLimits(concurrency=AT_ONCE),
+        ),
         kept={},
         keep=keep,
-        check=lambda: None,
     )
 
 

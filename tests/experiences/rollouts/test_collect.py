@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experiences.rollouts.collect import Interrupted, RolloutLimits, collect, collect_groups, run_rollout
+from experiences.rollouts.collect import Interrupted, RolloutLimits, RolloutPlan, collect, collect_groups, run_rollout
 from experiences.rollouts.environments.base import StepOutcome
 from experiences.rollouts.rewards import pay
 from experiences.rollouts.runtimes.action import ActionRuntime, observation_of
@@ -39,11 +39,9 @@ async def collected(environment: WaitingEnvironment, work: Any, **changed: Any) 
         "reward": plain_reward,
         "seed": 7,
         "limits": RolloutLimits(),
-        "kept": {},
-        "keep": nothing,
-        "check": nothing,
     }
-    return await collect(work, **{**settings, **changed})
+    kept, keep = changed.pop("kept", {}), changed.pop("keep", nothing)
+    return await collect(work, RolloutPlan(**{**settings, **changed}), kept=kept, keep=keep)
 
 
 def what_happened(trajectory: Trajectory) -> Any:
@@ -159,13 +157,14 @@ async def test_it_draws_other_numbers_for_every_seed_stream_iteration_scenario_a
         trajectory = await run_rollout(
             Scenario(3, "q"),
             RolloutKey(*key),
-            environment=WaitingEnvironment(),
-            runtime=ActionRuntime(UniformChooser()),
-            reward=plain_reward,
-            seed=seed,
-            stream=stream,
-            limits=RolloutLimits(),
-            check=nothing,
+            RolloutPlan(
+                environment=WaitingEnvironment(),
+                runtime=ActionRuntime(UniformChooser()),
+                reward=plain_reward,
+                seed=seed,
+                stream=stream,
+                limits=RolloutLimits(),
+            ),
         )
         return float(trajectory.evidence["number"])
 
@@ -340,18 +339,19 @@ async def test_it_forms_groups_and_numbers_a_repeated_scenario_on() -> None:
     scenarios = queries(2)
     groups = await collect_groups(
         [scenarios[0], scenarios[1], scenarios[0]],
+        RolloutPlan(
+            environment=WaitingEnvironment(),
+            runtime=ActionRuntime(UniformChooser()),
+            reward=plain_reward,
+            seed=1,
+            limits=RolloutLimits(),
+            policy_version="v5",
+            model="action",
+        ),
         iteration=5,
         group_size=3,
-        environment=WaitingEnvironment(),
-        runtime=ActionRuntime(UniformChooser()),
-        reward=plain_reward,
-        seed=1,
-        limits=RolloutLimits(),
         kept={},
         keep=nothing,
-        check=nothing,
-        policy_version="v5",
-        model="action",
     )
     assert [g.scenario.index for g in groups] == [0, 1, 0]
     assert [[t.key for t in g.trajectories] for g in groups] == [

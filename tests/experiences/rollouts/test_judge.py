@@ -18,7 +18,7 @@ from budgets.llm.errors import AuthFailed, BadRequest, CircuitOpen, LLMError, Ma
 from budgets.llm.types import Completion, Message
 from budgets.metering.port import Bill, BudgetRefused, CallKey, FreeMeter
 from budgets.prices.pricing import Usage
-from experiences.rollouts.collect import RolloutLimits, run_rollout
+from experiences.rollouts.collect import RolloutLimits, RolloutPlan, run_rollout
 from experiences.rollouts.environments.dataset import DatasetEnvironment, dataset_environment, refuse_judged
 from experiences.rollouts.environments.scorers import Rubric, rubric_for
 from experiences.rollouts.judge import HEAD, TAIL, Judge, JudgingRuntime, UnusableVerdict, grade_in, prompt
@@ -363,12 +363,13 @@ def played(server: ModelServer, meter: Any, row: Mapping[str, Any], **options: A
             return await run_rollout(
                 made.rows[0],
                 RolloutKey(2, 0, 1),
-                environment=made,
-                runtime=JudgingRuntime(inner, judges, "job"),
-                reward=rewards.get("outcome")({}),
-                seed=1,
-                limits=RolloutLimits(max_steps=5),
-                check=lambda: None,
+                RolloutPlan(
+                    environment=made,
+                    runtime=JudgingRuntime(inner, judges, "job"),
+                    reward=rewards.get("outcome")({}),
+                    seed=1,
+                    limits=RolloutLimits(max_steps=5),
+                ),
             )
 
     return asyncio.run(work())

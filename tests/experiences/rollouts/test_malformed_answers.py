@@ -14,7 +14,7 @@ from budgets.llm.retry import RetryPolicy
 from budgets.llm.types import Endpoint
 from budgets.llm.wire import load
 from budgets.metering.port import FreeMeter
-from experiences.rollouts.collect import RolloutLimits, run_rollout
+from experiences.rollouts.collect import RolloutLimits, RolloutPlan, run_rollout
 from experiences.rollouts.environments.dataset import dataset_environment
 from experiences.rollouts.runtimes.llm import LLMRuntime, Sampling
 from experiences.rollouts.types import RolloutKey, Trajectory
@@ -72,10 +72,8 @@ async def test_ten_thousand_malformed_answers_are_ten_thousand_steps_with_a_reas
         while Broken.served < ANSWERS:
             key = RolloutKey(worker, 0, len(lived))
             runtime = LLMRuntime(client, Sampling("small"), philosophy="cot", key_prefix=f"w{worker}")
-            one = await run_rollout(
-                environment.rows[0], key, environment=environment, runtime=runtime, reward=paid, seed=1,
-                limits=RolloutLimits(), check=lambda: None,
-            )  # fmt: skip
+            plan = RolloutPlan(environment, runtime, paid, seed=1, limits=RolloutLimits())
+            one = await run_rollout(environment.rows[0], key, plan)
             lived.append(one)
 
     async with MeteredChatClient(

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from experiences.rollouts.collect import Interrupted, RolloutLimits, collect, run_rollout
+from experiences.rollouts.collect import Interrupted, RolloutLimits, RolloutPlan, collect, run_rollout
 from experiences.rollouts.rewards.base import Payment
 from experiences.rollouts.runtimes.action import ActionRuntime
 from experiences.rollouts.runtimes.base import Halted
@@ -25,12 +25,14 @@ async def test_the_cause_of_an_interruption_is_kept() -> None:
         await run_rollout(
             Scenario(0, "question"),
             RolloutKey(0, 0, 0),
-            environment=WaitingEnvironment(steps=3),
-            runtime=ActionRuntime(UniformChooser()),
-            reward=plain_reward,
-            seed=0,
-            limits=RolloutLimits(),
-            check=check,
+            RolloutPlan(
+                environment=WaitingEnvironment(steps=3),
+                runtime=ActionRuntime(UniformChooser()),
+                reward=plain_reward,
+                seed=0,
+                limits=RolloutLimits(),
+                check=check,
+            ),
         )
     assert interrupted.value.__cause__ is asked
 
@@ -53,14 +55,15 @@ async def test_a_reward_that_runs_out_of_time_halts_the_run_and_not_the_worker(h
     with pytest.raises(Halted, match="ran out of time") as halted:
         await collect(
             [(RolloutKey(0, n, 0), Scenario(n, "question")) for n in range(8)],
-            environment=WaitingEnvironment(steps=1),
-            runtime=ActionRuntime(UniformChooser()),
-            reward=Late(),
-            seed=0,
-            limits=RolloutLimits(),
+            RolloutPlan(
+                environment=WaitingEnvironment(steps=1),
+                runtime=ActionRuntime(UniformChooser()),
+                reward=Late(),
+                seed=0,
+                limits=RolloutLimits(),
+            ),
             kept={},
             keep=lambda _: None,
-            check=lambda: None,
         )
     over.set()
     assert halted.value.reason == "reward_timeout" and time.perf_counter() - started < 3

@@ -91,18 +91,8 @@ def run(made: TrainerSetup, state: TrainerState | None = None) -> tuple[TrainerS
 
 def greedy(made: TrainerSetup, policy: ActionPolicy) -> float:
     scenarios = ENVIRONMENT.scenarios("held_out", 40, 0)
-    played = asyncio.run(
-        play(
-            policy,
-            scenarios,
-            2,
-            environment=ENVIRONMENT,
-            reward=made.reward(),
-            seed=0,
-            temperature=0.0,
-            limits=made.limits(),
-        )
-    )
+    plan = replace(made, seed=0).plan(policy, made.reward(), go_on, temperature=0, purpose="", stream=1)
+    played = asyncio.run(play(scenarios, 2, plan))
     return played.success_rate
 
 

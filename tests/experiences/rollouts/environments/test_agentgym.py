@@ -21,7 +21,7 @@ from experiences.agents.services.agents import agent_create
 from experiences.agents.services.endpoints import endpoint_create
 from experiences.models import TrajectoryRecord
 from experiences.privacy import redaction
-from experiences.rollouts.collect import RolloutLimits, collect_groups, run_rollout
+from experiences.rollouts.collect import RolloutLimits, RolloutPlan, collect_groups, run_rollout
 from experiences.rollouts.environments import environments
 from experiences.rollouts.environments.agentgym import AgentGymEnvironment, GymError
 from experiences.rollouts.environments.agentgym.episode import action_in
@@ -72,12 +72,14 @@ async def played(
             return await run_rollout(
                 scenario,
                 RolloutKey(0, 0, 0),
-                environment=environment,
-                runtime=LLMRuntime(model, Sampling("small"), philosophy=philosophy),
-                reward=paid,
-                seed=1,
-                limits=limits or RolloutLimits(),
-                check=check,
+                RolloutPlan(
+                    environment=environment,
+                    runtime=LLMRuntime(model, Sampling("small"), philosophy=philosophy),
+                    reward=paid,
+                    seed=1,
+                    limits=limits or RolloutLimits(),
+                    check=check,
+                ),
             )
 
 
@@ -164,16 +166,17 @@ async def test_it_gives_every_rollout_of_a_task_a_session_of_its_own(dialect: st
         async with client_of(models, FreeMeter()) as model:
             groups = await collect_groups(
                 scenarios,
+                RolloutPlan(
+                    environment=environment,
+                    runtime=LLMRuntime(model, Sampling("small")),
+                    reward=paid,
+                    seed=1,
+                    limits=RolloutLimits(concurrency=8),
+                ),
                 iteration=0,
                 group_size=4,
-                environment=environment,
-                runtime=LLMRuntime(model, Sampling("small")),
-                reward=paid,
-                seed=1,
-                limits=RolloutLimits(concurrency=8),
                 kept={},
                 keep=lambda _: None,
-                check=lambda: None,
             )
     assert all(one.success for group in groups for one in group.trajectories)
     assert sorted(number for _, number in server.resets) == sorted(
@@ -456,12 +459,13 @@ async def test_it_can_not_be_played_by_choosing_actions() -> None:
         found = await run_rollout(
             task(0),
             RolloutKey(0, 0, 0),
-            environment=gym(server),
-            runtime=ActionRuntime(Chooser()),
-            reward=paid,
-            seed=1,
-            limits=RolloutLimits(),
-            check=lambda: None,
+            RolloutPlan(
+                environment=gym(server),
+                runtime=ActionRuntime(Chooser()),
+                reward=paid,
+                seed=1,
+                limits=RolloutLimits(),
+            ),
         )
         assert "give the agent a language model" in found.error and server.opened == 0
 
@@ -527,11 +531,12 @@ async def test_an_agent_that_chooses_actions_is_told_that_a_world_is_a_conversat
     found = await run_rollout(
         world.scenarios("train", 1, 0)[0],
         RolloutKey(0, 0, 0),
-        environment=world,
-        runtime=ActionRuntime(None),
-        reward=paid,
-        seed=1,
-        limits=RolloutLimits(),
-        check=lambda: None,
+        RolloutPlan(
+            environment=world,
+            runtime=ActionRuntime(None),
+            reward=paid,
+            seed=1,
+            limits=RolloutLimits(),
+        ),
     )
     assert found.error == "environment: this environment is a conversation in text: give the agent a language model"

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from experiences.rollouts.collect import RolloutLimits, collect
+from experiences.rollouts.collect import RolloutLimits, RolloutPlan, collect
 from experiences.rollouts.environments import environments
 from experiences.rollouts.environments.generators import GeneratedItem, Generators
 from experiences.rollouts.environments.reasoning_gym import FAMILIES, SPLITS, ReasoningGymEnvironment
@@ -29,14 +29,15 @@ def environment() -> ReasoningGymEnvironment:
 async def played(environment: Any, scenarios: Any, chooser: Any, samples: int, seed: int = 5) -> list[Trajectory]:
     return await collect(
         [(RolloutKey(0, s.index, k), s) for s in scenarios for k in range(samples)],
-        environment=environment,
-        runtime=ActionRuntime(chooser),
-        reward=rewards.get("shaped")({}),
-        seed=seed,
-        limits=RolloutLimits(),
+        RolloutPlan(
+            environment=environment,
+            runtime=ActionRuntime(chooser),
+            reward=rewards.get("shaped")({}),
+            seed=seed,
+            limits=RolloutLimits(),
+        ),
         kept={},
         keep=lambda _: None,
-        check=lambda: None,
     )
 
 

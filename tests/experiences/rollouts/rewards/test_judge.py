@@ -16,7 +16,7 @@ from budgets.models import LedgerEntry
 from budgets.services import price_set
 from experiences.agents.services.endpoints import endpoint_create
 from experiences.models import Agent
-from experiences.rollouts.collect import RolloutLimits, run_rollout
+from experiences.rollouts.collect import RolloutLimits, RolloutPlan, run_rollout
 from experiences.rollouts.environments import environments
 from experiences.rollouts.environments.base import Environment, StepOutcome
 from experiences.rollouts.environments.dataset import dataset_environment
@@ -76,12 +76,13 @@ async def lived(
         return await run_rollout(
             environment.scenarios(split, 1, 0)[0],
             RolloutKey(1, 0, 0),
-            environment=environment,
-            runtime=JudgingRuntime(LLMRuntime(model, Sampling("small"), philosophy="cot"), judges, "j"),
-            reward=reward,
-            seed=1,
-            limits=RolloutLimits(timeout_seconds=seconds),
-            check=lambda: None,
+            RolloutPlan(
+                environment=environment,
+                runtime=JudgingRuntime(LLMRuntime(model, Sampling("small"), philosophy="cot"), judges, "j"),
+                reward=reward,
+                seed=1,
+                limits=RolloutLimits(timeout_seconds=seconds),
+            ),
         )
 
 

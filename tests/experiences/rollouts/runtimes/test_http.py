@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from budgets.metering.port import FreeMeter
-from experiences.rollouts.collect import Interrupted, RolloutLimits, run_rollout
+from experiences.rollouts.collect import Interrupted, RolloutLimits, RolloutPlan, run_rollout
 from experiences.rollouts.environments.dataset import dataset_environment
 from experiences.rollouts.runtimes.base import Halted, PromptContext
 from experiences.rollouts.runtimes.gateway import RolloutGateway
@@ -52,20 +52,22 @@ async def rolled(
             return await run_rollout(
                 environment.scenarios("all", 1, 0)[0],
                 RolloutKey(1, 0, 0),
-                environment=environment,
-                runtime=HTTPRuntime(
-                    url or agent.url,
-                    gateway,
-                    client,
-                    Sampling("small"),
-                    max_steps=limits.max_steps,
-                    key_prefix="j",
-                    **runtime,
+                RolloutPlan(
+                    environment=environment,
+                    runtime=HTTPRuntime(
+                        url or agent.url,
+                        gateway,
+                        client,
+                        Sampling("small"),
+                        max_steps=limits.max_steps,
+                        key_prefix="j",
+                        **runtime,
+                    ),
+                    reward=paid,
+                    seed=1,
+                    limits=limits,
+                    check=check,
                 ),
-                reward=paid,
-                seed=1,
-                limits=limits,
-                check=check,
             )
     finally:
         await gateway.aclose()
@@ -98,12 +100,13 @@ async def test_the_key_is_good_for_one_rollout() -> None:
             await run_rollout(
                 environment.scenarios("all", 1, 0)[0],
                 RolloutKey(1, 0, 0),
-                environment=environment,
-                runtime=HTTPRuntime(agent.url, gateway, client, Sampling("small")),
-                reward=paid,
-                seed=1,
-                limits=RolloutLimits(),
-                check=lambda: None,
+                RolloutPlan(
+                    environment=environment,
+                    runtime=HTTPRuntime(agent.url, gateway, client, Sampling("small")),
+                    reward=paid,
+                    seed=1,
+                    limits=RolloutLimits(),
+                ),
             )
             late = await asyncio.to_thread(kept[0], {"role": "user", "content": "hi"})
             await gateway.aclose()
@@ -357,12 +360,13 @@ async def test_a_request_that_ends_after_the_rollout_calls_no_model() -> None:
             found = await run_rollout(
                 environment.scenarios("all", 1, 0)[0],
                 RolloutKey(1, 0, 0),
-                environment=environment,
-                runtime=HTTPRuntime(agent.url, gateway, client, Sampling("small")),
-                reward=paid,
-                seed=1,
-                limits=RolloutLimits(),
-                check=lambda: None,
+                RolloutPlan(
+                    environment=environment,
+                    runtime=HTTPRuntime(agent.url, gateway, client, Sampling("small")),
+                    reward=paid,
+                    seed=1,
+                    limits=RolloutLimits(),
+                ),
             )
             sock, body = left[0]
             await asyncio.to_thread(sock.sendall, body)

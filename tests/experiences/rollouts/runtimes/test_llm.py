@@ -13,7 +13,7 @@ from budgets.llm.retry import RetryPolicy
 from budgets.llm.types import Endpoint
 from budgets.metering.port import BudgetRefused, CallKey, FreeMeter, MeterFailure
 from budgets.prices.pricing import Price
-from experiences.rollouts.collect import RolloutLimits, collect, run_rollout
+from experiences.rollouts.collect import RolloutLimits, RolloutPlan, collect, run_rollout
 from experiences.rollouts.environments.dataset import dataset_environment
 from experiences.rollouts.environments.tool_episode import answer_in
 from experiences.rollouts.runtimes.base import Halted
@@ -81,17 +81,18 @@ async def rolled(
         return await run_rollout(
             scenario,
             RolloutKey(3, 0, 1),
-            environment=environment,
-            runtime=LLMRuntime(
-                model,
-                Sampling("small"),
-                **{"toolset": Toolset(python_tools(["int_calc"])), "key_prefix": "j"} | runtime,
+            RolloutPlan(
+                environment=environment,
+                runtime=LLMRuntime(
+                    model,
+                    Sampling("small"),
+                    **{"toolset": Toolset(python_tools(["int_calc"])), "key_prefix": "j"} | runtime,
+                ),
+                reward=paid,
+                seed=1,
+                limits=limits or RolloutLimits(),
+                model="small",
             ),
-            reward=paid,
-            seed=1,
-            limits=limits or RolloutLimits(),
-            check=lambda: None,
-            model="small",
         )
 
 
@@ -270,14 +271,15 @@ async def test_when_money_runs_out_rollouts_under_way_end_and_none_is_begun() ->
             with pytest.raises(Halted):
                 await collect(
                     [(RolloutKey(1, s.index, 0), s) for s in scenarios],
-                    environment=environment,
-                    runtime=LLMRuntime(model, Sampling("small"), philosophy="cot"),
-                    reward=paid,
-                    seed=1,
-                    limits=RolloutLimits(concurrency=4),
+                    RolloutPlan(
+                        environment=environment,
+                        runtime=LLMRuntime(model, Sampling("small"), philosophy="cot"),
+                        reward=paid,
+                        seed=1,
+                        limits=RolloutLimits(concurrency=4),
+                    ),
                     kept={},
                     keep=kept.append,
-                    check=lambda: None,
                 )
         assert server.owed.answered == len(kept) < 12
     assert kept and all(one.success for one in kept)
