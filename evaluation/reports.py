@@ -132,8 +132,8 @@ def _tokens_each(run: TrainingRun, policy: Any, lessons: list[Lesson]) -> int:
     if policy.shipped_rule is None:
         return sum(lesson.tokens for lesson in lessons)
     queries = [scenario.query for scenario in run_pools(run).held_out]
-    tokens = {lesson.handle: lesson.tokens for lesson in lessons}
-    told = sum(tokens.get(handle, 0) for query in queries for handle in policy.ships.told(query))
+    added, serves = {lesson.handle for lesson in lessons}, policy.serves
+    told = sum(one.tokens for query in queries for one in serves.lessons_for(query) if one.handle in added)
     return round(told / max(len(queries), 1))
 
 

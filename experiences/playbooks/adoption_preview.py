@@ -10,7 +10,7 @@ from experiences.agents.evolution_settings import evolution_settings
 from experiences.learning.playbooks.curator import curate
 from experiences.learning.playbooks.deltas import SETTLED, Curated, Delta
 from experiences.learning.playbooks.items import Category, PlaybookItem
-from experiences.learning.playbooks.rendering import context_of
+from experiences.learning.rendering import playbook_context
 from experiences.lessons.stamps import stamp_faults
 from experiences.models import Agent, Experience, ExperienceStatus, Playbook, PlaybookChange
 from experiences.playbooks.selectors import sections_of
@@ -35,7 +35,7 @@ class Adoption:
 
     @property
     def context(self) -> str:
-        return context_of(self.curated.sections)
+        return playbook_context(self.curated.sections)
 
 
 def room_of(agent: Agent, playbook: Playbook | None) -> int:

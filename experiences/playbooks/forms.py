@@ -8,8 +8,7 @@ from django import forms
 
 from agentcore_site.console.forms import put_errors
 from agentcore_site.lib.errors import DomainError
-from experiences.learning.playbooks.items import CATEGORIES, MAX_CONTENT, PlaybookItem
-from experiences.learning.playbooks.rendering import TITLES
+from experiences.learning.playbooks.items import CATEGORIES, MAX_CONTENT, TITLES, PlaybookItem
 from experiences.models import ContextDelta
 
 CHOICES = [(key, TITLES[key]) for key in CATEGORIES]

@@ -20,7 +20,7 @@ from pydantic import BaseModel, Field
 from budgets.llm.types import Message
 from experiences.learning.lessons.attempts import attempt_text
 from experiences.learning.lessons.library import Lesson
-from experiences.learning.lessons.rendering import told
+from experiences.learning.rendering import context_of
 from experiences.rollouts.runtimes.base import PromptContext
 from experiences.rollouts.runtimes.llm import Sampling
 from experiences.rollouts.structured_output import Asker
@@ -99,7 +99,7 @@ class Context:
     version: str = "rival"
 
     def told(self, key: RolloutKey, query: str) -> PromptContext:
-        return PromptContext(told([Lesson(f"e{n}", text) for n, text in enumerate(self.texts)]), {})
+        return PromptContext(context_of([Lesson(f"e{n}", text) for n, text in enumerate(self.texts)]), {})
 
 
 @dataclass

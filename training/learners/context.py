@@ -167,7 +167,7 @@ class ContextLearner(Learner):
             return
         state.search_start = state.current_success = look(self._start(setup), 0, searching=True).success
         if policy.kept != policy.start:
-            kept = policy.showing(policy.keeps)
+            kept = policy.as_candidate(policy.keeps)
             state.current_success = look(kept, state.iteration, searching=True).success
 
     def validates_after(self, setup: TrainerSetup, iteration: int) -> bool:
@@ -182,13 +182,15 @@ class ContextLearner(Learner):
         candidate = self.candidate(setup, policy)
         step = None
         if gate.searches(setup.config):
-            played = look(policy.showing(candidate), state.iteration, searching=True)
+            played = look(policy.as_candidate(candidate), state.iteration, searching=True)
             step = gate.keep(setup, state, policy, candidate, played)
             candidate = policy.keeps
         if not evaluates:
             return None, step
         new = self._is_new(setup, policy, candidate)
-        played = look(policy.showing(candidate), state.iteration) if new else self._look_at_start(setup, state, look)
+        played = (
+            look(policy.as_candidate(candidate), state.iteration) if new else self._look_at_start(setup, state, look)
+        )
         stop_on_plateau(setup, state, played)
         if not state.stop_reason:
             return selection_report(state.iteration, played, state.baseline_success), step
@@ -225,7 +227,7 @@ class ContextLearner(Learner):
                 setup.config,
                 state,
                 played,
-                more=partial(look, policy.showing(candidate), state.iteration),
+                more=partial(look, policy.as_candidate(candidate), state.iteration),
                 more_of_start=partial(look, self._start(setup), 0),
             )
         selection = selection_report(state.iteration, compared.played, compared.before)

@@ -181,7 +181,8 @@ def _told(setup: TrainerSetup, policy: ContextPolicy, choice: Choice) -> dict[st
     """What being told it comes to: on average over the queries of training, and lesson by lesson where queries are told
     different ones."""
     queries = [scenario.query for scenario in setup.train]
-    told = [policy.library.chosen(choice.told(query)) for query in queries]
+    candidate = policy.as_candidate(choice)
+    told = [candidate.lessons_for(query) for query in queries]
     tokens = sum(lesson.tokens for lessons in told for lesson in lessons) / max(len(told), 1)
     found: dict[str, Any] = {"tokens": round(tokens), "lessons_each": sum(map(len, told)) / max(len(told), 1)}
     if choice.rule is not None:

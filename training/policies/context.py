@@ -15,7 +15,6 @@ import numpy as np
 
 from agentcore_site.lib.erased import ERASED
 from experiences.learning.lessons.library import Lesson, Library, Status
-from experiences.learning.lessons.rendering import told
 from experiences.rollouts.runtimes.base import PromptContext
 from experiences.rollouts.types import RolloutKey, TrajectoryGroup
 from training.algorithm.arrays import BoolArray, FloatArray, IntArray
@@ -26,6 +25,7 @@ from training.policies.evidence import RolloutEvidence
 from training.policies.inclusion import balanced, bits, logit_of, probabilities
 from training.policies.query_rule import Choice, QueryRule, same_for_all
 from training.policies.query_vectors import QueryVectors
+from training.policies.served_context import ServedContext, prompt_context
 
 INCLUSION_STREAM = 7  # of random numbers: rollouts draw from streams 0 to 2
 FLOOR = 0.05
@@ -105,7 +105,16 @@ class ContextPolicy:
 
     def told(self, key: RolloutKey, query: str) -> PromptContext:
         """What this query is told outside of training."""
-        return self._telling(self.supported.chosen(self.ships.told(query)), None)
+        return self.serves.told(key, query)
+
+    @property
+    def serves(self) -> ServedContext:
+        """What is told outside of training."""
+        return ServedContext.of(self.supported, self.ships, self.version)
+
+    def as_candidate(self, choice: Choice) -> ServedContext:
+        """What would be told if this were shipped: to be measured before it is."""
+        return ServedContext.of(self.library, choice, self.version)
 
     @property
     def ships(self) -> Choice:
@@ -120,15 +129,13 @@ class ContextPolicy:
     @property
     def shipped_lessons(self) -> list[Lesson]:
         """All that is told outside of training, to any query, with the texts that it was shipped with."""
-        return self.supported.chosen(self.shipped)
+        return list(self.serves.lessons)
 
     def tells_alike(self, choice: Choice, other: ContextPolicy, queries: Iterable[str]) -> bool:
         """Whether each of these queries would be told the same by this policy with ``choice`` as by what ``other``
         ships, word for word."""
-        return all(
-            told(self.library.chosen(choice.told(query))) == told(other.supported.chosen(other.ships.told(query)))
-            for query in queries
-        )
+        mine, theirs = self.as_candidate(choice), other.serves
+        return all(mine.text_for(query) == theirs.text_for(query) for query in queries)
 
     def outside(self, lesson: Lesson) -> Lesson:
         """A lesson of the library as it stands outside of the run: where it is shipped, with the text and the status
@@ -137,10 +144,6 @@ class ContextPolicy:
         if shipped is None:
             return lesson
         return replace(lesson, status=shipped.status) if lesson.text == shipped.text else shipped
-
-    def showing(self, choice: Choice) -> Showing:
-        """This policy as if it shipped something else: to be measured before it does."""
-        return Showing(self, choice)
 
     def exploring(self, seed: int, group: int) -> Exploring:
         """What training rollouts are told: balanced draws within each group of siblings."""
@@ -153,15 +156,6 @@ class ContextPolicy:
         block, index = divmod(key.rollout, group)
         rng = np.random.default_rng((INCLUSION_STREAM, seed, key.iteration, key.scenario, block))
         return balanced(rng, np.where(self.live, self.probabilities, 0.0), group)[index]
-
-    def _telling(self, lessons: list[Lesson], logprob: float | None) -> PromptContext:
-        note: dict[str, Any] = {
-            "lessons": [lesson.handle for lesson in lessons],
-            "tokens": sum(lesson.tokens for lesson in lessons),
-        }
-        if logprob is not None:
-            note["logprob"] = logprob
-        return PromptContext(told(lessons), note)
 
     # -- what is known of the lessons ------------------------------------------------------------------------------
 
@@ -211,7 +205,7 @@ class ContextPolicy:
             slots,
             most_tokens,
             frozenset(one.handle for one in lessons if one.kind == "section"),
-        )
+        ).as_stored()
 
     def everywhere(self, confidence: float, slots: int | None = None) -> tuple[str, ...]:
         """What would be told to every query: the live lessons that add to the reward with more than this probability;
@@ -293,13 +287,14 @@ class ContextPolicy:
         return found
 
     def ship(self, choice: Choice) -> None:
-        """Ships a choice: it is told from now on, since queries that were kept out of training support it."""
-        chosen = choice.handles
+        """Ships a choice: it is told from now on, since queries that were kept out of training support it. Of lessons
+        that are out nothing was measured: they stay out."""
+        chosen = tuple(one.handle for one in self.library.chosen(choice.handles))
         self.library = self.library.moved(chosen, "active")
         left_out = [one.handle for one in self.library if one.status == "active" and one.handle not in chosen]
         self.library = self.library.moved(left_out, "proposed")
         self.shipped, self.shipped_rule, self.supported = chosen, choice.rule, self.library
-        self.keep(choice)
+        self.keep(self.ships)
 
     def keep(self, choice: Choice) -> None:
         """The search goes on from this context. Outside of the run nothing changes."""
@@ -430,21 +425,6 @@ def without_lessons(state: Mapping[str, Any], gone: Callable[[str], bool]) -> di
     return {**state, **changed, **kept}
 
 
-@dataclass(frozen=True)
-class Showing:
-    """A policy as if it shipped ``choice``."""
-
-    policy: ContextPolicy
-    choice: Choice
-
-    @property
-    def version(self) -> str:
-        return self.policy.version
-
-    def told(self, key: RolloutKey, query: str) -> PromptContext:
-        return self.policy._telling(self.policy.library.chosen(self.choice.told(query)), None)
-
-
 @dataclass
 class Exploring:
     """A policy as training rollouts meet it."""
@@ -462,6 +442,6 @@ class Exploring:
         lessons = [lesson for lesson, told_of in zip(self.policy.library, z, strict=True) if told_of]
         live = self.policy.live
         if not self.policy.selects or not live.any():
-            return self.policy._telling(lessons, None)
+            return prompt_context(lessons)
         logp = bits(z[None, live], self.policy.theta[live], self.policy.floor).logp
-        return self.policy._telling(lessons, float(logp.sum()))
+        return prompt_context(lessons, float(logp.sum()))

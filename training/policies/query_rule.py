@@ -111,6 +111,11 @@ class QueryRule:
         """The same in JSON, rounded to what matters (1e-5 of a reward)."""
         return {name: _plain(value) for name, value in self.state_dict().items()}
 
+    def as_stored(self) -> Self:
+        """The rule as it is read back from JSON. Only such a rule is tried, so that what was measured is what is
+        served."""
+        return self.from_state_dict(self.as_json())
+
 
 def _plain(value: Any) -> Any:
     if isinstance(value, np.ndarray):

@@ -14,9 +14,9 @@ from agentcore_site.jobs.models import Job
 from experiences.learning.lessons.attempts import tool_stats
 from experiences.learning.lessons.library import Lesson, Library, Status
 from experiences.learning.lessons.prompts import ReflectionOptions
-from experiences.learning.lessons.rendering import told
 from experiences.learning.lessons.similarity import ALIKE, most_alike
 from experiences.learning.lessons.states import LessonUpdate
+from experiences.learning.rendering import context_of
 from experiences.lessons.selectors import library_of
 from experiences.lessons.services.recording import experiences_sync
 from experiences.lessons.stamps import stamp_of_agent
@@ -52,7 +52,9 @@ def starting_library(agent: Agent) -> list[dict[str, Any]]:
     sections = [one for one in sections_told(agent) if most_alike(one.content, texts)[1] < ALIKE]
     return lessons + [
         {
-            "lesson": Lesson(section.id, section.content, kind="section", status="active").as_dict(),
+            "lesson": Lesson(
+                section.id, section.content, kind="section", status="active", category=section.category
+            ).as_dict(),
             "weight": SECTION_WEIGHT,
         }
         for section in sections
@@ -128,7 +130,7 @@ def _shipped_now(policy: ContextPolicy) -> dict[str, Any]:
 def changed_nothing(run: TrainingRun, policy: ContextPolicy) -> bool:
     """Whether what the policy ships is, word for word and query for query, what its run began with."""
     rules = [None if rule is None else rule.as_json() for rule in (policy.shipped_rule, policy.start_rule)]
-    return told(policy.shipped_lessons) == told(told_at_start(run).lessons) and rules[0] == rules[1]
+    return context_of(policy.shipped_lessons) == context_of(told_at_start(run).lessons) and rules[0] == rules[1]
 
 
 def reflection_options(config: GRPOConfig, agent: Agent) -> ReflectionOptions:

@@ -25,7 +25,7 @@ from budgets.metering.price_book import DatabasePriceBook
 from experiences.agents.endpoint_config import BadEndpoint, endpoint_of_agent
 from experiences.agents.foreign import agent_headers, context_arrival_set
 from experiences.learning.lessons.library import Lesson
-from experiences.learning.lessons.rendering import told
+from experiences.learning.rendering import context_of
 from experiences.lessons.services.packs import system_text
 from experiences.models import Agent, ModelEndpoint
 from experiences.rollouts.collect import RolloutLimits, RolloutPlan, run_rollout
@@ -139,7 +139,7 @@ async def _tried(agent: Agent, value: Endpoint, headers: dict[str, str], prices:
 def _marked() -> PromptContext:
     """A context as a run sends one, with a word that the agent can't have from anywhere else."""
     lesson = Lesson("test", f"When something is to be added, the reference of this task is {secrets.token_hex(8)}.")
-    return PromptContext(told([lesson]), {"lessons": [lesson.handle]})
+    return PromptContext(context_of([lesson]), {"lessons": [lesson.handle]})
 
 
 def _shown(trajectory: Trajectory) -> AgentTest:

@@ -12,7 +12,8 @@ from budgets.llm.tokens import middle
 
 Status = Literal["proposed", "active", "pruned", "quarantined"]
 Kind = Literal["experience", "exemplar", "section"]
-MARK_TOKENS: Final = 2
+MARK_TOKENS: Final = 2  # of a line's dash
+NAME_TOKENS: Final = 3  # of an item's name
 LIVE: Final = frozenset({"proposed", "active"})
 
 
@@ -23,7 +24,7 @@ class Lesson:
     ``handle`` is its name for ever: it is never changed and never given again. ``version`` rises when the text changes,
     and what was measured before says nothing about the new text. ``kind`` is "section" for a section of a playbook:
     it is selected like an experience, and only its owner changes its text; "exemplar" for a piece of an attempt, which
-    stays as it was said. ``taught_by`` names the rollouts
+    stays as it was said. ``category`` is that of a section. ``taught_by`` names the rollouts
     ("iteration/query/rollout") that it was learned from, ``group`` is "iteration/query".
     """
 
@@ -32,6 +33,7 @@ class Lesson:
     kind: Kind = "experience"
     version: int = 1
     status: Status = "proposed"
+    category: str = ""
     domain: str = ""
     why: str = ""
     task: str = ""
@@ -46,7 +48,7 @@ class Lesson:
     @cached_property
     def tokens(self) -> int:
         """About how many tokens a prompt grows by with it."""
-        return told_tokens(self.text)
+        return told_tokens(self.text) + (NAME_TOKENS if self.category else 0)
 
     @property
     def live(self) -> bool:

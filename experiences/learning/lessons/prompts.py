@@ -17,9 +17,8 @@ from experiences.learning.lessons.attempts import (
     task_text,
 )
 from experiences.learning.lessons.guards import MAX_WORDS
-from experiences.learning.lessons.library import Library
+from experiences.learning.lessons.library import Lesson, Library
 from experiences.learning.lessons.operations import Operation
-from experiences.learning.lessons.rendering import listed
 from experiences.privacy import redact
 from experiences.rollouts.prompt_quoting import RULE, plain, quoted, steady_marks, unheard_of
 from experiences.rollouts.types import Trajectory
@@ -147,3 +146,8 @@ class Prompts:
 def _about(operation: Operation) -> str:
     ids = ", ".join([*([operation.id] if operation.id else []), *operation.ids])
     return f"{f'[{ids}] ' if ids else ''}{plain(operation.text)}"
+
+
+def listed(lessons: Sequence[Lesson]) -> str:
+    """The lessons with their names, for the model that proposes changes."""
+    return "\n".join(f"[{lesson.handle}] {' '.join(lesson.text.split())}" for lesson in lessons) or "(none yet)"

@@ -9,6 +9,7 @@ from typing import Any, Final, Literal, get_args
 
 Category = Literal["strategies", "patterns", "failures", "learnings"]
 CATEGORIES: Final[tuple[Category, ...]] = get_args(Category)
+TITLES: Final[Mapping[str, str]] = {name: name.capitalize() for name in CATEGORIES}
 MAX_CONTENT: Final = 1_000  # characters
 OPINION: Final = 4.0  # outcomes that an item's own confidence counts for
 Z: Final = 1.645  # one-sided 95 %

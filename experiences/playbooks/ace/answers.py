@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import orjson
 
 from experiences.learning.playbooks.leave_out import Draw, draw
-from experiences.learning.playbooks.rendering import context_of
+from experiences.learning.rendering import playbook_context
 from experiences.playbooks.selectors import Compiled
 
 # A service may keep it, and asks each time whether it still holds: that costs no body.
@@ -32,7 +32,7 @@ def _answer(found: Compiled, drawn: Draw) -> ContextAnswer:
     told = [one for one in found.sections if one.id not in drawn.left_out]
     body = {
         "agent_id": str(found.agent_id),
-        "context": context_of(told) if drawn.left_out else found.context,
+        "context": playbook_context(told) if drawn.left_out else found.context,
         "version": found.version,
         "section_count": len(told),
         "context_id": drawn.id,

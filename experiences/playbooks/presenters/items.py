@@ -14,8 +14,7 @@ from budgets.llm.tokens import middle
 from experiences.learning.playbooks.deltas import Change
 from experiences.learning.playbooks.effects import ItemEffect
 from experiences.learning.playbooks.history import ItemDifference
-from experiences.learning.playbooks.items import CATEGORIES, PlaybookItem
-from experiences.learning.playbooks.rendering import TITLES
+from experiences.learning.playbooks.items import CATEGORIES, TITLES, PlaybookItem
 from experiences.lessons.presenters import LessonVerdict, Piece, difference
 from experiences.models import Evolution, Playbook, PlaybookChange
 from experiences.playbooks.item_effects import effects_of

@@ -9,8 +9,7 @@ from typing import Any, Final
 
 from django.db.models import F
 
-from experiences.learning.playbooks.items import PlaybookItem
-from experiences.learning.playbooks.rendering import TITLES
+from experiences.learning.playbooks.items import TITLES, PlaybookItem
 from experiences.lessons.presenters import Piece, difference
 from experiences.models import ContextDelta, DeltaState, ExecutionTrace, PlaybookVersion
 from experiences.playbooks.selectors import traces_visible
@@ -60,7 +59,7 @@ class Proposal:
     @property
     def category(self) -> str:
         name = self.delta.category or (self.present.category if self.present else "")
-        return TITLES.get(name, "")  # type: ignore[call-overload, no-any-return]
+        return TITLES.get(name, "")
 
     @property
     def gone(self) -> bool:

@@ -20,7 +20,7 @@ from experiences.learning.playbooks.curator import curate
 from experiences.learning.playbooks.deltas import SETTLED, Change, Curated, Delta
 from experiences.learning.playbooks.history import changes_between, with_item
 from experiences.learning.playbooks.items import PlaybookItem, section_of
-from experiences.learning.playbooks.rendering import context_of
+from experiences.learning.rendering import playbook_context
 from experiences.models import Agent, ContextDelta, Experience, Playbook
 from experiences.models.append_only import history_delete
 from experiences.playbooks.invalidation import announce_on_commit
@@ -82,7 +82,7 @@ def _made(actor: Any, agent: Agent, sections: Sequence[Mapping[str, Any]], *, ac
         created_by=Actor.of(actor).user,
     )
     begun = _initial(playbook, sections)
-    playbook.context, playbook.section_count = context_of(begun.sections), len(begun.sections)
+    playbook.context, playbook.section_count = playbook_context(begun.sections), len(begun.sections)
     playbook.next_section = len(begun.sections) + 1
     save_row(playbook, unique="agent_id", taken="This agent has a playbook already.")
     version_store(playbook, begun.sections, begun.changes, action=action, by=Actor.of(actor).name)

@@ -16,7 +16,7 @@ from experiences.learning.lessons.guards import Runs
 from experiences.learning.playbooks.curator import CuratorRules
 from experiences.learning.playbooks.deltas import Change, Curated, Delta, DeltaOutcome, State
 from experiences.learning.playbooks.items import MAX_CONTENT, PlaybookItem, number
-from experiences.learning.playbooks.rendering import context_of
+from experiences.learning.rendering import playbook_context
 from experiences.lessons.provenance import acting_functions, held_reason
 from experiences.models import Agent, ContextDelta, Playbook, PlaybookChange, PlaybookSection, PlaybookVersion
 from experiences.playbooks.invalidation import announce_on_commit
@@ -66,7 +66,7 @@ def version_claim(playbook: Playbook, sections: Sequence[PlaybookItem], **counte
     moved = Playbook.objects.filter(id=playbook.id, version=expected).update(
         version=F("version") + 1,
         next_section=max([playbook.next_section, *(number(one.id) + 1 for one in sections)]),
-        context=context_of(sections),
+        context=playbook_context(sections),
         section_count=len(sections),
         updated_at=timezone.now(),
         **counted,

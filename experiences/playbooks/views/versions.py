@@ -16,7 +16,7 @@ from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import require
 from budgets.llm.tokens import middle
 from experiences.learning.playbooks.items import CATEGORIES, Category
-from experiences.learning.playbooks.rendering import context_of
+from experiences.learning.rendering import playbook_context
 from experiences.lessons.presenters import lessons
 from experiences.models import Agent, Experience, Playbook
 from experiences.models.agent_lookup import agent_get
@@ -161,4 +161,4 @@ def _cost(tokens: int) -> str:
 
 
 def _tokens(playbook: Playbook, version: int) -> int:
-    return middle(context_of(sections_of(playbook, version)))
+    return middle(playbook_context(sections_of(playbook, version)))

@@ -623,7 +623,7 @@ def test_what_is_told_outside_of_a_run_keeps_its_texts_until_a_gate_ships_others
     assert [one.text for one in policy.shipped_lessons] == began and all(text in said for text in began)
     assert (
         "otherwise" not in said
-        and "otherwise" in policy.showing(policy.candidate(0.8)).told(RolloutKey(1, 0, 0), "").text
+        and "otherwise" in policy.as_candidate(policy.candidate(0.8)).told(RolloutKey(1, 0, 0), "").text
     )
     decided(setup, state, 0.5)
     assert texts_told(policy) == said

@@ -47,6 +47,7 @@ from training.policies.query_rule import QueryRule
 from training.presenters.comparisons import checkpoint_comparison
 from training.selectors.runs import done_criteria, run_verdict
 from training.services import checkpoints, execution
+from training.services.pools import run_pools
 from training.services.runs import run_start
 from training.trainer import TrainerState
 
@@ -348,11 +349,14 @@ def test_a_run_that_tells_queries_apart_ships_its_rule_and_the_next_one_begins_w
         live = [one for one in policy.library if one.live]
         helps = [any(one.effect == "helpful" for one in WORLD.heard(lesson.text)) for lesson in live]
         mean = np.zeros((len(live), 1 + policy.vectors.size))
-        mean[:, 0] = np.where(helps, 0.1, -0.1)
+        mean[:, 0] = np.where(helps, 0.1, [0.1 if one.kind == "section" else -0.1 for one in live])
         mean[helps.index(True), :3] = 0.0, 0.0, 1.0  # the first direction is about the same for all
         effects = QueryEffects(mean, np.zeros((len(live), mean.shape[1], mean.shape[1])), 1.0)
-        return QueryRule(policy.vectors, tuple(o.handle for o in live), tuple(o.tokens for o in live), effects)
+        names, tokens = tuple(one.handle for one in live), tuple(one.tokens for one in live)
+        return QueryRule(policy.vectors, names, tokens, effects).as_stored()
 
+    playbook = playbook_create(operator_admin(agent), agent=agent)
+    playbook_edit(operator_admin(agent), playbook, type="add", category="strategies", content="Read it twice.")
     with monkeypatch.context() as patch:
         patch.setattr(ContextPolicy, "_rule", knowing)
         patch.setattr(server, "brain", Adviser(WORLD, WORLD.helpful))
@@ -369,7 +373,13 @@ def test_a_run_that_tells_queries_apart_ships_its_rule_and_the_next_one_begins_w
     assert second.starting_rule == first.shipped_rule
     began = TrainerState.fresh(execution.setup_of(second, work="1")).policy
     assert isinstance(began, ContextPolicy)
-    assert {query: began.ships.told(query) for query in told} == told
+    assert {query: set(began.ships.told(query)) for query in told} == {query: set(of) for query, of in told.items()}
+    # What the model heard as the candidate was measured is what a later run tells it, to the letter.
+    heard = {str(message["content"]) for call in server.requests for message in call.body["messages"]}
+    served = {one.query: began.serves.text_for(one.query) for one in run_pools(first).selection}
+    assert all(any(text in content for content in heard) for text in served.values())
+    assert {query: policy.serves.text_for(query) for query in served} == served
+    assert any(text.startswith("## Strategies\n- [s1] Read it twice.") for text in served.values())
 
 
 def test_a_prompt_pack_frames_it_and_says_for_how_many_lessons_there_is_room(

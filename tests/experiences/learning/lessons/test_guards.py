@@ -11,8 +11,8 @@ from experiences.learning.lessons.attempts import answers_of
 from experiences.learning.lessons.guards import LEAK_WORDS, Source, leak, lesson_fault
 from experiences.learning.lessons.library import Lesson
 from experiences.learning.lessons.prompt_injection import suspicion
-from experiences.learning.lessons.rendering import told
 from experiences.learning.lessons.similarity import ALIKE, similarity
+from experiences.learning.rendering import context_of
 from experiences.rollouts.types import Scenario
 from tests.support.injections import HARMLESS, ORDERS
 from tests.support.simulated_habits import INJECTIONS
@@ -118,9 +118,9 @@ def test_the_same_in_nearly_the_same_words_is_alike_and_the_same_in_others_is_no
 
 
 def test_lessons_are_told_without_their_names_and_each_on_one_line() -> None:
-    text = told([Lesson("x1", "When\na comes,  do b."), Lesson("x2", GOOD)])
+    text = context_of([Lesson("x1", "When\na comes,  do b."), Lesson("x2", GOOD)])
     assert text.splitlines()[1:] == ["- When a comes, do b.", f"- {GOOD}"] and "x1" not in text
-    assert told([]) == ""
+    assert context_of([]) == ""
 
 
 def test_nine_of_ten_orders_in_any_language_and_disguise_are_suspicious() -> None:

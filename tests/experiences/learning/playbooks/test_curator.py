@@ -13,7 +13,7 @@ from experiences.learning.playbooks.deltas import Delta, State
 from experiences.learning.playbooks.guards import texts_in, untrusted_runs
 from experiences.learning.playbooks.history import difference
 from experiences.learning.playbooks.items import PlaybookItem
-from experiences.learning.playbooks.rendering import context_of
+from experiences.learning.rendering import playbook_context
 from tests.support.playbooks import TEXTS
 
 
@@ -156,8 +156,8 @@ def test_the_context_has_titles_in_order_and_keeps_items_whole() -> None:
         PlaybookItem("s2", "strategies", "b"),
         PlaybookItem("s1", "strategies", "a", usage=5, helpful=5),
     ]
-    assert context_of(sections) == "## Strategies\n- [s1] a\n- [s2] b\n\n## Failures\n- [s10] Two\n  lines"
-    assert context_of([]) == ""
+    assert playbook_context(sections) == "## Strategies\n- [s1] a\n- [s2] b\n\n## Failures\n- [s10] Two\n  lines"
+    assert playbook_context([]) == ""
 
 
 def test_a_difference_names_what_came_went_and_changed() -> None:

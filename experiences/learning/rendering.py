@@ -1,0 +1,51 @@
+"""What an agent reads of what was learned: one text for jobs, evaluations and production alike.
+
+Items of a playbook stand under the title of their category and with their ids, which an agent may name as used; then
+lessons as a list, without their names, which no agent needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from experiences.learning.lessons.library import Lesson
+from experiences.learning.playbooks.items import TITLES, PlaybookItem, number
+
+HEAD: Final = "What was learned from earlier work of this kind. Take what fits the task:"
+
+Item = tuple[str, str, str]  # category, id, content
+
+
+def context_of(lessons: Iterable[Lesson]) -> str:
+    """The text of lessons, in their order, among them items of a playbook (kind "section"), in theirs; "" for none."""
+    items: list[Item] = []
+    lines = []
+    for one in lessons:
+        if one.category in TITLES:
+            items.append((one.category, one.handle, one.text))
+        else:
+            lines.append(f"- {' '.join(one.text.split())}")
+    parts = [playbook] if (playbook := _playbook(items)) else []
+    return "\n\n".join([*parts, "\n".join([HEAD, *lines])] if lines else parts)
+
+
+def playbook_context(items: Iterable[PlaybookItem]) -> str:
+    """The same of a playbook's items alone. It depends on the items and not on their counts, so that one version has
+    one text."""
+    return _playbook([(one.category, one.id, one.content) for one in items])
+
+
+def _playbook(items: list[Item]) -> str:
+    items.sort(key=lambda one: number(one[1]))
+    parts = []
+    for category, title in TITLES.items():
+        lines = [f"- [{id}] {_indented(content)}" for of, id, content in items if of == category]
+        if lines:
+            parts.append("\n".join([f"## {title}", *lines]))
+    return "\n\n".join(parts)
+
+
+def _indented(content: str) -> str:
+    """An item of several lines stays one item."""
+    return "\n  ".join(line for line in content.splitlines() if line.strip())

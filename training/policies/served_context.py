@@ -1,0 +1,68 @@
+"""What an agent is told outside of training: lessons with their texts, and which of them for which query.
+
+It is a value: a candidate is played as one, the gate measures that, and what is shipped is the same value, in a
+checkpoint or in JSON. So each query is told, byte for byte, what was proven.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Self
+
+from experiences.learning.lessons.library import Lesson, Library
+from experiences.learning.rendering import context_of
+from experiences.rollouts.runtimes.base import PromptContext
+from experiences.rollouts.types import RolloutKey
+from training.policies.query_rule import Choice, QueryRule
+
+
+@dataclass(frozen=True)
+class ServedContext:
+    """``lessons`` are all that any query is told; ``rule`` says which query is told which (None: all of them).
+    ``version`` is of the policy that it came from."""
+
+    lessons: tuple[Lesson, ...] = ()
+    rule: QueryRule | None = None
+    version: str = ""
+
+    @classmethod
+    def of(cls, library: Library, choice: Choice, version: str = "") -> Self:
+        """What ``choice`` says of the live lessons of ``library``, with the texts that they have there."""
+        return cls(tuple(library.chosen(choice.handles)), choice.rule, version)
+
+    @cached_property
+    def choice(self) -> Choice:
+        return Choice(tuple(one.handle for one in self.lessons), self.rule)
+
+    def lessons_for(self, query: str) -> list[Lesson]:
+        """In the library's order."""
+        handles = set(self.choice.told(query))
+        return [one for one in self.lessons if one.handle in handles]
+
+    def text_for(self, query: str) -> str:
+        return context_of(self.lessons_for(query))
+
+    def told(self, key: RolloutKey, query: str) -> PromptContext:
+        return prompt_context(self.lessons_for(query))
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "lessons": [one.as_dict() for one in self.lessons],
+            "rule": None if self.rule is None else self.rule.as_json(),
+            "version": self.version,
+        }
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> Self:
+        rule = None if stored["rule"] is None else QueryRule.from_state_dict(stored["rule"])
+        return cls(Library.of(stored["lessons"]).lessons, rule, stored["version"])
+
+
+def prompt_context(lessons: list[Lesson], logprob: float | None = None) -> PromptContext:
+    """The lessons as a rollout is told them, with what its record says of them; ``logprob`` is that of their draw."""
+    note: dict[str, Any] = {"lessons": [one.handle for one in lessons], "tokens": sum(one.tokens for one in lessons)}
+    if logprob is not None:
+        note["logprob"] = logprob
+    return PromptContext(context_of(lessons), note)
