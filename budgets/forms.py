@@ -5,15 +5,17 @@ from __future__ import annotations
 import re
 from decimal import Decimal
 from typing import Any, Final
+from uuid import UUID
 
 from django import forms
 from django.core.exceptions import ValidationError
 
+from agentcore_site.console.forms import RowForm, ServiceForm
 from agentcore_site.lib.errors import DomainError, Invalid
 from agentcore_site.lib.money import MICROS, micros
 from agentcore_site.lib.money_format import money
 from budgets.ledger.values import MOST
-from budgets.models import BudgetSettings, ModelPrice
+from budgets.models import ModelPrice
 
 # 1,000 and 1,000.50, but not 0,50: a comma that could be a decimal point must not multiply the amount by a hundred.
 THOUSANDS: Final = re.compile(r"^\d{1,3}(,\d{3})+(\.\d*)?$")
@@ -52,29 +54,11 @@ class DollarsField(forms.DecimalField):
         return micros(amount)
 
 
-class ServiceForm(forms.Form):
-    """A form whose service may refuse: the message stands at its field, else above the form."""
-
-    marker: str = ""  # a field that every real form sends: a POST without it is not a filled-in form
-
-    def refuse(self, error: DomainError) -> None:
-        known = {name: message for name, message in error.fields.items() if name in self.fields}
-        for name, message in known.items():
-            self.add_error(name, message)
-        if not known:
-            self.add_error(None, error.message)
-
-    def clean(self) -> dict[str, Any]:
-        found = super().clean() or {}
-        if self.marker and self.marker not in self.data:
-            raise ValidationError("Nothing was sent, so nothing was changed. Fill in the form.")
-        return found
-
-
 class NoteForm(ServiceForm):
     """A limit and why."""
 
     marker = "limit"
+    refusals = (DomainError,)
     limit = DollarsField(required=False, label="Limit in dollars", help_text="Empty: not limited.")
     note = forms.CharField(
         required=False,
@@ -93,18 +77,27 @@ class LimitForm(NoteForm):
 class NewLimitForm(NoteForm):
     """The first limit of the organisation or of one of its agents."""
 
-    owner = forms.ChoiceField(label="Whose budget", help_text="By the month; it holds until it is changed.")
+    owner = forms.ChoiceField(
+        required=False, label="Whose budget", help_text="By the month; it holds until it is changed."
+    )
     field_order = ["owner", "limit", "note"]
 
     def __init__(self, *args: Any, owners: list[tuple[str, str]], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.fields["owner"].choices = owners  # type: ignore[attr-defined]
 
+    def values(self) -> dict[str, Any]:
+        """The arguments of ``services.budget_set_limit``."""
+        given = self.cleaned_data
+        agent_id = UUID(given["owner"]) if given["owner"] else None
+        return {"agent_id": agent_id, "limit": given["limit"], "note": given["note"]}
+
 
 class PriceForm(ServiceForm):
     """An organisation's own price of a model."""
 
     marker = "model"
+    refusals = (DomainError,)
     model = forms.CharField(max_length=200, help_text="As the provider's answers name it, e.g. gpt-4o-mini.")
     free = forms.BooleanField(
         required=False, label="This model is free", help_text="Its calls are counted and cost nothing."
@@ -146,8 +139,10 @@ class PriceForm(ServiceForm):
         return found | {"per_call": found["per_call"] or 0}
 
 
-class SettingsForm(ServiceForm):
+class SettingsForm(RowForm):
     marker = "webhook_url"
+    refusals = (DomainError,)
+    row_fields = ("email_admins", "webhook_url")
     email_admins = forms.BooleanField(required=False, label="E-mail the admins")
     webhook_url = forms.CharField(
         required=False,
@@ -156,10 +151,6 @@ class SettingsForm(ServiceForm):
         help_text="Gets each alert as a signed POST of JSON. Empty: none.",
         widget=forms.TextInput(attrs={"placeholder": "https://", "autocomplete": "off", "spellcheck": "false"}),
     )
-
-    @classmethod
-    def of(cls, row: BudgetSettings) -> SettingsForm:
-        return cls(initial={"email_admins": row.email_admins, "webhook_url": row.webhook_url})
 
 
 class RangeForm(forms.Form):

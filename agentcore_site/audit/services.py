@@ -8,6 +8,7 @@ from typing import Any
 
 from django.db import connection
 from django.db.models import Model
+from django.utils import timezone
 
 from agentcore_site.audit.models import AuditEvent
 from agentcore_site.middleware import request_id
@@ -43,6 +44,17 @@ def record(
         before=before,
         after=after,
     )
+
+
+def archive(actor: Any, row: Any, action: str, **emptied: Any) -> bool:
+    """Takes a row out of use, with some fields emptied, and writes that; False where it is out of use already."""
+    if row.archived_at is not None:
+        return False
+    for name, value in {"archived_at": timezone.now(), **emptied}.items():
+        setattr(row, name, value)
+    row.save(update_fields=["archived_at", *emptied])
+    record(actor, action, row)
+    return True
 
 
 def event_erase(event_id: uuid.UUID, *, target: str, before: Any, after: Any) -> None:

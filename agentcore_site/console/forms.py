@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ClassVar, Self, TypeVar
 
 from django import forms
 from django.core.exceptions import ValidationError
 
-from agentcore_site.lib.errors import DomainError
+from agentcore_site.lib.errors import Conflict, DomainError, Invalid
+
+Done = TypeVar("Done")
 
 
 class OptionsField(forms.CharField):
@@ -27,6 +30,9 @@ class OptionsField(forms.CharField):
         if not isinstance(parsed, dict):
             raise ValidationError('Options are an object, e.g. {"families": ["gcd"]}.')
         return parsed
+
+    def prepare_value(self, value: Any) -> Any:
+        return (json.dumps(value, indent=2) if value else "") if isinstance(value, dict) else value
 
 
 class SealedTextarea(forms.Textarea):
@@ -51,10 +57,56 @@ class NamesField(forms.MultipleChoiceField):
         return True
 
 
-def put_errors(form: forms.Form, error: DomainError) -> None:
-    """Puts a service's message where it belongs: at its field, else above the form."""
-    known = {name: message for name, message in error.fields.items() if name in form.fields}
-    for name, message in known.items():
-        form.add_error(name, message)
-    if not known:
-        form.add_error(None, error.message)
+class ServiceForm(forms.Form):
+    """A form whose service may refuse: what was typed stays, with the message at its field, else above the form."""
+
+    marker: ClassVar[str] = ""  # a field that every real form sends: a POST without it is not a filled-in form
+    refusals: ClassVar[tuple[type[DomainError], ...]] = (Invalid, Conflict)  # another is a page of its own
+    code = 400  # of what refused it: the form itself, or its service
+
+    def values(self) -> dict[str, Any]:
+        """What its service takes."""
+        return self.cleaned_data
+
+    def applied(self, service: Callable[..., Done], *args: Any, **extra: Any) -> Done | None:
+        """What the service makes of its values; None where nothing was sent, or it is refused."""
+        if not self.is_valid():
+            return None
+        try:
+            return service(*args, **extra, **self.values())
+        except self.refusals as error:
+            self.code = error.code
+            self.refuse(error)
+            return None
+
+    def refuse(self, error: DomainError) -> None:
+        known = {name: message for name, message in error.fields.items() if name in self.fields}
+        for name, message in known.items():
+            self.add_error(name, message)
+        if not known:
+            self.add_error(None, error.message)
+
+    @property
+    def status(self) -> int:
+        """Of the page that shows it."""
+        return 400 if self.is_bound and self.errors else 200
+
+    def clean(self) -> dict[str, Any]:
+        found = super().clean() or {}
+        if self.marker and self.marker not in self.data:
+            raise ValidationError("Nothing was sent, so nothing was changed. Fill in the form.")
+        return found
+
+
+class RowForm(ServiceForm):
+    """The form of a row, which begins with its values."""
+
+    row_fields: ClassVar[tuple[str, ...]]  # fields that stand for the row's attribute of their name
+
+    @classmethod
+    def of(cls, row: Any, data: Any = None, **extra: Any) -> Self:
+        return cls(data, initial=cls.initial_of(row), **extra)
+
+    @classmethod
+    def initial_of(cls, row: Any) -> dict[str, Any]:
+        return {name: getattr(row, name) for name in cls.row_fields}

@@ -69,6 +69,11 @@ def whole_number(given: QueryDict, name: str, *, digits: int = 9) -> int | None:
     return int(text) if text.isascii() and text.isdigit() and len(text) <= digits else None
 
 
+def sent(request: HttpRequest) -> QueryDict | None:
+    """What a form was filled in with, though it is nothing; None where it is only shown."""
+    return request.POST if request.method == "POST" else None
+
+
 def refusal(request: HttpRequest, error: DomainError) -> HttpResponse:
     """The answer to a refused request: a notice for htmx, a whole page otherwise."""
     if is_part(request):

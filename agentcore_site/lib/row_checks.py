@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -23,6 +23,17 @@ def known_fields(values: Mapping[str, Any], fields: Iterable[str]) -> dict[str, 
         message = f"Unknown field {unknown[0]!r}. Fields: {', '.join(allowed)}."
         raise Invalid(message, fields={unknown[0]: message})
     return dict(values)
+
+
+def set_fields(row: models.Model, values: Mapping[str, Any], fields: Sequence[str], *, beside: Sequence[str]) -> None:
+    """Sets those of the fields that are given, texts without the space around them. ``beside``: others, set elsewhere.
+
+    Raises:
+        Invalid: as for ``known_fields``.
+    """
+    for name, value in known_fields(values, (*fields, *beside)).items():
+        if name in fields:
+            setattr(row, name, value.strip() if isinstance(value, str) else value)
 
 
 def hold_row(row: models.Model) -> None:

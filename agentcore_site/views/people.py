@@ -12,6 +12,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST
 
+from agentcore_site.console.forms import ServiceForm
 from agentcore_site.console.pages import page
 from agentcore_site.lib.errors import DomainError
 from agentcore_site.tenancy.actors import Actor
@@ -35,12 +36,16 @@ def without_mail_server() -> str:
     return " No mail server is set (EMAIL_HOST), so it waits as a file for who runs this server: DATA_DIR/run/mails."
 
 
-class InviteForm(forms.Form):
+class InviteForm(ServiceForm):
+    refusals = (DomainError,)
     email = forms.CharField(
         label="E-mail address", max_length=150, widget=forms.EmailInput(attrs={"autocomplete": "off"})
     )
     role = forms.ChoiceField(choices=Role.choices, initial=Role.STAKEHOLDER)
     can_export = forms.BooleanField(label="May export data", required=False)
+
+    def refuse(self, error: DomainError) -> None:
+        self.add_error("email" if "email" in error.fields else None, error.message)
 
 
 @page
@@ -48,14 +53,9 @@ def people(request: HttpRequest, actor: Actor) -> HttpResponse:
     organization = current_organization(actor)
     members = members_of(actor, organization)
     form = InviteForm(request.POST or None)
-    if request.method == "POST" and form.is_valid():
-        try:
-            invitation_create(actor, organization, **form.cleaned_data, link=link_at(request))
-        except DomainError as error:
-            form.add_error("email" if "email" in error.fields else None, error.message)
-        else:
-            messages.success(request, f"An invitation goes to {form.cleaned_data['email']}.{without_mail_server()}")
-            return redirect("people")
+    if form.applied(invitation_create, actor, organization, link=link_at(request)):
+        messages.success(request, f"An invitation goes to {form.cleaned_data['email']}.{without_mail_server()}")
+        return redirect("people")
     context = {
         "organization": organization,
         "members": members,
@@ -63,7 +63,7 @@ def people(request: HttpRequest, actor: Actor) -> HttpResponse:
         "roles": Role.choices,
         "form": form,
     }
-    return render(request, "agentcore_site/people.html", context, status=400 if form.is_bound else 200)
+    return render(request, "agentcore_site/people.html", context, status=form.status)
 
 
 @require_POST

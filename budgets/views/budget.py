@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
-from uuid import UUID
 
 from django.contrib import messages
 from django.db.models import QuerySet
@@ -13,7 +12,7 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET
 
 from agentcore_site.console.pages import Sort, allowed, listing, page
-from agentcore_site.lib.errors import Conflict, DomainError, Invalid
+from agentcore_site.lib.errors import Conflict, Invalid
 from agentcore_site.lib.money import dollars
 from agentcore_site.templatetags.console import money
 from agentcore_site.tenancy.actors import Actor
@@ -79,19 +78,9 @@ def new(request: HttpRequest, actor: Actor) -> HttpResponse:
     known = agents(actor).filter(organization=organization, archived_at=None).order_by("name")[:500]
     owners = [("", f"{organization}, in all"), *((str(one.id), one.name) for one in known)]
     form = NewLimitForm(request.POST or None, owners=owners, initial={"owner": asked(request, "agent")})
-    form.fields["owner"].required = False
-    if request.method == "POST" and form.is_valid():
-        values = form.cleaned_data
-        agent_id = UUID(values["owner"]) if values["owner"] else None
-        try:
-            changed = budget_set_limit(
-                actor, organization=organization, agent_id=agent_id, limit=values["limit"], note=values["note"]
-            )
-        except DomainError as error:
-            form.refuse(error)
-        else:
-            messages.success(request, _done(changed))
-            return redirect("budgets:budget", budget_id=changed.id)
+    if changed := form.applied(budget_set_limit, actor, organization=organization):
+        messages.success(request, _done(changed))
+        return redirect("budgets:budget", budget_id=changed.id)
     status = 400 if request.method == "POST" else 200
     return render(request, "budgets/new.html", {"form": form}, status=status)
 
@@ -144,8 +133,7 @@ def _shown(request: HttpRequest, actor: Actor, budget: Budget, form: LimitForm |
         "models": _models(found.rows, filters["model"]),
         **filters,
     }
-    status = 400 if form is not None and form.is_bound and form.errors else 200
-    return render(request, "budgets/budget.html", context, status=status)
+    return render(request, "budgets/budget.html", context, status=form.status if form else 200)
 
 
 def _entries(request: HttpRequest, actor: Actor, budget: Budget) -> tuple[QuerySet[LedgerEntry], dict[str, str]]:

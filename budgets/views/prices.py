@@ -13,7 +13,6 @@ from django.urls import reverse
 from django.utils.http import urlencode
 
 from agentcore_site.console.pages import Sort, listing, page
-from agentcore_site.lib.errors import DomainError
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import Organization
 from agentcore_site.tenancy.permissions import current_organization, require
@@ -66,22 +65,13 @@ def set_price(request: HttpRequest, actor: Actor) -> HttpResponse:
     """An organisation's own price; begins with the one in force for ``?model=``."""
     organization = current_organization(actor)
     require(actor, "price.edit", organization)
-    if request.method == "POST":
-        form = PriceForm(request.POST)
-        if form.is_valid():
-            try:
-                price = price_set(actor, organization=organization, **form.values())
-            except DomainError as error:
-                form.refuse(error)
-            else:
-                messages.success(request, _done(price))
-                return redirect(f"{reverse('budgets:prices')}?{urlencode({'panel': price.model})}")
-    else:
-        model = asked(request, "model")
-        now = prices_in_force(actor, organization.id).filter(model=model).first() if model else None
-        form = PriceForm.of(now, model)
-    status = 400 if form.is_bound else 200
-    return render(request, "budgets/price_form.html", {"form": form}, status=status)
+    model = asked(request, "model")
+    now = prices_in_force(actor, organization.id).filter(model=model).first() if model else None
+    form = PriceForm(request.POST) if request.method == "POST" else PriceForm.of(now, model)
+    if price := form.applied(price_set, actor, organization=organization):
+        messages.success(request, _done(price))
+        return redirect(f"{reverse('budgets:prices')}?{urlencode({'panel': price.model})}")
+    return render(request, "budgets/price_form.html", {"form": form}, status=form.status)
 
 
 def of_whom(whose: str, organization: Organization) -> Q:

@@ -9,8 +9,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST
 
-from agentcore_site.console.pages import page
-from agentcore_site.lib.errors import DomainError
+from agentcore_site.console.pages import page, sent
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import Organization
 from agentcore_site.tenancy.permissions import current_organization, require
@@ -25,17 +24,11 @@ from budgets.services import budget_settings_set
 def settings(request: HttpRequest, actor: Actor) -> HttpResponse:
     organization = current_organization(actor)
     require(actor, "budget.edit", organization)
-    row = _row(organization)
-    form = SettingsForm(request.POST) if request.method == "POST" else SettingsForm.of(row)
-    if request.method == "POST" and form.is_valid():
-        try:
-            budget_settings_set(actor, organization, **form.cleaned_data)
-        except DomainError as error:
-            form.refuse(error)
-        else:
-            messages.success(request, "Saved.")
-            return redirect("budgets:settings")
-    return _shown(request, actor, organization, {"form": form}, 400 if form.is_bound else 200)
+    form = SettingsForm.of(_row(organization), sent(request))
+    if form.applied(budget_settings_set, actor, organization):
+        messages.success(request, "Saved.")
+        return redirect("budgets:settings")
+    return _shown(request, actor, organization, {"form": form}, form.status)
 
 
 @require_POST

@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable
 from typing import Any, cast
 
 from django import forms
 from django.conf import settings
 from django.core.exceptions import ValidationError
 
-from agentcore_site.console.forms import NamesField, OptionsField, SealedField, SealedTextarea, put_errors
+from agentcore_site.console.forms import NamesField, OptionsField, RowForm, SealedField, SealedTextarea
 from agentcore_site.lib.errors import DomainError
+from agentcore_site.tenancy.actors import Actor
 from experiences.agents.evolution_settings import MOST_ROUNDS
+from experiences.agents.selectors import endpoint_get, endpoints_visible, tool_server_get, tool_servers_visible
 from experiences.agents.toolset_of import tool_names
 from experiences.learning.playbooks.leave_out import MOST
-from experiences.models import (
-    Agent,
-    AgentRuntime,
-    EndpointKind,
-    ModelEndpoint,
-    Philosophy,
-    PromptPack,
-    ToolServer,
-)
+from experiences.lessons.selectors import pack_get, packs_visible
+from experiences.models import Agent, AgentRuntime, EndpointKind, Philosophy, ToolServer
 from experiences.rollouts.environments import environments
 from experiences.rollouts.rewards import rewards
 
@@ -68,8 +61,10 @@ class GrantedTools(forms.Widget):
         return {key: data.getlist(f"tools_of_{key}") for key in data.getlist("tools_shown")}
 
 
-class EndpointForm(forms.Form):
+class EndpointForm(RowForm):
     """A model endpoint. A key that is stored already is kept when its field is left empty."""
+
+    row_fields = ("name", "kind", "base_url", "model", "options")
 
     name = forms.CharField(max_length=80, help_text="What people call it.")
     kind = forms.ChoiceField(choices=EndpointKind.choices, help_text="How it is spoken to.")
@@ -101,18 +96,11 @@ class EndpointForm(forms.Form):
     )
     options = OptionsField(required=False, help_text="A JSON object; what may stand in it is listed beside.")
 
-    @classmethod
-    def of(cls, endpoint: ModelEndpoint) -> EndpointForm:
-        names = ("name", "kind", "base_url", "model")
-        options = json.dumps(endpoint.options, indent=2) if endpoint.options else ""
-        return cls(initial={name: getattr(endpoint, name) for name in names} | {"options": options})
 
-    def refuse(self, error: DomainError) -> None:
-        put_errors(self, error)
-
-
-class ToolServerForm(forms.Form):
+class ToolServerForm(RowForm):
     """An MCP server. A stored token is kept when its field is left empty; on another host it is needed anew."""
+
+    row_fields = ("name", "transport", "url", "command")
 
     name = forms.SlugField(max_length=30, help_text="Stands before the names of its tools.")
     transport = forms.ChoiceField(choices=ToolServer.Transport.choices)
@@ -134,15 +122,9 @@ class ToolServerForm(forms.Form):
     )
 
     @classmethod
-    def of(cls, server: ToolServer) -> ToolServerForm:
-        names = ("name", "transport", "url", "command")
-        return cls(
-            initial={name: getattr(server, name) for name in names}
-            | {
-                "tools": ", ".join(server.tools),
-                "variables": "\n".join(f"{name}=" for name in sorted(server.variables)),
-            }
-        )
+    def initial_of(cls, server: ToolServer) -> dict[str, Any]:
+        variables = "\n".join(f"{name}=" for name in sorted(server.variables))
+        return super().initial_of(server) | {"tools": ", ".join(server.tools), "variables": variables}
 
     def clean_variables(self) -> dict[str, str]:
         lines = [line.strip() for line in self.cleaned_data["variables"].splitlines() if line.strip()]
@@ -153,11 +135,23 @@ class ToolServerForm(forms.Form):
     def clean_tools(self) -> list[str]:
         return [name.strip() for name in self.cleaned_data["tools"].split(",") if name.strip()]
 
-    def refuse(self, error: DomainError) -> None:
-        put_errors(self, error)
 
+class AgentForm(RowForm):
+    row_fields = (
+        "name",
+        "slug",
+        "description",
+        "philosophy",
+        "runtime",
+        "environment",
+        "environment_options",
+        "reward_options",
+        *MODEL_FIELDS,
+        *TRAINING_FIELDS,
+        *PLAYBOOK_FIELDS,
+        *EVOLUTION_FIELDS,
+    )
 
-class AgentForm(forms.Form):
     name = forms.CharField(max_length=120, help_text="What people call it.")
     slug = forms.SlugField(
         max_length=60, required=False, help_text="Its name in addresses and APIs; made from the name if left empty."
@@ -281,20 +275,14 @@ class AgentForm(forms.Form):
     )
     environment_options = OptionsField(required=False, label="Options of the environment", help_text="A JSON object.")
 
-    def __init__(
-        self,
-        *args: Any,
-        endpoints: Iterable[ModelEndpoint] = (),
-        servers: Iterable[ToolServer] = (),
-        packs: Iterable[PromptPack] = (),
-        **kwargs: Any,
-    ) -> None:
+    def __init__(self, *args: Any, actor: Actor, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self.actor = actor
         own = "The site's own (LLM_BASE_URL)" if settings.LLM_BASE_URL else "None"
-        named = [(str(one.pk), f"{one.name} ({one.base_url})") for one in endpoints]
+        named = [(str(one.pk), f"{one.name} ({one.base_url})") for one in endpoints_visible(actor)]
         cast(forms.ChoiceField, self.fields["endpoint"]).choices = [("", own), *named]
         cast(forms.ChoiceField, self.fields["reflector"]).choices = [("", "The agent's own endpoint"), *named]
-        self.servers = list(servers)
+        self.servers = list(tool_servers_visible(actor))
         cast(forms.ChoiceField, self.fields["tool_servers"]).choices = [(str(one.pk), one.name) for one in self.servers]
         tools = cast(NamesField, self.fields["tools"])
         offered = tool_choices()
@@ -303,28 +291,28 @@ class AgentForm(forms.Form):
         for name in EVOLUTION_FIELDS[2:]:
             of_site = f"Empty: the site's, {getattr(settings, name.upper()):g}."
             self.fields[name].help_text = of_site + LIMITS.get(name, "")
-        stamped = [("", "None: its own system prompt"), *((str(one.pk), one.name) for one in packs)]
+        stamped = [("", "None: its own system prompt"), *((str(one.pk), one.name) for one in packs_visible(actor))]
         cast(forms.ChoiceField, self.fields["prompt_pack"]).choices = stamped
 
     @classmethod
-    def of(cls, agent: Agent, **choices: Any) -> AgentForm:
-        """The form filled with an agent's values."""
-        names = ("name", "slug", "description", "philosophy", "runtime", "environment")
-        shown = (*names, *MODEL_FIELDS, *TRAINING_FIELDS, *PLAYBOOK_FIELDS, *EVOLUTION_FIELDS)
-        options = json.dumps(agent.environment_options, indent=2) if agent.environment_options else ""
-        initial = {name: getattr(agent, name) for name in shown} | {
-            "environment_options": options,
-            "reward_options": json.dumps(agent.reward_options, indent=2) if agent.reward_options else "",
-            "endpoint": str(agent.endpoint_id or ""),
-            "reflector": str(agent.reflector_id or ""),
-            "prompt_pack": str(agent.prompt_pack_id or ""),
-            "tool_servers": [str(one.pk) for one in agent.tool_servers.all()],
-            "opted_out": not agent.collects,
-        }
-        return cls(initial=initial, **choices)
+    def initial_of(cls, agent: Agent) -> dict[str, Any]:
+        chosen = {name: str(getattr(agent, f"{name}_id") or "") for name in ("endpoint", "reflector", "prompt_pack")}
+        servers = [str(one.pk) for one in agent.tool_servers.all()]
+        return super().initial_of(agent) | chosen | {"tool_servers": servers, "opted_out": not agent.collects}
+
+    def values(self) -> dict[str, Any]:
+        """What the services take: rows in the place of their ids, and nothing for a number that is left empty."""
+        values = {**self.cleaned_data, "collects": not self.cleaned_data["opted_out"]}
+        values["slug"] = values["slug"] or self.initial.get("slug", "")
+        for name in ("opted_out", *(name for name in ("max_tokens", "leave_out_rate") if values[name] is None)):
+            del values[name]
+        for name, get in (("endpoint", endpoint_get), ("reflector", endpoint_get), ("prompt_pack", pack_get)):
+            values[name] = get(self.actor, values[name]) if values[name] else None
+        granted, servers = values["granted_tools"] or {}, values["tool_servers"]
+        values["granted_tools"] = {key: names for key, names in granted.items() if key in servers}
+        return values | {"tool_servers": [tool_server_get(self.actor, one) for one in servers]}
 
     def refuse(self, error: DomainError) -> None:
-        """Puts a service's message where it belongs: at its field, else above the form."""
         places = {"environment": "environment_options"}
         fields = {places.get(name, name.partition(".")[0]): text for name, text in error.fields.items()}
-        put_errors(self, type(error)(error.message, fields=fields))
+        super().refuse(type(error)(error.message, fields=fields))

@@ -6,16 +6,14 @@ from typing import Any
 
 from django import forms
 
-from agentcore_site.console.forms import put_errors
-from agentcore_site.lib.errors import DomainError
-from experiences.models import (
-    Experience,
-    PromptPack,
-)
+from agentcore_site.console.forms import RowForm
+from experiences.models import PromptPack
 
 
-class LessonForm(forms.Form):
+class LessonForm(RowForm):
     """A lesson's text. ``version`` is the one that was shown: a lesson that moved meanwhile is not overwritten."""
+
+    row_fields = ("summary", "version")
 
     summary = forms.CharField(
         max_length=1000,
@@ -28,18 +26,12 @@ class LessonForm(forms.Form):
     )
     version = forms.IntegerField(required=False, min_value=1, widget=forms.HiddenInput)
 
-    @classmethod
-    def of(cls, row: Experience) -> LessonForm:
-        return cls(initial={"summary": row.summary, "version": row.version})
 
-    def refuse(self, error: DomainError) -> None:
-        put_errors(self, error)
-
-
-class PackForm(forms.Form):
+class PackForm(RowForm):
     """A prompt pack. Injections are one text in the form, with a line of three dashes between two."""
 
     BREAK = "\n---\n"
+    row_fields = ("name", "domain", "system", "experience_slots", "max_words")
 
     name = forms.SlugField(max_length=60, help_text="What agents' forms and files call it.")
     domain = forms.CharField(max_length=60, required=False, help_text="What it is for; lessons carry the same word.")
@@ -69,10 +61,8 @@ class PackForm(forms.Form):
     )
 
     @classmethod
-    def of(cls, pack: PromptPack, data: Any = None) -> PackForm:
-        names = ("name", "domain", "system", "experience_slots", "max_words")
-        initial = {name: getattr(pack, name) for name in names} | {"injections": cls.BREAK.join(pack.injections)}
-        return cls(data, initial=initial)
+    def initial_of(cls, pack: PromptPack) -> dict[str, Any]:
+        return super().initial_of(pack) | {"injections": cls.BREAK.join(pack.injections)}
 
     def clean_injections(self) -> str:
         return self._unix("injections")
@@ -82,8 +72,9 @@ class PackForm(forms.Form):
 
     def values(self) -> dict[str, Any]:
         """What the services take. Texts that were left as they are stay so to the letter: a stamp hangs on them."""
-        values = {name: value for name, value in self.cleaned_data.items() if name != "keep_lessons"}
-        values = {name: value for name, value in values.items() if value != self.initial.get(name)}
+        values = {name: value for name, value in self.cleaned_data.items() if value != self.initial.get(name)}
+        if not self.initial:
+            del values["keep_lessons"]  # nothing was learned under a new one
         if "injections" in values:
             values["injections"] = [text for text in values["injections"].split(self.BREAK) if text.strip()]
         return values
@@ -91,6 +82,3 @@ class PackForm(forms.Form):
     def _unix(self, name: str) -> str:
         """A text with the line ends that it had before the browser sent it."""
         return str(self.cleaned_data[name]).replace("\r\n", "\n")
-
-    def refuse(self, error: DomainError) -> None:
-        put_errors(self, error)

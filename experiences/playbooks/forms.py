@@ -6,15 +6,14 @@ from typing import Any
 
 from django import forms
 
-from agentcore_site.console.forms import put_errors
-from agentcore_site.lib.errors import DomainError
+from agentcore_site.console.forms import ServiceForm
 from experiences.learning.playbooks.items import CATEGORIES, MAX_CONTENT, TITLES, PlaybookItem
 from experiences.models import ContextDelta
 
 CHOICES = [(key, TITLES[key]) for key in CATEGORIES]
 
 
-class ItemForm(forms.Form):
+class ItemForm(ServiceForm):
     """One item. ``version`` is the playbook's that was shown: what moved meanwhile is not overwritten."""
 
     category = forms.ChoiceField(choices=CHOICES)
@@ -34,19 +33,11 @@ class ItemForm(forms.Form):
 
     def values(self) -> dict[str, Any]:
         """What ``playbook_edit`` takes."""
-        given = self.cleaned_data
-        return {
-            "category": given["category"],
-            "content": given["content"],
-            "rationale": given["rationale"],
-            "expected": given["version"],
-        }
-
-    def refuse(self, error: DomainError) -> None:
-        put_errors(self, error)
+        values = dict(self.cleaned_data)
+        return values | {"expected": values.pop("version")}
 
 
-class ReviewForm(forms.Form):
+class ReviewForm(ServiceForm):
     """A waiting change, to be approved as it is or with another text."""
 
     category = forms.ChoiceField(choices=CHOICES)
@@ -65,6 +56,3 @@ class ReviewForm(forms.Form):
     def filled(cls, delta: ContextDelta) -> ReviewForm:
         """As if a person had sent it as it came."""
         return cls({"category": delta.category or CATEGORIES[-1], "content": delta.content})
-
-    def refuse(self, error: DomainError) -> None:
-        put_errors(self, error)

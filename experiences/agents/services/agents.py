@@ -6,10 +6,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from django.db import transaction
-from django.utils import timezone
 from django.utils.text import slugify
 
-from agentcore_site.audit.services import record
+from agentcore_site.audit.services import archive, record
 from agentcore_site.lib.errors import Invalid, Missing
 from agentcore_site.lib.registry import UnknownName
 from agentcore_site.lib.row_checks import check_row, check_secrets_stay, hold_row, known_fields, save_row
@@ -198,10 +197,7 @@ def _told_apart(text: str) -> str:
 def agent_archive(actor: Any, agent: Agent) -> Agent:
     """Hides an agent; its runs, evaluations and playbook stay, and its context is given out no more."""
     require(actor, "agent.edit", agent.organization_id)
-    if agent.archived_at is None:
-        agent.archived_at = timezone.now()
-        agent.save(update_fields=["archived_at"])
-        record(actor, "agent.archived", agent)
+    if archive(actor, agent, "agent.archived"):
         agent_archived.send(Agent, actor=actor, agent=agent)
     return agent
 

@@ -9,12 +9,11 @@ from typing import Any, Final
 from asgiref.sync import async_to_sync
 from django.db import transaction
 from django.db.models import Q
-from django.utils import timezone
 
-from agentcore_site.audit.services import record
+from agentcore_site.audit.services import archive, record
 from agentcore_site.ids import uuid7
 from agentcore_site.lib.errors import Conflict, Invalid
-from agentcore_site.lib.row_checks import check_row, check_secrets_stay, hold_row, known_fields, save_row
+from agentcore_site.lib.row_checks import check_row, check_secrets_stay, hold_row, save_row, set_fields
 from agentcore_site.outgoing import check_address
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import current_organization, require
@@ -100,12 +99,7 @@ def endpoint_archive(actor: Any, endpoint: ModelEndpoint) -> ModelEndpoint:
     users = list(using.values_list("name", flat=True)[:3])
     if users:
         raise Conflict(f"{', '.join(users)} use it. Give them another endpoint first.")
-    if endpoint.archived_at is None:
-        endpoint.archived_at = timezone.now()
-        for name in KEYS:
-            setattr(endpoint, name, "")
-        endpoint.save(update_fields=["archived_at", *KEYS])
-        record(actor, "endpoint.archived", endpoint)
+    archive(actor, endpoint, "endpoint.archived", **dict.fromkeys(KEYS, ""))
     return endpoint
 
 
@@ -146,11 +140,7 @@ async def _asked(value: Endpoint, prices: DatabasePriceBook, organization_id: An
 
 
 def _change(endpoint: ModelEndpoint, values: Mapping[str, Any], *, stored: str = "") -> None:
-    known_fields(values, (*EDITABLE, *KEYS))
-    for name in EDITABLE:
-        if name in values:
-            value = values[name]
-            setattr(endpoint, name, value.strip() if isinstance(value, str) else value)
+    set_fields(endpoint, values, EDITABLE, beside=KEYS)
     given = {name: plain for name in KEYS if (plain := _plain(name, values.get(name)))}
     for name, plain in given.items():
         setattr(endpoint, name, sealed(plain))

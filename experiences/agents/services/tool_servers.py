@@ -9,11 +9,10 @@ from typing import Any, Final
 
 from asgiref.sync import async_to_sync
 from django.db import transaction
-from django.utils import timezone
 
-from agentcore_site.audit.services import record
+from agentcore_site.audit.services import archive, record
 from agentcore_site.lib.errors import Conflict, Invalid
-from agentcore_site.lib.row_checks import check_row, check_secrets_stay, hold_row, known_fields, save_row
+from agentcore_site.lib.row_checks import check_row, check_secrets_stay, hold_row, save_row, set_fields
 from agentcore_site.outgoing import check_address
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import current_organization, require
@@ -88,11 +87,8 @@ def tool_server_update(actor: Any, server: ToolServer, **values: Any) -> ToolSer
 def tool_server_archive(actor: Any, server: ToolServer) -> ToolServer:
     """Takes a server out of use, from all agents, and forgets its secrets."""
     require(actor, "endpoint.edit", server.organization_id)
-    if server.archived_at is None:
-        server.archived_at, server.token, server.variables = timezone.now(), "", {}
-        server.save(update_fields=["archived_at", *SECRETS])
+    if archive(actor, server, "tool_server.archived", token="", variables={}):
         server.agents.clear()
-        record(actor, "tool_server.archived", server)
     return server
 
 
@@ -118,11 +114,7 @@ async def _asked(server: ToolServer) -> Offer:
 
 
 def _change(server: ToolServer, values: Mapping[str, Any], *, address: str = "", command: str = "") -> None:
-    known_fields(values, (*EDITABLE, *SECRETS))
-    for name in EDITABLE:
-        if name in values:
-            value = values[name]
-            setattr(server, name, value.strip() if isinstance(value, str) else value)
+    set_fields(server, values, EDITABLE, beside=SECRETS)
     if given := str(values.get("token") or "").strip():
         server.token = sealed(given)
     if values.get("variables") is not None:

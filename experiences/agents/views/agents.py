@@ -9,16 +9,15 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST
 
-from agentcore_site.console.pages import page
+from agentcore_site.console.pages import page, sent
 from agentcore_site.lib.errors import Conflict, Invalid
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import current_organization, require
 from experiences.agents.forms import AgentForm
-from experiences.agents.selectors import endpoint_get, endpoints_visible, tool_server_get, tool_servers_visible
+from experiences.agents.selectors import endpoint_get, tool_server_get
 from experiences.agents.services.agent_tests import AgentTest, agent_test
 from experiences.agents.services.agents import agent_archive, agent_create, agent_update
 from experiences.agents.services.tool_servers import tool_server_offer
-from experiences.lessons.selectors import pack_get, packs_visible
 from experiences.models import Agent
 from experiences.models.agent_lookup import agent_get
 from experiences.rollouts.environments import environments
@@ -27,15 +26,10 @@ from experiences.rollouts.environments import environments
 @page
 def new(request: HttpRequest, actor: Actor) -> HttpResponse:
     require(actor, "agent.edit", current_organization(actor))
-    form = AgentForm(request.POST or None, **_choices(actor))
-    if request.method == "POST" and form.is_valid():
-        try:
-            made = agent_create(actor, **_values(actor, form))
-        except (Invalid, Conflict) as error:
-            form.refuse(error)
-        else:
-            messages.success(request, f"{made.name} was made. Launch a training job when you are ready.")
-            return redirect("agent", ref=made.pk)
+    form = AgentForm(request.POST or None, actor=actor)
+    if made := form.applied(agent_create, actor):
+        messages.success(request, f"{made.name} was made. Launch a training job when you are ready.")
+        return redirect("agent", ref=made.pk)
     return _form(request, form, None)
 
 
@@ -43,18 +37,10 @@ def new(request: HttpRequest, actor: Actor) -> HttpResponse:
 def edit(request: HttpRequest, actor: Actor, agent_id: Any) -> HttpResponse:
     agent = agent_get(actor, agent_id)
     require(actor, "agent.edit", agent.organization_id)
-    choices = _choices(actor)
-    form = AgentForm(request.POST, **choices) if request.method == "POST" else AgentForm.of(agent, **choices)
-    if request.method == "POST" and form.is_valid():
-        values = _values(actor, form)
-        values["slug"] = values["slug"] or agent.slug
-        try:
-            agent_update(actor, agent, **values)
-        except (Invalid, Conflict) as error:
-            form.refuse(error)
-        else:
-            messages.success(request, "Saved. Jobs that have not ended keep their configuration and their models.")
-            return redirect("agent", ref=agent.pk)
+    form = AgentForm.of(agent, sent(request), actor=actor)
+    if form.applied(agent_update, actor, agent):
+        messages.success(request, "Saved. Jobs that have not ended keep their configuration and their models.")
+        return redirect("agent", ref=agent.pk)
     return _form(request, form, agent_get(actor, agent_id))
 
 
@@ -109,39 +95,14 @@ def options(request: HttpRequest, actor: Actor) -> HttpResponse:
     return render(request, "experiences/_options.html", _options(request.GET.get("environment", "")))
 
 
-def _choices(actor: Actor) -> dict[str, Any]:
-    return {
-        "endpoints": endpoints_visible(actor),
-        "servers": tool_servers_visible(actor),
-        "packs": packs_visible(actor),
-    }
-
-
-def _values(actor: Actor, form: AgentForm) -> dict[str, Any]:
-    values = dict(form.cleaned_data)
-    values["collects"] = not values.pop("opted_out")
-    for name in ("max_tokens", "leave_out_rate"):
-        if values[name] is None:
-            del values[name]
-    for name in ("endpoint", "reflector"):
-        values[name] = endpoint_get(actor, values[name]) if values[name] else None
-    values["prompt_pack"] = pack_get(actor, values["prompt_pack"]) if values["prompt_pack"] else None
-    values["granted_tools"] = {
-        key: names for key, names in (values["granted_tools"] or {}).items() if key in values["tool_servers"]
-    }
-    values["tool_servers"] = [tool_server_get(actor, one) for one in values["tool_servers"]]
-    return values
-
-
 def _form(request: HttpRequest, form: AgentForm, agent: Agent | None) -> HttpResponse:
-    status = 400 if form.is_bound and form.errors else 200
     context = {
         "form": form,
         "agent": agent,
         "servers": _servers(form, agent),
         **_options(str(form["environment"].value() or "")),
     }
-    return render(request, "experiences/agent_form.html", context, status=status)
+    return render(request, "experiences/agent_form.html", context, status=form.status)
 
 
 def _servers(form: AgentForm, agent: Agent | None) -> list[dict[str, Any]]:

@@ -9,8 +9,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST
 
-from agentcore_site.console.pages import Sort, allowed, listing, page
-from agentcore_site.lib.errors import Conflict, Invalid
+from agentcore_site.console.pages import Sort, allowed, listing, page, sent
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import current_organization, require
 from experiences.agents.endpoint_config import OPTIONS
@@ -41,14 +40,9 @@ def endpoints(request: HttpRequest, actor: Actor) -> HttpResponse:
 def new(request: HttpRequest, actor: Actor) -> HttpResponse:
     require(actor, "endpoint.edit", current_organization(actor))
     form = EndpointForm(request.POST or None)
-    if request.method == "POST" and form.is_valid():
-        try:
-            made = endpoint_create(actor, **form.cleaned_data)
-        except (Invalid, Conflict) as error:
-            form.refuse(error)
-        else:
-            messages.success(request, f"{made.name} was made. Try it, then give it to an agent.")
-            return redirect("experiences:endpoint_edit", endpoint_id=made.pk)
+    if made := form.applied(endpoint_create, actor):
+        messages.success(request, f"{made.name} was made. Try it, then give it to an agent.")
+        return redirect("experiences:endpoint_edit", endpoint_id=made.pk)
     return _form(request, form, None, actor)
 
 
@@ -56,15 +50,10 @@ def new(request: HttpRequest, actor: Actor) -> HttpResponse:
 def edit(request: HttpRequest, actor: Actor, endpoint_id: Any) -> HttpResponse:
     endpoint = endpoint_get(actor, endpoint_id)
     require(actor, "endpoint.edit", endpoint.organization_id)
-    form = EndpointForm(request.POST) if request.method == "POST" else EndpointForm.of(endpoint)
-    if request.method == "POST" and form.is_valid():
-        try:
-            endpoint_update(actor, endpoint, **form.cleaned_data)
-        except (Invalid, Conflict) as error:
-            form.refuse(error)
-        else:
-            messages.success(request, "Saved.")
-            return redirect("experiences:endpoint_edit", endpoint_id=endpoint.pk)
+    form = EndpointForm.of(endpoint, sent(request))
+    if form.applied(endpoint_update, actor, endpoint):
+        messages.success(request, "Saved.")
+        return redirect("experiences:endpoint_edit", endpoint_id=endpoint.pk)
     return _form(request, form, endpoint_get(actor, endpoint_id), actor)
 
 
@@ -87,9 +76,8 @@ def test(request: HttpRequest, actor: Actor) -> HttpResponse:
 
 
 def _form(request: HttpRequest, form: EndpointForm, endpoint: ModelEndpoint | None, actor: Actor) -> HttpResponse:
-    status = 400 if form.is_bound and form.errors else 200
     context: dict[str, Any] = {"form": form, "endpoint": endpoint, "help": OPTIONS}
     if endpoint is not None:
         context["users"] = list(endpoint.agents.filter(archived_at=None))
         context["may"] = allowed(actor, endpoint.organization_id)
-    return render(request, "experiences/endpoint_form.html", context, status=status)
+    return render(request, "experiences/endpoint_form.html", context, status=form.status)

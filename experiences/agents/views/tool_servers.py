@@ -9,8 +9,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST
 
-from agentcore_site.console.pages import Sort, listing, page
-from agentcore_site.lib.errors import Conflict, Invalid
+from agentcore_site.console.pages import Sort, listing, page, sent
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import current_organization, require
 from experiences.agents.forms import ToolServerForm
@@ -40,14 +39,9 @@ def tool_servers(request: HttpRequest, actor: Actor) -> HttpResponse:
 def new(request: HttpRequest, actor: Actor) -> HttpResponse:
     require(actor, "endpoint.edit", current_organization(actor))
     form = ToolServerForm(request.POST or None)
-    if request.method == "POST" and form.is_valid():
-        try:
-            made = tool_server_create(actor, **form.cleaned_data)
-        except (Invalid, Conflict) as error:
-            form.refuse(error)
-        else:
-            messages.success(request, f"{made.name} was made. See what it offers, then give it to an agent.")
-            return redirect("experiences:tool_server", server_id=made.pk)
+    if made := form.applied(tool_server_create, actor):
+        messages.success(request, f"{made.name} was made. See what it offers, then give it to an agent.")
+        return redirect("experiences:tool_server", server_id=made.pk)
     return _form(request, form, None)
 
 
@@ -55,15 +49,10 @@ def new(request: HttpRequest, actor: Actor) -> HttpResponse:
 def edit(request: HttpRequest, actor: Actor, server_id: Any) -> HttpResponse:
     server = tool_server_get(actor, server_id)
     require(actor, "endpoint.edit", server.organization_id)
-    form = ToolServerForm(request.POST) if request.method == "POST" else ToolServerForm.of(server)
-    if request.method == "POST" and form.is_valid():
-        try:
-            tool_server_update(actor, server, **form.cleaned_data)
-        except (Invalid, Conflict) as error:
-            form.refuse(error)
-        else:
-            messages.success(request, "Saved.")
-            return redirect("experiences:tool_server", server_id=server.pk)
+    form = ToolServerForm.of(server, sent(request))
+    if form.applied(tool_server_update, actor, server):
+        messages.success(request, "Saved.")
+        return redirect("experiences:tool_server", server_id=server.pk)
     return _form(request, form, tool_server_get(actor, server_id))
 
 
@@ -83,5 +72,4 @@ def offer(request: HttpRequest, actor: Actor, server_id: Any) -> HttpResponse:
 
 
 def _form(request: HttpRequest, form: ToolServerForm, server: ToolServer | None) -> HttpResponse:
-    status = 400 if form.is_bound and form.errors else 200
-    return render(request, "experiences/tool_server.html", {"form": form, "server": server}, status=status)
+    return render(request, "experiences/tool_server.html", {"form": form, "server": server}, status=form.status)

@@ -7,9 +7,8 @@ from typing import Any, Final
 
 from django.db import transaction
 from django.db.models import QuerySet
-from django.utils import timezone
 
-from agentcore_site.audit.services import record
+from agentcore_site.audit.services import archive, record
 from agentcore_site.jobs.models import Job
 from agentcore_site.lib.errors import Conflict, Invalid
 from agentcore_site.lib.row_checks import check_row, hold_row, known_fields, save_row
@@ -97,10 +96,7 @@ def pack_archive(actor: Any, pack: PromptPack) -> PromptPack:
         raise Conflict(f"{', '.join(users)} use it. Give them another pack, or a system prompt, first.")
     if titles := titles_at_work(Job.objects.filter(training_run__prompt_pack=pack)):
         raise Conflict(f"{titles}: not ended, and launched with it. Let it end, or cancel it, first.")
-    if pack.archived_at is None:
-        pack.archived_at = timezone.now()
-        pack.save(update_fields=["archived_at"])
-        record(actor, "prompt_pack.archived", pack)
+    archive(actor, pack, "prompt_pack.archived")
     return pack
 
 

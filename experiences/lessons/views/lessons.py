@@ -16,7 +16,6 @@ from django.views.decorators.http import require_POST
 
 from agentcore_site.console.pages import Sort, allowed, listing, page, whole_number
 from agentcore_site.jobs.models import Job
-from agentcore_site.lib.errors import Conflict, Invalid
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import require
 from experiences.lessons.filters import ExperienceFilters
@@ -107,17 +106,10 @@ def edit(request: HttpRequest, actor: Actor, experience_id: Any) -> HttpResponse
     row = experience_get(actor, experience_id)
     require(actor, "agent.edit", row.organization_id)
     form = LessonForm(request.POST)
-    status = 400
-    if form.is_valid():
-        try:
-            experience_edit(actor, row, **form.cleaned_data)
-        except (Invalid, Conflict) as error:
-            form.refuse(error)
-            status = error.code
-        else:
-            messages.success(request, "Saved and stamped. It is measured anew from the next job on.")
-            return redirect("experiences:experience", experience_id=row.pk)
-    return _shown(request, actor, experience_get(actor, experience_id), form, status)
+    if form.applied(experience_edit, actor, row):
+        messages.success(request, "Saved and stamped. It is measured anew from the next job on.")
+        return redirect("experiences:experience", experience_id=row.pk)
+    return _shown(request, actor, experience_get(actor, experience_id), form)
 
 
 def _action(service: Callable[..., Experience], said: str) -> Callable[..., HttpResponseBase]:
@@ -144,9 +136,7 @@ def _domains(rows: QuerySet[Experience]) -> list[str]:
     return list(rows.exclude(domain="").order_by("domain").values_list("domain", flat=True).distinct()[:CHIPS])
 
 
-def _shown(
-    request: HttpRequest, actor: Actor, row: Experience, form: LessonForm | None = None, status: int = 200
-) -> HttpResponse:
+def _shown(request: HttpRequest, actor: Actor, row: Experience, form: LessonForm | None = None) -> HttpResponse:
     may = allowed(actor, row.organization_id)
     taught = trajectories_of(actor, row)
     context = {
@@ -164,7 +154,7 @@ def _shown(
         "actions": _actions(row),
         "form": (form or LessonForm.of(row)) if "agent.edit" in may else None,
     }
-    return render(request, "experiences/experience.html", context, status=status)
+    return render(request, "experiences/experience.html", context, status=form.code if form else 200)
 
 
 def _actions(row: Experience) -> list[tuple[str, str, str]]:

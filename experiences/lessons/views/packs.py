@@ -10,8 +10,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST
 
-from agentcore_site.console.pages import Sort, allowed, listing, page
-from agentcore_site.lib.errors import Conflict, Invalid
+from agentcore_site.console.pages import Sort, allowed, listing, page, sent
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import current_organization, require
 from experiences.lessons.forms import PackForm
@@ -38,14 +37,9 @@ def prompt_packs(request: HttpRequest, actor: Actor) -> HttpResponse:
 def new(request: HttpRequest, actor: Actor) -> HttpResponse:
     require(actor, "agent.edit", current_organization(actor))
     form = PackForm(request.POST or None)
-    if request.method == "POST" and form.is_valid():
-        try:
-            made = pack_create(actor, **form.values())
-        except (Invalid, Conflict) as error:
-            form.refuse(error)
-        else:
-            messages.success(request, f"{made.name} was made and stamped. Choose it in an agent's form.")
-            return redirect("experiences:prompt_pack", pack_id=made.pk)
+    if made := form.applied(pack_create, actor):
+        messages.success(request, f"{made.name} was made and stamped. Choose it in an agent's form.")
+        return redirect("experiences:prompt_pack", pack_id=made.pk)
     return _form(request, actor, form, None)
 
 
@@ -53,19 +47,14 @@ def new(request: HttpRequest, actor: Actor) -> HttpResponse:
 def edit(request: HttpRequest, actor: Actor, pack_id: Any) -> HttpResponse:
     """All members of the organisation may read it; those who edit agents may change it."""
     pack = pack_get(actor, pack_id)
-    form = PackForm.of(pack, request.POST if request.method == "POST" else None)
     if request.method == "POST":
         require(actor, "agent.edit", pack.organization_id)
-        if form.is_valid():
-            try:
-                pack_update(actor, pack, keep_lessons=form.cleaned_data["keep_lessons"], **form.values())
-            except (Invalid, Conflict) as error:
-                form.refuse(error)
-            else:
-                messages.success(
-                    request, "Saved and stamped. Jobs that act by it and have not ended go on with it as it is now."
-                )
-                return redirect("experiences:prompt_pack", pack_id=pack.pk)
+    form = PackForm.of(pack, sent(request))
+    if form.applied(pack_update, actor, pack):
+        messages.success(
+            request, "Saved and stamped. Jobs that act by it and have not ended go on with it as it is now."
+        )
+        return redirect("experiences:prompt_pack", pack_id=pack.pk)
     return _form(request, actor, form, pack_get(actor, pack_id))
 
 
@@ -78,11 +67,10 @@ def archive(request: HttpRequest, actor: Actor, pack_id: Any) -> HttpResponse:
 
 
 def _form(request: HttpRequest, actor: Actor, form: PackForm, pack: PromptPack | None) -> HttpResponse:
-    status = 400 if form.is_bound and form.errors else 200
     context: dict[str, Any] = {"form": form, "pack": pack}
     if pack is not None:
         context["fault"] = pack_fault(pack)
         context["users"] = list(pack.agents.filter(archived_at=None))
         context["choosers"] = list(agents_by_domain(pack))
         context["may"] = allowed(actor, pack.organization_id)
-    return render(request, "experiences/prompt_pack.html", context, status=status)
+    return render(request, "experiences/prompt_pack.html", context, status=form.status)

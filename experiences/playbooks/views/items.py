@@ -10,7 +10,7 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST
 
 from agentcore_site.console.pages import allowed, page, whole_number
-from agentcore_site.lib.errors import Conflict, Invalid, Missing
+from agentcore_site.lib.errors import Invalid, Missing
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import require
 from experiences.models import Experience, Playbook
@@ -35,18 +35,11 @@ def add(request: HttpRequest, actor: Actor, agent_id: Any) -> HttpResponse:
     playbook = playbook_get(actor, agent_id)
     require(actor, "playbook.edit", playbook.organization_id)
     form = ItemForm(request.POST)
-    status = 400
-    if form.is_valid():
-        try:
-            made = playbook_edit(actor, playbook, type="add", **form.values())
-        except (Invalid, Conflict) as error:
-            form.refuse(error)
-            status = error.code
-        else:
-            said = f"The item {made.section} is added." if not made.reason else f"Not added twice: {made.reason}."
-            messages.success(request, f"{said} Agents are told it from now on.")
-            return redirect("experiences:playbook", agent_id=agent_id)
-    return shown(request, actor, agent_get(actor, agent_id), form, status)
+    if made := form.applied(playbook_edit, actor, playbook, type="add"):
+        said = f"The item {made.section} is added." if not made.reason else f"Not added twice: {made.reason}."
+        messages.success(request, f"{said} Agents are told it from now on.")
+        return redirect("experiences:playbook", agent_id=agent_id)
+    return shown(request, actor, agent_get(actor, agent_id), form)
 
 
 @require_POST
@@ -55,17 +48,10 @@ def edit(request: HttpRequest, actor: Actor, agent_id: Any, handle: str) -> Http
     playbook = playbook_get(actor, agent_id)
     require(actor, "playbook.edit", playbook.organization_id)
     form = ItemForm(request.POST)
-    status = 400
-    if form.is_valid():
-        try:
-            playbook_edit(actor, playbook, type="update", target=handle, **form.values())
-        except (Invalid, Conflict) as error:
-            form.refuse(error)
-            status = error.code
-        else:
-            messages.success(request, f"Saved as version {playbook.version}. Agents are told it from now on.")
-            return redirect("experiences:playbook_item", agent_id=agent_id, handle=handle)
-    return _item(request, actor, playbook_get(actor, agent_id), handle, form, status)
+    if form.applied(playbook_edit, actor, playbook, type="update", target=handle):
+        messages.success(request, f"Saved as version {playbook.version}. Agents are told it from now on.")
+        return redirect("experiences:playbook_item", agent_id=agent_id, handle=handle)
+    return _item(request, actor, playbook_get(actor, agent_id), handle, form)
 
 
 @require_POST
@@ -94,12 +80,7 @@ def revert(request: HttpRequest, actor: Actor, agent_id: Any, handle: str) -> Ht
 
 
 def _item(
-    request: HttpRequest,
-    actor: Actor,
-    playbook: Playbook,
-    handle: str,
-    form: ItemForm | None = None,
-    status: int = 200,
+    request: HttpRequest, actor: Actor, playbook: Playbook, handle: str, form: ItemForm | None = None
 ) -> HttpResponse:
     history = list(changes_of(playbook, handle).select_related("job"))
     if not history:
@@ -116,7 +97,7 @@ def _item(
         "form": _form(form, found, playbook) if "playbook.edit" in may else None,
         **_taught(actor, found),
     }
-    return render(request, "experiences/playbook_item.html", context, status=status)
+    return render(request, "experiences/playbook_item.html", context, status=form.code if form else 200)
 
 
 def _form(form: ItemForm | None, found: ItemRow | None, playbook: Playbook) -> ItemForm | None:

@@ -97,9 +97,7 @@ def playbook(request: HttpRequest, actor: Actor, agent_id: Any) -> HttpResponse:
     return shown(request, actor, agent_get(actor, agent_id))
 
 
-def shown(
-    request: HttpRequest, actor: Actor, agent: Agent, form: ItemForm | None = None, status: int = 200
-) -> HttpResponse:
+def shown(request: HttpRequest, actor: Actor, agent: Agent, form: ItemForm | None = None) -> HttpResponse:
     """The page; ``form`` is a refused one, which keeps what was typed."""
     found = playbooks_visible(actor).filter(agent=agent).first()
     context: dict[str, Any] = {
@@ -114,7 +112,8 @@ def shown(
     context |= _head(found, context["may"]) | (READ[tab](request, actor, found) if tab in READ else {})
     if tab == "items" and "playbook.edit" in context["may"]:
         context["form"] = form or ItemForm.of(None, found.version)
-    return render(request, "experiences/playbook.html", context | {"tab": tab, "tabs": TABS}, status=status)
+    context |= {"tab": tab, "tabs": TABS}
+    return render(request, "experiences/playbook.html", context, status=form.code if form else 200)
 
 
 def _head(found: Playbook, may: frozenset[str]) -> dict[str, Any]:
