@@ -17,16 +17,22 @@ from typing import Any, Final, Protocol, runtime_checkable
 
 import numpy as np
 
-from budgets.llm.errors import Malformed
-from budgets.llm.types import Completion, Message
+from budgets.llm.types import Message
 from experiences.privacy import cut_short
 from experiences.rollouts.environments.base import Episode
 from experiences.rollouts.environments.scorers import Rubric, reference_in
 from experiences.rollouts.prompt_quoting import bounded, plain, quoted, unheard_of
 from experiences.rollouts.runtimes.base import EnvironmentFailure, Halted, Runtime
 from experiences.rollouts.runtimes.llm.calls import ChatModel, Conversation, ModelFailure, Sampling
-from experiences.rollouts.structured_output import json_objects
-from experiences.rollouts.tools.toolset import Toolset
+from experiences.rollouts.structured_output import (
+    AnswerAccount,
+    Form,
+    Ladder,
+    UnusableAnswer,
+    json_objects,
+    repairing,
+    talk_with,
+)
 from experiences.rollouts.types import Outcome, RolloutKey, Scenario, Step, Trajectory
 
 TOP: Final = 10.0
@@ -47,23 +53,16 @@ Score from 0 (nothing of the rubric is met) to 10 (all of it). Reply with one JS
 {{"reason": "one or two sentences", "score": a number from 0 to 10}}"""
 ASKED: Final = "Grade what stands in the block ANSWER {nonce} by the rubric. Reply with the JSON object only."
 REPAIR: Final = 'That can\'t be used: {why}. Reply with one JSON object only: {{"reason": "...", "score": 0 to 10}}'
-FORMAT: Final[Mapping[str, Any]] = {
-    "type": "json_schema",
-    "json_schema": {
-        "name": "grade",
-        "strict": True,
-        "schema": {
-            "type": "object",
-            "properties": {"reason": {"type": "string"}, "score": {"type": "number"}},
-            "required": ["reason", "score"],
-            "additionalProperties": False,
-        },
-    },
+GRADE: Final[Mapping[str, Any]] = {
+    "type": "object",
+    "properties": {"reason": {"type": "string"}, "score": {"type": "number"}},
+    "required": ["reason", "score"],
+    "additionalProperties": False,
 }
-
-
-class UnusableVerdict(ValueError):
-    """A judge's text holds no score, or several."""
+FORMS: Final = (
+    Form({"type": "json_schema", "json_schema": {"name": "grade", "strict": True, "schema": GRADE}}),
+    Form(),  # the instructions have said it
+)
 
 
 @runtime_checkable
@@ -74,20 +73,6 @@ class JudgedEpisode(Protocol):
     def rubric(self) -> Rubric | None: ...
 
     def judged_by(self, judge: Callable[[str], Awaitable[Outcome]]) -> None: ...
-
-
-@dataclass
-class _VerdictAccount:
-    """What one verdict took."""
-
-    calls: int = 0
-    tokens: int = 0
-    cost_micros: int = 0
-
-    def add(self, answer: Completion) -> None:
-        self.calls += 1
-        self.tokens += answer.usage.total_tokens
-        self.cost_micros += answer.spent or answer.cost
 
 
 @dataclass
@@ -104,7 +89,7 @@ class Judge:
     calls: int = 1
     limit_s: float = LIMIT_SECONDS
     nonce: Callable[[], str] = lambda: secrets.token_hex(8)
-    _takes_schema: bool = field(default=True, init=False, repr=False)
+    _ladder: Ladder = field(default_factory=lambda: Ladder(at_once=False), init=False, repr=False)
 
     async def grade(
         self,
@@ -126,15 +111,17 @@ class Judge:
         """
         scores: list[float] = []
         reasons: list[str] = []
-        error, account = "", _VerdictAccount()
+        error, account = "", AnswerAccount()
         clock = asyncio.timeout(self.limit_s)
         try:
             async with clock:
                 for number in range(self.calls):
                     messages = prompt(question, answer, rubric, reference, nonce=self.nonce)
+                    prefix = f"{key}/{uuid.uuid4().hex}"  # a verdict is never asked for twice under one key
+                    talk = talk_with(self.model, self.sampling, prefix, "judge", iteration, seed=number)
                     try:
-                        score, reason = await self._verdict(self._talk(key, number, iteration), messages, account)
-                    except (UnusableVerdict, ModelFailure) as failure:
+                        score, reason = await self._verdict(talk, messages, account)
+                    except (UnusableAnswer, ModelFailure) as failure:
                         error = str(failure)
                         continue
                     scores.append(score)
@@ -162,46 +149,13 @@ class Judge:
         evidence["judge"]["reason"] = reasons[nearest]
         return Outcome(median / TOP, median / TOP >= self.threshold, evidence)
 
-    def _talk(self, key: str, number: int, iteration: int | None) -> Conversation:
-        return Conversation(
-            model=self.model,
-            sampling=self.sampling,
-            toolset=Toolset(),
-            prefix=f"{key}/{uuid.uuid4().hex}",  # a verdict is never asked for twice under one key
-            purpose="judge",
-            seed=number,
-            record=_ignore,
-            check=_go_on,
-            iteration=iteration,
-        )
-
-    async def _verdict(
-        self, talk: Conversation, messages: list[Message], account: _VerdictAccount
-    ) -> tuple[float, str]:
-        said = await self._ask(talk, messages, account)
+    async def _verdict(self, talk: Conversation, messages: list[Message], account: AnswerAccount) -> tuple[float, str]:
+        said = await self._ladder.said(talk, messages, FORMS, account)
         try:
             return grade_in(said)
-        except UnusableVerdict as why:
-            repair = Message("user", REPAIR.format(why=why))
-            told = [Message("assistant", said[:HEAD])] if said.strip() else []
-            return grade_in(await self._ask(talk, [*messages, *told, repair], account))
-
-    async def _ask(self, talk: Conversation, messages: Sequence[Message], account: _VerdictAccount) -> str:
-        """The judge's text; "" for an answer that could not be read. Asks for the schema until an endpoint refuses it
-        and answers without."""
-        try:
-            if self._takes_schema:
-                try:
-                    return _text(await talk.once(messages, response_format=FORMAT), account)
-                except ModelFailure:
-                    answer = await talk.once(messages)
-                    self._takes_schema = False
-                    return _text(answer, account)
-            return _text(await talk.once(messages), account)
-        except Malformed as error:
-            account.calls += 1
-            account.cost_micros += error.spent
-            return ""
+        except UnusableAnswer as why:
+            repair = repairing(said, REPAIR.format(why=why))
+            return grade_in(await self._ladder.said(talk, [*messages, *repair], FORMS, account))
 
 
 def prompt(question: str, answer: str, rubric: str, reference: str = "", *, nonce: Callable[[], str]) -> list[Message]:
@@ -221,23 +175,18 @@ def grade_in(text: str) -> tuple[float, str]:
     """(score from 0 to 10, reason) in a judge's text: a JSON object, in a fence or between other words.
 
     Raises:
-        Unusable: there is none, or there are several that differ, or its score is no number from 0 to 10.
+        UnusableAnswer: there is none, or there are several that differ, or its score is no number from 0 to 10.
     """
     found = [value for value in json_objects(text) if "score" in value]
     if not found:
-        raise UnusableVerdict('there is no JSON object with a "score" in it')
+        raise UnusableAnswer('there is no JSON object with a "score" in it')
     scores = {repr(value["score"]) for value in found}
     if len(scores) > 1:
-        raise UnusableVerdict("there are several scores in it")
+        raise UnusableAnswer("there are several scores in it")
     score, reason = found[-1]["score"], found[-1].get("reason")
     if isinstance(score, bool) or not isinstance(score, int | float) or not 0 <= score <= TOP:
-        raise UnusableVerdict("its score is no number from 0 to 10")
+        raise UnusableAnswer("its score is no number from 0 to 10")
     return float(score), cut_short(reason, MAX_REASON) if isinstance(reason, str) else ""
-
-
-def _text(answer: Completion, account: _VerdictAccount) -> str:
-    account.add(answer)
-    return answer.text
 
 
 async def verdict_on(
@@ -268,14 +217,6 @@ def judged_text(steps: Sequence[Step]) -> str:
         told.append(f"{number}. {action.get('type', '')} {action.get('tool', '')}: {said}".replace(" :", ":"))
         told.append(f"   result: {result.get('output') or result.get('error') or ''}")
     return "\n".join(told)
-
-
-def _ignore(_: Step) -> None:
-    """A judge's calls are no steps of the agent."""
-
-
-def _go_on() -> None:
-    """The rollout checks by itself, before its next step."""
 
 
 @dataclass

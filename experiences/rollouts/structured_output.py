@@ -11,14 +11,14 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import lru_cache
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from budgets.llm.errors import Malformed
-from budgets.llm.types import Completion, Message
+from budgets.llm.types import Message
 from experiences.privacy import redact, redact_value
 from experiences.rollouts.runtimes.base import Halted
 from experiences.rollouts.runtimes.llm.calls import ChatModel, Conversation, ModelFailure, Sampling
@@ -29,7 +29,6 @@ MAX_QUOTED: Final = 6_000  # characters of an unusable answer that its author is
 MAX_REASON: Final = 300
 REPAIR: Final = "That can't be used: {why}. Reply with one JSON object only, which fits this JSON schema:\n{schema}"
 IN_TEXT: Final = "Reply with one JSON object and nothing else. It has to fit this JSON schema:\n{schema}"
-RUNGS: Final = ("json_schema", "json_object", "text")
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -78,31 +77,80 @@ def _go_on() -> None:
     """The default ``check``."""
 
 
+class Form(NamedTuple):
+    """How JSON is asked for: by a response format, by words, or by both."""
+
+    response_format: Mapping[str, Any] | None = None
+    words: tuple[Message, ...] = ()
+
+
+@dataclass
+class AnswerAccount:
+    """What one answer took, with all that was asked for it."""
+
+    calls: int = 0
+    tokens: int = 0
+    cost_micros: int = 0
+    latency_ms: float = 0.0
+    waited_ms: float = 0.0
+    repaired: bool = False
+
+
+@dataclass
 class Ladder:
-    """How an endpoint is asked for JSON. Starts with a schema, and remembers the rung that was taken."""
+    """How an endpoint is asked for JSON: by the first form that it takes, which is remembered once it was answered;
+    ``at_once``: as soon as the form before is refused, until a question is refused in every form."""
 
-    def __init__(self) -> None:
-        self.rung = 0
+    at_once: bool = True
+    rung: int = field(default=0, init=False)
 
-    async def ask(
-        self, talk: Conversation, messages: Sequence[Message], name: str, schema: Mapping[str, Any]
-    ) -> Completion:
-        """Raises:
-        Halted: no money, no service, no right.
-        ModelFailure: the endpoint refuses the question in every form.
-        Malformed: it answered with what is no answer; it was paid for.
+    async def said(
+        self, talk: Conversation, messages: Sequence[Message], forms: Sequence[Form], account: AnswerAccount
+    ) -> str:
+        """The model's text; "" for what is no answer, but was paid for.
+
+        Raises:
+            Halted: no money, no service, no right.
+            ModelFailure: the endpoint refuses the question in every form.
         """
-        while True:
-            at = self.rung
-            rung = RUNGS[at]
-            asked = list(messages) if rung == "json_schema" else [*messages, _in_text(schema)]
-            try:
-                return await talk.once(asked, response_format=_format(rung, name, schema))
-            except ModelFailure:
-                if at == len(RUNGS) - 1:
-                    self.rung = 0  # it was not the form: the next question begins at the top again
-                    raise
-                self.rung = max(self.rung, at + 1)  # of several that are refused at once, the first steps down
+        at, began = self.rung, time.perf_counter()
+        try:
+            while True:
+                try:
+                    answer = await talk.once([*messages, *forms[at].words], response_format=forms[at].response_format)
+                    break
+                except ModelFailure:
+                    at += 1
+                    if self.at_once:  # of several that are refused together, the first steps down
+                        self.rung = at = max(self.rung, at) if at < len(forms) else 0
+                    if at in (0, len(forms)):
+                        raise
+        except Malformed as error:
+            account.calls += 1
+            account.cost_micros += error.spent
+            return ""
+        finally:
+            account.waited_ms += (time.perf_counter() - began) * 1e3
+        if not self.at_once:
+            self.rung = max(self.rung, at)
+        account.calls += 1
+        account.tokens += answer.usage.total_tokens
+        account.cost_micros += answer.spent or answer.cost
+        account.latency_ms += answer.latency_ms
+        return answer.text
+
+
+def talk_with(
+    model: ChatModel, sampling: Sampling, prefix: str, purpose: str, iteration: int | None, seed: int = 0
+) -> Conversation:
+    """Calls that are no steps of an agent."""
+    return Conversation(model, sampling, Toolset(), prefix, purpose, seed, _ignore, _go_on, iteration)
+
+
+def repairing(said: str, complaint: str) -> list[Message]:
+    """What follows an answer that can't be used: the answer, if it is one, and what is wrong with it."""
+    told = [Message("assistant", said[:MAX_QUOTED])] if said.strip() else []
+    return [*told, Message("user", complaint)]
 
 
 @dataclass
@@ -148,7 +196,7 @@ class Asker:
             return schema.model_validate(earlier.reply) if earlier.usable else None
         self.check()
         began = time.perf_counter()
-        account = _QuestionAccount()
+        account = AnswerAccount()
         value, why, halted = None, "", None
         try:
             value, why, halted = await self._answer(schema, messages, key, iteration, account, complaint)
@@ -185,33 +233,22 @@ class Asker:
         messages: Sequence[Message],
         key: str,
         iteration: int,
-        account: _QuestionAccount,
+        account: AnswerAccount,
         complaint: Callable[[T], str] | None,
     ) -> tuple[T | None, str, Halted | None]:
         """(the object, why there is none, what halted the work before it could be mended)."""
-        talk = Conversation(
-            model=self.model,
-            sampling=self.sampling,
-            toolset=Toolset(),
-            prefix=f"{self.prefix}/{key}",
-            purpose=self.purpose,
-            seed=0,
-            record=_ignore,
-            check=_go_on,
-            iteration=iteration,
-        )
-        shape = shape_of(schema)
-        said = await self._said(talk, messages, schema.__name__, shape, account)
+        talk = talk_with(self.model, self.sampling, f"{self.prefix}/{key}", self.purpose, iteration)
+        forms = forms_of(schema)
+        said = await self._ladder.said(talk, messages, forms, account)
         value, why = _read(schema, said)
         if value is not None and complaint is not None:
             why = complaint(value)
         if not why:
             return value, "", None
-        told = [Message("assistant", said[:MAX_QUOTED])] if said.strip() else []
-        repair = Message("user", REPAIR.format(why=why, schema=json.dumps(shape)))
+        repair = repairing(said, REPAIR.format(why=why, schema=json.dumps(shape_of(schema))))
         account.repaired = True
         try:
-            said = await self._said(talk, [*messages, *told, repair], schema.__name__, shape, account)
+            said = await self._ladder.said(talk, [*messages, *repair], forms, account)
         except Halted as halted:
             account.repaired = False
             return value, "" if value is not None else why, halted
@@ -222,49 +259,24 @@ class Asker:
         mended, why = _read(schema, said)
         return (value, "", None) if mended is None and value is not None else (mended, why, None)
 
-    async def _said(
-        self,
-        talk: Conversation,
-        messages: Sequence[Message],
-        name: str,
-        shape: Mapping[str, Any],
-        account: _QuestionAccount,
-    ) -> str:
-        began = time.perf_counter()
-        try:
-            answer = await self._ladder.ask(talk, messages, name.lower(), shape)
-        except Malformed as error:
-            account.calls += 1
-            account.cost_micros += error.spent
-            return ""
-        finally:
-            account.waited_ms += (time.perf_counter() - began) * 1e3
-        account.add(answer)
-        return answer.text
-
-
-@dataclass
-class _QuestionAccount:
-    """What one question took."""
-
-    calls: int = 0
-    tokens: int = 0
-    cost_micros: int = 0
-    latency_ms: float = 0.0
-    waited_ms: float = 0.0
-    repaired: bool = False
-
-    def add(self, answer: Completion) -> None:
-        self.calls += 1
-        self.tokens += answer.usage.total_tokens
-        self.cost_micros += answer.spent or answer.cost
-        self.latency_ms += answer.latency_ms
-
 
 @lru_cache(maxsize=64)  # pydantic takes 2 ms of a processor for one, more than all else of a question
 def shape_of(schema: type[BaseModel]) -> Mapping[str, Any]:
     """The JSON schema that answers of ``schema`` have to fit. One object for all who ask: read it, do not change it."""
     return schema.model_json_schema()
+
+
+@lru_cache(maxsize=64)
+def forms_of(schema: type[BaseModel]) -> tuple[Form, ...]:
+    """A schema that answers have to fit, some object with the schema in words, words alone."""
+    shape = shape_of(schema)
+    words = (Message("user", IN_TEXT.format(schema=json.dumps(shape))),)
+    named = {"name": schema.__name__.lower(), "schema": shape, "strict": False}
+    return (
+        Form({"type": "json_schema", "json_schema": named}),
+        Form({"type": "json_object"}, words),
+        Form(None, words),
+    )
 
 
 def _read(schema: type[T], text: str) -> tuple[T | None, str]:
@@ -279,7 +291,7 @@ def read(schema: type[T], text: str) -> T:
     """The one object of ``schema`` in a model's text: in a fence or between other words.
 
     Raises:
-        Unusable: there is none, or there are several that differ.
+        UnusableAnswer: there is none, or there are several that differ.
     """
     found = json_objects(text)
     if not found:
@@ -318,15 +330,3 @@ def json_objects(text: str) -> list[dict[str, Any]]:
 def digest(messages: Sequence[Message]) -> str:
     """SHA-256 of what is asked."""
     return hashlib.sha256(json.dumps([[one.role, one.content] for one in messages]).encode()).hexdigest()
-
-
-def _in_text(schema: Mapping[str, Any]) -> Message:
-    return Message("user", IN_TEXT.format(schema=json.dumps(schema)))
-
-
-def _format(rung: str, name: str, schema: Mapping[str, Any]) -> dict[str, Any] | None:
-    if rung == "text":
-        return None
-    if rung == "json_object":
-        return {"type": "json_object"}
-    return {"type": "json_schema", "json_schema": {"name": name, "schema": dict(schema), "strict": False}}

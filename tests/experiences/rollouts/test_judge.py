@@ -21,11 +21,12 @@ from budgets.prices.pricing import Usage
 from experiences.rollouts.collect import RolloutLimits, RolloutPlan, run_rollout
 from experiences.rollouts.environments.dataset import DatasetEnvironment, dataset_environment, refuse_judged
 from experiences.rollouts.environments.scorers import Rubric, rubric_for
-from experiences.rollouts.judge import HEAD, TAIL, Judge, JudgingRuntime, UnusableVerdict, grade_in, prompt
+from experiences.rollouts.judge import HEAD, TAIL, Judge, JudgingRuntime, grade_in, prompt
 from experiences.rollouts.prompt_quoting import bounded
 from experiences.rollouts.rewards import rewards
 from experiences.rollouts.runtimes.base import Halted
 from experiences.rollouts.runtimes.llm import LLMRuntime, Sampling
+from experiences.rollouts.structured_output import UnusableAnswer
 from experiences.rollouts.types import Outcome, RolloutKey
 from tests.support.llm_client import Prices, endpoint
 from tests.support.llm_server import ModelServer, act
@@ -155,7 +156,7 @@ def test_it_finds_the_object_in_a_text(text: str) -> None:
     ],
 )
 def test_it_refuses_what_is_no_clear_score(text: str, why: str) -> None:
-    with pytest.raises(UnusableVerdict, match=why):
+    with pytest.raises(UnusableAnswer, match=why):
         grade_in(text)
 
 

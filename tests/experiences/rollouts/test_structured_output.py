@@ -13,8 +13,10 @@ from budgets.llm.errors import BadRequest, Malformed, RateLimited
 from budgets.llm.types import Message
 from budgets.metering.port import BudgetRefused
 from experiences.rollouts.runtimes.base import Halted
-from experiences.rollouts.structured_output import RUNGS, ModelAnswer, UnusableAnswer, digest, read
+from experiences.rollouts.structured_output import ModelAnswer, UnusableAnswer, digest, read
 from tests.support.scripted_model import PAID, Question, ScriptedModel, asker_of
+
+RUNGS = ("json_schema", "json_object", "text")
 
 ASKED = (Message("system", "Answer in JSON."), Message("user", "What is it?"))
 
