@@ -16,7 +16,7 @@ from unfold.widgets import UnfoldAdminDecimalFieldWidget, UnfoldAdminSelectWidge
 
 from agentcore_site.lib.money import MICROS, micros
 from agentcore_site.lib.money_format import money
-from agentcore_site.lib.texts import as_id
+from agentcore_site.lib.texts import uuid_of
 from agentcore_site.tenancy.administration import (
     LongTableAdmin,
     ReadOnlyAdmin,
@@ -154,7 +154,7 @@ class BudgetAdmin(ServiceAdmin):
         return name_of(budget, {budget.owner_id: budget.agent_name} if budget.agent_name else {})
 
     def get_search_results(self, request: HttpRequest, queryset: QuerySet[Any], search_term: str) -> Any:
-        if wanted := as_id(search_term):
+        if wanted := uuid_of(search_term.strip()):
             return queryset.filter(Q(owner_id=wanted) | Q(agent_id=wanted)), False
         if not search_term:
             return queryset, False
@@ -358,7 +358,7 @@ class BookAdmin(LongTableAdmin):
     def get_search_results(self, request: HttpRequest, queryset: QuerySet[Any], search_term: str) -> Any:
         if not search_term:
             return queryset, False
-        wanted = as_id(search_term)
+        wanted = uuid_of(search_term.strip())
         return (queryset.filter(Q(job_id=wanted) | Q(agent_id=wanted)) if wanted else queryset.none()), False
 
 

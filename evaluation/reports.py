@@ -21,6 +21,7 @@ from training.algorithm.inference import (
     paired_difference,
     per_query,
     student_interval,
+    surely_apart,
 )
 from training.learners import policy_of
 from training.models import TrainingRun
@@ -213,7 +214,7 @@ def _compared(metric: MetricValues) -> tuple[str, dict[str, Any]]:
         "test": "sign-flip permutation over queries",
         "better": metric.better,
         "enough_data": not _never(metric)
-        and (statistics.surely_apart(difference.p_value, *apart) or mde <= max(0.15 * abs(float(a.mean())), 0.05)),
+        and (surely_apart(difference.p_value, *apart) or mde <= max(0.15 * abs(float(a.mean())), 0.05)),
         "mde": mde if math.isfinite(mde) else None,
         "n": difference.n,
     }
@@ -250,7 +251,7 @@ def _words(success: dict[str, Any], name: str, n: int, baseline: str) -> str:
         return f"No query was ever solved on {name}: 0 of {n} in either arm, so nothing can be shown. {LOOK_INTO}"
     rates = f"{100 * success['baseline']:.1f} % → {100 * success['trained']:.1f} %"
     evidence = f"95 % interval {low:.1f} to {high:.1f}, p {_p(success['p_value'])}, {n} queries"
-    apart = statistics.surely_apart(success["p_value"], success["low"], success["high"])
+    apart = surely_apart(success["p_value"], success["low"], success["high"])
     if apart and gain > 0:
         return f"Better than {baseline} by {gain:.1f} points on {name}: {rates} ({evidence})."
     if apart:

@@ -10,8 +10,8 @@ from django.db.models import QuerySet
 from agentcore_site.jobs.selectors import as_uuid
 from agentcore_site.lib.errors import Missing
 from evaluation.models import EvaluationResult, EvaluationRun
-from evaluation.statistics import surely_apart
 from experiences.models import TrajectoryRecord
+from training.algorithm.inference import surely_apart
 from training.models import LARGE
 
 

@@ -11,19 +11,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from agentcore_site.lib.statistics import NORMAL, wilson_interval
+from agentcore_site.lib.statistics import NORMAL
 from training.algorithm.arrays import FloatArray
-from training.algorithm.inference import PairedDifference, paired_difference, per_query, surely_apart
-
-__all__ = [
-    "PairedDifference",
-    "holm",
-    "minimum_detectable_effect",
-    "paired_difference",
-    "per_query",
-    "surely_apart",
-    "wilson_interval",
-]
 
 
 def holm(p_values: Sequence[float]) -> FloatArray:

@@ -11,7 +11,7 @@ from django.http import HttpRequest
 from unfold.decorators import action
 
 from agentcore_site.lib.errors import DomainError, Invalid
-from agentcore_site.lib.texts import as_id
+from agentcore_site.lib.texts import uuid_of
 from agentcore_site.outgoing import check_address
 from agentcore_site.tenancy.administration import LongTableAdmin, ReadOnlyAdmin, ScopedAdmin
 from experiences.agents.services.agent_changes import agent_change_check, guarded_values
@@ -173,7 +173,7 @@ class TrajectoryAdmin(LongTableAdmin):
     def get_search_results(self, request: HttpRequest, queryset: QuerySet[Any], search_term: str) -> Any:
         if not search_term:
             return queryset, False
-        wanted = as_id(search_term)
+        wanted = uuid_of(search_term.strip())
         if not wanted:
             return queryset.none(), False
         if queryset.filter(job_id=wanted).exists():
@@ -193,7 +193,7 @@ class TrajectoryGroupAdmin(LongTableAdmin):
     def get_search_results(self, request: HttpRequest, queryset: QuerySet[Any], search_term: str) -> Any:
         if not search_term:
             return queryset, False
-        wanted = as_id(search_term)
+        wanted = uuid_of(search_term.strip())
         return (queryset.filter(job_id=wanted) if wanted else queryset.none()), False
 
 

@@ -11,7 +11,7 @@ from unfold.decorators import action
 
 from agentcore_site.jobs.models import Job, JobEvent, ShareLink
 from agentcore_site.jobs.services import job_cancel, job_pause, job_resume, share_revoke
-from agentcore_site.lib.texts import as_id
+from agentcore_site.lib.texts import uuid_of
 from agentcore_site.tenancy.administration import LongTableAdmin, ReadOnlyAdmin
 
 
@@ -36,7 +36,7 @@ class JobAdmin(ReadOnlyAdmin):
 
     def get_search_results(self, request: HttpRequest, queryset: QuerySet[Job], search_term: str) -> Any:
         # An id is looked up as one; other text is no UUID, and must not reach that column.
-        if wanted := as_id(search_term):
+        if wanted := uuid_of(search_term.strip()):
             return queryset.filter(id=wanted), False
         words = Q(title__icontains=search_term) | Q(created_by__username__icontains=search_term)
         return queryset.filter(words) if search_term else queryset, False

@@ -12,6 +12,7 @@ from django.utils import timezone
 
 from agentcore_site.jobs.models import Job, ShareLink
 from agentcore_site.lib.errors import Missing
+from agentcore_site.lib.texts import uuid_of
 from agentcore_site.tenancy.permissions import require
 
 SEEN_EVERY: Final = timedelta(minutes=1)
@@ -23,10 +24,9 @@ def as_uuid(value: Any, noun: str = "job") -> UUID:
     Raises:
         Missing: it is no UUID, so nothing can stand under it.
     """
-    try:
-        return value if isinstance(value, UUID) else UUID(str(value))
-    except ValueError:
-        raise Missing(f"There is no {noun} {str(value)[:60]!r}.") from None
+    if (found := uuid_of(value)) is None:
+        raise Missing(f"There is no {noun} {str(value)[:60]!r}.")
+    return found
 
 
 def jobs_visible(actor: Any) -> QuerySet[Job]:

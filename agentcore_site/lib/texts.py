@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
 from uuid import UUID
 
 
-def as_id(text: str) -> str:
-    """The text if it is a UUID, else nothing."""
+def uuid_of(value: Any) -> UUID | None:
+    """The identifier that came from outside, if it is one."""
     try:
-        return str(UUID(text.strip()))
+        return value if isinstance(value, UUID) else UUID(str(value))
     except ValueError:
-        return ""
+        return None

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from agentcore_site.console.svg import ForestRow, Picture, forest
-from evaluation.statistics import surely_apart
+from training.algorithm.inference import surely_apart
 
 
 @dataclass(frozen=True)

@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-from training.config.schema import GRPOConfig
 from training.learners import learner_of
 
 
 def counts_for(name: str, runtime: str, algorithm: str = "grpo", learner: str = "") -> bool:
     """Whether a setting (by its dotted name) changes anything for agents of this runtime and the named learner."""
     return learner_of(runtime, learner).reads(name, algorithm)
-
-
-def unused(name: str, config: GRPOConfig, runtime: str) -> str:
-    """Why a setting changes nothing in a run of ``config``, and what to do; "" where it counts."""
-    return learner_of(runtime, config.learner).unread(name, config)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from types import UnionType
 from typing import Any, Final, Literal, Union, get_args, get_origin
 
@@ -12,10 +12,9 @@ from annotated_types import Ge, Gt, Le, Lt
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from training.config.applicability import counts_for
 from training.config.presets import PRESETS, preset_config
 from training.config.schema import GRPOConfig
-from training.learners import learners
+from training.learners import learner_of, learners
 
 # The groups of the advanced settings, in their order. What no group names falls under "Rollouts".
 GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -86,19 +85,23 @@ def groups() -> dict[str, list[Field]]:
 
 def sections(config: Mapping[str, Any], runtime: str) -> list[SettingsSection]:
     """A whole configuration for reading: every setting that counts for its learner with its value, by group."""
-    grouped = {"The job": [fields()[name] for name in PLAIN], **groups()}
-    found = [SettingsSection(title, _values(config, members, runtime)) for title, members in grouped.items()]
+    grouped, reads = {"The job": [fields()[name] for name in PLAIN], **groups()}, _reads(config, runtime)
+    found = [
+        SettingsSection(title, [(one, value_at(config, one.name)) for one in members if reads(one.name)])
+        for title, members in grouped.items()
+    ]
     return [one for one in found if one.rows]
 
 
-def _values(config: Mapping[str, Any], members: list[Field], runtime: str) -> list[tuple[Field, Any]]:
-    return [(one, value_at(config, one.name)) for one in members if counts_for(one.name, runtime, *_read_by(config))]
+def _reads(config: Mapping[str, Any], runtime: str) -> Callable[[str], bool]:
+    """Whether the configuration's learner reads a setting."""
+    return partial(learner_of(runtime, _learner(config)).reads, algorithm=str(config.get("algorithm", "grpo")))
 
 
-def _read_by(config: Mapping[str, Any]) -> tuple[str, str]:
-    """(algorithm, learner); the runtime's own learner where the package that brought this one is gone."""
-    learner = str(config.get("learner", ""))
-    return str(config.get("algorithm", "grpo")), learner if learner in learners.names() else ""
+def _learner(config: Mapping[str, Any]) -> str:
+    """The learner's name; "", for the runtime's own, where the package that brought it is gone."""
+    name = str(config.get("learner", ""))
+    return name if name in learners.names() else ""
 
 
 def value_at(config: Mapping[str, Any], name: str) -> Any:
@@ -118,10 +121,10 @@ def changes(config: Mapping[str, Any], runtime: str) -> list[tuple[Field, Any, A
     name = str(config.get("preset", ""))
     if name not in PRESETS:
         return []
-    theirs = preset_config(name, runtime, _read_by(config)[1]).as_dict()
+    theirs = preset_config(name, runtime, _learner(config)).as_dict()
     found = [(one, value_at(theirs, one.name), value_at(config, one.name)) for one in fields().values()]
-    read = [one for one in found if counts_for(one[0].name, runtime, *_read_by(config))]
-    return [(one, a, b) for one, a, b in read if a != b and is_set(config, one.name)]
+    reads = _reads(config, runtime)
+    return [(one, a, b) for one, a, b in found if a != b and reads(one.name) and is_set(config, one.name)]
 
 
 def is_set(config: Mapping[str, Any], name: str) -> bool:

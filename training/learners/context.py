@@ -143,7 +143,7 @@ class ContextLearner(Learner):
             place = f"{setup.policy_version_prefix}/{iteration}"
             applied = apply_operations(policy.library, reflected.proposed, rules, place=place)
             policy.take(applied.library)
-            result.receipts = applied.receipts
+            reflected.receipts = applied.receipts
         return result
 
     def warnings(self, setup: TrainerSetup, state: TrainerState, result: UpdateResult) -> list[str]:

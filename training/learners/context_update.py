@@ -55,14 +55,14 @@ def update_context(
     policy.compared += len(groups)
     policy.mixed += sum(spread(group) > TOLERANCE for group in groups)
     result = UpdateResult(observed(groups, batch, whole))
-    live = policy.live
+    live, pruned = policy.live, 0
     if policy.selects and live.any():
         policy.learn(drawn.z, drawn.reward, drawn.group, groups)
         _learn(result, policy, optimizer, drawn, apply_filter(whole.advantages, config.advantage_filter), live, config)
         if config.context.update_rule == "ridge_thompson":
             _by_evidence(policy)
-        result.pruned = policy.prune(config.context.prune_z, config.context.prune_information)
-    result.metrics.update(_figures(policy, result))
+        pruned = len(policy.prune(config.context.prune_z, config.context.prune_information))
+    result.metrics.update(_figures(policy, result, pruned))
     return result
 
 
@@ -188,7 +188,7 @@ def _measures(loss: PolicyLoss, policy: ContextPolicy, live: BoolArray) -> dict[
     }
 
 
-def _figures(policy: ContextPolicy, result: UpdateResult) -> dict[str, float]:
+def _figures(policy: ContextPolicy, result: UpdateResult, pruned: int) -> dict[str, float]:
     """What a page shows of the library; nothing is reported that was not measured."""
     live = policy.live
     told = policy.probabilities[live] if policy.selects else np.ones(int(live.sum()))
@@ -197,7 +197,7 @@ def _figures(policy: ContextPolicy, result: UpdateResult) -> dict[str, float]:
     return {
         **{name: value for name, value in nothing.items() if name not in result.metrics},
         "lessons": float(live.sum()),
-        "lessons_pruned": float(len(result.pruned)),
+        "lessons_pruned": float(pruned),
         "told_tokens": float(told @ tokens) if len(tokens) else 0.0,
         "mixed_groups": policy.mixed / max(policy.compared, 1),
     }

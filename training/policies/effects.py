@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 
+from agentcore_site.lib.statistics import NORMAL
 from training.algorithm.arrays import BoolArray, FloatArray, IntArray, centred
 
 RIDGE = 4.0  # the prior: effects of about half the rewards' spread, before anything was seen
-_NORMAL = NormalDist()
 
 
 @dataclass(frozen=True)
@@ -30,7 +29,7 @@ class Estimate:
     def above(self, threshold: float = 0.0) -> FloatArray:
         """P(beta_k > threshold), (K,)."""
         z = (self.beta - threshold) / np.maximum(self.error, 1e-12)
-        return np.array([_NORMAL.cdf(float(one)) for one in z])
+        return np.array([NORMAL.cdf(float(one)) for one in z])
 
 
 @dataclass

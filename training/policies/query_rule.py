@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from statistics import NormalDist
 from typing import Any, Self
 
 import numpy as np
 
+from agentcore_site.lib.statistics import NORMAL
 from training.algorithm.relevance import QueryEffects
 from training.policies.query_vectors import QueryVectors
 
@@ -62,7 +62,7 @@ class QueryRule:
 
     def _choose(self, query: str) -> tuple[str, ...]:
         mean, sd = (values[0] for values in self.effects.at(self.vectors.of(query)[None, :]))
-        surely = mean - NormalDist().inv_cdf(self.confidence) * sd
+        surely = mean - NORMAL.inv_cdf(self.confidence) * sd
         tokens = np.maximum(np.array(self.tokens, dtype=np.float64), 1.0)
         ranked = sorted(np.flatnonzero(surely > 0), key=lambda at: (-mean[at] / tokens[at], at))
         taken, room = [], float(self.most_tokens)

@@ -14,6 +14,7 @@ from agentcore_site.jobs.models import Job
 from experiences.learning.lessons.attempts import tool_stats
 from experiences.learning.lessons.library import Lesson, Library, Status
 from experiences.learning.lessons.prompts import ReflectionOptions
+from experiences.learning.lessons.reflection import Reflected
 from experiences.learning.lessons.similarity import ALIKE, most_alike
 from experiences.learning.lessons.states import LessonUpdate
 from experiences.learning.rendering import context_of
@@ -272,7 +273,8 @@ def epoch_add(run: TrainingRun, report: IterationReport) -> None:
     row, _ = Epoch.objects.select_for_update().get_or_create(run=run, number=report.epoch)
     trajectories = [one for group in report.groups for one in group.trajectories]
     row.metrics = added(row.metrics, sums_of(trajectories, report))
-    changes = [receipt.as_dict() | {"iteration": report.iteration} for receipt in report.receipts]
+    receipts = report.reflected.receipts if report.reflected else []
+    changes = [receipt.as_dict() | {"iteration": report.iteration} for receipt in receipts]
     row.changes = [*row.changes, *changes][-MAX_CHANGES:]
     row.iterations += 1
     if report.gate is not None:
@@ -291,7 +293,7 @@ def _steps(run: TrainingRun, epoch: Epoch, decided: GateReport) -> dict[str, Any
 def sums_of(trajectories: Sequence[Trajectory], report: IterationReport) -> dict[str, Any]:
     """What can be added up of an iteration."""
     known = [one.reward for one in trajectories if math.isfinite(one.reward)]
-    reflected = report.reflected.as_dict() if report.reflected else {}
+    reflected = report.reflected or Reflected()
     return {
         "rollouts": len(trajectories),
         "successes": sum(one.success for one in trajectories),
@@ -301,9 +303,9 @@ def sums_of(trajectories: Sequence[Trajectory], report: IterationReport) -> dict
         "tokens": sum(one.tokens for one in trajectories),
         "cost_micros": sum(one.spent_micros for one in trajectories),
         "latency_ms": sum(one.duration_ms for one in trajectories),
-        "proposed": sum(one.op not in ("NONE", "EVICT") for one in report.receipts),
-        "taken": sum(one.taken and one.op != "EVICT" for one in report.receipts),
-        "reflected": reflected,
+        "proposed": sum(one.op not in ("NONE", "EVICT") for one in reflected.receipts),
+        "taken": sum(one.taken and one.op != "EVICT" for one in reflected.receipts),
+        "reflected": report.reflected.as_dict() if report.reflected else {},
         "tools": {
             one["tool"]: {
                 "calls": one["calls"],

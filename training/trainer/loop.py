@@ -91,7 +91,6 @@ class _Loop:
             iteration=iteration,
             epoch=setup.epoch(iteration),
             reflected=reflected,
-            receipts=result.receipts,
             gate=decided,
             groups=groups,
             metrics=result.metrics,

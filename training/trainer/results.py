@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from experiences.learning.lessons.operations import Receipt
 from experiences.rollouts.types import TrajectoryGroup
 from training.algorithm.advantages import GroupAdvantages
 from training.algorithm.credit import FlatSteps
@@ -19,15 +18,12 @@ from training.trainer.batch import Batch
 @dataclass(slots=True)
 class UpdateResult:
     """``applied`` counts optimiser steps: 0 where the batch carried no signal. ``not_finite``
-    tells that a step was refused because its loss or gradient was not a finite number. ``pruned`` are the lessons that
-    evidence took out, ``receipts`` what became of the changes that reflection proposed."""
+    tells that a step was refused because its loss or gradient was not a finite number."""
 
     metrics: dict[str, float]
     applied: int = 0
     not_finite: bool = False
     warnings: list[str] = field(default_factory=list)
-    pruned: list[str] = field(default_factory=list)
-    receipts: list[Receipt] = field(default_factory=list)
 
 
 def observed(groups: Sequence[TrajectoryGroup], batch: Batch, whole: GroupAdvantages) -> dict[str, float]:

@@ -9,7 +9,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 from experiences.learning.lessons.library import Library
-from experiences.learning.lessons.operations import Receipt
 from experiences.learning.lessons.reflection import Reflected
 from experiences.learning.lessons.removed import NOTHING, RemovedLessons
 from experiences.rollouts.collect import RolloutLimits, RolloutPlan
@@ -232,8 +231,8 @@ class GateReport:
 @dataclass
 class IterationReport:
     """One applied iteration. ``groups`` carry their advantages; ``baseline`` is set on the first iteration only:
-    the evaluation of the policy the run began with. ``reflected`` and ``receipts`` say what was proposed for the
-    library and what became of it, ``gate`` what was decided about it."""
+    the evaluation of the policy the run began with. ``reflected`` says what was proposed for the library
+    and what became of it, ``gate`` what was decided about it."""
 
     iteration: int
     groups: list[TrajectoryGroup]
@@ -243,7 +242,6 @@ class IterationReport:
     baseline: SelectionReport | None = None
     epoch: int = 1
     reflected: Reflected | None = None
-    receipts: list[Receipt] = field(default_factory=list)
     gate: GateReport | None = None
     stop_reason: str = ""
     rollout_seconds: float = 0.0

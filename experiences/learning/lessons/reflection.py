@@ -32,6 +32,7 @@ from experiences.learning.lessons.operations import (
     Lineage,
     Operation,
     Operations,
+    Receipt,
     is_drafted,
 )
 from experiences.learning.lessons.prompts import Prompts, ReflectionOptions
@@ -76,7 +77,8 @@ class Lessons(BaseModel):
 class Reflected:
     """What a batch of groups taught: operations with where they come from, and what there was to learn from.
 
-    ``unread`` counts groups that had spread but of which too few attempts could be summarised."""
+    ``unread`` counts groups that had spread but of which too few attempts could be summarised. ``receipts`` say what
+    became of what was proposed, once it was applied."""
 
     proposed: list[tuple[Operation, Lineage]] = field(default_factory=list)
     groups: int = 0
@@ -84,6 +86,7 @@ class Reflected:
     compared: int = 0
     unread: int = 0
     drafts: int = 0
+    receipts: list[Receipt] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
         return {

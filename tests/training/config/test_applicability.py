@@ -12,12 +12,13 @@ from tests.support.simulated_habits import Habits
 from tests.support.simulated_model import simulated_server
 from tests.support.world import World
 from training.config import schema
-from training.config.applicability import counts_for, unused
+from training.config.applicability import counts_for
 from training.config.form import changes, fields
 from training.config.presets import preset_config
 from training.config.schema import GRPOConfig
 from training.config.validation import ConfigError, parse_config
 from training.config.versions import as_stored, read
+from training.learners import learner_of
 
 WORLD = World(9)
 ROWS = WORLD.rows(40, 9)
@@ -125,11 +126,11 @@ def test_a_value_that_stands_there_anyway_is_no_wish() -> None:
     assert parse_config({"beta": 0.1})[0].beta == 0.1
     paid = {"reward": "shaped", "shaping": {"rule": "potential"}, "gamma": 0.9}
     assert parse_config(paid, runtime="llm")[0].gamma == 0.9
-    assert unused("gamma", GRPOConfig(), "llm")
+    assert learner_of("llm").unread("gamma", GRPOConfig())
 
 
 def test_a_stored_configuration_that_names_such_a_setting_still_loads_and_a_copy_of_it_can_be_launched() -> None:
     old = as_stored(GRPOConfig.model_validate(FOR_ACTIONS | {"batch_size": 3}))
     assert read(old).beta == 0.1
     copied = {one.name for one, _, _ in changes(read(old).as_dict(), "llm")}
-    assert "batch_size" in copied and not any(unused(name, read(old), "llm") for name in copied)
+    assert "batch_size" in copied and not any(learner_of("llm").unread(name, read(old)) for name in copied)
