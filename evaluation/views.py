@@ -11,7 +11,7 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST
 
-from agentcore_site.console.pages import Sort, allowed, listing, page
+from agentcore_site.console.pages import Sort, allowed, asked, beside, listing, matching, page
 from agentcore_site.jobs.models import Status
 from agentcore_site.jobs.services import job_cancel, job_resume, may_cancel
 from agentcore_site.lib.errors import Invalid
@@ -29,36 +29,32 @@ SORTS = (
     Sort("oldest", "oldest first", "job__created_at", descending=False),
     Sort("gain", "largest gain", "gain"),
 )
+STATUSES = (("done", "With a report"), ("active", "Without yet"))
 CHANGED = 15  # of each line, unless ?all=yes
 
 
 @page
 def evaluations(request: HttpRequest, actor: Actor) -> HttpResponse:
     everything = evaluations_visible(actor)
-    rows = everything
-    query, split, status = (request.GET.get(name, "").strip() for name in ("q", "split", "status"))
-    if query:
-        rows = rows.annotate(key=Cast("job_id", CharField())).filter(
-            Q(agent__name__icontains=query) | Q(agent__slug__icontains=query) | Q(key__endswith=query.lower())
-        )
+    rows = everything.annotate(key=Cast("job_id", CharField()))
+    query, split, status = asked(request, "q", "split", "status")
+    rows = matching(rows, query, "agent__name", "agent__slug", also=Q(key__endswith=query.lower()))
     if split in Split.values:
         rows = rows.filter(split=split)
-    if status in ("active", "done"):
+    if status in dict(STATUSES):
         rows = rows.exclude(report={}) if status == "done" else rows.filter(report={})
     gain = Cast(F("report__lines__held_out__metrics__success_rate__improvement"), FloatField())
-    found = listing(request, rows.annotate(gain=Coalesce(gain, Value(-10.0))), SORTS)
+    rows = rows.annotate(gain=Coalesce(gain, Value(-10.0)))
+    found = listing(request, rows, SORTS, one="evaluation", of=everything)
     context = {
         "listing": found,
         "rows": [_summary(one) for one in found.rows],
         "splits": Split.choices,
         "split": split,
         "status": status,
-        "q": query,
-        "any": bool(found.count) or everything.exists(),
+        "statuses": STATUSES,
+        **beside(request, "evaluation/_panel.html", lambda key: _beside(evaluation_get(actor, key))),
     }
-    if key := request.GET.get("panel"):
-        context |= {"panel": _beside(evaluation_get(actor, key)), "panel_key": key}
-        context["panel_template"] = "evaluation/_panel.html"
     return render(request, "evaluation/evaluations.html", context)
 
 

@@ -6,7 +6,8 @@ import base64
 import binascii
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import wraps
+from functools import reduce, wraps
+from operator import or_
 from typing import Any, Final
 from uuid import UUID
 
@@ -132,7 +133,8 @@ class Sort:
 
 @dataclass(frozen=True)
 class Listing:
-    """One page of a list. ``count`` is the number of all rows that match, at most ``COUNT_LIMIT`` + 1."""
+    """One page of a list. ``count`` is the number of all rows that match, at most ``COUNT_LIMIT`` + 1. ``any``: whether
+    there are rows without the filters. ``query``: what is searched for. ``one``: what a row is called."""
 
     rows: list[Any]
     next: str
@@ -140,6 +142,22 @@ class Listing:
     is_first: bool
     sort: Sort
     sorts: Sequence[Sort]
+    any: bool
+    query: str
+    one: str
+
+    @property
+    def noun(self) -> str:
+        """Of as many as there are."""
+        return self.one if self.count == 1 else self.nouns
+
+    @property
+    def nouns(self) -> str:
+        return f"{self.one[:-1]}ies" if self.one.endswith("y") else f"{self.one}s"
+
+    @property
+    def orders(self) -> list[tuple[str, str]]:
+        return [(one.key, one.title) for one in self.sorts]
 
     @property
     def many(self) -> bool:
@@ -150,11 +168,38 @@ class Listing:
         return COUNT_LIMIT
 
 
+def asked(request: HttpRequest, *names: str) -> list[str]:
+    """What the address says of each name; "" where it says nothing."""
+    return [request.GET.get(name, "").strip() for name in names]
+
+
+def matching(rows: QuerySet[Any], query: str, *fields: str, also: Q | None = None) -> QuerySet[Any]:
+    """The rows of which a field holds the text, or that are ``also`` meant by it; all of them where it is empty."""
+    holds = (Q(**{f"{name}__icontains": query}) for name in fields)
+    return rows.filter(reduce(or_, holds, also or Q())) if query else rows
+
+
+def beside(request: HttpRequest, template: str, shown: Callable[[str], Any]) -> dict[str, Any]:
+    """Template context of the panel beside a list: the row that ``?panel=`` names, or nothing."""
+    [key] = asked(request, "panel")
+    return {"panel": shown(key) if key else None, "panel_key": key, "panel_template": template}
+
+
 def listing(
-    request: HttpRequest, rows: QuerySet[Any], sorts: Sequence[Sort], *, tie: str = "pk", size: int = PAGE_SIZE
+    request: HttpRequest,
+    rows: QuerySet[Any],
+    sorts: Sequence[Sort],
+    *,
+    one: str = "row",
+    of: QuerySet[Any] | None = None,
+    tie: str = "pk",
+    size: int = PAGE_SIZE,
 ) -> Listing:
     """The page that ``?sort=`` and ``?cursor=`` ask for. A cursor is the last row's place and not a number of
-    rows, so that no row is shown twice or left out while others arrive. A broken cursor shows the first page."""
+    rows, so that no row is shown twice or left out while others arrive. A broken cursor shows the first page.
+
+    ``of``: the rows before they were filtered; without it the list counts as one that has some.
+    """
     sort = next((one for one in sorts if one.key == request.GET.get("sort")), sorts[0])
     count = rows.order_by()[: COUNT_LIMIT + 1].count()
     cursor = _decoded(request.GET.get("cursor", ""))
@@ -168,7 +213,9 @@ def listing(
         after, chosen = None, list(found[: size + 1])
     last = chosen[size - 1] if len(chosen) > size else None
     following = _encoded(last._at, last.pk) if last is not None else ""
-    return Listing(chosen[:size], following, count, after is None, sort, sorts)
+    some = bool(count) or of is None or of.exists()
+    [query] = asked(request, "q")
+    return Listing(chosen[:size], following, count, after is None, sort, sorts, some, query, one)
 
 
 def _after(rows: QuerySet[Any], cursor: tuple[Any, Any], tie: str, side: str) -> Q:

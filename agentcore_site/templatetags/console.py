@@ -9,6 +9,9 @@ from typing import Any
 
 import orjson
 from django import template
+from django.template.context import Context
+from django.template.defaultfilters import capfirst
+from django.template.defaulttags import querystring
 from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils import timezone
@@ -194,6 +197,31 @@ def shown(value: Any) -> str:
 
 
 # -- marks and pictures ------------------------------------------------------------------------------------------------
+
+
+@register.inclusion_tag("parts/chips.html", takes_context=True)
+def chips(
+    context: Context, name: str, choices: Any, chosen: Any = "", *, every: str = "All", anchor: str = ""
+) -> dict[str, Any]:
+    """Links that narrow a list by the parameter ``name``: to each of the choices, (key, title) or a word for both, and
+    before them to all (``every``, unless it is "")."""
+    pairs = [(one, words(one)) if isinstance(one, str) else one for one in choices]
+    found = [
+        {"title": capfirst(title), "url": _narrowed(context, {name: key or None}) + anchor, "on": key == chosen}
+        for key, title in ([("", every), *pairs] if every else pairs)
+    ]
+    return {"chips": found}
+
+
+@register.inclusion_tag("parts/chosen.html", takes_context=True)
+def chosen_chip(context: Context, title: str, *names: str, anchor: str = "") -> dict[str, Any]:
+    """A filter that is set, with a cross that takes its parameters out of the address."""
+    return {"title": title, "url": _narrowed(context, dict.fromkeys(names)) + anchor}
+
+
+def _narrowed(context: Context, parameters: dict[str, str | None]) -> str:
+    """The address of the list's first page with other filters; None takes one out."""
+    return querystring(context, None, cursor=None, **parameters)
 
 
 @register.simple_tag

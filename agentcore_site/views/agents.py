@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
-from agentcore_site.console.pages import Sort, allowed, listing, page
+from agentcore_site.console.pages import Sort, allowed, asked, listing, matching, page
 from agentcore_site.tenancy.actors import Actor
 from evaluation.selectors import evaluations_visible
 from experiences.lessons.presenters import overview_of
@@ -25,16 +24,12 @@ SHOWN = 10
 
 @page
 def agents(request: HttpRequest, actor: Actor) -> HttpResponse:
-    archived = request.GET.get("show") == "archived"
+    query, show = asked(request, "q", "show")
     everything = agents_visible(actor, archived=True)
-    rows = everything.exclude(archived_at=None) if archived else everything.filter(archived_at=None)
-    query = request.GET.get("q", "").strip()
-    if query:
-        rows = rows.filter(Q(name__icontains=query) | Q(slug__icontains=query) | Q(description__icontains=query))
-    found = listing(request, rows, SORTS)
-    context = {"listing": found, "rows": agent_rows(found.rows), "q": query, "archived": archived}
-    context["any"] = bool(found.count) or everything.exists()
-    return render(request, "agentcore_site/agents.html", context)
+    rows = everything.exclude(archived_at=None) if show == "archived" else everything.filter(archived_at=None)
+    found = listing(request, matching(rows, query, "name", "slug", "description"), SORTS, one="agent", of=everything)
+    shown = {"show": show if show == "archived" else "", "shows": ["archived"]}
+    return render(request, "agentcore_site/agents.html", {"listing": found, "rows": agent_rows(found.rows), **shown})
 
 
 @page

@@ -7,7 +7,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
 from agentcore_site.audit.models import AuditEvent
-from agentcore_site.console.pages import Sort, listing, page
+from agentcore_site.console.pages import Sort, asked, listing, matching, page
 from agentcore_site.lib.errors import Forbidden
 from agentcore_site.tenancy.actors import Actor
 
@@ -21,23 +21,9 @@ def audit(request: HttpRequest, actor: Actor) -> HttpResponse:
     if not readable:
         raise Forbidden("The audit log is for admins. Ask one of them.")
     everything = AuditEvent.objects.filter(organization_id__in=readable)
-    query, family = request.GET.get("q", "").strip(), request.GET.get("about", "")
-    rows = everything
-    if family in FAMILIES:
-        rows = rows.filter(action__startswith=f"{family}.")
-    if query:
-        rows = rows.filter(
-            Q(actor__icontains=query)
-            | Q(target__icontains=query)
-            | Q(action__icontains=query)
-            | Q(target_id=query)
-            | Q(request_id=query)
-        )
-    context = {
-        "listing": listing(request, rows, SORTS, size=50),
-        "q": query,
-        "family": family,
-        "families": FAMILIES,
-        "any": everything.exists(),
-    }
-    return render(request, "agentcore_site/audit.html", context)
+    query, family = asked(request, "q", "about")
+    of_family = everything.filter(action__startswith=f"{family}.") if family in FAMILIES else everything
+    itself = Q(target_id=query) | Q(request_id=query)
+    rows = matching(of_family, query, "actor", "target", "action", also=itself)
+    found = listing(request, rows, SORTS, one="entry", of=everything, size=50)
+    return render(request, "agentcore_site/audit.html", {"listing": found, "family": family, "families": FAMILIES})

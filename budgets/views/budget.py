@@ -11,7 +11,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBase, StreamingHt
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET
 
-from agentcore_site.console.pages import Sort, allowed, listing, page
+from agentcore_site.console.pages import Sort, allowed, asked, listing, page
 from agentcore_site.lib.errors import Conflict, Invalid
 from agentcore_site.lib.money import dollars
 from agentcore_site.templatetags.console import money
@@ -26,7 +26,7 @@ from budgets.presenters.charts import pictures
 from budgets.presenters.naming import agents, jobs_of, named
 from budgets.selectors import budget_get, budgets_visible, entries_of, limits_visible
 from budgets.services import ShownLimit, budget_change_limit, budget_set_limit
-from budgets.views.query_params import asked, one_of
+from budgets.views.query_params import one_of
 
 SORTS = (Sort("newest", "newest first", "at"), Sort("oldest", "oldest first", "at", descending=False))
 
@@ -77,7 +77,7 @@ def new(request: HttpRequest, actor: Actor) -> HttpResponse:
     require(actor, "budget.edit", organization)
     known = agents(actor).filter(organization=organization, archived_at=None).order_by("name")[:500]
     owners = [("", f"{organization}, in all"), *((str(one.id), one.name) for one in known)]
-    form = NewLimitForm(request.POST or None, owners=owners, initial={"owner": asked(request, "agent")})
+    form = NewLimitForm(request.POST or None, owners=owners, initial={"owner": asked(request, "agent")[0]})
     if changed := form.applied(budget_set_limit, actor, organization=organization):
         messages.success(request, _done(changed))
         return redirect("budgets:budget", budget_id=changed.id)
@@ -110,7 +110,7 @@ def _shown(request: HttpRequest, actor: Actor, budget: Budget, form: LimitForm |
     forecast = forecast_of(budget)
     drawn = curve(budget, forecast)
     rows, filters = _entries(request, actor, budget)
-    found = listing(request, rows, SORTS)
+    found = listing(request, rows, SORTS, one="entry")
     context = {
         "one": named(actor, [budget])[0],
         "budget": budget,
@@ -139,7 +139,8 @@ def _shown(request: HttpRequest, actor: Actor, budget: Budget, form: LimitForm |
 def _entries(request: HttpRequest, actor: Actor, budget: Budget) -> tuple[QuerySet[LedgerEntry], dict[str, str]]:
     """The entries that the filters leave, and the filters."""
     kind = one_of(request, "kind", EntryKind.values)
-    filters = {"kind": kind, "model": asked(request, "model"), "purpose": asked(request, "purpose")}
+    model, purpose = asked(request, "model", "purpose")
+    filters = {"kind": kind, "model": model, "purpose": purpose}
     given = {name: value for name, value in filters.items() if value}
     return entries_of(actor, budget).filter(**given), filters
 

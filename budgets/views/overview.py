@@ -11,7 +11,7 @@ from django.db.models.functions import Cast
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
-from agentcore_site.console.pages import Sort, listing, page
+from agentcore_site.console.pages import Sort, asked, listing, page
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import Organization
 from agentcore_site.tenancy.permissions import current_organization, require
@@ -24,7 +24,7 @@ from budgets.presenters.budget_verdict import curve, forecast_of, month_end, not
 from budgets.presenters.charts import pictures
 from budgets.presenters.naming import agent_names, agents_called, jobs_of, named
 from budgets.selectors import BY, Spending, alerts_visible, breakdown, budgets_visible
-from budgets.views.query_params import asked, month_asked, one_of
+from budgets.views.query_params import month_asked, one_of
 
 SORTS = (
     Sort("used", "most used first", "used"),
@@ -53,21 +53,19 @@ def overview(request: HttpRequest, actor: Actor) -> HttpResponse:
     require(actor, "budget.view", organization)
     month = month_asked(request, month_of())
     everything = budgets_visible(actor, month=month).filter(organization=organization)
-    query, scope = asked(request, "q"), one_of(request, "scope", Scope.values)
+    [query], scope = asked(request, "q"), one_of(request, "scope", Scope.values)
     rows = _filtered(actor, everything, query, scope).annotate(used=USED)
-    found = listing(request, rows, SORTS)
+    found = listing(request, rows, SORTS, one="budget", of=everything)
     context = {
         **_head(organization, month),
         **_alerts(actor, organization, month),
         **_spending(request, actor, organization, month),
         "listing": found,
         "rows": named(actor, found.rows),
-        "q": query,
         "scope": scope,
         "scopes": Scope.choices,
         "month": month,
         "months": _months(organization, month),
-        "any": bool(found.count) or everything.exists(),
     }
     return render(request, "budgets/budgets.html", context)
 

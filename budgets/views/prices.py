@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any
 
 from django.contrib import messages
 from django.db.models import Q
@@ -12,7 +11,7 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.http import urlencode
 
-from agentcore_site.console.pages import Sort, listing, page
+from agentcore_site.console.pages import Sort, asked, beside, listing, matching, page
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import Organization
 from agentcore_site.tenancy.permissions import current_organization, require
@@ -20,7 +19,7 @@ from budgets.forms import PriceForm
 from budgets.models import ModelPrice
 from budgets.presenters.price_list import list_age, price_history, price_lines, prices_in_force
 from budgets.services import price_set
-from budgets.views.query_params import asked, one_of
+from budgets.views.query_params import one_of
 
 SORTS = (
     Sort("model", "model", "model", descending=False),
@@ -36,27 +35,24 @@ def prices(request: HttpRequest, actor: Actor) -> HttpResponse:
     organization = current_organization(actor)
     require(actor, "budget.view", organization)
     everything = prices_in_force(actor, organization.id)
-    query, whose = asked(request, "q"), one_of(request, "whose", dict(WHOSE))
-    rows = everything.filter(model__icontains=query) if query else everything
+    whose = one_of(request, "whose", dict(WHOSE))
+    rows = matching(everything, *asked(request, "q"), "model")
     if whose:
         rows = rows.filter(of_whom(whose, organization))
-    found = listing(request, rows, SORTS, size=50)
-    context: dict[str, Any] = {
+    found = listing(request, rows, SORTS, one="model", of=everything, size=50)
+    context = {
         "listing": found,
         "rows": price_lines(found.rows),
-        "q": query,
         "whose": whose,
         "all_whose": WHOSE,
         "age": list_age(),
-        "any": bool(found.count) or everything.exists(),
+        "today": datetime.now(UTC).date(),
+        **beside(
+            request,
+            "budgets/_price.html",
+            lambda model: {"model": model, "history": price_lines(price_history(actor, organization.id, model)[:50])},
+        ),
     }
-    if model := asked(request, "panel"):
-        context |= {
-            "panel": {"model": model, "history": price_lines(price_history(actor, organization.id, model)[:50])},
-            "panel_key": model,
-            "panel_template": "budgets/_price.html",
-            "today": datetime.now(UTC).date(),
-        }
     return render(request, "budgets/prices.html", context)
 
 
@@ -65,7 +61,7 @@ def set_price(request: HttpRequest, actor: Actor) -> HttpResponse:
     """An organisation's own price; begins with the one in force for ``?model=``."""
     organization = current_organization(actor)
     require(actor, "price.edit", organization)
-    model = asked(request, "model")
+    [model] = asked(request, "model")
     now = prices_in_force(actor, organization.id).filter(model=model).first() if model else None
     form = PriceForm(request.POST) if request.method == "POST" else PriceForm.of(now, model)
     if price := form.applied(price_set, actor, organization=organization):

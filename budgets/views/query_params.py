@@ -7,32 +7,19 @@ from datetime import date
 
 from django.http import HttpRequest
 
-from agentcore_site.lib.errors import Invalid
-from agentcore_site.lib.storable import unstorable
-
-
-def asked(request: HttpRequest, name: str) -> str:
-    """A parameter's text, stripped.
-
-    Raises:
-        Invalid: it holds what no database can be asked for.
-    """
-    text = str(request.GET.get(name, "")).strip()
-    if reason := unstorable(text):
-        raise Invalid(f"The address can't be used: {reason}.", fields={name: reason})
-    return text
+from agentcore_site.console.pages import asked
 
 
 def one_of(request: HttpRequest, name: str, known: Iterable[str], default: str = "") -> str:
     """A parameter that is one of some words, else the default."""
-    text = asked(request, name)
+    [text] = asked(request, name)
     return text if text in known else default
 
 
 def month_asked(request: HttpRequest, default: date) -> date:
     """``?month=2026-11`` as its first day; the default where it is none."""
     try:
-        year, month = asked(request, "month").split("-")
+        year, month = asked(request, "month")[0].split("-")
         return date(int(year), int(month), 1)
     except ValueError:
         return default

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from agentcore_site.console.pages import listing
 from agentcore_site.console.svg import whisker
 from agentcore_site.tenancy.actors import Actor
 from experiences.lessons.presenters import difference, effect_words
@@ -137,7 +138,7 @@ def test_an_address_that_nobody_gave_out_is_no_crash(
 def test_pages_by_cursor_show_every_lesson_once(
     console: Client, library: dict[str, Experience], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agentcore_site.console.pages.listing.__kwdefaults__", {"tie": "pk", "size": 2})
+    monkeypatch.setitem(listing.__kwdefaults__, "size", 2)
     for sort in ("effect", "harm", "weight", "newest"):
         address, seen = f"/experiences/?sort={sort}", []
         while address:

@@ -11,7 +11,7 @@ from django.shortcuts import redirect, render
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_POST
 
-from agentcore_site.console.pages import Sort, allowed, listing, page
+from agentcore_site.console.pages import Sort, allowed, asked, listing, page
 from agentcore_site.lib.errors import Invalid
 from agentcore_site.tenancy.actors import Actor
 from experiences.models.agent_lookup import agent_get
@@ -31,19 +31,18 @@ def checkpoints(request: HttpRequest, actor: Actor) -> HttpResponse:
     everything = checkpoints_visible(actor)
     rows = everything
     agent = agent_get(actor, request.GET["agent"]) if request.GET.get("agent") else None
-    tag = request.GET.get("tag", "").strip()
+    [tag] = asked(request, "tag")
     if agent is not None:
         rows = rows.filter(agent=agent)
     if tag:
         rows = rows.filter(tags__contains=[tag])
     rows = rows.annotate(score=Coalesce(Cast("validation_low", FloatField()), Value(-1.0)))
-    found = listing(request, rows, SORTS)
+    found = listing(request, rows, SORTS, one="checkpoint", of=everything)
     context = {
         "listing": found,
         "checkpoints": found.rows,
         "agent": agent,
         "tag": tag,
-        "any": bool(found.count) or everything.exists(),
         "show_agent": agent is None,
     }
     return render(request, "training/checkpoints.html", context)

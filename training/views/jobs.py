@@ -14,7 +14,7 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_POST
 
-from agentcore_site.console.pages import Sort, allowed, is_part, listing, page, whole_number
+from agentcore_site.console.pages import Sort, allowed, asked, beside, is_part, listing, page, whole_number
 from agentcore_site.jobs.models import SHARE_DAYS, Job, Status
 from agentcore_site.jobs.selectors import share_links
 from agentcore_site.jobs.services import (
@@ -53,13 +53,13 @@ SORTS = (
 @page
 def jobs(request: HttpRequest, actor: Actor) -> HttpResponse:
     everything = runs_visible(actor)
-    status, agent, query = (request.GET.get(name, "").strip() for name in ("status", "agent", "q"))
+    status, agent, query = asked(request, "status", "agent", "q")
     rows = searched(everything, query) if query else everything
     if status in STATUSES:
         rows = rows.filter(job__status=status)
     if agent:
         rows = rows.filter(agent__slug=agent)
-    found = listing(request, rows.annotate(gain=_gain()), SORTS)
+    found = listing(request, rows.annotate(gain=_gain()), SORTS, one="job", of=everything)
     sparks = success_sparks(found.rows)
     context = {
         "listing": found,
@@ -67,15 +67,8 @@ def jobs(request: HttpRequest, actor: Actor) -> HttpResponse:
         "statuses": STATUSES,
         "status": status,
         "agent": agent,
-        "q": query,
-        "any": bool(found.count) or everything.exists(),
+        **beside(request, "training/_panel.html", lambda key: panel.head(run_get(actor, key))),
     }
-    if key := request.GET.get("panel"):
-        context |= {
-            "panel": panel.head(run_get(actor, key)),
-            "panel_key": key,
-            "panel_template": "training/_panel.html",
-        }
     return render(request, "training/jobs.html", context)
 
 

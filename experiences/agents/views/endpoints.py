@@ -9,7 +9,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST
 
-from agentcore_site.console.pages import Sort, allowed, listing, page, sent
+from agentcore_site.console.pages import Sort, allowed, asked, listing, matching, page, sent
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import current_organization, require
 from experiences.agents.endpoint_config import OPTIONS
@@ -29,11 +29,9 @@ SORTS = (Sort("name", "name", "name", descending=False), Sort("newest", "newest 
 @page
 def endpoints(request: HttpRequest, actor: Actor) -> HttpResponse:
     everything = endpoints_visible(actor)
-    query = request.GET.get("q", "").strip()
-    rows = everything.filter(name__icontains=query) if query else everything
-    found = listing(request, rows.prefetch_related("agents"), SORTS)
-    context = {"listing": found, "rows": found.rows, "q": query, "any": bool(found.count) or everything.exists()}
-    return render(request, "experiences/endpoints.html", context)
+    rows = matching(everything, *asked(request, "q"), "name").prefetch_related("agents")
+    found = listing(request, rows, SORTS, one="endpoint", of=everything)
+    return render(request, "experiences/endpoints.html", {"listing": found, "rows": found.rows})
 
 
 @page

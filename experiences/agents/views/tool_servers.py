@@ -9,7 +9,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST
 
-from agentcore_site.console.pages import Sort, listing, page, sent
+from agentcore_site.console.pages import Sort, asked, listing, matching, page, sent
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import current_organization, require
 from experiences.agents.forms import ToolServerForm
@@ -28,11 +28,9 @@ SORTS = (Sort("name", "name", "name", descending=False), Sort("newest", "newest 
 @page
 def tool_servers(request: HttpRequest, actor: Actor) -> HttpResponse:
     everything = tool_servers_visible(actor)
-    query = request.GET.get("q", "").strip()
-    rows = everything.filter(name__icontains=query) if query else everything
-    found = listing(request, rows.prefetch_related("agents"), SORTS)
-    context = {"listing": found, "rows": found.rows, "q": query, "any": bool(found.count) or everything.exists()}
-    return render(request, "experiences/tool_servers.html", context)
+    rows = matching(everything, *asked(request, "q"), "name").prefetch_related("agents")
+    found = listing(request, rows, SORTS, one="tool server", of=everything)
+    return render(request, "experiences/tool_servers.html", {"listing": found, "rows": found.rows})
 
 
 @page

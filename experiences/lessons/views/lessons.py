@@ -14,7 +14,7 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_POST
 
-from agentcore_site.console.pages import Sort, allowed, listing, page, whole_number
+from agentcore_site.console.pages import Sort, allowed, asked, beside, listing, matching, page, whole_number
 from agentcore_site.jobs.models import Job
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import require
@@ -61,17 +61,14 @@ GROUP = re.compile(r"(\d{1,9})/(\d{1,9})")
 @page
 def library(request: HttpRequest, actor: Actor) -> HttpResponse:
     everything = experiences_visible(actor)
-    query, status, domain, ref = (request.GET.get(name, "").strip() for name in ("q", "status", "domain", "agent"))
+    query, status, domain, ref = asked(request, "q", "status", "domain", "agent")
     agent = agent_find(actor, ref) if ref else None
     scope = everything.filter(agent=agent) if agent is not None else everything.none() if ref else everything
     rows = ExperienceFilters.on_page(scope, actor, {"status": status, "domain": domain}).select_related("agent")
-    if query:
-        rows = rows.filter(Q(summary__icontains=query) | Q(why__icontains=query) | Q(handle=query))
-    rows = rows.annotate(
+    rows = matching(rows, query, "summary", "why", also=Q(handle=query)).annotate(
         known_effect=Coalesce("effect", Value(LOWEST)), worst_effect=Coalesce("effect", Value(HIGHEST))
     )
-    found = listing(request, rows, SORTS)
-    beside = request.GET.get("panel", "")
+    found = listing(request, rows, SORTS, one="lesson", of=everything)
     summary = library_summary(scope)
     left_out = len(stamp_faults(scope.filter(status=ExperienceStatus.ACTIVE))) if agent is not None else 0
     context = {
@@ -79,17 +76,13 @@ def library(request: HttpRequest, actor: Actor) -> HttpResponse:
         "lessons": lessons(found.rows),
         "summary": summary,
         "verdict": verdict(summary, left_out),
-        "q": query,
         "status": status,
         "domain": domain,
         "agent": agent,
         "statuses": ExperienceStatus.choices,
         "agents": agents_visible(actor).filter(experiences__isnull=False).distinct().order_by("name")[:CHIPS],
         "domains": _domains(scope),
-        "any": bool(found.count) or everything.exists(),
-        "panel": lessons([experience_get(actor, beside)])[0] if beside else None,
-        "panel_key": beside,
-        "panel_template": "experiences/_lesson_panel.html",
+        **beside(request, "experiences/_lesson_panel.html", lambda key: lessons([experience_get(actor, key)])[0]),
     }
     return render(request, "experiences/library.html", context)
 

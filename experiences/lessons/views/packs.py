@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from django.contrib import messages
-from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST
 
-from agentcore_site.console.pages import Sort, allowed, listing, page, sent
+from agentcore_site.console.pages import Sort, allowed, asked, listing, matching, page, sent
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import current_organization, require
 from experiences.lessons.forms import PackForm
@@ -25,12 +24,10 @@ SORTS = (Sort("name", "name", "name", descending=False), Sort("newest", "newest 
 @page
 def prompt_packs(request: HttpRequest, actor: Actor) -> HttpResponse:
     everything = packs_visible(actor)
-    query = request.GET.get("q", "").strip()
-    rows = everything.filter(Q(name__icontains=query) | Q(domain__icontains=query)) if query else everything
-    found = listing(request, rows.prefetch_related("agents"), SORTS)
+    rows = matching(everything, *asked(request, "q"), "name", "domain").prefetch_related("agents")
+    found = listing(request, rows, SORTS, one="prompt pack", of=everything)
     shown = [{"pack": pack, "fault": pack_fault(pack)} for pack in found.rows]
-    context = {"listing": found, "rows": shown, "q": query, "any": bool(found.count) or everything.exists()}
-    return render(request, "experiences/prompt_packs.html", context)
+    return render(request, "experiences/prompt_packs.html", {"listing": found, "rows": shown})
 
 
 @page

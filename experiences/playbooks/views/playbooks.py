@@ -11,7 +11,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST
 
-from agentcore_site.console.pages import Sort, allowed, listing, page
+from agentcore_site.console.pages import Sort, allowed, asked, listing, matching, page
 from agentcore_site.lib.errors import Invalid
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import require
@@ -40,6 +40,11 @@ SORTS: Final = (
     Sort("executions", "most executions", "traces"),
     Sort("waiting", "most to review", "waiting"),
 )
+STATES: Final = (
+    ("waiting", "To review"),
+    ("failed", "Last evolution failed"),
+    ("by_hand", "By hand only"),
+)
 TRACE_SORTS: Final = (
     Sort("newest", "newest first", "recorded_at"),
     Sort("slowest", "slowest", "duration_ms"),
@@ -60,24 +65,21 @@ TABS: Final = (
 @page
 def playbooks(request: HttpRequest, actor: Actor) -> HttpResponse:
     everything = playbooks_visible(actor)
-    query, state = (request.GET.get(name, "").strip() for name in ("q", "state"))
-    rows = _filtered(everything, query, state)
-    found = listing(request, rows, SORTS)
+    query, state = asked(request, "q", "state")
+    found = listing(request, _filtered(everything, query, state), SORTS, one="playbook", of=everything)
     context = {
         "listing": found,
         "rows": [_row(one) for one in found.rows],
-        "q": query,
         "state": state,
-        "any": bool(found.count) or everything.exists(),
+        "states": STATES,
         "without": agents_visible(actor).filter(playbook=None).order_by("name")[:SHOWN],
     }
     return render(request, "experiences/playbooks.html", context)
 
 
 def _filtered(rows: QuerySet[Playbook], query: str, state: str) -> QuerySet[Playbook]:
+    rows = matching(rows, query, "agent__name", "agent__slug")
     rows = rows.annotate(waiting=Count("deltas", filter=Q(deltas__state__in=WAITING)))
-    if query:
-        rows = rows.filter(Q(agent__name__icontains=query) | Q(agent__slug__icontains=query))
     if state == "waiting":
         rows = rows.filter(waiting__gt=0)
     if state == "failed":
@@ -135,17 +137,18 @@ def _head(found: Playbook, may: frozenset[str]) -> dict[str, Any]:
 
 def _versions(request: HttpRequest, actor: Actor, found: Playbook) -> dict[str, Any]:
     sorts = (Sort("newest", "newest first", "number"),)
-    return {"listing": listing(request, versions_of(found).select_related("job"), sorts)}
+    return {"listing": listing(request, versions_of(found).select_related("job"), sorts, one="version")}
 
 
 def _executions(request: HttpRequest, actor: Actor, found: Playbook) -> dict[str, Any]:
     everything = traces_visible(actor, found.agent)
-    outcome, query = (request.GET.get(name, "").strip() for name in ("outcome", "q"))
-    rows = everything.filter(task_id__icontains=query) if query else everything
+    outcome, query = asked(request, "outcome", "q")
+    rows = matching(everything, query, "task_id")
     if outcome in dict(OUTCOMES):
         rows = rows.filter(success=outcome == "success")
     listed: QuerySet[ExecutionTrace] = rows.defer("inputs", "outputs")
-    return {"listing": listing(request, listed, TRACE_SORTS), "outcome": outcome, "outcomes": OUTCOMES, "q": query}
+    executions = listing(request, listed, TRACE_SORTS, one="execution")
+    return {"listing": executions, "outcome": outcome, "outcomes": OUTCOMES}
 
 
 def _evolution(request: HttpRequest, actor: Actor, found: Playbook) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Final
 
 from django.contrib import messages
@@ -12,7 +13,7 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_POST
 
-from agentcore_site.console.pages import Sort, allowed, listing, page, whole_number
+from agentcore_site.console.pages import Sort, allowed, asked, listing, matching, page, whole_number
 from agentcore_site.lib.errors import Conflict, Invalid
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import require
@@ -39,27 +40,27 @@ LESSON_SORTS: Final = SORTS[:2]
 
 @page
 def reviews(request: HttpRequest, actor: Actor) -> HttpResponse:
-    query, kind, reason, ref = (request.GET.get(name, "").strip() for name in ("q", "kind", "reason", "agent"))
+    query, kind, reason, ref = asked(request, "q", "kind", "reason", "agent")
     agent = agent_find(actor, ref) if ref else None
     changes, held = _changes(actor, query, kind, reason), _lessons(actor, query, kind, reason)
     if ref:
         changes, held = changes.filter(agent=agent), held.filter(agent=agent)
-    found = listing(request, held, LESSON_SORTS) if kind == "lesson" else listing(request, changes, SORTS)
+    if kind == "lesson":
+        found = listing(request, held, LESSON_SORTS, one="lesson")
+    else:
+        found = listing(request, changes, SORTS, one="change")
     n_lessons = held.count()
     context = {
-        "listing": found,
+        "listing": replace(found, any=bool(found.count or n_lessons) or _anything(actor)),
         "proposals": [] if kind == "lesson" else proposals(found.rows),
         "lessons": lessons(found.rows if kind == "lesson" else list(held.order_by("created_at")[:SHOWN])),
         "n_lessons": n_lessons,
-        "q": query,
         "kind": kind,
         "kinds": KINDS_SHOWN,
         "reason": reason,
         "reasons": FILTERS,
         "agent": agent,
         "agents": _agents(actor),
-        "filtered": bool(query or kind or reason or ref),
-        "any": bool(found.count or n_lessons) or _anything(actor),
     }
     return render(request, "experiences/reviews.html", context)
 
@@ -128,9 +129,7 @@ def _changes(actor: Actor, query: str, kind: str, reason: str) -> QuerySet[Conte
         rows = rows.filter(type=kind)
     if reason:
         rows = rows.filter(state=reason)
-    if query:
-        rows = rows.filter(Q(content__icontains=query) | Q(rationale__icontains=query) | Q(reason__icontains=query))
-    return rows
+    return matching(rows, query, "content", "rationale", "reason")
 
 
 def _lessons(actor: Actor, query: str, kind: str, reason: str) -> QuerySet[Experience]:
@@ -138,7 +137,7 @@ def _lessons(actor: Actor, query: str, kind: str, reason: str) -> QuerySet[Exper
     rows = experiences_visible(actor).filter(status=ExperienceStatus.QUARANTINED)
     if kind not in ("", "lesson") or reason not in ("", "quarantined"):
         return rows.none()
-    return rows.filter(Q(summary__icontains=query) | Q(why__icontains=query)) if query else rows
+    return matching(rows, query, "summary", "why")
 
 
 def _agents(actor: Actor) -> QuerySet[Agent]:

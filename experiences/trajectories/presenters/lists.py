@@ -9,7 +9,7 @@ from django.db.models import Q, Value
 from django.db.models.functions import Coalesce
 from django.http import HttpRequest
 
-from agentcore_site.console.pages import Sort, listing
+from agentcore_site.console.pages import Sort, asked, beside, listing
 from agentcore_site.tenancy.actors import Actor
 from experiences.trajectories.filters import PURPOSES, TrajectoryFilters
 from experiences.trajectories.selectors import trajectories_visible
@@ -39,24 +39,20 @@ def trajectory_listing(request: HttpRequest, actor: Actor, *, job_id: UUID | Non
     everything = trajectories_visible(actor)
     if job_id is not None:
         everything = everything.filter(job_id=job_id)
-    asked = {name: request.GET.get(name, "").strip() for name in ("q", "outcome", "purpose", "iteration", "agent")}
-    rows = TrajectoryFilters.on_page(everything, actor, asked | {"search": asked["q"]})
-    if asked["outcome"] in OUTCOMES:
-        rows = rows.filter(OUTCOMES[asked["outcome"]][1])
+    query, outcome, purpose, iteration, agent = asked(request, "q", "outcome", "purpose", "iteration", "agent")
+    given = {"search": query, "outcome": outcome, "purpose": purpose, "iteration": iteration, "agent": agent}
+    rows = TrajectoryFilters.on_page(everything, actor, given)
+    if outcome in OUTCOMES:
+        rows = rows.filter(OUTCOMES[outcome][1])
     rows = rows.annotate(known_reward=Coalesce("reward", Value(LOWEST))).defer(*HEAVY)
-    found = listing(request, rows, SORTS)
-    beside = request.GET.get("panel", "")
+    found = listing(request, rows, SORTS, one="trajectory", of=everything)
     return {
-        "panel": _beside(actor, beside) if beside else None,
-        "panel_key": beside,
-        "panel_template": "experiences/_panel.html",
+        **beside(request, "experiences/_panel.html", lambda key: _beside(actor, key)),
         "listing": found,
         "trajectories": found.rows,
-        **asked,
+        **given,
         "outcomes": [(key, title) for key, (title, _) in OUTCOMES.items()],
         "purposes": PURPOSES,
-        "filtered": any(asked.values()),
-        "any": bool(found.count) or everything.exists(),
         "of_job": job_id,
     }
 
