@@ -18,7 +18,7 @@ from agentcore_site.lib.money import MICROS, micros
 from agentcore_site.lib.money_format import money
 from agentcore_site.lib.texts import uuid_of
 from agentcore_site.tenancy.administration import (
-    LongTableAdmin,
+    KeyedTableAdmin,
     ReadOnlyAdmin,
     ServiceAdmin,
     actor_at,
@@ -56,6 +56,15 @@ def in_dollars(amount: int | None) -> Decimal | None:
 
 def in_micros(amount: Decimal | None) -> int | None:
     return None if amount is None else micros(amount)
+
+
+def money_column(field: str, title: str, *, none: str = "", ordered: bool = True) -> Any:
+    @admin.display(description=title, ordering=field if ordered else None)
+    def shown(self: Any, row: Any) -> str:
+        amount = getattr(row, field)
+        return none if amount is None else money(amount)
+
+    return shown
 
 
 class BudgetForm(forms.ModelForm):  # type: ignore[type-arg]
@@ -177,21 +186,10 @@ class BudgetAdmin(ServiceAdmin):
         obj.__dict__.update({key: value for key, value in budget.__dict__.items() if key != "_state"})
         obj._state.adding = False
 
-    @admin.display(description="limit", ordering="limit")
-    def limit_(self, obj: Budget) -> str:
-        return "not limited" if obj.limit is None else money(obj.limit)
-
-    @admin.display(description="spent", ordering="spent")
-    def spent_(self, obj: Budget) -> str:
-        return money(obj.spent)
-
-    @admin.display(description="on hold", ordering="reserved")
-    def reserved_(self, obj: Budget) -> str:
-        return money(obj.reserved)
-
-    @admin.display(description="owed", ordering="debt")
-    def debt_(self, obj: Budget) -> str:
-        return money(obj.debt)
+    limit_ = money_column("limit", "limit", none="not limited")
+    spent_ = money_column("spent", "spent")
+    reserved_ = money_column("reserved", "on hold")
+    debt_ = money_column("debt", "owed")
 
     @admin.display(description="used")
     def used(self, obj: Budget) -> str:
@@ -274,17 +272,9 @@ class ModelPriceAdmin(ServiceAdmin):
         lines = ((f"{one.at:%Y-%m-%d %H:%M}", one.actor, one.text) for one in price_changes(obj)[:50])
         return format_html_join("", "<div>{} {}: {}</div>", lines) or "never changed by hand"
 
-    @admin.display(description="input", ordering="input")
-    def input_(self, obj: ModelPrice) -> str:
-        return money(obj.input)
-
-    @admin.display(description="cached")
-    def cached_(self, obj: ModelPrice) -> str:
-        return "as input" if obj.cached_input is None else money(obj.cached_input)
-
-    @admin.display(description="output", ordering="output")
-    def output_(self, obj: ModelPrice) -> str:
-        return money(obj.output)
+    input_ = money_column("input", "input")
+    cached_ = money_column("cached_input", "cached", none="as input", ordered=False)
+    output_ = money_column("output", "output")
 
 
 @admin.register(BudgetSettings)
@@ -347,19 +337,9 @@ class BudgetAlertAdmin(ReadOnlyAdmin):
     search_fields = ["budget__organization__name"]
 
 
-class BookAdmin(LongTableAdmin):
-    """Search takes an id: a job's or an agent's."""
-
-    organization_path = "organization_id"
-    search_fields = ["job_id"]
+class BookAdmin(KeyedTableAdmin):
+    key_fields = ("job_id", "agent_id")
     search_help_text = "The id of a job or an agent."
-    ordering = ["-id"]
-
-    def get_search_results(self, request: HttpRequest, queryset: QuerySet[Any], search_term: str) -> Any:
-        if not search_term:
-            return queryset, False
-        wanted = uuid_of(search_term.strip())
-        return (queryset.filter(Q(job_id=wanted) | Q(agent_id=wanted)) if wanted else queryset.none()), False
 
 
 @admin.register(Reservation)

@@ -8,12 +8,17 @@ from django import forms
 from django.contrib import admin
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest
-from unfold.decorators import action
 
 from agentcore_site.lib.errors import DomainError, Invalid
 from agentcore_site.lib.texts import uuid_of
 from agentcore_site.outgoing import check_address
-from agentcore_site.tenancy.administration import LongTableAdmin, ReadOnlyAdmin, ScopedAdmin
+from agentcore_site.tenancy.administration import (
+    KeyedTableAdmin,
+    LongTableAdmin,
+    ReadOnlyAdmin,
+    ScopedAdmin,
+    service_action,
+)
 from experiences.agents.services.agent_changes import agent_change_check, guarded_values
 from experiences.agents.services.agents import agent_archive, agent_check
 from experiences.agents.services.environments import environment_check, new_addresses
@@ -95,9 +100,7 @@ class AgentAdmin(ScopedAdmin):
             obj.created_by = request.user
         super().save_model(request, obj, form, change)
 
-    @action(description="Archive the selected agents")
-    def archive(self, request: HttpRequest, queryset: QuerySet[Agent]) -> None:
-        self.apply(request, queryset, "Archived", agent_archive)
+    archive = service_action("Archive the selected agents", "Archived", agent_archive)
 
 
 @admin.register(ModelEndpoint)
@@ -182,19 +185,11 @@ class TrajectoryAdmin(LongTableAdmin):
 
 
 @admin.register(GroupRecord)
-class TrajectoryGroupAdmin(LongTableAdmin):
-    organization_path = "organization_id"
+class TrajectoryGroupAdmin(KeyedTableAdmin):
+    key_fields = ("job_id",)
     list_display = ["job_id", "iteration", "scenario", "query", "has_signal", "rewards"]
     list_filter = ["has_signal"]
-    search_fields = ["job_id"]
     search_help_text = "The id of a job."
-    ordering = ["-id"]
-
-    def get_search_results(self, request: HttpRequest, queryset: QuerySet[Any], search_term: str) -> Any:
-        if not search_term:
-            return queryset, False
-        wanted = uuid_of(search_term.strip())
-        return (queryset.filter(job_id=wanted) if wanted else queryset.none()), False
 
 
 @admin.register(PromptPack)
@@ -207,9 +202,7 @@ class PromptPackAdmin(ReadOnlyAdmin):
     search_fields = ["name", "domain", "stamp"]
     actions = ["archive"]
 
-    @action(description="Archive the selected packs")
-    def archive(self, request: HttpRequest, queryset: QuerySet[PromptPack]) -> None:
-        self.apply(request, queryset, "Archived", pack_archive)
+    archive = service_action("Archive the selected packs", "Archived", pack_archive)
 
 
 @admin.register(Experience)
@@ -222,21 +215,10 @@ class ExperienceAdmin(ReadOnlyAdmin):
     search_fields = ["handle", "summary", "agent__name", "agent__slug"]
     actions = ["restore", "prune", "quarantine", "approve"]
 
-    @action(description="Bring the selected lessons back")
-    def restore(self, request: HttpRequest, queryset: QuerySet[Experience]) -> None:
-        self.apply(request, queryset, "Brought back", experience_restore)
-
-    @action(description="Take the selected lessons out")
-    def prune(self, request: HttpRequest, queryset: QuerySet[Experience]) -> None:
-        self.apply(request, queryset, "Taken out", experience_prune)
-
-    @action(description="Put the selected lessons in quarantine")
-    def quarantine(self, request: HttpRequest, queryset: QuerySet[Experience]) -> None:
-        self.apply(request, queryset, "Put in quarantine", experience_quarantine)
-
-    @action(description="Let the selected lessons out of quarantine")
-    def approve(self, request: HttpRequest, queryset: QuerySet[Experience]) -> None:
-        self.apply(request, queryset, "Let out", experience_approve)
+    restore = service_action("Bring the selected lessons back", "Brought back", experience_restore)
+    prune = service_action("Take the selected lessons out", "Taken out", experience_prune)
+    quarantine = service_action("Put the selected lessons in quarantine", "Put in quarantine", experience_quarantine)
+    approve = service_action("Let the selected lessons out of quarantine", "Let out", experience_approve)
 
 
 @admin.register(ExperienceChange)

@@ -8,13 +8,12 @@ from typing import Any
 from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
-from unfold.decorators import action
 
 from agentcore_site.jobs.models import Job
 from agentcore_site.jobs.services import job_cancel, job_pause, job_resume
 from agentcore_site.lib.money import dollars
 from agentcore_site.tenancy.actors import Actor
-from agentcore_site.tenancy.administration import LongTableAdmin, ReadOnlyAdmin
+from agentcore_site.tenancy.administration import LongTableAdmin, ReadOnlyAdmin, service_action
 from training.models import Epoch, Iteration, PolicyCheckpoint, TrainingRun
 from training.presenters.epochs import outcome
 
@@ -51,17 +50,9 @@ class TrainingRunAdmin(ReadOnlyAdmin):
     def spent(self, run: TrainingRun) -> str:
         return f"${dollars(run.spent_micros):.2f} of ${dollars(run.limit_micros):.2f}"
 
-    @action(description="Pause the selected runs")
-    def pause(self, request: HttpRequest, queryset: QuerySet[TrainingRun]) -> None:
-        self.apply(request, queryset, "Asked to pause", on_job(job_pause))
-
-    @action(description="Resume the selected runs")
-    def resume(self, request: HttpRequest, queryset: QuerySet[TrainingRun]) -> None:
-        self.apply(request, queryset, "Resumed", on_job(job_resume))
-
-    @action(description="Cancel the selected runs")
-    def cancel(self, request: HttpRequest, queryset: QuerySet[TrainingRun]) -> None:
-        self.apply(request, queryset, "Asked to cancel", on_job(job_cancel))
+    pause = service_action("Pause the selected runs", "Asked to pause", on_job(job_pause))
+    resume = service_action("Resume the selected runs", "Resumed", on_job(job_resume))
+    cancel = service_action("Cancel the selected runs", "Asked to cancel", on_job(job_cancel))
 
 
 @admin.register(Iteration)

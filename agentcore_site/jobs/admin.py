@@ -7,12 +7,11 @@ from typing import Any
 from django.contrib import admin
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest
-from unfold.decorators import action
 
 from agentcore_site.jobs.models import Job, JobEvent, ShareLink
 from agentcore_site.jobs.services import job_cancel, job_pause, job_resume, share_revoke
 from agentcore_site.lib.texts import uuid_of
-from agentcore_site.tenancy.administration import LongTableAdmin, ReadOnlyAdmin
+from agentcore_site.tenancy.administration import LongTableAdmin, ReadOnlyAdmin, service_action
 
 
 @admin.register(Job)
@@ -45,17 +44,9 @@ class JobAdmin(ReadOnlyAdmin):
     def percent(self, job: Job) -> str:
         return f"{100 * job.progress:.0f} %"
 
-    @action(description="Pause the selected jobs")
-    def pause(self, request: HttpRequest, queryset: QuerySet[Job]) -> None:
-        self.apply(request, queryset, "Asked to pause", job_pause)
-
-    @action(description="Resume the selected jobs")
-    def resume(self, request: HttpRequest, queryset: QuerySet[Job]) -> None:
-        self.apply(request, queryset, "Resumed", job_resume)
-
-    @action(description="Cancel the selected jobs")
-    def cancel(self, request: HttpRequest, queryset: QuerySet[Job]) -> None:
-        self.apply(request, queryset, "Asked to cancel", job_cancel)
+    pause = service_action("Pause the selected jobs", "Asked to pause", job_pause)
+    resume = service_action("Resume the selected jobs", "Resumed", job_resume)
+    cancel = service_action("Cancel the selected jobs", "Asked to cancel", job_cancel)
 
 
 @admin.register(JobEvent)
@@ -77,6 +68,6 @@ class ShareLinkAdmin(ReadOnlyAdmin):
     exclude = ["digest"]
     actions = ["revoke"]
 
-    @action(description="Revoke the selected links")
-    def revoke(self, request: HttpRequest, queryset: QuerySet[ShareLink]) -> None:
-        self.apply(request, queryset, "Revoked", lambda actor, link: share_revoke(actor, link.job, link.id))
+    revoke = service_action(
+        "Revoke the selected links", "Revoked", lambda actor, link: share_revoke(actor, link.job, link.id)
+    )

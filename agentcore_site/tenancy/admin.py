@@ -22,6 +22,7 @@ from agentcore_site.tenancy.administration import (
     actor_at,
     organizations_of,
     people_of,
+    service_action,
 )
 from agentcore_site.tenancy.invitations import invitation_create, invitation_resend, invitation_revoke, link_at
 from agentcore_site.tenancy.mails import MOST_TRIES
@@ -162,9 +163,7 @@ class InvitationAdmin(ServiceAdmin):
         link = link_at(request)
         self.apply(request, queryset, "Sent again", lambda actor, row: invitation_resend(actor, row, link=link))
 
-    @action(description="Revoke the selected invitations")
-    def revoke(self, request: HttpRequest, queryset: QuerySet[Invitation]) -> None:
-        self.apply(request, queryset, "Revoked", invitation_revoke)
+    revoke = service_action("Revoke the selected invitations", "Revoked", invitation_revoke)
 
 
 @admin.register(ApiKey)
@@ -176,9 +175,7 @@ class ApiKeyAdmin(ReadOnlyAdmin):
     exclude = ["digest"]
     actions = ["revoke"]
 
-    @action(description="Revoke the selected keys")
-    def revoke(self, request: HttpRequest, queryset: QuerySet[ApiKey]) -> None:
-        self.apply(request, queryset, "Revoked", api_key_revoke)
+    revoke = service_action("Revoke the selected keys", "Revoked", api_key_revoke)
 
 
 @admin.register(TokenFamily)

@@ -7,6 +7,8 @@ choose only among those; model permissions given by hand work as everywhere in D
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import reduce
+from operator import or_
 from typing import Any
 
 from django import forms
@@ -14,13 +16,15 @@ from django.contrib import messages
 from django.contrib.admin import RelatedOnlyFieldListFilter
 from django.contrib.auth import get_user_model
 from django.core.exceptions import ValidationError
-from django.db.models import Model, QuerySet
+from django.db.models import Model, Q, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from unfold.admin import ModelAdmin
+from unfold.decorators import action
 from unfold.paginator import InfinitePaginator
 
 from agentcore_site.audit.services import record
 from agentcore_site.lib.errors import DomainError
+from agentcore_site.lib.texts import uuid_of
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.addresses import client_address
 from agentcore_site.tenancy.models import Membership
@@ -154,6 +158,15 @@ class ScopedAdmin(AuditedAdmin):
             self.message_user(request, f"{verb}: {done}.", messages.SUCCESS)
 
 
+def service_action(description: str, verb: str, service: Callable[[Actor, Any], object]) -> Any:
+    """An action of a ``ScopedAdmin``'s list that runs a service for each of the selected rows."""
+
+    def run(self: ScopedAdmin, request: HttpRequest, queryset: QuerySet[Any]) -> None:
+        self.apply(request, queryset, verb, service)
+
+    return action(run, description=description)
+
+
 class ServiceAdmin(ScopedAdmin):
     """Rows that a service writes: what it refuses is shown with its reason, and nothing is changed."""
 
@@ -192,6 +205,22 @@ class LongTableAdmin(ReadOnlyAdmin):
 
     paginator = InfinitePaginator
     show_full_result_count = False
+
+
+class KeyedTableAdmin(LongTableAdmin):
+    """A long table whose search takes an id: that of a row that ``key_fields`` name."""
+
+    organization_path = "organization_id"
+    key_fields: tuple[str, ...] = ()
+    search_fields = ["pk"]  # shows the box
+    ordering = ["-id"]
+
+    def get_search_results(self, request: HttpRequest, queryset: QuerySet[Any], search_term: str) -> Any:
+        if not search_term:
+            return queryset, False
+        if not (wanted := uuid_of(search_term.strip())):
+            return queryset.none(), False
+        return queryset.filter(reduce(or_, (Q(**{name: wanted}) for name in self.key_fields))), False
 
 
 def _values(obj: Model | None, names: Iterable[str]) -> dict[str, Any]:
