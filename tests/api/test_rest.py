@@ -488,7 +488,7 @@ def test_what_went_wrong_inside_is_not_told(api: Caller, monkeypatch: pytest.Mon
     def broken(*_: Any, **__: Any) -> None:
         raise RuntimeError("the password is swordfish")
 
-    monkeypatch.setattr("experiences.agents.api.agents.agent_create", broken)
+    monkeypatch.setattr("experiences.agents.services.agents.grants_wanted", broken)
     response = api.post("agents", {"name": "x"})
     assert problem(response, 500)["request_id"] == response["X-Request-Id"]
     assert b"swordfish" not in response.content

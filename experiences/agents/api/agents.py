@@ -16,8 +16,7 @@ from rest_framework.response import Response
 from agentcore_site.lib.money import dollars
 from agentcore_site.rest.filters import Flag
 from agentcore_site.rest.parsing import Strict, parsed
-from agentcore_site.rest.schema import IDEMPOTENCY_KEY
-from agentcore_site.rest.views import ScopedViewSet
+from agentcore_site.rest.rows import ArchivableViewSet, RowOperations
 from experiences.agents.evolution_settings import MOST_EXECUTIONS, MOST_ROUNDS
 from experiences.agents.selectors import endpoint_get, tool_server_get
 from experiences.agents.services.agent_tests import agent_test
@@ -263,36 +262,21 @@ NEW = OpenApiExample(
 )
 
 
-class AgentViewSet(ScopedViewSet):
+class AgentViewSet(ArchivableViewSet):
     queryset = Agent.objects.none()
     filterset_class = AgentFilters
     lookup_field = "agent"
-    orderings = {"-created_at": "created_at", "name": "name"}
-
-    @extend_schema(summary="List agents", tags=["agents"], responses=AgentOut(many=True))
-    def list(self, request: Request) -> Response:
-        return self.page(agents_visible(self.actor, archived=True).prefetch_related("tool_servers"), AgentOut)
-
-    @extend_schema(
-        summary="Make an agent",
-        tags=["agents"],
-        request=AgentIn,
-        responses={201: AgentOut},
-        parameters=[IDEMPOTENCY_KEY],
-        examples=[NEW],
+    operations = RowOperations(
+        "an agent",
+        shapes=(AgentOut, AgentIn, AgentPatch),
+        reads=(lambda actor: agents_visible(actor, archived=True).prefetch_related("tool_servers"), agent_get),
+        writes=(agent_create, agent_update, agent_archive),
     )
-    def create(self, request: Request) -> Response:
-        values = self._values(AgentIn, request)
-        return self.once(request, lambda: Response(AgentOut(agent_create(self.actor, **values)).data, status=201))
-
-    @extend_schema(summary="One agent, by id or slug", tags=["agents"], responses=AgentOut)
-    def retrieve(self, request: Request, agent: str) -> Response:
-        return Response(AgentOut(agent_get(self.actor, agent)).data)
-
-    @extend_schema(summary="Change an agent", tags=["agents"], request=AgentPatch, responses=AgentOut)
-    def partial_update(self, request: Request, agent: str) -> Response:
-        values = self._values(AgentPatch, request)
-        return Response(AgentOut(agent_update(self.actor, agent_get(self.actor, agent), **values)).data)
+    documented = {
+        "create": {"examples": [NEW]},
+        "retrieve": {"summary": "One agent, by id or slug"},
+        "destroy": {"description": "It is hidden and takes no new jobs; its runs, checkpoints and trajectories stay."},
+    }
 
     @extend_schema(
         summary="Give an agent over HTTP a small test task",
@@ -306,8 +290,8 @@ class AgentViewSet(ScopedViewSet):
         found = agent_test(self.actor, agent_get(self.actor, agent), **parsed(AgentTestIn, request.data))
         return Response(AgentTestOut(asdict(found) | {"cost_usd": dollars(found.cost)}).data)
 
-    def _values(self, serializer: type[AgentIn], request: Request) -> dict[str, Any]:
-        values = parsed(serializer, request.data)
+    def values(self, request: Request, shape: type[Strict]) -> dict[str, Any]:
+        values = super().values(request, shape)
         for name in ("endpoint", "reflector"):
             if values.get(name) is not None:
                 values[name] = endpoint_get(self.actor, values[name])
@@ -316,13 +300,3 @@ class AgentViewSet(ScopedViewSet):
         if "tool_servers" in values:
             values["tool_servers"] = [tool_server_get(self.actor, one) for one in values["tool_servers"]]
         return values
-
-    @extend_schema(
-        summary="Archive an agent",
-        description="It is hidden and takes no new jobs; its runs, checkpoints and trajectories stay.",
-        tags=["agents"],
-        responses={204: None},
-    )
-    def destroy(self, request: Request, agent: str) -> Response:
-        agent_archive(self.actor, agent_get(self.actor, agent))
-        return Response(status=204)

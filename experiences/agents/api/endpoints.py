@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -13,8 +14,7 @@ from rest_framework.response import Response
 
 from agentcore_site.lib.money import dollars
 from agentcore_site.rest.parsing import Strict, parsed
-from agentcore_site.rest.schema import IDEMPOTENCY_KEY
-from agentcore_site.rest.views import ScopedViewSet
+from agentcore_site.rest.rows import ArchivableViewSet, RowOperations
 from experiences.agents.selectors import endpoint_get, endpoints_visible
 from experiences.agents.services.endpoints import (
     EndpointTest,
@@ -106,45 +106,19 @@ NEW = OpenApiExample(
 )
 
 
-class ModelEndpointViewSet(ScopedViewSet):
+class ModelEndpointViewSet(ArchivableViewSet):
     queryset = ModelEndpoint.objects.none()
     lookup_value_converter = "uuid"
-    orderings = {"-created_at": "created_at", "name": "name"}
-
-    @extend_schema(summary="List model endpoints", tags=TAG, responses=EndpointOut(many=True))
-    def list(self, request: Request) -> Response:
-        return self.page(endpoints_visible(self.actor, archived=True), EndpointOut)
-
-    @extend_schema(
-        summary="Make a model endpoint",
-        tags=TAG,
-        request=EndpointIn,
-        responses={201: EndpointOut},
-        parameters=[IDEMPOTENCY_KEY],
-        examples=[NEW],
+    operations = RowOperations(
+        "a model endpoint",
+        shapes=(EndpointOut, EndpointIn, EndpointPatch),
+        reads=(partial(endpoints_visible, archived=True), endpoint_get),
+        writes=(endpoint_create, endpoint_update, endpoint_archive),
     )
-    def create(self, request: Request) -> Response:
-        values = parsed(EndpointIn, request.data)
-        return self.once(request, lambda: Response(EndpointOut(endpoint_create(self.actor, **values)).data, status=201))
-
-    @extend_schema(summary="One model endpoint", tags=TAG, responses=EndpointOut)
-    def retrieve(self, request: Request, pk: UUID) -> Response:
-        return Response(EndpointOut(endpoint_get(self.actor, pk)).data)
-
-    @extend_schema(summary="Change a model endpoint", tags=TAG, request=EndpointPatch, responses=EndpointOut)
-    def partial_update(self, request: Request, pk: UUID) -> Response:
-        values = parsed(EndpointPatch, request.data)
-        return Response(EndpointOut(endpoint_update(self.actor, endpoint_get(self.actor, pk), **values)).data)
-
-    @extend_schema(
-        summary="Archive a model endpoint",
-        description="Its keys are forgotten. Refused while agents use it.",
-        tags=TAG,
-        responses={204: None},
-    )
-    def destroy(self, request: Request, pk: UUID) -> Response:
-        endpoint_archive(self.actor, endpoint_get(self.actor, pk))
-        return Response(status=204)
+    documented = {
+        "create": {"examples": [NEW]},
+        "destroy": {"description": "Its keys are forgotten. Refused while agents use it."},
+    }
 
     @extend_schema(
         summary="Try a model endpoint",

@@ -11,8 +11,8 @@ from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from agentcore_site.rest.parsing import Strict, parsed
-from agentcore_site.rest.schema import IDEMPOTENCY_KEY
+from agentcore_site.rest.parsing import Strict
+from agentcore_site.rest.rows import ArchivableViewSet, RowOperations
 from agentcore_site.rest.views import ScopedViewSet
 from experiences.agents.selectors import tool_server_get, tool_servers_visible
 from experiences.agents.services.tool_servers import (
@@ -91,42 +91,16 @@ NEW = OpenApiExample(
 )
 
 
-class ToolServerViewSet(ScopedViewSet):
+class ToolServerViewSet(ArchivableViewSet):
     queryset = ToolServer.objects.none()
     lookup_value_converter = "uuid"
-    orderings = {"-created_at": "created_at", "name": "name"}
-
-    @extend_schema(summary="List tool servers", tags=TAG, responses=ToolServerOut(many=True))
-    def list(self, request: Request) -> Response:
-        return self.page(tool_servers_visible(self.actor), ToolServerOut)
-
-    @extend_schema(
-        summary="Make a tool server",
-        tags=TAG,
-        request=ToolServerIn,
-        responses={201: ToolServerOut},
-        parameters=[IDEMPOTENCY_KEY],
-        examples=[NEW],
+    operations = RowOperations(
+        "a tool server",
+        shapes=(ToolServerOut, ToolServerIn, ToolServerPatch),
+        reads=(tool_servers_visible, tool_server_get),
+        writes=(tool_server_create, tool_server_update, tool_server_archive),
     )
-    def create(self, request: Request) -> Response:
-        values = parsed(ToolServerIn, request.data)
-        return self.once(
-            request, lambda: Response(ToolServerOut(tool_server_create(self.actor, **values)).data, status=201)
-        )
-
-    @extend_schema(summary="One tool server", tags=TAG, responses=ToolServerOut)
-    def retrieve(self, request: Request, pk: UUID) -> Response:
-        return Response(ToolServerOut(tool_server_get(self.actor, pk)).data)
-
-    @extend_schema(summary="Change a tool server", tags=TAG, request=ToolServerPatch, responses=ToolServerOut)
-    def partial_update(self, request: Request, pk: UUID) -> Response:
-        values = parsed(ToolServerPatch, request.data)
-        return Response(ToolServerOut(tool_server_update(self.actor, tool_server_get(self.actor, pk), **values)).data)
-
-    @extend_schema(summary="Take a tool server out of use", tags=TAG, responses={204: None})
-    def destroy(self, request: Request, pk: UUID) -> Response:
-        tool_server_archive(self.actor, tool_server_get(self.actor, pk))
-        return Response(status=204)
+    documented = {"create": {"examples": [NEW]}, "destroy": {"summary": "Take a tool server out of use"}}
 
     @extend_schema(
         summary="What a tool server offers",

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
-from uuid import UUID
 
 from django_filters import rest_framework as filters
-from drf_spectacular.utils import OpenApiExample, extend_schema
+from drf_spectacular.utils import OpenApiExample
 from rest_framework import serializers
-from rest_framework.request import Request
-from rest_framework.response import Response
 
 from agentcore_site.rest.filters import Flag
-from agentcore_site.rest.parsing import Strict, parsed
-from agentcore_site.rest.schema import IDEMPOTENCY_KEY
-from agentcore_site.rest.views import ScopedViewSet
+from agentcore_site.rest.parsing import Strict
+from agentcore_site.rest.rows import ArchivableViewSet, RowOperations
 from experiences.lessons.selectors import pack_get, packs_visible
 from experiences.lessons.services.packs import pack_archive, pack_create, pack_update
 from experiences.lessons.stamps import pack_fault
@@ -83,47 +80,21 @@ NEW = OpenApiExample(
 )
 
 
-class PromptPackViewSet(ScopedViewSet):
+class PromptPackViewSet(ArchivableViewSet):
     queryset = PromptPack.objects.none()
     filterset_class = PackFilters
     lookup_value_converter = "uuid"
-    orderings = {"-created_at": "created_at", "name": "name"}
-
-    @extend_schema(summary="List prompt packs", tags=TAG, responses=PackOut(many=True))
-    def list(self, request: Request) -> Response:
-        return self.page(packs_visible(self.actor, archived=True), PackOut)
-
-    @extend_schema(
-        summary="Make a prompt pack",
-        description="It is stamped: who makes it vouches for it.",
-        tags=TAG,
-        request=PackIn,
-        responses={201: PackOut},
-        parameters=[IDEMPOTENCY_KEY],
-        examples=[NEW],
+    operations = RowOperations(
+        "a prompt pack",
+        shapes=(PackOut, PackIn, PackPatch),
+        reads=(partial(packs_visible, archived=True), pack_get),
+        writes=(pack_create, pack_update, pack_archive),
     )
-    def create(self, request: Request) -> Response:
-        values = parsed(PackIn, request.data)
-        return self.once(request, lambda: Response(PackOut(pack_create(self.actor, **values)).data, status=201))
-
-    @extend_schema(summary="One prompt pack", tags=TAG, responses=PackOut)
-    def retrieve(self, request: Request, pk: UUID) -> Response:
-        return Response(PackOut(pack_get(self.actor, pk)).data)
-
-    @extend_schema(
-        summary="Change a prompt pack",
-        description="It is stamped anew. What was learned under the old text is left out, unless keep_lessons is set.",
-        tags=TAG,
-        request=PackPatch,
-        responses=PackOut,
-    )
-    def partial_update(self, request: Request, pk: UUID) -> Response:
-        values = parsed(PackPatch, request.data)
-        return Response(PackOut(pack_update(self.actor, pack_get(self.actor, pk), **values)).data)
-
-    @extend_schema(
-        summary="Archive a prompt pack", description="Refused while agents use it.", tags=TAG, responses={204: None}
-    )
-    def destroy(self, request: Request, pk: UUID) -> Response:
-        pack_archive(self.actor, pack_get(self.actor, pk))
-        return Response(status=204)
+    documented = {
+        "create": {"description": "It is stamped: who makes it vouches for it.", "examples": [NEW]},
+        "partial_update": {
+            "description": "It is stamped anew. What was learned under the old text is left out, unless keep_lessons is"
+            " set."
+        },
+        "destroy": {"description": "Refused while agents use it."},
+    }

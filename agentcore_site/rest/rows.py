@@ -1,0 +1,78 @@
+"""REST of rows that are made, changed and archived: the five operations, written once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from django.db.models import QuerySet
+from drf_spectacular.utils import extend_schema, extend_schema_view
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.serializers import Serializer
+
+from agentcore_site.rest.parsing import Strict, parsed
+from agentcore_site.rest.schema import IDEMPOTENCY_KEY
+from agentcore_site.rest.views import ScopedViewSet
+from agentcore_site.tenancy.actors import Actor
+
+
+@dataclass(frozen=True)
+class RowOperations:
+    """``noun``: with its article. ``shapes``: of an answer, of a new row, of a change. ``reads``: all rows of an actor,
+    and one of them. ``writes``: the services that make, change and archive one."""
+
+    noun: str
+    shapes: tuple[type[Serializer[Any]], type[Strict], type[Strict]]
+    reads: tuple[Callable[[Actor], QuerySet[Any]], Callable[[Actor, Any], Any]]
+    writes: tuple[Callable[..., Any], Callable[..., Any], Callable[[Actor, Any], Any]]
+
+
+class ArchivableViewSet(ScopedViewSet):
+    # No docstring: that of ScopedViewSet is public, as what is said of operations that say nothing of their own.
+    orderings = {"-created_at": "created_at", "name": "name"}
+    operations: ClassVar[RowOperations]
+    documented: ClassVar[dict[str, dict[str, Any]]] = {}  # by operation, what the schema says besides
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        noun, (out, given, patch) = cls.operations.noun, cls.operations.shapes
+        name = noun.partition(" ")[2]
+        made = {"request": given, "responses": {201: out}, "parameters": [IDEMPOTENCY_KEY]}
+        known: dict[str, dict[str, Any]] = {
+            "list": {"summary": f"List {name}s", "responses": out(many=True)},
+            "create": {"summary": f"Make {noun}", **made},
+            "retrieve": {"summary": f"One {name}", "responses": out},
+            "partial_update": {"summary": f"Change {noun}", "request": patch, "responses": out},
+            "destroy": {"summary": f"Archive {noun}", "responses": {204: None}},
+        }
+        said = {key: {"tags": [f"{name}s"], **values, **cls.documented.get(key, {})} for key, values in known.items()}
+        extend_schema_view(**{key: extend_schema(**values) for key, values in said.items()})(cls)
+
+    def values(self, request: Request, shape: type[Strict]) -> dict[str, Any]:
+        return parsed(shape, request.data)
+
+    def list(self, request: Request) -> Response:
+        return self.page(self.operations.reads[0](self.actor), self.operations.shapes[0])
+
+    def create(self, request: Request) -> Response:
+        values, create = self.values(request, self.operations.shapes[1]), self.operations.writes[0]
+        return self.once(request, lambda: self._answer(create(self.actor, **values), status=201))
+
+    def retrieve(self, request: Request, **place: Any) -> Response:
+        return self._answer(self._row(place))
+
+    def partial_update(self, request: Request, **place: Any) -> Response:
+        values, update = self.values(request, self.operations.shapes[2]), self.operations.writes[1]
+        return self._answer(update(self.actor, self._row(place), **values))
+
+    def destroy(self, request: Request, **place: Any) -> Response:
+        self.operations.writes[2](self.actor, self._row(place))
+        return Response(status=204)
+
+    def _row(self, place: dict[str, Any]) -> Any:
+        return self.operations.reads[1](self.actor, place[self.lookup_field])
+
+    def _answer(self, row: Any, *, status: int = 200) -> Response:
+        return Response(self.operations.shapes[0](row).data, status=status)
