@@ -29,7 +29,7 @@ def agents(request: HttpRequest, actor: Actor) -> HttpResponse:
     rows = everything.exclude(archived_at=None) if show == "archived" else everything.filter(archived_at=None)
     found = listing(request, matching(rows, query, "name", "slug", "description"), SORTS, one="agent", of=everything)
     shown = {"show": show if show == "archived" else "", "shows": ["archived"]}
-    return render(request, "agentcore_site/agents.html", {"listing": found, "rows": agent_rows(found.rows), **shown})
+    return render(request, "agents/agents.html", {"listing": found, "rows": agent_rows(found.rows), **shown})
 
 
 @page
@@ -51,4 +51,4 @@ def agent(request: HttpRequest, actor: Actor, ref: str) -> HttpResponse:
         "told": told_of(actor, found.pk),
         "n_checkpoints": checkpoints_visible(actor).filter(agent=found).count(),
     }
-    return render(request, "agentcore_site/agent.html", context)
+    return render(request, "agents/agent.html", context)

@@ -39,7 +39,7 @@ def invitation(request: HttpRequest, token: str) -> HttpResponse:
 def _answer(request: HttpRequest, token: str) -> HttpResponse:
     if "decline" in request.POST:
         invitation_decline(token, ip=client_address(request))
-        return render(request, "agentcore_site/declined.html")
+        return render(request, "people/declined.html")
     try:
         if request.user.is_authenticated:
             invitation_accept(actor_of(request), token)
@@ -54,4 +54,4 @@ def _answer(request: HttpRequest, token: str) -> HttpResponse:
 
 def _shown(request: HttpRequest, token: str, error: DomainError | None = None) -> HttpResponse:
     context: dict[str, Any] = {"invitation": invitation_of(token), "problem": error.message if error else ""}
-    return render(request, "agentcore_site/invitation.html", context, status=error.code if error else 200)
+    return render(request, "people/invitation.html", context, status=error.code if error else 200)

@@ -63,7 +63,7 @@ def people(request: HttpRequest, actor: Actor) -> HttpResponse:
         "roles": Role.choices,
         "form": form,
     }
-    return render(request, "agentcore_site/people.html", context, status=form.status)
+    return render(request, "people/people.html", context, status=form.status)
 
 
 @require_POST

@@ -31,7 +31,7 @@ MAX_ALIGNED_STEPS = 200
 
 @page
 def trajectories(request: HttpRequest, actor: Actor) -> HttpResponse:
-    return render(request, "experiences/trajectories.html", trajectory_listing(request, actor))
+    return render(request, "trajectories/trajectories.html", trajectory_listing(request, actor))
 
 
 @page
@@ -52,14 +52,14 @@ def trajectory(request: HttpRequest, actor: Actor, trajectory_id: Any) -> HttpRe
         "following": others[place + 1] if place + 1 < len(others) else None,
         **_window(row, first),
     }
-    return render(request, "experiences/trajectory.html", context)
+    return render(request, "trajectories/trajectory.html", context)
 
 
 @page
 def steps(request: HttpRequest, actor: Actor, trajectory_id: Any) -> HttpResponse:
     """The next steps of the line, for scrolling."""
     row = trajectory_light(actor, trajectory_id)
-    return render(request, "experiences/_steps.html", {"row": row, **_window(row, _first(request, row))})
+    return render(request, "trajectories/_steps.html", {"row": row, **_window(row, _first(request, row))})
 
 
 @page
@@ -93,7 +93,7 @@ def group(request: HttpRequest, actor: Actor, job_id: Any, iteration: int, scena
         "later": near.filter(iteration__gt=iteration).order_by("iteration").first(),
         **_side_by_side(rows, advantages_for(rows)),
     }
-    return render(request, "experiences/group.html", context)
+    return render(request, "trajectories/group.html", context)
 
 
 @page
@@ -105,7 +105,7 @@ def compare(request: HttpRequest, actor: Actor) -> HttpResponse:
         "same": rows[0].query == rows[1].query,
         **_side_by_side(rows, advantages_for(rows)),
     }
-    return render(request, "experiences/compare.html", context)
+    return render(request, "trajectories/compare.html", context)
 
 
 def _side_by_side(rows: Sequence[TrajectoryRecord], learned: dict[uuid.UUID, dict[str, Any]]) -> dict[str, Any]:

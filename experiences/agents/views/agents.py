@@ -65,7 +65,7 @@ def server_tools(request: HttpRequest, actor: Actor, server_id: Any) -> HttpResp
         for tool in found.tools
     ]
     context = {"server": server, "tools": tools if found.ok else _named(ticked, shown)}
-    return render(request, "experiences/_server_tools.html", context | {"problem": "" if found.ok else found.message})
+    return render(request, "agents/_server_tools.html", context | {"problem": "" if found.ok else found.message})
 
 
 @require_POST
@@ -86,13 +86,13 @@ def test(request: HttpRequest, actor: Actor) -> HttpResponse:
         )
     except (Invalid, Conflict) as error:
         found = AgentTest(False, error.message)
-    return render(request, "experiences/_agent_test.html", {"found": found, "injects": injects})
+    return render(request, "agents/_agent_test.html", {"found": found, "injects": injects})
 
 
 @page
 def options(request: HttpRequest, actor: Actor) -> HttpResponse:
     """What the chosen environment's options mean, for the form."""
-    return render(request, "experiences/_options.html", _options(request.GET.get("environment", "")))
+    return render(request, "agents/_options.html", _options(request.GET.get("environment", "")))
 
 
 def _form(request: HttpRequest, form: AgentForm, agent: Agent | None) -> HttpResponse:
@@ -102,7 +102,7 @@ def _form(request: HttpRequest, form: AgentForm, agent: Agent | None) -> HttpRes
         "servers": _servers(form, agent),
         **_options(str(form["environment"].value() or "")),
     }
-    return render(request, "experiences/agent_form.html", context, status=form.status)
+    return render(request, "agents/agent_form.html", context, status=form.status)
 
 
 def _servers(form: AgentForm, agent: Agent | None) -> list[dict[str, Any]]:

@@ -31,7 +31,7 @@ def endpoints(request: HttpRequest, actor: Actor) -> HttpResponse:
     everything = endpoints_visible(actor)
     rows = matching(everything, *asked(request, "q"), "name").prefetch_related("agents")
     found = listing(request, rows, SORTS, one="endpoint", of=everything)
-    return render(request, "experiences/endpoints.html", {"listing": found, "rows": found.rows})
+    return render(request, "agents/endpoints.html", {"listing": found, "rows": found.rows})
 
 
 @page
@@ -70,7 +70,7 @@ def test(request: HttpRequest, actor: Actor) -> HttpResponse:
     chosen = request.POST.get("endpoint", "").strip()
     endpoint = endpoint_get(actor, chosen) if chosen else None
     found = endpoint_test(actor, endpoint=endpoint, model=request.POST.get("model", "").strip())
-    return render(request, "experiences/_endpoint_test.html", {"found": found})
+    return render(request, "agents/_endpoint_test.html", {"found": found})
 
 
 def _form(request: HttpRequest, form: EndpointForm, endpoint: ModelEndpoint | None, actor: Actor) -> HttpResponse:
@@ -78,4 +78,4 @@ def _form(request: HttpRequest, form: EndpointForm, endpoint: ModelEndpoint | No
     if endpoint is not None:
         context["users"] = list(endpoint.agents.filter(archived_at=None))
         context["may"] = allowed(actor, endpoint.organization_id)
-    return render(request, "experiences/endpoint_form.html", context, status=form.status)
+    return render(request, "agents/endpoint_form.html", context, status=form.status)

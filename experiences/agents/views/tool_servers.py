@@ -30,7 +30,7 @@ def tool_servers(request: HttpRequest, actor: Actor) -> HttpResponse:
     everything = tool_servers_visible(actor)
     rows = matching(everything, *asked(request, "q"), "name").prefetch_related("agents")
     found = listing(request, rows, SORTS, one="tool server", of=everything)
-    return render(request, "experiences/tool_servers.html", {"listing": found, "rows": found.rows})
+    return render(request, "agents/tool_servers.html", {"listing": found, "rows": found.rows})
 
 
 @page
@@ -66,8 +66,8 @@ def archive(request: HttpRequest, actor: Actor, server_id: Any) -> HttpResponse:
 @page
 def offer(request: HttpRequest, actor: Actor, server_id: Any) -> HttpResponse:
     found = tool_server_offer(actor, tool_server_get(actor, server_id))
-    return render(request, "experiences/_offer.html", {"found": found})
+    return render(request, "agents/_offer.html", {"found": found})
 
 
 def _form(request: HttpRequest, form: ToolServerForm, server: ToolServer | None) -> HttpResponse:
-    return render(request, "experiences/tool_server.html", {"form": form, "server": server}, status=form.status)
+    return render(request, "agents/tool_server.html", {"form": form, "server": server}, status=form.status)

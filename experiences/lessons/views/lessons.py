@@ -82,9 +82,9 @@ def library(request: HttpRequest, actor: Actor) -> HttpResponse:
         "statuses": ExperienceStatus.choices,
         "agents": agents_visible(actor).filter(experiences__isnull=False).distinct().order_by("name")[:CHIPS],
         "domains": _domains(scope),
-        **beside(request, "experiences/_lesson_panel.html", lambda key: lessons([experience_get(actor, key)])[0]),
+        **beside(request, "lessons/_lesson_panel.html", lambda key: lessons([experience_get(actor, key)])[0]),
     }
-    return render(request, "experiences/library.html", context)
+    return render(request, "lessons/library.html", context)
 
 
 @page
@@ -147,7 +147,7 @@ def _shown(request: HttpRequest, actor: Actor, row: Experience, form: LessonForm
         "actions": _actions(row),
         "form": (form or LessonForm.of(row)) if "agent.edit" in may else None,
     }
-    return render(request, "experiences/experience.html", context, status=form.code if form else 200)
+    return render(request, "lessons/experience.html", context, status=form.code if form else 200)
 
 
 def _actions(row: Experience) -> list[tuple[str, str, str]]:

@@ -27,7 +27,7 @@ def prompt_packs(request: HttpRequest, actor: Actor) -> HttpResponse:
     rows = matching(everything, *asked(request, "q"), "name", "domain").prefetch_related("agents")
     found = listing(request, rows, SORTS, one="prompt pack", of=everything)
     shown = [{"pack": pack, "fault": pack_fault(pack)} for pack in found.rows]
-    return render(request, "experiences/prompt_packs.html", {"listing": found, "rows": shown})
+    return render(request, "lessons/prompt_packs.html", {"listing": found, "rows": shown})
 
 
 @page
@@ -70,4 +70,4 @@ def _form(request: HttpRequest, actor: Actor, form: PackForm, pack: PromptPack |
         context["users"] = list(pack.agents.filter(archived_at=None))
         context["choosers"] = list(agents_by_domain(pack))
         context["may"] = allowed(actor, pack.organization_id)
-    return render(request, "experiences/prompt_pack.html", context, status=form.status)
+    return render(request, "lessons/prompt_pack.html", context, status=form.status)

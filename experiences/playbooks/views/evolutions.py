@@ -59,7 +59,7 @@ def evolution(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse:
         "can_cancel": found.job.active and may_cancel(actor, found.job),
         "can_retry": found.job.status in (Status.FAILED, Status.PAUSED) and "playbook.evolve" in may,
     }
-    return render(request, "experiences/evolution.html", context)
+    return render(request, "playbooks/evolution.html", context)
 
 
 @require_POST
@@ -95,4 +95,4 @@ def execution(request: HttpRequest, actor: Actor, trace_id: Any) -> HttpResponse
         "evolutions": readers.order_by("-job__created_at")[:SHOWN],
         "days": settings.ACE_TRACE_DAYS,
     }
-    return render(request, "experiences/evolution_execution.html", context)
+    return render(request, "playbooks/evolution_execution.html", context)

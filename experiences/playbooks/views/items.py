@@ -97,7 +97,7 @@ def _item(
         "form": _form(form, found, playbook) if "playbook.edit" in may else None,
         **_taught(actor, found),
     }
-    return render(request, "experiences/playbook_item.html", context, status=form.code if form else 200)
+    return render(request, "playbooks/playbook_item.html", context, status=form.code if form else 200)
 
 
 def _form(form: ItemForm | None, found: ItemRow | None, playbook: Playbook) -> ItemForm | None:

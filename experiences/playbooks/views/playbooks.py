@@ -74,7 +74,7 @@ def playbooks(request: HttpRequest, actor: Actor) -> HttpResponse:
         "states": STATES,
         "without": agents_visible(actor).filter(playbook=None).order_by("name")[:SHOWN],
     }
-    return render(request, "experiences/playbooks.html", context)
+    return render(request, "playbooks/playbooks.html", context)
 
 
 def _filtered(rows: QuerySet[Playbook], query: str, state: str) -> QuerySet[Playbook]:
@@ -108,14 +108,14 @@ def shown(request: HttpRequest, actor: Actor, agent: Agent, form: ItemForm | Non
         "lessons": Experience.objects.filter(agent=agent, status=ExperienceStatus.ACTIVE).count(),
     }
     if found is None:
-        return render(request, "experiences/playbook_none.html", context)
+        return render(request, "playbooks/playbook_none.html", context)
     tab = "items" if form is not None else request.GET.get("tab", "items")
     tab = tab if tab in dict(TABS) else "items"
     context |= _head(found, context["may"]) | (READ[tab](request, actor, found) if tab in READ else {})
     if tab == "items" and "playbook.edit" in context["may"]:
         context["form"] = form or ItemForm.of(None, found.version)
     context |= {"tab": tab, "tabs": TABS}
-    return render(request, "experiences/playbook.html", context, status=form.code if form else 200)
+    return render(request, "playbooks/playbook.html", context, status=form.code if form else 200)
 
 
 def _head(found: Playbook, may: frozenset[str]) -> dict[str, Any]:

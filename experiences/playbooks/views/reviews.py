@@ -62,7 +62,7 @@ def reviews(request: HttpRequest, actor: Actor) -> HttpResponse:
         "agent": agent,
         "agents": _agents(actor),
     }
-    return render(request, "experiences/reviews.html", context)
+    return render(request, "playbooks/reviews.html", context)
 
 
 @page
@@ -176,4 +176,4 @@ def _review(
         "problem": form.non_field_errors() if form and (delta.type == "remove" or not waits) else [],
         "waits": waits,
     }
-    return render(request, "experiences/review.html", context, status=status)
+    return render(request, "playbooks/review.html", context, status=status)

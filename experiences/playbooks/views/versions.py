@@ -47,7 +47,7 @@ def diff(request: HttpRequest, actor: Actor, agent_id: Any) -> HttpResponse:
         "cost": _cost(_tokens(playbook, b) - _tokens(playbook, a)),
         "going_back": a == playbook.version and b < a,
     }
-    return render(request, "experiences/playbook_diff.html", context)
+    return render(request, "playbooks/playbook_diff.html", context)
 
 
 @require_POST
@@ -108,7 +108,7 @@ def _preview(
         "categories": CHOICES,
         "error": error,
     }
-    return render(request, "experiences/playbook_adopt.html", context, status=error.code if error else 200)
+    return render(request, "playbooks/playbook_adopt.html", context, status=error.code if error else 200)
 
 
 def _offered(agent: Agent, playbook: Playbook | None, plan: Adoption, chosen: list[Experience]) -> list[dict[str, Any]]:

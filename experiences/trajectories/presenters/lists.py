@@ -47,7 +47,7 @@ def trajectory_listing(request: HttpRequest, actor: Actor, *, job_id: UUID | Non
     rows = rows.annotate(known_reward=Coalesce("reward", Value(LOWEST))).defer(*HEAVY)
     found = listing(request, rows, SORTS, one="trajectory", of=everything)
     return {
-        **beside(request, "experiences/_panel.html", lambda key: _beside(actor, key)),
+        **beside(request, "trajectories/_panel.html", lambda key: _beside(actor, key)),
         "listing": found,
         "trajectories": found.rows,
         **given,
