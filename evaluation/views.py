@@ -17,7 +17,7 @@ from agentcore_site.jobs.services import job_cancel, job_resume, may_cancel
 from agentcore_site.lib.errors import Invalid
 from agentcore_site.tenancy.actors import Actor
 from evaluation.models import Against, EvaluationRun, Split
-from evaluation.presenters.charts import line_forest, metric_rows
+from evaluation.presenters.charts import metric_rows, metrics_forest
 from evaluation.reports import LINE_NAMES
 from evaluation.selectors import changed_queries, evaluation_get, evaluations_visible
 from evaluation.services import evaluation_start
@@ -30,7 +30,7 @@ SORTS = (
     Sort("gain", "largest gain", "gain"),
 )
 STATUSES = (("done", "With a report"), ("active", "Without yet"))
-CHANGED = 15  # of each line, unless ?all=yes
+CHANGED = 15  # of each test set, unless ?all=yes
 
 
 @page
@@ -66,7 +66,7 @@ def report(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse:
         "job": evaluation.job,
         "can_cancel": evaluation.job.active and may_cancel(actor, evaluation.job),
         "can_resume": evaluation.job.status == Status.PAUSED and actor.may("run.resume", evaluation.organization_id),
-        "lines": _lines(evaluation, None if request.GET.get("all") == "yes" else CHANGED),
+        "test_sets": _test_sets(evaluation, None if request.GET.get("all") == "yes" else CHANGED),
         "report": evaluation.report,
     }
     part = request.GET.get("part") == "progress"
@@ -139,7 +139,7 @@ def resume(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse:
 
 
 def _summary(evaluation: EvaluationRun) -> dict[str, Any]:
-    """One row of a list: the evaluation and the success rate of its first line, once there is a report."""
+    """One row of a list: the evaluation and the success rate of its first test set, once there is a report."""
     report: dict[str, Any] = evaluation.report
     primary = report["lines"][report["primary"]] if report else None
     success = primary["metrics"]["success_rate"] if primary else None
@@ -147,26 +147,26 @@ def _summary(evaluation: EvaluationRun) -> dict[str, Any]:
 
 
 def _beside(evaluation: EvaluationRun) -> dict[str, Any]:
-    """What stands beside the list: per line the verdict and the forest plot."""
-    lines = (evaluation.report.get("lines") or {}).items()
-    drawn = [{"verdict": line["verdict"], "forest": line_forest(key, line)} for key, line in lines]
-    return {"evaluation": evaluation, "lines": drawn}
+    """What stands beside the list: by test set the verdict and the forest plot."""
+    test_sets = (evaluation.report.get("lines") or {}).items()
+    drawn = [{"verdict": one["verdict"], "forest": metrics_forest(key, one)} for key, one in test_sets]
+    return {"evaluation": evaluation, "test_sets": drawn}
 
 
-def _lines(evaluation: EvaluationRun, limit: int | None) -> list[dict[str, Any]]:
-    """Every line of the report with its rows, its plot and the queries that changed most."""
+def _test_sets(evaluation: EvaluationRun, limit: int | None) -> list[dict[str, Any]]:
+    """Every test set of the report with its rows, its plot and the queries that changed most."""
     shown = []
-    for key, line in (evaluation.report.get("lines") or {}).items():
+    for key, one in (evaluation.report.get("lines") or {}).items():
         changed = changed_queries(evaluation, key)
         shown.append(
             {
                 "key": key,
                 "name": LINE_NAMES.get(key, key.replace("_", " ")),
-                "verdict": line["verdict"],
-                "n_queries": line["n_queries"],
-                "samples": line["samples"],
-                "rows": metric_rows(line),
-                "forest": line_forest(key, line),
+                "verdict": one["verdict"],
+                "n_queries": one["n_queries"],
+                "samples": one["samples"],
+                "rows": metric_rows(one),
+                "forest": metrics_forest(key, one),
                 "changed": changed[:limit],
                 "n_changed": len(changed),
             }

@@ -10,7 +10,7 @@ from agentcore_site.tenancy.actors import Actor
 from evaluation.selectors import evaluations_visible
 from experiences.lessons.presenters import overview_of
 from experiences.models.agent_lookup import agent_get, agents_visible
-from experiences.playbooks.presenters.items import told_of
+from experiences.playbooks.presenters.items import playbook_summary
 from training.presenters.summaries import agent_rows, success_sparks
 from training.selectors.runs import checkpoints_visible, run_verdict, runs_visible
 
@@ -48,7 +48,7 @@ def agent(request: HttpRequest, actor: Actor, ref: str) -> HttpResponse:
         "evaluations": list(evaluations_visible(actor).filter(agent=found).order_by("-job__created_at")[:SHOWN]),
         "checkpoints": list(checkpoints_visible(actor).filter(agent=found).order_by("-created_at")[:SHOWN]),
         "learned": overview_of(actor, found.pk),
-        "told": told_of(actor, found.pk),
+        "production": playbook_summary(actor, found.pk),
         "n_checkpoints": checkpoints_visible(actor).filter(agent=found).count(),
     }
     return render(request, "agents/agent.html", context)

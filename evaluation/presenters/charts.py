@@ -30,20 +30,20 @@ METRICS: Final = (
 )
 
 
-def metric_rows(line: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The metrics of one line with their words. ``tone`` is good or bad only where test and interval leave zero."""
+def metric_rows(test_set: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The metrics of one test set with their words. ``tone`` is good or bad only where test and interval leave zero."""
     rows = []
     for metric in METRICS:
-        values = line["metrics"].get(metric.key)
+        values = test_set["metrics"].get(metric.key)
         if values is not None:
             rows.append({"metric": metric, "tone": _tone(metric, values), **values})
     return rows
 
 
-def line_forest(name: str, line: Mapping[str, Any]) -> Picture:
-    """The forest plot of one line. All metrics share an axis: differences in standard deviations, better to the
+def metrics_forest(name: str, test_set: Mapping[str, Any]) -> Picture:
+    """The forest plot of one test set. All metrics share an axis: differences in standard deviations, better to the
     right, so that rates, steps and milliseconds can stand under each other."""
-    rows = [row for metric in METRICS if (row := _forest_row(metric, line["metrics"].get(metric.key) or {}))]
+    rows = [row for metric in METRICS if (row := _forest_row(metric, test_set["metrics"].get(metric.key) or {}))]
     return forest(rows, label=f"Standardised differences of {len(rows)} metrics on {name}")
 
 

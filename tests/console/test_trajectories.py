@@ -10,7 +10,7 @@ import pytest
 from django.test import Client
 
 from evaluation.models import EvaluationRun
-from evaluation.presenters.charts import line_forest, metric_rows
+from evaluation.presenters.charts import metric_rows, metrics_forest
 from experiences.models import TrajectoryRecord
 from experiences.rollouts.types import RolloutKey, Step, Trajectory
 from experiences.trajectories.presenters.comparison import parting
@@ -163,7 +163,7 @@ def test_an_unclear_difference_has_no_colour_and_says_that_data_are_few(evaluati
 
 
 def test_fewer_steps_stand_on_the_better_side(evaluation: EvaluationRun) -> None:
-    drawn = line_forest("held_out", evaluation.report["lines"]["held_out"])
+    drawn = metrics_forest("held_out", evaluation.report["lines"]["held_out"])
     assert re.search(r"Steps</text>.*?forest-mark better", drawn)
     assert drawn.count("forest-mark") == 6
 

@@ -49,7 +49,7 @@ def learned_tab(actor: Actor, run: TrainingRun) -> dict[str, Any]:
     scale = max((abs(edge) for one in epochs for edge in _edges(one["gate"])), default=0.0)
     return {
         "agent": run.agent,
-        "told": verdict(run, epochs),
+        "learned": verdict(run, epochs),
         "continues": None if run.continues is None else run.continues.job,
         "went_on": went_on_words(run),
         "epochs": [_shown(one, scale, texts) for one in epochs],

@@ -257,7 +257,7 @@ def last_evolution(playbook: Playbook) -> Evolution | None:
     return rows.order_by("-settled_at").first()
 
 
-def told_of(actor: Any, agent_id: Any) -> dict[str, Any]:
+def playbook_summary(actor: Any, agent_id: Any) -> dict[str, Any]:
     """What an agent's page says of its playbook; ``playbook`` is None where it has none."""
     playbook = playbooks_visible(actor).filter(agent_id=agent_id).first()
     if playbook is None:
@@ -285,7 +285,7 @@ def differing_by(changes: Iterable[Change]) -> list[Differing]:
     ]
 
 
-def lines_of(changes: Sequence[PlaybookChange]) -> list[ItemChangeRow]:
+def item_history(changes: Sequence[PlaybookChange]) -> list[ItemChangeRow]:
     """An item's history, the last change first, each text as the difference from the one before."""
     worded = [one for one in changes if one.action != "merged"]
     last = worded[-1] if worded else None

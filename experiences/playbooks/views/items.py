@@ -16,7 +16,7 @@ from agentcore_site.tenancy.permissions import require
 from experiences.models import Experience, Playbook
 from experiences.models.agent_lookup import agent_get
 from experiences.playbooks.forms import ItemForm
-from experiences.playbooks.presenters.items import ItemRow, items_of, lines_of
+from experiences.playbooks.presenters.items import ItemRow, item_history, items_of
 from experiences.playbooks.presenters.reviews import evidence
 from experiences.playbooks.selectors import changes_of, playbook_get
 from experiences.playbooks.services.playbooks import playbook_edit, section_revert
@@ -92,7 +92,7 @@ def _item(
         "playbook": playbook,
         "handle": handle,
         "item": found,
-        "history": lines_of(history),
+        "history": item_history(history),
         "may": may,
         "form": _form(form, found, playbook) if "playbook.edit" in may else None,
         **_taught(actor, found),
