@@ -9,9 +9,8 @@ from django.db.models import CharField, F, FloatField, Q, Value
 from django.db.models.functions import Cast, Coalesce
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
-from django.views.decorators.http import require_POST
 
-from agentcore_site.console.pages import Sort, allowed, asked, beside, listing, matching, page
+from agentcore_site.console.pages import Sort, allowed, asked, beside, listing, matching, page, post_page
 from agentcore_site.jobs.models import Status
 from agentcore_site.jobs.services import job_cancel, job_resume, may_cancel
 from agentcore_site.lib.errors import Invalid
@@ -106,8 +105,7 @@ def of_run(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse:
     return render(request, "evaluation/_of_run.html", context)
 
 
-@require_POST
-@page
+@post_page
 def start(request: HttpRequest, actor: Actor) -> HttpResponse:
     run = run_get(actor, request.POST.get("run", ""))
     chosen = request.POST.get("checkpoint", "")
@@ -121,16 +119,14 @@ def start(request: HttpRequest, actor: Actor) -> HttpResponse:
     return redirect("evaluation:report", job_id=evaluation.pk)
 
 
-@require_POST
-@page
+@post_page
 def cancel(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse:
     evaluation = evaluation_get(actor, job_id)
     job_cancel(actor, evaluation.job)
     return redirect("evaluation:report", job_id=evaluation.pk)
 
 
-@require_POST
-@page
+@post_page
 def resume(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse:
     """Goes on with a paused evaluation, e.g. once its job's budget was raised."""
     evaluation = evaluation_get(actor, job_id)

@@ -19,6 +19,7 @@ from django.db.models import F, Q, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, QueryDict
 from django.shortcuts import render
 from django.urls import reverse
+from django.views.decorators.http import require_POST
 
 from agentcore_site.lib.database import TROUBLE
 from agentcore_site.lib.errors import DomainError, Invalid
@@ -55,6 +56,11 @@ def page(view: View) -> View:
             raise
 
     return wrapped
+
+
+def post_page(view: View) -> View:
+    """A ``page`` that takes a POST only."""
+    return require_POST(page(view))
 
 
 def _check(given: QueryDict, what: str) -> None:

@@ -10,10 +10,9 @@ from django.conf import settings
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
-from django.views.decorators.http import require_POST
 
 from agentcore_site.console.forms import ServiceForm
-from agentcore_site.console.pages import page
+from agentcore_site.console.pages import page, post_page
 from agentcore_site.lib.errors import DomainError
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.invitations import (
@@ -66,8 +65,7 @@ def people(request: HttpRequest, actor: Actor) -> HttpResponse:
     return render(request, "people/people.html", context, status=form.status)
 
 
-@require_POST
-@page
+@post_page
 def change(request: HttpRequest, actor: Actor, member_id: int) -> HttpResponse:
     member = member_get(actor, current_organization(actor), member_id)
     given = request.POST
@@ -76,8 +74,7 @@ def change(request: HttpRequest, actor: Actor, member_id: int) -> HttpResponse:
     return redirect("people")
 
 
-@require_POST
-@page
+@post_page
 def remove(request: HttpRequest, actor: Actor, member_id: int) -> HttpResponse:
     member = member_get(actor, current_organization(actor), member_id)
     member_remove(actor, member)
@@ -85,8 +82,7 @@ def remove(request: HttpRequest, actor: Actor, member_id: int) -> HttpResponse:
     return redirect("people")
 
 
-@require_POST
-@page
+@post_page
 def resend(request: HttpRequest, actor: Actor, invitation_id: UUID) -> HttpResponse:
     row = invitation_get(actor, current_organization(actor), invitation_id)
     invitation_resend(actor, row, link=link_at(request))
@@ -94,8 +90,7 @@ def resend(request: HttpRequest, actor: Actor, invitation_id: UUID) -> HttpRespo
     return redirect("people")
 
 
-@require_POST
-@page
+@post_page
 def revoke(request: HttpRequest, actor: Actor, invitation_id: Any) -> HttpResponse:
     row = invitation_get(actor, current_organization(actor), invitation_id)
     invitation_revoke(actor, row)

@@ -7,9 +7,8 @@ from django.contrib.auth import logout
 from django.contrib.auth.views import LoginView, LogoutView
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
-from django.views.decorators.http import require_POST
 
-from agentcore_site.console.pages import page
+from agentcore_site.console.pages import post_page
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.tokens import sign_out_everywhere
 
@@ -30,8 +29,7 @@ class SignOut(LogoutView):
     """Signs out; only by POST, so that no link can do it."""
 
 
-@require_POST
-@page
+@post_page
 def everywhere(request: HttpRequest, actor: Actor) -> HttpResponse:
     """Ends every session and token of the person, this one too."""
     sign_out_everywhere(actor)

@@ -9,9 +9,8 @@ from uuid import UUID
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
-from django.views.decorators.http import require_POST
 
-from agentcore_site.console.pages import allowed, page
+from agentcore_site.console.pages import allowed, page, post_page
 from agentcore_site.jobs.models import Job, Reason, Status
 from agentcore_site.lib.errors import Missing
 from agentcore_site.templatetags.console import job_url
@@ -78,8 +77,7 @@ def chain(request: HttpRequest, actor: Actor, job_id: UUID) -> HttpResponse:
     return render(request, "budgets/_chain.html", context)
 
 
-@require_POST
-@page
+@post_page
 def ask(request: HttpRequest, actor: Actor, job_id: UUID) -> HttpResponse:
     """Mails those who may raise the budget that stopped the job."""
     job = Job.objects.visible_to(actor).select_related("organization").filter(id=job_id).first()

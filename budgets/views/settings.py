@@ -7,9 +7,8 @@ from typing import Any
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
-from django.views.decorators.http import require_POST
 
-from agentcore_site.console.pages import page, sent
+from agentcore_site.console.pages import page, post_page, sent
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import Organization
 from agentcore_site.tenancy.permissions import current_organization, require
@@ -31,8 +30,7 @@ def settings(request: HttpRequest, actor: Actor) -> HttpResponse:
     return _shown(request, actor, organization, {"form": form}, form.status)
 
 
-@require_POST
-@page
+@post_page
 def secret(request: HttpRequest, actor: Actor) -> HttpResponse:
     """Makes a new signing secret and shows it, in this answer only: it is in no message and no cookie."""
     organization = current_organization(actor)

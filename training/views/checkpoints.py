@@ -9,9 +9,8 @@ from django.db.models.functions import Cast, Coalesce
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils.http import url_has_allowed_host_and_scheme
-from django.views.decorators.http import require_POST
 
-from agentcore_site.console.pages import Sort, allowed, asked, listing, page
+from agentcore_site.console.pages import Sort, allowed, asked, listing, page, post_page
 from agentcore_site.lib.errors import Invalid
 from agentcore_site.tenancy.actors import Actor
 from experiences.models.agent_lookup import agent_get
@@ -58,8 +57,7 @@ def compare(request: HttpRequest, actor: Actor) -> HttpResponse:
     return render(request, "training/compare.html", {"a": a, "b": b, "pair": (a, b)} | checkpoint_comparison(a, b))
 
 
-@require_POST
-@page
+@post_page
 def tags(request: HttpRequest, actor: Actor, checkpoint_id: Any) -> HttpResponse:
     checkpoint = checkpoint_of(actor, checkpoint_id)
     checkpoint_tag(actor, checkpoint, request.POST.get("tags", "").split(","))

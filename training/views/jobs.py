@@ -12,9 +12,8 @@ from django.db.models.functions import Cast, Coalesce
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
-from django.views.decorators.http import require_POST
 
-from agentcore_site.console.pages import Sort, allowed, asked, beside, is_part, listing, page, whole_number
+from agentcore_site.console.pages import Sort, allowed, asked, beside, is_part, listing, page, post_page, whole_number
 from agentcore_site.jobs.models import SHARE_DAYS, Job, Status
 from agentcore_site.jobs.selectors import share_links
 from agentcore_site.jobs.services import (
@@ -107,20 +106,17 @@ def series(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse:
     return JsonResponse(run_series(run_get(actor, job_id), after_of(request)))
 
 
-@require_POST
-@page
+@post_page
 def pause(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse:
     return _moved(request, actor, job_id, job_pause)
 
 
-@require_POST
-@page
+@post_page
 def resume(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse:
     return _moved(request, actor, job_id, job_resume)
 
 
-@require_POST
-@page
+@post_page
 def cancel(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse:
     """Cancelling can't be undone, so the form asks for the agent's name (its slug)."""
     run = run_get(actor, job_id)
@@ -129,8 +125,7 @@ def cancel(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse:
     return _moved(request, actor, job_id, job_cancel)
 
 
-@require_POST
-@page
+@post_page
 def share(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse:
     """Makes a link and shows it, once."""
     run = run_get(actor, job_id)
@@ -142,8 +137,7 @@ def share(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse:
     return render(request, "training/_shared_link.html", {"link": link, "run": run})
 
 
-@require_POST
-@page
+@post_page
 def unshare(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse:
     run = run_get(actor, job_id)
     revoked = share_revoke_all(actor, run.job)
@@ -152,8 +146,7 @@ def unshare(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse:
     return redirect("training:job", job_id=run.pk)
 
 
-@require_POST
-@page
+@post_page
 def unshare_one(request: HttpRequest, actor: Actor, job_id: Any, link_id: UUID) -> HttpResponse:
     run = run_get(actor, job_id)
     share_revoke(actor, run.job, link_id)

@@ -8,9 +8,8 @@ from typing import Any
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
-from django.views.decorators.http import require_POST
 
-from agentcore_site.console.pages import page
+from agentcore_site.console.pages import page, post_page
 from agentcore_site.jobs.models import Priority
 from agentcore_site.lib.errors import DomainError, Invalid, Missing
 from agentcore_site.tenancy.actors import Actor
@@ -42,23 +41,20 @@ def launch(request: HttpRequest, actor: Actor) -> HttpResponse:
     return _form(request, _prefilled(request, actor))
 
 
-@require_POST
-@page
+@post_page
 def plan(request: HttpRequest, actor: Actor) -> HttpResponse:
     """What the form as it stands would cost, take and be able to tell."""
     form = LaunchForm.read(actor, request.POST)
     return render(request, "training/_plan.html", _plan(actor, form))
 
 
-@require_POST
-@page
+@post_page
 def settings(request: HttpRequest, actor: Actor) -> HttpResponse:
     """The advanced settings with another preset's values behind what was typed."""
     return render(request, "training/_settings.html", {"form": LaunchForm.read(actor, request.POST)})
 
 
-@require_POST
-@page
+@post_page
 def data(request: HttpRequest, actor: Actor) -> HttpResponse:
     """The data part anew: another agent may train on other data and has other presets and settings, another dataset has
     other rows."""
@@ -66,8 +62,7 @@ def data(request: HttpRequest, actor: Actor) -> HttpResponse:
     return render(request, "training/_data_and_presets.html", _shown(form))
 
 
-@require_POST
-@page
+@post_page
 def upload(request: HttpRequest, actor: Actor) -> HttpResponse:
     """Stores a file as a dataset and shows the data part of the form with it chosen, or what is wrong with it."""
     require(actor, "dataset.edit", current_organization(actor))  # 403, not words in the form
@@ -82,8 +77,7 @@ def upload(request: HttpRequest, actor: Actor) -> HttpResponse:
     return response
 
 
-@require_POST
-@page
+@post_page
 def domain(request: HttpRequest, actor: Actor) -> HttpResponse:
     """Says what the chosen dataset is about, and shows the data part of the form with it."""
     require(actor, "dataset.edit", current_organization(actor))  # 403, not words in the form

@@ -7,9 +7,8 @@ from typing import Any
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
-from django.views.decorators.http import require_POST
 
-from agentcore_site.console.pages import page, sent
+from agentcore_site.console.pages import page, post_page, sent
 from agentcore_site.lib.errors import Conflict, Invalid
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import current_organization, require
@@ -44,16 +43,14 @@ def edit(request: HttpRequest, actor: Actor, agent_id: Any) -> HttpResponse:
     return _form(request, form, agent_get(actor, agent_id))
 
 
-@require_POST
-@page
+@post_page
 def archive(request: HttpRequest, actor: Actor, agent_id: Any) -> HttpResponse:
     agent = agent_archive(actor, agent_get(actor, agent_id))
     messages.success(request, f"{agent.name} is archived. Its runs and evaluations stay.")
     return redirect("agents")
 
 
-@require_POST
-@page
+@post_page
 def server_tools(request: HttpRequest, actor: Actor, server_id: Any) -> HttpResponse:
     """What a tool server offers, to be ticked in the form; what was ticked there stays ticked."""
     server = tool_server_get(actor, server_id)
@@ -68,8 +65,7 @@ def server_tools(request: HttpRequest, actor: Actor, server_id: Any) -> HttpResp
     return render(request, "agents/_server_tools.html", context | {"problem": "" if found.ok else found.message})
 
 
-@require_POST
-@page
+@post_page
 def test(request: HttpRequest, actor: Actor) -> HttpResponse:
     """One small task to the agent over HTTP that a form describes."""
     said = {name: request.POST.get(name, "").strip() for name in ("agent", "url", "authorization", "endpoint", "model")}

@@ -7,9 +7,8 @@ from typing import Any
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
-from django.views.decorators.http import require_POST
 
-from agentcore_site.console.pages import Sort, allowed, asked, listing, matching, page, sent
+from agentcore_site.console.pages import Sort, allowed, asked, listing, matching, page, post_page, sent
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import current_organization, require
 from experiences.agents.endpoint_config import OPTIONS
@@ -55,16 +54,14 @@ def edit(request: HttpRequest, actor: Actor, endpoint_id: Any) -> HttpResponse:
     return _form(request, form, endpoint_get(actor, endpoint_id), actor)
 
 
-@require_POST
-@page
+@post_page
 def archive(request: HttpRequest, actor: Actor, endpoint_id: Any) -> HttpResponse:
     endpoint = endpoint_archive(actor, endpoint_get(actor, endpoint_id))
     messages.success(request, f"{endpoint.name} is archived, and its keys are forgotten.")
     return redirect("experiences:endpoints")
 
 
-@require_POST
-@page
+@post_page
 def test(request: HttpRequest, actor: Actor) -> HttpResponse:
     """One small call to the endpoint and model that a form has chosen."""
     chosen = request.POST.get("endpoint", "").strip()

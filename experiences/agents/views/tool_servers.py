@@ -7,9 +7,8 @@ from typing import Any
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
-from django.views.decorators.http import require_POST
 
-from agentcore_site.console.pages import Sort, asked, listing, matching, page, sent
+from agentcore_site.console.pages import Sort, asked, listing, matching, page, post_page, sent
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import current_organization, require
 from experiences.agents.forms import ToolServerForm
@@ -54,16 +53,14 @@ def edit(request: HttpRequest, actor: Actor, server_id: Any) -> HttpResponse:
     return _form(request, form, tool_server_get(actor, server_id))
 
 
-@require_POST
-@page
+@post_page
 def archive(request: HttpRequest, actor: Actor, server_id: Any) -> HttpResponse:
     server = tool_server_archive(actor, tool_server_get(actor, server_id))
     messages.success(request, f"{server.name} is out of use; agents that used it go on without its tools.")
     return redirect("experiences:tool_servers")
 
 
-@require_POST
-@page
+@post_page
 def offer(request: HttpRequest, actor: Actor, server_id: Any) -> HttpResponse:
     found = tool_server_offer(actor, tool_server_get(actor, server_id))
     return render(request, "agents/_offer.html", {"found": found})

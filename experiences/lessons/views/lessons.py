@@ -12,9 +12,8 @@ from django.db.models.functions import Coalesce
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect, render
 from django.urls import reverse
-from django.views.decorators.http import require_POST
 
-from agentcore_site.console.pages import Sort, allowed, asked, beside, listing, matching, page, whole_number
+from agentcore_site.console.pages import Sort, allowed, asked, beside, listing, matching, page, post_page, whole_number
 from agentcore_site.jobs.models import Job
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import require
@@ -92,8 +91,7 @@ def experience(request: HttpRequest, actor: Actor, experience_id: Any) -> HttpRe
     return _shown(request, actor, experience_get(actor, experience_id))
 
 
-@require_POST
-@page
+@post_page
 def edit(request: HttpRequest, actor: Actor, experience_id: Any) -> HttpResponse:
     """Writes the lesson anew; what was typed stays in the form when it is refused."""
     row = experience_get(actor, experience_id)
@@ -108,8 +106,7 @@ def edit(request: HttpRequest, actor: Actor, experience_id: Any) -> HttpResponse
 def _action(service: Callable[..., Experience], said: str) -> Callable[..., HttpResponseBase]:
     """A view that changes a lesson by one service."""
 
-    @require_POST
-    @page
+    @post_page
     def view(request: HttpRequest, actor: Actor, experience_id: Any) -> HttpResponse:
         row = experience_get(actor, experience_id)
         service(actor, row, why=request.POST.get("why", ""), version=whole_number(request.POST, "version"))

@@ -7,9 +7,8 @@ from typing import Any
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
-from django.views.decorators.http import require_POST
 
-from agentcore_site.console.pages import Sort, allowed, asked, listing, matching, page, sent
+from agentcore_site.console.pages import Sort, allowed, asked, listing, matching, page, post_page, sent
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import current_organization, require
 from experiences.lessons.forms import PackForm
@@ -55,8 +54,7 @@ def edit(request: HttpRequest, actor: Actor, pack_id: Any) -> HttpResponse:
     return _form(request, actor, form, pack_get(actor, pack_id))
 
 
-@require_POST
-@page
+@post_page
 def archive(request: HttpRequest, actor: Actor, pack_id: Any) -> HttpResponse:
     pack = pack_archive(actor, pack_get(actor, pack_id))
     messages.success(request, f"{pack.name} is archived.")

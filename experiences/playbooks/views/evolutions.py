@@ -9,9 +9,8 @@ from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
-from django.views.decorators.http import require_POST
 
-from agentcore_site.console.pages import allowed, page
+from agentcore_site.console.pages import allowed, page, post_page
 from agentcore_site.jobs.models import Status
 from agentcore_site.jobs.services import job_cancel, may_cancel
 from agentcore_site.lib.errors import Conflict, Insufficient, TooMany, Unavailable
@@ -29,8 +28,7 @@ from experiences.playbooks.services.evolutions import evolution_queue, evolution
 SHOWN: Final = 10
 
 
-@require_POST
-@page
+@post_page
 def evolve(request: HttpRequest, actor: Actor, agent_id: Any) -> HttpResponse:
     """Queues one. What keeps it from that is said on the page itself."""
     playbook = playbook_get(actor, agent_id)
@@ -62,8 +60,7 @@ def evolution(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse:
     return render(request, "playbooks/evolution.html", context)
 
 
-@require_POST
-@page
+@post_page
 def cancel(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse:
     found = evolution_get(actor, job_id)
     job_cancel(actor, found.job)
@@ -71,8 +68,7 @@ def cancel(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse:
     return redirect("experiences:evolution", job_id=found.job_id)
 
 
-@require_POST
-@page
+@post_page
 def retry(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse:
     found = evolution_get(actor, job_id)
     try:

@@ -7,9 +7,8 @@ from typing import Any
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
-from django.views.decorators.http import require_POST
 
-from agentcore_site.console.pages import allowed, page, whole_number
+from agentcore_site.console.pages import allowed, page, post_page, whole_number
 from agentcore_site.lib.errors import Invalid, Missing
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import require
@@ -28,8 +27,7 @@ def item(request: HttpRequest, actor: Actor, agent_id: Any, handle: str) -> Http
     return _item(request, actor, playbook_get(actor, agent_id), handle)
 
 
-@require_POST
-@page
+@post_page
 def add(request: HttpRequest, actor: Actor, agent_id: Any) -> HttpResponse:
     """A person's own item; what was typed stays in the form when it is refused."""
     playbook = playbook_get(actor, agent_id)
@@ -42,8 +40,7 @@ def add(request: HttpRequest, actor: Actor, agent_id: Any) -> HttpResponse:
     return shown(request, actor, agent_get(actor, agent_id), form)
 
 
-@require_POST
-@page
+@post_page
 def edit(request: HttpRequest, actor: Actor, agent_id: Any, handle: str) -> HttpResponse:
     playbook = playbook_get(actor, agent_id)
     require(actor, "playbook.edit", playbook.organization_id)
@@ -54,8 +51,7 @@ def edit(request: HttpRequest, actor: Actor, agent_id: Any, handle: str) -> Http
     return _item(request, actor, playbook_get(actor, agent_id), handle, form)
 
 
-@require_POST
-@page
+@post_page
 def remove(request: HttpRequest, actor: Actor, agent_id: Any, handle: str) -> HttpResponse:
     playbook = playbook_get(actor, agent_id)
     why = request.POST.get("why", "")[:2000]
@@ -66,8 +62,7 @@ def remove(request: HttpRequest, actor: Actor, agent_id: Any, handle: str) -> Ht
     return redirect("experiences:playbook_item", agent_id=agent_id, handle=handle)
 
 
-@require_POST
-@page
+@post_page
 def revert(request: HttpRequest, actor: Actor, agent_id: Any, handle: str) -> HttpResponse:
     playbook = playbook_get(actor, agent_id)
     require(actor, "playbook.edit", playbook.organization_id)

@@ -9,9 +9,8 @@ from django.contrib import messages
 from django.db.models import Count, Q, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
-from django.views.decorators.http import require_POST
 
-from agentcore_site.console.pages import Sort, allowed, asked, listing, matching, page
+from agentcore_site.console.pages import Sort, allowed, asked, listing, matching, page, post_page
 from agentcore_site.lib.errors import Invalid
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import require
@@ -164,8 +163,7 @@ READ: Final[dict[str, Callable[[HttpRequest, Actor, Playbook], dict[str, Any]]]]
 # -- writes ------------------------------------------------------------------------------------------------------------
 
 
-@require_POST
-@page
+@post_page
 def create(request: HttpRequest, actor: Actor, agent_id: Any) -> HttpResponse:
     agent = agent_get(actor, agent_id)
     playbook_create(actor, agent=agent)
@@ -173,8 +171,7 @@ def create(request: HttpRequest, actor: Actor, agent_id: Any) -> HttpResponse:
     return redirect("experiences:playbook", agent_id=agent.pk)
 
 
-@require_POST
-@page
+@post_page
 def switch(request: HttpRequest, actor: Actor, agent_id: Any) -> HttpResponse:
     found = playbook_get(actor, agent_id)
     evolves = request.POST.get("evolves") == "on"
@@ -183,8 +180,7 @@ def switch(request: HttpRequest, actor: Actor, agent_id: Any) -> HttpResponse:
     return redirect("experiences:playbook", agent_id=agent_id)
 
 
-@require_POST
-@page
+@post_page
 def delete(request: HttpRequest, actor: Actor, agent_id: Any) -> HttpResponse:
     """Deleting can't be undone, so the form asks for the agent's name (its slug)."""
     found = playbook_get(actor, agent_id)

@@ -11,9 +11,8 @@ from django.db.models import Q, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, QueryDict
 from django.shortcuts import redirect, render
 from django.urls import reverse
-from django.views.decorators.http import require_POST
 
-from agentcore_site.console.pages import Sort, allowed, asked, listing, matching, page, whole_number
+from agentcore_site.console.pages import Sort, allowed, asked, listing, matching, page, post_page, whole_number
 from agentcore_site.lib.errors import Conflict, Invalid
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import require
@@ -70,8 +69,7 @@ def review(request: HttpRequest, actor: Actor, delta_id: Any) -> HttpResponse:
     return _review(request, actor, delta_get(actor, delta_id))
 
 
-@require_POST
-@page
+@post_page
 def approve(request: HttpRequest, actor: Actor, delta_id: Any) -> HttpResponse:
     """As it is, or with another text; what was typed stays in the form when it is refused."""
     delta = delta_get(actor, delta_id)
@@ -89,8 +87,7 @@ def approve(request: HttpRequest, actor: Actor, delta_id: Any) -> HttpResponse:
     return _back(request)
 
 
-@require_POST
-@page
+@post_page
 def reject(request: HttpRequest, actor: Actor, delta_id: Any) -> HttpResponse:
     delta = delta_get(actor, delta_id)
     delta_reject(actor, delta, reason=request.POST.get("why", ""))
@@ -101,8 +98,7 @@ def reject(request: HttpRequest, actor: Actor, delta_id: Any) -> HttpResponse:
 def _lesson(service: Callable[..., Experience], said: str) -> Callable[..., HttpResponseBase]:
     """A view that decides about a lesson in quarantine; one that can't be approved as it is has to be looked at."""
 
-    @require_POST
-    @page
+    @post_page
     def view(request: HttpRequest, actor: Actor, experience_id: Any) -> HttpResponse:
         row = experience_get(actor, experience_id)
         try:

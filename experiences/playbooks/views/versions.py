@@ -8,9 +8,8 @@ from uuid import UUID
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
-from django.views.decorators.http import require_POST
 
-from agentcore_site.console.pages import allowed, page, whole_number
+from agentcore_site.console.pages import allowed, page, post_page, whole_number
 from agentcore_site.lib.errors import Conflict, Invalid
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import require
@@ -50,8 +49,7 @@ def diff(request: HttpRequest, actor: Actor, agent_id: Any) -> HttpResponse:
     return render(request, "playbooks/playbook_diff.html", context)
 
 
-@require_POST
-@page
+@post_page
 def rollback(request: HttpRequest, actor: Actor, agent_id: Any) -> HttpResponse:
     playbook = playbook_get(actor, agent_id)
     require(actor, "playbook.edit", playbook.organization_id)
