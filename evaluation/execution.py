@@ -25,7 +25,6 @@ from evaluation.models import Against, EvaluationResult, EvaluationRun, HeldOutL
 from experiences.agents.consent import recording, recording_check
 from experiences.learning.lessons.library import Library
 from experiences.privacy import redact
-from experiences.rollouts.collect import Interrupted
 from experiences.rollouts.environments.base import Environment
 from experiences.rollouts.environments.dataset import dataset_environment
 from experiences.rollouts.runtimes.base import Halted
@@ -177,29 +176,19 @@ class EvaluationSlice:
         plan = self.setup.plan(
             chooser,
             self.setup.reward(),
-            self._check,
+            self._keeper.check,
             temperature=evaluation.temperature,
             purpose=f"evaluation/{part.name}",
             stream=EVALUATION_STREAM,
         )
-        try:
-            played = await play(
-                part.scenarios,
-                evaluation.samples,
-                replace(plan, environment=part.environment, seed=evaluation.seed),
-                kept=kept,
-                keep=partial(self._keeper.keep, owner),
-            )
-        except Interrupted as interrupted:
-            raise interrupted.__cause__ or interrupted from None
+        played = await play(
+            part.scenarios,
+            evaluation.samples,
+            replace(plan, environment=part.environment, seed=evaluation.seed),
+            kept=kept,
+            keep=partial(self._keeper.keep, owner),
+        )
         return played.trajectories
-
-    def _check(self) -> None:
-        try:
-            self.lease.check()
-            self._keeper.check()
-        except (StopRequested, LeaseLost) as error:
-            raise Interrupted(str(error)) from error
 
     # -- the end ---------------------------------------------------------------------------------------------------
 

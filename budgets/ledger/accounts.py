@@ -14,7 +14,6 @@ from typing import Final
 from django.db import connection, transaction
 from django.db.models import QuerySet
 
-from agentcore_site.jobs.models import Job
 from agentcore_site.lib.money import MICROS
 from budgets.models import EVER, Budget, BudgetLimit, Period, Scope
 
@@ -104,14 +103,6 @@ def chain_open(
         ids.get(Scope.AGENT),
         ids.get(Scope.JOB),
     )
-
-
-def chain_of_job(job: Job, agent_id: uuid.UUID | None = None) -> Chain:
-    """This month's chain of a job. Without ``agent_id``: of the agent that its budget was opened for."""
-    if agent_id is None:
-        mine = Budget.objects.filter(owner_id=job.id, organization_id=job.organization_id)
-        agent_id = mine.values_list("agent_id", flat=True).first()
-    return chain_open(job.organization_id, agent_id=agent_id, job_id=job.id)
 
 
 def budget_open(owner: BudgetOwner, month: date) -> int:

@@ -31,14 +31,6 @@ BREATH_SECONDS = 0.01  # how long rollouts that never wait may keep the event lo
 Keep = Callable[[Trajectory], Awaitable[None] | None]
 
 
-class Interrupted(Exception):
-    """Raised by ``check`` to end collecting (pause, cancel, lost lease). What had ended was kept already."""
-
-    def __init__(self, reason: str = "") -> None:
-        super().__init__(reason)
-        self.reason = reason
-
-
 class _Stopped(BaseException):
     """Carries what ``check`` raised past all code that catches exceptions on the way."""
 
@@ -92,7 +84,7 @@ async def run_rollout(scenario: Scenario, key: RolloutKey, plan: RolloutPlan) ->
     that names the boundary ("timeout: ...", "environment: ...", "policy: ...", "runtime: ...", "reward: ...").
 
     Raises:
-        Interrupted: (or what else ``plan.check`` raises) before a step.
+        What ``plan.check`` raises before a step (pause, cancel, lost lease), as it is.
         Halted: the run as a whole can't go on for now (the reward out of time is one such cause); what this rollout did
             is dropped.
     """
@@ -114,7 +106,7 @@ async def run_rollout(scenario: Scenario, key: RolloutKey, plan: RolloutPlan) ->
             await _play(trajectory, scenario, plan, rng, guard)
             await _judge(trajectory, scenario, plan.runtime, reward)
     except _Stopped as stopped:
-        # "from None" would wipe out why ``check`` raised: callers of ``collect`` ask for the cause.
+        # "from None" would wipe out why ``check`` raised.
         raise stopped.cause from stopped.cause.__cause__
     except Halted:
         raise
@@ -212,7 +204,7 @@ async def collect(
     pool has no barriers: as one rollout ends, and ``keep`` has written it where it says when, the next begins.
 
     Raises:
-        Interrupted: (or what else ``plan.check`` or ``keep`` raises); rollouts still under way are dropped.
+        What ``plan.check`` or ``keep`` raises, as it is; what had ended was kept, rollouts under way are dropped.
         Halted: a rollout could not be paid for, or its model is away. None was begun after that, and those under
             way went on to their own end: a call that is cut off is paid for all the same.
     """

@@ -88,8 +88,13 @@ class RolloutKeeper:
         return waiting.written
 
     def check(self) -> None:
-        """Raises:
-        LeaseLost, MustPause: what waits can't be written any more."""
+        """Called before each step of a rollout; costs no query.
+
+        Raises:
+            StopRequested: a person asked the slice to stop.
+            LeaseLost, MustPause: the job is another worker's, or what waits can't be written any more.
+        """
+        self._lease.check()
         if self._failed is not None:
             raise self._failed
 

@@ -17,7 +17,8 @@ from agentcore_site.lib.errors import Conflict, Forbidden, Insufficient, Invalid
 from agentcore_site.tenancy.models import Organization
 from budgets import services
 from budgets.ledger import charge_expired, reserve, settle
-from budgets.ledger.accounts import BudgetOwner, Chain, chain_of_job, chain_open, month_of, owners
+from budgets.ledger.accounts import BudgetOwner, Chain, chain_open, month_of, owners
+from budgets.ledger.chain import chain_of
 from budgets.metering.port import BudgetRefused
 from budgets.models import Budget, BudgetAlert, BudgetLimit, LedgerEntry, Scope
 from budgets.selectors import (
@@ -90,7 +91,7 @@ def test_a_job_may_spend_a_hundred_dollars_unless_it_was_started_with_another_li
     other = Job.objects.create(organization=job.organization, kind="training")
     budget = budget_open_job(job.created_by, other, agent_id=agent.id, limit=3 * DOLLAR)
     assert (budget.limit, budget.period, budget.agent_id) == (3 * DOLLAR, "total", agent.id)
-    assert chain_of_job(other).agent_id == agent.id
+    assert [room.scope for room in chain_of(other)] == ["organization", "agent", "job"]
     assert BudgetLimit.objects.get().actor == "olivia"
 
 

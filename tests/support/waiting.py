@@ -12,6 +12,11 @@ import numpy as np
 from experiences.rollouts.environments.base import StepOutcome
 from experiences.rollouts.types import ActionSpec, Observation, Outcome, Scenario
 
+
+class Interrupted(Exception):
+    """What a ``check`` raises to end collecting."""
+
+
 ACTIONS = (ActionSpec("look", "tool"), ActionSpec("answer", "answer"))
 
 

@@ -30,7 +30,6 @@ from experiences.learning.lessons.reflection import Reflected, Reflector
 from experiences.lessons.answer_log import AnswerLog
 from experiences.lessons.provenance import acting_functions
 from experiences.models import Agent, AgentRuntime
-from experiences.rollouts.collect import Interrupted
 from experiences.rollouts.environments.dataset import refuse_judged
 from experiences.rollouts.runtimes.arrival import context_arrived
 from experiences.rollouts.runtimes.base import Halted
@@ -172,7 +171,7 @@ class TrainingSlice:
         """
         try:
             self._afford_another()
-            iterations = steps(self.setup, self.state, kept=self.kept, keep=self.keep, check=self.check)
+            iterations = steps(self.setup, self.state, kept=self.kept, keep=self.keep, check=self._keeper.check)
             with contextlib.closing(iterations):
                 for report in iterations:
                     self.apply(report)
@@ -186,10 +185,7 @@ class TrainingSlice:
         except Halted as halt:
             self._save_on_stop()
             raise MustPause(halt.reason, str(halt), halt.retry_after) from halt
-        except Interrupted as interrupted:
-            self._save_on_stop()
-            raise interrupted.__cause__ or interrupted from None
-        except (StopRequested, MustPause):
+        except (StopRequested, LeaseLost, MustPause):
             self._save_on_stop()
             raise
         except TrainingDiverged as diverged:
@@ -209,18 +205,12 @@ class TrainingSlice:
         book = AnswerLog(self.job, self.run.agent_id, self._keeper.write, after=self.state.iteration)
         book.epoch_of = self.setup.epoch
         self.setup.look_kept, self.setup.look_keep = self.look_kept, self.look_keep
-        self.setup.reflecting = LazyReflector(self.setup, self.run.acting_agent, book, self.check, self._spans.asked)
+        self.setup.reflecting = LazyReflector(
+            self.setup, self.run.acting_agent, book, self._keeper.check, self._spans.asked
+        )
         self.setup.memory = memory_of_run(self.run)
 
     # -- what the trainer calls ------------------------------------------------------------------------------------
-
-    def check(self) -> None:
-        """Called before each step of a rollout; costs no query."""
-        try:
-            self.lease.check()
-            self._keeper.check()
-        except (StopRequested, LeaseLost) as error:
-            raise Interrupted(str(error)) from error
 
     def kept(self, iteration: int) -> Mapping[RolloutKey, Trajectory]:
         """What an earlier attempt kept of this iteration: reused, never paid for or written again."""

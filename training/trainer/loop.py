@@ -42,7 +42,7 @@ def steps(
 
     Raises:
         TrainingDiverged: several updates in a row were not finite.
-        Interrupted: (or what else ``check`` or ``keep`` raises).
+        What ``check`` or ``keep`` raises, as it is.
     """
     training = _Loop(setup, state, keep, check)
     # The runner's own ``run`` swaps the process's signal handler each time, which costs milliseconds an iteration.

@@ -7,12 +7,12 @@ import time
 
 import pytest
 
-from experiences.rollouts.collect import Interrupted, RolloutLimits, RolloutPlan, collect, run_rollout
+from experiences.rollouts.collect import RolloutLimits, RolloutPlan, collect, run_rollout
 from experiences.rollouts.rewards.base import Payment
 from experiences.rollouts.runtimes.action import ActionRuntime
 from experiences.rollouts.runtimes.base import Halted
 from experiences.rollouts.types import RolloutKey, Scenario, Trajectory
-from tests.support.waiting import UniformChooser, WaitingEnvironment, plain_reward
+from tests.support.waiting import Interrupted, UniformChooser, WaitingEnvironment, plain_reward
 
 
 async def test_the_cause_of_an_interruption_is_kept() -> None:

@@ -25,7 +25,6 @@ from evaluation.services import evaluation_start
 from experiences.agents.services.agents import agent_create
 from experiences.agents.services.endpoints import endpoint_create
 from experiences.models import Agent, GroupRecord, TrajectoryRecord
-from experiences.rollouts.collect import Interrupted
 from experiences.rollouts.rewards import LearningReward, Payment, rewards
 from experiences.rollouts.types import Trajectory
 from experiences.trajectories.exports import as_exported
@@ -34,6 +33,7 @@ from experiences.trajectories.selectors import trajectories_visible
 from experiences.trajectories.storage import as_trajectory
 from tests.support.llm_server import ModelServer
 from tests.support.running import SMALL, SMALL_POOL, run_to_end
+from tests.support.waiting import Interrupted
 from tests.training.trainer.test_loop import Store, go_on, nothing_kept, run, setup
 from training.config.schema import GRPOConfig
 from training.config.validation import ConfigError, parse_config

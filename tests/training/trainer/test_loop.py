@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experiences.rollouts.collect import Interrupted
 from experiences.rollouts.types import RolloutKey, Scenario, Step, Trajectory, TrajectoryGroup
 from tests.support.signs import ACTIONS, SignEnvironment
+from tests.support.waiting import Interrupted
 from training.config.presets import PRESETS, presets_for
 from training.config.schema import GRPOConfig
 from training.config.validation import parse_config

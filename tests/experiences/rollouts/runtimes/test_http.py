@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from budgets.metering.port import FreeMeter
-from experiences.rollouts.collect import Interrupted, RolloutLimits, RolloutPlan, run_rollout
+from experiences.rollouts.collect import RolloutLimits, RolloutPlan, run_rollout
 from experiences.rollouts.environments.dataset import dataset_environment
 from experiences.rollouts.runtimes.base import Halted, PromptContext
 from experiences.rollouts.runtimes.gateway import RolloutGateway
@@ -25,6 +25,7 @@ from tests.experiences.rollouts.runtimes.test_llm import ROWS, Purse, client_of,
 from tests.support.agent_server import AgentServer, Ask
 from tests.support.llm_acts import act
 from tests.support.llm_server import ModelServer
+from tests.support.waiting import Interrupted
 
 
 def plain(asked: dict[str, Any], ask: Ask) -> str:
