@@ -20,7 +20,14 @@ from experiences.rollouts.rewards.base import VERDICT, Reward, rubric_of
 from experiences.rollouts.rewards.bounded import pay_in_time
 from experiences.rollouts.rollout_clock import Clock
 from experiences.rollouts.runtimes.action import described
-from experiences.rollouts.runtimes.base import EnvironmentFailure, Halted, Judging, RolloutFailure, Runtime
+from experiences.rollouts.runtimes.base import (
+    EnvironmentFailure,
+    Halted,
+    Judging,
+    RolloutAttempt,
+    RolloutFailure,
+    Runtime,
+)
 from experiences.rollouts.types import RolloutKey, Scenario, Step, Trajectory, TrajectoryGroup
 
 BREATH_SECONDS = 0.01  # how long rollouts that never wait may keep the event loop from its other tasks
@@ -137,9 +144,8 @@ async def _play(
         raise EnvironmentFailure(described(error)) from error
     try:
         try:
-            ended = await plan.runtime.play(
-                scenario, episode, rng, key=trajectory.key, record=trajectory.steps.append, check=guard
-            )
+            attempt = RolloutAttempt(trajectory.key, scenario, episode, rng, trajectory.steps.append, guard)
+            ended = await plan.runtime.play(attempt)
         except _StepLimit:
             ended = False
         trajectory.truncated = not ended

@@ -15,14 +15,11 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, runtime_checkable
 
-import numpy as np
-
 from budgets.llm.types import Message
 from experiences.privacy import cut_short
-from experiences.rollouts.environments.base import Episode
 from experiences.rollouts.environments.scorers import Rubric, reference_in
 from experiences.rollouts.prompt_quoting import bounded, plain, quoted, unheard_of
-from experiences.rollouts.runtimes.base import EnvironmentFailure, Halted, Runtime
+from experiences.rollouts.runtimes.base import EnvironmentFailure, Halted, RolloutAttempt, Runtime
 from experiences.rollouts.runtimes.llm.calls import ChatModel, Conversation, ModelFailure, Sampling
 from experiences.rollouts.structured_output import (
     AnswerAccount,
@@ -230,21 +227,13 @@ class JudgingRuntime:
     judges: Callable[[Rubric], Judge]
     key_prefix: str = "run"
 
-    async def play(
-        self,
-        scenario: Scenario,
-        episode: Episode,
-        rng: np.random.Generator,
-        *,
-        key: RolloutKey,
-        record: Callable[[Step], None],
-        check: Callable[[], None],
-    ) -> bool:
+    async def play(self, attempt: RolloutAttempt) -> bool:
         """As ``Runtime`` says; a judge that can't be paid for or reached halts the run too."""
+        episode = attempt.episode
         if isinstance(episode, JudgedEpisode) and (rubric := episode.rubric) is not None:
-            episode.judged_by(self._grading(scenario, rubric, key))
+            episode.judged_by(self._grading(attempt.scenario, rubric, attempt.key))
         try:
-            return await self.inner.play(scenario, episode, rng, key=key, record=record, check=check)
+            return await self.inner.play(attempt)
         except EnvironmentFailure as failure:
             # The judge works inside of the environment; what stops it is not the environment's failure.
             if isinstance(failure.__cause__, Halted):
@@ -253,15 +242,11 @@ class JudgingRuntime:
 
     async def verdict(self, rubric: Rubric, scenario: Scenario, trajectory: Trajectory) -> Mapping[str, Any]:
         """What a reward's judge thinks of a rollout; see ``Judging``."""
-        prefix = f"{self._prefix(trajectory.key)}/reward"
+        prefix = f"{self.key_prefix}/{trajectory.key.path}/judge/reward"
         return await verdict_on(trajectory, rubric, scenario, self.judges(rubric), prefix)
 
-    def _prefix(self, key: RolloutKey) -> str:
-        return f"{self.key_prefix}/{key.iteration}/{key.scenario}/{key.rollout}/judge"
-
     def _grading(self, scenario: Scenario, rubric: Rubric, key: RolloutKey) -> Callable[[str], Awaitable[Outcome]]:
-        judge = self.judges(rubric)
-        prefix = self._prefix(key)
+        judge, prefix = self.judges(rubric), f"{self.key_prefix}/{key.path}/judge"
 
         async def grade(answer: str) -> Outcome:
             return await judge.grade(

@@ -29,6 +29,10 @@ class RolloutKey(NamedTuple):
     scenario: int
     rollout: int
 
+    @property
+    def path(self) -> str:
+        return f"{self.iteration}/{self.scenario}/{self.rollout}"
+
 
 @dataclass(slots=True)
 class Step:

@@ -16,10 +16,10 @@ from experiences.rollouts.rewards.bounded import settle_in_time
 from experiences.rollouts.types import RolloutKey, Trajectory, TrajectoryGroup
 from training.algorithm.advantages import ZERO_SPREAD
 from training.policies.exploration import PoolEvidence
-from training.trainer.play import Played
+from training.trainer.play import SELECTION_STREAM, Played, play
 from training.trainer.results import UpdateResult
 from training.trainer.sampling import draw_prioritised, draw_scenarios
-from training.trainer.selection import played_on_selection, selection_report
+from training.trainer.selection import SEARCH, selection_report
 from training.trainer.setup import Check, GateReport, IterationReport, Kept, SelectionReport, TrainerSetup
 from training.trainer.state import TrainerState
 
@@ -180,19 +180,23 @@ class _Loop:
         *,
         searching: bool = False,
     ) -> Played:
-        """A policy on the selection queries (``searching``: on those of the search): ``samples`` (None: those of one
-        look) of each, from ``first`` on."""
-        return played_on_selection(
-            loop,
-            self.setup,
-            chooser,
-            self._reward,
-            self.check,
-            at=at,
-            first=first,
-            samples=samples,
-            searching=searching,
+        """``samples`` rollouts (None: those of one look) of each selection query, numbered from ``first`` on, with the
+        same random numbers for every policy; ``searching``: of each query of the search instead. ``at`` is the
+        iteration after which they are played: no two looks may share the names of their paid calls."""
+        setup, temperature, purpose = self.setup, self.setup.config.eval_temperature, f"selection.{at}"
+        plan = setup.plan(
+            chooser, self._reward, self.check, temperature=temperature, purpose=purpose, stream=SELECTION_STREAM
         )
+        playing = play(
+            setup.search_queries if searching else setup.selection,
+            setup.look_samples if samples is None else samples,
+            plan,
+            iteration=SEARCH if searching else 0,
+            first=first,
+            kept=setup.look_kept(at),
+            keep=partial(setup.look_keep, at),
+        )
+        return loop.run_until_complete(playing)
 
     def _judge(self, result: UpdateResult) -> list[str]:
         """Warnings of collapse or divergence; gives up after several updates that were not finite."""

@@ -3,51 +3,19 @@
 from __future__ import annotations
 
 import math
-from asyncio import AbstractEventLoop
-from functools import partial
-from typing import Any
 
 import numpy as np
 
 from agentcore_site.lib.statistics import wilson_interval
-from experiences.rollouts.rewards import Reward
 from training.algorithm.arrays import FloatArray
 from training.algorithm.inference import paired_difference, per_query
-from training.trainer.play import SELECTION_STREAM, Played, play
-from training.trainer.setup import Check, SelectionReport, TrainerSetup
+from training.trainer.play import Played
+from training.trainer.setup import SelectionReport, TrainerSetup
 from training.trainer.state import TrainerState
 
 SEARCH = 1  # the iteration in the keys of a search's rollouts: its queries have numbers of their own
 EARLY_STOPPED = "early_stopped"  # a run's ``stop_reason``
 RESAMPLES = 1_999  # signs, for a p-value that is looked at, not reported
-
-
-def played_on_selection(
-    loop: AbstractEventLoop,
-    setup: TrainerSetup,
-    chooser: Any,
-    reward: Reward,
-    check: Check,
-    *,
-    at: int,
-    first: int = 0,
-    samples: int | None = None,
-    searching: bool = False,
-) -> Played:
-    """``samples`` rollouts (None: those of one look) of each selection query, numbered from ``first`` on, with the same
-    random numbers for every policy; ``searching``: of each query of the search instead. ``at`` is the iteration after
-    which they are played: no two looks may share the names of their paid calls."""
-    temperature, purpose = setup.config.eval_temperature, f"selection.{at}"
-    playing = play(
-        setup.search_queries if searching else setup.selection,
-        setup.look_samples if samples is None else samples,
-        setup.plan(chooser, reward, check, temperature=temperature, purpose=purpose, stream=SELECTION_STREAM),
-        iteration=SEARCH if searching else 0,
-        first=first,
-        kept=setup.look_kept(at),
-        keep=partial(setup.look_keep, at),
-    )
-    return loop.run_until_complete(playing)
 
 
 def selection_report(iteration: int, played: Played, baseline_success: FloatArray) -> SelectionReport:

@@ -14,7 +14,7 @@ from typing import Final
 
 from experiences.learning.lessons.guards import Runs
 from experiences.learning.lessons.prompt_injection import suspicion
-from experiences.learning.lessons.similarity import ALIKE, similarity
+from experiences.learning.lessons.similarity import ALIKE, most_alike, similarity
 from experiences.learning.playbooks.deltas import SETTLED, Change, Curated, Delta, DeltaOutcome, State
 from experiences.learning.playbooks.effects import ItemEffect
 from experiences.learning.playbooks.guards import COPIED, category_fault, copied, text_fault
@@ -203,9 +203,9 @@ class _PlaybookBatch:
             self.changes.append(Change(one.id, "pruned", before, None, reason=reason))
 
     def _twin(self, content: str, but: str = "") -> PlaybookItem | None:
-        alike = [(similarity(content, one.content), one) for one in self.sections if one.id != but]
-        best = max(alike, key=lambda pair: pair[0], default=(0.0, None))
-        return best[1] if best[0] >= ALIKE else None
+        others = [one for one in self.sections if one.id != but]
+        at, found = most_alike(content, [one.content for one in others])
+        return others[at] if found >= ALIKE else None
 
     def _put(self, new: PlaybookItem, action: str, index: int | None) -> None:
         at = next(at for at, one in enumerate(self.sections) if one.id == new.id)

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
+from typing import Any, ClassVar, Final, NamedTuple, Protocol, runtime_checkable
 
 from agentcore_site.lib.registry import Registry
 from experiences.rollouts.environments.scorers import Rubric
@@ -52,8 +52,18 @@ class FailurePay:
     environment or the model; None leaves it unscored (NaN), so that it leaves its group's baseline.
     """
 
+    HELP: ClassVar[Mapping[str, str]] = {
+        "timeout": "The reward of a rollout that ran out of time, instead of all else; usually -1.",
+        "failure": "The reward of a rollout that failed otherwise; left out, such a rollout is not scored at all.",
+    }
     timeout: float = -1.0
     failure: float | None = None
+
+    @classmethod
+    def of(cls, noun: str, options: Mapping[str, Any]) -> FailurePay:
+        """What a reward's options say. Raises ValueError for one out of range."""
+        failure = None if options.get("failure") is None else number_option(noun, options, "failure", 0.0, -10, 10)
+        return cls(number_option(noun, options, "timeout", -1.0, -10, 10), failure)
 
 
 class RewardTimedOut(Exception):
@@ -173,20 +183,21 @@ class Formula:
         return {name: option.help for name, option in self.options.items()}
 
     def __call__(self, options: Mapping[str, Any]) -> Reward:
-        noun, parameters = f"reward {self.name}", inspect.signature(self.function).parameters
+        name, function = self.name, self.function
+        noun, parameters = f"reward {name}", inspect.signature(function).parameters
         checked_options(noun, options, self.options)
         chosen: dict[str, Any] = {}
-        for name, (_, low, high) in self.options.items():
-            default = parameters[name].default
+        for option, (_, low, high) in self.options.items():
+            default = parameters[option].default
             flag = isinstance(default, bool)
             read = flag_option if flag else partial(number_option, low=low, high=high)
-            chosen[name] = read(noun, options, name, default)
+            chosen[option] = read(noun, options, option, default)
 
         def reward(trajectory: Trajectory) -> Payment:
-            paid = self.function(trajectory, **chosen)
+            paid = function(trajectory, **chosen)
             if isinstance(paid, Payment):
                 return paid
-            return Payment.at_the_end(trajectory, dict(paid) if isinstance(paid, Mapping) else {self.name: paid})
+            return Payment.at_the_end(trajectory, {name: paid} if isinstance(paid, float | int) else dict(paid))
 
         return reward
 

@@ -142,8 +142,7 @@ class CompositeFactory:
         "feedback": "Weight of thumbs, stars and implicit feedback; 0.25 by default. Like code_quality, they come from"
         " the evidence of an environment of yours.",
         "window": "How many trailing observations make the scale; 1,000 by default.",
-        "timeout": "The reward of a rollout that ran out of time, instead of all else; usually -1.",
-        "failure": "The reward of a rollout that failed otherwise; left out, such a rollout is not scored at all.",
+        **FailurePay.HELP,
     }
 
     def __call__(self, options: Mapping[str, Any]) -> CompositeReward:
@@ -151,14 +150,10 @@ class CompositeFactory:
         weights = {name: number_option(NOUN, options, name, default, 0, 10) for name, default in WEIGHTS.items()}
         if not any(weights.values()):
             raise ValueError(f"{NOUN}: completion, efficiency, code_quality and feedback must not all be 0.")
-        failure = options.get("failure")
         return CompositeReward(
             weights=weights,
             window=int(number_option(NOUN, options, "window", WINDOW, 30, 100_000)),
-            failures=FailurePay(
-                timeout=number_option(NOUN, options, "timeout", -1.0, -10, 10),
-                failure=None if failure is None else number_option(NOUN, options, "failure", 0.0, -10, 10),
-            ),
+            failures=FailurePay.of(NOUN, options),
         )
 
 

@@ -115,14 +115,12 @@ class ShapedFactory:
         "max_paid_calls": "How many distinct useful calls are paid at most (strict, gated, potential).",
         "gamma": "The discount of the potential rule; the same as the algorithm's.",
         "partial_credit": "Pay the scorer's score as it is (true), or 1 for success and 0 otherwise (default).",
-        "timeout": "The reward of a rollout that ran out of time, instead of all else; usually -1.",
-        "failure": "The reward of a rollout that failed otherwise; left out, such a rollout is not scored at all.",
+        **FailurePay.HELP,
     }
 
     def __call__(self, options: Mapping[str, Any]) -> ShapedReward:
         noun = "reward shaped"
         checked_options(noun, options, self.option_help)
-        failure = options.get("failure")
         return ShapedReward(
             rule=choice_option(noun, options, "rule", RULES),
             tool=number_option(noun, options, "tool", 0.1, -10, 10),
@@ -132,10 +130,7 @@ class ShapedFactory:
             max_paid_calls=int(number_option(noun, options, "max_paid_calls", 3, 0, 1000)),
             gamma=number_option(noun, options, "gamma", 0.99, 0, 1),
             partial_credit=flag_option(noun, options, "partial_credit", False),
-            failures=FailurePay(
-                timeout=number_option(noun, options, "timeout", -1.0, -10, 10),
-                failure=None if failure is None else number_option(noun, options, "failure", 0.0, -10, 10),
-            ),
+            failures=FailurePay.of(noun, options),
         )
 
 

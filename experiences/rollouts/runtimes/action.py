@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-import numpy as np
-
-from experiences.rollouts.environments.base import ActionEpisode, Episode
-from experiences.rollouts.runtimes.base import ActionSelector, EnvironmentFailure, PolicyFailure
-from experiences.rollouts.types import Observation, RolloutKey, Scenario, Step
+from experiences.rollouts.environments.base import ActionEpisode
+from experiences.rollouts.runtimes.base import ActionSelector, EnvironmentFailure, PolicyFailure, RolloutAttempt
+from experiences.rollouts.types import Observation, Step
 
 
 @dataclass(slots=True)
@@ -27,25 +25,17 @@ class ActionRuntime:
     temperature: float = 1.0
     _masks: dict[tuple[bool, ...], str] = field(default_factory=dict, repr=False)
 
-    async def play(
-        self,
-        scenario: Scenario,
-        episode: Episode,
-        rng: np.random.Generator,
-        *,
-        key: RolloutKey,
-        record: Callable[[Step], None],
-        check: Callable[[], None],
-    ) -> bool:
-        if not hasattr(episode, "observe"):  # a check of the whole protocol would be felt in each rollout
+    async def play(self, attempt: RolloutAttempt) -> bool:
+        if not hasattr(attempt.episode, "observe"):  # a check of the whole protocol would be felt in each rollout
             raise EnvironmentFailure("this environment is a conversation in text: give the agent a language model")
-        acted = cast(ActionEpisode, episode)
+        episode, rng = cast(ActionEpisode, attempt.episode), attempt.rng
+        check, record = attempt.check, attempt.record
         choose, temperature = self.chooser.choose, self.temperature
         for _ in range(self.max_steps):
             check()
             timestamp, started = time.time(), time.perf_counter()
             try:
-                observation = acted.observe()
+                observation = episode.observe()
             except Exception as error:
                 raise EnvironmentFailure(described(error)) from error
             try:
@@ -56,7 +46,7 @@ class ActionRuntime:
                 raise PolicyFailure(described(error)) from error
             state = self._state(observation)
             try:
-                outcome = await acted.step(choice)
+                outcome = await episode.step(choice)
             except Exception as error:
                 raise EnvironmentFailure(described(error)) from error
             record(

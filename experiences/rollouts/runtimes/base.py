@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -99,26 +99,28 @@ class Judging(Protocol):
         ...
 
 
+@dataclass(slots=True)
+class RolloutAttempt:
+    """One rollout as its runtime plays it. ``record`` is called after each step, so that a rollout that is cut short
+    keeps its partial steps; ``check`` before each step, and raises to stop the rollout (pause, cancel, lost lease)."""
+
+    key: RolloutKey
+    scenario: Scenario
+    episode: Episode
+    rng: np.random.Generator
+    record: Callable[[Step], None]
+    check: Callable[[], None]
+
+
 class Runtime(Protocol):
-    """Plays ``episode`` until it ends or ``max_steps`` is reached, calling ``record`` after each step, so that
-    a rollout that is cut short keeps its partial steps. ``check`` is called before each step and raises to
-    stop the rollout (pause, cancel, lost lease). Tells whether the episode ended by itself.
+    """Plays an attempt until its episode ends or ``max_steps`` is reached. Tells whether the episode ended by itself.
 
     Raises:
         RolloutFailure: something at a boundary failed; the failure names it.
         Halted: neither this rollout nor any other of the run can go on for now.
     """
 
-    async def play(
-        self,
-        scenario: Scenario,
-        episode: Episode,
-        rng: np.random.Generator,
-        *,
-        key: RolloutKey,
-        record: Callable[[Step], None],
-        check: Callable[[], None],
-    ) -> bool: ...
+    async def play(self, attempt: RolloutAttempt) -> bool: ...
 
 
 def calls_model(runtime: str) -> bool:

@@ -16,20 +16,18 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-import numpy as np
-
 from agentcore_site.outbound import OutboundClient, OutboundError
 from budgets.llm.errors import ContextTooLong, LLMError, Malformed
 from budgets.llm.types import Completion, Message
-from experiences.rollouts.environments.base import Episode, TextEpisode
+from experiences.rollouts.environments.base import TextEpisode
 from experiences.rollouts.runtimes.action import described
 from experiences.rollouts.runtimes.arrival import Arrival
-from experiences.rollouts.runtimes.base import EnvironmentFailure, Halted, PromptContext, RolloutFailure
+from experiences.rollouts.runtimes.base import EnvironmentFailure, Halted, PromptContext, RolloutAttempt, RolloutFailure
 from experiences.rollouts.runtimes.chat_body import BadCall, ChatBody
 from experiences.rollouts.runtimes.gateway import RolloutGateway, Session
 from experiences.rollouts.runtimes.llm.calls import ChatModel, Conversation, ModelFailure, Sampling, failed
 from experiences.rollouts.tools.toolset import Toolset
-from experiences.rollouts.types import RolloutKey, Scenario, Step
+from experiences.rollouts.types import RolloutKey
 
 MAX_ANSWER: Final = 2**20
 CONNECT_SECONDS: Final = 10.0
@@ -62,27 +60,19 @@ class HTTPRuntime:
     purpose: str = "training"
     inject: bool = False
 
-    async def play(
-        self,
-        scenario: Scenario,
-        episode: Episode,
-        rng: np.random.Generator,
-        *,
-        key: RolloutKey,
-        record: Callable[[Step], None],
-        check: Callable[[], None],
-    ) -> bool:
+    async def play(self, attempt: RolloutAttempt) -> bool:
         """Tells whether the episode ended by itself.
 
         Raises:
             RolloutFailure, Halted: as ``Runtime`` says.
         """
+        key, episode = attempt.key, attempt.episode
         if not isinstance(episode, TextEpisode) or not episode.one_answer:
             raise EnvironmentFailure("an agent over HTTP gives one answer; this environment wants a conversation")
-        told = PromptContext("", {}) if self.context is None else self.context(key, scenario.query)
+        told = PromptContext("", {}) if self.context is None else self.context(key, attempt.scenario.query)
         arrival = Arrival(told)
-        prefix = f"{self.key_prefix}/{key.iteration}/{key.scenario}/{key.rollout}"
-        seed = int(rng.integers(2**31))
+        prefix = f"{self.key_prefix}/{key.path}"
+        seed = int(attempt.rng.integers(2**31))
         talk = Conversation(
             model=self.model,
             sampling=self.sampling,
@@ -90,8 +80,8 @@ class HTTPRuntime:
             prefix=prefix,
             purpose=self.purpose,
             seed=seed,
-            record=arrival.noting(record),
-            check=check,
+            record=arrival.noting(attempt.record),
+            check=attempt.check,
             iteration=key.iteration,
         )
         prompt = "\n\n".join(part for part in (self.system, told.text) if part)
@@ -114,7 +104,7 @@ class HTTPRuntime:
             began, started = time.time(), time.perf_counter()
             answer = await calls.until_answered(self._ask(asked))
         arrival.answered()
-        check()
+        attempt.check()
         try:
             outcome = await episode.say(answer)
         except Exception as error:

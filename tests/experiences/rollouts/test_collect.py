@@ -17,6 +17,7 @@ from experiences.rollouts.collect import RolloutLimits, RolloutPlan, collect, co
 from experiences.rollouts.environments.base import StepOutcome
 from experiences.rollouts.rewards import pay
 from experiences.rollouts.runtimes.action import ActionRuntime, observation_of
+from experiences.rollouts.runtimes.base import RolloutAttempt
 from experiences.rollouts.types import Observation, RolloutKey, Scenario, Trajectory
 from tests.support.waiting import Interrupted, UniformChooser, WaitingEnvironment, WaitingEpisode, plain_reward, queries
 
@@ -86,7 +87,7 @@ async def by_hand(work: Work, environment: WaitingEnvironment, runtime: ActionRu
         rng = np.random.default_rng((0, 7, key.iteration, key.scenario, key.rollout))
         episode = environment.start(scenario, rng)
         async with asyncio.timeout(300):
-            await runtime.play(scenario, episode, rng, key=key, record=trajectory.steps.append, check=nothing)
+            await runtime.play(RolloutAttempt(key, scenario, episode, rng, trajectory.steps.append, nothing))
         trajectory.outcome = episode.outcome().score
         await episode.close()
         pay(plain_reward, trajectory)

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
-import numpy as np
-
-from experiences.rollouts.environments.base import Episode, TextEpisode
-from experiences.rollouts.runtimes.base import EnvironmentFailure, PromptContext, noting
+from experiences.rollouts.environments.base import TextEpisode
+from experiences.rollouts.runtimes.base import EnvironmentFailure, PromptContext, RolloutAttempt, noting
 from experiences.rollouts.runtimes.llm.calls import ChatModel, Conversation, Sampling
 from experiences.rollouts.runtimes.llm.philosophies import PHILOSOPHIES, PhilosophyPlay
 from experiences.rollouts.tools.toolset import Toolset
-from experiences.rollouts.types import RolloutKey, Scenario, Step
+from experiences.rollouts.types import RolloutKey
 
 
 @dataclass
@@ -35,35 +33,28 @@ class LLMRuntime:
     purpose: str = "training"
     connect: Callable[[], Awaitable[Toolset]] | None = None
 
-    async def play(
-        self,
-        scenario: Scenario,
-        episode: Episode,
-        rng: np.random.Generator,
-        *,
-        key: RolloutKey,
-        record: Callable[[Step], None],
-        check: Callable[[], None],
-    ) -> bool:
+    async def play(self, attempt: RolloutAttempt) -> bool:
         """Tells whether the episode ended by itself.
 
         Raises:
             RolloutFailure, Halted: as ``Runtime`` says.
             UnknownName: there is no such philosophy.
         """
+        key, episode = attempt.key, attempt.episode
         if not isinstance(episode, TextEpisode):
             raise EnvironmentFailure("this environment can't be spoken to in text; choose an action agent")
-        told = PromptContext(self.context, {}) if isinstance(self.context, str) else self.context(key, scenario.query)
+        query, context = attempt.scenario.query, self.context
+        told = PromptContext(context, {}) if isinstance(context, str) else context(key, query)
         toolset = self.toolset if self.connect is None else await self.connect()
         talk = Conversation(
             model=self.model,
             sampling=self.sampling,
             toolset=toolset,
-            prefix=f"{self.key_prefix}/{key.iteration}/{key.scenario}/{key.rollout}",
+            prefix=f"{self.key_prefix}/{key.path}",
             purpose=self.purpose,
-            seed=int(rng.integers(2**31)),
-            record=noting(record, told),
-            check=check,
+            seed=int(attempt.rng.integers(2**31)),
+            record=noting(attempt.record, told),
+            check=attempt.check,
             iteration=key.iteration,
         )
         system = "\n\n".join(part for part in (self.system.strip(), told.text.strip()) if part)
