@@ -1,4 +1,4 @@
-"""Small checks of texts that people type."""
+"""Small checks of texts that come from outside."""
 
 from __future__ import annotations
 
@@ -12,3 +12,8 @@ def uuid_of(value: Any) -> UUID | None:
         return value if isinstance(value, UUID) else UUID(str(value))
     except ValueError:
         return None
+
+
+def plain(text: str) -> str:
+    """Text that can be stored and sent: without NUL and lone surrogates."""
+    return text.replace("\x00", "\ufffd").encode("utf-8", "replace").decode("utf-8")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from agentcore_site.lib.texts import plain
 from budgets.ledger.accounts import Chain
 from budgets.metering.port import Bill, BudgetRefused
 
@@ -91,4 +92,4 @@ class Settled:
 
 def storable(text: str, length: int | None = None) -> str:
     """Text as PostgreSQL takes it (no NUL, no lone surrogates), cut to its column: one odd name fails no batch."""
-    return text.replace("\x00", "\ufffd").encode("utf-8", "replace").decode("utf-8")[:length]
+    return plain(text)[:length]

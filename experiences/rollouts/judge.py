@@ -15,10 +15,11 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, runtime_checkable
 
+from agentcore_site.lib.texts import plain
 from budgets.llm.types import Message
 from experiences.privacy import cut_short
 from experiences.rollouts.environments.scorers import Rubric, reference_in
-from experiences.rollouts.prompt_quoting import bounded, plain, quoted, unheard_of
+from experiences.rollouts.prompt_quoting import bounded, quoted, unheard_of
 from experiences.rollouts.runtimes.base import EnvironmentFailure, Halted, RolloutAttempt, Runtime
 from experiences.rollouts.runtimes.llm.calls import ChatModel, Conversation, ModelFailure, Sampling
 from experiences.rollouts.structured_output import (

@@ -43,11 +43,6 @@ def steady_marks(*secret: object) -> Callable[[], str]:
     return lambda: hashlib.blake2b(f"{base}/{next(numbers)}".encode(), digest_size=8).hexdigest()
 
 
-def plain(text: str) -> str:
-    """Text that can be sent: without lone surrogates and NUL."""
-    return text.replace("\x00", "\ufffd").encode("utf-8", "replace").decode("utf-8")
-
-
 def bounded(text: str, head: int, tail: int) -> str:
     """The text's beginning and end, with a line that says how much was left out between them."""
     if len(text) <= head + tail:

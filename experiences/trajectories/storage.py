@@ -21,6 +21,7 @@ from django.db.models import QuerySet
 from agentcore_site.ids import derived
 from agentcore_site.lib.database import copying
 from agentcore_site.lib.statistics import finite_or_none
+from agentcore_site.lib.texts import plain
 from experiences.models import GroupRecord, TrajectoryRecord
 from experiences.privacy import is_clean, redact, redact_value
 from experiences.rollouts.types import RolloutKey, Step, Trajectory, TrajectoryGroup
@@ -99,7 +100,7 @@ def groups_write(owner: TrajectoryScope, iteration: int, groups: Sequence[Trajec
                     owner.organization_id,
                     iteration,
                     group.scenario.index,
-                    clean(redact(group.scenario.query))[:200],
+                    plain(redact(group.scenario.query))[:200],
                     group.has_signal,
                     [trajectory.success for trajectory in group.trajectories],
                     [finite_or_none(trajectory.reward) for trajectory in group.trajectories],
@@ -244,21 +245,16 @@ def step_json(step: Step) -> dict[str, Any]:
     return value
 
 
-def clean(text: str) -> str:
-    """Text as PostgreSQL takes it: no NUL, no lone surrogates."""
-    return text.replace("\x00", "\ufffd").encode("utf-8", "replace").decode("utf-8")
-
-
 def _clean_value(value: Any) -> Any:
     if isinstance(value, str):
-        return clean(value)
+        return plain(value)
     if isinstance(value, dict):
-        return {clean(str(key)): _clean_value(item) for key, item in value.items()}
+        return {plain(str(key)): _clean_value(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_clean_value(item) for item in value]
     if isinstance(value, float | int | bool) or value is None:
         return value
-    return clean(str(value))
+    return plain(str(value))
 
 
 def _json(value: Any) -> bytes:
@@ -274,7 +270,7 @@ def _json(value: Any) -> bytes:
 def _text(value: str) -> str:
     if value.isalnum() or not value:
         return value
-    value = clean(value) if "\x00" in value or not value.isascii() else value
+    value = plain(value) if "\x00" in value or not value.isascii() else value
     if "\\" in value or "\n" in value or "\t" in value or "\r" in value:
         value = value.replace("\\", "\\\\").replace("\n", "\\n").replace("\t", "\\t").replace("\r", "\\r")
     return value

@@ -10,8 +10,9 @@ from typing import Any, Final
 
 import numpy as np
 
+from agentcore_site.lib.texts import plain
 from experiences.privacy import cut_short, redact
-from experiences.rollouts.prompt_quoting import bounded, plain
+from experiences.rollouts.prompt_quoting import bounded
 from experiences.rollouts.types import Scenario, Step, Trajectory, TrajectoryGroup
 
 TOLERANCE: Final = 1e-6  # a group whose rewards differ by less has nothing to compare

@@ -10,10 +10,10 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
+from agentcore_site.lib.texts import plain
 from experiences.learning.lessons.attempts import Contrast
 from experiences.learning.lessons.guards import MAX_CHARACTERS, Source, leak, words
 from experiences.privacy import redact
-from experiences.rollouts.prompt_quoting import plain
 from experiences.rollouts.types import Trajectory
 
 HEAD: Final = "What went well once:"

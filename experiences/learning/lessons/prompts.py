@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from agentcore_site.lib.texts import plain
 from budgets.llm.tokens import middle
 from budgets.llm.types import Message
 from experiences.learning.lessons.attempts import (
@@ -20,7 +21,7 @@ from experiences.learning.lessons.guards import MAX_WORDS
 from experiences.learning.lessons.library import Lesson, Library
 from experiences.learning.lessons.operations import Operation
 from experiences.privacy import redact
-from experiences.rollouts.prompt_quoting import RULE, plain, quoted, steady_marks, unheard_of
+from experiences.rollouts.prompt_quoting import RULE, quoted, steady_marks, unheard_of
 from experiences.rollouts.types import Trajectory
 
 MAX_OBJECTIVE: Final = 2_000  # characters of each objective that are shown

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from agentcore_site.lib.texts import plain
 from experiences.learning.playbooks.effects import ItemEffect
 from experiences.learning.playbooks.items import PlaybookItem, in_order
-from experiences.rollouts.prompt_quoting import bounded, plain
+from experiences.rollouts.prompt_quoting import bounded
 
 HEAD, TAIL = 900, 400  # characters of an execution's inputs, and of its outputs
 ITEMS: Final = """The block PLAYBOOK holds its items, each with an id, its category, how certain it is, how executions

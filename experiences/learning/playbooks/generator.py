@@ -12,12 +12,13 @@ from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from agentcore_site.lib.texts import plain
 from budgets.llm.types import Message
 from experiences.learning.playbooks.deltas import Delta
 from experiences.learning.playbooks.evidence import ITEMS, EvolutionEvidence
 from experiences.learning.playbooks.items import MAX_CONTENT, Category
 from experiences.learning.playbooks.reflector import Insight, insight_blocks
-from experiences.rollouts.prompt_quoting import RULE, plain, quoted, unheard_of
+from experiences.rollouts.prompt_quoting import RULE, quoted, unheard_of
 from experiences.rollouts.structured_output import Asker
 
 MAX_DELTAS: Final = 5

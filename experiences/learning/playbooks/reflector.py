@@ -12,9 +12,10 @@ from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from agentcore_site.lib.texts import plain
 from budgets.llm.types import Message
 from experiences.learning.playbooks.evidence import ITEMS, EvolutionEvidence
-from experiences.rollouts.prompt_quoting import RULE, plain, quoted, unheard_of
+from experiences.rollouts.prompt_quoting import RULE, quoted, unheard_of
 from experiences.rollouts.structured_output import Asker
 
 MAX_INSIGHTS: Final = 8

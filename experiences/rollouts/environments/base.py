@@ -28,6 +28,11 @@ class StepOutcome:
     cost_micros: int = 0
 
 
+def result(success: bool, output: str = "", error: str = "") -> dict[str, Any]:
+    """What an agent reads of an action, as it is recorded."""
+    return {"success": success, "output": output, "error": error}
+
+
 class Episode(Protocol):
     """One attempt at one scenario. Owned by one rollout; never shared. What plays it asks for more: ``ActionEpisode``,
     ``TextEpisode`` or both."""

@@ -12,11 +12,11 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from experiences.rollouts.environments.base import StepOutcome
+from experiences.rollouts.environments.base import StepOutcome, result
 from experiences.rollouts.environments.fault_injection import FaultRates, Faults, corrupted
 from experiences.rollouts.environments.scorers import Rubric
 from experiences.rollouts.tools import Toolbox
@@ -153,7 +153,7 @@ class ToolEpisode:
         if self._judge is not None:
             self._verdict = await self._judge(self._answer)
         action = {"type": "answer", "tool": "", "parameters": {"text": text}}
-        return StepOutcome(action, _result(True, self._answer), done=True)
+        return StepOutcome(action, result(True, self._answer), done=True)
 
     def outcome(self) -> Outcome:
         found, kind = self._scored(), self._scenario.metadata.get("task_type")
@@ -176,34 +176,34 @@ class ToolEpisode:
         action = {"type": "tool", "tool": name, "parameters": {}}
         fault, manner = self._faults.next()
         if fault == "timeout":
-            return StepOutcome(action, _result(False, "", TIMED_OUT))
+            return StepOutcome(action, result(False, error=TIMED_OUT))
         ok, output, error, read_last = self._world.toolbox.run(tool, self._query, self._last)
         if not ok or not output:
             self._tag(f"{name}#err")
-            return StepOutcome(action, _result(False, "", error or "the tool returned nothing"))
+            return StepOutcome(action, result(False, "", error or "the tool returned nothing"))
         if fault == "corrupted":
             output = corrupted(output, manner)
         self._last = output
         self._chain = (*self._chain, tool) if read_last else (tool,)
         self._tags.discard(VERIFIED)
         self._tag(f"{name}#ok")
-        return StepOutcome(action, _result(True, output))
+        return StepOutcome(action, result(True, output))
 
     def _verify(self) -> StepOutcome:
         action = {"type": "verify", "tool": "", "parameters": {}}
         if not self._last:
-            return StepOutcome(action, _result(False, "", "there is no result to verify"))
+            return StepOutcome(action, result(False, "", "there is no result to verify"))
         again = self._recomputed()
         if again is None:
-            return StepOutcome(action, _result(False, "", TIMED_OUT))
+            return StepOutcome(action, result(False, error=TIMED_OUT))
         if again == self._last:
             self._tag(VERIFIED)
-            return StepOutcome(action, _result(True, "consistent"), verified=True)
+            return StepOutcome(action, result(True, "consistent"), verified=True)
         self._tags -= {f"{self._world.names[tool]}#ok" for tool in self._chain}
         self._tags.discard(VERIFIED)
         self._last, self._chain = "", ()
         self._done = tuple(sorted(self._tags))
-        return StepOutcome(action, _result(False, "inconsistent"), verified=False)
+        return StepOutcome(action, result(False, "inconsistent"), verified=False)
 
     def _recomputed(self) -> str | None:
         """The chain's result computed anew, with faults of its own; None if a call timed out."""
@@ -219,7 +219,7 @@ class ToolEpisode:
     def _submit(self) -> StepOutcome:
         self._answer = self._last
         action = {"type": "answer", "tool": "", "parameters": {"text": self._last}}
-        return StepOutcome(action, _result(True, self._last), done=True)
+        return StepOutcome(action, result(True, self._last), done=True)
 
     def _tag(self, tag: str) -> None:
         self._tags.add(tag)
@@ -242,7 +242,3 @@ def answer_in(text: str) -> str:
         if len(answer) > 2 * len(mark) and answer.startswith(mark) and answer.endswith(mark):
             answer = answer[len(mark) : -len(mark)].strip()
     return answer
-
-
-def _result(success: bool, output: str, error: str = "") -> dict[str, Any]:
-    return {"success": success, "output": output, "error": error}

@@ -16,7 +16,7 @@ from typing import Any, Final
 from experiences.privacy import cut_short
 from experiences.rollouts.environments.agentgym.dialects import Dialect, Reply, reply_in, session_in
 from experiences.rollouts.environments.agentgym.wire import AgentGymRefused, GymError, Wire
-from experiences.rollouts.environments.base import StepOutcome
+from experiences.rollouts.environments.base import StepOutcome, result
 from experiences.rollouts.types import Outcome
 
 MAX_CRASHES: Final = 3  # answers of HTTP 500 and above in a row, before the world counts as broken
@@ -107,18 +107,18 @@ class GymEpisode:
         action = self.server.action(text)
         told = {"type": "action", "tool": "", "parameters": {"text": action or text}}
         if self._done:
-            return StepOutcome(told, _result(True, "The episode is over."), done=True)
+            return StepOutcome(told, result(True, "The episode is over."), done=True)
         if self.server.one_action and len(_ACTION.findall(text)) > 1:
-            return StepOutcome(told, _result(False, error=SEVERAL))
+            return StepOutcome(told, result(False, error=SEVERAL))
         if not action:
-            return StepOutcome(told, _result(False, error=NO_ACTION))
+            return StepOutcome(told, result(False, error=NO_ACTION))
         try:
             reply = reply_in(await self._wire.post("/step", {self._dialect.session: self._session, "action": action}))
         except AgentGymRefused as error:
             self._crashes = self._crashes + 1 if error.status >= 500 else 0
             if self._crashes >= MAX_CRASHES:
                 raise GymError(f"{self._crashes} crashes in a row; the last: {error}") from error
-            return StepOutcome(told, _result(False, error=str(error)))
+            return StepOutcome(told, result(False, error=str(error)))
         self._crashes = 0
         return self._heard(told, reply)
 
@@ -160,8 +160,8 @@ class GymEpisode:
             raise GymError("/step: the answer holds no observation")
         self._rewards.append(reply.reward)
         self._done = reply.done or self._succeeded
-        result = _result(True, _cut(reply.observation)) | {"reward": reply.reward}
-        return StepOutcome(told, result, done=self._done)
+        heard = result(True, _cut(reply.observation)) | {"reward": reply.reward}
+        return StepOutcome(told, heard, done=self._done)
 
     async def _close(self, wire: Wire) -> None:
         with contextlib.suppress(GymError, TimeoutError):
@@ -194,7 +194,3 @@ def action_in(text: str) -> str:
 
 def _cut(text: str) -> str:
     return text if len(text) <= MAX_TEXT else f"{cut_short(text, MAX_TEXT)}\n[cut: {len(text):,} characters]"
-
-
-def _result(success: bool, output: str = "", error: str = "") -> dict[str, Any]:
-    return {"success": success, "output": output, "error": error}
