@@ -1,9 +1,9 @@
-"""Options of plugins (environments, rewards): checked by hand-sized helpers with messages for people."""
+"""Options of plugins (environments, rewards): said once, read with messages for people."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 POOL = "pool"  # how many queries a run asks for: an option of the code that draws them, not of the environment
 
@@ -13,48 +13,44 @@ def own_options(options: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in options.items() if name != POOL}
 
 
-def checked_options(noun: str, options: Mapping[str, Any], known: Collection[str]) -> None:
-    """Refuses options that are not known.
+class Option(NamedTuple):
+    """What an option does, and its value where none is given: a flag, one of ``choices`` (the first where none is
+    given), a number from ``low`` to ``high`` (a whole one where the default is), or else whatever stands there."""
+
+    help: str
+    default: Any = None
+    low: float | None = None
+    high: float = 1.0
+    choices: Sequence[str] = ()
+
+
+def help_of(known: Mapping[str, Option]) -> dict[str, str]:
+    return {name: option.help for name, option in known.items()}
+
+
+def read_options(noun: str, options: Mapping[str, Any], known: Mapping[str, Option]) -> dict[str, Any]:
+    """The values of all options, by name.
 
     Raises:
-        ValueError: an option is unknown; the message lists the known ones.
+        ValueError: an option is unknown, or its value is of the wrong kind or out of range.
     """
     unknown = sorted(set(options) - set(known))
     if unknown:
         raise ValueError(f"{noun} has no option {unknown[0]!r}. Known: {', '.join(sorted(known)) or 'none'}.")
+    return {name: _read(f"{noun}: {name}", options, name, option) for name, option in known.items()}
 
 
-def number_option(noun: str, options: Mapping[str, Any], name: str, default: float, low: float, high: float) -> float:
-    """The number under ``name``, or ``default``.
-
-    Raises:
-        ValueError: it is not a number from ``low`` to ``high``.
-    """
-    value = options.get(name, default)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
-        raise ValueError(f"{noun}: {name} must be a number from {low:g} to {high:g}; got {value!r}.")
-    return float(value)
-
-
-def flag_option(noun: str, options: Mapping[str, Any], name: str, default: bool) -> bool:
-    """The flag under ``name``, or ``default``.
-
-    Raises:
-        ValueError: it is neither true nor false.
-    """
-    value = options.get(name, default)
-    if value is not True and value is not False:
-        raise ValueError(f"{noun}: {name} must be true or false; got {value!r}.")
-    return bool(value)
-
-
-def choice_option(noun: str, options: Mapping[str, Any], name: str, allowed: Sequence[str]) -> str:
-    """The word under ``name``; the first allowed one is the default.
-
-    Raises:
-        ValueError: it is not one of ``allowed``.
-    """
-    value = options.get(name, allowed[0])
-    if value not in allowed:
-        raise ValueError(f"{noun}: {name} must be one of {', '.join(allowed)}; got {value!r}.")
-    return str(value)
+def _read(noun: str, options: Mapping[str, Any], name: str, option: Option) -> Any:
+    _, default, low, high, choices = option
+    value = options.get(name, choices[0] if choices else default)
+    if isinstance(default, bool):
+        if value is not True and value is not False:
+            raise ValueError(f"{noun} must be true or false; got {value!r}.")
+    elif choices:
+        if value not in choices:
+            raise ValueError(f"{noun} must be one of {', '.join(choices)}; got {value!r}.")
+    elif low is not None and not (value is None and default is None):
+        if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
+            raise ValueError(f"{noun} must be a number from {low:g} to {high:g}; got {value!r}.")
+        return int(value) if isinstance(default, int) else float(value)
+    return value

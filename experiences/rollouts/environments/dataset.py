@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from experiences.rollouts.environments.base import Environment, environments
 from experiences.rollouts.environments.fault_injection import FaultRates
 from experiences.rollouts.environments.scorers import SCORERS, Check, Rubric, check_for, rubric_for
 from experiences.rollouts.environments.tool_episode import ToolEpisode, ToolWorld
-from experiences.rollouts.options import checked_options, choice_option, flag_option, number_option
+from experiences.rollouts.options import Option, help_of, read_options
 from experiences.rollouts.tools import toolbox
 from experiences.rollouts.types import ActionSpec, Outcome, Scenario
 
@@ -89,19 +89,14 @@ def dataset_environment(rows: Sequence[Mapping[str, Any]], options: Mapping[str,
         ValueError: an option is wrong, or a row has no query or nothing to check an answer against; the message
             has the row's number, counted from 1.
     """
-    checked_options(NOUN, options, OPTION_HELP)
-    box = toolbox(
-        tuple(options.get("tools", ())), traps=choice_option(NOUN, options, "traps", ("none", "three", "all"))
-    )
-    rates = FaultRates(
-        timeout=number_option(NOUN, options, "timeout_rate", 0.0, 0, 0.5),
-        corrupted=number_option(NOUN, options, "corruption_rate", 0.0, 0, 0.5),
-    )
-    scorer = RowScorer(
-        choice_option(NOUN, options, "scorer", ("auto", *SCORERS)),
-        flag_option(NOUN, options, "case_sensitive", False),
-        _judging(options),
-    )
+    chosen = read_options(NOUN, options, OPTIONS)
+    box = toolbox(tuple(chosen["tools"]), traps=chosen["traps"])
+    rates = FaultRates(timeout=chosen["timeout_rate"], corrupted=chosen["corruption_rate"])
+    model = chosen["judge_model"]
+    if not isinstance(model, str):
+        raise ValueError(f"{NOUN}: judge_model must be the name of a model; got {model!r}.")
+    rubric = Rubric("", threshold=chosen["judge_threshold"], calls=chosen["judge_calls"], model=model.strip())
+    scorer = RowScorer(chosen["scorer"], chosen["case_sensitive"], rubric)
     scenarios = tuple(_scenario(index, row, scorer) for index, row in enumerate(rows))
     judged = any(scorer.rubric(scenario) is not None for scenario in scenarios)
     return DatasetEnvironment(ToolWorld(box, scorer, rates, scorer.rubric), scenarios, judged)
@@ -120,18 +115,6 @@ def refuse_judged(environment: Environment) -> None:
         )
 
 
-def _judging(options: Mapping[str, Any]) -> Rubric:
-    model = options.get("judge_model", "")
-    if not isinstance(model, str):
-        raise ValueError(f"{NOUN}: judge_model must be the name of a model; got {model!r}.")
-    return Rubric(
-        "",
-        threshold=number_option(NOUN, options, "judge_threshold", 0.7, 0, 1),
-        calls=int(number_option(NOUN, options, "judge_calls", 1, 1, 9)),
-        model=model.strip(),
-    )
-
-
 def _scenario(index: int, row: Mapping[str, Any], scorer: RowScorer) -> Scenario:
     query, expected = str(row.get("query") or "").strip(), row.get("expected_outcome")
     if not query:
@@ -145,16 +128,26 @@ def _scenario(index: int, row: Mapping[str, Any], scorer: RowScorer) -> Scenario
     return Scenario(index, query, expected, dict(row.get("metadata") or {}))
 
 
-OPTION_HELP: Mapping[str, str] = {
-    "scorer": "How answers are judged: auto (default: by each row's keys), " + ", ".join(SCORERS) + ".",
-    "case_sensitive": "Whether exact, contains and regex tell capital letters apart; false by default.",
-    "judge_model": "The model that judges rows with a rubric, at the agent's endpoint; the agent's own by default.",
-    "judge_calls": "How often the judge is asked about an answer; the median counts. 1 by default.",
-    "judge_threshold": "The judge's score, from 0 to 1, from which an answer is a success; 0.7 by default.",
-    "tools": "Names of the tools that the agent gets; all built-in ones by default.",
-    "traps": "How many built-in tools answer almost any text: none (default), three or all (five).",
-    "timeout_rate": "The share of tool calls that time out; 0 by default.",
-    "corruption_rate": "The share of tool calls that return a corrupted result; 0 by default.",
+OPTIONS: Final[Mapping[str, Option]] = {
+    "scorer": Option(
+        "How answers are judged: auto (default: by each row's keys), " + ", ".join(SCORERS) + ".",
+        choices=("auto", *SCORERS),
+    ),
+    "case_sensitive": Option("Whether exact, contains and regex tell capital letters apart; false by default.", False),
+    "judge_model": Option(
+        "The model that judges rows with a rubric, at the agent's endpoint; the agent's own by default.", ""
+    ),
+    "judge_calls": Option("How often the judge is asked about an answer; the median counts. 1 by default.", 1, 1, 9),
+    "judge_threshold": Option(
+        "The judge's score, from 0 to 1, from which an answer is a success; 0.7 by default.", 0.7, 0, 1
+    ),
+    "tools": Option("Names of the tools that the agent gets; all built-in ones by default.", ()),
+    "traps": Option(
+        "How many built-in tools answer almost any text: none (default), three or all (five).",
+        choices=("none", "three", "all"),
+    ),
+    "timeout_rate": Option("The share of tool calls that time out; 0 by default.", 0.0, 0, 0.5),
+    "corruption_rate": Option("The share of tool calls that return a corrupted result; 0 by default.", 0.0, 0, 0.5),
 }
 
 
@@ -163,7 +156,7 @@ class DatasetFactory:
 
     title: ClassVar[str] = "Datasets"
     description: ClassVar[str] = "Your own queries, each with what counts as success."
-    option_help: ClassVar[Mapping[str, str]] = OPTION_HELP
+    option_help: ClassVar[Mapping[str, str]] = help_of(OPTIONS)
 
     def __call__(self, options: Mapping[str, Any]) -> DatasetEnvironment:
         rows = options.get("rows", ())

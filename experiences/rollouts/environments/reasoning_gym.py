@@ -8,7 +8,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from experiences.rollouts.environments.fault_injection import FaultRates
 from experiences.rollouts.environments.generators import HARDER, GeneratedItem, Generators
 from experiences.rollouts.environments.paraphrases import N_TRAINED, N_UNSEEN, TEMPLATES, reworded
 from experiences.rollouts.environments.tool_episode import ToolEpisode, ToolWorld
-from experiences.rollouts.options import checked_options, choice_option, number_option
+from experiences.rollouts.options import Option, help_of, read_options
 from experiences.rollouts.tools import toolbox
 from experiences.rollouts.types import ActionSpec, Scenario
 
@@ -165,36 +165,40 @@ def _answerable(entry: Mapping[str, Any]) -> bool:
     return bool(entry["answer"]) and entry["metadata"].get("source_repr") != ""
 
 
+OPTIONS: Final[Mapping[str, Option]] = {
+    "families": Option(
+        "Generators of reasoning-gym to draw from, in turn; the 16 with fitting tools by default.", FAMILIES
+    ),
+    "wording": Option(
+        "original (default): reasoning-gym's own; mixed: also three of our wordings for each family.",
+        choices=("original", "mixed"),
+    ),
+    "traps": Option(
+        "How many tools answer almost any text: three (default), all (five) or none.", choices=("three", "all", "none")
+    ),
+    "difficulty": Option("default, or harder: larger numbers and longer lists.", choices=("default", "harder")),
+    "tools": Option("Names of the tools that the agent gets; by default the 16 of which each fits some family.", TOOLS),
+    "timeout_rate": Option("The share of tool calls that time out; .04 by default.", 0.04, 0, 0.5),
+    "corruption_rate": Option("The share of tool calls that return a corrupted result; .06 by default.", 0.06, 0, 0.5),
+}
+
+
 class ReasoningGymFactory:
     title: ClassVar[str] = "Reasoning gym"
     description: ClassVar[str] = "Tool use on reasoning-gym's items, scored by their own verifiers; needs no key."
-    option_help: ClassVar[Mapping[str, str]] = {
-        "families": "Generators of reasoning-gym to draw from, in turn; the 16 with fitting tools by default.",
-        "wording": "original (default): reasoning-gym's own; mixed: also three of our wordings for each family.",
-        "traps": "How many tools answer almost any text: three (default), all (five) or none.",
-        "difficulty": "default, or harder: larger numbers and longer lists.",
-        "tools": "Names of the tools that the agent gets; by default the 16 of which each fits some family.",
-        "timeout_rate": "The share of tool calls that time out; .04 by default.",
-        "corruption_rate": "The share of tool calls that return a corrupted result; .06 by default.",
-    }
+    option_help: ClassVar[Mapping[str, str]] = help_of(OPTIONS)
 
     def __call__(self, options: Mapping[str, Any]) -> ReasoningGymEnvironment:
-        noun = "environment reasoning_gym"
-        checked_options(noun, options, self.option_help)
+        chosen = read_options("environment reasoning_gym", options, OPTIONS)
         generators = Generators()
-        box = toolbox(
-            tuple(options.get("tools", TOOLS)), traps=choice_option(noun, options, "traps", ("three", "all", "none"))
-        )
-        rates = FaultRates(
-            timeout=number_option(noun, options, "timeout_rate", 0.04, 0, 0.5),
-            corrupted=number_option(noun, options, "corruption_rate", 0.06, 0, 0.5),
-        )
+        box = toolbox(tuple(chosen["tools"]), traps=chosen["traps"])
+        rates = FaultRates(timeout=chosen["timeout_rate"], corrupted=chosen["corruption_rate"])
         return ReasoningGymEnvironment(
             world=ToolWorld(box, generators.score, rates),
             generators=generators,
-            families=_families(options.get("families", FAMILIES), generators),
-            wording=choice_option(noun, options, "wording", ("original", "mixed")),
-            difficulty=choice_option(noun, options, "difficulty", ("default", "harder")),
+            families=_families(chosen["families"], generators),
+            wording=chosen["wording"],
+            difficulty=chosen["difficulty"],
         )
 
 

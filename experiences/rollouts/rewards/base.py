@@ -6,12 +6,11 @@ import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Any, ClassVar, Final, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Final, Protocol, runtime_checkable
 
 from agentcore_site.lib.registry import Registry
 from experiences.rollouts.environments.scorers import Rubric
-from experiences.rollouts.options import checked_options, flag_option, number_option
+from experiences.rollouts.options import Option, help_of, read_options
 from experiences.rollouts.types import Trajectory
 
 VERDICT: Final = "verdict"
@@ -52,18 +51,16 @@ class FailurePay:
     environment or the model; None leaves it unscored (NaN), so that it leaves its group's baseline.
     """
 
-    HELP: ClassVar[Mapping[str, str]] = {
-        "timeout": "The reward of a rollout that ran out of time, instead of all else; usually -1.",
-        "failure": "The reward of a rollout that failed otherwise; left out, such a rollout is not scored at all.",
-    }
     timeout: float = -1.0
     failure: float | None = None
 
-    @classmethod
-    def of(cls, noun: str, options: Mapping[str, Any]) -> FailurePay:
-        """What a reward's options say. Raises ValueError for one out of range."""
-        failure = None if options.get("failure") is None else number_option(noun, options, "failure", 0.0, -10, 10)
-        return cls(number_option(noun, options, "timeout", -1.0, -10, 10), failure)
+
+FAILURE_OPTIONS: Final[Mapping[str, Option]] = {
+    "timeout": Option("The reward of a rollout that ran out of time, instead of all else; usually -1.", -1.0, -10, 10),
+    "failure": Option(
+        "The reward of a rollout that failed otherwise; left out, such a rollout is not scored at all.", None, -10, 10
+    ),
+}
 
 
 class RewardTimedOut(Exception):
@@ -153,58 +150,53 @@ class RewardFactory(Protocol):
 rewards: Registry[RewardFactory] = Registry("reward", entry_point_group="agentcore.rewards")
 
 
-class Option(NamedTuple):
-    """What an option of a formula does. Its default is the function's; a number lies from ``low`` to ``high``."""
-
-    help: str
-    low: float = 0.0
-    high: float = 1.0
-
-
 Amounts = float | Mapping[str, float] | Payment
 
 
 @dataclass(frozen=True)
-class Formula:
-    """A factory around one function of a trajectory and of its options (flags and numbers, each with a default). What
-    it returns, an amount or the named parts of one, is paid at the end; a ``Payment`` is paid as it stands."""
+class OptionReward:
+    """A factory that reads the options of a reward, and makes it of their values."""
 
     name: str
     description: str
     options: Mapping[str, Option]
-    function: Callable[..., Amounts]
-
-    def __post_init__(self) -> None:
-        if list(self.options) != list(inspect.signature(self.function).parameters)[1:]:
-            raise TypeError(f"reward {self.name}: each parameter behind the trajectory needs an Option of its name")
+    made_of: Callable[..., Reward]
 
     @property
     def option_help(self) -> Mapping[str, str]:
-        return {name: option.help for name, option in self.options.items()}
+        return help_of(self.options)
 
     def __call__(self, options: Mapping[str, Any]) -> Reward:
-        name, function = self.name, self.function
-        noun, parameters = f"reward {name}", inspect.signature(function).parameters
-        checked_options(noun, options, self.options)
-        chosen: dict[str, Any] = {}
-        for option, (_, low, high) in self.options.items():
-            default = parameters[option].default
-            flag = isinstance(default, bool)
-            read = flag_option if flag else partial(number_option, low=low, high=high)
-            chosen[option] = read(noun, options, option, default)
+        return self.made_of(**read_options(f"reward {self.name}", options, self.options))
 
-        def reward(trajectory: Trajectory) -> Payment:
-            paid = function(trajectory, **chosen)
-            if isinstance(paid, Payment):
-                return paid
-            return Payment.at_the_end(trajectory, {name: paid} if isinstance(paid, float | int) else dict(paid))
 
-        return reward
+def reward_of(
+    name: str, description: str, options: Mapping[str, Option]
+) -> Callable[[Callable[..., Reward]], RewardFactory]:
+    """Registers the decorated function, which makes a reward of the values of its options."""
+    return lambda made_of: rewards.register(name)(OptionReward(name, description, options, made_of))
 
 
 def formula(name: str, description: str, **options: Option) -> Callable[[Callable[..., Amounts]], RewardFactory]:
-    """Registers the decorated function as the reward ``name``."""
-    return lambda function: rewards.register(name)(Formula(name, description, options, function))
+    """Registers the decorated function of a trajectory and of the values of options as a reward. What it returns, an
+    amount or the named parts of one, is paid at the end; a ``Payment`` is paid as it stands."""
+
+    def register(function: Callable[..., Amounts]) -> RewardFactory:
+        if list(options) != list(inspect.signature(function).parameters)[1:]:
+            raise TypeError(f"reward {name}: each parameter behind the trajectory needs an Option of its name")
+
+        def made_of(**values: Any) -> Reward:
+            def reward(trajectory: Trajectory) -> Payment:
+                paid = function(trajectory, **values)
+                if isinstance(paid, Payment):
+                    return paid
+                return Payment.at_the_end(trajectory, {name: paid} if isinstance(paid, float | int) else dict(paid))
+
+            return reward
+
+        return reward_of(name, description, options)(made_of)
+
+    return register
 
 
 def pay(reward: Reward, trajectory: Trajectory) -> None:

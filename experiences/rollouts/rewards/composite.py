@@ -9,17 +9,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 import numpy as np
 
-from experiences.rollouts.options import checked_options, number_option
+from experiences.rollouts.options import Option
 from experiences.rollouts.rewards import signals
-from experiences.rollouts.rewards.base import FailurePay, Payment, rewards
+from experiences.rollouts.rewards.base import FAILURE_OPTIONS, FailurePay, Payment, reward_of
 from experiences.rollouts.rewards.window import Window
 from experiences.rollouts.types import Trajectory
 
-NOUN: Final = "reward composite"
 WEIGHTS: Final[Mapping[str, float]] = {"completion": 0.40, "efficiency": 0.20, "code_quality": 0.15, "feedback": 0.25}
 GIVEN: Final = ("code_quality", "feedback")  # by the environment's evidence, or not at all
 WINDOW: Final = 1000
@@ -128,33 +127,28 @@ class CompositeReward:
             at += length
 
 
-@dataclass(frozen=True)
-class CompositeFactory:
-    description: ClassVar[str] = (
-        "Completion, few turns, code quality and user feedback, each measured against the trailing 1,000 trajectories."
-    )
-    option_help: ClassVar[Mapping[str, str]] = {
-        "completion": "Weight of the environment's score; 0.40 by default.",
-        "efficiency": "Weight of taking fewer turns than usual for the type of task (a row's metadata may name it as"
-        " task_type; else it is the scorer); 0.20 by default.",
-        "code_quality": "Weight of linter, tests and security findings; 0.15 by default. Nothing here measures them: an"
-        " environment of yours puts them into its evidence. Where it does not, they make no difference.",
-        "feedback": "Weight of thumbs, stars and implicit feedback; 0.25 by default. Like code_quality, they come from"
-        " the evidence of an environment of yours.",
-        "window": "How many trailing observations make the scale; 1,000 by default.",
-        **FailurePay.HELP,
-    }
-
-    def __call__(self, options: Mapping[str, Any]) -> CompositeReward:
-        checked_options(NOUN, options, self.option_help)
-        weights = {name: number_option(NOUN, options, name, default, 0, 10) for name, default in WEIGHTS.items()}
-        if not any(weights.values()):
-            raise ValueError(f"{NOUN}: completion, efficiency, code_quality and feedback must not all be 0.")
-        return CompositeReward(
-            weights=weights,
-            window=int(number_option(NOUN, options, "window", WINDOW, 30, 100_000)),
-            failures=FailurePay.of(NOUN, options),
-        )
+HELP: Final = {
+    "completion": "Weight of the environment's score; 0.40 by default.",
+    "efficiency": "Weight of taking fewer turns than usual for the type of task (a row's metadata may name it as"
+    " task_type; else it is the scorer); 0.20 by default.",
+    "code_quality": "Weight of linter, tests and security findings; 0.15 by default. Nothing here measures them: an"
+    " environment of yours puts them into its evidence. Where it does not, they make no difference.",
+    "feedback": "Weight of thumbs, stars and implicit feedback; 0.25 by default. Like code_quality, they come from"
+    " the evidence of an environment of yours.",
+}
+OPTIONS: Final[Mapping[str, Option]] = {
+    **{name: Option(HELP[name], weight, 0, 10) for name, weight in WEIGHTS.items()},
+    "window": Option("How many trailing observations make the scale; 1,000 by default.", WINDOW, 30, 100_000),
+    **FAILURE_OPTIONS,
+}
 
 
-rewards.register("composite")(CompositeFactory())
+@reward_of(
+    "composite",
+    "Completion, few turns, code quality and user feedback, each measured against the trailing 1,000 trajectories.",
+    OPTIONS,
+)
+def composite(window: int, timeout: float, failure: float | None, **weights: float) -> CompositeReward:
+    if not any(weights.values()):
+        raise ValueError("reward composite: completion, efficiency, code_quality and feedback must not all be 0.")
+    return CompositeReward(weights, window, FailurePay(timeout, failure))

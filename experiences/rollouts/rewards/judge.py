@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from experiences.rollouts.environments.scorers import MAX_RUBRIC, Rubric
-from experiences.rollouts.options import checked_options, choice_option, flag_option, number_option
-from experiences.rollouts.rewards.base import VERDICT, Payment, rewards
+from experiences.rollouts.options import Option
+from experiences.rollouts.rewards.base import VERDICT, Payment, reward_of
 from experiences.rollouts.types import Trajectory
 
 NOUN: Final = "reward judge"
@@ -42,33 +42,23 @@ class JudgeReward:
         return Payment.at_the_end(trajectory, {"judge": amount}, evidence)
 
 
-@dataclass(frozen=True)
-class JudgeFactory:
-    description: ClassVar[str] = "What a language model thinks of the rollout, by a rubric of yours."
-    option_help: ClassVar[Mapping[str, str]] = {
-        "rubric": "What a good answer is: what earns 10 points and what none. Required.",
-        "model": "The model that judges, at the agent's endpoint; the agent's own by default.",
-        "calls": "How often it is asked about a rollout; the median counts. 1 by default.",
-        "pays": "score: what it gives, from 0 to 1 (default); success: 1 from the threshold on, else 0.",
-        "threshold": "The score, from 0 to 1, from which a rollout is a success; 0.7 by default.",
-        "reference": "Whether it sees the expected answer where there is one; true by default.",
-    }
-
-    def __call__(self, options: Mapping[str, Any]) -> JudgeReward:
-        checked_options(NOUN, options, self.option_help)
-        text, model = options.get("rubric"), options.get("model", "")
-        if not isinstance(text, str) or not 0 < len(text.strip()) <= MAX_RUBRIC:
-            raise ValueError(f"{NOUN}: rubric must be a text of at most {MAX_RUBRIC:,} characters.")
-        if not isinstance(model, str):
-            raise ValueError(f"{NOUN}: model must be the name of a model; got {model!r}.")
-        rubric = Rubric(
-            text.strip(),
-            threshold=number_option(NOUN, options, "threshold", 0.7, 0, 1),
-            calls=int(number_option(NOUN, options, "calls", 1, 1, 9)),
-            model=model.strip(),
-            shows_reference=flag_option(NOUN, options, "reference", True),
-        )
-        return JudgeReward(rubric, choice_option(NOUN, options, "pays", PAYS))
+OPTIONS: Final[Mapping[str, Option]] = {
+    "rubric": Option("What a good answer is: what earns 10 points and what none. Required."),
+    "model": Option("The model that judges, at the agent's endpoint; the agent's own by default.", ""),
+    "calls": Option("How often it is asked about a rollout; the median counts. 1 by default.", 1, 1, 9),
+    "pays": Option(
+        "score: what it gives, from 0 to 1 (default); success: 1 from the threshold on, else 0.", choices=PAYS
+    ),
+    "threshold": Option("The score, from 0 to 1, from which a rollout is a success; 0.7 by default.", 0.7, 0, 1),
+    "reference": Option("Whether it sees the expected answer where there is one; true by default.", True),
+}
 
 
-rewards.register("judge")(JudgeFactory())
+@reward_of("judge", "What a language model thinks of the rollout, by a rubric of yours.", OPTIONS)
+def judge(rubric: Any, model: Any, calls: int, pays: str, threshold: float, reference: bool) -> JudgeReward:
+    if not isinstance(rubric, str) or not 0 < len(rubric.strip()) <= MAX_RUBRIC:
+        raise ValueError(f"{NOUN}: rubric must be a text of at most {MAX_RUBRIC:,} characters.")
+    if not isinstance(model, str):
+        raise ValueError(f"{NOUN}: model must be the name of a model; got {model!r}.")
+    wanted = Rubric(rubric.strip(), threshold=threshold, calls=calls, model=model.strip(), shows_reference=reference)
+    return JudgeReward(wanted, pays)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from experiences.rollouts.rewards.base import Option, formula
+from experiences.rollouts.options import Option
+from experiences.rollouts.rewards.base import formula
 from experiences.rollouts.types import Trajectory
 
 
 @formula(
     "outcome",
     "The environment's score of the answer, and nothing else.",
-    partial_credit=Option("Pay the score as it is (true, the default), or 1 for success and 0 for anything else."),
+    partial_credit=Option(
+        "Pay the score as it is (true, the default), or 1 for success and 0 for anything else.", True
+    ),
 )
-def outcome(trajectory: Trajectory, *, partial_credit: bool = True) -> float:
+def outcome(trajectory: Trajectory, *, partial_credit: bool) -> float:
     return trajectory.outcome if partial_credit else float(trajectory.success)

@@ -9,11 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from experiences.rollouts.environments.scorers import Rubric
-from experiences.rollouts.options import checked_options, choice_option, flag_option, number_option
-from experiences.rollouts.rewards.base import FailurePay, LearningReward, Payment, Reward, rewards, rubric_of
+from experiences.rollouts.options import Option
+from experiences.rollouts.rewards.base import FailurePay, LearningReward, Payment, Reward, reward_of, rewards, rubric_of
 from experiences.rollouts.types import Trajectory
 
 BY: Final = ("outcome", "steps", "cost", "duration", "reward")
@@ -151,32 +151,27 @@ def _standardised(values: Sequence[float]) -> list[float]:
     return [(value - mean) / std if std > 1e-12 else 0.0 for value in values]
 
 
-@dataclass(frozen=True)
-class RelativeRankFactory:
-    description: ClassVar[str] = "The place among the siblings of a group: 1 for the best, 0 for the last."
-    option_help: ClassVar[Mapping[str, str]] = {
-        "by": "What is ranked: outcome (default), steps, cost or duration (the less the better), or another reward.",
-        "scale": "raw: from 0 to 1 (default); z: mean 0 and spread 1 in each group.",
-        "margin": "Measures that are no further apart tie; 0 by default. A noisy judge's scores need about 0.1.",
-        "success_first": "By steps, cost, duration: all failures share the last place (true, the default).",
-        "of": "By reward: the name of the reward that is ranked.",
-        "of_options": "By reward: its options.",
-    }
-
-    def __call__(self, options: Mapping[str, Any]) -> RelativeRankReward:
-        checked_options(NOUN, options, self.option_help)
-        by = choice_option(NOUN, options, "by", BY)
-        return RelativeRankReward(
-            by=by,
-            scale=choice_option(NOUN, options, "scale", SCALES),
-            margin=number_option(NOUN, options, "margin", 0.0, 0, 1e9),
-            success_first=flag_option(NOUN, options, "success_first", True),
-            other=_other(options, by),
-        )
+OPTIONS: Final[Mapping[str, Option]] = {
+    "by": Option(
+        "What is ranked: outcome (default), steps, cost or duration (the less the better), or another reward.",
+        choices=BY,
+    ),
+    "scale": Option("raw: from 0 to 1 (default); z: mean 0 and spread 1 in each group.", choices=SCALES),
+    "margin": Option(
+        "Measures that are no further apart tie; 0 by default. A noisy judge's scores need about 0.1.", 0.0, 0, 1e9
+    ),
+    "success_first": Option("By steps, cost, duration: all failures share the last place (true, the default).", True),
+    "of": Option("By reward: the name of the reward that is ranked."),
+    "of_options": Option("By reward: its options.", {}),
+}
 
 
-def _other(options: Mapping[str, Any], by: str) -> Reward | None:
-    name, own = options.get("of"), options.get("of_options", {})
+@reward_of("relative_rank", "The place among the siblings of a group: 1 for the best, 0 for the last.", OPTIONS)
+def relative_rank(by: str, of: Any, of_options: Any, **values: Any) -> RelativeRankReward:
+    return RelativeRankReward(by, other=_other(by, of, of_options), **values)
+
+
+def _other(by: str, name: Any, own: Any) -> Reward | None:
     if by != "reward":
         if name is not None or own:
             raise ValueError(f"{NOUN}: of and of_options are for by: reward; by is {by}.")
@@ -190,6 +185,3 @@ def _other(options: Mapping[str, Any], by: str) -> Reward | None:
         return rewards.get(name)(own)
     except ValueError as error:
         raise ValueError(f"{NOUN}: of_options: {error}") from error
-
-
-rewards.register("relative_rank")(RelativeRankFactory())

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, Final
 
 import orjson
 
-from experiences.rollouts.options import checked_options, choice_option, flag_option, number_option
-from experiences.rollouts.rewards.base import FailurePay, Payment, rewards
+from experiences.rollouts.options import Option
+from experiences.rollouts.rewards.base import FAILURE_OPTIONS, FailurePay, Payment, reward_of
 from experiences.rollouts.types import Step, Trajectory
 
 RULES = ("strict", "naive", "potential", "gated")
@@ -101,37 +101,27 @@ def _parameters(step: Step) -> bytes:
     return orjson.dumps(parameters, option=orjson.OPT_SORT_KEYS) if parameters else b""
 
 
-@dataclass(frozen=True)
-class ShapedFactory:
-    description: ClassVar[str] = (
-        "The outcome, plus small payments for useful tool calls and verifying, minus a cost of each step."
-    )
-    option_help: ClassVar[Mapping[str, str]] = {
-        "rule": "How payments are made: strict (default), naive (farmed; for comparison), potential or gated.",
-        "tool": "Paid for a successful tool call; usually 0 to 0.1.",
-        "verify": "Paid for a verify step; usually 0.05.",
-        "step": "Added for each step; usually -0.01.",
-        "wrong_answer": "Added when the episode was ended by a wrong answer; usually -0.2 to 0.",
-        "max_paid_calls": "How many distinct useful calls are paid at most (strict, gated, potential).",
-        "gamma": "The discount of the potential rule; the same as the algorithm's.",
-        "partial_credit": "Pay the scorer's score as it is (true), or 1 for success and 0 otherwise (default).",
-        **FailurePay.HELP,
-    }
-
-    def __call__(self, options: Mapping[str, Any]) -> ShapedReward:
-        noun = "reward shaped"
-        checked_options(noun, options, self.option_help)
-        return ShapedReward(
-            rule=choice_option(noun, options, "rule", RULES),
-            tool=number_option(noun, options, "tool", 0.1, -10, 10),
-            verify=number_option(noun, options, "verify", 0.05, -10, 10),
-            step=number_option(noun, options, "step", -0.01, -10, 10),
-            wrong_answer=number_option(noun, options, "wrong_answer", 0.0, -10, 0),
-            max_paid_calls=int(number_option(noun, options, "max_paid_calls", 3, 0, 1000)),
-            gamma=number_option(noun, options, "gamma", 0.99, 0, 1),
-            partial_credit=flag_option(noun, options, "partial_credit", False),
-            failures=FailurePay.of(noun, options),
-        )
+OPTIONS: Final[Mapping[str, Option]] = {
+    "rule": Option(
+        "How payments are made: strict (default), naive (farmed; for comparison), potential or gated.", choices=RULES
+    ),
+    "tool": Option("Paid for a successful tool call; usually 0 to 0.1.", 0.1, -10, 10),
+    "verify": Option("Paid for a verify step; usually 0.05.", 0.05, -10, 10),
+    "step": Option("Added for each step; usually -0.01.", -0.01, -10, 10),
+    "wrong_answer": Option("Added when the episode was ended by a wrong answer; usually -0.2 to 0.", 0.0, -10, 0),
+    "max_paid_calls": Option("How many distinct useful calls are paid at most (strict, gated, potential).", 3, 0, 1000),
+    "gamma": Option("The discount of the potential rule; the same as the algorithm's.", 0.99, 0, 1),
+    "partial_credit": Option(
+        "Pay the scorer's score as it is (true), or 1 for success and 0 otherwise (default).", False
+    ),
+    **FAILURE_OPTIONS,
+}
 
 
-rewards.register("shaped")(ShapedFactory())
+@reward_of(
+    "shaped",
+    "The outcome, plus small payments for useful tool calls and verifying, minus a cost of each step.",
+    OPTIONS,
+)
+def shaped(timeout: float, failure: float | None, **values: Any) -> ShapedReward:
+    return ShapedReward(**values, failures=FailurePay(timeout, failure))

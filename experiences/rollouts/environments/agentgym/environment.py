@@ -14,7 +14,7 @@ from agentcore_site.outbound import AddressRefused, parsed
 from experiences.rollouts.environments.agentgym.dialects import DIALECTS
 from experiences.rollouts.environments.agentgym.episode import AgentGymServer, GymEpisode
 from experiences.rollouts.environments.base import environments
-from experiences.rollouts.options import checked_options, choice_option, flag_option, number_option
+from experiences.rollouts.options import Option, help_of, read_options
 from experiences.rollouts.types import ActionSpec, Scenario
 
 NOUN: Final = "environment agentgym"
@@ -75,48 +75,59 @@ def _sign(base_url: str) -> str:
     return "".join(chr(ord("a") + byte % 26) for byte in hashlib.sha256(base_url.encode()).digest()[:8])
 
 
+OPTIONS: Final[Mapping[str, Option]] = {
+    "base_url": Option("The server's address, e.g. http://textcraft:36001. Required."),
+    "size": Option(
+        "How many tasks the server has: numbers 0 to size - 1 are used, half of them to train, a tenth to "
+        f"select, the rest held out. At least {MIN_SIZE}. Required."
+    ),
+    "dialect": Option(
+        "auto (default: by the server's answer), A (id, data_idx: TextCraft, BabyAI, SciWorld) or B "
+        "(env_idx: WebShop, SQLGym, tools).",
+        choices=("auto", *DIALECTS),
+    ),
+    "reset_key": Option("The field by which the server's reset takes a task; found out by default.", ""),
+    "success_reward": Option(
+        "The summed reward from which an episode is a success, and over; 1 by default.", 1.0, 1e-6, 1e9
+    ),
+    "action_format": Option(
+        'raw (default: what the agent writes is the action) or action_line: what stands after its last "Action:".',
+        choices=("raw", "action_line"),
+    ),
+    "action_keep": Option(
+        "The characters that an action may hold, as between the brackets of a regular expression: "
+        "others are removed, of several lines the first is sent, and white space is folded. Letters, digits, comma and "
+        'space ("A-Za-z0-9, ") is what AgentGym\'s own client of TextCraft sends. Empty by default: sent as it is.',
+        "",
+    ),
+    "one_action": Option(
+        'true: a message with several "Action:" is answered with an error and not sent, as AgentGym\'s '
+        "client of TextCraft does; false (default): the last one is taken.",
+        False,
+    ),
+    "instructions": Option("Told to the agent before the first observation: how this world wants to be spoken to.", ""),
+    "timeout_s": Option("Seconds for one answer of the server; 60 by default.", 60.0, 0.1, 600),
+}
+
+
 class AgentGymFactory:
     """``speaks_text_only`` tells forms and services that only an agent with a language model can play here."""
 
     speaks_text_only: ClassVar[bool] = True
     address_options: ClassVar[tuple[str, ...]] = ("base_url",)  # what our workers will call
     description: ClassVar[str] = "A world on an AgentGym environment server, spoken to over HTTP; for language models."
-    option_help: ClassVar[Mapping[str, str]] = {
-        "base_url": "The server's address, e.g. http://textcraft:36001. Required.",
-        "size": "How many tasks the server has: numbers 0 to size - 1 are used, half of them to train, a tenth to "
-        f"select, the rest held out. At least {MIN_SIZE}. Required.",
-        "dialect": "auto (default: by the server's answer), A (id, data_idx: TextCraft, BabyAI, SciWorld) or B "
-        "(env_idx: WebShop, SQLGym, tools).",
-        "reset_key": "The field by which the server's reset takes a task; found out by default.",
-        "success_reward": "The summed reward from which an episode is a success, and over; 1 by default.",
-        "action_format": "raw (default: what the agent writes is the action) or action_line: what stands after its "
-        'last "Action:".',
-        "action_keep": "The characters that an action may hold, as between the brackets of a regular expression: "
-        "others are removed, of several lines the first is sent, and white space is folded. Letters, digits, comma and "
-        'space ("A-Za-z0-9, ") is what AgentGym\'s own client of TextCraft sends. Empty by default: sent as it is.',
-        "one_action": 'true: a message with several "Action:" is answered with an error and not sent, as AgentGym\'s '
-        "client of TextCraft does; false (default): the last one is taken.",
-        "instructions": "Told to the agent before the first observation: how this world wants to be spoken to.",
-        "timeout_s": "Seconds for one answer of the server; 60 by default.",
-    }
+    option_help: ClassVar[Mapping[str, str]] = help_of(OPTIONS)
 
     def __call__(self, options: Mapping[str, Any]) -> AgentGymEnvironment:
-        checked_options(NOUN, options, self.option_help)
-        size = options.get("size")
+        chosen = read_options(NOUN, options, OPTIONS)
+        size = chosen.pop("size")
         if isinstance(size, bool) or not isinstance(size, int) or not MIN_SIZE <= size <= MAX_SIZE:
             raise ValueError(f"{NOUN}: size must be a whole number from {MIN_SIZE} to {MAX_SIZE:,}; got {size!r}.")
-        server = AgentGymServer(
-            _address(options.get("base_url")),
-            dialect=choice_option(NOUN, options, "dialect", ("auto", *DIALECTS)),
-            reset_key=_text(options, "reset_key", 64),
-            timeout_s=number_option(NOUN, options, "timeout_s", 60.0, 0.1, 600),
-            success_reward=number_option(NOUN, options, "success_reward", 1.0, 1e-6, 1e9),
-            action_format=choice_option(NOUN, options, "action_format", ("raw", "action_line")),
-            instructions=_text(options, "instructions", MAX_INSTRUCTIONS),
-            drop=_outside(_text(options, "action_keep", MAX_KEEP)),
-            one_action=flag_option(NOUN, options, "one_action", False),
-        )
-        return AgentGymEnvironment(server, size)
+        for name, longest in (("reset_key", 64), ("instructions", MAX_INSTRUCTIONS), ("action_keep", MAX_KEEP)):
+            if not isinstance(chosen[name], str) or len(chosen[name]) > longest:
+                raise ValueError(f"{NOUN}: {name} must be a text of at most {longest:,} characters.")
+        address, drop = _address(chosen.pop("base_url")), _outside(chosen.pop("action_keep"))
+        return AgentGymEnvironment(AgentGymServer(address, drop=drop, **chosen), size)
 
 
 def _outside(keep: str) -> re.Pattern[str] | None:
@@ -139,13 +150,6 @@ def _address(value: Any) -> str:
     if url.raw_query_string or url.raw_fragment:
         raise ValueError(f"{NOUN}: base_url holds no query and no fragment.")
     return str(value).rstrip("/")
-
-
-def _text(options: Mapping[str, Any], name: str, longest: int) -> str:
-    value = options.get(name, "")
-    if not isinstance(value, str) or len(value) > longest:
-        raise ValueError(f"{NOUN}: {name} must be a text of at most {longest:,} characters.")
-    return value
 
 
 environments.register("agentgym")(AgentGymFactory())

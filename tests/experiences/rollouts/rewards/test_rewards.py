@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiences.rollouts.rewards import FailurePay, Formula, Payment, pay, rewards
+from experiences.rollouts.rewards import FailurePay, Payment, formula, pay, rewards
 from experiences.rollouts.types import RolloutKey, Step, Trajectory
 from tests.support.recipes import installed_from, run_tests_of
 
@@ -180,16 +180,17 @@ def test_the_recipe_of_a_reward_works_word_for_word(tmp_path: Path, monkeypatch:
     assert run_tests_of("add-a-reward") == 3
 
 
-def test_a_formula_pays_one_amount_or_what_it_says_itself() -> None:
-    one = trajectory(CALL, CALL, ANSWER, outcome=0.4)
+def test_a_formula_pays_one_amount_or_what_it_says_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    one, built_in = trajectory(CALL, CALL, ANSWER, outcome=0.4), rewards._items
     for function, steps, components in (
         (lambda t: t.outcome, [0.0, 0.0, 0.4], {"made": 0.4}),
         (lambda t: Payment([0.1, 0.2, 0.3], {"a": 0.6}), [0.1, 0.2, 0.3], {"a": 0.6}),
     ):
-        pay(Formula("made", "Made here.", {}, function)({}), one)
+        monkeypatch.setattr(rewards, "_items", dict(built_in))
+        pay(formula("made", "Made here.")(function)({}), one)
         assert (one.error, [s.reward for s in one.steps], one.components) == ("", steps, components)
     with pytest.raises(TypeError, match="reward made: each parameter behind the trajectory needs an Option"):
-        Formula("made", "Made here.", {}, lambda t, cost=0.1: t.outcome - cost)
+        formula("made", "Made here.")(lambda t, cost: t.outcome - cost)
     with pytest.raises(ValueError, match=r"reward outcome has no option 'cost'\. Known: partial_credit"):
         rewards.get("outcome")({"cost": 1})
 
