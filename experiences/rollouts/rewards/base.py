@@ -190,7 +190,7 @@ def formula(name: str, description: str, **options: Option) -> Callable[[Callabl
                 paid = function(trajectory, **values)
                 if isinstance(paid, Payment):
                     return paid
-                return Payment.at_the_end(trajectory, {name: paid} if isinstance(paid, float | int) else dict(paid))
+                return Payment.at_the_end(trajectory, {name: paid} if isinstance(paid, (float, int)) else dict(paid))
 
             return reward
 

@@ -28,8 +28,8 @@ class ActionRuntime:
     async def play(self, attempt: RolloutAttempt) -> bool:
         if not hasattr(attempt.episode, "observe"):  # a check of the whole protocol would be felt in each rollout
             raise EnvironmentFailure("this environment is a conversation in text: give the agent a language model")
-        episode, rng = cast(ActionEpisode, attempt.episode), attempt.rng
-        check, record = attempt.check, attempt.record
+        episode = cast(ActionEpisode, attempt.episode)
+        rng, check, record = attempt.rng, attempt.check, attempt.record
         choose, temperature = self.chooser.choose, self.temperature
         for _ in range(self.max_steps):
             check()
