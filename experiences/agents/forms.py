@@ -12,26 +12,16 @@ from agentcore_site.console.forms import NamesField, OptionsField, RowForm, Seal
 from agentcore_site.lib.errors import DomainError
 from agentcore_site.tenancy.actors import Actor
 from experiences.agents.evolution_settings import MOST_ROUNDS
-from experiences.agents.selectors import endpoint_get, endpoints_visible, tool_server_get, tool_servers_visible
+from experiences.agents.selectors import endpoints_visible, tool_servers_visible, with_rows
+from experiences.agents.services.agents import EDITABLE
 from experiences.agents.toolset_of import tool_names
 from experiences.learning.playbooks.leave_out import MOST
-from experiences.lessons.selectors import pack_get, packs_visible
+from experiences.lessons.selectors import packs_visible
 from experiences.models import Agent, AgentRuntime, EndpointKind, Philosophy, ToolServer
 from experiences.rollouts.environments import environments
 from experiences.rollouts.rewards import rewards
 
-MODEL_FIELDS = ("model", "system_prompt", "pack_by_domain", "tools", "max_tokens", "url", "inject_context")
-TRAINING_FIELDS = ("reward", "grouped_execution", "reflector_model", "objective", "learning_objective")
-PLAYBOOK_FIELDS = ("leave_out_rate",)
-EVOLUTION_FIELDS = (
-    "evolves",
-    "ace_delta_model",
-    "ace_min_confidence",
-    "ace_max_sections",
-    "ace_evolution_frequency",
-    "ace_reflection_rounds",
-    "ace_monthly_budget_usd",
-)
+EVOLUTION_SETTINGS = tuple(name for name in EDITABLE if name.startswith("ace_") and name != "ace_delta_model")
 LIMITS = {
     "ace_reflection_rounds": " So often, at most, its reflector says what the executions teach before changes are"
     " suggested; 0: never. Each round is a question that is paid for.",
@@ -137,20 +127,7 @@ class ToolServerForm(RowForm):
 
 
 class AgentForm(RowForm):
-    row_fields = (
-        "name",
-        "slug",
-        "description",
-        "philosophy",
-        "runtime",
-        "environment",
-        "environment_options",
-        "reward_options",
-        *MODEL_FIELDS,
-        *TRAINING_FIELDS,
-        *PLAYBOOK_FIELDS,
-        *EVOLUTION_FIELDS,
-    )
+    row_fields = tuple(name for name in EDITABLE if name not in ("endpoint", "reflector", "prompt_pack", "collects"))
 
     name = forms.CharField(max_length=120, help_text="What people call it.")
     slug = forms.SlugField(
@@ -288,7 +265,7 @@ class AgentForm(RowForm):
         offered = tool_choices()
         held = [name for name in self["tools"].value() or () if name not in dict(offered)]
         tools.choices = [*offered, *((name, f"{name}: under its old name") for name in held)]
-        for name in EVOLUTION_FIELDS[2:]:
+        for name in EVOLUTION_SETTINGS:
             of_site = f"Empty: the site's, {getattr(settings, name.upper()):g}."
             self.fields[name].help_text = of_site + LIMITS.get(name, "")
         stamped = [("", "None: its own system prompt"), *((str(one.pk), one.name) for one in packs_visible(actor))]
@@ -301,16 +278,14 @@ class AgentForm(RowForm):
         return super().initial_of(agent) | chosen | {"tool_servers": servers, "opted_out": not agent.collects}
 
     def values(self) -> dict[str, Any]:
-        """What the services take: rows in the place of their ids, and nothing for a number that is left empty."""
+        """What the services take; nothing for a number that is left empty."""
         values = {**self.cleaned_data, "collects": not self.cleaned_data["opted_out"]}
         values["slug"] = values["slug"] or self.initial.get("slug", "")
         for name in ("opted_out", *(name for name in ("max_tokens", "leave_out_rate") if values[name] is None)):
             del values[name]
-        for name, get in (("endpoint", endpoint_get), ("reflector", endpoint_get), ("prompt_pack", pack_get)):
-            values[name] = get(self.actor, values[name]) if values[name] else None
-        granted, servers = values["granted_tools"] or {}, values["tool_servers"]
-        values["granted_tools"] = {key: names for key, names in granted.items() if key in servers}
-        return values | {"tool_servers": [tool_server_get(self.actor, one) for one in servers]}
+        granted = values["granted_tools"] or {}
+        values["granted_tools"] = {key: names for key, names in granted.items() if key in values["tool_servers"]}
+        return with_rows(self.actor, values)
 
     def refuse(self, error: DomainError) -> None:
         places = {"environment": "environment_options"}

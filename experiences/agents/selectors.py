@@ -9,6 +9,7 @@ from django.db.models import QuerySet
 
 from agentcore_site.jobs.selectors import as_uuid
 from agentcore_site.lib.errors import Missing
+from experiences.lessons.selectors import pack_get
 from experiences.models import Dataset, DatasetRow, ModelEndpoint, ToolServer
 
 
@@ -45,6 +46,21 @@ def tool_server_get(actor: Any, server_id: Any) -> ToolServer:
     found = rows.filter(id=as_uuid(server_id, "tool server")).first()
     if found is None:
         raise Missing(f"There is no tool server {str(server_id)[:60]}.")
+    return found
+
+
+def with_rows(actor: Any, values: dict[str, Any]) -> dict[str, Any]:
+    """An agent's values with rows in the place of their ids or names.
+
+    Raises:
+        Missing: one is not there.
+    """
+    found = dict(values)
+    for name, get in (("endpoint", endpoint_get), ("reflector", endpoint_get), ("prompt_pack", pack_get)):
+        if name in found:
+            found[name] = get(actor, found[name]) if found[name] else None
+    if "tool_servers" in found:
+        found["tool_servers"] = [tool_server_get(actor, one) for one in found["tool_servers"]]
     return found
 
 

@@ -18,11 +18,10 @@ from agentcore_site.rest.filters import Flag
 from agentcore_site.rest.parsing import Strict, parsed
 from agentcore_site.rest.rows import ArchivableViewSet, RowOperations
 from experiences.agents.evolution_settings import MOST_EXECUTIONS, MOST_ROUNDS
-from experiences.agents.selectors import endpoint_get, tool_server_get
+from experiences.agents.selectors import with_rows
 from experiences.agents.services.agent_tests import agent_test
 from experiences.agents.services.agents import agent_archive, agent_create, agent_update
 from experiences.learning.playbooks.leave_out import MOST
-from experiences.lessons.selectors import pack_get
 from experiences.models import Agent, AgentRuntime, Philosophy
 from experiences.models.agent_lookup import agent_get, agents_visible
 
@@ -291,12 +290,4 @@ class AgentViewSet(ArchivableViewSet):
         return Response(AgentTestOut(asdict(found) | {"cost_usd": dollars(found.cost)}).data)
 
     def values(self, request: Request, shape: type[Strict]) -> dict[str, Any]:
-        values = super().values(request, shape)
-        for name in ("endpoint", "reflector"):
-            if values.get(name) is not None:
-                values[name] = endpoint_get(self.actor, values[name])
-        if values.get("prompt_pack") is not None:
-            values["prompt_pack"] = pack_get(self.actor, values["prompt_pack"])
-        if "tool_servers" in values:
-            values["tool_servers"] = [tool_server_get(self.actor, one) for one in values["tool_servers"]]
-        return values
+        return with_rows(self.actor, super().values(request, shape))
