@@ -18,6 +18,7 @@ from agentcore_site.lib.money import dollars, micros
 from agentcore_site.rest.filters import Flag
 from agentcore_site.rest.parsing import Strict, parsed
 from agentcore_site.rest.schema import IDEMPOTENCY_KEY
+from agentcore_site.rest.shapes import Shape
 from agentcore_site.rest.views import ScopedViewSet
 from agentcore_site.tenancy.authentication import actor_of
 from agentcore_site.tenancy.permissions import current_organization, require
@@ -25,7 +26,7 @@ from budgets.forms import days_check
 from budgets.models import Budget, EntryKind, LedgerEntry, ModelPrice, Period, Scope
 from budgets.presenters.naming import agent_find
 from budgets.presenters.price_list import prices_in_force, prices_of
-from budgets.selectors import BY, Spending, breakdown, budget_get, budgets_visible, entries_of
+from budgets.selectors import BY, breakdown, budget_get, budgets_visible, entries_of
 from budgets.services import budget_change_limit, budget_set_limit, price_set
 
 TAG: Final = ["budgets"]
@@ -142,13 +143,22 @@ class SpendingOut(serializers.Serializer[Any]):
     estimated_calls = serializers.IntegerField(source="estimated")
 
 
-class BreakdownOut(serializers.Serializer[Any]):
+class BreakdownOut(Shape):
     by = serializers.CharField()
     since = serializers.DateField(allow_null=True)
     until = serializers.DateField(allow_null=True)
     total_usd = serializers.FloatField()
     total_micros = serializers.IntegerField()
     results = SpendingOut(many=True)
+
+    computed = {
+        "total_usd": lambda found: dollars(_total(found)),
+        "total_micros": lambda found: _total(found),
+    }
+
+
+def _total(found: dict[str, Any]) -> int:
+    return sum(one.cost for one in found["results"])
 
 
 class PriceOut(serializers.Serializer[Any]):
@@ -311,7 +321,7 @@ class BudgetViewSet(ScopedViewSet):
         asked = parsed(BreakdownQuery, request.query_params.dict())
         days_check(asked.get("since"), asked.get("until"))
         rows = breakdown(self.actor, organization_id=organization.id, **asked)
-        return Response(_summed(asked, rows))
+        return Response(BreakdownOut(asked | {"results": rows}).data)
 
 
 class LedgerViewSet(ScopedViewSet):
@@ -365,15 +375,3 @@ class PriceViewSet(ScopedViewSet):
             request,
             lambda: Response(PriceOut(price_set(self.actor, organization=organization, **values)).data, status=201),
         )
-
-
-def _summed(asked: dict[str, Any], rows: list[Spending]) -> dict[str, Any]:
-    total = sum(one.cost for one in rows)
-    return {
-        "by": asked["by"],
-        "since": asked.get("since"),
-        "until": asked.get("until"),
-        "total_usd": dollars(total),
-        "total_micros": total,
-        "results": SpendingOut(rows, many=True).data,
-    }

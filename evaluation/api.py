@@ -46,7 +46,7 @@ class EvaluationRow(serializers.Serializer[Any]):
     finished_at = serializers.DateTimeField(source="job.finished_at", allow_null=True)
 
     def get_progress_percent(self, row: EvaluationRun) -> float:
-        return round(100 * (1.0 if row.job.status == Status.COMPLETED else row.job.progress), 2)
+        return row.job.percent
 
     def get_verdict(self, row: EvaluationRun) -> str:
         return str(row.report.get("verdict", ""))

@@ -10,11 +10,13 @@ from agentcore_site.jobs.models import ACTIVE, Job, Status
 from agentcore_site.lib.async_db import in_thread
 from agentcore_site.lib.errors import Invalid, Missing
 from agentcore_site.rest.jsonrpc import Call, Method, Params, Table
+from agentcore_site.rest.shapes import Shape
 from evaluation.models import EvaluationRun, Split
-from evaluation.selectors import evaluation_get, rpc_result
+from evaluation.selectors import evaluation_get, primary_metrics
 from evaluation.services import evaluation_start
 from experiences.models import Agent
 from experiences.models.agent_lookup import agent_get
+from training.algorithm.inference import surely_apart
 from training.models import PolicyCheckpoint
 from training.selectors.runs import run_get
 from training.services.checkpoints import best_of_agent, checkpoint_of
@@ -37,30 +39,49 @@ class EvaluateParams(Params):
 class MeansOut(serializers.Serializer[Any]):
     """Of the checkpoint; null where no query was measured in both arms."""
 
-    success_rate = serializers.FloatField(allow_null=True)
-    avg_reward = serializers.FloatField(allow_null=True)
-    avg_steps = serializers.FloatField(allow_null=True)
-    tool_usage_accuracy = serializers.FloatField(allow_null=True, help_text="Null too where no tool was called.")
+    success_rate = serializers.FloatField(allow_null=True, source="success_rate.trained")
+    avg_reward = serializers.FloatField(allow_null=True, source="reward.trained")
+    avg_steps = serializers.FloatField(allow_null=True, source="steps.trained")
+    tool_usage_accuracy = serializers.FloatField(
+        allow_null=True, source="tool_accuracy.trained", help_text="Null too where no tool was called."
+    )
 
 
-class EvaluationComparisonOut(serializers.Serializer[Any]):
-    baseline_success_rate = serializers.FloatField(allow_null=True)
+class EvaluationComparisonOut(Shape):
+    baseline_success_rate = serializers.FloatField(allow_null=True, source="baseline")
     improvement_percent = serializers.FloatField(allow_null=True, help_text="Null where the baseline solved nothing.")
     improvement_points = serializers.FloatField(allow_null=True)
     p_value = serializers.FloatField()
     statistically_significant = serializers.BooleanField()
 
+    computed = {
+        "improvement_percent": lambda success: (
+            round(100 * success["improvement"] / success["baseline"], 1) if success["baseline"] else None
+        ),
+        "improvement_points": lambda success: (
+            None if success["improvement"] is None else round(100 * success["improvement"], 1)
+        ),
+        "statistically_significant": lambda success: surely_apart(success["p_value"], success["low"], success["high"]),
+    }
 
-class EvaluatedOut(serializers.Serializer[Any]):
+
+class EvaluatedOut(Shape):
     """Not done in time: all but id and status is null or empty."""
 
-    evaluation_id = serializers.UUIDField()
-    status = serializers.ChoiceField(choices=Status.choices)
+    evaluation_id = serializers.UUIDField(source="job_id")
+    status = serializers.ChoiceField(choices=Status.choices, source="job.status")
     metrics = MeansOut(allow_null=True)
     baseline_comparison = EvaluationComparisonOut(allow_null=True)
-    evaluation_time_seconds = serializers.FloatField(allow_null=True)
+    evaluation_time_seconds = serializers.FloatField(allow_null=True, source="report.seconds")
     verdict = serializers.CharField()
     error = serializers.CharField(allow_null=True)
+
+    computed = {
+        "metrics": primary_metrics,
+        "baseline_comparison": lambda evaluation: (found := primary_metrics(evaluation)) and found["success_rate"],
+        "verdict": lambda evaluation: evaluation.report.get("verdict", ""),
+        "error": lambda evaluation: evaluation.job.error or None,
+    }
 
 
 async def evaluate(call: Call, params: EvaluateParams) -> dict[str, Any]:
@@ -72,7 +93,7 @@ async def evaluate(call: Call, params: EvaluateParams) -> dict[str, Any]:
     job_id = made.job_id
     # Active and not "running": a job between two slices is none of a worker's, and still not done.
     await call.until(lambda: not Job.objects.filter(id=job_id, status__in=ACTIVE).exists(), params.wait_seconds)
-    return await in_thread(lambda: result(call, job_id))()
+    return await in_thread(lambda: EvaluatedOut(evaluation_get(call.actor, job_id)).data)()
 
 
 def start(call: Call, params: EvaluateParams) -> EvaluationRun:
@@ -105,11 +126,6 @@ def chosen(call: Call, agent: Agent, checkpoint_id: str | None) -> PolicyCheckpo
     if found.agent_id != agent.id:
         raise Missing(f"This agent has no checkpoint {checkpoint_id}.")
     return found
-
-
-def result(call: Call, job_id: Any) -> dict[str, Any]:
-    evaluation = evaluation_get(call.actor, job_id)
-    return rpc_result(evaluation) | {"error": evaluation.job.error or None}
 
 
 METHODS: Final[Table] = {

@@ -11,7 +11,6 @@ from agentcore_site.jobs.selectors import as_uuid
 from agentcore_site.lib.errors import Missing
 from evaluation.models import EvaluationResult, EvaluationRun
 from experiences.models import TrajectoryRecord
-from training.algorithm.inference import surely_apart
 from training.models import LARGE
 
 
@@ -29,6 +28,12 @@ def evaluation_get(actor: Any, job_id: Any) -> EvaluationRun:
     if found is None:
         raise Missing(f"There is no evaluation {str(job_id)[:60]}.")
     return found
+
+
+def primary_metrics(evaluation: EvaluationRun) -> dict[str, Any] | None:
+    """The metrics of the line that decides; None until there is a report."""
+    report = evaluation.report
+    return report["lines"][report["primary"]]["metrics"] if report else None
 
 
 def changed_queries(evaluation: EvaluationRun, line: str, *, only_changed: bool = True) -> list[dict[str, Any]]:
@@ -55,39 +60,3 @@ def _trajectory_ids(evaluation: EvaluationRun, line: str) -> dict[tuple[str, int
     for arm, scenario, trajectory in rows.order_by("scenario", "rollout").values_list("arm", "scenario", "id"):
         found.setdefault((arm, scenario), []).append(trajectory)
     return found
-
-
-def rpc_result(evaluation: EvaluationRun) -> dict[str, Any]:
-    """The result of ``training.evaluate``, as docs/api.md describes it; what no query has in both arms is None."""
-    report = evaluation.report
-    if not report:
-        return {
-            "evaluation_id": str(evaluation.job_id),
-            "status": evaluation.job.status,
-            "metrics": None,
-            "baseline_comparison": None,
-            "evaluation_time_seconds": None,
-            "verdict": "",
-        }
-    metrics = report["lines"][report["primary"]]["metrics"]
-    success = metrics["success_rate"]
-    baseline, gain = success["baseline"], success["improvement"]
-    return {
-        "evaluation_id": str(evaluation.job_id),
-        "status": evaluation.job.status,
-        "metrics": {
-            "success_rate": success["trained"],
-            "avg_reward": metrics["reward"]["trained"],
-            "avg_steps": metrics["steps"]["trained"],
-            "tool_usage_accuracy": metrics["tool_accuracy"]["trained"],
-        },
-        "baseline_comparison": {
-            "baseline_success_rate": baseline,
-            "improvement_percent": round(100 * gain / baseline, 1) if baseline else None,
-            "improvement_points": None if gain is None else round(100 * gain, 1),
-            "p_value": success["p_value"],
-            "statistically_significant": surely_apart(success["p_value"], success["low"], success["high"]),
-        },
-        "evaluation_time_seconds": report["seconds"],
-        "verdict": report["verdict"],
-    }

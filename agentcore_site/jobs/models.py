@@ -124,6 +124,10 @@ class Job(Scoped):
     def ended(self) -> bool:
         return self.status in ENDED
 
+    @property
+    def percent(self) -> float:
+        return round(100 * (1.0 if self.status == Status.COMPLETED else self.progress), 2)
+
 
 class JobEvent(models.Model):
     """One thing that happened to a job. ``seq`` has no gaps and rises in the order of commits."""

@@ -86,8 +86,8 @@ def export_start(actor: Actor, filters: dict[str, Any], *, format: str) -> Expor
     return Export(rows.filter(organization_id__in=organizations), order)
 
 
-def export_all(export: Export, *, limit: int | None = None) -> tuple[list[dict[str, Any]], int]:
-    """(the rows as they are exported, how many pass the filters in all).
+def export_all(export: Export, *, limit: int | None = None) -> dict[str, Any]:
+    """The rows as they are exported, and how many pass the filters in all.
 
     Raises:
         TooLarge: more than 10,000 would be answered at once.
@@ -97,7 +97,8 @@ def export_all(export: Export, *, limit: int | None = None) -> tuple[list[dict[s
     total = export.rows.count()
     if limit is None and total > MAX_AT_ONCE:
         raise TooLarge(f"{total:,} trajectories pass these filters; at most {MAX_AT_ONCE:,} are answered. {STREAM}")
-    return [row for batch in export.batches(limit) for row in as_exported(batch)], total
+    rows = [row for batch in export.batches(limit) for row in as_exported(batch)]
+    return {"trajectories": rows, "total_count": total, "exported_count": len(rows)}
 
 
 async def stream(export: Export, format: str) -> AsyncIterator[bytes]:

@@ -13,7 +13,8 @@ from agentcore_site.lib.errors import Forbidden, Invalid, Missing
 from agentcore_site.tenancy.actors import Actor
 from evaluation.models import EvaluationResult, EvaluationRun, HeldOutLook
 from evaluation.reports import build
-from evaluation.selectors import changed_queries, evaluations_visible, rpc_result
+from evaluation.rpc import EvaluatedOut
+from evaluation.selectors import changed_queries, evaluations_visible
 from evaluation.services import evaluation_start
 from evaluation.tasks import sweep
 from experiences.models import Agent, TrajectoryRecord
@@ -100,10 +101,10 @@ def test_an_evaluation_that_is_interrupted_goes_on_where_it_was(run: TrainingRun
 def test_an_evaluation_in_which_nothing_could_be_measured_says_so(run: TrainingRun) -> None:
     evaluation = final(run)
     evaluation.report = build(evaluation, looks=1, seconds=1.0)
-    found = rpc_result(evaluation)
+    found = EvaluatedOut(evaluation).data
     assert found["metrics"]["success_rate"] is None and found["baseline_comparison"]["improvement_points"] is None
     assert "Nothing was measured" in found["verdict"]
-    result_check(own_document(), "training.evaluate", found | {"error": None})
+    result_check(own_document(), "training.evaluate", found)
 
 
 def test_the_evaluated_checkpoint_is_kept(run: TrainingRun) -> None:
@@ -115,7 +116,7 @@ def test_given_queries_are_looked_up_in_the_run_and_unknown_ones_refused(run: Tr
     evaluation = evaluation_start(operator, run=run, queries=known, samples=2)
     assert run_to_end(evaluation.job).status == Status.COMPLETED
     evaluation.refresh_from_db()
-    result = rpc_result(evaluation)
+    result = EvaluatedOut(evaluation).data
     assert set(result["metrics"]) == {"success_rate", "avg_reward", "avg_steps", "tool_usage_accuracy"}
     assert 0 <= result["baseline_comparison"]["p_value"] <= 1
     with pytest.raises(Invalid, match="Query 1 is not among"):

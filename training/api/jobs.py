@@ -20,10 +20,10 @@ from agentcore_site.jobs.models import Job, Status
 from agentcore_site.jobs.services import job_cancel, job_pause, job_resume
 from agentcore_site.rest.parsing import Strict, parsed
 from agentcore_site.rest.schema import IDEMPOTENCY_KEY
+from agentcore_site.rest.shapes import Shape
 from agentcore_site.rest.views import ScopedViewSet
 from experiences.agents.selectors import dataset_get
 from experiences.lessons.filters import OfAgent
-from experiences.models import GroupRecord
 from experiences.models.agent_lookup import agent_get
 from training.api.datasets import RowsField
 from training.api.epochs import EpochOut, ManifestOut, PerEpochOut
@@ -31,7 +31,7 @@ from training.config.presets import DEFAULT_PRESET
 from training.exports.manifests import run_manifest
 from training.exports.metric_files import metric_lines, per_epoch
 from training.models import TrainingRun
-from training.presenters.shapes import PRIORITIES, FullEstimateOut, JobOut, JobRow, job_out, job_row
+from training.presenters.shapes import PRIORITIES, FullEstimateOut, JobOut, JobRow
 from training.selectors.learned import run_epochs
 from training.selectors.runs import called, group_grid, run_get, run_series, runs_visible
 from training.services.runs import run_estimate, run_start
@@ -97,10 +97,12 @@ class GroupOut(serializers.Serializer[Any]):
     step_advantages = serializers.ListField(child=serializers.ListField(child=serializers.FloatField()))
 
 
-class GroupRowOut(serializers.Serializer[Any]):
+class GroupRowOut(Shape):
     scenario = serializers.IntegerField()
     query = serializers.CharField()
     groups = GroupOut(many=True)
+
+    computed = {"groups": lambda row: list(row["cells"].values())}
 
 
 class GroupsOut(serializers.Serializer[Any]):
@@ -152,8 +154,7 @@ class TrainingJobViewSet(ScopedViewSet):
 
     @extend_schema(summary="List training jobs", tags=["training jobs"], responses=JobRow(many=True))
     def list(self, request: Request) -> Response:
-        found = self.paginate_queryset(self.filter_queryset(runs_visible(self.actor)))
-        return self.get_paginated_response(JobRow([job_row(run) for run in found or []], many=True).data)
+        return self.page(runs_visible(self.actor), JobRow)
 
     @extend_schema(
         summary="Start a training job",
@@ -232,7 +233,7 @@ class TrainingJobViewSet(ScopedViewSet):
         last = asked.get("last", run.iteration)
         first = max(asked.get("first", last - 9), last - MAX_GROUP_ITERATIONS + 1, 0)
         rows = group_grid(run, first=first, last=last)
-        return Response({"first": first, "last": last, "queries": [_group_row(row) for row in rows]})
+        return Response({"first": first, "last": last, "queries": GroupRowOut(rows, many=True).data})
 
     @extend_schema(
         summary="Epochs of a job that learns what to tell its agent",
@@ -304,12 +305,7 @@ class TrainingJobViewSet(ScopedViewSet):
 
     def _job(self, pk: UUID, status: int = 200) -> Response:
         headers = {"Location": f"/api/v1/training-jobs/{pk}"} if status == 201 else None
-        return Response(JobOut(job_out(run_get(self.actor, pk))).data, status=status, headers=headers)
-
-
-def _group_row(row: dict[str, Any]) -> dict[str, Any]:
-    groups: list[GroupRecord] = list(row["cells"].values())
-    return {"scenario": row["scenario"], "query": row["query"], "groups": GroupOut(groups, many=True).data}
+        return Response(JobOut(run_get(self.actor, pk)).data, status=status, headers=headers)
 
 
 def _file(response: Answer, name: str) -> Answer:

@@ -1,43 +1,64 @@
-"""Serializers of training jobs."""
+"""Training jobs as programs read them: REST and JSON-RPC."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from rest_framework import serializers
 
 from agentcore_site.jobs.models import Priority, Reason, Status
 from agentcore_site.lib.money import dollars
+from agentcore_site.rest.shapes import Shape
 from training.models import TrainingRun
 from training.selectors.learned import goes_on_from
-from training.selectors.runs import best_label, done_criteria, never_solved, status_payload
+from training.selectors.runs import best_label, done_criteria, estimated_completion, never_solved, run_verdict
 
 PRIORITIES = {"high": Priority.HIGH, "normal": Priority.NORMAL, "low": Priority.LOW}
 PRIORITY_NAMES = {int(value): name for name, value in PRIORITIES.items()}
 
 
 class ProgressOut(serializers.Serializer[Any]):
-    current_iteration = serializers.IntegerField()
+    current_iteration = serializers.IntegerField(source="iteration")
     total_iterations = serializers.IntegerField()
-    percent_complete = serializers.FloatField()
+    percent_complete = serializers.FloatField(source="job.percent")
 
 
-class CostOut(serializers.Serializer[Any]):
-    tokens_consumed = serializers.IntegerField()
+class CostOut(Shape):
+    tokens_consumed = serializers.IntegerField(source="tokens")
     cost_usd = serializers.FloatField()
     budget_remaining_usd = serializers.FloatField()
 
+    computed = {
+        "cost_usd": lambda run: dollars(run.spent_micros),
+        "budget_remaining_usd": lambda run: dollars(run.limit_micros - run.spent_micros),
+    }
 
-class MetricsOut(serializers.Serializer[Any]):
+
+def _proven(name: str) -> Callable[[TrainingRun], Any]:
+    """Reads a figure of the held-out queries, or of the selection queries until there is one."""
+    return lambda run: run.verdict.get(name, run.selection.get(name))
+
+
+class MetricsOut(Shape):
     """How a job learns; null until it is measured."""
 
-    loss = serializers.FloatField(allow_null=True)
-    avg_reward = serializers.FloatField(allow_null=True)
-    std_reward = serializers.FloatField(allow_null=True)
+    loss = serializers.FloatField(allow_null=True, source="metrics.loss")
+    avg_reward = serializers.FloatField(allow_null=True, source="metrics.reward_mean")
+    std_reward = serializers.FloatField(allow_null=True, source="metrics.reward_std")
     eval_success_rate = serializers.FloatField(allow_null=True, help_text="On the selection queries, or held-out ones.")
-    success_rate = serializers.FloatField(allow_null=True, help_text="Of the rollouts that it learns from.")
+    success_rate = serializers.FloatField(
+        allow_null=True, source="metrics.success_rate", help_text="Of the rollouts that it learns from."
+    )
     baseline_success_rate = serializers.FloatField(allow_null=True)
-    frac_reward_zero_std = serializers.FloatField(allow_null=True, help_text="Groups without a learning signal.")
+    frac_reward_zero_std = serializers.FloatField(
+        allow_null=True, source="metrics.frac_reward_zero_std", help_text="Groups without a learning signal."
+    )
+
+    computed = {
+        "eval_success_rate": _proven("success_rate"),
+        "baseline_success_rate": _proven("baseline_success_rate"),
+    }
 
 
 class PowerOut(serializers.Serializer[Any]):
@@ -130,25 +151,27 @@ class CriterionOut(serializers.Serializer[Any]):
     detail = serializers.CharField()
 
 
-class JobRow(serializers.Serializer[Any]):
+class JobRow(Shape):
     """A training job in a list."""
 
     job_id = serializers.UUIDField()
-    title = serializers.CharField()
+    title = serializers.CharField(source="job.title")
     agent_id = serializers.UUIDField()
-    agent = serializers.CharField(help_text="The agent's slug.")
-    status = serializers.ChoiceField(choices=Status.choices)
-    status_reason = serializers.ChoiceField(choices=Reason.choices, allow_blank=True)
-    progress_percent = serializers.FloatField()
+    agent = serializers.CharField(source="agent.slug", help_text="The agent's slug.")
+    status = serializers.ChoiceField(choices=Status.choices, source="job.status")
+    status_reason = serializers.ChoiceField(choices=Reason.choices, allow_blank=True, source="job.status_reason")
+    progress_percent = serializers.FloatField(source="job.percent")
     iteration = serializers.IntegerField()
     total_iterations = serializers.IntegerField()
     trajectories = serializers.IntegerField()
     cost_usd = serializers.FloatField()
     best_checkpoint = serializers.CharField(allow_null=True)
-    created_by = serializers.CharField(allow_null=True)
-    created_at = serializers.DateTimeField()
-    started_at = serializers.DateTimeField(allow_null=True)
-    finished_at = serializers.DateTimeField(allow_null=True)
+    created_by = serializers.CharField(allow_null=True, source="job.created_by.username")
+    created_at = serializers.DateTimeField(source="job.created_at")
+    started_at = serializers.DateTimeField(allow_null=True, source="job.started_at")
+    finished_at = serializers.DateTimeField(allow_null=True, source="job.finished_at")
+
+    computed = {"cost_usd": lambda run: dollars(run.spent_micros), "best_checkpoint": best_label}
 
 
 class OriginOut(serializers.Serializer[Any]):
@@ -163,16 +186,16 @@ class OriginOut(serializers.Serializer[Any]):
     )
 
 
-class StatusOut(serializers.Serializer[Any]):
+class StatusOut(Shape):
     """How a job stands: ``training.get_status``, and a part of a whole job."""
 
     job_id = serializers.UUIDField()
     agent_id = serializers.UUIDField()
-    status = serializers.ChoiceField(choices=Status.choices)
-    status_reason = serializers.ChoiceField(choices=Reason.choices, allow_blank=True)
-    progress = ProgressOut()
-    metrics = MetricsOut()
-    cost = CostOut()
+    status = serializers.ChoiceField(choices=Status.choices, source="job.status")
+    status_reason = serializers.ChoiceField(choices=Reason.choices, allow_blank=True, source="job.status_reason")
+    progress = ProgressOut(source="*")
+    metrics = MetricsOut(source="*")
+    cost = CostOut(source="*")
     trajectories = serializers.IntegerField()
     best_checkpoint = serializers.CharField(allow_null=True)
     best_checkpoint_id = serializers.UUIDField(allow_null=True)
@@ -180,13 +203,22 @@ class StatusOut(serializers.Serializer[Any]):
     estimated_completion_time = serializers.DateTimeField(allow_null=True)
     error = serializers.CharField(allow_null=True)
 
+    computed = {
+        "best_checkpoint": best_label,
+        "verdict": run_verdict,
+        "estimated_completion_time": lambda run: (done := estimated_completion(run)) and done.isoformat(),
+        "error": lambda run: run.job.error or None,
+    }
+
 
 class JobOut(StatusOut, JobRow):
     """A training job with everything about it."""
 
-    requested = serializers.CharField(help_text="What was asked of the worker and is not done yet: pause or cancel.")
+    requested = serializers.CharField(
+        source="job.requested", help_text="What was asked of the worker and is not done yet: pause or cancel."
+    )
     priority = serializers.ChoiceField(choices=[*PRIORITIES])
-    not_before = serializers.DateTimeField(allow_null=True)
+    not_before = serializers.DateTimeField(allow_null=True, source="job.not_before")
     environment = serializers.CharField()
     environment_options = serializers.DictField()
     dataset_id = serializers.UUIDField(allow_null=True)
@@ -201,50 +233,12 @@ class JobOut(StatusOut, JobRow):
     warnings = serializers.ListField(child=serializers.CharField())
     criteria = CriterionOut(many=True, help_text="The definition of done, criterion by criterion.")
 
-
-def job_row(run: TrainingRun) -> dict[str, Any]:
-    job = run.job
-    return {
-        "job_id": job.id,
-        "title": job.title,
-        "agent_id": run.agent_id,
-        "agent": run.agent.slug,
-        "status": job.status,
-        "status_reason": job.status_reason,
-        "progress_percent": percent(run),
-        "iteration": run.iteration,
-        "total_iterations": run.total_iterations,
-        "trajectories": run.trajectories,
-        "cost_usd": dollars(run.spent_micros),
-        "best_checkpoint": best_label(run),
-        "created_by": job.created_by.username if job.created_by else None,
-        "created_at": job.created_at,
-        "started_at": job.started_at,
-        "finished_at": job.finished_at,
+    computed = {
+        **StatusOut.computed,
+        **JobRow.computed,
+        "priority": lambda run: PRIORITY_NAMES[run.job.priority],
+        "config": lambda run: run.configuration.as_dict(),
+        "continues": goes_on_from,
+        "warnings": lambda run: [*run.warnings, *filter(None, [never_solved(run)])],
+        "criteria": done_criteria,
     }
-
-
-def job_out(run: TrainingRun) -> dict[str, Any]:
-    own = {
-        "requested": run.job.requested,
-        "priority": PRIORITY_NAMES[run.job.priority],
-        "not_before": run.job.not_before,
-        "environment": run.environment,
-        "environment_options": run.environment_options,
-        "dataset_id": run.dataset_id,
-        "preset": run.preset,
-        "config": run.configuration.as_dict(),
-        "seed": run.seed,
-        "continues": goes_on_from(run),
-        "n_train": run.n_train,
-        "n_selection": run.n_selection,
-        "n_held_out": run.n_held_out,
-        "estimate": run.estimate,
-        "warnings": [*run.warnings, *filter(None, [never_solved(run)])],
-        "criteria": done_criteria(run),
-    }
-    return status_payload(run) | job_row(run) | own
-
-
-def percent(run: TrainingRun) -> float:
-    return round(100 * (1.0 if run.job.status == Status.COMPLETED else run.job.progress), 2)

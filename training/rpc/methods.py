@@ -18,15 +18,12 @@ from training.config.presets import DEFAULT_PRESET
 from training.presenters.shapes import StatusOut
 from training.rpc.results import (
     CancelledOut,
+    ListedJobOut,
     ListedJobsOut,
     MovedOut,
     StartedOut,
-    cancelled,
-    listed,
-    moved,
-    started,
 )
-from training.selectors.runs import run_get, runs_visible, status_payload
+from training.selectors.runs import run_get, runs_visible
 from training.services.runs import run_start
 
 CANCEL_SECONDS: Final = 5.0
@@ -87,7 +84,7 @@ def start_grpo(call: Call, params: StartParams) -> dict[str, Any]:
             config=params.config,
             preset=params.preset,
         )
-        return 200, started(run)
+        return 200, StartedOut(run).data
 
     if params.idempotency_key is None:
         return work()[1]
@@ -97,15 +94,15 @@ def start_grpo(call: Call, params: StartParams) -> dict[str, Any]:
 
 
 def get_status(call: Call, params: JobParams) -> dict[str, Any]:
-    return status_payload(run_get(call.actor, params.job_id))
+    return StatusOut(run_get(call.actor, params.job_id)).data
 
 
 def pause(call: Call, params: JobParams) -> dict[str, Any]:
-    return moved(job_pause(call.actor, run_get(call.actor, params.job_id).job))
+    return MovedOut(job_pause(call.actor, run_get(call.actor, params.job_id).job)).data
 
 
 def resume(call: Call, params: JobParams) -> dict[str, Any]:
-    return moved(job_resume(call.actor, run_get(call.actor, params.job_id).job))
+    return MovedOut(job_resume(call.actor, run_get(call.actor, params.job_id).job)).data
 
 
 async def cancel(call: Call, params: JobParams) -> dict[str, Any]:
@@ -116,7 +113,7 @@ async def cancel(call: Call, params: JobParams) -> dict[str, Any]:
 
     job_id = (await in_thread(ask)()).id
     await call.until(lambda: Job.objects.filter(id=job_id, status__in=ENDED).exists(), CANCEL_SECONDS)
-    return await in_thread(lambda: cancelled(run_get(call.actor, job_id)))()
+    return await in_thread(lambda: CancelledOut(run_get(call.actor, job_id).job).data)()
 
 
 def export_trajectories(call: Call, params: ExportParams) -> dict[str, Any]:
@@ -129,8 +126,7 @@ def export_trajectories(call: Call, params: ExportParams) -> dict[str, Any]:
     if asked.success_only:
         values["success"] = True
     export = export_start(call.actor, {"job": params.job_id, **values}, format="json-rpc")
-    rows, total = export_all(export, limit=asked.limit)
-    return {"trajectories": rows, "total_count": total, "exported_count": len(rows)}
+    return export_all(export, limit=asked.limit)
 
 
 def list_jobs(call: Call, params: ListParams) -> dict[str, Any]:
@@ -147,7 +143,7 @@ def list_jobs(call: Call, params: ListParams) -> dict[str, Any]:
         rows = rows.filter(job__status=params.status)
     page = rows[params.offset : params.offset + params.limit]
     return {
-        "jobs": [listed(run) for run in page],
+        "jobs": ListedJobOut(page, many=True).data,
         "total_count": rows.count(),
         "limit": params.limit,
         "offset": params.offset,

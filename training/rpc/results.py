@@ -1,4 +1,4 @@
-"""Results of JSON-RPC methods of training (docs/api.md#json-rpc), and their shapes for ``rpc.discover``.
+"""Results of JSON-RPC methods of training (docs/api.md#json-rpc), as ``rpc.discover`` describes them.
 
 A job's status and exported trajectories have the shapes of REST: training/presenters/shapes.py and
 experiences/trajectories/api/trajectories.py.
@@ -10,22 +10,28 @@ from typing import Any
 
 from rest_framework import serializers
 
-from agentcore_site.jobs.models import Job, Reason, Status
+from agentcore_site.jobs.models import Reason, Status
 from agentcore_site.lib.money import dollars
+from agentcore_site.rest.shapes import Shape
 from training.models import PolicyCheckpoint, TrainingRun
-from training.presenters.shapes import percent
 
 
-class StartedOut(serializers.Serializer[Any]):
-    training_job_id = serializers.UUIDField()
-    status = serializers.ChoiceField(choices=Status.choices)
+class StartedOut(Shape):
+    training_job_id = serializers.UUIDField(source="job_id")
+    status = serializers.ChoiceField(choices=Status.choices, source="job.status")
     estimated_cost_usd = serializers.FloatField()
     estimated_duration_hours = serializers.FloatField()
     warnings = serializers.ListField(child=serializers.CharField())
 
+    computed = {
+        "estimated_cost_usd": lambda run: run.estimate["cost_usd"],
+        "estimated_duration_hours": lambda run: round(run.estimate["seconds"] / 3600, 4),
+        "warnings": lambda run: [*run.warnings, *run.estimate["warnings"]],
+    }
 
-class MovedOut(serializers.Serializer[Any]):
-    job_id = serializers.UUIDField()
+
+class MovedOut(Shape):
+    job_id = serializers.UUIDField(source="id")
     status = serializers.ChoiceField(choices=Status.choices)
     status_reason = serializers.ChoiceField(choices=Reason.choices, allow_blank=True)
     requested = serializers.ChoiceField(
@@ -37,15 +43,32 @@ class CancelledOut(MovedOut):
     cancelled_at = serializers.DateTimeField(allow_null=True, help_text="Null while the worker still holds it.")
     checkpoint_saved = serializers.BooleanField()
 
+    computed = {
+        "cancelled_at": lambda job: (
+            job.finished_at.isoformat() if job.status == Status.CANCELLED and job.finished_at else None
+        ),
+        "checkpoint_saved": lambda job: has_learned(job.training_run),
+    }
 
-class ListedJobOut(serializers.Serializer[Any]):
+
+def has_learned(run: TrainingRun) -> bool:
+    """Whether a checkpoint is kept of what it learned so far."""
+    return PolicyCheckpoint.objects.filter(run=run, iteration__gte=max(run.iteration, 1)).exists()
+
+
+class ListedJobOut(Shape):
     job_id = serializers.UUIDField()
     agent_id = serializers.UUIDField()
-    status = serializers.ChoiceField(choices=Status.choices)
-    status_reason = serializers.ChoiceField(choices=Reason.choices, allow_blank=True)
-    progress_percent = serializers.FloatField()
+    status = serializers.ChoiceField(choices=Status.choices, source="job.status")
+    status_reason = serializers.ChoiceField(choices=Reason.choices, allow_blank=True, source="job.status_reason")
+    progress_percent = serializers.FloatField(source="job.percent")
     created_at = serializers.DateTimeField()
     cost_usd = serializers.FloatField()
+
+    computed = {
+        "created_at": lambda run: run.job.created_at.isoformat(),
+        "cost_usd": lambda run: dollars(run.spent_micros),
+    }
 
 
 class ListedJobsOut(serializers.Serializer[Any]):
@@ -53,35 +76,3 @@ class ListedJobsOut(serializers.Serializer[Any]):
     total_count = serializers.IntegerField()
     limit = serializers.IntegerField()
     offset = serializers.IntegerField()
-
-
-def started(run: TrainingRun) -> dict[str, Any]:
-    return {
-        "training_job_id": str(run.job_id),
-        "status": run.job.status,
-        "estimated_cost_usd": run.estimate["cost_usd"],
-        "estimated_duration_hours": round(run.estimate["seconds"] / 3600, 4),
-        "warnings": [*run.warnings, *run.estimate["warnings"]],
-    }
-
-
-def moved(job: Job) -> dict[str, Any]:
-    return {"job_id": str(job.id), "status": job.status, "status_reason": job.status_reason, "requested": job.requested}
-
-
-def cancelled(run: TrainingRun) -> dict[str, Any]:
-    saved = PolicyCheckpoint.objects.filter(run=run, iteration__gte=max(run.iteration, 1)).exists()
-    at = run.job.finished_at if run.job.status == Status.CANCELLED else None
-    return moved(run.job) | {"cancelled_at": at.isoformat() if at else None, "checkpoint_saved": saved}
-
-
-def listed(run: TrainingRun) -> dict[str, Any]:
-    return {
-        "job_id": str(run.job_id),
-        "agent_id": str(run.agent_id),
-        "status": run.job.status,
-        "status_reason": run.job.status_reason,
-        "progress_percent": percent(run),
-        "created_at": run.job.created_at.isoformat(),
-        "cost_usd": dollars(run.spent_micros),
-    }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any
 from uuid import UUID
 
@@ -17,6 +16,7 @@ from agentcore_site.lib.money import dollars
 from agentcore_site.rest.filters import Flag
 from agentcore_site.rest.parsing import Strict, parsed
 from agentcore_site.rest.rows import ArchivableViewSet, RowOperations
+from agentcore_site.rest.shapes import Shape
 from experiences.agents.evolution_settings import MOST_EXECUTIONS, MOST_ROUNDS
 from experiences.agents.selectors import with_rows
 from experiences.agents.services.agent_tests import agent_test
@@ -230,7 +230,7 @@ class AgentTestIn(Strict):
     inject_context = serializers.BooleanField(required=False, help_text="Default: the agent's own.")
 
 
-class AgentTestOut(serializers.Serializer[Any]):
+class AgentTestOut(Shape):
     ok = serializers.BooleanField()
     message = serializers.CharField()
     answer = serializers.CharField()
@@ -240,6 +240,8 @@ class AgentTestOut(serializers.Serializer[Any]):
         allow_null=True, help_text="Whether one of them held the context that the agent was sent; null: no answer."
     )
     cost_usd = serializers.FloatField()
+
+    computed = {"cost_usd": lambda found: dollars(found.cost)}
 
 
 class AgentFilters(filters.FilterSet):
@@ -287,7 +289,7 @@ class AgentViewSet(ArchivableViewSet):
     @action(detail=True, methods=["post"])
     def test(self, request: Request, agent: str) -> Response:
         found = agent_test(self.actor, agent_get(self.actor, agent), **parsed(AgentTestIn, request.data))
-        return Response(AgentTestOut(asdict(found) | {"cost_usd": dollars(found.cost)}).data)
+        return Response(AgentTestOut(found).data)
 
     def values(self, request: Request, shape: type[Strict]) -> dict[str, Any]:
         return with_rows(self.actor, super().values(request, shape))

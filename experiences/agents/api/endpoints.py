@@ -15,9 +15,9 @@ from rest_framework.response import Response
 from agentcore_site.lib.money import dollars
 from agentcore_site.rest.parsing import Strict, parsed
 from agentcore_site.rest.rows import ArchivableViewSet, RowOperations
+from agentcore_site.rest.shapes import Shape
 from experiences.agents.selectors import endpoint_get, endpoints_visible
 from experiences.agents.services.endpoints import (
-    EndpointTest,
     endpoint_archive,
     endpoint_create,
     endpoint_test,
@@ -88,7 +88,7 @@ class TestIn(Strict):
     model = serializers.CharField(max_length=120, required=False, allow_blank=True)
 
 
-class TestOut(serializers.Serializer[Any]):
+class TestOut(Shape):
     ok = serializers.BooleanField()
     model = serializers.CharField()
     message = serializers.CharField()
@@ -97,6 +97,12 @@ class TestOut(serializers.Serializer[Any]):
     cost_usd = serializers.FloatField()
     input_usd_per_million = serializers.FloatField(allow_null=True, help_text="Null where the model has no price.")
     output_usd_per_million = serializers.FloatField(allow_null=True)
+
+    computed = {
+        "cost_usd": lambda found: dollars(found.cost),
+        "input_usd_per_million": lambda found: None if found.price is None else dollars(found.price.input),
+        "output_usd_per_million": lambda found: None if found.price is None else dollars(found.price.output),
+    }
 
 
 NEW = OpenApiExample(
@@ -131,18 +137,4 @@ class ModelEndpointViewSet(ArchivableViewSet):
     def test(self, request: Request, pk: UUID) -> Response:
         values = parsed(TestIn, request.data)
         endpoint = endpoint_get(self.actor, pk)
-        return Response(TestOut(shown(endpoint_test(self.actor, endpoint=endpoint, **values))).data)
-
-
-def shown(found: EndpointTest) -> dict[str, Any]:
-    price = found.price
-    return {
-        "ok": found.ok,
-        "model": found.model,
-        "message": found.message,
-        "sample": found.sample,
-        "latency_ms": found.latency_ms,
-        "cost_usd": dollars(found.cost),
-        "input_usd_per_million": None if price is None else dollars(price.input),
-        "output_usd_per_million": None if price is None else dollars(price.output),
-    }
+        return Response(TestOut(endpoint_test(self.actor, endpoint=endpoint, **values)).data)

@@ -89,8 +89,7 @@ class TrajectoryViewSet(ScopedViewSet):
         filters, format = export_request(request)
         export = export_start(self.actor, filters, format=format)
         if format == "json":
-            rows, total = export_all(export)
-            return Response({"trajectories": rows, "total_count": total, "exported_count": len(rows)})
+            return Response(export_all(export))
         response = StreamingHttpResponse(stream(export, format), content_type=MEDIA[format])
         response["Content-Disposition"] = f'attachment; filename="trajectories.{format}"'
         return response

@@ -28,7 +28,8 @@ from experiences.models import Agent, GroupRecord, TrajectoryRecord
 from experiences.trajectories.selectors import advantages_for, trajectories_visible
 from tests.support.running import SMALL, SMALL_POOL, run_to_end
 from training.models import LARGE, Iteration, PolicyCheckpoint, TrainingRun
-from training.selectors.runs import checkpoints_visible, run_series, runs_visible, status_payload
+from training.presenters.shapes import StatusOut
+from training.selectors.runs import checkpoints_visible, run_series, runs_visible
 from training.services import checkpoints
 from training.services.execution import setup_of
 from training.services.runs import run_estimate, run_start
@@ -276,7 +277,7 @@ def test_status_and_series_tell_what_the_rows_say(operator: Actor, agent: Agent)
     run = start(operator, agent)
     run_to_end(run.job)
     run = TrainingRun.objects.get(job_id=run.job_id)
-    status = status_payload(run)
+    status = StatusOut(run).data
     assert status["progress"] == {"current_iteration": 12, "total_iterations": 12, "percent_complete": 100.0}
     assert status["cost"]["budget_remaining_usd"] == 100.0
     assert status["best_checkpoint"].startswith("checkpoint-")
