@@ -180,11 +180,14 @@ class Lease:
         os.kill(os.getpid(), signal.SIGKILL)
 
     def _renew(self) -> bool:
+        """Holds the job for longer. One that was given back meanwhile is held by nobody, and stays so: to the next
+        worker a lease without a holder is a crash."""
         asked = time.monotonic()
         with connection.cursor() as cursor:
             cursor.execute(
                 "UPDATE jobs_job SET lease_until = clock_timestamp() + make_interval(secs => %s)"
-                " WHERE id = %s AND attempt = %s AND status = 'running' RETURNING requested",
+                " WHERE id = %s AND attempt = %s AND status = 'running' AND lease_until IS NOT NULL"
+                " RETURNING requested",
                 [self.lease_seconds, self.job_id, self.attempt],
             )
             row = cursor.fetchone()

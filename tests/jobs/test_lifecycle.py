@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -243,6 +244,40 @@ def test_a_poison_job_ends_after_too_many_crashes(acme: Any, kind: Counting, set
     tasks.sweep()
     job.refresh_from_db()
     assert (job.status, job.status_reason) == (Status.FAILED, "crashed")
+
+
+def test_a_heartbeat_that_meets_the_end_of_its_slice_leaves_the_job_to_the_next_worker(
+    acme: Any, kind: Counting
+) -> None:
+    job = lifecycle.claim(submit(acme).id)
+    assert job is not None
+    lease = Lease(job)
+
+    def renew() -> None:
+        lease._renew()
+        connection.close()
+
+    heartbeat = threading.Thread(target=renew)
+    with transaction.atomic():
+        lifecycle.give_back(job, lease)
+        heartbeat.start()
+        deadline = time.monotonic() + 10
+        while not waiting_for_a_row():
+            assert time.monotonic() < deadline, "the heartbeat did not come to the row"
+            time.sleep(0.01)
+    heartbeat.join()
+    assert Job.objects.get(id=job.id).lease_until is None
+    again = lifecycle.claim(job.id)
+    assert again is not None and again.crashes == 0
+
+
+def waiting_for_a_row() -> int:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_stat_clear_snapshot()")  # a transaction sees one otherwise
+        cursor.execute(
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+        )
+        return int(cursor.fetchone()[0])
 
 
 def dead_under_its_workers(job: Job, times: int) -> None:
