@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any, Final, cast
 from uuid import UUID
 
 from django.utils.functional import cached_property
@@ -138,6 +138,14 @@ EDIT = OpenApiExample(
 )
 
 
+ACT: Final[dict[str, Any]] = {  # what a person does to one lesson
+    "tags": TAG,
+    "request": ActionIn,
+    "responses": ExperienceDetail,
+    "parameters": [IDEMPOTENCY_KEY],
+}
+
+
 class ExperienceViewSet(ScopedViewSet):
     queryset = Experience.objects.none()
     filterset_class = ExperienceFilters
@@ -196,24 +204,12 @@ class ExperienceViewSet(ScopedViewSet):
         values = parsed(ExperiencePatch, request.data)
         return Response(ExperienceDetail(experience_edit(self.actor, experience_get(self.actor, pk), **values)).data)
 
-    @extend_schema(
-        summary="Bring a pruned lesson back",
-        tags=TAG,
-        request=ActionIn,
-        responses=ExperienceDetail,
-        parameters=[IDEMPOTENCY_KEY],
-    )
+    @extend_schema(summary="Bring a pruned lesson back", **ACT)
     @action(detail=True, methods=["post"])
     def restore(self, request: Request, pk: UUID) -> Response:
         return self._act(request, pk, experience_restore)
 
-    @extend_schema(
-        summary="Take a lesson out",
-        tags=TAG,
-        request=ActionIn,
-        responses=ExperienceDetail,
-        parameters=[IDEMPOTENCY_KEY],
-    )
+    @extend_schema(summary="Take a lesson out", **ACT)
     @action(detail=True, methods=["post"])
     def prune(self, request: Request, pk: UUID) -> Response:
         return self._act(request, pk, experience_prune)
@@ -221,22 +217,13 @@ class ExperienceViewSet(ScopedViewSet):
     @extend_schema(
         summary="Put a lesson in quarantine",
         description="No agent is told it until a person approves it.",
-        tags=TAG,
-        request=ActionIn,
-        responses=ExperienceDetail,
-        parameters=[IDEMPOTENCY_KEY],
+        **ACT,
     )
     @action(detail=True, methods=["post"])
     def quarantine(self, request: Request, pk: UUID) -> Response:
         return self._act(request, pk, experience_quarantine)
 
-    @extend_schema(
-        summary="Let a lesson out of quarantine",
-        tags=TAG,
-        request=ActionIn,
-        responses=ExperienceDetail,
-        parameters=[IDEMPOTENCY_KEY],
-    )
+    @extend_schema(summary="Let a lesson out of quarantine", **ACT)
     @action(detail=True, methods=["post"])
     def approve(self, request: Request, pk: UUID) -> Response:
         return self._act(request, pk, experience_approve)
