@@ -180,7 +180,7 @@ class Lease:
         os.kill(os.getpid(), signal.SIGKILL)
 
     def _renew(self) -> bool:
-        """Holds the job for longer. One that was given back meanwhile is held by nobody, and stays so: to the next
+        """Holds the job for longer. One that was given back meanwhile has no holder, and stays so: to the next
         worker a lease without a holder is a crash."""
         asked = time.monotonic()
         with connection.cursor() as cursor:
