@@ -28,6 +28,7 @@ from experiences.playbooks.api.evolutions import EvolutionViewSet
 from experiences.playbooks.api.playbooks import PlaybookViewSet, ReviewViewSet
 from experiences.trajectories.api.rewards import RewardCheckViewSet, RewardTryViewSet, RewardViewSet
 from experiences.trajectories.api.trajectories import TrajectoryViewSet
+from serving.api.releases import ReleaseViewSet
 from training.api.checkpoints import CheckpointViewSet
 from training.api.datasets import DatasetViewSet, RowViewSet
 from training.api.jobs import TrainingJobViewSet
@@ -48,6 +49,7 @@ router.register("jobs", JobViewSet, basename="job")
 router.register("trajectories", TrajectoryViewSet, basename="trajectory")
 router.register("checkpoints", CheckpointViewSet, basename="checkpoint")
 router.register("evaluations", EvaluationViewSet, basename="evaluation")
+router.register("releases", ReleaseViewSet, basename="release")
 router.register("budgets", BudgetViewSet, basename="budget")
 router.register("prices", PriceViewSet, basename="price")
 router.register("erasures", ErasureViewSet, basename="erasure")

@@ -45,6 +45,7 @@ INSTALLED_APPS = [
     "experiences",
     "training",
     "evaluation",
+    "serving",
     "agentcore_site",
 ]
 

@@ -29,6 +29,7 @@ console = [
     path("", include("experiences.urls")),
     path("", include("training.urls")),
     path("", include("evaluation.urls")),
+    path("", include("serving.urls")),
     path("", include("budgets.urls")),
     path("agents/<str:ref>/", agents.agent, name="agent"),
 ]

@@ -37,6 +37,8 @@ from experiences.models import (
     TrajectoryRecord,
 )
 from experiences.playbooks.services.playbooks import playbook_create
+from serving.models import Release
+from serving.releases.bundle import Bundle
 from tests import factories
 from tests.support.callers import Caller
 from tests.support.playbooks import delta_waiting, evolution_failed
@@ -87,6 +89,8 @@ CONSOLE = {
     "evolutions/<uuid:job_id>/retry/", "executions/<uuid:trace_id>/", "reviews/", "reviews/<uuid:delta_id>/",
     "reviews/<uuid:delta_id>/approve/", "reviews/<uuid:delta_id>/reject/",
     "reviews/lessons/<uuid:experience_id>/approve/", "reviews/lessons/<uuid:experience_id>/reject/",
+    "releases/", "releases/<uuid:release_id>/", "releases/<uuid:release_id>/json/",
+    "agents/<uuid:agent_id>/releases/make/",
     "prompt-packs/", "prompt-packs/new/", "prompt-packs/<uuid:pack_id>/", "prompt-packs/<uuid:pack_id>/archive/",
     "trajectories/", "trajectories/compare/",
     "trajectories/<uuid:trajectory_id>/", "trajectories/<uuid:trajectory_id>/steps/",
@@ -134,6 +138,7 @@ CONSOLE_WRITES = {
     "agents/<uuid:agent_id>/playbook/adopt/": "playbook.edit",
     "agents/<uuid:agent_id>/playbook/evolve/": "playbook.evolve",
     "agents/<uuid:agent_id>/playbook/delete/": "playbook.edit",
+    "agents/<uuid:agent_id>/releases/make/": "release.make",
     "prompt-packs/new/": "agent.edit",
     "prompt-packs/<uuid:pack_id>/": "agent.edit",
     "prompt-packs/<uuid:pack_id>/archive/": "agent.edit",
@@ -183,6 +188,7 @@ REST_READS = {
     "playbooks", "playbooks/<str:agent>", "playbooks/<str:agent>/versions", "playbooks/<str:agent>/diff", "reviews",
     "reviews/<uuid:pk>", "experiences", "experiences/top", "experiences/<uuid:pk>", "prompt-packs",
     "prompt-packs/<uuid:pk>", "evolutions", "evolutions/<uuid:pk>",
+    "releases", "releases/<uuid:pk>", "releases/<uuid:pk>/diff", "releases/<uuid:pk>/context",
 }  # fmt: skip
 STAMP = experience_stamp(pack_stamp(""), "x9", 1, "", "When lost, ask.")
 REST_WRITES: dict[tuple[str, str], tuple[str, Any]] = {
@@ -201,6 +207,7 @@ REST_WRITES: dict[tuple[str, str], tuple[str, Any]] = {
     ("post", "playbooks/<str:agent>/adopt"): ("playbook.edit", {}),
     ("post", "reviews/<uuid:pk>/approve"): ("playbook.edit", {}),
     ("post", "reviews/<uuid:pk>/reject"): ("playbook.edit", {}),
+    ("post", "releases"): ("release.make", {"agent": "router-7"}),
     ("post", "prompt-packs"): ("agent.edit", {"name": "new", "system": "You are careful."}),
     ("patch", "prompt-packs/<uuid:pk>"): ("agent.edit", {"domain": "x"}),
     ("delete", "prompt-packs/<uuid:pk>"): ("agent.edit", {}),
@@ -285,6 +292,13 @@ def values(run: TrainingRun, operator: Actor) -> dict[str, Any]:
     server = factories.ToolServerFactory(organization=run.organization, name="zanzibar-tools")
     pack = factories.PromptPackFactory(organization=run.organization, name="zanzibar-pack", system="Zanzibar prompt")
     lesson = factories.ExperienceFactory(agent=run.agent, summary="When in Zanzibar, ask twice.")
+    release = Release.objects.create(
+        organization=run.organization,
+        agent=run.agent,
+        number=1,
+        source="agent",
+        bundle=Bundle(runtime="llm", system="You guide tourists in Zanzibar.").as_json(),
+    )
     trajectory = TrajectoryRecord.objects.filter(job_id=run.job_id).first()
     assert trajectory is not None
     Caller(operator.user)  # a key of hers
@@ -310,6 +324,7 @@ def values(run: TrainingRun, operator: Actor) -> dict[str, Any]:
         "endpoint_id": endpoint.id,
         "server_id": server.id,
         "pack_id": pack.id,
+        "release_id": release.id,
         "experience_id": lesson.id,
         "handle": "s1",
         "delta_id": delta.id,
@@ -334,6 +349,7 @@ def values(run: TrainingRun, operator: Actor) -> dict[str, Any]:
             "model-endpoints": endpoint.id,
             "tool-servers": server.id,
             "prompt-packs": pack.id,
+            "releases": release.id,
             "reviews": delta.id,
             "evolutions": evolution.job_id,
             "experiences": lesson.id,

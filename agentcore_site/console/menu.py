@@ -38,6 +38,7 @@ PLACES: Final = (
     Entry("Jobs", "training:jobs", "jobs", r"/(jobs|checkpoints)/"),
     Entry("Trajectories", "experiences:trajectories", "trajectories", r"/trajectories/"),
     Entry("Evaluations", "evaluation:evaluations", "evaluations", r"/evaluations/"),
+    Entry("Releases", "serving:releases", "releases", r"/releases/"),
     Entry("Learned", "experiences:library", "learned", r"/(experiences|prompt-packs)/"),
     Entry("Playbooks", "experiences:playbooks", "", r"/(playbooks|agents/[^/]+/playbook|evolutions|executions)/"),
     Entry("Review queue", "experiences:reviews", "", r"/reviews/", review=True),

@@ -32,6 +32,7 @@ OPERATE: Final = DEVELOP | {
     "checkpoint.edit",
     "share.edit",
     "playbook.evolve",
+    "release.make",
 }
 
 MANAGE: Final = frozenset(
@@ -54,7 +55,7 @@ SCOPES: Final[dict[str, frozenset[str]]] = {
     "training:cancel": frozenset({"run.cancel"}),
     "training:evaluate": frozenset({"evaluate"}),
     "training:export": frozenset({"export", "checkpoint.download"}),
-    "training:manage": MANAGE | {"checkpoint.edit", "share.edit"},
+    "training:manage": MANAGE | {"checkpoint.edit", "share.edit", "release.make"},
     # For services beside agents: they read playbooks, record executions and let playbooks evolve.
     SERVICE: frozenset({"view", "playbook.edit", "trace.record", "playbook.evolve"}),
 }

@@ -178,8 +178,8 @@ def retention() -> int:
 
 
 def _kept(agent_id: UUID) -> set[UUID]:
-    """What of an agent is never deleted by itself: its best five and its newest, the best of each run, and what a run
-    that may go on resumes from."""
+    """What of an agent is never deleted by itself: its best five and its newest, the best of each run, what was
+    released, and what a run that may go on resumes from."""
     mine = PolicyCheckpoint.objects.filter(agent_id=agent_id)
     runs = TrainingRun.objects.filter(agent_id=agent_id)
     scored = mine.filter(validation_low__isnull=False).order_by("-validation_low", "iteration")
@@ -188,6 +188,7 @@ def _kept(agent_id: UUID) -> set[UUID]:
         *scored.values_list("id", flat=True)[:KEEP_BEST],
         *mine.order_by("-created_at").values_list("id", flat=True)[:1],
         *(key for key in runs.values_list("best_checkpoint_id", flat=True) if key is not None),
+        *mine.filter(releases__isnull=False).values_list("id", flat=True),
         *going.distinct("run_id").values_list("id", flat=True),
     }
 

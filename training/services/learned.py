@@ -17,6 +17,7 @@ from experiences.learning.lessons.prompts import ReflectionOptions
 from experiences.learning.lessons.reflection import Reflected
 from experiences.learning.lessons.similarity import ALIKE, most_alike
 from experiences.learning.lessons.states import LessonUpdate
+from experiences.learning.playbooks.items import PlaybookItem
 from experiences.learning.rendering import context_of
 from experiences.lessons.selectors import library_of
 from experiences.lessons.services.recording import experiences_sync
@@ -31,6 +32,7 @@ from training.policies.context import ContextPolicy
 from training.policies.effects import Estimate
 from training.policies.known import Known
 from training.policies.query_rule import QueryRule
+from training.policies.served_context import ServedContext
 from training.trainer import IterationReport
 from training.trainer.setup import GateReport
 
@@ -39,9 +41,9 @@ MEASURED = ("effect", "effect_error", "rollouts")
 SECTION_WEIGHT = 0.5  # a section may be right; only rollouts without it can tell
 
 
-def starting_library(agent: Agent) -> list[dict[str, Any]]:
+def starting_library(agent: Agent, sections: Sequence[PlaybookItem] | None = None) -> list[dict[str, Any]]:
     """What a run of this agent begins with, as it is stored in its row: the lessons that are active and of its domain,
-    and the sections of its playbook. Those whose stamps don't fit are not among them.
+    and the sections of its playbook (None: as it stands). Those whose stamps don't fit are not among them.
 
     Raises:
         Conflict: the agent's prompt pack was altered.
@@ -50,7 +52,8 @@ def starting_library(agent: Agent) -> list[dict[str, Any]]:
     lessons = [library_entry(row, "active") for row in _fitting(agent)]
     texts = [one["lesson"]["text"] for one in lessons]
     # A lesson that was adopted stands in the playbook too: told twice, half of what it does would be its twin's.
-    sections = [one for one in sections_told(agent) if most_alike(one.content, texts)[1] < ALIKE]
+    items = sections_told(agent) if sections is None else sections
+    sections = [one for one in items if most_alike(one.content, texts)[1] < ALIKE]
     return lessons + [
         {
             "lesson": Lesson(
@@ -111,12 +114,27 @@ def starting_rule(agent: Agent, chosen: PromptPack | None = None) -> dict[str, A
 
 def rule_of_run(run: TrainingRun) -> QueryRule | None:
     """The rule that a run began with, of the lessons that still have the text for which it was made."""
-    if run.starting_rule is None:
+    return _rule_for(library_of_run(run)[0], run.starting_rule)
+
+
+def context_of_agent(agent: Agent, sections: Sequence[PlaybookItem] | None = None) -> ServedContext:
+    """What the agent is told outside of jobs, as its rows stand: what its next run would begin with. ``sections`` are
+    the items of its playbook (None: those of its newest version).
+
+    Raises:
+        Conflict: the agent's prompt pack was altered.
+    """
+    library = Library.of([one["lesson"] for one in starting_library(agent, sections)])
+    return ServedContext(library.lessons, _rule_for(library, starting_rule(agent)))
+
+
+def _rule_for(library: Library, stored: Mapping[str, Any] | None) -> QueryRule | None:
+    """The rule in a row, of the lessons of ``library`` that still have the text for which it was made."""
+    if stored is None:
         return None
-    library, _ = library_of_run(run)
-    versions: Mapping[str, int] = run.starting_rule["versions"]
+    versions: Mapping[str, int] = stored["versions"]
     same = {one.handle for one in library if versions.get(one.handle) == one.version}
-    rule = QueryRule.from_state_dict(run.starting_rule["rule"])
+    rule = QueryRule.from_state_dict(stored["rule"])
     return rule.without([handle for handle in rule.handles if handle not in same])
 
 

@@ -31,6 +31,8 @@ from experiences.lessons.services.packs import pack_create
 from experiences.models import Agent, Experience, ExperienceChange, PromptPack, Question, TrajectoryRecord
 from experiences.playbooks.services.adoption import playbook_adopt
 from experiences.playbooks.services.playbooks import playbook_create, playbook_edit
+from serving.releases.selectors import bundle_of, release_get, releases_differ
+from serving.releases.services import release_make
 from tests.factories import ExperienceFactory
 from tests.support.llm_server import ModelServer
 from tests.support.running import run_to_end
@@ -380,6 +382,14 @@ def test_a_run_that_tells_queries_apart_ships_its_rule_and_the_next_one_begins_w
     assert all(any(text in content for content in heard) for text in served.values())
     assert {query: policy.serves.text_for(query) for query in served} == served
     assert any(text.startswith("## Strategies\n- [s1] Read it twice.") for text in served.values())
+    # So is what is released, of the checkpoint as of the agent's rows, and the release says how it was proven.
+    checkpoint = checkpoints.latest(first)
+    released = [release_make(operator, agent, checkpoint=checkpoint), release_make(operator, agent)]
+    for release in released:
+        context = bundle_of(release_get(operator, release.pk)).context
+        assert {query: context.text_for(query) for query in served} == served
+    assert released[0].evidence["moved"] == [] and released[0].evidence["job"] == str(first.job_id)
+    assert [one.part for one in releases_differ(*released)] == []
 
 
 def test_a_prompt_pack_frames_it_and_says_for_how_many_lessons_there_is_room(

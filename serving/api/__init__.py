@@ -1,0 +1,1 @@
+"""REST of what is in production."""

@@ -1,0 +1,184 @@
+"""REST: releases, what they serve and how they differ."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from drf_spectacular.utils import OpenApiExample, extend_schema, extend_schema_field
+from rest_framework import serializers
+from rest_framework.decorators import action
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from agentcore_site.rest.parsing import Strict, parsed
+from agentcore_site.rest.schema import IDEMPOTENCY_KEY
+from agentcore_site.rest.views import ScopedViewSet
+from experiences.models.agent_lookup import agent_get
+from serving.filters import ReleaseFilters
+from serving.models import Release, ReleaseSource
+from serving.releases.selectors import (
+    blame,
+    bundle_of,
+    moved_since,
+    release_before,
+    release_get,
+    releases_differ,
+    releases_visible,
+)
+from serving.releases.services import MOST_NOTE, release_make
+from training.services.checkpoints import checkpoint_of
+
+TAG = ["releases"]
+
+
+class ReleaseDifferenceOut(serializers.Serializer[Any]):
+    part = serializers.CharField(help_text="Where it stands: agent, model, prompt, tool, lesson, item, rule, policy.")
+    name = serializers.CharField()
+    change = serializers.ChoiceField(choices=["added", "removed", "changed"], source="kind")
+    before = serializers.CharField()
+    after = serializers.CharField()
+
+
+class ReleaseOut(serializers.Serializer[Any]):
+    id = serializers.UUIDField()
+    agent_id = serializers.UUIDField()
+    agent = serializers.CharField(source="agent.slug", help_text="The agent's slug.")
+    number = serializers.IntegerField(help_text="Counted by agent, from 1.")
+    digest = serializers.CharField(help_text="SHA-256 of what is served.")
+    source = serializers.ChoiceField(choices=ReleaseSource.choices)  # type: ignore[assignment]
+    checkpoint_id = serializers.UUIDField(allow_null=True)
+    playbook_version = serializers.IntegerField(allow_null=True)
+    note = serializers.CharField()
+    evidence = serializers.JSONField(help_text="What was measured of it; empty where nothing was.")
+    by = serializers.CharField(source="created_by.username", default="", help_text="Who made it.")
+    created_at = serializers.DateTimeField()
+
+
+class ReleaseTextOut(serializers.Serializer[Any]):
+    handle = serializers.CharField(source="lesson.handle")
+    category = serializers.CharField(
+        source="lesson.category", help_text="Of an item of a playbook; empty for a lesson."
+    )
+    text = serializers.CharField(source="lesson.text")
+    since = serializers.IntegerField(source="since.number", help_text="The release that first told it in these words.")
+
+
+class ReleaseDetail(ReleaseOut):
+    bundle = serializers.JSONField(help_text="What is served, whole.")
+    told = serializers.SerializerMethodField(help_text="Lessons and items, with where each comes from.")
+    moved = serializers.SerializerMethodField(
+        help_text="What the agent has now otherwise than the release: model, prompt, tools."
+    )
+
+    @extend_schema_field(ReleaseTextOut(many=True))
+    def get_told(self, row: Release) -> list[Any]:
+        return list(ReleaseTextOut(blame(row), many=True).data)
+
+    @extend_schema_field(ReleaseDifferenceOut(many=True))
+    def get_moved(self, row: Release) -> list[Any]:
+        return _differences(moved_since(row))
+
+
+class ReleaseIn(Strict):
+    agent = serializers.CharField(max_length=60, help_text="By id or slug.")
+    checkpoint = serializers.UUIDField(required=False, allow_null=True, help_text="A checkpoint of the agent's own.")
+    playbook_version = serializers.IntegerField(
+        required=False, allow_null=True, min_value=1, max_value=2**31 - 1, help_text="Of the agent's playbook."
+    )
+    note = serializers.CharField(max_length=MOST_NOTE, required=False, allow_blank=True)
+
+
+class ReleaseDiffQuery(Strict):
+    to = serializers.UUIDField(required=False, help_text="The release before; the agent's earlier one if left out.")
+
+
+class ReleaseDiffOut(serializers.Serializer[Any]):
+    before = serializers.IntegerField(allow_null=True, help_text="Number of the release before; null for none.")
+    after = serializers.IntegerField()
+    differences = ReleaseDifferenceOut(many=True)
+
+
+class ReleaseContextQuery(Strict):
+    query = serializers.CharField(max_length=20_000, allow_blank=True, trim_whitespace=False)
+
+
+class ReleaseContextOut(serializers.Serializer[Any]):
+    context = serializers.CharField(help_text="Beside the system prompt, byte for byte.")  # type: ignore[assignment]
+    told = serializers.ListField(child=serializers.CharField(), help_text="Handles of its lessons and items.")
+
+
+NEW = OpenApiExample("Of a checkpoint", {"agent": "support", "note": "After the March training"}, request_only=True)
+
+
+class ReleaseViewSet(ScopedViewSet):
+    """What agents are in production: immutable, numbered, with a digest and the evidence it was proven with."""
+
+    queryset = Release.objects.none()
+    filterset_class = ReleaseFilters
+    lookup_value_converter = "uuid"
+    orderings = {"-created_at": "created_at"}
+    known_query = {"diff": ("to",), "context": ("query",)}
+
+    @extend_schema(summary="List releases", tags=TAG, responses=ReleaseOut(many=True))
+    def list(self, request: Request) -> Response:
+        return self.page(releases_visible(self.actor), ReleaseOut)
+
+    @extend_schema(
+        summary="Make a release",
+        description="Of a checkpoint, with a version of the playbook, or of the agent as it stands. It changes nothing"
+        " of what is served.",
+        tags=TAG,
+        request=ReleaseIn,
+        responses={201: ReleaseOut},
+        parameters=[IDEMPOTENCY_KEY],
+        examples=[NEW],
+    )
+    def create(self, request: Request) -> Response:
+        values = parsed(ReleaseIn, request.data)
+
+        def work() -> Response:
+            checkpoint = values.get("checkpoint")
+            made = release_make(
+                self.actor,
+                agent_get(self.actor, values["agent"]),
+                checkpoint=checkpoint_of(self.actor, checkpoint) if checkpoint else None,
+                playbook_version=values.get("playbook_version"),
+                note=values.get("note", ""),
+            )
+            return Response(ReleaseOut(made).data, status=201)
+
+        return self.once(request, work)
+
+    @extend_schema(summary="One release", tags=TAG, responses=ReleaseDetail)
+    def retrieve(self, request: Request, pk: UUID) -> Response:
+        return Response(ReleaseDetail(release_get(self.actor, pk)).data)
+
+    @extend_schema(
+        summary="What a release serves otherwise", tags=TAG, parameters=[ReleaseDiffQuery], responses=ReleaseDiffOut
+    )
+    @action(detail=True, methods=["get"])
+    def diff(self, request: Request, pk: UUID) -> Response:
+        release = release_get(self.actor, pk)
+        other = parsed(ReleaseDiffQuery, request.query_params).get("to")
+        before = release_get(self.actor, other) if other else release_before(release)
+        body = {
+            "before": before.number if before else None,
+            "after": release.number,
+            "differences": _differences(releases_differ(before, release)),
+        }
+        return Response(body)
+
+    @extend_schema(
+        summary="What a query is told", tags=TAG, parameters=[ReleaseContextQuery], responses=ReleaseContextOut
+    )
+    @action(detail=True, methods=["get"])
+    def context(self, request: Request, pk: UUID) -> Response:
+        served = bundle_of(release_get(self.actor, pk)).context
+        query = parsed(ReleaseContextQuery, request.query_params)["query"]
+        told = served.lessons_for(query)
+        return Response({"context": served.text_for(query), "told": [one.handle for one in told]})
+
+
+def _differences(found: Any) -> list[Any]:
+    return list(ReleaseDifferenceOut([one._asdict() for one in found], many=True).data)

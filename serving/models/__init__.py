@@ -1,0 +1,5 @@
+"""Releases of agents."""
+
+from serving.models.releases import Release, ReleaseSource
+
+__all__ = ["Release", "ReleaseSource"]

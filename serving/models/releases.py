@@ -1,0 +1,50 @@
+"""Releases: immutable rows, numbered by agent. The database refuses to change one."""
+
+from __future__ import annotations
+
+from django.conf import settings
+from django.db import models
+from django.utils import timezone
+
+from agentcore_site.ids import uuid7
+from agentcore_site.tenancy.models import Scoped
+from experiences.models import Agent
+from training.models import PolicyCheckpoint
+
+
+class ReleaseSource(models.TextChoices):
+    """What a release was made from."""
+
+    CHECKPOINT = "checkpoint", "A job's checkpoint"
+    AGENT = "agent", "The agent as it stood"
+    PLAYBOOK = "playbook", "A version of its playbook"
+
+
+class Release(Scoped):
+    """What an agent is in production (``serving.releases.bundle``), and the evidence that it was proven with.
+
+    ``bundle`` is served, byte for byte; ``digest`` is its SHA-256. ``evidence`` is what was measured of it, {} where
+    nothing was.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    agent = models.ForeignKey(Agent, on_delete=models.PROTECT, related_name="releases")
+    number = models.PositiveIntegerField()
+    digest = models.CharField(max_length=64, editable=False)
+    bundle = models.JSONField(editable=False)
+    evidence = models.JSONField(default=dict, editable=False)
+    source = models.CharField(max_length=12, choices=ReleaseSource.choices)
+    checkpoint = models.ForeignKey(
+        PolicyCheckpoint, null=True, blank=True, editable=False, on_delete=models.PROTECT, related_name="releases"
+    )
+    playbook_version = models.PositiveIntegerField(null=True, blank=True, editable=False)
+    note = models.CharField(max_length=300, blank=True)
+    created_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
+
+    class Meta:
+        ordering = ["-created_at"]
+        constraints = [models.UniqueConstraint(fields=["agent", "number"], name="release_number_per_agent")]
+
+    def __str__(self) -> str:
+        return f"{self.agent} release {self.number}"

@@ -1,0 +1,197 @@
+"""What an agent is in production, as one value: the same bytes for the same agent, and a digest that names them.
+
+Pure: rows become bundles in ``making``. A bundle is JSON, kept whole in its release's row.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final, Literal, NamedTuple, Self
+
+from experiences.learning.lessons.library import Lesson
+from training.policies.served_context import ServedContext
+
+FORMAT: Final = 1
+
+NAMES: Final = {
+    "name": "model",
+    "endpoint": "endpoint's id",
+    "endpoint_name": "endpoint",
+    "kind": "kind of endpoint",
+    "base_url": "address",
+    "options": "options",
+    "max_tokens": "longest answer",
+}  # of the fields of a model's part, as a difference is named
+
+Kind = Literal["added", "removed", "changed"]
+
+
+@dataclass(frozen=True)
+class ModelPart:
+    """The model that is called: ``name`` at the endpoint of this id, which had this kind, address and options, and how
+    long an answer may be."""
+
+    name: str = ""
+    endpoint: str = ""
+    endpoint_name: str = ""
+    kind: str = ""
+    base_url: str = ""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    max_tokens: int = 0
+
+
+@dataclass(frozen=True)
+class ToolServerPart:
+    """A tool server, and the tools of it that the agent may call."""
+
+    id: str
+    name: str
+    tools: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class PolicyPart:
+    """Parameters that are too large for a bundle: the checkpoint that holds them, and its SHA-256."""
+
+    checkpoint: str
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """``system`` stands before every task, ``context`` says what each query is told beside it. ``policy`` are the
+    parameters of an agent that chooses actions; one of a language model has none."""
+
+    runtime: str
+    philosophy: str = ""
+    model: ModelPart = field(default_factory=ModelPart)
+    system: str = ""
+    tools: tuple[str, ...] = ()
+    servers: tuple[ToolServerPart, ...] = ()
+    context: ServedContext = field(default_factory=ServedContext)
+    policy: PolicyPart | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        plain = {
+            "format": FORMAT,
+            "runtime": self.runtime,
+            "philosophy": self.philosophy,
+            "model": asdict(self.model),
+            "system": self.system,
+            "tools": list(self.tools),
+            "servers": [asdict(one) for one in self.servers],
+            "context": self.context.as_json(),
+            "policy": None if self.policy is None else asdict(self.policy),
+        }
+        return json.loads(json.dumps(plain))  # type: ignore[no-any-return]  # as it is read back: lists, no tuples
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> Self:
+        """Raises:
+        ValueError: a later release of the program wrote it."""
+        if stored["format"] != FORMAT:
+            raise ValueError(f"A bundle of format {stored['format']} can't be read here; this reads {FORMAT}.")
+        return cls(
+            runtime=stored["runtime"],
+            philosophy=stored["philosophy"],
+            model=ModelPart(**stored["model"]),
+            system=stored["system"],
+            tools=tuple(stored["tools"]),
+            servers=tuple(ToolServerPart(**{**one, "tools": tuple(one["tools"])}) for one in stored["servers"]),
+            context=ServedContext.from_json(stored["context"]),
+            policy=None if stored["policy"] is None else PolicyPart(**stored["policy"]),
+        )
+
+
+def digest(stored: Mapping[str, Any]) -> str:
+    """SHA-256 of a bundle's JSON with sorted names: two bundles that serve the same have the same."""
+    plain = json.dumps(stored, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(plain.encode()).hexdigest()
+
+
+# -- what differs ------------------------------------------------------------------------------------------------------
+
+
+class BundleDifference(NamedTuple):
+    """One thing in which two bundles differ: ``part`` is where it stands, ``name`` which one it is ("" for the only
+    one there)."""
+
+    part: str
+    name: str
+    kind: Kind
+    before: str
+    after: str
+
+
+def differences(before: Bundle, after: Bundle) -> list[BundleDifference]:
+    """What ``after`` serves otherwise than ``before``, in the order in which a page shows it."""
+    return [
+        *setting_differences(before, after),
+        *_texts(before.context.lessons, after.context.lessons),
+        *_rule(before, after),
+        *_plain("policy", [("parameters", _sha256(before), _sha256(after))]),
+    ]
+
+
+def setting_differences(before: Bundle, after: Bundle) -> list[BundleDifference]:
+    """Those in what a context was proven with: runtime, model, prompt, tools."""
+    models = asdict(before.model), asdict(after.model)
+    return [
+        *_plain("agent", [(name, getattr(before, name), getattr(after, name)) for name in ("runtime", "philosophy")]),
+        *_plain("model", [(NAMES[name], _shown(models[0][name]), _shown(models[1][name])) for name in NAMES]),
+        *_plain("prompt", [("system prompt", before.system, after.system)]),
+        *_named("tool", dict.fromkeys(before.tools, ""), dict.fromkeys(after.tools, "")),
+        *_named("tool of a server", _granted(before), _granted(after)),
+    ]
+
+
+def _plain(part: str, values: Sequence[tuple[str, str, str]]) -> list[BundleDifference]:
+    return [BundleDifference(part, name, _kind(a, b), a, b) for name, a, b in values if a != b]
+
+
+def _kind(before: str, after: str) -> Kind:
+    return "added" if not before else "removed" if not after else "changed"
+
+
+def _named(part: str, before: Mapping[str, str], after: Mapping[str, str]) -> list[BundleDifference]:
+    gone = [BundleDifference(part, name, "removed", before[name] or name, "") for name in before if name not in after]
+    new = [BundleDifference(part, name, "added", "", after[name] or name) for name in after if name not in before]
+    return gone + new
+
+
+def _granted(bundle: Bundle) -> dict[str, str]:
+    return {f"{server.name}: {tool}": "" for server in bundle.servers for tool in server.tools}
+
+
+def _texts(before: Sequence[Lesson], after: Sequence[Lesson]) -> list[BundleDifference]:
+    old, new = ({one.handle: one for one in lessons} for lessons in (before, after))
+    found = []
+    for handle in dict.fromkeys([*old, *new]):
+        a, b = old.get(handle), new.get(handle)
+        part = "item" if (b or a).category else "lesson"  # type: ignore[union-attr]
+        found.extend(_plain(part, [(handle, a.text if a else "", b.text if b else "")]))
+    return found
+
+
+def _rule(before: Bundle, after: Bundle) -> list[BundleDifference]:
+    rules = [one.context.rule for one in (before, after)]
+    stored = [None if rule is None else rule.as_json() for rule in rules]
+    if stored[0] == stored[1]:
+        return []
+    said = ["" if rule is None else f"chooses among {len(rule.handles)} lessons for each query" for rule in rules]
+    return [
+        BundleDifference(
+            "rule", "which query is told which", "changed", *(one or "all are told to all" for one in said)
+        )
+    ]
+
+
+def _sha256(bundle: Bundle) -> str:
+    return "" if bundle.policy is None else bundle.policy.sha256
+
+
+def _shown(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, sort_keys=True)

@@ -1,0 +1,102 @@
+"""Rows to bundles: what an agent is now, at a checkpoint, or with a version of its playbook."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, cast
+
+from experiences.lessons.services.packs import system_text
+from experiences.models import Agent, AgentRuntime, Playbook
+from experiences.playbooks.selectors import sections_of
+from serving.releases.bundle import Bundle, ModelPart, PolicyPart, ToolServerPart
+from training.learners import policy_of
+from training.models import PolicyCheckpoint, TrainingRun
+from training.policies.context import ContextPolicy
+from training.policies.served_context import ServedContext
+from training.services.checkpoints import checkpoint_load
+from training.services.continuing import acts_by
+from training.services.learned import context_of_agent
+
+PROVEN = ("verdict", "changed", "improvement", "low", "high", "p_value", "success_rate", "baseline", "n_queries")
+
+
+def bundle_of_agent(agent: Agent) -> Bundle:
+    """An agent of a language model as its rows stand.
+
+    Raises:
+        Conflict: its prompt pack was altered.
+    """
+    return bundle_with(agent, context_of_agent(agent))
+
+
+def bundle_of_playbook(agent: Agent, playbook: Playbook, version: int) -> Bundle:
+    """The agent with the items that its playbook had in that version.
+
+    Raises:
+        Missing: there is no such version.
+        Conflict: its prompt pack was altered.
+    """
+    return bundle_with(agent, context_of_agent(agent, sections_of(playbook, version)))
+
+
+def bundle_of_checkpoint(checkpoint: PolicyCheckpoint, run: TrainingRun) -> Bundle:
+    """The agent as the run trained it, with what the checkpoint ships: by the prompt of the run, at the model and with
+    the tools that the agent has now (``evidence_of`` says where those are others).
+
+    Raises:
+        Damaged, ObjectsAway, UnknownName: the checkpoint can't be read.
+    """
+    policy = policy_of(checkpoint_load(checkpoint))
+    if run.tells:
+        return bundle_with(run.acting_agent, replace(cast(ContextPolicy, policy).serves, version=checkpoint.label))
+    bundle = bundle_with(run.acting_agent, ServedContext(version=checkpoint.label))
+    return replace(bundle, policy=PolicyPart(str(checkpoint.pk), checkpoint.sha256))
+
+
+def evidence_of(checkpoint: PolicyCheckpoint, run: TrainingRun) -> dict[str, Any]:
+    """What was measured of a checkpoint's run: on held-out queries where it was proven, else on those that select.
+    ``moved`` names what the agent has now otherwise than the run had."""
+    then = run.origin.get("acts_by", {})
+    now = acts_by(run.acting_agent) if then else {}
+    final = checkpoint.iteration == run.iteration
+    return {
+        "job": str(run.job_id),
+        "iteration": checkpoint.iteration,
+        # The held-out proof is of what the run ended with.
+        "held_out": {name: run.verdict[name] for name in PROVEN if name in run.verdict} if final else {},
+        "selection": dict(run.selection) if final else {},
+        "validation_score": checkpoint.validation_score,
+        "moved": sorted(name for name, value in then.items() if now.get(name) != value),
+    }
+
+
+def bundle_with(agent: Agent, context: ServedContext) -> Bundle:
+    """The agent's model, prompt and tools as they stand, with this context.
+
+    Raises:
+        Conflict: its prompt pack was altered.
+    """
+    if agent.runtime == AgentRuntime.ACTION:  # it calls no model and reads no prompt
+        return Bundle(runtime=agent.runtime, philosophy=agent.philosophy, tools=tuple(agent.tools), context=context)
+    endpoint = agent.endpoint
+    model = ModelPart(name=agent.model, max_tokens=agent.max_tokens)
+    if endpoint is not None:
+        model = ModelPart(
+            name=agent.model or endpoint.model,
+            endpoint=str(endpoint.pk),
+            endpoint_name=endpoint.name,
+            kind=endpoint.kind,
+            base_url=endpoint.base_url,
+            options=endpoint.options,
+            max_tokens=agent.max_tokens,
+        )
+    granted = [(server, tools) for server, tools in agent.server_tools if server.archived_at is None]
+    return Bundle(
+        runtime=agent.runtime,
+        philosophy=agent.philosophy,
+        model=model,
+        system=system_text(agent),
+        tools=tuple(agent.tools),
+        servers=tuple(ToolServerPart(str(server.pk), server.name, tuple(sorted(tools))) for server, tools in granted),
+        context=context,
+    )

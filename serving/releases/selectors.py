@@ -1,0 +1,84 @@
+"""Reads of releases: what one serves, how two differ, where each text comes from, and what moved since."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from django.db.models import QuerySet
+
+from agentcore_site.jobs.selectors import as_uuid
+from agentcore_site.lib.errors import Conflict, Missing
+from experiences.learning.lessons.library import Lesson
+from serving.models import Release
+from serving.releases.bundle import Bundle, BundleDifference, differences, setting_differences
+from serving.releases.making import bundle_with
+from training.policies.served_context import ServedContext
+
+
+def releases_visible(actor: Any) -> QuerySet[Release]:
+    """Without their bundles, of up to some 100 KB each, which are read where they are asked for."""
+    rows = Release.objects.visible_to(actor).select_related("agent", "checkpoint", "created_by", "organization")
+    return rows.defer("bundle", "checkpoint__data")
+
+
+def release_get(actor: Any, release_id: Any) -> Release:
+    """Raises:
+    Missing: there is none, or it belongs to another organisation."""
+    found = releases_visible(actor).filter(id=as_uuid(release_id, "release")).first()
+    if found is None:
+        raise Missing(f"There is no release {str(release_id)[:60]}.")
+    return found
+
+
+def bundle_of(release: Release) -> Bundle:
+    return Bundle.from_json(release.bundle)
+
+
+def release_before(release: Release) -> Release | None:
+    """The agent's release before this one."""
+    return Release.objects.filter(agent_id=release.agent_id, number__lt=release.number).order_by("-number").first()
+
+
+def releases_differ(before: Release | None, after: Release) -> list[BundleDifference]:
+    """What the later one serves otherwise; of the first release all that it serves."""
+    nothing = Bundle(runtime="")
+    return differences(bundle_of(before) if before is not None else nothing, bundle_of(after))
+
+
+def moved_since(release: Release) -> list[BundleDifference]:
+    """What the agent has now otherwise than the release: model, prompt, tools. A release is served as it was made; what
+    it was proven with is not what the agent is now.
+
+    An agent whose prompt pack was altered has no prompt: that alone is said.
+    """
+    try:
+        now = bundle_with(release.agent, ServedContext())
+    except Conflict as error:
+        return [BundleDifference("prompt", "prompt pack", "changed", "", error.message)]
+    return setting_differences(bundle_of(release), now)
+
+
+@dataclass(frozen=True, slots=True)
+class TextOrigin:
+    """A text that a release tells, and the release that told it first with these words."""
+
+    lesson: Lesson
+    since: Release
+
+
+def blame(release: Release) -> list[TextOrigin]:
+    """Where each lesson and item of a release comes from, in their order."""
+    told = bundle_of(release).context.lessons
+    since = dict.fromkeys((one.handle for one in told), release)
+    texts = {one.handle: one.text for one in told}
+    open_ones = set(texts)
+    earlier = Release.objects.filter(agent_id=release.agent_id, number__lt=release.number).order_by("-number")
+    for row in earlier.iterator(chunk_size=20):
+        if not open_ones:
+            break
+        then = {one["handle"]: one["text"] for one in row.bundle["context"]["lessons"]}
+        open_ones &= {handle for handle in open_ones if then.get(handle) == texts[handle]}
+        for handle in open_ones:
+            since[handle] = row
+    return [TextOrigin(one, since[one.handle]) for one in told]

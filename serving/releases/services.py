@@ -1,0 +1,97 @@
+"""Writes of releases. A release is made and never changed; only a deployment changes what is served."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db import transaction
+from django.db.models import Max
+
+from agentcore_site.audit.services import record
+from agentcore_site.lib.errors import Conflict, Invalid
+from agentcore_site.lib.registry import UnknownName
+from agentcore_site.lib.row_checks import hold_row
+from agentcore_site.tenancy.actors import Actor
+from agentcore_site.tenancy.permissions import require
+from experiences.models import Agent, AgentRuntime, Playbook
+from serving.models import Release, ReleaseSource
+from serving.releases.bundle import Bundle, digest
+from serving.releases.making import bundle_of_agent, bundle_of_checkpoint, bundle_of_playbook, evidence_of
+from training.models import PolicyCheckpoint
+
+MOST_NOTE = 300
+
+
+@transaction.atomic
+def release_make(
+    actor: Any,
+    agent: Agent,
+    *,
+    checkpoint: PolicyCheckpoint | None = None,
+    playbook_version: int | None = None,
+    note: str = "",
+) -> Release:
+    """Makes the agent's next release: of a ``checkpoint`` of its own, with a version of its playbook, or of it as it
+    stands.
+
+    Raises:
+        Missing, Forbidden: the actor may not, or there is no such version.
+        Invalid: the note is too long, or both are given (``fields`` says which).
+        Conflict: the agent is archived, the checkpoint is another agent's, or its run is gone; or nothing changed since
+            the last release; or the agent's prompt pack was altered.
+    """
+    require(actor, "release.make", agent.organization_id)
+    if len(note) > MOST_NOTE:
+        message = f"A note has at most {MOST_NOTE} characters; this one has {len(note)}."
+        raise Invalid(message, fields={"note": message})
+    if checkpoint is not None and playbook_version is not None:
+        message = "A release is made from a checkpoint or from a version of the playbook. Name one of them."
+        raise Invalid(message, fields={"playbook_version": message})
+    hold_row(agent)  # numbers have no gaps
+    if agent.archived_at is not None:
+        raise Conflict(f"{agent.name} is archived.")
+    source, bundle, evidence = _made_from(agent, checkpoint, playbook_version)
+    stored = bundle.as_json()
+    latest = Release.objects.filter(agent=agent).order_by("-number").first()
+    if latest is not None and latest.digest == digest(stored) and latest.evidence == evidence:
+        raise Conflict(f"Nothing has changed since release {latest.number}.")
+    release = Release.objects.create(
+        organization_id=agent.organization_id,
+        agent=agent,
+        number=(Release.objects.filter(agent=agent).aggregate(n=Max("number"))["n"] or 0) + 1,
+        digest=digest(stored),
+        bundle=stored,
+        evidence=evidence,
+        source=source,
+        checkpoint=checkpoint,
+        playbook_version=playbook_version,
+        note=note.strip(),
+        created_by=Actor.of(actor).user,
+    )
+    after = {"agent": agent.slug, "number": release.number, "digest": release.digest, "source": str(source)}
+    record(actor, "release.made", release, after=after)
+    return release
+
+
+def _made_from(
+    agent: Agent, checkpoint: PolicyCheckpoint | None, playbook_version: int | None
+) -> tuple[ReleaseSource, Bundle, dict[str, Any]]:
+    if checkpoint is not None:
+        if checkpoint.agent_id != agent.pk:
+            raise Conflict(f"{checkpoint.label} is a checkpoint of another agent.")
+        run = checkpoint.run
+        if run is None:
+            raise Conflict(f"{checkpoint.label} outlived its job, which says how its agent acted. Choose another.")
+        try:
+            bundle = bundle_of_checkpoint(checkpoint, run)
+        except UnknownName as error:
+            raise Conflict(f"{checkpoint.label} can't be read: {error}") from error
+        return ReleaseSource.CHECKPOINT, bundle, evidence_of(checkpoint, run)
+    if agent.runtime == AgentRuntime.ACTION:
+        raise Conflict("An agent that chooses actions is released from a checkpoint, which holds its parameters.")
+    if playbook_version is not None:
+        playbook = Playbook.objects.filter(agent=agent).first()
+        if playbook is None:
+            raise Conflict(f"{agent.name} has no playbook.")
+        return ReleaseSource.PLAYBOOK, bundle_of_playbook(agent, playbook, playbook_version), {}
+    return ReleaseSource.AGENT, bundle_of_agent(agent), {}

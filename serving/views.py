@@ -1,0 +1,113 @@
+"""Releases as people look at them."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import urlencode
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+
+from agentcore_site.console.pages import Sort, allowed, asked, listing, page, post_page
+from agentcore_site.lib.errors import Conflict, Invalid
+from agentcore_site.tenancy.actors import Actor
+from agentcore_site.tenancy.permissions import require
+from experiences.models.agent_lookup import agent_get
+from serving.filters import ReleaseFilters
+from serving.models import ReleaseSource
+from serving.releases.presenters import proof_of, shown, sources_of
+from serving.releases.selectors import (
+    blame,
+    bundle_of,
+    moved_since,
+    release_before,
+    release_get,
+    releases_differ,
+    releases_visible,
+)
+from serving.releases.services import release_make
+from training.services.checkpoints import checkpoint_of
+
+SORTS = (Sort("newest", "newest first", "created_at"), Sort("number", "number", "number"))
+MOST_QUERY = 20_000
+MOST_TYPED = 400  # characters of a field that an address carries back
+
+
+@page
+def releases(request: HttpRequest, actor: Actor) -> HttpResponse:
+    everything = releases_visible(actor)
+    query, source = asked(request, "q", "source")
+    agent = agent_get(actor, request.GET["agent"]) if request.GET.get("agent") else None
+    given = {"search": query, "source": source, "agent": str(agent.pk) if agent else ""}
+    rows = ReleaseFilters.on_page(everything, actor, given)
+    found = listing(request, rows, SORTS, one="release", of=everything)
+    context = {
+        "listing": found,
+        "rows": [{"release": one, "proof": proof_of(one)} for one in found.rows],
+        "q": query,
+        "source": source,
+        "sources": ReleaseSource.choices,
+        "agent": agent,
+        "sources_of_agent": sources_of(actor, agent) if agent else [],
+        "chosen": request.GET.get("from", ""),
+        "note": request.GET.get("note", ""),
+    }
+    return render(request, "serving/releases.html", context)
+
+
+@page
+def release(request: HttpRequest, actor: Actor, release_id: Any) -> HttpResponse:
+    """What it serves, with what it was proven, and what it serves otherwise than another."""
+    found = release_get(actor, release_id)
+    other = request.GET.get("to")
+    before = release_get(actor, other) if other else release_before(found)
+    bundle = bundle_of(found)
+    query = request.GET.get("query", "")[:MOST_QUERY]
+    context = {
+        "release": found,
+        "bundle": bundle,
+        "proof": proof_of(found),
+        "before": before,
+        "differing": shown(releases_differ(before, found)) if before is not None else [],
+        "moved": shown(moved_since(found)),
+        "blame": blame(found),
+        "query": query,
+        "asked": "query" in request.GET,
+        "told": bundle.context.text_for(query) if "query" in request.GET or bundle.context.rule is None else "",
+        "others": releases_visible(actor).filter(agent=found.agent).exclude(pk=found.pk).order_by("-number")[:50],
+        "may": allowed(actor, found.organization_id),
+    }
+    return render(request, "serving/release.html", context)
+
+
+@page
+def release_json(request: HttpRequest, actor: Actor, release_id: Any) -> HttpResponse:
+    """The bundle to download: what is served, whole."""
+    found = release_get(actor, release_id)
+    response = JsonResponse({"digest": found.digest, "bundle": found.bundle, "evidence": found.evidence})
+    name = f"{found.agent.slug}-release-{found.number}.json"
+    response["Content-Disposition"] = f'attachment; filename="{name}"'
+    return response
+
+
+@post_page
+def make(request: HttpRequest, actor: Actor, agent_id: Any) -> HttpResponse:
+    agent = agent_get(actor, agent_id)
+    require(actor, "release.make", agent.organization_id)
+    kind, _, name = request.POST.get("from", "").partition(":")
+    try:
+        made = release_make(
+            actor,
+            agent,
+            checkpoint=checkpoint_of(actor, name) if kind == "checkpoint" else None,
+            playbook_version=int(name) if kind == "playbook" and name.isdecimal() and len(name) < 10 else None,
+            note=request.POST.get("note", ""),
+        )
+    except (Invalid, Conflict) as error:  # back to the form, with what was typed
+        messages.error(request, error.message)
+        typed = {one: request.POST.get(one, "")[:MOST_TYPED] for one in ("from", "note")}
+        return redirect(f"{reverse('serving:releases')}?{urlencode({'agent': str(agent.pk), **typed})}")
+    messages.success(request, f"Release {made.number} of {agent.name} was made. It changes nothing that is served.")
+    return redirect("serving:release", release_id=made.pk)
