@@ -1,0 +1,1 @@
+"""Tests of a canary that hold however often one looks, as pure values."""

@@ -1,0 +1,138 @@
+"""The tests of a canary: valid at any look, whatever the traffic does, and quick where something broke."""
+
+from __future__ import annotations
+
+import json
+import math
+from statistics import median
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from serving.monitoring.bands import LEAST, Difference
+from serving.monitoring.evidence import Evidence, FailureBets, ValueBets
+from serving.monitoring.guardrails import ALPHA, WEIGHTS, CanarySession, Monitor
+from tests.support.ramps import Arm, ramp
+
+OLD = Arm()
+QUARTER = ((0.25, 6000),)
+
+counted = st.integers(1, 8).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n)))
+numbers = st.floats(-1e6, 1e6)
+
+
+def evidence(kind: str, past: list[Any]) -> Evidence:
+    made = Evidence(FailureBets() if kind == "failures" else ValueBets())
+    for at, outcome in enumerate(past):
+        made.add(outcome, new=at % 3 == 0, share=0.3)
+    return made
+
+
+@given(st.data(), st.sampled_from(["failures", "value"]), st.floats(0.01, 0.99))
+def test_a_bet_on_the_draw_of_the_arm_is_fair_whatever_the_outcome(
+    data: st.DataObject, kind: str, share: float
+) -> None:
+    outcomes = counted if kind == "failures" else numbers
+    past, outcome = data.draw(st.lists(outcomes, max_size=12)), data.draw(outcomes)
+    before = evidence(kind, past).logs
+    after = {new: evidence(kind, past) for new in (True, False)}
+    for new, one in after.items():
+        one.add(outcome, new=new, share=share)
+    for at, log in enumerate(before):
+        mean = sum(p * math.exp(after[new].logs[at] - log) for new, p in ((True, share), (False, 1 - share)))
+        assert mean == pytest.approx(1.0, rel=1e-9)
+
+
+@pytest.mark.slow(reason="it simulates some hundred ramps, session by session")
+@pytest.mark.parametrize("drift", [0.0, 0.8])
+def test_equal_arms_are_hardly_ever_told_apart(drift: float) -> None:
+    """At most ALPHA of them, over all guardrails and all looks: 60 ramps have more than 8 false alarms in 1 of 1,000
+    cases if 1 of 20 were false."""
+    rng = np.random.default_rng(11)
+    assert sum(ramp(rng, OLD, OLD, drift=drift) is not None for _ in range(60)) <= 8
+
+
+@pytest.mark.slow(reason="it simulates some hundred ramps, session by session")
+def test_twice_the_failures_are_found_after_some_two_hundred_sessions() -> None:
+    rng = np.random.default_rng(12)
+    found = [ramp(rng, OLD, Arm(failures=0.1), steps=QUARTER) for _ in range(100)]
+    stopped = [one for one in found if one is not None]
+    assert len(stopped) >= 98 and median(one.of_new for one in stopped) <= 230
+
+
+def test_an_arm_that_always_fails_is_gone_at_once() -> None:
+    rng = np.random.default_rng(13)
+    found = [ramp(rng, OLD, Arm(failures=1.0), steps=QUARTER) for _ in range(30)]
+    assert all(one is not None and one.of_new < 15 and one.guardrail == "failures" for one in found)
+
+
+@pytest.mark.parametrize(
+    ("worse", "guardrail"),
+    [(Arm(success=0.5), "reward"), (Arm(cost=3.0), "cost"), (Arm(latency=3.0), "latency")],
+)
+def test_each_guardrail_names_what_got_worse(worse: Arm, guardrail: str) -> None:
+    rng = np.random.default_rng(14)
+    found = [ramp(rng, OLD, worse, steps=QUARTER) for _ in range(4)]
+    assert all(one is not None and one.guardrail == guardrail for one in found)
+
+
+@pytest.mark.slow(reason="it simulates some hundred ramps, session by session")
+def test_a_better_arm_goes_through() -> None:
+    rng = np.random.default_rng(15)
+    better = Arm(failures=0.02, success=0.8, cost=0.7, latency=0.8)
+    assert [ramp(rng, OLD, better) for _ in range(20)] == [None] * 20
+
+
+def test_it_goes_on_from_a_row_as_if_it_had_never_stopped() -> None:
+    rng = np.random.default_rng(16)
+    whole, parts = Monitor(), Monitor()
+    for _ in range(300):
+        session = CanarySession(
+            bool(rng.random() < 0.25), 0.25, 3, int(rng.integers(0, 3)), None, rng.normal(), 0.01, 1.5
+        )
+        whole.add(session)
+        parts = Monitor.from_json(json.loads(json.dumps(parts.as_json())))
+        parts.add(session)
+    assert parts.as_json() == whole.as_json() and "safety" not in whole.evidence
+    assert parts.differences["reward"].band() == whole.differences["reward"].band()
+
+
+def test_what_is_not_known_says_nothing_and_a_wrong_share_is_refused() -> None:
+    monitor = Monitor()
+    assert monitor.e_value == pytest.approx(1.0) and sum(WEIGHTS.values()) == pytest.approx(1.0)
+    monitor.add(CanarySession(True, 0.5, 1, failures=0))
+    assert set(monitor.evidence) == {"failures"}
+    for share in (0.0, 1.0, math.nan):
+        with pytest.raises(ValueError, match="share"):
+            monitor.add(CanarySession(True, share, 1))
+        with pytest.raises(ValueError, match="share"):
+            Difference().add(1.0, new=True, share=share)
+
+
+def test_a_band_holds_the_truth_at_all_looks() -> None:
+    """Of 200 sequences of 1,500 sessions at most 1 in 20 leave it out at some look (here: at most 15)."""
+    rng = np.random.default_rng(17)
+    missed = 0
+    for _ in range(200):
+        found, out = Difference(), False
+        new = rng.random(1500) < 0.25
+        values = rng.random(1500) < np.where(new, 0.6, 0.7)
+        for at in range(1500):
+            found.add(float(values[at]), new=bool(new[at]), share=0.25)
+            if at % 10 == 0:
+                band = found.band(ALPHA)
+                out |= not band.low <= -0.1 <= band.high
+        missed += out
+    assert missed <= 15
+
+
+def test_a_band_is_drawn_once_both_arms_have_been_seen_often_enough() -> None:
+    found = Difference()
+    assert math.isnan(found.band().difference) and found.means[0] != found.means[0]
+    while found.new < LEAST:
+        assert math.isinf(found.band().high)
+        found.add(float(found.n % 2), new=found.n % 3 == 0, share=1 / 3)
+    assert found.band().low < found.band().difference < found.band().high

@@ -1,0 +1,57 @@
+"""Simulated canaries: sessions of two arms, taken in one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from serving.monitoring.guardrails import CanarySession, Monitor
+
+RAMP: Final = ((0.1, 500), (0.25, 1000), (0.5, 1000))  # (share of the new arm, sessions)
+
+
+class Arm(NamedTuple):
+    """``failures`` is a rate; ``success`` the mean of a reward of 0 or 1; cost and latency are factors."""
+
+    failures: float = 0.05
+    success: float = 0.7
+    cost: float = 1.0
+    latency: float = 1.0
+
+
+class Stopped(NamedTuple):
+    """When a ramp was rolled back: after so many sessions, of which the new arm had so many, and because of what."""
+
+    sessions: int
+    of_new: int
+    guardrail: str
+
+
+def ramp(
+    rng: np.random.Generator,
+    old: Arm,
+    new: Arm,
+    *,
+    steps: Sequence[tuple[float, int]] = RAMP,
+    drift: float = 0.0,
+) -> Stopped | None:
+    """One ramp, looked at after every session; None where it went through. ``drift`` moves both arms' failures up and
+    down by this part of their rate, as hours of a day do."""
+    monitor, seen, of_new = Monitor(), 0, 0
+    for share, n in steps:
+        is_new = rng.random(n) < share
+        day = 1 + drift * np.sin(np.arange(seen, seen + n) / 200)
+        failures = rng.random(n) < day * np.where(is_new, new.failures, old.failures)
+        reward = (rng.random(n) < np.where(is_new, new.success, old.success)).astype(float)
+        cost = rng.lognormal(-6, 1, n) * np.where(is_new, new.cost, old.cost)
+        latency = rng.lognormal(0, 0.8, n) * np.where(is_new, new.latency, old.latency)
+        columns: Any = zip(is_new, failures, reward, cost, latency, strict=True)
+        for arm, failed, paid, dollars, seconds in columns:
+            session = CanarySession(bool(arm), share, 1, int(failed), 0, float(paid), float(dollars), float(seconds))
+            monitor.add(session)
+            seen, of_new = seen + 1, of_new + bool(arm)
+            if alarm := monitor.alarm():
+                return Stopped(seen, of_new, alarm.guardrail)
+    return None
