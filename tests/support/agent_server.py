@@ -6,7 +6,7 @@ import json
 import threading
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
@@ -30,12 +30,22 @@ class Ask:
         found = self._post("responses", {"input": given, **extra})
         return {"events": found} if isinstance(found, list) else found
 
-    def _post(self, path: str, body: dict[str, Any]) -> Any:
-        request = urllib.request.Request(
+    def events(self, path: str, body: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        """The events of a stream, each as soon as it has come."""
+        with urllib.request.urlopen(self._request(path, {**body, "stream": True}), timeout=20) as answer:
+            for line in answer:
+                if line.startswith(b"data: {"):
+                    yield json.loads(line[6:])
+
+    def _request(self, path: str, body: dict[str, Any]) -> urllib.request.Request:
+        return urllib.request.Request(
             f"{self.base_url}/{path}",
             json.dumps({"model": "whatever", **body}).encode(),
             {"authorization": f"Bearer {self.key}", "content-type": "application/json"},
         )
+
+    def _post(self, path: str, body: dict[str, Any]) -> Any:
+        request = self._request(path, body)
         try:
             with urllib.request.urlopen(request, timeout=20) as answer:
                 raw = answer.read()

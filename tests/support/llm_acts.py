@@ -131,6 +131,21 @@ async def reset(call: Call, options: dict[str, Any]) -> None:
 
 
 @named
+async def in_two(call: Call, options: dict[str, Any]) -> None:
+    """Streams its first words, and the others once the event ``go`` is set."""
+    message = call.think()
+    usage = call.bill(message)
+    text = message["content"]
+    await call.open_stream()
+    await call.event({"id": "chatcmpl-1", "choices": [{"index": 0, "delta": {"content": text[:8]}}]})
+    while not options["go"].is_set():
+        await asyncio.sleep(0.005)
+    await call.event({"choices": [{"index": 0, "delta": {"content": text[8:]}, "finish_reason": "stop"}]})
+    await call.event({"choices": [], "usage": usage})
+    await call.end_of_chunks()
+
+
+@named
 async def cut_stream(call: Call, options: dict[str, Any]) -> None:
     """Half of the answer, then the connection is gone."""
     message = call.think()

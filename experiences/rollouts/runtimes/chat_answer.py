@@ -1,4 +1,4 @@
-"""A completion as OpenAI's chat completions write it: whole, or as the chunks of a stream."""
+"""A completion as OpenAI's chat completions write it: whole, or piece by piece as a stream."""
 
 from __future__ import annotations
 
@@ -31,17 +31,37 @@ def completion_json(completion: Completion) -> dict[str, Any]:
     }
 
 
-def completion_chunks(completion: Completion) -> Iterator[dict[str, Any]]:
-    """The answer as a stream: message, end, usage."""
-    whole = completion_json(completion)
-    base = {name: whole[name] for name in ("id", "created", "model")} | {"object": "chat.completion.chunk"}
-    choice = whole["choices"][0]
-    delta = dict(choice["message"])
-    if calls := delta.get("tool_calls"):
-        delta["tool_calls"] = [{"index": at, **call} for at, call in enumerate(calls)]
-    yield base | {"choices": [{"index": 0, "delta": delta, "finish_reason": None}]}
-    yield base | {"choices": [{"index": 0, "delta": {}, "finish_reason": choice["finish_reason"]}]}
-    yield base | {"choices": [], "usage": whole["usage"]}
+class ChatStream:
+    """The events of a streamed answer of ``model``: its pieces as they come, then calls of tools, end and usage."""
+
+    def __init__(self, model: str) -> None:
+        self._base = {
+            "id": f"chatcmpl-{secrets.token_hex(8)}",
+            "object": "chat.completion.chunk",
+            "created": int(time.time()),
+            "model": model,
+        }
+        self._told = False
+
+    def begin(self) -> Iterator[dict[str, Any]]:
+        yield self._chunk({"role": "assistant", "content": ""})
+
+    def piece(self, text: str) -> Iterator[dict[str, Any]]:
+        self._told = True
+        yield self._chunk({"content": text})
+
+    def end(self, completion: Completion) -> Iterator[dict[str, Any]]:
+        whole = completion_json(completion)
+        choice = whole["choices"][0]
+        if completion.text and not self._told:  # a model that tells all at once
+            yield from self.piece(completion.text)
+        for at, call in enumerate(choice["message"].get("tool_calls", [])):
+            yield self._chunk({"tool_calls": [{"index": at, **call}]})
+        yield self._chunk({}, choice["finish_reason"])
+        yield self._base | {"choices": [], "usage": whole["usage"]}
+
+    def _chunk(self, delta: dict[str, Any], finish_reason: str | None = None) -> dict[str, Any]:
+        return self._base | {"choices": [{"index": 0, "delta": delta, "finish_reason": finish_reason}]}
 
 
 def arguments_of(call: ToolCall) -> str:

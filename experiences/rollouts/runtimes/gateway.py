@@ -1,7 +1,8 @@
 """A model endpoint for one worker's rollouts of foreign agents: each rollout has a key of its own, good while it lasts.
 
-It speaks OpenAI's chat completions and its Responses API (both also streamed) on a port of its own and passes calls to
-the metered client, so that calls of agents in any framework are paid for, bounded and recorded.
+It speaks OpenAI's chat completions and its Responses API (both also streamed, text as the model writes it) on a port of
+its own and passes calls to the metered client, so that calls of agents in any framework are paid for, bounded and
+recorded.
 """
 
 from __future__ import annotations
@@ -11,32 +12,42 @@ import contextlib
 import json
 import secrets
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from budgets.llm.errors import LLMError, Malformed
+from budgets.llm.transport import OnDelta
 from budgets.llm.types import Completion
 from experiences.rollouts.runtimes.base import Halted
-from experiences.rollouts.runtimes.chat_answer import completion_chunks, completion_json
+from experiences.rollouts.runtimes.chat_answer import ChatStream, completion_json
 from experiences.rollouts.runtimes.chat_body import BadCall, ChatBody, body_in
-from experiences.rollouts.runtimes.responses_answer import response_events, response_json
+from experiences.rollouts.runtimes.responses_answer import ResponseStream, response_begun, response_json
 from experiences.rollouts.runtimes.responses_body import Item, ResponsesBody, items_of
 
 if TYPE_CHECKING:
     import uvicorn
 
 MAX_BODY: Final = 4 * 2**20
+REFUSALS: Final = (BadCall, Halted, LLMError)
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
+Whole = TypeVar("Whole", contravariant=True)
+
+
+class MakesCalls(Protocol):
+    """Makes a call and records it (``runtimes.http``). ``on_delta`` gets its text piece by piece."""
+
+    def __call__(self, body: ChatBody, on_delta: OnDelta | None = None) -> Awaitable[Completion]: ...
 
 
 class Session:
-    """One rollout's right to call ``model``; ``call`` makes a call and records it (``runtimes.http``).
+    """One rollout's right to call ``model``.
 
     It keeps what was said up to each response, so that the next one can go on from there.
     """
 
-    def __init__(self, call: Callable[[ChatBody], Awaitable[Completion]], model: str = "") -> None:
+    def __init__(self, call: MakesCalls, model: str = "") -> None:
         self.call, self.model = call, model
         self._said: dict[str, Sequence[Item]] = {}
 
@@ -49,10 +60,12 @@ class Session:
             raise BadCall(message, 400, "previous_response_not_found", "previous_response_id")
         return self._said[response_id]
 
-    async def respond(self, asked: ResponsesBody) -> dict[str, Any]:
+    async def respond(
+        self, asked: ResponsesBody, begun: dict[str, Any], on_delta: OnDelta | None = None
+    ) -> dict[str, Any]:
         """The answer to a request of the Responses API. Raises what ``call`` raises."""
         before = self.said(asked.previous_response_id)
-        response = response_json(asked, await self.call(asked.chat(before)))
+        response = response_json(begun, await self.call(asked.chat(before), on_delta))
         if asked.store is not False:
             self._said[response["id"]] = (*before, *asked.input, *items_of(response["output"]))
         return response
@@ -117,13 +130,8 @@ class RolloutGateway:
             return
         try:
             await self._served(scope, receive, send)
-        except BadCall as error:
-            await _send(send, error.status, _error(str(error), error.kind, error.param))
-        except Halted as error:
-            await _send(send, 503, _error(str(error), error.reason))
-        except LLMError as error:
-            status = 502 if isinstance(error, Malformed) else error.status or 502
-            await _send(send, status, _error(error.message, "upstream_error"))
+        except REFUSALS as error:
+            await _send(send, *_refused(error))
 
     async def _served(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
         """Raises BadCall, Halted, LLMError."""
@@ -153,20 +161,17 @@ class RolloutGateway:
 
 async def _chat(session: Session, read: bytes, send: Send) -> None:
     body = body_in(read, ChatBody)
-    completion = await session.call(body)
     if not body.stream:
-        return await _send(send, 200, completion_json(completion))
-    lines = [*(_data(chunk) for chunk in completion_chunks(completion)), b"data: [DONE]\n\n"]
-    await _send_stream(send, lines)
+        return await _send(send, 200, completion_json(await session.call(body)))
+    await _send_stream(send, ChatStream(session.model), partial(session.call, body), _data, b"data: [DONE]\n\n")
 
 
 async def _responses(session: Session, read: bytes, send: Send) -> None:
     asked = body_in(read, ResponsesBody)
-    response = await session.respond(asked)
+    begun = response_begun(asked, session.model)
     if not asked.stream:
-        return await _send(send, 200, response)
-    events = response_events(response)
-    await _send_stream(send, (f"event: {event['type']}\n".encode() + _data(event) for event in events))
+        return await _send(send, 200, await session.respond(asked, begun))
+    await _send_stream(send, ResponseStream(begun), partial(session.respond, asked, begun), _named)
 
 
 ANSWERS: Final = {"/v1/chat/completions": _chat, "/v1/responses": _responses}
@@ -188,16 +193,76 @@ async def _send(send: Send, status: int, value: Mapping[str, Any]) -> None:
     await send({"type": "http.response.body", "body": json.dumps(value).encode()})
 
 
-async def _send_stream(send: Send, lines: Iterable[bytes]) -> None:
-    """The whole answer as one stream of events. It was read before: only then is it known what it cost."""
-    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/event-stream")]})
-    for line in lines:
-        await send({"type": "http.response.body", "body": line, "more_body": True})
-    await send({"type": "http.response.body", "body": b""})
+class EventStream(Protocol[Whole]):
+    """The events of an answer as an interface writes them."""
+
+    def begin(self) -> Iterator[dict[str, Any]]: ...
+
+    def piece(self, text: str) -> Iterator[dict[str, Any]]: ...
+
+    def end(self, whole: Whole) -> Iterator[dict[str, Any]]: ...
+
+
+async def _send_stream(
+    send: Send,
+    events: EventStream[Whole],
+    answer: Callable[[OnDelta], Awaitable[Whole]],
+    written: Callable[[Mapping[str, Any]], bytes],
+    last: bytes = b"",
+) -> None:
+    """Sends each piece of the answer as it is made. What goes wrong before the first one is answered by its status,
+    what goes wrong later by an event.
+
+    Raises what ``answer`` raises before the first piece.
+    """
+    pieces: asyncio.Queue[str | None] = asyncio.Queue()
+    answering = asyncio.ensure_future(answer(pieces.put_nowait))
+    answering.add_done_callback(lambda _: pieces.put_nowait(None))
+    begun = False
+
+    async def tell(found: Iterator[Mapping[str, Any]]) -> None:
+        nonlocal begun
+        if not begun:
+            begun = True
+            headers = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-cache")]
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
+            await tell(events.begin())
+        body = b"".join(map(written, found))
+        await send({"type": "http.response.body", "body": body, "more_body": True})
+
+    try:
+        while (piece := await pieces.get()) is not None:
+            await tell(events.piece(piece))
+        try:
+            whole = await answering
+        except REFUSALS as error:
+            if not begun:
+                raise
+            await send({"type": "http.response.body", "body": _data(_refused(error)[1]), "more_body": True})
+        else:
+            await tell(events.end(whole))
+    finally:
+        answering.cancel()
+    await send({"type": "http.response.body", "body": last})
 
 
 def _data(value: Mapping[str, Any]) -> bytes:
     return b"data: " + json.dumps(value).encode() + b"\n\n"
+
+
+def _named(event: Mapping[str, Any]) -> bytes:
+    return f"event: {event['type']}\n".encode() + _data(event)
+
+
+def _refused(error: Exception) -> tuple[int, dict[str, Any]]:
+    """The status and the body that say what went wrong with a call."""
+    if isinstance(error, BadCall):
+        return error.status, _error(str(error), error.kind, error.param)
+    if isinstance(error, Halted):
+        return 503, _error(str(error), error.reason)
+    assert isinstance(error, LLMError)
+    status = 502 if isinstance(error, Malformed) else error.status or 502
+    return status, _error(error.message, "upstream_error")
 
 
 def _error(message: str, kind: str, param: str | None = None) -> dict[str, Any]:

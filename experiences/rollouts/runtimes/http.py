@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from agentcore_site.outbound import OutboundClient, OutboundError
 from budgets.llm.errors import ContextTooLong, LLMError, Malformed
+from budgets.llm.transport import OnDelta
 from budgets.llm.types import Completion, Message
 from experiences.rollouts.environments.base import TextEpisode
 from experiences.rollouts.runtimes.action import described
@@ -170,7 +171,7 @@ class _Calls:
             raise self.stopped
         return answer
 
-    async def make(self, body: ChatBody) -> Completion:
+    async def make(self, body: ChatBody, on_delta: OnDelta | None = None) -> Completion:
         """Raises BadCall, Halted, LLMError: what the gateway tells the agent."""
         if self.stopped is not None:
             raise _stopped()
@@ -184,7 +185,7 @@ class _Calls:
             self._stop(stop)
             raise _stopped() from None
         self.left -= 1
-        call = asyncio.ensure_future(self._made(body))
+        call = asyncio.ensure_future(self._made(body, on_delta))
         self._under_way.add(call)
         call.add_done_callback(self._under_way.discard)
         await asyncio.wait({call})
@@ -192,10 +193,13 @@ class _Calls:
             raise _stopped()
         return call.result()
 
-    async def _made(self, body: ChatBody) -> Completion:
+    async def _made(self, body: ChatBody, on_delta: OnDelta | None) -> Completion:
         messages = prompted(body.conversation(), self.prompt)
         self.arrival.look(messages)
         seen = self.seen = messages[-1].content
+        options = body.options()
+        if on_delta is not None:
+            options["on_delta"] = on_delta
         began, started = time.time(), time.perf_counter()
 
         def failed_step(kind: str, why: str, spent: int) -> None:
@@ -208,7 +212,7 @@ class _Calls:
                 tools=body.specs(),
                 max_tokens=body.limit,
                 temperature=body.temperature,
-                **body.options(),
+                **options,
             )
         except Halted as halt:
             self._stop(halt)

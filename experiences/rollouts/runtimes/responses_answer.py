@@ -14,23 +14,21 @@ from experiences.rollouts.runtimes.responses_body import ResponsesBody
 CUT: Final = {"length": "max_output_tokens", "content_filter": "content_filter"}
 
 
-def response_json(asked: ResponsesBody, completion: Completion) -> dict[str, Any]:
-    """The answer in one piece, beside what was asked for."""
-    cut, usage = CUT.get(completion.finish_reason), completion.usage
-    state = "incomplete" if cut else "completed"
+def response_begun(asked: ResponsesBody, model: str) -> dict[str, Any]:
+    """A response of which nothing is there yet, beside what was asked for."""
     given = asked.model_dump(mode="json", include={"text", "tool_choice", "tools"}, exclude_none=True)
     return {
         "id": f"resp_{secrets.token_hex(16)}",
         "object": "response",
         "created_at": int(time.time()),
-        "status": state,
+        "status": "in_progress",
         "background": False,
         "error": None,
-        "incomplete_details": {"reason": cut} if cut else None,
+        "incomplete_details": None,
         "instructions": asked.instructions,
         "max_output_tokens": asked.max_output_tokens,
-        "model": completion.model,
-        "output": [*_message(completion.text, state), *map(_call, completion.tool_calls)],
+        "model": model,
+        "output": [],
         "parallel_tool_calls": asked.parallel_tool_calls is not False,
         "previous_response_id": asked.previous_response_id,
         "store": asked.store is not False,
@@ -39,6 +37,20 @@ def response_json(asked: ResponsesBody, completion: Completion) -> dict[str, Any
         "tool_choice": given.get("tool_choice", "auto"),
         "tools": given.get("tools", []),
         "truncation": "disabled",
+        "usage": None,
+        "metadata": {},
+    }
+
+
+def response_json(begun: dict[str, Any], completion: Completion) -> dict[str, Any]:
+    """The answer in one piece."""
+    cut, usage = CUT.get(completion.finish_reason), completion.usage
+    state = "incomplete" if cut else "completed"
+    return begun | {
+        "status": state,
+        "incomplete_details": {"reason": cut} if cut else None,
+        "model": completion.model,
+        "output": [*_message(completion.text, state), *map(_call, completion.tool_calls)],
         "usage": {
             "input_tokens": usage.input_tokens,
             "input_tokens_details": {"cached_tokens": usage.cached_tokens},
@@ -46,45 +58,62 @@ def response_json(asked: ResponsesBody, completion: Completion) -> dict[str, Any
             "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
             "total_tokens": usage.total_tokens,
         },
-        "metadata": {},
     }
 
 
-def response_events(whole: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The same answer as a stream, its events numbered."""
-    for number, event in enumerate(_events(whole)):
-        yield event | {"type": f"response.{event['type']}", "sequence_number": number}
+class ResponseStream:
+    """The events of a streamed response, numbered: its text as it comes, then calls of tools and the end."""
+
+    def __init__(self, begun: dict[str, Any]) -> None:
+        self._begun, self._number = begun, 0
+        self._message: dict[str, Any] | None = None  # under way
+
+    def begin(self) -> Iterator[dict[str, Any]]:
+        yield self._event("created", response=self._begun)
+        yield self._event("in_progress", response=self._begun)
+
+    def piece(self, text: str) -> Iterator[dict[str, Any]]:
+        if self._message is None:
+            (self._message,) = _message("", "in_progress", empty=True)
+            yield self._event("output_item.added", output_index=0, item=self._message | {"content": []})
+            yield self._part("content_part.added", part=self._message["content"][0])
+        yield self._part("output_text.delta", delta=text, logprobs=[])
+
+    def end(self, whole: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        """``whole`` is the response; its message gets the name that it had from the beginning."""
+        for index, item in enumerate(whole["output"]):
+            if item["type"] == "message":
+                (part,) = item["content"]
+                if self._message is None:  # a model that tells all at once
+                    yield from self.piece(part["text"])
+                assert self._message is not None
+                item["id"] = self._message["id"]
+                yield self._part("output_text.done", text=part["text"], logprobs=[])
+                yield self._part("content_part.done", part=part)
+            else:
+                yield from self._called(index, item)
+            yield self._event("output_item.done", output_index=index, item=item)
+        yield self._event(whole["status"], response=whole)
+
+    def _called(self, index: int, item: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        place = {"output_index": index, "item_id": item["id"]}
+        begun = item | {"arguments": "", "status": "in_progress"}
+        yield self._event("output_item.added", output_index=index, item=begun)
+        yield self._event("function_call_arguments.delta", **place, delta=item["arguments"])
+        yield self._event("function_call_arguments.done", **place, arguments=item["arguments"], name=item["name"])
+
+    def _part(self, kind: str, **values: Any) -> dict[str, Any]:
+        """An event of the only part of the message under way."""
+        assert self._message is not None
+        return self._event(kind, output_index=0, item_id=self._message["id"], content_index=0, **values)
+
+    def _event(self, kind: str, **values: Any) -> dict[str, Any]:
+        number, self._number = self._number, self._number + 1
+        return {"type": f"response.{kind}", **values, "sequence_number": number}
 
 
-def _events(whole: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    begun = whole | {"status": "in_progress", "output": [], "usage": None, "incomplete_details": None}
-    yield {"type": "created", "response": begun}
-    yield {"type": "in_progress", "response": begun}
-    for index, item in enumerate(whole["output"]):
-        place = {"output_index": index}
-        empty: dict[str, Any] = {"content": []} if item["type"] == "message" else {"arguments": ""}
-        yield {"type": "output_item.added", **place, "item": item | empty | {"status": "in_progress"}}
-        yield from (event | place | {"item_id": item["id"]} for event in _parts(item))
-        yield {"type": "output_item.done", **place, "item": item}
-    yield {"type": whole["status"], "response": whole}
-
-
-def _parts(item: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """What comes between an item's beginning and its end."""
-    if item["type"] == "function_call":
-        yield {"type": "function_call_arguments.delta", "delta": item["arguments"]}
-        yield {"type": "function_call_arguments.done", "arguments": item["arguments"], "name": item["name"]}
-        return
-    for index, part in enumerate(item["content"]):
-        place = {"content_index": index}
-        yield {"type": "content_part.added", **place, "part": part | {"text": ""}}
-        yield {"type": "output_text.delta", **place, "delta": part["text"], "logprobs": []}
-        yield {"type": "output_text.done", **place, "text": part["text"], "logprobs": []}
-        yield {"type": "content_part.done", **place, "part": part}
-
-
-def _message(text: str, state: str) -> list[dict[str, Any]]:
-    if not text:
+def _message(text: str, state: str, *, empty: bool = False) -> list[dict[str, Any]]:
+    if not text and not empty:
         return []
     part = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
     return [

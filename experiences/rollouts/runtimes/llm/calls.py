@@ -22,6 +22,7 @@ from budgets.llm.errors import (
     Permanent,
     Transient,
 )
+from budgets.llm.transport import OnDelta
 from budgets.llm.types import Completion, Message, ToolCall, ToolSpec
 from budgets.metering.port import BudgetRefused, CallKey, MeterFailure, SpendingTooFast, UnknownPrice
 from experiences.privacy import cut_short
@@ -48,6 +49,7 @@ class CallOptions(TypedDict, total=False):
     stop: Sequence[str]
     tool_choice: str | Mapping[str, Any]
     parallel_tool_calls: bool
+    on_delta: OnDelta  # gets each piece of text as it arrives; the call is a streamed one
 
 
 class ChatModel(Protocol):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -138,6 +139,62 @@ async def test_tools_and_streams_pass_through() -> None:
         found = await rolled(agent, model)
     assert found.success, (found.error, found.steps)
     assert found.steps[0].action == {"type": "tool", "tool": "times", "parameters": {"a": 17, "b": 23}}
+
+
+def chat(text: str) -> tuple[str, dict[str, Any]]:
+    return "chat/completions", {"messages": [{"role": "user", "content": text}]}
+
+
+def words_of(events: list[dict[str, Any]]) -> str:
+    """The text of a stream, of either interface."""
+    chunks = [choice["delta"].get("content") or "" for one in events for choice in one.get("choices", [])]
+    return "".join([*chunks, *(one["delta"] for one in events if one.get("type") == "response.output_text.delta")])
+
+
+@pytest.mark.parametrize("path", ["chat/completions", "responses"])
+async def test_the_first_words_are_through_before_the_last_are_made(path: str) -> None:
+    go, seen = threading.Event(), []
+    body = chat("x")[1] if path == "chat/completions" else {"input": "x"}
+
+    def reads(asked: dict[str, Any], ask: Ask) -> str:
+        for event in ask.events(path, body):
+            seen.append(event)
+            if words_of(seen) == "Answer: ":
+                go.set()  # only now does the model go on
+        return words_of(seen)
+
+    with ModelServer(brain=lambda _: "Answer: 391") as model, AgentServer(reads) as agent:
+        model.will(act("in_two", go=go))
+        meter = Purse(10**9)
+        found = await rolled(agent, model, meter=meter)
+    assert found.success, (found.error, seen)
+    assert go.is_set() and words_of(seen) == "Answer: 391"
+    assert found.steps[0].result["output"] == "Answer: 391" and found.steps[0].tokens > 0
+
+
+@pytest.mark.parametrize(("fault", "told"), [("cut_stream", True), ("error_500", False)])
+async def test_a_stream_that_breaks_says_so_where_it_stands(fault: str, told: bool) -> None:
+    """Before its first words by the status, after them by an event; and the rollout waits for the model, as for any
+    answer that did not come: what was told can't be taken back, so it is played again."""
+    seen: list[Any] = []
+    heard = threading.Event()
+
+    def reads(asked: dict[str, Any], ask: Ask) -> str:
+        try:
+            seen.extend(ask.events(*chat("x")))
+        except urllib.error.HTTPError as error:
+            seen.append({"status": error.code, **json.loads(error.read())})
+        heard.set()
+        return "Answer: 391"
+
+    with ModelServer(brain=lambda _: "one two three four five six") as model, AgentServer(reads) as agent:
+        model.will(*[fault] * 5)
+        with pytest.raises(Halted) as halted:
+            await rolled(agent, model)
+        assert await asyncio.to_thread(heard.wait, 10)
+    assert halted.value.reason == "waiting_for_llm"
+    assert "error" in seen[-1] and ("status" in seen[-1]) != told, seen
+    assert (words_of(seen[:-1]) != "") == told
 
 
 async def test_more_calls_than_steps_are_refused_and_it_may_still_answer() -> None:
