@@ -23,7 +23,8 @@ OURS: Final = frozenset(
         "contenttypes.ContentType.model", "sessions.Session.session_key", "sessions.Session.session_data",
         "auth.User.password", "admin.LogEntry.object_id",
         # Digests, and what is sealed.
-        "tenancy.Invitation.digest", "tenancy.TokenFamily.current", "tenancy.TokenFamily.previous",
+        "serving.Release.digest", "tenancy.Invitation.digest", "tenancy.TokenFamily.current",
+        "tenancy.TokenFamily.previous",
         "tenancy.ApiKey.prefix", "tenancy.ApiKey.digest", "tenancy.Erasure.digests", "jobs.ShareLink.digest",
         "experiences.ModelEndpoint.api_key", "experiences.ModelEndpoint.gateway_key", "experiences.ToolServer.token",
         "experiences.ModelEndpoint.virtual_key", "experiences.ModelEndpoint.gateway_config",

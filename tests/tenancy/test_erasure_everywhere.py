@@ -30,6 +30,7 @@ from experiences.lessons.stamps import checked
 from experiences.models import Agent, DatasetRow, Experience, ExperienceChange, ToolServer, TrajectoryRecord
 from experiences.playbooks.services.evolutions import evolution_queue
 from experiences.playbooks.services.executions import NewTrace, traces_record
+from serving.releases.services import release_make
 from tests import factories
 from tests.support import person
 from tests.support.llm_server import ModelServer
@@ -80,6 +81,7 @@ def everything(operator: Actor, adam: Any, acme: Any, run: TrainingRun, server: 
     playbook = playbook_of(operator, model_agent(boss, server))
     lived(operator, playbook.agent, 3)
     run_to_end(evolution_queue(operator, playbook).job)
+    release_make(operator, playbook.agent, note="said")
     lesson = factories.ExperienceFactory(agent=run.agent)
     ExperienceChange.objects.create(experience=lesson, version=1, action="added", after="said", by="olivia")
     factories.PromptPackFactory(organization=acme)
