@@ -40,11 +40,11 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None
     # pytest's own process only hands out the tests to its workers.
     hands_out = bool(options.numprocesses) and "PYTEST_XDIST_WORKER" not in os.environ
     if not hands_out and given != frozenset(SERVICES):
-        _start(serving=options.markexpr != FAST)
+        start(serving=options.markexpr != FAST)
     return (yield)
 
 
-def _start(*, serving: bool) -> None:
+def start(*, serving: bool) -> None:
     """Makes a folder for the data of this process and, where ``serving``, starts in it what has no address yet."""
     global folder, stack
     folder = tempfile.mkdtemp(prefix="agentcore-tests-")

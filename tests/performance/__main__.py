@@ -33,16 +33,21 @@ from tests import services
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "agentcore_site.settings")
 
-import django
-
 
 def main() -> int:
+    services.start(serving=True)  # before Django reads where they are
+    import django
+
     django.setup()
     from django.core.management import call_command
 
     call_command("migrate", verbosity=0)
+    from django.db import connection
+
     from tests.support import owner
 
+    with connection.cursor() as cursor:
+        owner.share_with_application(cursor)  # tables are emptied between two figures
     owner.leave()  # figures are of the application's role
     from tests.performance import (
         ace,
