@@ -115,8 +115,8 @@ def test_a_stopped_worker_that_wakes_up_after_its_lease_writes_nothing(
     eventually(lambda: Iteration.objects.filter(run=run, number__gte=5).exists(), why="the first iterations")
     sleeper = eventually(lambda: _stopped_holder(run.job_id), why="a worker stopped while it holds the job")
     try:
+        stopped_at = Job.objects.get(id=run.job_id).attempt  # before the other one is there: it may end the job at once
         fleet.worker()  # a second worker takes over once the lease has run out
-        stopped_at = Job.objects.get(id=run.job_id).attempt
         eventually(lambda: Job.objects.get(id=run.job_id).attempt > stopped_at, seconds=90, why="a new claim")
     finally:
         os.kill(sleeper, signal.SIGCONT)

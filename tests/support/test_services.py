@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -40,3 +42,18 @@ def test_between_two_tests_every_row_goes_but_those_that_migrations_made(olivia:
     record(None, "agent.changed", organization=None)
     with pytest.raises(ProgrammingError, match=r"permission denied|append-only"):
         AuditEvent.objects.all().delete()  # the guards hold again
+
+
+@pytest.mark.usefixtures("services")
+def test_the_bench_starts_what_it_needs() -> None:
+    plain = {name: value for name, value in os.environ.items() if not name.endswith("_URL")}
+    ran = subprocess.run(
+        [sys.executable, "-m", "tests.performance", "science.update"],
+        cwd=Path(__file__).parents[2],
+        env=plain,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert ran.returncode == 0, ran.stderr[-2000:]
+    assert "policy update" in ran.stdout
