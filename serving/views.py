@@ -10,7 +10,7 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 
-from agentcore_site.console.pages import Sort, allowed, asked, listing, page, post_page
+from agentcore_site.console.pages import Sort, asked, listing, page, post_page
 from agentcore_site.lib.errors import Conflict, Invalid
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import require
@@ -77,7 +77,6 @@ def release(request: HttpRequest, actor: Actor, release_id: Any) -> HttpResponse
         "asked": "query" in request.GET,
         "told": bundle.context.text_for(query) if "query" in request.GET or bundle.context.rule is None else "",
         "others": releases_visible(actor).filter(agent=found.agent).exclude(pk=found.pk).order_by("-number")[:50],
-        "may": allowed(actor, found.organization_id),
     }
     return render(request, "serving/release.html", context)
 
@@ -96,14 +95,9 @@ def release_json(request: HttpRequest, actor: Actor, release_id: Any) -> HttpRes
 def make(request: HttpRequest, actor: Actor, agent_id: Any) -> HttpResponse:
     agent = agent_get(actor, agent_id)
     require(actor, "release.make", agent.organization_id)
-    kind, _, name = request.POST.get("from", "").partition(":")
     try:
         made = release_make(
-            actor,
-            agent,
-            checkpoint=checkpoint_of(actor, name) if kind == "checkpoint" else None,
-            playbook_version=int(name) if kind == "playbook" and name.isdecimal() and len(name) < 10 else None,
-            note=request.POST.get("note", ""),
+            actor, agent, **_source(actor, request.POST.get("from", "")), note=request.POST.get("note", "")
         )
     except (Invalid, Conflict) as error:  # back to the form, with what was typed
         messages.error(request, error.message)
@@ -111,3 +105,20 @@ def make(request: HttpRequest, actor: Actor, agent_id: Any) -> HttpResponse:
         return redirect(f"{reverse('serving:releases')}?{urlencode({'agent': str(agent.pk), **typed})}")
     messages.success(request, f"Release {made.number} of {agent.name} was made. It changes nothing that is served.")
     return redirect("serving:release", release_id=made.pk)
+
+
+def _source(actor: Actor, chosen: str) -> dict[str, Any]:
+    """What a release is made from, of a choice of the form (``presenters.sources_of``).
+
+    Raises:
+        Missing: there is no such checkpoint.
+        Invalid: it is no choice of the form.
+    """
+    kind, _, name = chosen.partition(":")
+    if chosen == "agent":
+        return {}
+    if kind == "checkpoint":
+        return {"checkpoint": checkpoint_of(actor, name)}
+    if kind == "playbook" and name.isascii() and name.isdigit() and len(name) < 10:
+        return {"playbook_version": int(name)}
+    raise Invalid("Say what the release is made of: choose it in the list.", fields={"from": "Choose one of the list."})

@@ -15,7 +15,6 @@ from training.selectors.runs import checkpoints_visible
 
 MARKS: Final = {"added": ("plus", "new"), "removed": ("cross", "gone"), "changed": ("edit", "changed")}
 OFFERED: Final = 20  # checkpoints, and versions of the playbook
-MOVED: Final = {"model": "model", "tools": "tools", "prompt": "prompt"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +64,8 @@ def proof_of(release: Release) -> ReleaseProof:
     evidence = release.evidence
     if not evidence:
         return ReleaseProof("Nothing was measured of it: it was not made from a checkpoint.", "")
-    moved = [MOVED.get(name, name) for name in evidence["moved"]]
     proven: dict[str, Any] = evidence["held_out"]
-    if moved:
+    if moved := evidence["moved"]:
         names = " and ".join(moved)
         return ReleaseProof(
             f"Its agent had another {names} when it was measured: the figures are not this release's.", "warn"

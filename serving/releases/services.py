@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from django.db import transaction
-from django.db.models import Max
 
 from agentcore_site.audit.services import record
 from agentcore_site.lib.errors import Conflict, Invalid
@@ -52,14 +51,15 @@ def release_make(
         raise Conflict(f"{agent.name} is archived.")
     source, bundle, evidence = _made_from(agent, checkpoint, playbook_version)
     stored = bundle.as_json()
+    named = digest(stored)
     latest = Release.objects.filter(agent=agent).order_by("-number").first()
-    if latest is not None and latest.digest == digest(stored) and latest.evidence == evidence:
+    if latest is not None and latest.digest == named and latest.evidence == evidence:
         raise Conflict(f"Nothing has changed since release {latest.number}.")
     release = Release.objects.create(
         organization_id=agent.organization_id,
         agent=agent,
-        number=(Release.objects.filter(agent=agent).aggregate(n=Max("number"))["n"] or 0) + 1,
-        digest=digest(stored),
+        number=1 if latest is None else latest.number + 1,
+        digest=named,
         bundle=stored,
         evidence=evidence,
         source=source,

@@ -176,6 +176,9 @@ def test_the_pages_show_what_is_served_and_what_moved(console: Client, operator:
     assert posted["Location"] == f"/releases/{made.pk}/"
     again = console.post(f"/agents/{agent.pk}/releases/make/", {"from": "playbook:1", "note": "Once more"}, follow=True)
     assert "Nothing has changed since release 1" in html(again) and 'value="Once more"' in html(again)
+    for wrong in ("", "playbook:x", "playbook:99999999999", "agents"):
+        refused = console.post(f"/agents/{agent.pk}/releases/make/", {"from": wrong}, follow=True)
+        assert "Say what the release is made of" in html(refused) and Release.objects.count() == 1
     page = html(console.get(f"/releases/{made.pk}/?query=Where"))
     assert "Release 1 of Support clerk" in page and "- [s1]" in page and "Stale" not in page
     assert "Nothing was measured of it" in page
