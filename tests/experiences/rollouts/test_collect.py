@@ -99,8 +99,8 @@ async def by_hand(work: Work, environment: WaitingEnvironment, runtime: ActionRu
 async def test_a_thousand_at_once_take_little_more_of_the_processor_than_the_same_awaits_by_hand() -> None:
     """As a ratio in the same run: measured 1.1 to 1.4. A ``collect`` that takes twice as long has at least 2.1.
 
-    The least of several rounds each: a processor that is shared counts the same work at up to twice its time. As long
-    as the limit is not met, more rounds are played, so that both sides meet a quiet moment; a slow ``collect`` has none.
+    The least of several rounds each: a shared processor counts the same work at up to twice its time. As long
+    as the limit is not met, more are played, so that both sides meet a quiet moment; a slow ``collect`` has none.
     """
     work, runtime = work_of(queries(1000)), ActionRuntime(UniformChooser())
     ours, least = list[float](), list[float]()
