@@ -2,8 +2,8 @@
 
 Arguments choose parts (science storage jobs llm ace ledger paid privacy learning telemetry rewarders poison context),
 or one of a part: ``jobs.fairness``.
-``fuzz [requests]``, ``worlds [options]``, ``again [options]``, ``same [options]``, ``rivals [options]`` and ``canary
-[options]`` are benches of their own."""
+``fuzz [requests]``, ``worlds [options]``, ``again [options]``, ``same [options]``, ``rivals [options]``, ``canary
+[options]`` and ``gate [options]`` are benches of their own."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ if __name__ == "__main__":
         "same": "tests.performance.same",
         "rivals": "tests.performance.rivals.bench",
         "canary": "tests.performance.canary",
+        "gate": "tests.performance.gate",
     }
     if bench := own.get("".join(sys.argv[1:2])):
         os.environ.setdefault("DJANGO_SETTINGS_MODULE", "agentcore_site.settings")
