@@ -15,9 +15,12 @@ from typing import Any
 
 import numpy as np
 
+from experiences.rollouts.code.blocks import python_in
+from experiences.rollouts.code.quality import code_quality, row_tests
 from experiences.rollouts.environments.base import Environment, Episode
-from experiences.rollouts.rewards.base import VERDICT, Reward, rubric_of
+from experiences.rollouts.rewards.base import VERDICT, Reward, inspects_code, rubric_of
 from experiences.rollouts.rewards.bounded import pay_in_time
+from experiences.rollouts.rewards.signals import CODE_QUALITY
 from experiences.rollouts.rollout_clock import Clock
 from experiences.rollouts.runtimes.action import described
 from experiences.rollouts.runtimes.base import (
@@ -28,7 +31,7 @@ from experiences.rollouts.runtimes.base import (
     RolloutFailure,
     Runtime,
 )
-from experiences.rollouts.types import RolloutKey, Scenario, Step, Trajectory, TrajectoryGroup
+from experiences.rollouts.types import RolloutKey, Scenario, Step, Trajectory, TrajectoryGroup, final_answer
 
 BREATH_SECONDS = 0.01  # how long rollouts that never wait may keep the event loop from its other tasks
 
@@ -126,6 +129,7 @@ async def run_rollout(scenario: Scenario, key: RolloutKey, plan: RolloutPlan) ->
         _fail(trajectory, f"{failure.boundary}: {failure}")
     except Exception as error:  # a failing rollout never stops the others
         _fail(trajectory, f"runtime: {described(error)}")
+    await _inspect(trajectory, scenario, reward)
     await pay_in_time(reward, trajectory)
     trajectory.duration_ms = (time.perf_counter() - started) * 1e3
     return trajectory
@@ -159,6 +163,15 @@ async def _judge(trajectory: Trajectory, scenario: Scenario, runtime: Runtime, r
     rubric = rubric_of(reward)
     if rubric is not None and isinstance(runtime, Judging):
         trajectory.evidence[VERDICT] = dict(await runtime.verdict(rubric, scenario, trajectory))
+
+
+async def _inspect(trajectory: Trajectory, scenario: Scenario, reward: Reward) -> None:
+    """Has the answer's code checked where the reward counts it and the environment said nothing of it. It takes no time
+    from the rollout's own limit."""
+    if trajectory.error or CODE_QUALITY in trajectory.evidence or not inspects_code(reward):
+        return
+    if code := python_in(final_answer(trajectory.steps) or ""):
+        trajectory.evidence[CODE_QUALITY] = await asyncio.to_thread(code_quality, code, row_tests(scenario.metadata))
 
 
 def _fail(trajectory: Trajectory, error: str) -> None:

@@ -31,7 +31,7 @@ from experiences.rollouts.structured_output import (
     repairing,
     talk_with,
 )
-from experiences.rollouts.types import Outcome, RolloutKey, Scenario, Step, Trajectory
+from experiences.rollouts.types import Outcome, RolloutKey, Scenario, Step, Trajectory, final_answer
 
 TOP: Final = 10.0
 HEAD, TAIL = 6_000, 2_000  # characters of an answer that are judged; what lies between is left out
@@ -206,8 +206,9 @@ async def verdict_on(
 
 def judged_text(steps: Sequence[Step]) -> str:
     """The answer that a rollout came to; where it was a conversation, all that was done and seen."""
-    if steps and steps[-1].action.get("type") == "answer":
-        return str((steps[-1].action.get("parameters") or {}).get("text", ""))
+    answer = final_answer(steps)
+    if answer is not None:
+        return answer
     told = []
     for number, step in enumerate(steps, start=1):
         action, result = step.action, step.result

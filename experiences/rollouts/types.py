@@ -145,6 +145,13 @@ class Outcome:
     evidence: Mapping[str, Any] = field(default_factory=dict)
 
 
+def final_answer(steps: Sequence[Step]) -> str | None:
+    """The answer that ended a rollout; None where it was a conversation, or ended otherwise."""
+    if not steps or steps[-1].action.get("type") != "answer":
+        return None
+    return str((steps[-1].action.get("parameters") or {}).get("text", ""))
+
+
 def reindexed(scenarios: Sequence[Scenario], start: int = 0) -> list[Scenario]:
     """The same scenarios with consecutive indices from ``start``."""
     return [replace(scenario, index=start + i) for i, scenario in enumerate(scenarios)]

@@ -1,10 +1,11 @@
-"""X4: what paying an epoch's hundred samples costs, for all rewards that ask no model."""
+"""X4: what paying an epoch's hundred samples costs, for all rewards that ask no model. R6: what checking code costs."""
 
 from __future__ import annotations
 
 import time
 from statistics import median
 
+from experiences.rollouts.code.quality import code_quality
 from experiences.rollouts.rewards import rewards
 from experiences.rollouts.rewards.trial import tried
 from experiences.rollouts.types import RolloutKey, Step, Trajectory
@@ -25,7 +26,19 @@ def suite() -> list[Figure]:
             tried(rewards.get(name)({}), lived)
         times.append(time.perf_counter() - began)
     what = f"{len(SUITE)} rewarders, {SAMPLES} samples of {STEPS} steps"
-    return [at_most("X4", what, median(times), 2, "s", digits=3)]
+    return [at_most("X4", what, median(times), 2, "s", digits=3), _code()]
+
+
+def _code() -> Figure:
+    """Ruff, bandit and three tests on 40 lines, each in a sandbox of its own (median of 5)."""
+    code = "\n".join(f"def area_{n}(r: float) -> float:\n    return {n} * r * r\n" for n in range(20))
+    times = []
+    for _ in range(5):
+        began = time.perf_counter()
+        found = code_quality(code, [f"assert area_{n}(1) == {n}" for n in range(3)])
+        times.append(time.perf_counter() - began)
+        assert found["tests_passed"] == 3, found
+    return at_most("R6", "an answer's code through ruff, bandit and three tests", median(times), 3, "s", digits=3)
 
 
 def _sample(number: int) -> Trajectory:

@@ -131,6 +131,11 @@ def rubric_of(reward: object) -> Rubric | None:
     return getattr(reward, "rubric", None)
 
 
+def inspects_code(reward: object) -> bool:
+    """Whether code in an answer is to be checked before the reward is called, as its attribute of this name says."""
+    return bool(getattr(reward, "inspects_code", False))
+
+
 class RewardFactory(Protocol):
     """Builds a reward from its options.
 

@@ -13,7 +13,16 @@ from typing import Any, Final
 
 from experiences.rollouts.environments.scorers import Rubric
 from experiences.rollouts.options import Option
-from experiences.rollouts.rewards.base import FailurePay, LearningReward, Payment, Reward, reward_of, rewards, rubric_of
+from experiences.rollouts.rewards.base import (
+    FailurePay,
+    LearningReward,
+    Payment,
+    Reward,
+    inspects_code,
+    reward_of,
+    rewards,
+    rubric_of,
+)
 from experiences.rollouts.types import Trajectory
 
 BY: Final = ("outcome", "steps", "cost", "duration", "reward")
@@ -129,6 +138,10 @@ class RelativeRankReward:
     def rubric(self) -> Rubric | None:
         """That of the reward by which it ranks, if it wants a judge."""
         return rubric_of(self.other)
+
+    @property
+    def inspects_code(self) -> bool:
+        return inspects_code(self.other)
 
     # -- another reward that knows what came before ----------------------------------------------------------------
 

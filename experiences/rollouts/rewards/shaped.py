@@ -10,10 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-import orjson
-
 from experiences.rollouts.options import Option
 from experiences.rollouts.rewards.base import FAILURE_OPTIONS, FailurePay, Payment, reward_of
+from experiences.rollouts.rewards.effort import call_of
 from experiences.rollouts.types import Step, Trajectory
 
 RULES = ("strict", "naive", "potential", "gated")
@@ -72,7 +71,7 @@ class ShapedReward:
         for t, step in enumerate(steps):
             kind = step.action.get("type")
             if kind == "tool" and is_useful(step) and len(paid_calls) < self.max_paid_calls:
-                call = (str(step.action.get("tool")), _parameters(step))
+                call = call_of(step)
                 if call not in paid_calls:
                     paid_calls.add(call)
                     tool_pay[t] = self.tool
@@ -94,11 +93,6 @@ class ShapedReward:
 def is_useful(step: Step) -> bool:
     """The call succeeded and returned something."""
     return bool(step.result.get("success")) and bool(step.result.get("output"))
-
-
-def _parameters(step: Step) -> bytes:
-    parameters = step.action.get("parameters")
-    return orjson.dumps(parameters, option=orjson.OPT_SORT_KEYS) if parameters else b""
 
 
 OPTIONS: Final[Mapping[str, Option]] = {

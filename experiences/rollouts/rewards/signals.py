@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, Final
 
+CODE_QUALITY: Final = "code_quality"
 IMPLICIT: Final[Mapping[str, float]] = {"correction": 0.2, "abandoned": 0.0, "none": 0.5}
 NO_FEEDBACK: Final = IMPLICIT["none"]
 STARS: Final = 5
@@ -53,7 +54,7 @@ def code_quality(evidence: Mapping[str, Any]) -> float | None:
     "tests_passed" of "tests_total". Security: "security" (a score), else "security_findings" n as 1 / (1 + n).
     A number in place of the object is the quality itself.
     """
-    given = evidence.get("code_quality")
+    given = evidence.get(CODE_QUALITY)
     if not isinstance(given, Mapping):
         return share(given)
     parts = (

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from experiences.rollouts.rewards import LearningReward, pay, rewards, signals
-from experiences.rollouts.rewards.composite import MAX_TYPES, CompositeReward
+from experiences.rollouts.rewards.composite import CompositeReward
+from experiences.rollouts.rewards.effort import MAX_TYPES, MEASURES, redundant_calls
 from experiences.rollouts.rewards.window import ENOUGH, Window
 from experiences.rollouts.types import RolloutKey, Step, Trajectory
 
@@ -77,7 +78,7 @@ def test_a_component_that_never_changes_does_not_explode() -> None:
 
 def test_it_prefers_fewer_turns_than_is_usual_for_the_task_type() -> None:
     """Turns 2 and 6, 15 times each: mean 4, sigma 2. One turn more or less is half a sigma: 1/8 of the scale."""
-    reward = made()
+    reward = made(efficiency_tokens=0, efficiency_redundant_calls=0)
     evidence = {"task_type": "sums"}
     reward.learn([paid(reward, trajectory(1.0, turns, evidence)) for turns in [2, 6] * 15])
 
@@ -87,6 +88,66 @@ def test_it_prefers_fewer_turns_than_is_usual_for_the_task_type() -> None:
 
     assert [efficiency(turns) for turns in (4, 3, 5, 2, 0, 20)] == pytest.approx([0.5, 0.625, 0.375, 0.75, 1.0, 0.0])
     assert efficiency(3, "another kind") == 0.5
+
+
+def call(tool: str, n: int, output: str, **figures: Any) -> Step:
+    action = {"type": "tool", "tool": tool, "parameters": {"n": n}}
+    return Step({}, action, {"success": bool(output), "output": output, "error": ""}, **figures)
+
+
+def test_it_counts_calls_that_brought_nothing_new() -> None:
+    again = [
+        call("look", 1, "a"),
+        call("look", 1, "a"),
+        call("look", 1, "a"),
+        call("look", 2, "a"),
+        call("look", 1, "b"),
+    ]
+    retried = [
+        call("look", 1, ""),
+        call("look", 1, "a"),
+        Step({}, {"type": "verify"}, {}),
+        Step({}, {"type": "verify"}, {}),
+    ]
+    assert redundant_calls(again) == 2 and redundant_calls(retried) == redundant_calls([]) == 0
+
+
+@pytest.mark.parametrize(
+    ("measure", "less", "usual", "more"),
+    [
+        ("seconds", [call("t", 1, "x", duration_ms=1000.0)], 2.0, [call("t", 1, "x", duration_ms=3000.0)]),
+        ("tokens", [call("t", 1, "x", tokens=100)], 200.0, [call("t", 1, "x", tokens=300)]),
+        ("redundant_calls", [call("t", 1, "x"), call("t", 2, "x"), call("t", 3, "x")], 1.0, [call("t", 1, "x")] * 3),
+    ],
+)
+def test_efficiency_counts_time_tokens_and_redundant_calls(
+    measure: str, less: list[Step], usual: float, more: list[Step]
+) -> None:
+    """The two alike are a sigma from their mean on either side: 1/4 of the scale."""
+    shares = {f"efficiency_{name}": float(name == measure) for name in MEASURES}
+    reward = made(**shares)
+    kinds = [Trajectory(RolloutKey(0, 0, 0), "q", list(steps), outcome=1.0, model="m") for steps in (less, more)]
+    reward.learn([paid(reward, one) for one in kinds * 15])
+    found = [paid(reward, one).evidence["reward"] for one in kinds]
+    assert [one["raw"]["efficiency"] for one in found] == pytest.approx([0.75, 0.25])
+    assert sum(one[measure] for one in found) / 2 == pytest.approx(usual)
+
+
+def test_the_time_of_an_agent_that_chooses_actions_is_not_counted() -> None:
+    slow = Trajectory(RolloutKey(0, 0, 0), "q", [call("t", 1, "x", duration_ms=9e6)], outcome=1.0)
+    reward = made(efficiency_turns=0, efficiency_tokens=0, efficiency_redundant_calls=0)
+    reward.learn([paid(reward, trajectory()) for _ in range(30)])
+    kept = paid(reward, slow).evidence["reward"]
+    assert kept["raw"]["efficiency"] == 0.5 and "seconds" not in kept
+
+
+def test_a_memory_of_turns_alone_is_taken_over() -> None:
+    older = {f"seen/{name}": np.zeros(0) for name in ("completion", "efficiency", "code_quality", "feedback")}
+    older |= {"types": ["sums"], "lengths": [30], "turns": np.array([2.0, 6.0] * 15)}
+    reward = made(efficiency_tokens=0, efficiency_redundant_calls=0)
+    reward.load_state_dict(older)
+    one = paid(reward, trajectory(1.0, 3, {"task_type": "sums"}))
+    assert one.evidence["reward"]["raw"]["efficiency"] == pytest.approx(0.625)
 
 
 def test_the_task_type_is_the_scorer_where_nothing_else_is_said() -> None:
@@ -195,7 +256,7 @@ def test_what_failed_teaches_nothing() -> None:
     assert late.reward == -1.0
     reward.learn([late, paid(reward, trajectory(error="environment: gone"))])
     state = reward.state_dict()
-    assert state["lengths"] == [] and not len(state["seen/completion"])
+    assert state["types"] == [] and not len(state["seen/completion"])
 
 
 def test_its_memory_comes_back_bit_for_bit() -> None:
@@ -216,6 +277,8 @@ def test_weights_are_options() -> None:
         made(completion=0, efficiency=0, feedback=0, code_quality=0)
     with pytest.raises(ValueError, match="completion must be a number from 0 to 10; got -1"):
         made(completion=-1)
+    with pytest.raises(ValueError, match="shares of efficiency must not all be 0"):
+        made(efficiency_turns=0, efficiency_seconds=0, efficiency_tokens=0, efficiency_redundant_calls=0)
     assert paid(made(timeout=-0.5), trajectory(error="timeout: over 1 s")).reward == -0.5
     assert paid(made(failure=-0.2), trajectory(error="model: refused")).reward == -0.2
 
@@ -264,4 +327,4 @@ def test_it_is_finite_whatever_the_evidence_says(
     assert all(value is None or 0 <= value <= 1 for value in one.evidence["reward"]["raw"].values())
     json.dumps(one.evidence["reward"], allow_nan=False)
     reward.learn([one])
-    assert np.isfinite(reward.state_dict()["turns"]).all()
+    assert np.isfinite(reward.state_dict()["usual/turns"]).all()

@@ -195,11 +195,11 @@ def test_ranks_of_a_learning_reward_learn_too() -> None:
         pay(reward, one)
     settle(reward, group)
     reward.learn(group)
-    assert reward.state_dict()["lengths"] == [2]
+    assert reward.state_dict()["lengths/turns"] == [2]
     again = rewards.get("relative_rank")({"by": "reward", "of": "composite"})
     assert isinstance(again, LearningReward)
     again.load_state_dict(reward.state_dict())
-    assert again.state_dict()["turns"].tolist() == [2.0, 2.0]
+    assert again.state_dict()["usual/turns"].tolist() == [2.0, 2.0]
     assert rewards.get("relative_rank")({}).state_dict() == {}  # type: ignore[attr-defined]
 
 
