@@ -1,4 +1,4 @@
-"""Admin of releases: to be read."""
+"""Admin of releases, deployments and traces: to be read."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 from django.contrib import admin
 
 from agentcore_site.tenancy.administration import ReadOnlyAdmin
-from serving.models import Release
+from serving.models import Deployment, ProductionTrace, Release
 
 
 @admin.register(Release)
@@ -19,3 +19,22 @@ class ReleaseAdmin(ReadOnlyAdmin):
 
     def get_queryset(self, request: Any) -> Any:
         return super().get_queryset(request).defer("bundle")
+
+
+@admin.register(Deployment)
+class DeploymentAdmin(ReadOnlyAdmin):
+    list_display = ["__str__", "strategy", "state", "share", "created_by", "created_at", "ended_at"]
+    list_filter = ["strategy", "state", "organization"]
+    list_select_related = ["release__agent", "created_by"]
+    search_fields = ["agent__slug", "agent__name", "note", "reason"]
+
+
+@admin.register(ProductionTrace)
+class ProductionTraceAdmin(ReadOnlyAdmin):
+    list_display = ["id", "agent", "arm", "status", "model", "cost_micros", "duration_ms", "reward", "created_at"]
+    list_filter = ["status", "arm", "organization"]
+    list_select_related = ["agent"]
+    search_fields = ["=id", "=session", "agent__slug", "model"]
+
+    def get_queryset(self, request: Any) -> Any:
+        return super().get_queryset(request).defer("request", "response")

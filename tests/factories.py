@@ -13,6 +13,7 @@ from agentcore_site.tenancy.roles import Role
 from experiences.learning.lessons.stamps import pack_stamp
 from experiences.lessons.stamps import stamp_of_agent, stamped
 from experiences.models import Agent, Experience, ModelEndpoint, PromptPack, ToolServer
+from serving.models import AgentServing, CanaryObservation, Deployment, DeploymentEvent, ProductionTrace, Release
 
 PASSWORD = "correct horse battery staple"
 
@@ -115,3 +116,34 @@ class ExperienceFactory(factory.django.DjangoModelFactory):  # type: ignore[misc
     def stamp(self) -> str:
         values = {name: getattr(self, name, default) for name, default in (("version", 1), ("domain", ""))}
         return stamped(Experience(handle=self.handle, summary=self.summary, **values), stamp_of_agent(self.agent))
+
+
+def served(release: Release) -> ProductionTrace:
+    """An agent's trace in production, with the deployment of ``release`` that it came through."""
+    owner = {"organization": release.organization, "agent": release.agent}
+    AgentServing.objects.create(**owner, release=release)
+    deployment = Deployment.objects.create(**owner, release=release, strategy="canary", share=0.1)
+    DeploymentEvent.objects.create(deployment=deployment, kind="started", share=0.1)
+    trace = ProductionTrace.objects.create(
+        **owner,
+        release_id=release.pk,
+        deployment_id=deployment.pk,
+        arm="new",
+        session="s-1",
+        model="small",
+        request={"messages": [{"role": "user", "content": "Where is my order?"}]},
+        response={"role": "assistant", "content": "It comes tomorrow."},
+        status="ok",
+    )
+    CanaryObservation.objects.create(
+        deployment=deployment,
+        session="s-1",
+        trace_id=trace.pk,
+        new=True,
+        share=0.1,
+        failed=False,
+        cost_micros=10,
+        duration_ms=20.0,
+        at=trace.created_at,
+    )
+    return trace

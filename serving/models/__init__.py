@@ -1,5 +1,29 @@
-"""Releases of agents."""
+"""Releases of agents, how they come into production, and what they answer there."""
 
+from serving.models.deployments import (
+    LIVE,
+    AgentServing,
+    CanaryObservation,
+    Deployment,
+    DeploymentEvent,
+    DeploymentState,
+    DeploymentStrategy,
+)
 from serving.models.releases import Release, ReleaseSource
+from serving.models.traces import ArmName, ProductionTrace, TraceStatus, text_of
 
-__all__ = ["Release", "ReleaseSource"]
+__all__ = [
+    "LIVE",
+    "AgentServing",
+    "ArmName",
+    "CanaryObservation",
+    "Deployment",
+    "DeploymentEvent",
+    "DeploymentState",
+    "DeploymentStrategy",
+    "ProductionTrace",
+    "Release",
+    "ReleaseSource",
+    "TraceStatus",
+    "text_of",
+]

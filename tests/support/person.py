@@ -23,7 +23,8 @@ OURS: Final = frozenset(
         "contenttypes.ContentType.model", "sessions.Session.session_key", "sessions.Session.session_data",
         "auth.User.password", "admin.LogEntry.object_id",
         # Digests, and what is sealed.
-        "serving.Release.digest", "tenancy.Invitation.digest", "tenancy.TokenFamily.current",
+        "serving.Release.digest", "serving.ProductionTrace.key",
+        "tenancy.Invitation.digest", "tenancy.TokenFamily.current",
         "tenancy.TokenFamily.previous",
         "tenancy.ApiKey.prefix", "tenancy.ApiKey.digest", "tenancy.Erasure.digests", "jobs.ShareLink.digest",
         "experiences.ModelEndpoint.api_key", "experiences.ModelEndpoint.gateway_key", "experiences.ToolServer.token",
@@ -54,7 +55,9 @@ OURS: Final = frozenset(
         "experiences.PlaybookChange.handle", "experiences.ExecutionTrace.left_out", "experiences.ExecutionTrace.used",
         "experiences.ContextDelta.section", "experiences.ContextDelta.taught_by",
         "experiences.Evolution.trace_ids", "training.PolicyCheckpoint.path",
+        "serving.ProductionTrace.hold", "serving.ProductionTrace.told", "serving.DeploymentEvent.kind",
         # Figures, and handles of lessons.
+        "serving.Deployment.rule", "serving.Deployment.monitor", "serving.DeploymentEvent.figures",
         "experiences.PlaybookChange.reason",
         "training.TrainingRun.starting_rule", "training.TrainingRun.shipped_rule", "training.TrainingRun.known",
         "training.TrainingRun.origin",

@@ -81,7 +81,7 @@ def everything(operator: Actor, adam: Any, acme: Any, run: TrainingRun, server: 
     playbook = playbook_of(operator, model_agent(boss, server))
     lived(operator, playbook.agent, 3)
     run_to_end(evolution_queue(operator, playbook).job)
-    release_make(operator, playbook.agent, note="said")
+    factories.served(release_make(operator, playbook.agent, note="said"))
     lesson = factories.ExperienceFactory(agent=run.agent)
     ExperienceChange.objects.create(experience=lesson, version=1, action="added", after="said", by="olivia")
     factories.PromptPackFactory(organization=acme)

@@ -1,0 +1,164 @@
+"""What serves an agent: a release, the one that may take its place, and what happened on the way."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import uuid4
+
+from django.conf import settings
+from django.contrib.postgres.fields import ArrayField
+from django.db import models
+from django.utils import timezone
+
+from agentcore_site.ids import uuid7
+from agentcore_site.tenancy.models import Scoped, ScopedManager
+from experiences.models import Agent
+from serving.models.releases import Release
+
+
+class DeploymentStrategy(models.TextChoices):
+    IMMEDIATE = "immediate", "Immediate: all of the traffic at once"
+    BLUE_GREEN = "blue_green", "Blue-green: ready beside the old one, switched by hand, and watched"
+    CANARY = "canary", "Canary: more of the traffic by time and evidence"
+    SHADOW = "shadow", "Shadow: a copy of the traffic, whose answers are thrown away"
+
+
+class DeploymentState(models.TextChoices):
+    RUNNING = "running", "Running"
+    PAUSED = "paused", "Paused"
+    DONE = "done", "Done"
+    ROLLED_BACK = "rolled_back", "Rolled back"
+    STOPPED = "stopped", "Stopped"  # before it had anything to take back: a shadow that ended, or another came
+
+
+LIVE = (DeploymentState.RUNNING, DeploymentState.PAUSED)
+
+
+class Deployment(Scoped):
+    """A release on its way into production.
+
+    ``share`` is the part of the sessions that the new release gets now, drawn by ``salt`` and their names. ``rule``
+    says how it goes on (``serving.deployments.rules``), ``monitor`` is the evidence so far
+    (``serving.monitoring.guardrails``), ``verdict`` what the gate said when it began.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="deployments")
+    release = models.ForeignKey(Release, on_delete=models.PROTECT, related_name="deployments")
+    previous = models.ForeignKey(Release, null=True, on_delete=models.PROTECT, related_name="+")
+    strategy = models.CharField(max_length=10, choices=DeploymentStrategy.choices)
+    state = models.CharField(max_length=11, choices=DeploymentState.choices, default=DeploymentState.RUNNING)
+    share = models.FloatField(default=0.0)
+    step = models.PositiveSmallIntegerField(default=0)
+    step_began_at = models.DateTimeField(default=timezone.now)
+    salt = models.UUIDField(default=uuid4, editable=False)
+    rule: Any = models.JSONField(default=dict)
+    monitor: Any = models.JSONField(default=dict, editable=False)
+    verdict: Any = models.JSONField(default=dict, editable=False)
+    note = models.CharField(max_length=300, blank=True)
+    reason = models.CharField(max_length=300, blank=True, help_text="Why it ended.")
+    created_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
+    ended_at = models.DateTimeField(null=True)
+
+    class Meta:
+        ordering = ["-created_at"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["agent"], condition=models.Q(state__in=["running", "paused"]), name="one_live_deployment"
+            ),
+            models.CheckConstraint(
+                name="deployment_share_is_a_share", condition=models.Q(share__gte=0) & models.Q(share__lte=1)
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.get_strategy_display().partition(':')[0]} of {self.release}"
+
+    @property
+    def live(self) -> bool:
+        return self.state in LIVE
+
+
+class DeploymentEvent(models.Model):
+    """A line of a deployment's timeline. Lines are added, never changed."""
+
+    deployment = models.ForeignKey(Deployment, on_delete=models.CASCADE, related_name="events")
+    kind = models.CharField(max_length=12)  # started, advanced, paused, resumed, overridden, alarm, rolled back, done …
+    share = models.FloatField()
+    # Null: the deployment's own rule.
+    by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
+    note = models.CharField(max_length=300, blank=True)
+    figures: Any = models.JSONField(default=dict)
+    at = models.DateTimeField(default=timezone.now)
+
+    objects = ScopedManager()
+
+    class Meta:
+        ordering = ["id"]
+
+    def __str__(self) -> str:
+        return f"{self.kind} at {self.at:%Y-%m-%d %H:%M:%S}"
+
+
+DeploymentEvent.objects.path = "deployment__organization"
+
+
+class CanaryObservation(models.Model):
+    """What the first request of a session in a deployment came to: each session counts once, with the draw it had.
+
+    ``share`` is the probability with which it was given the new release. The evidence takes ``failed``, ``safety``,
+    cost and latency in when the request is over, its reward when there was time for feedback.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    deployment = models.ForeignKey(Deployment, on_delete=models.CASCADE, related_name="observations")
+    session = models.CharField(max_length=120)
+    trace_id = models.UUIDField()
+    new = models.BooleanField()
+    share = models.FloatField()
+    failed = models.BooleanField()
+    safety = models.PositiveSmallIntegerField(null=True)
+    cost_micros = models.BigIntegerField()
+    duration_ms = models.FloatField()
+    at = models.DateTimeField()
+    counted_at = models.DateTimeField(null=True)
+    reward_counted_at = models.DateTimeField(null=True)
+
+    objects = ScopedManager()
+
+    class Meta:
+        ordering = ["id"]
+        constraints = [models.UniqueConstraint(fields=["deployment", "session"], name="a_session_counts_once")]
+        indexes = [
+            models.Index(
+                fields=["deployment", "id"], name="observations_to_count", condition=models.Q(counted_at=None)
+            ),
+            models.Index(
+                fields=["deployment", "at"], name="observations_to_pay", condition=models.Q(reward_counted_at=None)
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{'new' if self.new else 'current'}: {'failed' if self.failed else 'answered'}"
+
+
+CanaryObservation.objects.path = "deployment__organization"
+
+
+class AgentServing(Scoped):
+    """How an agent is served: by which release, and what the gateway does when something is away.
+
+    ``release`` null: nothing was deployed, and the gateway refuses. The endpoints ``fallbacks`` are asked in their
+    order where the agent's own does not answer. ``while_away_micros``: what each process may answer while the database
+    is away, in micro-dollars; 0: nothing.
+    """
+
+    agent = models.OneToOneField(Agent, on_delete=models.CASCADE, primary_key=True, related_name="serving")
+    release = models.ForeignKey(Release, null=True, on_delete=models.PROTECT, related_name="serves")
+    fallbacks = ArrayField(models.UUIDField(), default=list, blank=True)
+    while_away_micros = models.PositiveBigIntegerField(default=0)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    def __str__(self) -> str:
+        return f"serving of {self.agent}"

@@ -1,0 +1,105 @@
+"""What was asked of agents in production and what they answered, without personal data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib.postgres.fields import ArrayField
+from django.db import models
+from django.utils import timezone
+
+from agentcore_site.ids import uuid7
+from agentcore_site.tenancy.models import Scoped
+from experiences.models import Agent
+
+
+class ArmName(models.TextChoices):
+    """Which of an agent's releases answered."""
+
+    NONE = "", "No release"
+    CURRENT = "current", "Current"
+    NEW = "new", "New"
+    SHADOW = "shadow", "Shadow"
+
+
+class TraceStatus(models.TextChoices):
+    OK = "ok", "Answered"
+    REFUSED = "refused", "Refused"  # by the model's service or the budget: the caller got their error
+    FAILED = "failed", "Failed"
+    INTERRUPTED = "interrupted", "Interrupted"  # its process ended before the answer was there
+
+
+class ProductionTrace(Scoped):
+    """One call through the gateway, as it was asked, told and answered.
+
+    Content never changes (trigger); ``safety``, ``reward`` and ``components`` are worked out later. ``session`` is as
+    the caller named it, "" where it did not. ``told`` are the handles of the lessons and items that its context had.
+    ``request`` and ``response`` are {} where the agent may not be recorded. Costs are micro-dollars of all attempts.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    agent = models.ForeignKey(Agent, null=True, on_delete=models.CASCADE, related_name="production_traces")
+    # Plain ids of rows that may be erased while the trace stays.
+    release_id = models.UUIDField(null=True)
+    deployment_id = models.UUIDField(null=True)
+    arm = models.CharField(max_length=8, choices=ArmName.choices, blank=True)
+    key = models.CharField(max_length=12, blank=True, help_text="The beginning of the consumer's key.")
+    session = models.CharField(max_length=120, blank=True)
+    metadata: Any = models.JSONField(default=dict, help_text="What the caller said of the task, by name.")
+    model = models.CharField(max_length=120)
+    endpoint = models.CharField(max_length=80, blank=True)
+    streamed = models.BooleanField(default=False)
+    request: Any = models.JSONField(default=dict)
+    response: Any = models.JSONField(default=dict)
+    told = ArrayField(models.CharField(max_length=40), default=list)
+    status = models.CharField(max_length=11, choices=TraceStatus.choices)
+    http_status = models.PositiveSmallIntegerField(default=200)
+    error = models.TextField(blank=True)
+    finish_reason = models.CharField(max_length=40, blank=True)
+    temperature = models.FloatField(null=True)
+    input_tokens = models.PositiveIntegerField(default=0)
+    output_tokens = models.PositiveIntegerField(default=0)
+    cost_micros = models.BigIntegerField(default=0)
+    attempts = models.PositiveSmallIntegerField(default=0)
+    hold = models.CharField(max_length=80, blank=True, help_text="The hold in the ledger that paid for it.")
+    duration_ms = models.FloatField(default=0)
+    first_token_ms = models.FloatField(null=True)
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
+
+    safety = models.PositiveSmallIntegerField(null=True, help_text="Findings in its answer; null: not looked at.")
+    reward = models.FloatField(null=True)
+    components: Any = models.JSONField(default=dict, help_text="What the reward is made of, by name.")
+
+    class Meta:
+        ordering = ["-id"]
+        indexes = [
+            models.Index(fields=["organization", "-id"], name="production_traces"),
+            models.Index(fields=["agent", "-id"], name="production_traces_by_agent"),
+            models.Index(fields=["agent", "session", "id"], name="production_traces_by_session"),
+            models.Index(fields=["created_at"], name="production_traces_by_age"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.get_status_display()} at {self.created_at:%Y-%m-%d %H:%M:%S}"
+
+    @property
+    def asked(self) -> str:
+        """The last message of the user, as a text."""
+        return next((text_of(one) for one in reversed(self.messages) if one.get("role") == "user"), "")
+
+    @property
+    def answer(self) -> str:
+        return text_of(self.response)
+
+    @property
+    def messages(self) -> list[dict[str, Any]]:
+        """The conversation as the caller sent it, without what the gateway told beside it."""
+        return list(self.request.get("messages", []))
+
+
+def text_of(message: Any) -> str:
+    """The texts of a message as the OpenAI API writes it; its other parts are left out."""
+    content = message.get("content")
+    if isinstance(content, list):
+        return "\n".join(str(part["text"]) for part in content if isinstance(part, dict) and part.get("text"))
+    return content or ""
