@@ -28,6 +28,7 @@ from experiences.playbooks.api.evolutions import EvolutionViewSet
 from experiences.playbooks.api.playbooks import PlaybookViewSet, ReviewViewSet
 from experiences.trajectories.api.rewards import RewardCheckViewSet, RewardTryViewSet, RewardViewSet
 from experiences.trajectories.api.trajectories import TrajectoryViewSet
+from serving.api.promotions import PromotionViewSet
 from serving.api.releases import ReleaseViewSet
 from training.api.checkpoints import CheckpointViewSet
 from training.api.datasets import DatasetViewSet, RowViewSet
@@ -107,6 +108,8 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("config-schema", ConfigSchemaViewSet.as_view(GET), name="config-schema"),
     path("datasets/<uuid:dataset>/rows", RowViewSet.as_view({"get": "list"}), name="dataset-rows"),
     path("budgets/<int:budget>/ledger", LedgerViewSet.as_view({"get": "list"}), name="budget-ledger"),
+    path("checkpoints/<uuid:pk>/promote", PromotionViewSet.as_view({"post": "promote"}), name="promote"),
+    path("agents/<str:agent>/roll-back", PromotionViewSet.as_view({"post": "roll_back"}), name="roll-back"),
     *router.urls,
 ]
 

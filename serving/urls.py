@@ -10,4 +10,6 @@ urlpatterns = [
     path("releases/<uuid:release_id>/", views.release, name="release"),
     path("releases/<uuid:release_id>/json/", views.release_json, name="release_json"),
     path("agents/<uuid:agent_id>/releases/make/", views.make, name="make"),
+    path("agents/<uuid:agent_id>/roll-back/", views.roll_back, name="roll_back"),
+    path("checkpoints/<uuid:checkpoint_id>/promote/", views.promote, name="promote"),
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlencode
 
@@ -16,8 +17,11 @@ from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import require
 from experiences.models.agent_lookup import agent_get
 from serving.filters import ReleaseFilters
-from serving.models import ReleaseSource
+from serving.models import Release, ReleaseSource
+from serving.releases.bundle import Bundle, differences
+from serving.releases.making import bundle_of_checkpoint
 from serving.releases.presenters import proof_of, shown, sources_of
+from serving.releases.promotion import agent_roll_back, checkpoint_promote
 from serving.releases.selectors import (
     blame,
     bundle_of,
@@ -28,7 +32,9 @@ from serving.releases.selectors import (
     releases_visible,
 )
 from serving.releases.services import release_make
+from training.models import PolicyCheckpoint
 from training.services.checkpoints import checkpoint_of
+from training.services.promotion import NOTHING_BEFORE, before_promoted, promoted
 
 SORTS = (Sort("newest", "newest first", "created_at"), Sort("number", "number", "number"))
 MOST_QUERY = 20_000
@@ -105,6 +111,51 @@ def make(request: HttpRequest, actor: Actor, agent_id: Any) -> HttpResponse:
         return redirect(f"{reverse('serving:releases')}?{urlencode({'agent': str(agent.pk), **typed})}")
     messages.success(request, f"Release {made.number} of {agent.name} was made. It changes nothing that is served.")
     return redirect("serving:release", release_id=made.pk)
+
+
+@page
+def promote(request: HttpRequest, actor: Actor, checkpoint_id: Any) -> HttpResponse:
+    """What promoting a checkpoint would change, and doing it."""
+    checkpoint = checkpoint_of(actor, checkpoint_id)
+    require(actor, "release.make", checkpoint.organization_id)
+    return _taken_up(request, checkpoint, "Promote", lambda note: checkpoint_promote(actor, checkpoint, note=note))
+
+
+@page
+def roll_back(request: HttpRequest, actor: Actor, agent_id: Any) -> HttpResponse:
+    """What rolling an agent back would change, and doing it."""
+    agent = agent_get(actor, agent_id)
+    require(actor, "release.make", agent.organization_id)
+    back = before_promoted(agent)
+    if back is None:
+        raise Conflict(NOTHING_BEFORE.format(agent.name))
+    return _taken_up(request, back, "Roll back to", lambda note: agent_roll_back(actor, agent, note=note))
+
+
+def _taken_up(
+    request: HttpRequest, checkpoint: PolicyCheckpoint, verb: str, work: Callable[[str], Release]
+) -> HttpResponse:
+    problem = ""
+    if request.method == "POST":
+        try:
+            made = work(request.POST.get("note", ""))
+        except (Invalid, Conflict) as error:
+            problem = error.message
+        else:
+            agent = made.agent.name
+            messages.success(
+                request, f"{agent} stands at {checkpoint.label} now. Release {made.number} holds what it serves there."
+            )
+            return redirect("serving:release", release_id=made.pk)
+    context = {"checkpoint": checkpoint, "agent": checkpoint.agent, "verb": verb, "problem": problem}
+    context |= {"stands_at": promoted(checkpoint.agent), "note": request.POST.get("note", "")[:MOST_TYPED]}
+    try:
+        latest = Release.objects.filter(agent=checkpoint.agent).order_by("-number").first()
+        found = differences(bundle_of(latest) if latest else Bundle(runtime=""), bundle_of_checkpoint(checkpoint))
+        context |= {"latest": latest, "differing": shown(found)}
+    except Conflict as error:
+        context["problem"] = problem or error.message
+    return render(request, "serving/promote.html", context)
 
 
 def _source(actor: Actor, chosen: str) -> dict[str, Any]:

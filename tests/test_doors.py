@@ -8,6 +8,7 @@ from uuid import uuid4
 
 import pytest
 from asgiref.sync import sync_to_async
+from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 from django.utils import timezone
 
@@ -90,7 +91,8 @@ CONSOLE = {
     "reviews/<uuid:delta_id>/approve/", "reviews/<uuid:delta_id>/reject/",
     "reviews/lessons/<uuid:experience_id>/approve/", "reviews/lessons/<uuid:experience_id>/reject/",
     "releases/", "releases/<uuid:release_id>/", "releases/<uuid:release_id>/json/",
-    "agents/<uuid:agent_id>/releases/make/",
+    "agents/<uuid:agent_id>/releases/make/", "agents/<uuid:agent_id>/roll-back/",
+    "agents/<uuid:agent_id>/checkpoints/upload/", "checkpoints/<uuid:checkpoint_id>/promote/",
     "prompt-packs/", "prompt-packs/new/", "prompt-packs/<uuid:pack_id>/", "prompt-packs/<uuid:pack_id>/archive/",
     "trajectories/", "trajectories/compare/",
     "trajectories/<uuid:trajectory_id>/", "trajectories/<uuid:trajectory_id>/steps/",
@@ -163,6 +165,9 @@ CONSOLE_WRITES = {
     "launch/upload/": "dataset.edit",
     "launch/domain/": "dataset.edit",
     "checkpoints/<uuid:checkpoint_id>/tags/": "checkpoint.edit",
+    "checkpoints/<uuid:checkpoint_id>/promote/": "release.make",
+    "agents/<uuid:agent_id>/roll-back/": "release.make",
+    "agents/<uuid:agent_id>/checkpoints/upload/": "checkpoint.edit",
     "evaluations/start/": "evaluate",
     "evaluations/<uuid:job_id>/cancel/": "run.cancel",
     "evaluations/<uuid:job_id>/resume/": "run.resume",
@@ -191,6 +196,8 @@ REST_READS = {
     "releases", "releases/<uuid:pk>", "releases/<uuid:pk>/diff", "releases/<uuid:pk>/context",
 }  # fmt: skip
 STAMP = experience_stamp(pack_stamp(""), "x9", 1, "", "When lost, ask.")
+# A form, with a file that the agent has already.
+FILE = {"agent": "router-7", "sha256": PolicyCheckpoint.digest(b"policy")}
 REST_WRITES: dict[tuple[str, str], tuple[str, Any]] = {
     ("post", "agents"): ("agent.edit", {"name": "New"}),
     ("patch", "agents/<str:agent>"): ("agent.edit", {"description": "x"}),
@@ -230,6 +237,9 @@ REST_WRITES: dict[tuple[str, str], tuple[str, Any]] = {
     ("delete", "jobs/<uuid:pk>/share/<uuid:link>"): ("share.edit", {}),
     ("delete", "jobs/<uuid:pk>/share"): ("share.edit", {}),
     ("patch", "checkpoints/<uuid:pk>"): ("checkpoint.edit", {"tags": ["kept"]}),
+    ("post", "checkpoints"): ("checkpoint.edit", FILE),
+    ("post", "checkpoints/<uuid:pk>/promote"): ("release.make", {}),
+    ("post", "agents/<str:agent>/roll-back"): ("release.make", {}),
     ("post", "evaluations"): ("evaluate", None),
     ("post", "erasures"): ("subject.erase", {"identifiers": ["nobody at all"], "dry_run": True}),
     ("post", "api-keys"): ("view", {"name": "mine", "scopes": ["training:view"]}),
@@ -467,7 +477,7 @@ def snapshot() -> dict[str, Any]:
         "invitations": list(Invitation.objects.filter(organization__slug="acme").values_list("id", "outcome")),
         "agents": list(Agent.objects.order_by("id").values_list("id", "name", "slug", "description", "archived_at")),
         "datasets": Dataset.objects.count(),
-        "tags": list(PolicyCheckpoint.objects.order_by("id").values_list("id", "tags")),
+        "tags": list(PolicyCheckpoint.objects.order_by("id").values_list("id", "tags", "promoted_at")),
         "evaluations": EvaluationRun.objects.count(),
         "links": list(ShareLink.objects.values_list("id", "revoked_at")),
         "keys": list(ApiKey.objects.filter(user__username="olivia").values_list("id", "revoked_at")),
@@ -584,7 +594,11 @@ def test_rest_writes_ask_for_the_right_role(
     for (method, route), (action, body) in REST_WRITES.items():
         sent = {"training_job_id": str(run.job_id), "samples": 1} if body is None else body
         path = address(f"api/v1/{route}", values).removeprefix("/api/v1/")
-        response = caller.send(method, path, sent, {})
+        if sent is FILE:
+            form = FILE | {"file": SimpleUploadedFile("x.bin", b"policy")}
+            response = caller.client.post(f"/api/v1/{path}", form, headers=caller.headers)
+        else:
+            response = caller.send(method, path, sent, {})
         where = (person, method, path, response.status_code, response.content[:300])
         if action in may:
             assert response.status_code in {200, 201, 204, 409}, where

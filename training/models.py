@@ -87,6 +87,10 @@ class TrainingRun(Scoped):
     )
     known = models.JSONField(null=True, blank=True, editable=False)
     origin = models.JSONField(default=dict, blank=True, editable=False)
+    # The promoted checkpoint whose policy it went on from, and is measured against (training/services/promotion.py).
+    starts_from = models.ForeignKey(
+        "PolicyCheckpoint", null=True, blank=True, editable=False, on_delete=models.RESTRICT, related_name="begun"
+    )
     objects: ClassVar[RunManager] = RunManager()
 
     iteration = models.PositiveIntegerField(default=0)
@@ -166,6 +170,8 @@ class TrainingRun(Scoped):
     def baseline(self) -> str:
         """What its gain is measured against, in words: its agent as it was before this run. A later run of an agent of
         a language model begins with active lessons and a playbook, and is told them in both arms."""
+        if self.starts_from is not None:
+            return f"{self.starts_from.label}, from which it went on"
         told = [one["lesson"] for one in self.library if one["lesson"].get("status", "active") == "active"]
         sections = sum(one.get("kind") == "section" for one in told)
         parts = [(len(told) - sections, "lesson"), (sections, "section of the playbook")]
@@ -247,7 +253,8 @@ Epoch.objects.path = "run__organization"
 class PolicyCheckpoint(Scoped):
     """A policy that can be loaded again: parameters, optimiser, random state. Checked by SHA-256 on load.
 
-    ``data`` holds up to 10 MB, ``path`` names an object in storage; exactly one of the two is set.
+    ``data`` holds up to 10 MB, ``path`` names an object in storage; exactly one of the two is set. Without a ``run`` it
+    was uploaded. The one of an agent's that was promoted last is where the agent stands.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -263,6 +270,7 @@ class PolicyCheckpoint(Scoped):
     validation_score = models.FloatField(null=True, blank=True)
     validation_low = models.FloatField(null=True, blank=True, help_text="Lower bound: what the best are chosen by.")
     tags = ArrayField(models.CharField(max_length=40), default=list, blank=True)
+    promoted_at = models.DateTimeField(null=True, blank=True, editable=False)
     created_at = models.DateTimeField(default=timezone.now, editable=False)
 
     class Meta:

@@ -23,6 +23,7 @@ urlpatterns = [
     path("launch/upload/", launch.upload, name="upload"),
     path("launch/domain/", launch.domain, name="domain"),
     path("checkpoints/", checkpoints.checkpoints, name="checkpoints"),
+    path("agents/<uuid:agent_id>/checkpoints/upload/", checkpoints.upload, name="upload_checkpoint"),
     path("checkpoints/compare/", checkpoints.compare, name="compare"),
     path("checkpoints/<uuid:checkpoint_id>/tags/", checkpoints.tags, name="tags"),
     path("checkpoints/<uuid:checkpoint_id>/download/", checkpoints.download, name="download"),

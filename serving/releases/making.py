@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, cast
 
+from agentcore_site.lib.errors import Conflict
+from agentcore_site.lib.registry import UnknownName
 from experiences.lessons.services.packs import system_text
 from experiences.models import Agent, AgentRuntime, Playbook
 from experiences.playbooks.selectors import sections_of
 from serving.releases.bundle import Bundle, ModelPart, PolicyPart, ToolServerPart
-from training.learners import policy_of
-from training.models import PolicyCheckpoint, TrainingRun
+from training.learners import stored_policy
+from training.models import PolicyCheckpoint
+from training.policies.archive import CorruptState
 from training.policies.context import ContextPolicy
 from training.policies.served_context import ServedContext
 from training.services.checkpoints import checkpoint_load
@@ -39,23 +42,32 @@ def bundle_of_playbook(agent: Agent, playbook: Playbook, version: int) -> Bundle
     return bundle_with(agent, context_of_agent(agent, sections_of(playbook, version)))
 
 
-def bundle_of_checkpoint(checkpoint: PolicyCheckpoint, run: TrainingRun) -> Bundle:
-    """The agent as the run trained it, with what the checkpoint ships: by the prompt of the run, at the model and with
-    the tools that the agent has now (``evidence_of`` says where those are others).
+def bundle_of_checkpoint(checkpoint: PolicyCheckpoint) -> Bundle:
+    """The agent as the checkpoint's run trained it, with what the checkpoint ships: by the prompt of the run (one that
+    was uploaded: by the agent's own), at the model and with the tools that the agent has now (``evidence_of`` says
+    where those are others).
 
     Raises:
-        Damaged, ObjectsAway, UnknownName: the checkpoint can't be read.
+        Conflict: it can't be read, or the agent's prompt pack was altered.
+        ObjectsAway: the storage can't be reached.
     """
-    policy = policy_of(checkpoint_load(checkpoint))
-    if run.tells:
-        return bundle_with(run.acting_agent, replace(cast(ContextPolicy, policy).serves, version=checkpoint.label))
-    bundle = bundle_with(run.acting_agent, ServedContext(version=checkpoint.label))
+    agent = checkpoint.agent if checkpoint.run is None else checkpoint.run.acting_agent
+    try:
+        stored = stored_policy(checkpoint_load(checkpoint))
+    except (CorruptState, UnknownName) as error:
+        raise Conflict(f"{checkpoint.label} can't be read: {error}") from error
+    if stored.learner.tells:
+        return bundle_with(agent, replace(cast(ContextPolicy, stored.policy).serves, version=checkpoint.label))
+    bundle = bundle_with(agent, ServedContext(version=checkpoint.label))
     return replace(bundle, policy=PolicyPart(str(checkpoint.pk), checkpoint.sha256))
 
 
-def evidence_of(checkpoint: PolicyCheckpoint, run: TrainingRun) -> dict[str, Any]:
+def evidence_of(checkpoint: PolicyCheckpoint) -> dict[str, Any]:
     """What was measured of a checkpoint's run: on held-out queries where it was proven, else on those that select.
-    ``moved`` names what the agent has now otherwise than the run had."""
+    ``moved`` names what the agent has now otherwise than the run had. {} of one that was uploaded."""
+    run = checkpoint.run
+    if run is None:
+        return {}
     then = run.origin.get("acts_by", {})
     now = acts_by(run.acting_agent) if then else {}
     final = checkpoint.iteration == run.iteration

@@ -41,7 +41,7 @@ def sources_of(actor: Any, agent: Agent) -> list[tuple[str, str]]:
     may not."""
     if agent.archived_at is not None or not Actor.of(actor).may("release.make", agent.organization_id):
         return []
-    checkpoints = checkpoints_visible(actor).filter(agent=agent, run__isnull=False).order_by("-created_at")[:OFFERED]
+    checkpoints = checkpoints_visible(actor).filter(agent=agent).order_by("-created_at")[:OFFERED]
     found = [] if agent.runtime == AgentRuntime.ACTION else [("agent", "the agent as it stands")]
     found += [(f"checkpoint:{one.pk}", one.label) for one in checkpoints]
     if agent.runtime != AgentRuntime.ACTION:
@@ -63,7 +63,8 @@ def proof_of(release: Release) -> ReleaseProof:
     """What was measured of it, and whether that is of the agent that it serves."""
     evidence = release.evidence
     if not evidence:
-        return ReleaseProof("Nothing was measured of it: it was not made from a checkpoint.", "")
+        why = "its checkpoint was uploaded" if release.checkpoint_id else "it was not made from a checkpoint"
+        return ReleaseProof(f"Nothing was measured of it: {why}.", "")
     proven: dict[str, Any] = evidence["held_out"]
     if moved := evidence["moved"]:
         names = " and ".join(moved)

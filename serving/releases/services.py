@@ -8,7 +8,6 @@ from django.db import transaction
 
 from agentcore_site.audit.services import record
 from agentcore_site.lib.errors import Conflict, Invalid
-from agentcore_site.lib.registry import UnknownName
 from agentcore_site.lib.row_checks import hold_row
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import require
@@ -19,6 +18,14 @@ from serving.releases.making import bundle_of_agent, bundle_of_checkpoint, bundl
 from training.models import PolicyCheckpoint
 
 MOST_NOTE = 300
+
+
+class Unchanged(Conflict):
+    """Nothing has changed since ``release``, the agent's last one."""
+
+    def __init__(self, release: Release) -> None:
+        super().__init__(f"Nothing has changed since release {release.number}.")
+        self.release = release
 
 
 @transaction.atomic
@@ -36,8 +43,9 @@ def release_make(
     Raises:
         Missing, Forbidden: the actor may not, or there is no such version.
         Invalid: the note is too long, or both are given (``fields`` says which).
-        Conflict: the agent is archived, the checkpoint is another agent's, or its run is gone; or nothing changed since
-            the last release; or the agent's prompt pack was altered.
+        Unchanged: nothing changed since the last release.
+        Conflict: the agent is archived, the checkpoint is another agent's or can't be read, or the agent's prompt pack
+            was altered.
     """
     require(actor, "release.make", agent.organization_id)
     if len(note) > MOST_NOTE:
@@ -54,7 +62,7 @@ def release_make(
     named = digest(stored)
     latest = Release.objects.filter(agent=agent).order_by("-number").first()
     if latest is not None and latest.digest == named and latest.evidence == evidence:
-        raise Conflict(f"Nothing has changed since release {latest.number}.")
+        raise Unchanged(latest)
     release = Release.objects.create(
         organization_id=agent.organization_id,
         agent=agent,
@@ -79,14 +87,7 @@ def _made_from(
     if checkpoint is not None:
         if checkpoint.agent_id != agent.pk:
             raise Conflict(f"{checkpoint.label} is a checkpoint of another agent.")
-        run = checkpoint.run
-        if run is None:
-            raise Conflict(f"{checkpoint.label} outlived its job, which says how its agent acted. Choose another.")
-        try:
-            bundle = bundle_of_checkpoint(checkpoint, run)
-        except UnknownName as error:
-            raise Conflict(f"{checkpoint.label} can't be read: {error}") from error
-        return ReleaseSource.CHECKPOINT, bundle, evidence_of(checkpoint, run)
+        return ReleaseSource.CHECKPOINT, bundle_of_checkpoint(checkpoint), evidence_of(checkpoint)
     if agent.runtime == AgentRuntime.ACTION:
         raise Conflict("An agent that chooses actions is released from a checkpoint, which holds its parameters.")
     if playbook_version is not None:

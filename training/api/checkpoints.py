@@ -6,7 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from django.db.models import QuerySet
-from django.http import HttpResponse
+from django.http import HttpResponse, QueryDict
 from django.utils.http import parse_etags, quote_etag
 from django_filters import rest_framework as filters
 from drf_spectacular.types import OpenApiTypes
@@ -16,13 +16,16 @@ from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from agentcore_site.rest.parsing import Strict, parsed
+from agentcore_site.rest.parsing import FileParser, JsonParser, Strict, parsed
+from agentcore_site.rest.schema import IDEMPOTENCY_KEY
 from agentcore_site.rest.views import ScopedViewSet
 from agentcore_site.tenancy.permissions import require
 from experiences.lessons.filters import OfAgent
+from experiences.models.agent_lookup import agent_get
 from training.models import PolicyCheckpoint
 from training.presenters.comparisons import checkpoint_comparison
 from training.selectors.runs import checkpoints_visible
+from training.services.checkpoint_uploads import checkpoint_upload, download_name, read_upload
 from training.services.checkpoints import checkpoint_download, checkpoint_of, checkpoint_tag
 
 
@@ -30,7 +33,7 @@ class CheckpointOut(serializers.Serializer[Any]):
     id = serializers.UUIDField()
     label = serializers.CharField()  # type: ignore[assignment]
     agent_id = serializers.UUIDField()
-    job_id = serializers.UUIDField(source="run_id", allow_null=True)
+    job_id = serializers.UUIDField(source="run_id", allow_null=True, help_text="null: it was uploaded.")
     parent_id = serializers.UUIDField(allow_null=True)
     iteration = serializers.IntegerField()
     sha256 = serializers.CharField()
@@ -39,6 +42,9 @@ class CheckpointOut(serializers.Serializer[Any]):
     validation_score = serializers.FloatField(allow_null=True)
     validation_low = serializers.FloatField(allow_null=True, help_text="Lower bound: what the best are chosen by.")
     tags = serializers.ListField(child=serializers.CharField())
+    promoted_at = serializers.DateTimeField(
+        allow_null=True, help_text="An agent stands at the one that was promoted last."
+    )
     created_at = serializers.DateTimeField()
 
 
@@ -48,6 +54,12 @@ class TagsIn(Strict):
         max_length=50,
         help_text="The whole list. A tagged checkpoint is never pruned.",
     )
+
+
+class CheckpointFile(Strict):
+    agent = serializers.CharField(max_length=60, help_text="By id or slug.")
+    sha256 = serializers.CharField(max_length=64, help_text="Of the file.")
+    file = serializers.FileField(allow_empty_file=True, help_text="As it was downloaded.")
 
 
 class CompareQuery(Strict):
@@ -108,10 +120,32 @@ class CheckpointViewSet(ScopedViewSet):
     lookup_value_converter = "uuid"
     orderings = {"-created_at": "created_at", "iteration": "iteration"}
     known_query = {"compare": ("a", "b")}
+    parser_classes = [JsonParser, FileParser]
 
     @extend_schema(summary="List checkpoints", tags=["checkpoints"], responses=CheckpointOut(many=True))
     def list(self, request: Request) -> Response:
         return self.page(checkpoints_visible(self.actor), CheckpointOut)
+
+    @extend_schema(
+        summary="Upload a checkpoint",
+        description="A download that comes back, here or at another site. Refused with the reason if a byte differs"
+        " from what the SHA-256 is of, or if it is no checkpoint of this program or not one for this agent. Nothing in"
+        " it is executed. One that the agent has and that is damaged gets its bytes back.",
+        tags=["checkpoints"],
+        request={"multipart/form-data": CheckpointFile},
+        responses={201: CheckpointOut},
+        parameters=[IDEMPOTENCY_KEY],
+    )
+    def create(self, request: Request) -> Response:
+        data: Any = request.data
+        values = parsed(CheckpointFile, data.dict() if isinstance(data, QueryDict) else data)
+
+        def work() -> Response:
+            agent, content = agent_get(self.actor, values["agent"]), read_upload(values["file"])
+            made = checkpoint_upload(self.actor, agent, content, sha256=values["sha256"])
+            return Response(CheckpointOut(made).data, status=201)
+
+        return self.once(request, work)
 
     @extend_schema(summary="One checkpoint", tags=["checkpoints"], responses=CheckpointOut)
     def retrieve(self, request: Request, pk: UUID) -> Response:
@@ -148,7 +182,7 @@ class CheckpointViewSet(ScopedViewSet):
             return HttpResponse(status=304, headers={"ETag": etag})
         response = HttpResponse(checkpoint_download(self.actor, checkpoint), content_type="application/octet-stream")
         response["ETag"] = etag
-        response["Content-Disposition"] = f'attachment; filename="{checkpoint.label}.bin"'
+        response["Content-Disposition"] = f'attachment; filename="{download_name(checkpoint)}"'
         return response
 
     @extend_schema(

@@ -20,7 +20,7 @@ from training.learners import learner_of, learners
 GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     "Size and pace": (
         "algorithm", "learner", "batch_size", "n_trajectories_per_query", "learning_rate", "checkpoint_interval",
-        "seed",
+        "seed", "warm_start",
     ),
     "Advantages and credit": (
         "scale_rewards", "baseline", "adv_eps", "std_ddof", "advantage_filter", "credit", "gamma", "step_advantage_w",

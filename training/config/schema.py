@@ -312,6 +312,12 @@ class GRPOConfig(_Frozen):
         "of one that an installed package brings. Empty takes the one that fits the agent.",
     )  # fmt: skip
 
+    warm_start: bool = Field(
+        True, title="Warm start",
+        description="Begins with the checkpoint that the agent's people promoted, where there is one, and is measured "
+        "against it. Off begins untrained.",
+    )  # fmt: skip
+
     # Size of the job. Names and ranges are part of the public contract.
     n_iterations: int = Field(
         1000, ge=1, le=10_000, title="Iterations",

@@ -1,11 +1,20 @@
 """Kinds of policy and how each learns: one contract (``base``), and what is registered by it."""
 
 from training.learners.base import Learner, ValidationPlayer
-from training.learners.registry import UnfitLearner, learner_of, learners, learners_for, policy_of
+from training.learners.registry import (
+    StoredPolicy,
+    UnfitLearner,
+    learner_of,
+    learners,
+    learners_for,
+    policy_of,
+    stored_policy,
+)
 from training.trainer.results import UpdateResult
 
 __all__ = [
     "Learner",
+    "StoredPolicy",
     "UnfitLearner",
     "UpdateResult",
     "ValidationPlayer",
@@ -13,4 +22,5 @@ __all__ = [
     "learners",
     "learners_for",
     "policy_of",
+    "stored_policy",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from agentcore_site.lib.registry import Registry
 from training.learners.action import ActionLearner
@@ -47,15 +47,30 @@ def learners_for(runtime: str) -> list[Learner]:
     return [one for _, one in learners.items() if runtime in one.runtimes]
 
 
+class StoredPolicy(NamedTuple):
+    """The policy of a stored trainer state, the learner that wrote it, and after how many iterations."""
+
+    policy: Policy
+    learner: Learner
+    iteration: int
+
+
 def policy_of(data: bytes) -> Policy:
     """Only the policy of a stored trainer state: what evaluation and serving need.
 
     Raises:
         CorruptState: the bytes are no such state, or no learner that is installed wrote it.
     """
-    stored = under("policy", versions.upgraded(unpack(data)))
+    return stored_policy(data).policy
+
+
+def stored_policy(data: bytes) -> StoredPolicy:
+    """Raises:
+    CorruptState: the bytes are no stored trainer state, or no learner that is installed wrote it."""
+    state = versions.upgraded(unpack(data))
+    stored = under("policy", state)
     kind = str(stored.get("kind", "action"))
     for _, learner in learners.items():
         if kind in learner.stored_as:
-            return learner.from_state_dict(stored)
+            return StoredPolicy(learner.from_state_dict(stored), learner, int(state["iteration"]))
     raise CorruptState(f"No learner that is installed reads a policy of kind {kind!r}.")

@@ -10,7 +10,7 @@ from typing import Final
 ACTIONS_ONLY: Final = frozenset(
     {
         "beta", "kl_estimator", "use_bias_correction_kl", "credit", "gamma", "step_advantage_w", "value_fit",
-        "gae_lambda", "entropy_coef_failed_group", "mask_truncated", "exploration", "features",
+        "gae_lambda", "entropy_coef_failed_group", "mask_truncated", "exploration", "features", "warm_start",
     }
 )  # fmt: skip
 CONTEXT_ONLY: Final = frozenset({"context"})

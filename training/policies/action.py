@@ -25,6 +25,7 @@ from training.policies.features import STATUSES, Encoding, FeatureOptions, TextE
 
 _UNSEEN = 0  # row 0 stays zero: it stands for every feature that was never trained on
 _CHOICES_LIMIT = 50_000
+MOST_BITS = 20  # as FeatureConfig allows
 _IMPOSSIBLE = -1e30  # logit of a masked action: exp() is exactly 0
 
 
@@ -202,7 +203,11 @@ class ActionPolicy:
 
     @classmethod
     def from_state_dict(cls, state: Mapping[str, Any]) -> ActionPolicy:
-        encoder = TextEncoder(FeatureOptions(**state["options"]), state["vocabulary"], state["documents"])
+        """Raises:
+        KeyError, TypeError, ValueError: it is no such state, or its parts don't fit together."""
+        options = FeatureOptions(**state["options"])
+        _check_stored(state, options)
+        encoder = TextEncoder(options, state["vocabulary"], state["documents"])
         policy = cls(state["actions"], encoder, version=str(state["version"]))
         policy._ids = [int(i) for i in state["ids"]]
         policy._row_of[state["ids"]] = np.arange(1, len(policy._ids) + 1)
@@ -288,6 +293,22 @@ def _drawn(
 def _uniform(indices: IntArray) -> _Choices:
     n = len(indices)
     return _Choices(indices.tolist(), [float(i + 1) for i in range(n)], [-float(np.log(n))] * n)
+
+
+def _check_stored(state: Mapping[str, Any], options: FeatureOptions) -> None:
+    """Raises:
+    ValueError: the parts of a stored policy don't fit together; it would fail, or act at random, long after it was
+    loaded."""
+    n, actions, ids = len(state["ids"]), len(state["actions"]), np.asarray(state["ids"])
+    if not 1 <= options.bits <= MOST_BITS:
+        raise ValueError(f"bits must lie between 1 and {MOST_BITS}; got {options.bits}.")
+    shapes = {"weights": (n, actions), "own": (len(STATUSES),), "reference_own": (len(STATUSES),)}
+    shapes["reference"] = (min(len(state["reference"]), n), actions)  # of features that were known when it was taken
+    for name, shape in shapes.items():
+        if np.shape(state[name]) != shape or not np.isfinite(state[name]).all():
+            raise ValueError(f"{name} must be numbers of shape {shape}.")
+    if len(np.unique(ids)) < n or (n and not 0 <= ids.min() <= ids.max() < 1 << options.bits):
+        raise ValueError("A feature's id stands twice, or is out of range.")
 
 
 def _allowed(observations: Sequence[Observation], actions: int) -> BoolArray | None:

@@ -7,14 +7,18 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import zipfile
+import zlib
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 _SCALARS = "scalars.json"
 _STAMP = (1980, 1, 1, 0, 0, 0)
+MOST_UNPACKED: Final = 2**30  # bytes: a few kilobytes of zip can say that they unpack to petabytes
+_HEADERS: Final = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
 
 class CorruptState(ValueError):
@@ -37,20 +41,24 @@ def pack(state: Mapping[str, Any]) -> bytes:
 
 
 def unpack(data: bytes) -> dict[str, Any]:
-    """What ``pack`` was given, bit for bit.
+    """What ``pack`` was given, bit for bit. The bytes may come from anybody: nothing of them is executed, and no more
+    is allocated than they hold.
 
     Raises:
         CorruptState: the bytes are truncated or of another kind.
     """
     try:
+        if not data.startswith(b"PK"):
+            raise ValueError("it is no archive")  # a zip at the end of something else is one to the library
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            state: dict[str, Any] = json.loads(archive.read(_SCALARS))
+            if sum(member.file_size for member in archive.infolist()) > MOST_UNPACKED:
+                raise ValueError(f"it unpacks to more than {MOST_UNPACKED >> 20} MB")
+            state: dict[str, Any] = dict(json.loads(archive.read(_SCALARS)))
             for name in archive.namelist():
                 if name != _SCALARS:
-                    array = np.lib.format.read_array(io.BytesIO(archive.read(name)), allow_pickle=False)
-                    state[name.removesuffix(".npy")] = array
+                    state[name.removesuffix(".npy")] = _array(archive.read(name))
             return state
-    except (zipfile.BadZipFile, KeyError, ValueError, EOFError, OSError) as error:
+    except _UNREADABLE as error:
         raise CorruptState(f"The stored state can't be read: {error}") from error
 
 
@@ -62,6 +70,25 @@ def nested(prefix: str, state: Mapping[str, Any]) -> dict[str, Any]:
 def under(prefix: str, state: Mapping[str, Any]) -> dict[str, Any]:
     """The part of a joined state that was nested under ``prefix``."""
     return {key.removeprefix(f"{prefix}/"): value for key, value in state.items() if key.startswith(f"{prefix}/")}
+
+
+# RuntimeError: encrypted, packed in another way, or nested without end.
+_UNREADABLE: Final = (
+    zipfile.BadZipFile, zlib.error, KeyError, ValueError, TypeError, EOFError, OSError, RuntimeError
+)  # fmt: skip
+
+
+def _array(data: bytes) -> np.ndarray[Any, np.dtype[Any]]:
+    """Raises:
+    ValueError: it holds other than numbers, or its header promises another number of them than there is."""
+    stream = io.BytesIO(data)
+    version = np.lib.format.read_magic(stream)
+    if version not in _HEADERS:
+        raise ValueError(f"an array of format {version}")
+    shape, _, dtype = _HEADERS[version](stream)
+    if dtype.kind not in "biuf" or math.prod(shape) * dtype.itemsize != len(data) - stream.tell():
+        raise ValueError(f"an array of {dtype} with shape {shape} in {len(data)} bytes")
+    return np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
 
 
 def _array_bytes(array: np.ndarray[Any, np.dtype[Any]]) -> bytes:

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from django.core.files.storage import default_storage
 from django.db import transaction
+from django.db.models import Q
 from django.utils import timezone
 
 from agentcore_site.audit.services import record
@@ -59,7 +60,7 @@ def checkpoint_save(
             sha256=PolicyCheckpoint.digest(data),
             size=len(data),
             metrics=metrics,
-            **_place(run, data),
+            **place_of(run, data),
         )
     if selection:
         found.validation_score = selection["success_rate"]
@@ -100,7 +101,7 @@ def checkpoint_rewrite(checkpoint: PolicyCheckpoint, data: bytes) -> None:
     """Puts other bytes into a checkpoint, for an erasure and in its transaction: what it held is gone for good."""
     old = checkpoint.path
     values = {"sha256": PolicyCheckpoint.digest(data), "size": len(data), "data": None, "path": ""}
-    PolicyCheckpoint.objects.filter(pk=checkpoint.pk).update(**(values | _place(checkpoint, data)))
+    PolicyCheckpoint.objects.filter(pk=checkpoint.pk).update(**(values | place_of(checkpoint, data)))
     if old:
         transaction.on_commit(lambda: default_storage.delete(old), robust=True)
 
@@ -162,6 +163,17 @@ def checkpoint_of(actor: Any, checkpoint_id: Any) -> PolicyCheckpoint:
     return found
 
 
+def job_of(checkpoint: PolicyCheckpoint) -> UUID:
+    """The job that saved it.
+
+    Raises:
+        Conflict: it was uploaded.
+    """
+    if checkpoint.run_id is None:
+        raise Conflict(f"{checkpoint.label} was uploaded: there is no job with queries to evaluate it on.")
+    return checkpoint.run_id
+
+
 def retention() -> int:
     """Deletes untagged checkpoints older than ninety days, but none that ``_kept`` names. Returns how many."""
     old = timezone.now() - timedelta(days=KEEP_DAYS)
@@ -179,7 +191,7 @@ def retention() -> int:
 
 def _kept(agent_id: UUID) -> set[UUID]:
     """What of an agent is never deleted by itself: its best five and its newest, the best of each run, what was
-    released, and what a run that may go on resumes from."""
+    released (so what is deployed) or promoted, what a run began with, and what one that may go on resumes from."""
     mine = PolicyCheckpoint.objects.filter(agent_id=agent_id)
     runs = TrainingRun.objects.filter(agent_id=agent_id)
     scored = mine.filter(validation_low__isnull=False).order_by("-validation_low", "iteration")
@@ -188,13 +200,14 @@ def _kept(agent_id: UUID) -> set[UUID]:
         *scored.values_list("id", flat=True)[:KEEP_BEST],
         *mine.order_by("-created_at").values_list("id", flat=True)[:1],
         *(key for key in runs.values_list("best_checkpoint_id", flat=True) if key is not None),
-        *mine.filter(releases__isnull=False).values_list("id", flat=True),
+        *mine.filter(Q(releases__isnull=False) | Q(promoted_at__isnull=False)).values_list("id", flat=True),
+        *runs.filter(starts_from__isnull=False).values_list("starts_from", flat=True),
         *going.distinct("run_id").values_list("id", flat=True),
     }
 
 
-def _place(owner: TrainingRun | PolicyCheckpoint, data: bytes) -> dict[str, Any]:
-    """Where the bytes of a run, or of a checkpoint that outlived its run, are kept. While the storage is away the
+def place_of(owner: TrainingRun | PolicyCheckpoint, data: bytes) -> dict[str, Any]:
+    """Where the bytes of a run, or of a checkpoint without one, are kept. While the storage is away the
     database keeps large ones too (``checkpoints_move``)."""
     if len(data) <= DATABASE_LIMIT:
         return {"data": data}

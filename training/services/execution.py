@@ -10,6 +10,7 @@ import math
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any, cast
 
 import uvloop
@@ -54,6 +55,7 @@ from training.services.learned import (
 )
 from training.services.memory import memory_of_run
 from training.services.pools import run_pools
+from training.services.promotion import start_of_run
 from training.services.spans import RunSpans
 from training.trainer import IterationReport, TrainerSetup, TrainerState, TrainingDiverged, steps
 from training.trainer.selection import SEARCH
@@ -96,6 +98,7 @@ def setup_of(run: TrainingRun, *, work: str = "") -> TrainerSetup:
         selection=pools.selection,
         learner=run.learner,
         policy_version_prefix=str(run.job_id)[-6:],
+        start=None if run.starts_from_id is None else partial(start_of_run, run),
         **acting,
     )
 

@@ -22,7 +22,7 @@ from experiences.learning.rendering import context_of
 from experiences.lessons.selectors import library_of
 from experiences.lessons.services.recording import experiences_sync
 from experiences.lessons.stamps import stamp_of_agent
-from experiences.models import Agent, Experience, ExperienceChange, ExperienceKind, PromptPack
+from experiences.models import Agent, Experience, ExperienceChange, ExperienceKind, ExperienceStatus, PromptPack
 from experiences.playbooks.selectors import sections_told
 from experiences.rollouts.types import RolloutKey, Trajectory
 from training.config.schema import GRPOConfig
@@ -138,6 +138,24 @@ def _rule_for(library: Library, stored: Mapping[str, Any] | None) -> QueryRule |
     return rule.without([handle for handle in rule.handles if handle not in same])
 
 
+def ship_again(run: TrainingRun, policy: ContextPolicy, id_of: IdOf, *, by: str) -> None:
+    """Tells what an earlier checkpoint of the run shipped, in its words; what is active beside that is only tried from
+    now on. What a person changed since the run was made stays as it is, and so does the playbook."""
+    shipped = set(policy.shipped)
+    states = [one for one in states_of(policy, id_of, _began_with(run)) if one.handle in shipped]
+    for row in Experience.objects.filter(agent=run.agent, status=ExperienceStatus.ACTIVE).exclude(handle__in=shipped):
+        figures = {name: getattr(row, name) for name in MEASURED}
+        states.append(_state(replace(_lesson(row), status="proposed"), row.weight, figures, id_of))
+    if states:
+        limit = run.configuration.context.max_words
+        experiences_sync(job=run.job, agent=run.agent, states=states, by=by, max_words=limit, acting=run.acting_agent)
+    TrainingRun.objects.filter(pk=run.pk).update(**_shipped_now(policy))
+
+
+def _began_with(run: TrainingRun) -> dict[str, dict[str, Any]]:
+    return {one["lesson"]["handle"]: one for one in run.library}
+
+
 def _shipped_now(policy: ContextPolicy) -> dict[str, Any]:
     """What a run's row says of what it ships."""
     rule = policy.shipped_rule
@@ -176,8 +194,7 @@ IdOf = Callable[[RolloutKey], Any]
 def lessons_sync(job: Job, run: TrainingRun, policy: ContextPolicy, report: IterationReport, id_of: IdOf) -> None:
     """Writes what the iteration knows of its lessons. Inside its transaction. A lesson that is shipped keeps the text
     and the status that it was shipped with: other runs and people go by its row."""
-    earlier = {one["lesson"]["handle"]: one for one in run.library}
-    states = states_of(policy, id_of, earlier)
+    states = states_of(policy, id_of, _began_with(run))
     if states:
         limit = run.configuration.context.max_words
         experiences_sync(

@@ -38,6 +38,7 @@ from training.services.admission import place, refusals
 from training.services.continuing import Beginning, beginning
 from training.services.launch_defaults import groups_fault, launch_defaults
 from training.services.learned import starting_library, starting_rule
+from training.services.promotion import warm_start
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,7 @@ def run_start(
         TooMany: a limit on active jobs is reached.
         Insufficient: the measured estimate does not fit the job's budget, or the organisation or the agent has too
             little left this month.
+        ObjectsAway: the checkpoint that it would begin with can't be reached.
     """
     require(actor, "run.start", agent.organization_id)
     asked = _validated(agent, dataset, rows, domain, environment, environment_options, config, preset)
@@ -98,6 +100,7 @@ def run_start(
         raise refused[0].error
     prompt = choose()
     begun = beginning(agent, asked.config, pools, prompt.pack)
+    start = warm_start(agent, asked.config, pools.environment)
     acting = with_pack(agent, prompt.pack)
     library = _library(acting, begun)
     partition_ensure(timezone.now().date().replace(day=1))
@@ -132,7 +135,8 @@ def run_start(
             n_selection=len(pools.selection),
             n_held_out=len(pools.held_out),
             estimate=planned.as_json() | {"prompt": prompt.of(agent)},
-            warnings=[*asked.warnings, *filter(None, [begun.warning])],
+            starts_from=start.checkpoint,
+            warnings=[*asked.warnings, *filter(None, [begun.warning, start.warning])],
             library=library,
             starting_rule=None if agent.runtime == AgentRuntime.ACTION else starting_rule(agent, prompt.pack),
             total_iterations=asked.config.n_iterations,

@@ -19,6 +19,7 @@ from experiences.rollouts.runtimes.base import Runtime
 from experiences.rollouts.types import RolloutKey, Scenario, Trajectory, TrajectoryGroup
 from training.config.schema import GRPOConfig
 from training.data.splits import search_size
+from training.policies.base import Policy
 from training.policies.known import Known
 from training.policies.query_rule import QueryRule
 from training.policies.query_vectors import QueryVectors
@@ -76,6 +77,8 @@ class TrainerSetup:
     ``closing`` is awaited when the work ends, in the loop in which it was done; ``new_loop`` makes that loop (None:
     the standard one).
 
+    ``start`` loads the policy that the run goes on from, its baseline; None: an untrained one.
+
     For a context policy, ``library`` is what the run starts from, with the ``weights`` of earlier runs by handle;
     ``known`` is what those runs measured; ``rule`` chooses for each query, if one of them shipped a rule;
     ``slots`` is how many experiences the agent's prompt has room for (None: as many as help);
@@ -99,6 +102,7 @@ class TrainerSetup:
     known: Known | None = None
     rule: QueryRule | None = None
     slots: int | None = None
+    start: Callable[[], Policy] | None = None
     reflecting: Reflecting | None = None
     functions: frozenset[str] = frozenset()
     memory: RemovedLessons = NOTHING

@@ -52,12 +52,11 @@ class TrainerState:
     stop_reason: str = ""
 
     @classmethod
-    def fresh(cls, setup: TrainerSetup, policy: Policy | None = None) -> TrainerState:
+    def fresh(cls, setup: TrainerSetup) -> TrainerState:
         """The state before the first iteration: an untrained policy, or a *copy* of the one to go on from, which
         then is the reference of the KL term and the baseline of the selection."""
-        config = setup.config
-        learner = setup.learner
-        policy = learner.untrained(setup) if policy is None else learner.from_state_dict(policy.state_dict())
+        config, learner, start = setup.config, setup.learner, setup.start
+        policy = learner.untrained(setup) if start is None else learner.from_state_dict(start().state_dict())
         policy.make_reference()
         policy.updated(setup.version(0))
         return cls(

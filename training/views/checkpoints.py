@@ -4,19 +4,25 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.contrib import messages
 from django.db.models import FloatField, Value
 from django.db.models.functions import Cast, Coalesce
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
+from django.urls import reverse
 from django.utils.http import url_has_allowed_host_and_scheme
 
 from agentcore_site.console.pages import Sort, allowed, asked, listing, page, post_page
-from agentcore_site.lib.errors import Invalid
+from agentcore_site.lib.errors import Conflict, Invalid, TooLarge
 from agentcore_site.tenancy.actors import Actor
+from agentcore_site.tenancy.permissions import require
+from experiences.models import Agent
 from experiences.models.agent_lookup import agent_get
 from training.presenters.comparisons import checkpoint_comparison
 from training.selectors.runs import checkpoints_visible
+from training.services.checkpoint_uploads import checkpoint_upload, download_name, read_upload, sha256_in
 from training.services.checkpoints import checkpoint_download, checkpoint_of, checkpoint_tag
+from training.services.promotion import before_promoted, promoted
 
 SORTS = (
     Sort("newest", "newest first", "created_at"),
@@ -27,9 +33,32 @@ SORTS = (
 
 @page
 def checkpoints(request: HttpRequest, actor: Actor) -> HttpResponse:
+    agent = agent_get(actor, request.GET["agent"]) if request.GET.get("agent") else None
+    return _listed(request, actor, agent)
+
+
+@post_page
+def upload(request: HttpRequest, actor: Actor, agent_id: Any) -> HttpResponse:
+    """Keeps a file as a checkpoint, or shows the list with the reason why not."""
+    agent = agent_get(actor, agent_id)
+    require(actor, "checkpoint.edit", agent.organization_id)
+    typed, file = request.POST.get("sha256", ""), request.FILES.get("file")
+    try:
+        if file is None:
+            raise Invalid("Choose a file.", fields={"file": "Choose a file."})
+        found = checkpoint_upload(actor, agent, read_upload(file), sha256=typed or sha256_in(str(file.name)))
+    except (Invalid, Conflict, TooLarge) as error:
+        again = {"problem": error.message, "sha256": typed[:64]}
+        return _listed(request, actor, agent, again)
+    messages.success(request, f"{found.label} was uploaded.")
+    return redirect(f"{reverse('training:checkpoints')}?agent={agent.pk}")
+
+
+def _listed(
+    request: HttpRequest, actor: Actor, agent: Agent | None, again: dict[str, Any] | None = None
+) -> HttpResponse:
     everything = checkpoints_visible(actor)
     rows = everything
-    agent = agent_get(actor, request.GET["agent"]) if request.GET.get("agent") else None
     [tag] = asked(request, "tag")
     if agent is not None:
         rows = rows.filter(agent=agent)
@@ -43,8 +72,11 @@ def checkpoints(request: HttpRequest, actor: Actor) -> HttpResponse:
         "agent": agent,
         "tag": tag,
         "show_agent": agent is None,
+        "stands_at": promoted(agent) if agent else None,
+        "goes_back_to": before_promoted(agent) if agent else None,
     }
-    return render(request, "training/checkpoints.html", context)
+    status = 400 if again else 200
+    return render(request, "training/checkpoints.html", context | (again or {}), status=status)
 
 
 @page
@@ -73,6 +105,6 @@ def tags(request: HttpRequest, actor: Actor, checkpoint_id: Any) -> HttpResponse
 def download(request: HttpRequest, actor: Actor, checkpoint_id: Any) -> HttpResponse:
     checkpoint = checkpoint_of(actor, checkpoint_id)
     response = HttpResponse(checkpoint_download(actor, checkpoint), content_type="application/octet-stream")
-    response["Content-Disposition"] = f'attachment; filename="{checkpoint.label}.bin"'
+    response["Content-Disposition"] = f'attachment; filename="{download_name(checkpoint)}"'
     response["X-Checkpoint-Sha256"] = checkpoint.sha256
     return response

@@ -45,6 +45,7 @@ OF_SINGLE_LESSONS: dict[str, Any] = {
 ELSEWHERE = {
     "max_budget_usd", "checkpoint_interval", "selection_share", "selection_least", "eval_samples", "seed",
     "context.accept_weak_gate", "context.accept_dropped_context", "context.reuse", "max_num_gen_batches", "learner",
+    "warm_start",
 }  # fmt: skip
 
 
