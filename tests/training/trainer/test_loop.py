@@ -278,7 +278,8 @@ def test_training_goes_on_from_a_copy_of_a_policy_and_leaves_the_original_alone(
     first, _ = run(made)
     production = policy_of(first.to_bytes())
     before = production.weights.copy()
-    state = TrainerState.fresh(made, production)
+    made = replace(made, start=lambda: production)
+    state = TrainerState.fresh(made)
     assert greedy(made, state.policy) > 0.9
     _, reports = run(made, state)
     assert production.weights.tobytes() == before.tobytes()
