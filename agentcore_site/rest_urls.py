@@ -28,8 +28,10 @@ from experiences.playbooks.api.evolutions import EvolutionViewSet
 from experiences.playbooks.api.playbooks import PlaybookViewSet, ReviewViewSet
 from experiences.trajectories.api.rewards import RewardCheckViewSet, RewardTryViewSet, RewardViewSet
 from experiences.trajectories.api.trajectories import TrajectoryViewSet
+from serving.api.feedback import FeedbackViewSet
 from serving.api.promotions import PromotionViewSet
 from serving.api.releases import ReleaseViewSet
+from serving.api.traces import ProductionTraceViewSet
 from training.api.checkpoints import CheckpointViewSet
 from training.api.datasets import DatasetViewSet, RowViewSet
 from training.api.jobs import TrainingJobViewSet
@@ -51,6 +53,8 @@ router.register("trajectories", TrajectoryViewSet, basename="trajectory")
 router.register("checkpoints", CheckpointViewSet, basename="checkpoint")
 router.register("evaluations", EvaluationViewSet, basename="evaluation")
 router.register("releases", ReleaseViewSet, basename="release")
+router.register("traces", ProductionTraceViewSet, basename="production-trace")
+router.register("feedback", FeedbackViewSet, basename="feedback")
 router.register("budgets", BudgetViewSet, basename="budget")
 router.register("prices", PriceViewSet, basename="price")
 router.register("erasures", ErasureViewSet, basename="erasure")

@@ -242,6 +242,9 @@ SPECTACULAR_SETTINGS = {
         "ExperienceStatus": "experiences.models.ExperienceStatus",
         "ExperienceKind": "experiences.models.ExperienceKind",
         "KindEnum": "experiences.models.EndpointKind",
+        "TraceStatus": "serving.models.TraceStatus",
+        "FeedbackSource": "serving.models.FeedbackSource",
+        "ReleaseSource": "serving.models.ReleaseSource",
     },
 }
 
@@ -321,6 +324,7 @@ CELERY_BEAT_SCHEDULE = {
     "tenancy.mails": {"task": "tenancy.mails", "schedule": 10},
     "budgets.sweep": {"task": "budgets.sweep", "schedule": 30},
     "evaluation.sweep": {"task": "evaluation.sweep", "schedule": 60},
+    "serving.feedback": {"task": "serving.feedback", "schedule": 10},
     "training.retention": {"task": "training.retention", "schedule": timedelta(hours=6)},
     "experiences.retention": {"task": "experiences.retention", "schedule": timedelta(days=1)},
 }

@@ -7,7 +7,7 @@ from typing import Any
 from django.contrib import admin
 
 from agentcore_site.tenancy.administration import ReadOnlyAdmin
-from serving.models import Deployment, ProductionTrace, Release
+from serving.models import Deployment, Feedback, ProductionTrace, Release
 
 
 @admin.register(Release)
@@ -38,3 +38,10 @@ class ProductionTraceAdmin(ReadOnlyAdmin):
 
     def get_queryset(self, request: Any) -> Any:
         return super().get_queryset(request).defer("request", "response")
+
+
+@admin.register(Feedback)
+class FeedbackAdmin(ReadOnlyAdmin):
+    list_display = ["metric", "value", "source", "giver", "trace_id", "updated_at"]
+    list_filter = ["source", "organization"]
+    search_fields = ["=trace__id", "metric", "giver"]

@@ -13,7 +13,15 @@ from django.db.models import Q
 
 from agentcore_site.tenancy.erasure import ErasureFinding, holding, places, rewritten
 from experiences.erasure import ERASURE
-from serving.models import AgentServing, CanaryObservation, Deployment, DeploymentEvent, ProductionTrace, Release
+from serving.models import (
+    AgentServing,
+    CanaryObservation,
+    Deployment,
+    DeploymentEvent,
+    Feedback,
+    ProductionTrace,
+    Release,
+)
 
 NOTE = "Releases were deleted: make new ones of what is left."
 
@@ -40,6 +48,12 @@ def production_traces(organization_id: uuid.UUID, words: Sequence[str]) -> Erasu
     found = holding(mine, words, texts=texts, values=("metadata", "request", "response", "components"))
     ids = list(found.values_list("pk", flat=True))
     return ErasureFinding(len(ids), lambda: ProductionTrace.objects.filter(pk__in=ids).delete())
+
+
+@places.register("feedback")
+def feedback(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
+    mine = Feedback.objects.filter(organization_id=organization_id)
+    return rewritten(mine, words, texts=("text",), names=("metric",))
 
 
 @places.register("deployments")

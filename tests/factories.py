@@ -13,7 +13,15 @@ from agentcore_site.tenancy.roles import Role
 from experiences.learning.lessons.stamps import pack_stamp
 from experiences.lessons.stamps import stamp_of_agent, stamped
 from experiences.models import Agent, Experience, ModelEndpoint, PromptPack, ToolServer
-from serving.models import AgentServing, CanaryObservation, Deployment, DeploymentEvent, ProductionTrace, Release
+from serving.models import (
+    AgentServing,
+    CanaryObservation,
+    Deployment,
+    DeploymentEvent,
+    Feedback,
+    ProductionTrace,
+    Release,
+)
 
 PASSWORD = "correct horse battery staple"
 
@@ -131,9 +139,12 @@ def served(release: Release) -> ProductionTrace:
         arm="new",
         session="s-1",
         model="small",
-        request={"messages": [{"role": "user", "content": "Where is my order?"}]},
+        request={"messages": [{"role": "user", "content": "Where is Zanzibar?"}]},
         response={"role": "assistant", "content": "It comes tomorrow."},
         status="ok",
+    )
+    Feedback.objects.create(
+        organization=release.organization, trace=trace, metric="comment", text="Zanzibar is no city.", giver="person 1"
     )
     CanaryObservation.objects.create(
         deployment=deployment,

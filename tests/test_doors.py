@@ -38,7 +38,7 @@ from experiences.models import (
     TrajectoryRecord,
 )
 from experiences.playbooks.services.playbooks import playbook_create
-from serving.models import Release
+from serving.models import Feedback, Release
 from serving.releases.bundle import Bundle
 from tests import factories
 from tests.support.callers import Caller
@@ -93,6 +93,8 @@ CONSOLE = {
     "releases/", "releases/<uuid:release_id>/", "releases/<uuid:release_id>/json/",
     "agents/<uuid:agent_id>/releases/make/", "agents/<uuid:agent_id>/roll-back/",
     "agents/<uuid:agent_id>/checkpoints/upload/", "checkpoints/<uuid:checkpoint_id>/promote/",
+    "traces/", "traces/<uuid:production_trace_id>/", "traces/<uuid:production_trace_id>/json/",
+    "traces/<uuid:production_trace_id>/feedback/",
     "prompt-packs/", "prompt-packs/new/", "prompt-packs/<uuid:pack_id>/", "prompt-packs/<uuid:pack_id>/archive/",
     "trajectories/", "trajectories/compare/",
     "trajectories/<uuid:trajectory_id>/", "trajectories/<uuid:trajectory_id>/steps/",
@@ -141,6 +143,7 @@ CONSOLE_WRITES = {
     "agents/<uuid:agent_id>/playbook/evolve/": "playbook.evolve",
     "agents/<uuid:agent_id>/playbook/delete/": "playbook.edit",
     "agents/<uuid:agent_id>/releases/make/": "release.make",
+    "traces/<uuid:production_trace_id>/feedback/": "feedback.give",
     "prompt-packs/new/": "agent.edit",
     "prompt-packs/<uuid:pack_id>/": "agent.edit",
     "prompt-packs/<uuid:pack_id>/archive/": "agent.edit",
@@ -194,6 +197,7 @@ REST_READS = {
     "reviews/<uuid:pk>", "experiences", "experiences/top", "experiences/<uuid:pk>", "prompt-packs",
     "prompt-packs/<uuid:pk>", "evolutions", "evolutions/<uuid:pk>",
     "releases", "releases/<uuid:pk>", "releases/<uuid:pk>/diff", "releases/<uuid:pk>/context",
+    "traces", "traces/<uuid:pk>", "feedback", "feedback/<uuid:pk>",
 }  # fmt: skip
 STAMP = experience_stamp(pack_stamp(""), "x9", 1, "", "When lost, ask.")
 # A form, with a file that the agent has already.
@@ -215,6 +219,8 @@ REST_WRITES: dict[tuple[str, str], tuple[str, Any]] = {
     ("post", "reviews/<uuid:pk>/approve"): ("playbook.edit", {}),
     ("post", "reviews/<uuid:pk>/reject"): ("playbook.edit", {}),
     ("post", "releases"): ("release.make", {"agent": "router-7"}),
+    ("post", "feedback"): ("feedback.give", lambda values: thumbs_up(values)),
+    ("delete", "feedback/<uuid:pk>"): ("feedback.give", {}),
     ("post", "prompt-packs"): ("agent.edit", {"name": "new", "system": "You are careful."}),
     ("patch", "prompt-packs/<uuid:pk>"): ("agent.edit", {"domain": "x"}),
     ("delete", "prompt-packs/<uuid:pk>"): ("agent.edit", {}),
@@ -240,7 +246,7 @@ REST_WRITES: dict[tuple[str, str], tuple[str, Any]] = {
     ("post", "checkpoints"): ("checkpoint.edit", FILE),
     ("post", "checkpoints/<uuid:pk>/promote"): ("release.make", {}),
     ("post", "agents/<str:agent>/roll-back"): ("release.make", {}),
-    ("post", "evaluations"): ("evaluate", None),
+    ("post", "evaluations"): ("evaluate", lambda values: {"training_job_id": str(values["job_id"]), "samples": 1}),
     ("post", "erasures"): ("subject.erase", {"identifiers": ["nobody at all"], "dry_run": True}),
     ("post", "api-keys"): ("view", {"name": "mine", "scopes": ["training:view"]}),
     ("delete", "api-keys/<uuid:pk>"): ("view", {}),
@@ -309,6 +315,7 @@ def values(run: TrainingRun, operator: Actor) -> dict[str, Any]:
         source="agent",
         bundle=Bundle(runtime="llm", system="You guide tourists in Zanzibar.").as_json(),
     )
+    production = factories.served(release)
     trajectory = TrajectoryRecord.objects.filter(job_id=run.job_id).first()
     assert trajectory is not None
     Caller(operator.user)  # a key of hers
@@ -339,6 +346,7 @@ def values(run: TrainingRun, operator: Actor) -> dict[str, Any]:
         "handle": "s1",
         "delta_id": delta.id,
         "trace_id": execution.id,
+        "production_trace_id": production.id,
         "evolution": evolution.job_id,
         "trajectory_id": trajectory.id,
         "checkpoint_id": checkpoint.id,
@@ -360,6 +368,8 @@ def values(run: TrainingRun, operator: Actor) -> dict[str, Any]:
             "tool-servers": server.id,
             "prompt-packs": pack.id,
             "releases": release.id,
+            "traces": production.id,
+            "feedback": production.feedback.get().id,
             "reviews": delta.id,
             "evolutions": evolution.job_id,
             "experiences": lesson.id,
@@ -372,6 +382,10 @@ def values(run: TrainingRun, operator: Actor) -> dict[str, Any]:
             "budgets": budget.id,
         },
     }
+
+
+def thumbs_up(values: dict[str, Any]) -> dict[str, Any]:
+    return {"trace": str(values["production_trace_id"]), "metric": "thumbs", "value": "up"}
 
 
 def address(route: str, values: dict[str, Any]) -> str:
@@ -488,6 +502,7 @@ def snapshot() -> dict[str, Any]:
         "prices": ModelPrice.objects.exclude(organization__slug="elsewhere").count(),
         "lessons": list(Experience.objects.order_by("id").values_list("id", "status", "version", "summary")),
         "changes": list(ContextDelta.objects.order_by("id").values_list("id", "state")),
+        "feedback": list(Feedback.objects.order_by("id").values_list("id", "metric", "value", "text")),
         "switches": list(Playbook.objects.order_by("id").values_list("id", "agent__evolves")),
         "packs": list(PromptPack.objects.filter(organization__slug="acme").values_list("id", "stamp", "archived_at")),
         "endpoints": list(
@@ -590,9 +605,11 @@ def test_rest_writes_ask_for_the_right_role(
     caller = Caller(user)
     Caller(user)  # a second key of the same person, to be revoked
     values["pk"]["api-keys"] = ApiKey.objects.filter(user=user).latest("created_at").id
+    if (given := caller.post("feedback", thumbs_up(values))).status_code == 201:  # only one's own is taken back
+        values["pk"]["feedback"] = given.json()["id"]
     may = ROLE_MAY[user.memberships.get().role]
     for (method, route), (action, body) in REST_WRITES.items():
-        sent = {"training_job_id": str(run.job_id), "samples": 1} if body is None else body
+        sent = body(values) if callable(body) else body
         path = address(f"api/v1/{route}", values).removeprefix("/api/v1/")
         if sent is FILE:
             form = FILE | {"file": SimpleUploadedFile("x.bin", b"policy")}

@@ -39,6 +39,7 @@ PLACES: Final = (
     Entry("Trajectories", "experiences:trajectories", "trajectories", r"/trajectories/"),
     Entry("Evaluations", "evaluation:evaluations", "evaluations", r"/evaluations/"),
     Entry("Releases", "serving:releases", "releases", r"/releases/"),
+    Entry("Traces", "serving:traces", "answer", r"/traces/"),
     Entry("Learned", "experiences:library", "learned", r"/(experiences|prompt-packs)/"),
     Entry("Playbooks", "experiences:playbooks", "", r"/(playbooks|agents/[^/]+/playbook|evolutions|executions)/"),
     Entry("Review queue", "experiences:reviews", "", r"/reviews/", review=True),

@@ -22,6 +22,7 @@ NAMES = {
     "playbook.edit": "change playbooks",
     "playbook.evolve": "let playbooks evolve",
     "trace.record": "record executions",
+    "feedback.give": "give feedback",
     "checkpoint.edit": "change checkpoints",
     "checkpoint.download": "download checkpoints",
     "share.edit": "share jobs",

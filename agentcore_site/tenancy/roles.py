@@ -22,6 +22,7 @@ DEVELOP: Final = VIEW | {
     "checkpoint.download",
     "playbook.edit",
     "trace.record",
+    "feedback.give",
 }
 OPERATE: Final = DEVELOP | {
     "run.start",
@@ -56,6 +57,7 @@ SCOPES: Final[dict[str, frozenset[str]]] = {
     "training:evaluate": frozenset({"evaluate"}),
     "training:export": frozenset({"export", "checkpoint.download"}),
     "training:manage": MANAGE | {"checkpoint.edit", "share.edit", "release.make"},
+    "feedback:write": frozenset({"feedback.give"}),
     # For services beside agents: they read playbooks, record executions and let playbooks evolve.
     SERVICE: frozenset({"view", "playbook.edit", "trace.record", "playbook.evolve"}),
 }

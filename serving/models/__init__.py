@@ -9,6 +9,7 @@ from serving.models.deployments import (
     DeploymentState,
     DeploymentStrategy,
 )
+from serving.models.feedback import Feedback, FeedbackSource
 from serving.models.releases import Release, ReleaseSource
 from serving.models.traces import ArmName, ProductionTrace, TraceStatus, text_of
 
@@ -21,6 +22,8 @@ __all__ = [
     "DeploymentEvent",
     "DeploymentState",
     "DeploymentStrategy",
+    "Feedback",
+    "FeedbackSource",
     "ProductionTrace",
     "Release",
     "ReleaseSource",

@@ -77,6 +77,7 @@ class ProductionTrace(Scoped):
             models.Index(fields=["agent", "-id"], name="production_traces_by_agent"),
             models.Index(fields=["agent", "session", "id"], name="production_traces_by_session"),
             models.Index(fields=["created_at"], name="production_traces_by_age"),
+            models.Index(fields=["id"], name="production_traces_to_score", condition=models.Q(reward=None)),
         ]
 
     def __str__(self) -> str:

@@ -55,6 +55,7 @@ OURS: Final = frozenset(
         "experiences.PlaybookChange.handle", "experiences.ExecutionTrace.left_out", "experiences.ExecutionTrace.used",
         "experiences.ContextDelta.section", "experiences.ContextDelta.taught_by",
         "experiences.Evolution.trace_ids", "training.PolicyCheckpoint.path",
+        "serving.Feedback.giver",
         "serving.ProductionTrace.hold", "serving.ProductionTrace.told", "serving.DeploymentEvent.kind",
         # Figures, and handles of lessons.
         "serving.Deployment.rule", "serving.Deployment.monitor", "serving.DeploymentEvent.figures",

@@ -67,16 +67,22 @@ def code_quality(evidence: Mapping[str, Any]) -> float | None:
 
 
 def feedback(evidence: Mapping[str, Any]) -> float:
-    """What the user thought, under "feedback": the mean of "thumbs" (up, down, true, false, 1, -1, 0) and "stars"
-    (1 to 5); where neither was given, "implicit": correction .2, abandoned 0, none .5. .5 where nothing is known."""
+    """What users thought, under "feedback": the mean of "thumbs" (up, down, true, false, 1, -1, 0) and "stars" (1 to
+    5), each one value or a list; where neither was given, "implicit": correction .2, abandoned 0, none .5. .5 where
+    nothing is known."""
     given = evidence.get("feedback")
     if not isinstance(given, Mapping):
         return NO_FEEDBACK
-    said = [one for one in (_thumbs(given.get("thumbs")), _stars(given.get("stars"))) if one is not None]
+    read = [_thumbs(one) for one in _each(given.get("thumbs"))] + [_stars(one) for one in _each(given.get("stars"))]
+    said = [one for one in read if one is not None]
     if said:
         return math.fsum(said) / len(said)
     implicit = given.get("implicit")
     return IMPLICIT.get(implicit, NO_FEEDBACK) if isinstance(implicit, str) else NO_FEEDBACK
+
+
+def _each(given: Any) -> list[Any]:
+    return given if isinstance(given, list) else [given]
 
 
 def _score_or_findings(given: Mapping[str, Any], name: str) -> float | None:

@@ -1,0 +1,70 @@
+"""What happens to new answers by itself: their code is checked, their reward worked out, and implicit signals seen."""
+
+from __future__ import annotations
+
+import time
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from django.db.models import Exists, OuterRef, Q
+from django.utils import timezone
+
+from experiences.rollouts.code.blocks import python_in
+from experiences.rollouts.code.quality import code_quality
+from serving.feedback.implicit import QUIET_FOR, SessionTurn, is_abandoned, is_retried
+from serving.feedback.opinions import ABANDONED, RETRIED
+from serving.feedback.scoring import composite_of, scorable, traces_score
+from serving.feedback.services import implicit_found
+from serving.models import Feedback, ProductionTrace, TraceStatus, text_of
+
+BATCH: Final = 200
+SECONDS: Final = 20.0  # for the new answers of one sweep; what is left waits for the next
+FORGOTTEN_AFTER: Final = timedelta(days=1)  # how long an answer may wait, should nothing sweep
+UNFINISHED: Final = ("length", "tool_calls", "content_filter")
+
+
+def sweep() -> dict[str, int]:
+    """Looks at the answers that are new, and at the sessions that are over. Returns how many of each kind."""
+    began, done = time.monotonic(), {"scored": 0, RETRIED: 0}
+    since = timezone.now() - FORGOTTEN_AFTER
+    new = scorable().filter(reward=None, created_at__gte=since).select_related("agent").order_by("id")
+    while time.monotonic() - began < SECONDS and (rows := list(new[:BATCH])):
+        codes = {}
+        for row in rows:
+            codes[row.pk] = _code(row)
+            if time.monotonic() - began > SECONDS:
+                break
+        done["scored"] += traces_score(codes, codes)
+        done[RETRIED] += sum(_retried(row) for row in rows if row.pk in codes)
+    return done | {ABANDONED: _abandoned(since)}
+
+
+def turn_of(trace: ProductionTrace) -> SessionTurn:
+    last = trace.messages[-1] if trace.messages else {}
+    asked = text_of(last) if last.get("role") == "user" else ""
+    answered = trace.status == TraceStatus.OK and trace.finish_reason not in UNFINISHED
+    return SessionTurn(trace.created_at, asked, answered)
+
+
+def _code(trace: ProductionTrace) -> dict[str, Any] | None:
+    assert trace.agent is not None
+    code = python_in(trace.answer) if composite_of(trace.agent).inspects_code else ""
+    return code_quality(code) if code else None
+
+
+def _retried(trace: ProductionTrace) -> bool:
+    """Whether it asks anew what the session's turn before it was asked, which is noted there."""
+    if not trace.session:
+        return False
+    before = scorable().filter(agent=trace.agent, session=trace.session, id__lt=trace.pk).order_by("-id").first()
+    return before is not None and is_retried(turn_of(before), turn_of(trace)) and implicit_found(before, RETRIED)
+
+
+def _abandoned(since: datetime) -> int:
+    now = timezone.now()
+    later = ProductionTrace.objects.filter(agent=OuterRef("agent"), session=OuterRef("session"), id__gt=OuterRef("id"))
+    known = Feedback.objects.filter(trace=OuterRef("pk"), metric=ABANDONED)
+    open_ends = Q(status=TraceStatus.FAILED) | Q(finish_reason__in=UNFINISHED)
+    over = scorable().filter(open_ends, created_at__gte=since - QUIET_FOR, created_at__lte=now - QUIET_FOR)
+    rows = over.exclude(session="").exclude(Exists(later)).exclude(Exists(known)).order_by("id")[:BATCH]
+    return sum(is_abandoned(turn_of(row), now) and implicit_found(row, ABANDONED) for row in rows)

@@ -1,0 +1,24 @@
+"""Celery tasks of what is in production."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from celery import shared_task
+from django.core.cache import cache
+
+from serving.feedback.sweep import sweep
+
+SWEEPING: Final = "serving.feedback.sweep"
+LONGEST: Final = 120  # seconds; then its worker is taken for dead
+
+
+@shared_task(name="serving.feedback")
+def feedback() -> dict[str, int]:
+    """Rewards of new answers, and what sessions say without words; nothing where another worker is at it."""
+    if not cache.add(SWEEPING, "", timeout=LONGEST):
+        return {}
+    try:
+        return sweep()
+    finally:
+        cache.delete(SWEEPING)

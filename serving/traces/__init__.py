@@ -1,0 +1,1 @@
+"""What was asked and answered in production, to be looked at."""
