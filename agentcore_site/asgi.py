@@ -13,11 +13,12 @@ from channels.routing import ProtocolTypeRouter  # noqa: E402  (after Django is 
 from agentcore_site.routing import websocket_application  # noqa: E402
 from agentcore_site.secret_key import require_same_or_exit  # noqa: E402
 from experiences.playbooks.ace.asgi_fast_path import FastContexts  # noqa: E402
+from serving.gateway.application import Gateway  # noqa: E402
 
 require_same_or_exit()
 application = ProtocolTypeRouter(
     {
-        "http": FastContexts(django_application),
+        "http": Gateway(FastContexts(django_application)),
         "websocket": websocket_application,
     }
 )

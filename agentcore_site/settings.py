@@ -348,6 +348,11 @@ ACE_MONTHLY_BUDGET_USD = env.number("ACE_MONTHLY_BUDGET_USD", 100, low=0, high=1
 ACE_TRACE_DAYS = env.integer("ACE_TRACE_DAYS", 30, low=1, high=3650)
 ACE_DELTA_DAYS = env.integer("ACE_DELTA_DAYS", 90, low=1, high=3650)
 
+# -- the gateway (/v1) -----------------------------------------------------------------------------------------------
+# Where each web process writes what the database has not heard of yet. It has to outlive the process; another one on
+# the same disk finishes the work of one that was killed.
+GATEWAY_JOURNAL = env.text("GATEWAY_JOURNAL") or str(DATA_DIR / "gateway")
+
 # -- learning what to tell a model -----------------------------------------------------------------------------------
 # Off: nothing is rolled out in groups for training-free GRPO; such a job is refused at every interface. On: agents may
 # be trained so that were switched on (`grouped_execution`), which new agents are not.

@@ -28,14 +28,22 @@ def bearer(header: str) -> str:
     return token.strip() if scheme.lower() == "bearer" else ""
 
 
-def actor_of_key(key: str, *, ip: str = "") -> Actor | None:
-    """The actor behind a living key of an active person; None for any other."""
+def living_key(key: str) -> ApiKey | None:
+    """The row of a living key of an active person, with the person; it is noted that it was used."""
     row = ApiKey.objects.filter(digest=key_digest(key)).select_related("user").first()
     if row is None or not row.alive or not row.user.is_active:
         return None
     now = timezone.now()
     if row.last_used_at is None or now - row.last_used_at > USED_EVERY:
         ApiKey.objects.filter(id=row.id).update(last_used_at=now)
+    return row
+
+
+def actor_of_key(key: str, *, ip: str = "") -> Actor | None:
+    """The actor behind a living key of an active person; None for any other."""
+    row = living_key(key)
+    if row is None:
+        return None
     scopes = frozenset(row.scopes)
     return Actor(row.user, scopes=scopes, organization_id=row.organization_id, ip=ip, door=f"key {row.prefix}")
 

@@ -23,6 +23,7 @@ DEVELOP: Final = VIEW | {
     "playbook.edit",
     "trace.record",
     "feedback.give",
+    "gateway.call",
 }
 OPERATE: Final = DEVELOP | {
     "run.start",
@@ -34,10 +35,20 @@ OPERATE: Final = DEVELOP | {
     "share.edit",
     "playbook.evolve",
     "release.make",
+    "deployment.edit",
 }
 
 MANAGE: Final = frozenset(
-    {"audit.view", "members.edit", "keys.edit", "budget.edit", "price.edit", "endpoint.edit", "subject.erase"}
+    {
+        "audit.view",
+        "members.edit",
+        "keys.edit",
+        "budget.edit",
+        "price.edit",
+        "endpoint.edit",
+        "subject.erase",
+        "deployment.override",
+    }
 )
 
 ROLE_MAY: Final[dict[str, frozenset[str]]] = {
@@ -58,6 +69,9 @@ SCOPES: Final[dict[str, frozenset[str]]] = {
     "training:export": frozenset({"export", "checkpoint.download"}),
     "training:manage": MANAGE | {"checkpoint.edit", "share.edit", "release.make"},
     "feedback:write": frozenset({"feedback.give"}),
+    "training:manage": MANAGE | {"checkpoint.edit", "share.edit", "release.make", "deployment.edit"},
+    # For programs that call agents and models.
+    "gateway:call": frozenset({"gateway.call"}),
     # For services beside agents: they read playbooks, record executions and let playbooks evolve.
     SERVICE: frozenset({"view", "playbook.edit", "trace.record", "playbook.evolve"}),
 }

@@ -21,7 +21,7 @@ from budgets.llm.concurrency_limits import ConcurrencyLimits, OwnPace
 from budgets.llm.errors import CircuitOpen, LLMError, RateLimited, Transient
 from budgets.llm.request import ModelRequest, encode
 from budgets.llm.retry import RetryPolicy
-from budgets.llm.transport import Connection, Exchange, OnDelta
+from budgets.llm.transport import Connection, Exchange, Listener, OnDelta, TextListener
 from budgets.llm.types import Answer, Completion, Endpoint, Message, ToolSpec
 from budgets.metering.port import Bill, CallKey, Meter, PriceBook
 from budgets.prices.pricing import Price, worst_case
@@ -105,13 +105,21 @@ class MeteredChatClient:
             parallel_tool_calls=parallel_tool_calls,
             stream=stream or on_delta is not None,
         )
+        return await self.send(request, key=key, listener=None if on_delta is None else TextListener(on_delta))
+
+    async def send(self, request: ModelRequest, *, key: CallKey, listener: Listener | None = None) -> Completion:
+        """``complete`` of a request that is encoded already; ``listener`` hears the answer as it comes.
+
+        Raises:
+            LLMError, BudgetRefused, UnknownPrice, and what the meter raises: as ``complete``.
+        """
         price = self._prices.price(key.model)
         sent = spent = 0
         elapsed = 0.0  # in attempts and between them; waiting in the queue of the concurrency limit is no failure
         while True:
             name = f"{key.key}/{sent + 1}"
             attempt = CallKey(name, key.purpose, key.model, key.iteration, key.rollout)
-            outcome, seconds = await self._attempt(attempt, request, price, on_delta)
+            outcome, seconds = await self._attempt(attempt, request, price, listener)
             sent += not isinstance(outcome, CircuitOpen)
             spent += outcome.spent
             if isinstance(outcome, Completion):
@@ -125,7 +133,7 @@ class MeteredChatClient:
             await self._sleep(wait)
 
     async def _attempt(
-        self, key: CallKey, request: ModelRequest, price: Price, on_delta: OnDelta | None
+        self, key: CallKey, request: ModelRequest, price: Price, listener: Listener | None
     ) -> tuple[Completion | LLMError, float]:
         """What came of one attempt, and its seconds without the wait at the gate."""
         hold = worst_case(price, prompt_tokens=request.prompt_tokens, max_tokens=request.max_tokens)
@@ -138,7 +146,7 @@ class MeteredChatClient:
             heard = False
             try:
                 await self._meter.reserve(key, hold)
-                outcome = await self._paid(key, request, price, hold, on_delta)
+                outcome = await self._paid(key, request, price, hold, listener)
                 self._tell_breaker(outcome)
                 heard = True
             finally:
@@ -147,13 +155,13 @@ class MeteredChatClient:
             return outcome, self._clock() - began
 
     async def _paid(
-        self, key: CallKey, request: ModelRequest, price: Price, hold: int, on_delta: OnDelta | None
+        self, key: CallKey, request: ModelRequest, price: Price, hold: int, listener: Listener | None
     ) -> Completion | LLMError:
         """Sends under a hold and settles it in any case."""
         exchange = Exchange(request)
         began = self._clock()
         try:
-            outcome = await self._line.exchange(exchange, trace=key.key, on_delta=on_delta)
+            outcome = await self._line.exchange(exchange, trace=key.key, listener=listener)
         except (Exception, asyncio.CancelledError) as error:
             why = "cancelled" if isinstance(error, asyncio.CancelledError) else f"caller: {type(error).__name__}"
             bill = bill_of_break(sent=exchange.sent, hold=hold, latency_ms=self._since(began), why=why)

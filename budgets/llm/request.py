@@ -65,9 +65,9 @@ def encode(
     # ``extra`` may instruct the model too (a tool choice, a template's variables): all of it counts as prompt.
     # What is said here wins: a name that stood in both would stand in the body twice.
     extra = {name: value for name, value in endpoint.extra.items() if name not in settings}
-    prompt = _json({**extra, **asked})
+    prompt = dumped({**extra, **asked})
     return ModelRequest(
-        body=f"{prompt[:-1]},{_json(settings)[1:]}".encode(),
+        body=f"{prompt[:-1]},{dumped(settings)[1:]}".encode(),
         prompt=prompt,
         prompt_tokens=tokens.prompt_bound(
             prompt, messages=len(messages), tools=len(tools), overhead=endpoint.prompt_overhead
@@ -104,7 +104,7 @@ def _tool(tool: ToolSpec) -> dict[str, Any]:
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
-def _json(value: object) -> str:
+def dumped(value: object) -> str:
     """Compact JSON with its characters as they are: what the bound counts is what the model reads."""
     text = _ENCODER.encode(value)
     return text if text.isascii() else clean(text)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import zlib
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 from agentcore_site.outbound import (
     AddressRefused,
@@ -30,6 +30,37 @@ from budgets.llm.usage import read_usage
 from budgets.llm.wire import load, read
 
 OnDelta = Callable[[str], None]
+
+
+class Listener(Protocol):
+    """Hears an answer as it comes. Once it was told of a stream, the call is not made again.
+
+    What it raises ends the call, as cancelling does.
+    """
+
+    def event(self, data: str, text: str) -> bool:
+        """One event of a stream, and the text that it added. Whether the answer was told on by now."""
+
+    def whole(self, body: bytes, text: str) -> None:
+        """An answer that came in one piece, good as it is."""
+
+
+class TextListener:
+    """Passes on the texts alone."""
+
+    def __init__(self, on_delta: OnDelta) -> None:
+        self._on_delta, self._told = on_delta, False
+
+    def event(self, data: str, text: str) -> bool:
+        if text:
+            self._told = True
+            self._on_delta(text)
+        return self._told
+
+    def whole(self, body: bytes, text: str) -> None:
+        if text:
+            self._on_delta(text)
+
 
 ERROR_BYTES: Final = 64 * 1024
 ENVELOPE: Final = 240
@@ -63,14 +94,14 @@ class Connection:
         self._headers: dict[str, str] = {}
 
     async def exchange(
-        self, exchange: Exchange, *, trace: str = "", on_delta: OnDelta | None = None
+        self, exchange: Exchange, *, trace: str = "", listener: Listener | None = None
     ) -> Answer | LLMError:
         """Sends a request and reads its answer within ``timeout_s``."""
         seconds = self._endpoint.timeout_s
-        reading = _Reading(self._endpoint, exchange)
+        reading = _Reading(self._endpoint, exchange, listener)
         try:
             async with asyncio.timeout(seconds):
-                return await reading.run(await self._send(exchange, trace), on_delta)
+                return await reading.run(await self._send(exchange, trace))
         except (TimeoutError, ConnectTimedOut):
             return reading.lost(Timeout(f"No answer within {seconds:g} s."))
         except AddressRefused as error:
@@ -104,15 +135,16 @@ class Connection:
 class _Reading:
     """How far one attempt got."""
 
-    def __init__(self, endpoint: Endpoint, exchange: Exchange) -> None:
+    def __init__(self, endpoint: Endpoint, exchange: Exchange, listener: Listener | None) -> None:
         self._endpoint = endpoint
         self._exchange = exchange
+        self._listener = listener
         self._succeeding = False  # a success's headers are here: the answer has begun
         self._assembly: Assembly | None = None
         self._found, self._announced = bytearray(), 0  # of a whole answer: its bytes, and how many there should be
         self._told = False
 
-    async def run(self, response: Response, on_delta: OnDelta | None) -> Answer | LLMError:
+    async def run(self, response: Response) -> Answer | LLMError:
         exchange = self._exchange
         try:
             headers = response.headers
@@ -122,9 +154,12 @@ class _Reading:
                 return refusal(response.status, headers, body, self._endpoint.safe)
             self._succeeding = True
             if exchange.request.stream and "text/event-stream" in headers.get("content-type", ""):
-                return await self._streamed(response, on_delta)
-            answer = read(load(await self._whole(response)))
-            self._tell(answer.text, on_delta)
+                return await self._streamed(response)
+            body = await self._whole(response)
+            answer = read(load(body))
+            if self._listener is not None:
+                self._told = True
+                self._listener.whole(body, answer.text)
             return answer
         except Malformed as error:
             return self._malformed(error)
@@ -156,7 +191,7 @@ class _Reading:
                 raise Malformed(f"The answer is larger than {limit:,} bytes.")
         return bytes(found)
 
-    async def _streamed(self, response: Response, on_delta: OnDelta | None) -> Answer:
+    async def _streamed(self, response: Response) -> Answer:
         limit = self._endpoint.max_answer_bytes
         reader, assembly = EventReader(limit), Assembly(limit)
         self._assembly = assembly
@@ -165,12 +200,12 @@ class _Reading:
             body = _AnswerBody(response, limit)
             while (chunk := await body.piece()) is not None:
                 for data in reader.feed(chunk):
-                    self._tell(assembly.add(data), on_delta)
+                    self._tell(data, assembly.add(data))
         except ConnectionBroken as error:
             lost = f" {error}"
         if not lost:
             for data in reader.end():
-                self._tell(assembly.add(data), on_delta)
+                self._tell(data, assembly.add(data))
         if not assembly.ended:
             raise Malformed(f"The stream was cut.{lost}", broken=True)
         return read(assembly.value())
@@ -185,10 +220,9 @@ class _Reading:
             found.received = read if self._assembly is None else self._assembly.size
         return found
 
-    def _tell(self, text: str, on_delta: OnDelta | None) -> None:
-        if text and on_delta is not None:
+    def _tell(self, data: str, text: str) -> None:
+        if self._listener is not None and self._listener.event(data, text):
             self._told = True
-            on_delta(text)
 
 
 def _written(found: bytearray, announced: int) -> int:

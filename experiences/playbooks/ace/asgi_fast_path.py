@@ -14,13 +14,13 @@ from typing import Any, Final
 from django.conf import settings
 from django.http.request import split_domain_port, validate_host
 
+from agentcore_site.lib.read_cache import ReadCache
 from experiences.playbooks.ace.answers import still_holds
 from experiences.playbooks.ace.context_cache import (
     CALLER_SECONDS,
     HEARD_SECONDS,
     UNHEARD_SECONDS,
     Caller,
-    ReadCache,
     Served,
     caller_of,
     fingerprint,

@@ -6,20 +6,13 @@ message can come (Redis is away) a context is believed for half a second only.
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
-import time
 import uuid
-from collections import OrderedDict
-from collections.abc import Callable, Hashable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, Final, Generic, TypeVar
+from typing import Final
 
-from django.db import connection
 from rest_framework.exceptions import APIException
 
-from agentcore_site.lib.database import TROUBLE
 from agentcore_site.lib.errors import Missing
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.authentication import JwtAuthentication, actor_of_key, scopes_of
@@ -30,12 +23,8 @@ from experiences.playbooks.selectors import Compiled, compiled
 
 CALLER_SECONDS: Final = 1.0  # a key that was revoked opens nothing after that
 HEARD_SECONDS, UNHEARD_SECONDS = 5.0, 0.5  # how long a context is believed
-MOST: Final = 10_000
-READERS: Final = 2  # threads that read the database
 
 Headers = list[tuple[bytes, bytes]]
-K = TypeVar("K", bound=Hashable)
-V = TypeVar("V")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,66 +55,6 @@ class Served:
 
     def sent(self) -> Sent:
         return self.same or _sent(context_answer(self.found))
-
-
-class ReadCache(Generic[K, V]):
-    """A bounded store of what was read, where each key is read by one at a time. What is not there is not remembered:
-    Django's view says why."""
-
-    def __init__(self, most: int = MOST) -> None:
-        self._most = most
-        self._kept: OrderedDict[K, tuple[float, V]] = OrderedDict()
-        self._reading: dict[K, asyncio.Future[V | None]] = {}
-        self._generation = 0
-
-    def fresh(self, key: K, seconds: float) -> V | None:
-        """What was read less than ``seconds`` ago."""
-        found = self._kept.get(key)
-        return found[1] if found is not None and time.monotonic() - found[0] < seconds else None
-
-    async def read(self, key: K, look: Callable[[], V | None]) -> V | None:
-        """Reads by ``look``, in a thread. A caller that asks meanwhile waits for the same answer."""
-        reading = self._reading.get(key)
-        if reading is None:
-            reading = self._reading[key] = asyncio.ensure_future(self._looked(key, look))
-        return await asyncio.shield(reading)
-
-    async def _looked(self, key: K, look: Callable[[], V | None]) -> V | None:
-        began, generation = time.monotonic(), self._generation
-        try:
-            found = await asyncio.get_running_loop().run_in_executor(_readers, _with_connection, look)
-        finally:
-            if self._reading.get(key) is asyncio.current_task():
-                del self._reading[key]
-        # What changed while it was read may have been read before the change.
-        if generation != self._generation:
-            return found
-        self._kept.pop(key, None)
-        if found is not None:
-            self._kept[key] = (began, found)
-            if len(self._kept) > self._most:
-                self._kept.popitem(last=False)
-        return found
-
-    def forget(self, which: Callable[[V], bool] = lambda _: True) -> None:
-        """Drops what is out of date, also if it is being read just now: the next caller reads anew."""
-        self._generation += 1
-        self._reading.clear()
-        for key in [key for key, (_, value) in self._kept.items() if which(value)]:
-            del self._kept[key]
-
-
-_readers = ThreadPoolExecutor(READERS, thread_name_prefix="contexts")
-
-
-def _with_connection(look: Callable[[], Any]) -> Any:
-    """None where the database is away, too: Django's view answers that."""
-    try:
-        return look()
-    except TROUBLE:
-        return None
-    finally:
-        connection.close()
 
 
 def fingerprint(token: str) -> bytes:

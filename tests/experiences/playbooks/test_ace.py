@@ -18,13 +18,13 @@ from django.test import Client
 from django.utils import timezone
 
 from agentcore_site.jobs.models import Job
+from agentcore_site.lib.read_cache import ReadCache
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import ApiKey
 from agentcore_site.tenancy.services import api_key_create, api_key_revoke
 from experiences.agents.services.agents import agent_archive, agent_update
 from experiences.models import Agent, ExecutionTrace, Playbook
 from experiences.playbooks.ace.asgi_fast_path import FastContexts
-from experiences.playbooks.ace.context_cache import ReadCache
 from experiences.playbooks.services.playbooks import playbook_delete, playbook_edit
 from tests import factories
 from tests.factories import PASSWORD

@@ -1,0 +1,84 @@
+"""What an event loop remembers of the database: read in a thread, each key by one at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final, Generic, TypeVar
+
+from django.db import connection
+
+from agentcore_site.lib.database import TROUBLE
+
+MOST: Final = 10_000
+READERS: Final = 2  # threads that read the database
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+
+class ReadCache(Generic[K, V]):
+    """A bounded store of what was read, where each key is read by one at a time.
+
+    None, which is what reading gives where the database is away, is not remembered. ``lasting``: what was known before
+    stays known then (``fresh`` with ``math.inf``).
+    """
+
+    def __init__(self, most: int = MOST, *, lasting: bool = False) -> None:
+        self._most, self._lasting = most, lasting
+        self._kept: OrderedDict[K, tuple[float, V]] = OrderedDict()
+        self._reading: dict[K, asyncio.Future[V | None]] = {}
+        self._generation = 0
+
+    def fresh(self, key: K, seconds: float) -> V | None:
+        """What was read less than ``seconds`` ago."""
+        found = self._kept.get(key)
+        return found[1] if found is not None and time.monotonic() - found[0] < seconds else None
+
+    async def read(self, key: K, look: Callable[[], V | None]) -> V | None:
+        """Reads by ``look``, in a thread. A caller that asks meanwhile waits for the same answer."""
+        reading = self._reading.get(key)
+        if reading is None:
+            reading = self._reading[key] = asyncio.ensure_future(self._looked(key, look))
+        return await asyncio.shield(reading)
+
+    async def _looked(self, key: K, look: Callable[[], V | None]) -> V | None:
+        began, generation = time.monotonic(), self._generation
+        try:
+            found = await asyncio.get_running_loop().run_in_executor(_readers, _with_connection, look)
+        finally:
+            if self._reading.get(key) is asyncio.current_task():
+                del self._reading[key]
+        # What changed while it was read may have been read before the change.
+        if generation != self._generation:
+            return found
+        if found is not None or not self._lasting:
+            self._kept.pop(key, None)
+        if found is not None:
+            self._kept[key] = (began, found)
+            if len(self._kept) > self._most:
+                self._kept.popitem(last=False)
+        return found
+
+    def forget(self, which: Callable[[V], bool] = lambda _: True) -> None:
+        """Drops what is out of date, also if it is being read just now: the next caller reads anew."""
+        self._generation += 1
+        self._reading.clear()
+        for key in [key for key, (_, value) in self._kept.items() if which(value)]:
+            del self._kept[key]
+
+
+_readers = ThreadPoolExecutor(READERS, thread_name_prefix="reads")
+
+
+def _with_connection(look: Callable[[], Any]) -> Any:
+    """None where the database is away, too."""
+    try:
+        return look()
+    except TROUBLE:
+        return None
+    finally:
+        connection.close()

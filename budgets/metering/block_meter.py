@@ -1,0 +1,205 @@
+"""One hold for many calls, so that a call need not wait for a transaction of its own. Pure, no Django.
+
+A block is a hold in the ledger that calls draw their worst cases from. It is settled once with what they came to, when
+it is used up or ``seconds`` old and the last of its calls has ended; what was not drawn is given back then. So what a
+budget says is ``seconds`` behind at most, and never below what is owed.
+
+While the ledger can't be reached, calls may be paid from an allowance: a block that the ledger hears of afterwards.
+Each step is told to a ``BlockRecord`` before it is relied on, so that the blocks of a process that was killed can be
+settled exactly.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import uuid
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+from budgets.metering.port import Bill, BudgetRefused, CallKey, Meter, MeterFailure
+from budgets.prices.pricing import Usage
+
+log = logging.getLogger(__name__)
+
+MOST: Final = 64  # calls that a block is made for
+SECONDS: Final = 2.0
+AGAIN: Final = 1.0  # seconds between tries to tell the ledger of a block that it has not heard of
+SOURCES: Final = ("none", "provider", "table", "estimate")  # of an amount, the least certain one last
+
+
+class BlockRecord(Protocol):
+    """What is remembered of blocks outside of the process, until the ledger has it all."""
+
+    def opened(self, hold: CallKey, *, away: bool) -> Any:
+        """A block begins; ``away``: without the ledger. What is returned is handed to ``closed``."""
+
+    def drawn(self, hold: CallKey, call: str, amount: int) -> None: ...
+
+    def billed(self, hold: CallKey, call: str, amount: int) -> None: ...
+
+    def closed(self, hold: CallKey, opened: Any) -> None:
+        """Its bill was handed to the ledger."""
+
+
+@dataclass(eq=False, slots=True)
+class Block:
+    hold: CallKey
+    left: int
+    away: bool = False
+    closing: bool = False
+    drawn: dict[str, int] = field(default_factory=dict)  # of calls under way
+    calls: int = 0
+    spent: int = 0
+    usage: Usage = field(default_factory=lambda: Usage(0, 0))
+    source: str = "none"
+    latency_ms: int = 0
+    opened: Any = None
+
+    def add(self, bill: Bill) -> None:
+        self.calls += 1
+        self.spent += bill.amount
+        self.latency_ms += bill.latency_ms
+        self.source = max(self.source, bill.source, key=SOURCES.index)
+        if one := bill.usage:
+            total = self.usage
+            self.usage = Usage(
+                total.input_tokens + one.input_tokens,
+                total.output_tokens + one.output_tokens,
+                total.cached_tokens + one.cached_tokens,
+                total.reasoning_tokens + one.reasoning_tokens,
+                total.estimated or one.estimated,
+            )
+
+    @property
+    def bill(self) -> Bill:
+        """What its calls came to together; its latency is their mean."""
+        return Bill(self.spent, self.usage, self.source, round(self.latency_ms / max(1, self.calls)))
+
+
+class BlockMeter:
+    """``Meter`` around another, for the calls of one payer. Belongs to one event loop.
+
+    ``allowance``: micro-dollars that may be spent while the ledger is away.
+    """
+
+    def __init__(
+        self, meter: Meter, record: BlockRecord, *, allowance: int = 0, most: int = MOST, seconds: float = SECONDS
+    ) -> None:
+        self._meter, self._record = meter, record
+        self._most, self._seconds = most, seconds
+        self.allowance = allowance
+        self._blocks: dict[tuple[str, str], Block] = {}  # the open one by purpose and model
+        self._sizes: dict[tuple[str, str], int] = {}  # calls that the next one is made for
+        self._opening: dict[tuple[str, str], asyncio.Lock] = {}
+        self._paid_by: dict[str, Block] = {}  # by call
+        self._late: set[asyncio.Task[None]] = set()
+        self._names = itertools.count(1)
+        self._name = f"block/{uuid.uuid4().hex[:16]}"
+
+    async def reserve(self, call: CallKey, amount: int) -> None:
+        """Raises BudgetRefused, and what the meter raises."""
+        line = (call.purpose, call.model)
+        block = self._blocks.get(line)
+        if block is None or block.left < amount:
+            async with self._opening.setdefault(line, asyncio.Lock()):
+                block = self._blocks.get(line)
+                if block is None or block.left < amount:
+                    block = await self._opened(line, call, amount)
+        block.left -= amount
+        block.drawn[call.key] = amount
+        self._paid_by[call.key] = block
+        self._record.drawn(block.hold, call.key, amount)
+
+    async def settle(self, call: CallKey, bill: Bill) -> None:
+        block = self._paid_by.pop(call.key, None)
+        if block is None:
+            return
+        self._record.billed(block.hold, call.key, bill.amount)
+        drawn = block.drawn.pop(call.key)
+        block.add(bill)
+        if bill.amount < drawn and not block.closing:
+            block.left += drawn - bill.amount
+        if block.closing and not block.drawn:
+            await self._settled(block)
+
+    async def aclose(self) -> None:
+        """Settles what is open: end the calls first."""
+        for line in list(self._blocks):
+            await self._close(line, self._blocks[line])
+        if self._late:
+            await asyncio.wait(self._late, timeout=AGAIN)
+        for task in self._late:
+            task.cancel()
+
+    async def _opened(self, line: tuple[str, str], call: CallKey, amount: int) -> Block:
+        before = self._blocks.get(line)
+        size = self._sizes.get(line, 1)
+        if before is not None:  # used up before its time: the next one is larger
+            size = min(2 * max(size, before.calls + len(before.drawn)), self._most)
+            await self._close(line, before)
+        block = await self._held(call, amount, size)
+        self._sizes[line] = size
+        block.opened = self._record.opened(block.hold, away=block.away)
+        self._blocks[line] = block
+        asyncio.get_running_loop().call_later(self._seconds, self._expire, line, block)
+        return block
+
+    async def _held(self, call: CallKey, amount: int, size: int) -> Block:
+        """A block for ``size`` calls like this one, or for this one alone where no more fits."""
+        for wanted in dict.fromkeys((amount * size, amount)):
+            hold = CallKey(f"{self._name}/{next(self._names)}", call.purpose, call.model)
+            try:
+                await self._meter.reserve(hold, wanted)
+            except BudgetRefused:
+                if wanted == amount:
+                    raise
+            except MeterFailure as failure:
+                if not failure.passing or self.allowance < amount:
+                    raise
+                granted = min(self.allowance, wanted)
+                self.allowance -= granted
+                return Block(hold, granted, away=True)
+            else:
+                return Block(hold, wanted)
+        raise AssertionError("one of them was held or refused")
+
+    def _expire(self, line: tuple[str, str], block: Block) -> None:
+        if self._blocks.get(line) is block:
+            used = block.calls + len(block.drawn)
+            self._sizes[line] = max(1, min(self._sizes[line], 2 * used))
+            self._late_do(self._close(line, block))
+
+    async def _close(self, line: tuple[str, str], block: Block) -> None:
+        if self._blocks.get(line) is block:
+            del self._blocks[line]
+        block.closing = True
+        if not block.drawn:
+            await self._settled(block)
+
+    async def _settled(self, block: Block) -> None:
+        if block.away:
+            self._late_do(self._told_afterwards(block))
+        else:
+            await self._meter.settle(block.hold, block.bill)
+            self._record.closed(block.hold, block.opened)
+
+    async def _told_afterwards(self, block: Block) -> None:
+        """The ledger hears of a block that it did not know, as soon as it can: a hold of nothing, and its bill."""
+        while True:
+            try:
+                await self._meter.reserve(block.hold, 0)
+                break
+            except BudgetRefused:  # a debt: what was spent is booked below it all the same
+                break
+            except MeterFailure:
+                await asyncio.sleep(AGAIN)
+        await self._meter.settle(block.hold, block.bill)
+        self._record.closed(block.hold, block.opened)
+        self.allowance += max(0, block.left)
+
+    def _late_do(self, work: Any) -> None:
+        task = asyncio.ensure_future(work)
+        self._late.add(task)
+        task.add_done_callback(self._late.discard)

@@ -1,0 +1,1 @@
+"""An OpenAI-compatible endpoint in front of released agents and plain models."""

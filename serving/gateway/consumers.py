@@ -1,0 +1,52 @@
+"""Who calls the gateway: programs, each with a key of its own."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import uuid
+from dataclasses import dataclass
+from typing import Final
+
+from agentcore_site.lib.read_cache import ReadCache
+from agentcore_site.tenancy.actors import Actor
+from agentcore_site.tenancy.authentication import living_key
+from agentcore_site.tenancy.services import KEY_PREFIX
+
+SECONDS: Final = 1.0  # a key that was revoked opens nothing after that
+
+
+@dataclass(frozen=True, slots=True)
+class Consumer:
+    """A key that may call, and whose it is. ``fault``: why it may not."""
+
+    organization_id: uuid.UUID
+    prefix: str
+    fault: str = ""
+
+
+class Consumers:
+    """What is known of keys; those of one event loop. With the database away, keys that were known stay known."""
+
+    def __init__(self) -> None:
+        self._known: ReadCache[bytes, Consumer] = ReadCache(lasting=True)
+
+    async def of(self, token: str) -> Consumer | None:
+        """None: no living key."""
+        if not token.startswith(KEY_PREFIX):
+            return None
+        named = hashlib.sha256(token.encode()).digest()  # no key stands in memory longer than its request
+        found = self._known.fresh(named, SECONDS) or await self._known.read(named, lambda: _consumer(token))
+        found = found or self._known.fresh(named, math.inf)
+        return found if found is not None and found.prefix else None
+
+
+def _consumer(token: str) -> Consumer:
+    """Always something, since nothing means that the database is away."""
+    row = living_key(token)
+    if row is None:
+        return Consumer(uuid.UUID(int=0), "")
+    actor = Actor(row.user, scopes=frozenset(row.scopes), organization_id=row.organization_id)
+    may = actor.may("gateway.call", row.organization_id)
+    why = "" if may else "This key may not call models. Make one with the scope gateway:call."
+    return Consumer(row.organization_id, row.prefix, why)

@@ -1,0 +1,165 @@
+"""The body of a chat completion: checked where money and arms depend on it, and passed on as it came. Pure, no Django.
+
+What the model's API knows and we do not goes through unseen. What could cost more than can be held for it is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from budgets.llm import tokens
+from budgets.llm.request import ModelRequest, dumped
+from budgets.llm.types import DEARER, Endpoint
+from experiences.rollouts.runtimes.chat_body import MAX_MESSAGES, BadCall, loaded
+
+IMAGE_TOKENS: Final = 50_000  # above what any model counts for one image
+MOST_TOKENS: Final = 4_096  # of an answer for which neither the caller nor the release names a limit
+ROLES: Final = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
+LENGTHS: Final = ("max_completion_tokens", "max_tokens")
+FREE: Final[Mapping[str, Any]] = {"n": 1, "service_tier": "auto", "modalities": ["text"]}  # values that cost no more
+MOST_METADATA: Final = 16
+
+
+@dataclass(frozen=True)
+class ChatRequest:
+    """``body`` is what the caller sent; the other fields are what the gateway reads of it."""
+
+    body: Mapping[str, Any]
+    model: str
+    stream: bool
+    wants_usage: bool
+    limit: int | None
+    images: int
+    image_bytes: int  # of the addresses of its images, which may hold them whole
+
+    @property
+    def query(self) -> str:
+        """What is asked: the texts of the last message of the user."""
+        for message in reversed(self.body["messages"]):
+            if message["role"] == "user":
+                return _text(message.get("content"))
+        return ""
+
+    @property
+    def user(self) -> str:
+        found = self.body.get("user")
+        return found if isinstance(found, str) else ""
+
+    @property
+    def temperature(self) -> float | None:
+        found = self.body.get("temperature")
+        return float(found) if isinstance(found, int | float) else None
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        found = self.body.get("metadata")
+        given = found.items() if isinstance(found, Mapping) else ()
+        return {str(name)[:60]: str(value)[:500] for name, value in list(given)[:MOST_METADATA]}
+
+    def for_model(self, endpoint: Endpoint, system: str, limit: int) -> ModelRequest:
+        """What is sent to ``endpoint``: ``system`` before all messages, at most ``limit`` tokens of an answer."""
+        given = {name: value for name, value in self.body.items() if name not in _OURS}
+        messages = [{"role": "system", "content": system}] if system else []
+        length = min(self.limit or limit or MOST_TOKENS, limit or self.limit or MOST_TOKENS)
+        ours: dict[str, Any] = {"model": endpoint.model, endpoint.max_tokens_field: length}
+        if self.stream:
+            asked = self.body.get("stream_options")
+            ours |= {"stream": True, "stream_options": {**(asked or {}), "include_usage": True}}
+        if endpoint.kind == "openrouter":
+            ours["usage"] = {"include": True}  # without it there is no usage.cost
+        extra = {name: value for name, value in endpoint.extra.items() if name not in ours and name not in given}
+        prompt = dumped({**extra, **given, "messages": [*messages, *self.body["messages"]]})
+        return ModelRequest(
+            body=f"{prompt[:-1]},{dumped(ours)[1:]}".encode(),
+            prompt=prompt,
+            prompt_tokens=tokens.prompt_bound(
+                prompt,
+                messages=len(messages) + len(self.body["messages"]),
+                tools=len(self.body.get("tools") or ()),
+                overhead=endpoint.prompt_overhead + IMAGE_TOKENS * self.images - self.image_bytes,
+            ),
+            max_tokens=length,
+            stream=self.stream,
+        )
+
+
+_OURS: Final = frozenset({"model", "messages", "stream", "stream_options", "user", "metadata", *LENGTHS})
+
+
+def request_in(read: bytes) -> ChatRequest:
+    """Raises BadCall: it can't be passed on, and which field is why."""
+    try:
+        body = loaded(read)
+    except ValueError as error:
+        raise BadCall(f"The body is no JSON that can be used: {error}.") from None
+    if not isinstance(body, dict):
+        raise BadCall("The body is no JSON object.")
+    model = body.get("model")
+    if not isinstance(model, str) or not model:
+        raise BadCall('model is a name, such as "agent:support-clerk".', param="model")
+    options = body.get("stream_options")
+    if not isinstance(options, dict | None):
+        raise BadCall("stream_options is an object.", param="stream_options")
+    for name, why in DEARER.items():
+        if body.get(name) not in (None, FREE.get(name)):
+            raise BadCall(f"{name} can't be used here: {why}, and no budget could bound it.", param=name)
+    if not isinstance(body.get("tools") or [], list):
+        raise BadCall("tools is a list.", param="tools")
+    images = _images(body.get("messages"))
+    return ChatRequest(
+        body=body,
+        model=model,
+        stream=body.get("stream") is True,
+        wants_usage=bool((options or {}).get("include_usage")),
+        limit=_limit(body),
+        images=len(images),
+        image_bytes=sum(map(len, images)),
+    )
+
+
+def _limit(body: Mapping[str, Any]) -> int | None:
+    for name in LENGTHS:
+        value = body.get(name)
+        if value is None:
+            continue
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise BadCall(f"{name} is a whole number above 0.", param=name)
+        return value
+    return None
+
+
+def _images(messages: Any) -> list[str]:
+    """The addresses of the images in the messages. Raises BadCall: they are no messages, or hold what has no bound."""
+    if not isinstance(messages, list) or not 1 <= len(messages) <= MAX_MESSAGES:
+        raise BadCall(f"messages is a list of 1 to {MAX_MESSAGES:,} messages.", param="messages")
+    images: list[str] = []
+    for at, message in enumerate(messages):
+        if not isinstance(message, dict) or message.get("role") not in ROLES:
+            raise BadCall(f"It is an object with a role of {', '.join(sorted(ROLES))}.", param=f"messages.{at}")
+        content = message.get("content")
+        if not isinstance(content, str | list | None):
+            raise BadCall("It is a text or a list of parts.", param=f"messages.{at}.content")
+        for part in content if isinstance(content, list) else ():
+            kind = part.get("type") if isinstance(part, dict) else None
+            if kind not in ("text", "refusal", "image_url"):
+                why = f"A part of kind {kind!r} can't be priced in advance: send text and images."
+                raise BadCall(why, param=f"messages.{at}.content")
+            if kind == "image_url":
+                images.append(_address(part.get("image_url"), at))
+    return images
+
+
+def _address(image: Any, at: int) -> str:
+    """Raises BadCall."""
+    url = image.get("url") if isinstance(image, dict) else None
+    if not isinstance(url, str):
+        raise BadCall('An image is {"url": …}.', param=f"messages.{at}.content")
+    return url
+
+
+def _text(content: Any) -> str:
+    if isinstance(content, list):
+        return "\n".join(str(part.get("text", "")) for part in content if part.get("type") == "text")
+    return content or ""

@@ -1,0 +1,85 @@
+"""What a trace keeps of a call, without personal data. Pure, no Django."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import orjson
+
+from budgets.llm.types import Completion
+from experiences.privacy import redact, redact_value, redact_with_counts
+
+MOST_KEPT: Final = 256 * 1024  # bytes of a conversation
+LEFT_OUT: Final = ("model", "user", "metadata")  # of a request: they stand in columns of their own
+
+
+def session_name(session: str) -> str:
+    """A session as it is stored: as it was named, or a digest where that would tell of a person."""
+    plain = session if session.isprintable() and len(session) <= 100 else ""
+    if plain and redact(plain) == plain:
+        return plain
+    return hashlib.blake2b(session.encode("utf-8", "replace"), digest_size=16).hexdigest() if session else ""
+
+
+def kept(body: Mapping[str, Any], query: str, answer: Any) -> tuple[dict[str, Any], Any, int | None]:
+    """The request and its answer as they are stored, and how many findings the answer has: personal data of a kind that
+    the ``query`` did not hold."""
+    body = {name: value for name, value in body.items() if name not in LEFT_OUT}
+    body["messages"] = _short([_without_images(one) for one in body["messages"]])
+    asked = redact_value(body)
+    response = redact_value(answer)
+    if not response:
+        return asked, response, None
+    text = str(answer.get("content") or "")
+    found = redact_with_counts(text).counts if response != answer else {}
+    known = redact_with_counts(query).counts if found else {}
+    return asked, response, sum(1 for one in found if one not in known)
+
+
+def _short(messages: Sequence[Any]) -> list[Any]:
+    """The last messages, as many as a trace keeps."""
+    found: list[Any] = []
+    size = 0
+    for message in reversed(messages):
+        size += len(orjson.dumps(message))
+        if size > MOST_KEPT:
+            left_out = f"[{len(messages) - len(found)} earlier messages are not kept]"
+            found.append({"role": "system", "content": left_out})
+            break
+        found.append(message)
+    return found[::-1]
+
+
+def _without_images(message: Any) -> Any:
+    content = message.get("content")
+    if not isinstance(content, list):
+        return message
+    parts = [{"type": "text", "text": "[image]"} if one.get("type") == "image_url" else one for one in content]
+    return {**message, "content": parts}
+
+
+def answered(completion: Completion) -> dict[str, Any]:
+    """Columns of a trace, of the answer of a model."""
+    message: dict[str, Any] = {"role": "assistant", "content": completion.text}
+    if completion.reasoning:
+        message["reasoning"] = completion.reasoning
+    if completion.tool_calls:
+        message["tool_calls"] = [
+            {
+                "id": one.id,
+                "type": "function",
+                "function": {"name": one.name, "arguments": dict(one.arguments) or one.raw},
+            }
+            for one in completion.tool_calls
+        ]
+    usage = completion.usage
+    return {
+        "response": message,
+        "finish_reason": completion.finish_reason[:40],
+        "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_tokens,
+        "cost_micros": completion.spent,
+        "attempts": completion.attempts,
+    }

@@ -1,0 +1,140 @@
+"""Traces into the database, many at a time, behind the answers that they tell of."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+from uuid import UUID
+
+from django.db import connection, transaction
+from django.utils.dateparse import parse_datetime
+
+from agentcore_site.lib.database import TROUBLE
+from serving.models import ArmName, CanaryObservation, ProductionTrace, TraceStatus
+from serving.traces.journal import Journal, Segment
+
+log = logging.getLogger(__name__)
+
+LINGER: Final = 0.1  # seconds that a trace waits for company
+BATCH: Final = 500
+AGAIN: Final = 1.0  # seconds between tries while the database is away
+UUIDS: Final = ("id", "agent_id", "organization_id", "release_id", "deployment_id")
+
+
+@dataclass(frozen=True, slots=True)
+class PendingTrace:
+    """A trace as its journal has it (``row``: columns as JSON), and where it was begun there."""
+
+    row: Mapping[str, Any]
+    segment: Segment
+
+
+class TraceWriter:
+    """A thread that writes traces in batches. What the database refuses is logged, and stays in the journal."""
+
+    def __init__(self, journal: Journal, *, linger: float = LINGER) -> None:
+        self._journal, self._linger = journal, linger
+        self._arrived: queue.SimpleQueue[PendingTrace | None] = queue.SimpleQueue()
+        self._guard = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def put(self, trace: PendingTrace) -> None:
+        with self._guard:
+            if self._thread is None or not self._thread.is_alive():
+                self._thread = threading.Thread(target=self._run, name="trace-writer", daemon=True)
+                self._thread.start()
+        self._arrived.put(trace)
+
+    def close(self, timeout: float = 10.0) -> None:
+        """Writes what is left, for at most ``timeout`` seconds; what is not written then is in the journal."""
+        thread = self._thread
+        if thread is not None:
+            self._arrived.put(None)
+            thread.join(timeout)
+
+    def _run(self) -> None:
+        try:
+            while True:
+                batch = self._gather()
+                self._write([one for one in batch if one is not None])
+                if None in batch:
+                    return
+        finally:
+            connection.close()
+
+    def _gather(self) -> list[PendingTrace | None]:
+        found = [self._arrived.get()]
+        ends = time.monotonic() + self._linger
+        while found[-1] is not None and len(found) < BATCH:
+            try:
+                found.append(self._arrived.get(timeout=max(0.0, ends - time.monotonic())))
+            except queue.Empty:
+                break
+        return found
+
+    def _write(self, batch: Sequence[PendingTrace]) -> None:
+        while batch:
+            try:
+                traces_write([one.row for one in batch])
+            except TROUBLE as error:
+                log.warning("%d traces wait for the database: %s", len(batch), error)
+                connection.close()
+                time.sleep(AGAIN)
+            except Exception:  # one that no database takes must not keep the others
+                log.exception("a batch of %d traces was refused", len(batch))
+                if len(batch) == 1:
+                    return
+                for one in batch:
+                    self._write([one])
+                return
+            else:
+                for one in batch:
+                    self._journal.done(one.segment)
+                return
+
+
+def traces_write(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Stores traces by their columns as JSON; one that is there already stays. The first trace of a session in a
+    deployment is its observation as well."""
+    values = [_values(row) for row in rows]
+    traces = [ProductionTrace(**{name: value for name, value in one.items() if name != "share"}) for one in values]
+    observed = [_observation(one) for one in values if _counts(one)]
+    with transaction.atomic():
+        ProductionTrace.objects.bulk_create(traces, ignore_conflicts=True)
+        CanaryObservation.objects.bulk_create(observed, ignore_conflicts=True)
+
+
+def _values(row: Mapping[str, Any]) -> dict[str, Any]:
+    found = dict(row)
+    for name in UUIDS:
+        found[name] = UUID(found[name]) if found.get(name) else None
+    found["created_at"] = parse_datetime(found["created_at"])
+    found.setdefault("share", None)
+    return found
+
+
+def _counts(values: Mapping[str, Any]) -> bool:
+    """Whether a trace says something of its arm: a session that was drawn, with an answer or the lack of one that is
+    the model's."""
+    drawn = values["share"] is not None and 0 < values["share"] < 1
+    return drawn and values["arm"] in (ArmName.NEW, ArmName.CURRENT) and values["status"] != TraceStatus.INTERRUPTED
+
+
+def _observation(values: Mapping[str, Any]) -> CanaryObservation:
+    return CanaryObservation(
+        deployment_id=values["deployment_id"],
+        session=values["session"] or str(values["id"]),
+        trace_id=values["id"],
+        new=values["arm"] == ArmName.NEW,
+        share=values["share"],
+        failed=values["status"] != TraceStatus.OK,
+        safety=values["safety"],
+        cost_micros=values["cost_micros"],
+        duration_ms=values["duration_ms"],
+        at=values["created_at"],
+    )
