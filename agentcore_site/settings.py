@@ -325,6 +325,8 @@ CELERY_BEAT_SCHEDULE = {
     "budgets.sweep": {"task": "budgets.sweep", "schedule": 30},
     "evaluation.sweep": {"task": "evaluation.sweep", "schedule": 60},
     "serving.feedback": {"task": "serving.feedback", "schedule": 10},
+    # One that waits longer is of no use: the next one is there by then.
+    "serving.deployments": {"task": "serving.deployments", "schedule": 2, "options": {"expires": 10}},
     "training.retention": {"task": "training.retention", "schedule": timedelta(hours=6)},
     "experiences.retention": {"task": "experiences.retention", "schedule": timedelta(days=1)},
 }

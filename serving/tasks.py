@@ -7,6 +7,7 @@ from typing import Final
 from celery import shared_task
 from django.core.cache import cache
 
+from serving.deployments.ticking import deployments_tick
 from serving.feedback.sweep import sweep
 
 SWEEPING: Final = "serving.feedback.sweep"
@@ -22,3 +23,9 @@ def feedback() -> dict[str, int]:
         return sweep()
     finally:
         cache.delete(SWEEPING)
+
+
+@shared_task(name="serving.deployments")
+def deployments() -> int:
+    """Takes a step with each live deployment. Returns how many there are."""
+    return deployments_tick()

@@ -160,7 +160,7 @@ class Calls:
 
     async def answer(self, call: Call, listener: Listener) -> dict[str, Any] | None:
         """Has the call answered; ``listener`` hears a model's answer as it comes. Returns the answer of an agent that
-        chooses actions, which nobody hears before it is done. The trace is written in any case.
+        chooses actions, which comes whole. The trace is written in any case.
 
         Raises:
             Refused: there is none, and what the caller is told.
@@ -317,7 +317,7 @@ class Calls:
 
 
 class Unheard:
-    """Listens to an answer that nobody wants."""
+    """Listens to the answer of a shadow, which is thrown away."""
 
     def event(self, data: str, text: str) -> bool:
         return False

@@ -24,12 +24,13 @@ COUNTED: Final = ("failures", "safety")  # of requests; the others are a number 
 class CanarySession(NamedTuple):
     """What one session brought, of which arm it was, and with which probability it was given the new one.
 
-    ``failures`` and ``safety`` (findings) are of ``requests``; None: not known, which says nothing."""
+    ``failures`` and ``safety`` (findings) are of ``requests``; None: not known, which says nothing. Guardrails may be
+    told apart in time: of a session that was counted before, its reward alone."""
 
     new: bool
     share: float
     requests: int
-    failures: int = 0
+    failures: int | None = 0
     safety: int | None = None
     reward: float | None = None
     cost: float | None = None

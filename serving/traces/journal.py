@@ -1,7 +1,7 @@
 """What a process did that the database has not heard of yet, in files of its own: nothing is lost when it is killed.
 
-A line is written before what it tells of is relied on (a call before it is sent), so that whoever finds the files of a
-process that is gone can finish its work (``serving.traces.recovery``). A segment goes once everything that was begun in
+A line is written before what it tells of is relied on (a call before it is sent), so that the process that finds the files of
+one that is gone can finish its work (``serving.traces.recovery``). A segment goes once everything that was begun in
 it is in the database. Lines survive the end of the process, not a loss of power.
 """
 
@@ -27,7 +27,7 @@ class Segment:
 
     def __init__(self, path: Path) -> None:
         self.path, self.size, self.open, self.full = path, 0, 0, False
-        fresh = path.with_suffix(".new")  # it gets its name when it is locked: nobody takes it for a dead one's
+        fresh = path.with_suffix(".new")  # it gets its name when it is locked: no process takes it for a dead one's
         self.file = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
         fcntl.flock(self.file, fcntl.LOCK_EX)
         fresh.rename(path)
@@ -67,7 +67,7 @@ class Journal:
                 segment.remove()
 
     def close(self) -> None:
-        """What is done is removed; what is not is left to whoever comes next."""
+        """What is done is removed; what is not is left to the next process."""
         with self._guard:
             segment, self._segment = self._segment, None
             if segment is not None:
@@ -132,7 +132,7 @@ def abandoned(folder: Path) -> Iterator[Abandoned]:
 
 
 def _taken(path: Path, files: list[int]) -> bool:
-    """Whether the file could be locked: nobody writes it, and nobody else reads it."""
+    """Whether the file could be locked: no process writes it, and no other reads it."""
     try:
         files.append(file := os.open(path, os.O_RDONLY))
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

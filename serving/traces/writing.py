@@ -121,7 +121,7 @@ def _values(row: Mapping[str, Any]) -> dict[str, Any]:
 def _counts(values: Mapping[str, Any]) -> bool:
     """Whether a trace says something of its arm: a session that was drawn, with an answer or the lack of one that is
     the model's."""
-    drawn = values["share"] is not None and 0 < values["share"] < 1
+    drawn = values["share"] is not None and 0 < values["share"] <= 1  # 1: after the switch of a blue-green one
     return drawn and values["arm"] in (ArmName.NEW, ArmName.CURRENT) and values["status"] != TraceStatus.INTERRUPTED
 
 

@@ -1,0 +1,261 @@
+"""Writes of deployments. What is served changes here and nowhere else; timeline and audit log have each step."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from django.db import transaction
+from django.utils import timezone
+
+from agentcore_site.audit.services import record
+from agentcore_site.lib.errors import Conflict, Forbidden, Invalid
+from agentcore_site.lib.row_checks import hold_row
+from agentcore_site.tenancy.actors import Actor
+from agentcore_site.tenancy.permissions import require
+from experiences.models import Agent
+from serving.deployments.gate import verdict_of
+from serving.deployments.rules import DeploymentRule
+from serving.models import (
+    LIVE,
+    AgentServing,
+    Deployment,
+    DeploymentEvent,
+    DeploymentState,
+    DeploymentStrategy,
+    Release,
+)
+
+MOST_TEXT: Final = 300
+COMPARES: Final = (DeploymentStrategy.CANARY, DeploymentStrategy.SHADOW, DeploymentStrategy.BLUE_GREEN)
+
+
+@transaction.atomic
+def deployment_start(
+    actor: Any,
+    release: Release,
+    *,
+    strategy: str,
+    rule: DeploymentRule | None = None,
+    note: str = "",
+    override: str = "",
+) -> Deployment:
+    """Brings a release on its way into production. ``override``: why it may go out though the gate says no.
+
+    Raises:
+        Missing, Forbidden: the actor may not, or may not override the gate.
+        Invalid: no such strategy; there is nothing to compare with; a text is too long (``fields``).
+        Conflict: the gate says no; it is served already; another deployment is under way; the agent is archived.
+    """
+    _check_texts(note=note, override=override)
+    serving = _serving(actor, release)
+    if strategy not in DeploymentStrategy.values:
+        message = f"A strategy is one of {', '.join(DeploymentStrategy.values)}."
+        raise Invalid(message, fields={"strategy": message})
+    if serving.release is None and strategy in COMPARES:
+        message = f"Nothing serves {release.agent.name} yet, so there is nothing to compare with: deploy it at once."
+        raise Invalid(message, fields={"strategy": message})
+    verdict = verdict_of(release, serving.release)
+    overridden = not verdict["passed"]
+    if overridden:
+        _check_override(actor, release.agent, verdict, override)
+    deployment = _begin(actor, release, serving, strategy, rule or DeploymentRule(), note=note, verdict=verdict)
+    if overridden:
+        _tell(actor, deployment, "overridden", note=override.strip(), figures={"verdict": verdict["sentence"]})
+    return deployment
+
+
+@transaction.atomic
+def release_restore(actor: Any, agent: Agent, *, note: str = "") -> Deployment:
+    """Serves the release again that was served before the current one, at once and without asking the gate: it was
+    asked when that one went out.
+
+    Raises:
+        Missing, Forbidden: the actor may not.
+        Conflict: there is none before, or a deployment is under way.
+    """
+    _check_texts(note=note)
+    require(actor, "deployment.edit", agent.organization_id)
+    last = Deployment.objects.filter(agent=agent, state=DeploymentState.DONE).select_related("previous").first()
+    if last is None or last.previous is None:
+        raise Conflict(f"{agent.name} has no release to go back to.")
+    serving = _serving(actor, last.previous)
+    note = note or f"Back from release {last.release.number}."
+    return _begin(actor, last.previous, serving, DeploymentStrategy.IMMEDIATE, DeploymentRule(), note=note, verdict={})
+
+
+def _serving(actor: Any, release: Release) -> AgentServing:
+    """How the release's agent is served, held until the transaction ends. Raises Missing, Forbidden, Conflict."""
+    agent = release.agent
+    require(actor, "deployment.edit", agent.organization_id)
+    hold_row(agent)
+    if agent.archived_at is not None:
+        raise Conflict(f"{agent.name} is archived.")
+    serving, _ = AgentServing.objects.get_or_create(agent=agent, defaults={"organization_id": agent.organization_id})
+    if serving.release_id == release.pk:
+        raise Conflict(f"Release {release.number} serves {agent.name} already.")
+    if live := Deployment.objects.filter(agent=agent, state__in=LIVE).select_related("release").first():
+        raise Conflict(f"Release {live.release.number} is on its way. Let it end, or roll it back.")
+    return serving
+
+
+def _begin(
+    actor: Any,
+    release: Release,
+    serving: AgentServing,
+    strategy: str,
+    rule: DeploymentRule,
+    *,
+    note: str,
+    verdict: dict[str, Any],
+) -> Deployment:
+    now = timezone.now()
+    immediate = strategy == DeploymentStrategy.IMMEDIATE
+    share = 1.0 if immediate else 0.0 if strategy == DeploymentStrategy.BLUE_GREEN else rule.stages[0].share
+    deployment = Deployment.objects.create(
+        organization_id=release.organization_id,
+        agent=release.agent,
+        release=release,
+        previous=serving.release,
+        strategy=strategy,
+        state=DeploymentState.DONE if immediate else DeploymentState.RUNNING,
+        share=share,
+        step_began_at=now,
+        rule=rule.as_json(),
+        verdict=verdict,
+        note=note.strip(),
+        created_by=Actor.of(actor).user,
+        ended_at=now if immediate else None,
+    )
+    _tell(actor, deployment, "started", note=note.strip())
+    if immediate:
+        serve(deployment)
+        _tell(actor, deployment, "done")
+    return deployment
+
+
+def deployment_pause(actor: Any, deployment: Deployment, *, note: str = "") -> None:
+    """Stays at its share until it is resumed; its guardrails go on, and may roll it back.
+
+    Raises:
+        Missing, Forbidden: the actor may not.
+        Conflict: it is not running.
+    """
+    _step(actor, deployment, "paused", DeploymentState.RUNNING, note=note, state=DeploymentState.PAUSED)
+
+
+def deployment_resume(actor: Any, deployment: Deployment, *, note: str = "") -> None:
+    """Raises:
+    Missing, Forbidden: the actor may not.
+    Conflict: it is not paused."""
+    _step(actor, deployment, "resumed", DeploymentState.PAUSED, note=note, state=DeploymentState.RUNNING)
+
+
+@transaction.atomic
+def deployment_advance(actor: Any, deployment: Deployment, *, note: str = "") -> None:
+    """Takes the next step now, whatever it still waits for: a canary's next stage, blue-green's switch, or its end.
+
+    Raises:
+        Missing, Forbidden: the actor may not.
+        Conflict: it has ended.
+    """
+    found = _held(actor, deployment)
+    advance(found, actor=actor, note=note)
+
+
+@transaction.atomic
+def deployment_roll_back(actor: Any, deployment: Deployment, *, note: str = "") -> None:
+    """Takes the new release back at once.
+
+    Raises:
+        Missing, Forbidden: the actor may not.
+        Conflict: it has ended.
+    """
+    found = _held(actor, deployment)
+    roll_back(found, note.strip() or "by hand", actor=actor)
+
+
+# -- steps that a person or the rule takes; the caller holds the row ---------------------------------------------------
+
+
+def advance(deployment: Deployment, *, actor: Any = None, note: str = "") -> None:
+    rule = DeploymentRule.from_json(deployment.rule)
+    if deployment.strategy == DeploymentStrategy.BLUE_GREEN:
+        follows = 1.0 if deployment.share < 1 else None
+    elif deployment.strategy == DeploymentStrategy.CANARY:
+        follows = rule.stages[deployment.step + 1].share if deployment.step + 1 < len(rule.stages) else None
+    else:
+        follows = None
+    if follows is None:
+        _complete(deployment, actor, note)
+        return
+    deployment.step += 1
+    deployment.share, deployment.step_began_at = follows, timezone.now()
+    deployment.save(update_fields=["step", "share", "step_began_at"])
+    _tell(actor, deployment, "advanced", note=note)
+
+
+def roll_back(deployment: Deployment, reason: str, *, actor: Any = None, figures: Any = None) -> None:
+    deployment.state, deployment.share, deployment.reason = DeploymentState.ROLLED_BACK, 0.0, reason[:MOST_TEXT]
+    deployment.ended_at = timezone.now()
+    deployment.save(update_fields=["state", "share", "reason", "ended_at"])
+    _tell(actor, deployment, "rolled_back", note=reason[:MOST_TEXT], figures=figures)
+
+
+def serve(deployment: Deployment) -> None:
+    """From now on the release serves the agent."""
+    AgentServing.objects.filter(agent_id=deployment.agent_id).update(
+        release=deployment.release, updated_at=timezone.now()
+    )
+
+
+def _complete(deployment: Deployment, actor: Any, note: str) -> None:
+    shadow = deployment.strategy == DeploymentStrategy.SHADOW
+    deployment.state = DeploymentState.STOPPED if shadow else DeploymentState.DONE
+    deployment.share = 0.0 if shadow else 1.0
+    deployment.ended_at = timezone.now()
+    deployment.save(update_fields=["state", "share", "ended_at"])
+    if not shadow:
+        serve(deployment)
+    _tell(actor, deployment, "stopped" if shadow else "done", note=note)
+
+
+def _step(actor: Any, deployment: Deployment, kind: str, expected: str, *, note: str, state: str) -> None:
+    with transaction.atomic():
+        found = _held(actor, deployment)
+        if found.state != expected:
+            raise Conflict(f"This deployment is {found.get_state_display().lower()}.")
+        found.state = state
+        found.save(update_fields=["state"])
+        _tell(actor, found, kind, note=note)
+
+
+def _held(actor: Any, deployment: Deployment) -> Deployment:
+    """The row as it is now, held until the transaction ends. Raises Missing, Forbidden, Conflict."""
+    require(actor, "deployment.edit", deployment.organization_id)
+    found = Deployment.objects.select_for_update(of=("self",)).select_related("release", "agent").get(pk=deployment.pk)
+    if not found.live:
+        raise Conflict(f"This deployment has ended: {found.get_state_display().lower()}.")
+    return found
+
+
+def _tell(actor: Any, deployment: Deployment, kind: str, *, note: str = "", figures: Any = None) -> None:
+    user = None if actor is None else Actor.of(actor).user
+    DeploymentEvent.objects.create(
+        deployment=deployment, kind=kind, share=deployment.share, by=user, note=note[:MOST_TEXT], figures=figures or {}
+    )
+    after = {"release": deployment.release.number, "share": deployment.share, "note": note[:MOST_TEXT]}
+    record(actor, f"deployment.{kind}", deployment, organization=deployment.organization_id, after=after)
+
+
+def _check_texts(**texts: str) -> None:
+    for name, text in texts.items():
+        if len(text) > MOST_TEXT:
+            message = f"It has at most {MOST_TEXT} characters; this one has {len(text)}."
+            raise Invalid(f"{name}: {message}", fields={name: message})
+
+
+def _check_override(actor: Any, agent: Agent, verdict: dict[str, Any], override: str) -> None:
+    if not override.strip():
+        raise Conflict(f"The gate says no: {verdict['sentence']}")
+    if not Actor.of(actor).may("deployment.override", agent.organization_id):
+        raise Forbidden(f"Only an admin may override the gate, which says no: {verdict['sentence']}")
