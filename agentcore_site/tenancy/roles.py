@@ -67,7 +67,6 @@ SCOPES: Final[dict[str, frozenset[str]]] = {
     "training:cancel": frozenset({"run.cancel"}),
     "training:evaluate": frozenset({"evaluate"}),
     "training:export": frozenset({"export", "checkpoint.download"}),
-    "training:manage": MANAGE | {"checkpoint.edit", "share.edit", "release.make"},
     "feedback:write": frozenset({"feedback.give"}),
     "training:manage": MANAGE | {"checkpoint.edit", "share.edit", "release.make", "deployment.edit"},
     # For programs that call agents and models.

@@ -94,10 +94,7 @@ class Balance:
         self.was = (self.spent, self.reserved, self.debt)
 
     def fits(self, amount: int) -> bool:
-        """What costs nothing always does."""
-        return amount == 0 or (
-            self.debt == 0 and (self.limit is None or self.spent + self.reserved + amount <= self.limit)
-        )
+        return self.debt == 0 and (self.limit is None or self.spent + self.reserved + amount <= self.limit)
 
     def pay(self) -> int:
         """Moves as much debt to ``spent`` as the limit has room for, and says how much."""

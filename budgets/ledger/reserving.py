@@ -121,6 +121,8 @@ def _known(cursor: Any, keys: Sequence[str]) -> dict[str, Reserved]:
 
 def _refusal(hold: Hold, balances: dict[int, Balance], held: dict[int, int]) -> LedgerRefusal | None:
     """The first budget of the chain without room for this hold on top of what this batch ``held`` already."""
+    if hold.late:
+        return None
     for one in hold.chain.budgets:
         balance = balances[one]
         if not balance.fits(held[one] + hold.amount):

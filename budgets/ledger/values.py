@@ -21,6 +21,8 @@ class UnknownHold(LookupError):
 class Hold:
     """The worst case of one attempt of one call. ``amount`` in micro-dollars, ``lease`` in seconds.
 
+    ``late``: it was spent before the ledger could be asked, so that no limit can refuse it any more.
+
     Raises ValueError for an amount that is negative (it would give money away) or beyond reason.
     """
 
@@ -32,6 +34,7 @@ class Hold:
     iteration: int | None = None
     rollout: str = ""
     lease: float = LEASE
+    late: bool = False
 
     def __post_init__(self) -> None:
         if not 0 <= self.amount <= MOST:

@@ -29,6 +29,13 @@ AGAIN: Final = 1.0  # seconds between tries to tell the ledger of a block that i
 SOURCES: Final = ("none", "provider", "table", "estimate")  # of an amount, the least certain one last
 
 
+class BookingMeter(Meter, Protocol):
+    """A meter that can be told of what was spent without a hold."""
+
+    async def book(self, call: CallKey, bill: Bill) -> None:
+        """Raises MeterFailure: the ledger is away."""
+
+
 class BlockRecord(Protocol):
     """What is remembered of blocks outside of the process, until the ledger has it all."""
 
@@ -85,7 +92,13 @@ class BlockMeter:
     """
 
     def __init__(
-        self, meter: Meter, record: BlockRecord, *, allowance: int = 0, most: int = MOST, seconds: float = SECONDS
+        self,
+        meter: BookingMeter,
+        record: BlockRecord,
+        *,
+        allowance: int = 0,
+        most: int = MOST,
+        seconds: float = SECONDS,
     ) -> None:
         self._meter, self._record = meter, record
         self._most, self._seconds = most, seconds
@@ -186,16 +199,13 @@ class BlockMeter:
             self._record.closed(block.hold, block.opened)
 
     async def _told_afterwards(self, block: Block) -> None:
-        """The ledger hears of a block that it did not know, as soon as it can: a hold of nothing, and its bill."""
+        """The ledger hears of a block that it did not know, as soon as it can."""
         while True:
             try:
-                await self._meter.reserve(block.hold, 0)
-                break
-            except BudgetRefused:  # a debt: what was spent is booked below it all the same
+                await self._meter.book(block.hold, block.bill)
                 break
             except MeterFailure:
                 await asyncio.sleep(AGAIN)
-        await self._meter.settle(block.hold, block.bill)
         self._record.closed(block.hold, block.opened)
         self.allowance += max(0, block.left)
 

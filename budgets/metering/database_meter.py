@@ -101,6 +101,17 @@ class DatabaseMeter:
         self._held.discard(key)
         self.writer.settle(Settlement(key, bill))
 
+    async def book(self, call: CallKey, bill: Bill) -> None:
+        """Books what was spent while the ledger was away: what no limit has room for becomes debt. Idempotent.
+
+        Raises:
+            LedgerAway: it still is.
+        """
+        key = self.stored_key(call)
+        tags = (call.purpose, call.model, call.iteration, call.rollout)
+        await self.writer.reserve(Hold(key, await self._chain_now(), 0, *tags, lease=self.lease, late=True))
+        self.writer.settle(Settlement(key, bill))
+
     async def flush(self) -> None:
         """Returns once every bill is committed; waits for a database that is away.
 

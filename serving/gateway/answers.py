@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 from budgets.llm.stream import DONE
-from serving.gateway.calls import Call
+from serving.gateway.calls import GatewayCall
 
 END = b"data: [DONE]\n\n"
 
@@ -17,7 +17,7 @@ END = b"data: [DONE]\n\n"
 class WholeAnswer:
     """``body`` is the upstream's, byte for byte."""
 
-    def __init__(self, call: Call) -> None:
+    def __init__(self, call: GatewayCall) -> None:
         self._call, self.body = call, b""
 
     def event(self, data: str, text: str) -> bool:
@@ -32,7 +32,7 @@ class StreamedAnswer:
     """Events of a stream as they come. An upstream that answers in one piece, or an agent that does, is told as a
     stream of one event."""
 
-    def __init__(self, call: Call) -> None:
+    def __init__(self, call: GatewayCall) -> None:
         self._call = call
         self._pieces: asyncio.Queue[bytes | None] = asyncio.Queue()
         self._done = False

@@ -17,7 +17,7 @@ from django.conf import settings
 
 from experiences.rollouts.runtimes.chat_body import BadCall
 from serving.gateway.answers import StreamedAnswer, WholeAnswer
-from serving.gateway.calls import Call, Calls, Refused
+from serving.gateway.calls import CallRefused, Calls, GatewayCall
 from serving.gateway.consumers import Consumer, Consumers
 from serving.gateway.request import request_in
 from serving.gateway.served import AGENT, names_served
@@ -50,8 +50,8 @@ class Gateway:
             consumer = await self._consumer(headers)
             await self._served(scope, headers, consumer, receive, send)
         except BadCall as error:
-            await _refuse(send, Refused(error.status, str(error), error.kind), param=error.param)
-        except Refused as error:
+            await _refuse(send, CallRefused(error.status, str(error), error.kind), param=error.param)
+        except CallRefused as error:
             await _refuse(send, error)
 
     @property
@@ -68,19 +68,19 @@ class Gateway:
             self._calls = None
 
     async def _consumer(self, headers: dict[bytes, bytes]) -> Consumer:
-        """Raises Refused."""
+        """Raises CallRefused."""
         scheme, _, token = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
         found = await self._consumers.of(token.strip()) if scheme.lower() == "bearer" else None
         if found is None:
-            raise Refused(401, f"This key opens nothing. {NO_KEY}" if token else NO_KEY, "authentication_error")
+            raise CallRefused(401, f"This key opens nothing. {NO_KEY}" if token else NO_KEY, "authentication_error")
         if found.fault:
-            raise Refused(403, found.fault, "permission_error")
+            raise CallRefused(403, found.fault, "permission_error")
         return found
 
     async def _served(
         self, scope: dict[str, Any], headers: dict[bytes, bytes], consumer: Consumer, receive: Any, send: Any
     ) -> None:
-        """Raises Refused, BadCall."""
+        """Raises CallRefused, BadCall."""
         path, method = scope["path"], scope["method"]
         if path == "/v1/models":
             _only(method, "GET")
@@ -90,10 +90,10 @@ class Gateway:
             await self._chat(headers, consumer, await _body(receive), send)
         else:
             known = "POST /v1/chat/completions, GET /v1/models"
-            raise Refused(404, f"There is no {path[:80]} here; there is {known}.", "not_found")
+            raise CallRefused(404, f"There is no {path[:80]} here; there is {known}.", "not_found")
 
     async def _chat(self, headers: dict[bytes, bytes], consumer: Consumer, read: bytes, send: Any) -> None:
-        """Raises Refused, BadCall: nothing was sent."""
+        """Raises CallRefused, BadCall: nothing was sent."""
         request, calls = request_in(read), self.calls
         model = await calls.model(consumer.organization_id, request.model)
         call = calls.begin(consumer, request, model, _session(headers) or request.user)
@@ -115,19 +115,19 @@ def _session(headers: dict[bytes, bytes]) -> str:
     return parts[1] if len(parts) == 4 else ""
 
 
-async def _answered(calls: Calls, call: Call, answer: Any) -> dict[str, Any] | None:
-    """``Calls.answer``, with the call's headers on what it refuses. Raises Refused."""
+async def _answered(calls: Calls, call: GatewayCall, answer: Any) -> dict[str, Any] | None:
+    """``Calls.answer``, with the call's headers on what it refuses. Raises CallRefused."""
     try:
         return await calls.answer(call, answer)
-    except Refused as refused:
+    except CallRefused as refused:
         refused.headers = call.headers
         raise
 
 
-async def _stream(calls: Calls, call: Call, answer: StreamedAnswer, send: Any) -> None:
+async def _stream(calls: Calls, call: GatewayCall, answer: StreamedAnswer, send: Any) -> None:
     """Sends each piece as it comes. What goes wrong before the first one has its status, later it is an event.
 
-    Raises Refused: nothing was sent.
+    Raises CallRefused: nothing was sent.
     """
     answering = asyncio.ensure_future(_answered(calls, call, answer))
     answering.add_done_callback(lambda _: answer.ended())
@@ -146,7 +146,7 @@ async def _stream(calls: Calls, call: Call, answer: StreamedAnswer, send: Any) -
             await tell(piece)
         try:
             done = await answering
-        except Refused as refused:
+        except CallRefused as refused:
             if not begun:
                 raise
             await tell(b"data: " + json.dumps(_error(refused)).encode() + b"\n\n")
@@ -170,7 +170,7 @@ async def _models(consumer: Consumer) -> dict[str, Any]:
 
 def _only(method: str, wanted: str) -> None:
     if method != wanted:
-        raise Refused(405, f"Use {wanted}.", "invalid_request_error")
+        raise CallRefused(405, f"Use {wanted}.", "invalid_request_error")
 
 
 async def _body(receive: Any) -> bytes:
@@ -179,16 +179,16 @@ async def _body(receive: Any) -> bytes:
         event = await receive()
         read += event.get("body", b"")
         if len(read) > MAX_BODY:
-            raise Refused(413, f"The body is larger than {MAX_BODY // 2**20} MB.", "invalid_request_error")
+            raise CallRefused(413, f"The body is larger than {MAX_BODY // 2**20} MB.", "invalid_request_error")
         if not event.get("more_body"):
             return bytes(read)
 
 
-def _error(refused: Refused, param: str | None = None) -> dict[str, Any]:
+def _error(refused: CallRefused, param: str | None = None) -> dict[str, Any]:
     return {"error": {"message": refused.message, "type": refused.kind, "param": param, "code": refused.kind}}
 
 
-async def _refuse(send: Any, refused: Refused, param: str | None = None) -> None:
+async def _refuse(send: Any, refused: CallRefused, param: str | None = None) -> None:
     headers = list(refused.headers)
     if refused.wait is not None:
         headers.append((b"retry-after", str(math.ceil(refused.wait)).encode()))

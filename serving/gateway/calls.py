@@ -48,7 +48,7 @@ RECOVER_SECONDS: Final = 15.0
 NO_RETRY: Final = (BadRequest, ContextTooLong)  # another endpoint would refuse it as well
 
 
-class Refused(Exception):
+class CallRefused(Exception):
     """The caller gets ``status`` and an error of ``kind``; ``wait``: seconds after which it may try again."""
 
     def __init__(self, status: int, message: str, kind: str, *, wait: float | None = None) -> None:
@@ -59,7 +59,7 @@ class Refused(Exception):
 
 
 @dataclass
-class Call:
+class GatewayCall:
     """A call under way."""
 
     consumer: Consumer
@@ -127,7 +127,7 @@ class Calls:
         self._do(self._recovering())
 
     async def model(self, organization: uuid.UUID, name: str) -> ServedModel:
-        """What is served under a name. Raises Refused."""
+        """What is served under a name. Raises CallRefused."""
         key = (organization, name)
         found = self._models.fresh(key, MODEL_SECONDS)
         if found is None:
@@ -135,14 +135,14 @@ class Calls:
         if found is None:  # the database is away: what was known, if the agent's rule says so
             found = self._models.fresh(key, math.inf)
             if found is None or not found.while_away_micros:
-                raise Refused(503, "The database is away, so nothing can be served.", "unavailable", wait=5.0)
+                raise CallRefused(503, "The database is away, so nothing can be served.", "unavailable", wait=5.0)
         if found.fault:
-            raise Refused(found.status, found.fault, "model_not_found" if found.status == 404 else "not_served")
+            raise CallRefused(found.status, found.fault, "model_not_found" if found.status == 404 else "not_served")
         return found
 
-    def begin(self, consumer: Consumer, request: ChatRequest, model: ServedModel, session: str) -> Call:
-        """Draws the arm. Raises Refused: its release can't be served."""
-        call = Call(consumer, request, model, session)
+    def begin(self, consumer: Consumer, request: ChatRequest, model: ServedModel, session: str) -> GatewayCall:
+        """Draws the arm. Raises CallRefused: its release can't be served."""
+        call = GatewayCall(consumer, request, model, session)
         if model.agent_id is not None:
             call.session = session or str(call.id)
             call.arm, call.release = ArmName.CURRENT, model.current
@@ -152,18 +152,18 @@ class Calls:
                 if model.current is None or drawn(model.salt, call.session) < model.share:
                     call.arm, call.release = ArmName.NEW, model.new
             if call.release is None:
-                raise Refused(409, f"No release of {model.name} is deployed yet.", "not_served")
+                raise CallRefused(409, f"No release of {model.name} is deployed yet.", "not_served")
             if call.release.fault:
-                raise Refused(503, call.release.fault, "not_served")
+                raise CallRefused(503, call.release.fault, "not_served")
         call.tell()
         return call
 
-    async def answer(self, call: Call, listener: Listener) -> dict[str, Any] | None:
+    async def answer(self, call: GatewayCall, listener: Listener) -> dict[str, Any] | None:
         """Has the call answered; ``listener`` hears a model's answer as it comes. Returns the answer of an agent that
         chooses actions, which comes whole. The trace is written in any case.
 
         Raises:
-            Refused: there is none, and what the caller is told.
+            CallRefused: there is none, and what the caller is told.
         """
         begun = self.journal.begin({"t": "call", "row": self._row(call)})
         row: dict[str, Any] = {}
@@ -174,7 +174,7 @@ class Calls:
                 row = {"status": TraceStatus.OK, "response": done["choices"][0]["message"]}
             else:
                 row = {"status": TraceStatus.OK, **answered(await self._asked(call, listener))}
-        except Refused as refused:
+        except CallRefused as refused:
             status = TraceStatus.REFUSED if refused.status < 500 else TraceStatus.FAILED
             row = {"status": status, "http_status": refused.status, "error": refused.message}
             row |= {"cost_micros": refused.spent, "attempts": refused.attempts}
@@ -198,8 +198,8 @@ class Calls:
 
     # -- asking ------------------------------------------------------------------------------------------------------
 
-    async def _asked(self, call: Call, listener: Listener) -> Completion:
-        """Asks the endpoints in their order until one answers. Raises Refused."""
+    async def _asked(self, call: GatewayCall, listener: Listener) -> Completion:
+        """Asks the endpoints in their order until one answers. Raises CallRefused."""
         model, upstreams = call.model, call.upstreams
         assert model.prices is not None
         payer = self._payers.payer(call.payer, model.prices, while_away=model.while_away_micros)
@@ -213,7 +213,7 @@ class Calls:
             try:
                 request = call.request.for_model(upstream.endpoint, call.system, limit)
             except ValueError as error:
-                raise Refused(400, f"The request can't be passed on: {error}.", "invalid_request_error") from None
+                raise CallRefused(400, f"The request can't be passed on: {error}.", "invalid_request_error") from None
             try:
                 key = CallKey(f"{call.id}/{at}", purpose, upstream.priced)
                 found = await client.send(request, key=key, listener=listener)
@@ -226,25 +226,25 @@ class Calls:
                     raise refused from None
                 log.info("endpoint %s does not answer, another is asked: %s", upstream.name, error.message)
             except BudgetRefused as error:
-                raise Refused(402, str(error), "insufficient_quota") from None
+                raise CallRefused(402, str(error), "insufficient_quota") from None
             except UnknownPrice as error:
                 if last:
-                    raise Refused(400, str(error), "no_price") from None
+                    raise CallRefused(400, str(error), "no_price") from None
             except MeterFailure as error:
-                raise Refused(503, str(error), "unavailable", wait=5.0) from None
+                raise CallRefused(503, str(error), "unavailable", wait=5.0) from None
         raise AssertionError("the last one answered or raised")
 
-    async def _acted(self, call: Call, release: ServedRelease) -> dict[str, Any]:
+    async def _acted(self, call: GatewayCall, release: ServedRelease) -> dict[str, Any]:
         assert release.action is not None
         try:
             found = await release.action.answer(call.request.query, seed=call.id.int % 2**32)
         except (RolloutFailure, TimeoutError) as error:
-            raise Refused(500, f"The agent failed: {error}", "agent_error") from None
+            raise CallRefused(500, f"The agent failed: {error}", "agent_error") from None
         return {"id": f"chatcmpl-{call.id.hex}", **found}
 
     # -- what is kept ------------------------------------------------------------------------------------------------
 
-    def _row(self, call: Call) -> dict[str, Any]:
+    def _row(self, call: GatewayCall) -> dict[str, Any]:
         """A trace's columns as JSON, as far as they are known when it begins."""
         model = call.model
         return {
@@ -267,7 +267,7 @@ class Calls:
             "created_at": call.at.isoformat(),
         }
 
-    def _store(self, call: Call, row: dict[str, Any], begun: Any) -> None:
+    def _store(self, call: GatewayCall, row: dict[str, Any], begun: Any) -> None:
         found = self._row(call) | row
         found["hold"] = self._payers.hold_of(call.payer, call.id)
         found["endpoint"] = call.endpoint[:80]
@@ -284,19 +284,19 @@ class Calls:
         self.journal.note({"t": "answer", "row": found})
         self._traces.put(PendingTrace(found, begun))
 
-    def _shadow(self, call: Call) -> None:
+    def _shadow(self, call: GatewayCall) -> None:
         """Asks the new release the same, for a share of the sessions and behind the answer that was given."""
         model = call.model
         if drawn(model.salt, call.session) >= model.share or model.new is None or model.new.fault:
             return
-        copy = Call(call.consumer, call.request, model, call.session, ArmName.SHADOW, model.new)
+        copy = GatewayCall(call.consumer, call.request, model, call.session, ArmName.SHADOW, model.new)
         copy.tell()
         self._do(self._shadowed(copy))
 
-    async def _shadowed(self, call: Call) -> None:
+    async def _shadowed(self, call: GatewayCall) -> None:
         try:
             await self.answer(call, Unheard())
-        except Refused as refused:
+        except CallRefused as refused:
             log.info("the shadow of a call failed: %s", refused.message)
 
     async def _recovering(self) -> None:
@@ -332,20 +332,20 @@ def drawn(salt: bytes, session: str) -> float:
     return int.from_bytes(digest, "big") / 2**64
 
 
-def _of_model(error: LLMError) -> Refused:
+def _of_model(error: LLMError) -> CallRefused:
     """What the caller is told of a failure of the model's service: its status and words, as far as they are its own."""
     if isinstance(error, Malformed):
-        return Refused(502, error.message, "upstream_error")
+        return CallRefused(502, error.message, "upstream_error")
     if isinstance(error, CircuitOpen):
-        return Refused(503, error.message, "unavailable", wait=error.retry_after)
+        return CallRefused(503, error.message, "unavailable", wait=error.retry_after)
     if isinstance(error, RateLimited):
-        return Refused(429, error.message, "rate_limit_error", wait=error.retry_after)
+        return CallRefused(429, error.message, "rate_limit_error", wait=error.retry_after)
     if isinstance(error, Transient):
-        return Refused(error.status or 502, error.message, "upstream_error", wait=error.retry_after)
+        return CallRefused(error.status or 502, error.message, "upstream_error", wait=error.retry_after)
     assert isinstance(error, Permanent)
     if error.status in (401, 403):  # our key is refused, not the caller's
-        return Refused(502, f"The endpoint refuses its key. {error.message}", "upstream_error")
-    return Refused(error.status or 502, error.message, "invalid_request_error")
+        return CallRefused(502, f"The endpoint refuses its key. {error.message}", "upstream_error")
+    return CallRefused(error.status or 502, error.message, "invalid_request_error")
 
 
 def _recover(folder: Path) -> int:

@@ -1,8 +1,8 @@
 """What a process did that the database has not heard of yet, in files of its own: nothing is lost when it is killed.
 
-A line is written before what it tells of is relied on (a call before it is sent), so that the process that finds the files of
-one that is gone can finish its work (``serving.traces.recovery``). A segment goes once everything that was begun in
-it is in the database. Lines survive the end of the process, not a loss of power.
+A line is written before what it tells of is relied on (a call before it is sent), so that the process that finds the
+files of one that is gone can finish its work (``serving.traces.recovery``). A segment goes once everything that was
+begun in it is in the database. Lines survive the end of the process, not a loss of power.
 """
 
 from __future__ import annotations

@@ -84,4 +84,4 @@ def _hold_nothing(hold: str, block: Mapping[str, Any]) -> None:
     """What was spent while the ledger was away gets the hold that it can be settled by."""
     agent, job = (UUID(block[one]) if block[one] else None for one in ("agent", "job"))
     chain = chain_open(UUID(block["organization"]), agent_id=agent, job_id=job)
-    reserve_many([Hold(hold, chain, 0, block["purpose"], block["model"])])
+    reserve_many([Hold(hold, chain, 0, block["purpose"], block["model"], late=True)])
