@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import zipfile
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlencode
@@ -30,6 +32,7 @@ from serving.releases.selectors import (
     release_get,
     releases_differ,
     releases_visible,
+    tensorzero_of,
 )
 from serving.releases.services import release_make
 from training.models import PolicyCheckpoint
@@ -93,6 +96,20 @@ def release_json(request: HttpRequest, actor: Actor, release_id: Any) -> HttpRes
     found = release_get(actor, release_id)
     response = JsonResponse({"digest": found.digest, "bundle": found.bundle, "evidence": found.evidence})
     name = f"{found.agent.slug}-release-{found.number}.json"
+    response["Content-Disposition"] = f'attachment; filename="{name}"'
+    return response
+
+
+@page
+def release_tensorzero(request: HttpRequest, actor: Actor, release_id: Any) -> HttpResponse:
+    """The configuration by which TensorZero serves it, as an archive of its files."""
+    found = release_get(actor, release_id)
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, text in tensorzero_of(found).files.items():
+            archive.writestr(name, text)
+    response = HttpResponse(packed.getvalue(), content_type="application/zip")
+    name = f"{found.agent.slug}-release-{found.number}-tensorzero.zip"
     response["Content-Disposition"] = f'attachment; filename="{name}"'
     return response
 

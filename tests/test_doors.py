@@ -91,6 +91,7 @@ CONSOLE = {
     "reviews/<uuid:delta_id>/approve/", "reviews/<uuid:delta_id>/reject/",
     "reviews/lessons/<uuid:experience_id>/approve/", "reviews/lessons/<uuid:experience_id>/reject/",
     "releases/", "releases/<uuid:release_id>/", "releases/<uuid:release_id>/json/",
+    "releases/<uuid:release_id>/tensorzero/",
     "agents/<uuid:agent_id>/releases/make/", "agents/<uuid:agent_id>/roll-back/",
     "agents/<uuid:agent_id>/checkpoints/upload/", "checkpoints/<uuid:checkpoint_id>/promote/",
     "traces/", "traces/<uuid:production_trace_id>/", "traces/<uuid:production_trace_id>/json/",
@@ -198,6 +199,7 @@ REST_READS = {
     "prompt-packs/<uuid:pk>", "evolutions", "evolutions/<uuid:pk>",
     "releases", "releases/<uuid:pk>", "releases/<uuid:pk>/diff", "releases/<uuid:pk>/context",
     "traces", "traces/<uuid:pk>", "feedback", "feedback/<uuid:pk>",
+    "releases/<uuid:pk>/tensorzero",
 }  # fmt: skip
 STAMP = experience_stamp(pack_stamp(""), "x9", 1, "", "When lost, ask.")
 # A form, with a file that the agent has already.

@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import hmac
 import time
+from collections.abc import Mapping
 from typing import Any, Final
 from uuid import UUID
 
@@ -41,7 +42,16 @@ def webhook_post(url: str, payload: dict[str, Any], *, secret: str) -> None:
         WebhookFailed: an address that this site does not call, no connection, or an answer that is not 2xx.
     """
     body = orjson.dumps(payload)
-    headers = {"Content-Type": "application/json", SIGNATURE: signature(secret, body, int(time.time()))}
+    json_post(url, body, {SIGNATURE: signature(secret, body, int(time.time()))})
+
+
+def json_post(url: str, body: bytes, headers: Mapping[str, str]) -> None:
+    """Posts JSON that the caller signed in ``headers``. From code without an event loop.
+
+    Raises:
+        WebhookFailed: as for ``webhook_post``.
+    """
+    headers = {"Content-Type": "application/json", **headers}
     try:
         status = asyncio.run(_posted(url, headers, body))
     except TimeoutError:
@@ -52,7 +62,7 @@ def webhook_post(url: str, payload: dict[str, Any], *, secret: str) -> None:
         raise WebhookFailed(f"It answered {status}.")
 
 
-async def _posted(url: str, headers: dict[str, str], body: bytes) -> int:
+async def _posted(url: str, headers: Mapping[str, str], body: bytes) -> int:
     """The status of the answer. Raises OutboundError, TimeoutError."""
     async with (
         OutboundClient(connect_s=CONNECT_SECONDS) as client,

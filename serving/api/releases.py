@@ -25,6 +25,7 @@ from serving.releases.selectors import (
     release_get,
     releases_differ,
     releases_visible,
+    tensorzero_of,
 )
 from serving.releases.services import MOST_NOTE, release_make
 from training.services.checkpoints import checkpoint_of
@@ -99,6 +100,11 @@ class ReleaseDiffOut(serializers.Serializer[Any]):
     differences = ReleaseDifferenceOut(many=True)
 
 
+class ServingFilesOut(serializers.Serializer[Any]):
+    sentence = serializers.CharField(help_text="What to do with them.")
+    files = serializers.DictField(child=serializers.CharField(), help_text="Their texts by path.")
+
+
 class ReleaseContextQuery(Strict):
     query = serializers.CharField(max_length=20_000, allow_blank=True, trim_whitespace=False)
 
@@ -168,6 +174,17 @@ class ReleaseViewSet(ScopedViewSet):
             "differences": _differences(releases_differ(before, release)),
         }
         return Response(body)
+
+    @extend_schema(
+        summary="A release for TensorZero",
+        description="The configuration by which TensorZero's gateway serves it. It holds no key: the sentence names the"
+        " variable of the environment that does.",
+        tags=TAG,
+        responses=ServingFilesOut,
+    )
+    @action(detail=True, methods=["get"])
+    def tensorzero(self, request: Request, pk: UUID) -> Response:
+        return Response(ServingFilesOut(tensorzero_of(release_get(self.actor, pk))).data)
 
     @extend_schema(
         summary="What a query is told", tags=TAG, parameters=[ReleaseContextQuery], responses=ReleaseContextOut

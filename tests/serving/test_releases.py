@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
+import tomllib
+import zipfile
 from typing import Any
 
 import pytest
@@ -189,6 +192,24 @@ def test_the_pages_show_what_is_served_and_what_moved(console: Client, operator:
     assert "No release matches" in html(console.get("/releases/?q=nothing+of+it"))
     stored = json.loads(console.get(f"/releases/{made.pk}/json/").content)
     assert digest(stored["bundle"]) == stored["digest"] == made.digest
+
+
+def test_a_release_can_be_taken_to_tensorzero(
+    console: Client, api: Caller, operator: Actor, agent: Agent, charlie: Any
+) -> None:
+    made = release_make(operator, agent)
+    assert f"/releases/{made.pk}/tensorzero/" in html(console.get(f"/releases/{made.pk}/"))
+    told = api.get(f"releases/{made.pk}/tensorzero").json()
+    assert "ZANZIBAR_MODELS_API_KEY" in told["sentence"]
+    got = console.get(f"/releases/{made.pk}/tensorzero/")
+    with zipfile.ZipFile(io.BytesIO(got.content)) as archive:
+        assert {name: archive.read(name).decode() for name in archive.namelist()} == told["files"]
+    config = tomllib.loads(told["files"]["tensorzero.toml"])
+    assert config["functions"]["clerk"]["experimentation"]["candidate_variants"] == {"release-1": 1.0}
+    problem(Caller(charlie).get(f"releases/{made.pk}/tensorzero"), 404)
+    ModelEndpoint.objects.filter(pk=agent.endpoint_id).update(kind="portkey")
+    second = release_make(operator, Agent.objects.get(pk=agent.pk))
+    assert "kind 'portkey'" in problem(api.get(f"releases/{second.pk}/tensorzero"), 409)["detail"]
 
 
 def test_the_list_asks_as_much_for_many_as_for_few(console: Client, operator: Actor, agent: Agent) -> None:

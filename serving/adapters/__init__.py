@@ -1,0 +1,14 @@
+"""What a deployment is carried out by: the built-in gateway, TensorZero, or whatever listens to a webhook."""
+
+from serving.adapters.base import AdapterFailed, AdapterTarget, Applied, DeploymentArm, DeploymentPlan, ServingAdapter
+from serving.adapters.registry import serving_adapters
+
+__all__ = [
+    "AdapterFailed",
+    "AdapterTarget",
+    "Applied",
+    "DeploymentArm",
+    "DeploymentPlan",
+    "ServingAdapter",
+    "serving_adapters",
+]
