@@ -1,12 +1,19 @@
 """What a deployment is carried out by: the built-in gateway, TensorZero, or whatever listens to a webhook."""
 
-from serving.adapters.base import AdapterFailed, AdapterTarget, Applied, DeploymentArm, DeploymentPlan, ServingAdapter
+from serving.adapters.base import (
+    AdapterFailed,
+    AdapterTarget,
+    AppliedPlan,
+    DeploymentArm,
+    DeploymentPlan,
+    ServingAdapter,
+)
 from serving.adapters.registry import serving_adapters
 
 __all__ = [
     "AdapterFailed",
     "AdapterTarget",
-    "Applied",
+    "AppliedPlan",
     "DeploymentArm",
     "DeploymentPlan",
     "ServingAdapter",

@@ -72,7 +72,7 @@ class AdapterTarget:
 
 
 @dataclass(frozen=True)
-class Applied:
+class AppliedPlan:
     """What was done, in a sentence, and files to be put where they are served from, by their paths."""
 
     sentence: str
@@ -90,7 +90,7 @@ class ServingAdapter(ABC):
         """Why it can't serve this plan as it is; empty where it can. Asked before anything is deployed."""
 
     @abstractmethod
-    def apply(self, plan: DeploymentPlan, target: AdapterTarget) -> Applied:
+    def apply(self, plan: DeploymentPlan, target: AdapterTarget) -> AppliedPlan:
         """Tells it. Telling the same plan again changes nothing.
 
         Raises:

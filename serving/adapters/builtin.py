@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from serving.adapters.base import AdapterTarget, Applied, DeploymentPlan, ServingAdapter
+from serving.adapters.base import AdapterTarget, AppliedPlan, DeploymentPlan, ServingAdapter
 
 
 class BuiltInGateway(ServingAdapter):
@@ -13,5 +13,5 @@ class BuiltInGateway(ServingAdapter):
     def faults(self, plan: DeploymentPlan) -> list[str]:
         return []
 
-    def apply(self, plan: DeploymentPlan, target: AdapterTarget) -> Applied:
-        return Applied(f"The gateway serves {plan.agent} by it from the next request on.")
+    def apply(self, plan: DeploymentPlan, target: AdapterTarget) -> AppliedPlan:
+        return AppliedPlan(f"The gateway serves {plan.agent} by it from the next request on.")

@@ -11,7 +11,14 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Final
 
-from serving.adapters.base import AdapterTarget, Applied, DeploymentArm, DeploymentPlan, ServingAdapter, refuse_faults
+from serving.adapters.base import (
+    AdapterTarget,
+    AppliedPlan,
+    DeploymentArm,
+    DeploymentPlan,
+    ServingAdapter,
+    refuse_faults,
+)
 from serving.releases.bundle import Bundle
 
 CONFIG: Final = "tensorzero.toml"
@@ -25,13 +32,15 @@ class TensorZero(ServingAdapter):
     def faults(self, plan: DeploymentPlan) -> list[str]:
         return [f"{arm.name} {why}." for arm in _served(plan) for why in _faults(arm.bundle)]
 
-    def apply(self, plan: DeploymentPlan, target: AdapterTarget) -> Applied:
+    def apply(self, plan: DeploymentPlan, target: AdapterTarget) -> AppliedPlan:
         refuse_faults(self.faults(plan))
         arms = _served(plan)
         files = {CONFIG: _config(plan.agent, arms)}
         files |= {_template(plan.agent, arm.name): _literal(text) for arm in arms if (text := system_of(arm.bundle))}
         keys = " and ".join(dict.fromkeys(key_of(arm.bundle) for arm in arms))
-        return Applied(f"Put these files where TensorZero's gateway reads them, with {keys} in its environment.", files)
+        return AppliedPlan(
+            f"Put these files where TensorZero's gateway reads them, with {keys} in its environment.", files
+        )
 
 
 def system_of(bundle: Bundle) -> str:

@@ -18,7 +18,7 @@ import orjson
 from django.utils.crypto import salted_hmac
 
 from budgets.alerts.webhooks import WebhookFailed, json_post
-from serving.adapters.base import AdapterFailed, AdapterTarget, Applied, DeploymentPlan, ServingAdapter
+from serving.adapters.base import AdapterFailed, AdapterTarget, AppliedPlan, DeploymentPlan, ServingAdapter
 
 EVENT: Final = "deployment.changed"
 PREFIX: Final = "whsec_"
@@ -31,7 +31,7 @@ class ServingWebhook(ServingAdapter):
     def faults(self, plan: DeploymentPlan) -> list[str]:
         return []
 
-    def apply(self, plan: DeploymentPlan, target: AdapterTarget) -> Applied:
+    def apply(self, plan: DeploymentPlan, target: AdapterTarget) -> AppliedPlan:
         now = int(time.time())
         sent = {"type": EVENT, "timestamp": datetime.fromtimestamp(now, UTC).isoformat(), "data": plan.as_json()}
         body = orjson.dumps(sent)
@@ -39,7 +39,7 @@ class ServingWebhook(ServingAdapter):
             json_post(target.url, body, signed(target.secret, plan.id, now, body))
         except WebhookFailed as error:
             raise AdapterFailed(f"The webhook of {plan.agent} did not take it: {error}") from None
-        return Applied(f"The webhook of {plan.agent} took it.")
+        return AppliedPlan(f"The webhook of {plan.agent} took it.")
 
 
 def serving_secret(organization_id: UUID, version: int = 1) -> str:

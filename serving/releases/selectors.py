@@ -10,7 +10,7 @@ from django.db.models import QuerySet
 from agentcore_site.jobs.selectors import as_uuid
 from agentcore_site.lib.errors import Conflict, Missing
 from experiences.learning.lessons.library import Lesson
-from serving.adapters import AdapterTarget, Applied, DeploymentArm, DeploymentPlan, serving_adapters
+from serving.adapters import AdapterTarget, AppliedPlan, DeploymentArm, DeploymentPlan, serving_adapters
 from serving.models import Release
 from serving.releases.bundle import Bundle, BundleDifference, differences, setting_differences
 from serving.releases.making import bundle_with
@@ -47,7 +47,7 @@ def releases_differ(before: Release | None, after: Release) -> list[BundleDiffer
     return differences(bundle_of(before) if before is not None else nothing, bundle_of(after))
 
 
-def tensorzero_of(release: Release) -> Applied:
+def tensorzero_of(release: Release) -> AppliedPlan:
     """The configuration by which TensorZero's gateway serves this release to all of the agent's sessions.
 
     Raises:
