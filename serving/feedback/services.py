@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, Final
 
 from django.db import transaction
 from django.utils import timezone
@@ -14,8 +15,10 @@ from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import require
 from experiences.privacy import redact
 from serving.feedback.opinions import Refused, opinion
-from serving.feedback.scoring import trace_rescore
+from serving.feedback.scoring import trace_rescore, traces_score
 from serving.models import Feedback, FeedbackSource, ProductionTrace
+
+RULE: Final = "rule"  # the giver of what was seen
 
 
 def feedback_give(
@@ -66,17 +69,25 @@ def feedback_withdraw(actor: Any, row: Feedback) -> None:
 
 
 @transaction.atomic
-def implicit_found(trace: ProductionTrace, metric: str) -> bool:
-    """Notes what a rule saw, once. Returns whether it is new."""
-    _, new = Feedback.objects.get_or_create(
-        trace=trace,
-        metric=metric,
-        giver="rule",
-        defaults={"organization_id": trace.organization_id, "source": FeedbackSource.IMPLICIT},
-    )
+def implicit_found(traces: Iterable[ProductionTrace], metric: str) -> int:
+    """Notes what a rule saw of these answers, once for each. Returns how many are new."""
+    by_id = {trace.pk: trace for trace in traces}
+    known = Feedback.objects.filter(trace__in=by_id, metric=metric, giver=RULE).values_list("trace_id", flat=True)
+    new = [trace for trace in by_id.values() if trace.pk not in set(known)]
     if new:
-        trace_rescore(trace.pk)
-    return new
+        rows = [
+            Feedback(
+                organization_id=trace.organization_id,
+                trace=trace,
+                metric=metric,
+                giver=RULE,
+                source=FeedbackSource.IMPLICIT,
+            )
+            for trace in new
+        ]
+        Feedback.objects.bulk_create(rows, ignore_conflicts=True)
+        traces_score([trace.pk for trace in new])
+    return len(new)
 
 
 def giver_of(actor: Any) -> str:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from django.db.models import Exists, OuterRef, Q
+from django.db.models import Exists, OuterRef, Q, Subquery
 from django.utils import timezone
 
 from experiences.rollouts.code.blocks import python_in
@@ -35,7 +36,7 @@ def sweep() -> dict[str, int]:
             if time.monotonic() - began > SECONDS:
                 break
         done["scored"] += traces_score(codes, codes)
-        done[RETRIED] += sum(_retried(row) for row in rows if row.pk in codes)
+        done[RETRIED] += _retried([row for row in rows if row.pk in codes])
     return done | {ABANDONED: _abandoned(since)}
 
 
@@ -52,12 +53,16 @@ def _code(trace: ProductionTrace) -> dict[str, Any] | None:
     return code_quality(code) if code else None
 
 
-def _retried(trace: ProductionTrace) -> bool:
-    """Whether it asks anew what the session's turn before it was asked, which is noted there."""
-    if not trace.session:
-        return False
-    before = scorable().filter(agent=trace.agent, session=trace.session, id__lt=trace.pk).order_by("-id").first()
-    return before is not None and is_retried(turn_of(before), turn_of(trace)) and implicit_found(before, RETRIED)
+def _retried(rows: Sequence[ProductionTrace]) -> int:
+    """Notes each answer after which its session asks for the same anew in one of these."""
+    earlier = scorable().filter(agent=OuterRef("agent"), session=OuterRef("session"), id__lt=OuterRef("id"))
+    placed = ProductionTrace.objects.filter(pk__in=[row.pk for row in rows if row.session])
+    before = dict(
+        placed.annotate(before=Subquery(earlier.order_by("-id").values("id")[:1])).values_list("id", "before")
+    )
+    known = scorable().in_bulk(before.values())
+    pairs = [(known[before[row.pk]], row) for row in rows if before.get(row.pk)]
+    return implicit_found((one for one, row in pairs if is_retried(turn_of(one), turn_of(row))), RETRIED)
 
 
 def _abandoned(since: datetime) -> int:
@@ -67,4 +72,4 @@ def _abandoned(since: datetime) -> int:
     open_ends = Q(status=TraceStatus.FAILED) | Q(finish_reason__in=UNFINISHED)
     over = scorable().filter(open_ends, created_at__gte=since - QUIET_FOR, created_at__lte=now - QUIET_FOR)
     rows = over.exclude(session="").exclude(Exists(later)).exclude(Exists(known)).order_by("id")[:BATCH]
-    return sum(is_abandoned(turn_of(row), now) and implicit_found(row, ABANDONED) for row in rows)
+    return implicit_found((row for row in rows if is_abandoned(turn_of(row), now)), ABANDONED)

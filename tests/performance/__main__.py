@@ -1,6 +1,7 @@
 """``make bench``: runs every figure and prints the table.
 
-Arguments choose parts (science storage jobs llm ace ledger paid privacy learning telemetry rewarders poison context),
+Arguments choose parts (science storage jobs llm ace ledger paid privacy learning telemetry rewarders feedback poison
+context),
 or one of a part: ``jobs.fairness``.
 ``fuzz [requests]``, ``worlds [options]``, ``again [options]``, ``same [options]``, ``rivals [options]``, ``canary
 [options]`` and ``gate [options]`` are benches of their own."""
@@ -53,6 +54,7 @@ def main() -> int:
     from tests.performance import (
         ace,
         context,
+        feedback,
         jobs,
         learning,
         ledger,
@@ -79,6 +81,7 @@ def main() -> int:
         "learning": [learning.seeds],
         "telemetry": [telemetry.spans],
         "rewarders": [rewarders.suite],
+        "feedback": [feedback.suite],
         "poison": [poison.poison],
         "context": [context.gains, context.nulls, context.free],
     }

@@ -75,12 +75,26 @@ def _text(file: IO[bytes]) -> str:
     return file.read(OUTPUT_BYTES).decode(errors="replace")
 
 
-@cache
 def unavailable() -> str:
-    """Why nothing can be run here; "" where it can. Tried once for a process."""
+    """Why nothing can be run here; "" where it can."""
+    try:
+        return _refused()
+    except TimeoutError:
+        return "the trial was given no processor for 10 s"
+
+
+@cache
+def _refused() -> str:
+    """Tried once for a process.
+
+    Raises:
+        TimeoutError: the machine is too busy to tell; the next call tries again.
+    """
     if sys.platform != "linux":
         return "it needs Linux"
     done = run([python(), "-I", "-S", "-c", "print('ready')"], "", 10)
+    if done.timed_out:
+        raise TimeoutError
     return "" if done.output == "ready\n" else (done.error.strip()[-300:] or f"the trial ended with {done.code}")
 
 

@@ -93,13 +93,13 @@ def test_without_isolation_it_is_off_and_says_why(monkeypatch: pytest.MonkeyPatc
 
 
 def test_the_trial_tells_what_the_kernel_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    sandbox.unavailable.cache_clear()
+    sandbox._refused.cache_clear()
     monkeypatch.setattr(sandbox, "SYSTEM", ("/nowhere",))
     monkeypatch.setattr(sandbox, "python", lambda: "/nowhere/python")
     try:
         assert "No such file" in sandbox.unavailable()
     finally:
-        sandbox.unavailable.cache_clear()
+        sandbox._refused.cache_clear()
 
 
 class Says:
