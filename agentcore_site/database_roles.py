@@ -32,7 +32,8 @@ APPEND_ONLY: Final = ("audit_auditevent", "budgets_ledgerentry", "budgets_budget
 # Histories: a line outlives the job that it names. A trigger refuses to delete them. (The right itself stays: Django
 # asks to delete what belongs to a deleted row also where there is nothing.)
 HISTORIES: Final = ("experiences_experiencechange", "experiences_playbookchange", "experiences_playbookversion")
-RELEASES: Final = "serving_release"  # never changed, but that its maker's account may go
+# Never changed, but that their maker's account may go.
+IMMUTABLE: Final = ("serving_release", "serving_suiteversion")
 
 
 def grant(sender: Any = None, *, using: str = "default", **_: Any) -> None:
@@ -61,8 +62,9 @@ def _grants(role: str) -> list[sql.Composed]:
     for table in HISTORIES:
         for line in ("REVOKE UPDATE, TRUNCATE ON {} FROM {}", "GRANT UPDATE (job_id) ON {} TO {}"):
             statements.append(sql.SQL(line).format(sql.Identifier(table), named))
-    for line in ("REVOKE UPDATE, TRUNCATE ON {} FROM {}", "GRANT UPDATE (created_by_id) ON {} TO {}"):
-        statements.append(sql.SQL(line).format(sql.Identifier(RELEASES), named))
+    for table in IMMUTABLE:
+        for line in ("REVOKE UPDATE, TRUNCATE ON {} FROM {}", "GRANT UPDATE (created_by_id) ON {} TO {}"):
+            statements.append(sql.SQL(line).format(sql.Identifier(table), named))
     return statements
 
 

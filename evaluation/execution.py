@@ -1,33 +1,29 @@
 """One slice of an evaluation: both arms meet the same queries with the same random numbers, part by part.
 
-A part is up to fifty queries of one line under one arm. Rollouts are kept as they end, the rest of a part is committed
-with its results; neither a part nor a rollout that was committed is ever run, or paid for, again.
+A part is up to fifty queries of one line under one arm (``evaluation.parts``).
 """
 
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 from django.db.models import Sum
 
 from agentcore_site.jobs.events import event_add
-from agentcore_site.jobs.kinds import Progressed
-from agentcore_site.jobs.lease import Lease, LeaseLost, MustPause, StopRequested
+from agentcore_site.jobs.lease import Lease
 from agentcore_site.jobs.models import Job
-from agentcore_site.lib.database import TROUBLE
 from evaluation import reports
 from evaluation.models import Against, EvaluationResult, EvaluationRun, HeldOutLook, Split
+from evaluation.parts import PART, PartsSlice
 from experiences.agents.consent import recording, recording_check
 from experiences.learning.lessons.library import Library
 from experiences.privacy import redact
 from experiences.rollouts.environments.base import Environment
 from experiences.rollouts.environments.dataset import dataset_environment
-from experiences.rollouts.runtimes.base import Halted
 from experiences.rollouts.types import RolloutKey, Scenario, Trajectory, reindexed
 from experiences.trajectories.keeping import RolloutKeeper
 from experiences.trajectories.storage import TrajectoryScope
@@ -38,7 +34,6 @@ from training.services.pools import run_pools
 from training.services.runs import run_verdict_set
 from training.trainer import TrainerSetup, TrainerState, play
 
-PART = 50
 EVALUATION_STREAM = 2  # training draws from stream 0, selection from 1
 ARMS = ("baseline", "trained")
 
@@ -56,11 +51,10 @@ class EvaluationPart:
         return f"{self.arm}/{self.line}/{self.number}"
 
 
-class EvaluationSlice:
+class EvaluationSlice(PartsSlice[EvaluationPart]):
     """One worker's turn with one evaluation."""
 
     def __init__(self, job: Job, lease: Lease) -> None:
-        self.job, self.lease = job, lease
         self.evaluation = EvaluationRun.objects.select_related(
             "run",
             "run__job",
@@ -77,45 +71,22 @@ class EvaluationSlice:
         recording_check(self.evaluation.agent_id)
         self.setup: TrainerSetup = setup_of(self.evaluation.run, work=f"{str(job.id)[-12:]}.{job.attempt}")
         self.pools: Pools = run_pools(self.evaluation.run)
-        self._keeper = RolloutKeeper(lease, self.evaluation.agent_id, paid=self.evaluation.run.calls_model)
-        self.began = time.monotonic()
+        paid = self.evaluation.run.calls_model
+        super().__init__(job, lease, RolloutKeeper(lease, self.evaluation.agent_id, paid=paid))
 
-    def work(self) -> Progressed:
-        """Plays parts until the slice or the evaluation is over.
+    def new_loop(self) -> asyncio.AbstractEventLoop:
+        return self.setup.new_loop() if self.setup.new_loop else super().new_loop()
 
-        Raises:
-            StopRequested, LeaseLost: the evaluation has to stop; rollouts that ended stay.
-            MustPause: its calls can't be paid for, the model's service is away, or the agent may not be recorded.
-        """
-        with asyncio.Runner(loop_factory=self.setup.new_loop) as runner:
-            try:
-                return self._work(runner)
-            except Halted as halt:
-                self._keeper.rescue()
-                raise MustPause(halt.reason, str(halt), halt.retry_after) from halt
-            except (StopRequested, LeaseLost, MustPause, *TROUBLE):
-                self._keeper.rescue()
-                raise
-            finally:
-                self._keeper.close()
-                runner.run(self.setup.closing())
-
-    def _work(self, runner: asyncio.Runner) -> Progressed:
-        choosers = {"baseline": self._baseline, "trained": self._trained}
-        parts = list(self._parts())
-        done = set(self.evaluation.done)
-        for index, part in enumerate(parts):
-            if part.name in done:
-                continue
-            if self.lease.slice_over:
-                return Progressed(finished=False)
-            self._play(runner, part, choosers[part.arm], progress=(index + 1) / len(parts))
-            done.add(part.name)
-        runner.run(self.setup.closing())  # the report says what the calls cost: all of them have to be settled
-        self._finish()
-        return Progressed(finished=True)
+    def closing(self) -> Coroutine[Any, Any, None]:
+        return self.setup.closing()
 
     # -- parts -----------------------------------------------------------------------------------------------------
+
+    def parts(self) -> list[EvaluationPart]:
+        return list(self._parts())
+
+    def done(self) -> set[str]:
+        return set(self.evaluation.done)
 
     def _parts(self) -> Iterator[EvaluationPart]:
         for line in self.evaluation.lines:
@@ -137,11 +108,11 @@ class EvaluationSlice:
         environment = dataset_environment(given, {})
         return environment, environment.scenarios("all", len(given), self.evaluation.seed)
 
-    @property
+    @cached_property
     def _trained(self) -> Any:
         return TrainerState.from_bytes(self.setup, checkpoint_load(self.evaluation.checkpoint)).policy
 
-    @property
+    @cached_property
     def _baseline(self) -> Any:
         told_nothing = self.evaluation.against == Against.NOTHING
         setup = replace(self.setup, library=Library(), weights={}) if told_nothing else self.setup
@@ -149,8 +120,9 @@ class EvaluationSlice:
 
     # -- playing ---------------------------------------------------------------------------------------------------
 
-    def _play(self, runner: asyncio.Runner, part: EvaluationPart, chooser: Any, *, progress: float) -> None:
+    def play(self, runner: asyncio.Runner, part: EvaluationPart, *, progress: float) -> None:
         evaluation = self.evaluation
+        chooser = self._baseline if part.arm == "baseline" else self._trained
         month = self.job.created_at.date().replace(day=1)
         owner = TrajectoryScope(
             self.job.id, evaluation.organization_id, evaluation.agent_id, month, "evaluation", part.arm, part.line
@@ -192,7 +164,7 @@ class EvaluationSlice:
 
     # -- the end ---------------------------------------------------------------------------------------------------
 
-    def _finish(self) -> None:
+    def finish(self) -> None:
         """The report, the look in the use ledger, and the verdict on the run: one fenced transaction."""
         evaluation = self.evaluation
         with recording(self.lease, evaluation.agent_id, progress=1.0):

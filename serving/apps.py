@@ -6,3 +6,4 @@ class ServingConfig(AppConfig):
 
     def ready(self) -> None:
         from serving import erasure  # noqa: F401  (registers where personal data may stand)
+        from serving.suites import job_kind  # noqa: F401  (registers the kind)

@@ -1,4 +1,4 @@
-"""Erasure in releases and production traces: one that holds the words goes whole, since its content never changes.
+"""Erasure in releases, suites and traces: what holds the words goes whole where its content never changes.
 
 An agent whose release went is served by none until another is deployed.
 """
@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from django.db import connection
 from django.db.models import Q
 
+from agentcore_site.jobs.models import Job
 from agentcore_site.tenancy.erasure import ErasureFinding, holding, places, rewritten
-from experiences.erasure import ERASURE
+from experiences.erasure import ERASURE, idle_require, rows_about, stored_queries
 from serving.models import (
     AgentServing,
     CanaryObservation,
@@ -21,22 +22,30 @@ from serving.models import (
     Feedback,
     ProductionTrace,
     Release,
+    Suite,
+    SuiteResult,
+    SuiteRun,
+    SuiteVersion,
 )
 
-NOTE = "Releases were deleted: make new ones of what is left."
+NOTE = "Releases were deleted, with what suites found of them: make new ones of what is left."
 
 
 @places.register("releases")
 def releases(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
+    """Raises:
+    Conflict: a suite is being run on one."""
     mine = Release.objects.filter(organization_id=organization_id)
     found = holding(mine, words, texts=("note",), values=("bundle", "evidence"))
     ids = [str(pk) for pk in found.values_list("pk", flat=True)]
+    measured = SuiteRun.objects.filter(release_id__in=ids)
+    _idle(measured)
 
     def erase() -> None:
+        measured.delete()
         AgentServing.objects.filter(release__in=ids).update(release=None)
         Deployment.objects.filter(Q(release__in=ids) | Q(previous__in=ids)).delete()
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT serving_releases_delete(%s, %s, %s)", [ids, organization_id, ERASURE])
+        _deleted("serving_releases_delete", ids, organization_id)
 
     return ErasureFinding(len(ids), erase, NOTE)
 
@@ -78,3 +87,55 @@ def observations(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFin
     """The names of sessions, as callers gave them."""
     mine = CanaryObservation.objects.filter(deployment__organization_id=organization_id)
     return rewritten(mine, words, names=("session",))
+
+
+@places.register("suites")
+def suites(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
+    mine = Suite.objects.filter(organization_id=organization_id)
+    return rewritten(mine, words, texts=("description",), names=("name",))
+
+
+@places.register("versions of suites")
+def versions(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
+    """Raises:
+    Conflict: one is being run."""
+    mine = SuiteVersion.objects.filter(suite__organization_id=organization_id)
+    ids = [str(pk) for pk in holding(mine, words, texts=(), values=("spec",)).values_list("pk", flat=True)]
+    _idle(SuiteRun.objects.filter(version_id__in=ids))
+    return ErasureFinding(len(ids), lambda: _deleted("serving_suite_versions_delete", ids, organization_id))
+
+
+@places.register("runs of suites")
+def suite_runs(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
+    """Raises:
+    Conflict: one is at work."""
+    mine = SuiteRun.objects.filter(organization_id=organization_id)
+    found = holding(mine, words, texts=("judge_model",), values=("bundle", "report"))
+    rows = SuiteRun.objects.filter(pk__in=list(found.values_list("pk", flat=True)))
+    _idle(rows)
+    return ErasureFinding(rows.count(), rows.delete)
+
+
+@places.register("results of suites")
+def results(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
+    """Raises:
+    Conflict: the run is at work, or a run asks a dataset that names the person."""
+    mine = SuiteResult.objects.filter(run__organization_id=organization_id)
+    found = set(holding(mine, words, texts=("query", "answer", "why")).values_list("pk", flat=True))
+    asked = stored_queries(organization_id, words)
+    found |= set(mine.filter(query__in=asked).values_list("pk", flat=True)) if asked else set()
+    rows = SuiteResult.objects.filter(pk__in=found)
+    datasets = {str(one.dataset_id) for one in rows_about(organization_id, words)}
+    asking = [Q(version__spec__parts__contains=[{"dataset": one}]) for one in datasets]
+    for at_work in (Q(pk__in=rows.values("run_id")), *asking):
+        _idle(SuiteRun.objects.filter(at_work, organization_id=organization_id))
+    return ErasureFinding(len(found), rows.delete)
+
+
+def _idle(runs: object) -> None:
+    idle_require(Job.objects.filter(suite_run__in=runs))
+
+
+def _deleted(function: str, ids: list[str], organization_id: uuid.UUID) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT {function}(%s, %s, %s)", [ids, organization_id, ERASURE])

@@ -28,7 +28,7 @@ register = template.Library()
 LONG, LONG_LINES = 600, 12
 NOTHING = "–"
 MINUS = "−"
-JOB_PAGES = {"evaluation": "evaluation:report", "evolution": "experiences:evolution"}
+JOB_PAGES = {"evaluation": "evaluation:report", "evolution": "experiences:evolution", "suite": "serving:suite_run"}
 UNITS = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
 

@@ -24,6 +24,7 @@ DEVELOP: Final = VIEW | {
     "trace.record",
     "feedback.give",
     "gateway.call",
+    "suite.edit",
 }
 OPERATE: Final = DEVELOP | {
     "run.start",
@@ -65,7 +66,7 @@ SCOPES: Final[dict[str, frozenset[str]]] = {
     "training:view": VIEW,
     "training:start": frozenset({"run.start", "run.pause", "run.resume", "agent.edit", "dataset.edit"}),
     "training:cancel": frozenset({"run.cancel"}),
-    "training:evaluate": frozenset({"evaluate"}),
+    "training:evaluate": frozenset({"evaluate", "suite.edit"}),
     "training:export": frozenset({"export", "checkpoint.download"}),
     "feedback:write": frozenset({"feedback.give"}),
     "training:manage": MANAGE | {"checkpoint.edit", "share.edit", "release.make", "deployment.edit"},

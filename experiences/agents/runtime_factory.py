@@ -40,14 +40,15 @@ class RuntimeFactory:
 
     ``job_id`` is the job whose budget pays; ``attempt`` (with ``work``, a name for what is done) makes the keys of
     its calls its own. ``temperature`` given to a call of this object wins over the agent's. Where answers have to be
-    judged, its endpoint's models judge; what attempts teach is asked of its reflector.
+    judged, its endpoint's models judge; what attempts teach is asked of its reflector. ``tools``: others than those
+    that it has now.
     """
 
-    def __init__(self, agent: Agent, *, job_id: uuid.UUID, work: str) -> None:
+    def __init__(self, agent: Agent, *, job_id: uuid.UUID, work: str, tools: AgentTools | None = None) -> None:
         self.agent, self.job_id, self.work = agent, job_id, work
         self.model = agent.model or (agent.endpoint.model if agent.endpoint else "")
         self._system = system_text(agent)
-        self._tools = AgentTools(agent)
+        self._tools = tools or AgentTools(agent)
         self._clients = JobClients(agent, job_id=job_id)
         self._gateway: RolloutGateway | None = None
 

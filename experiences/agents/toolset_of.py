@@ -102,11 +102,12 @@ def connected(servers: Sequence[ToolServer], granted: Mapping[str, Sequence[str]
 
 
 class AgentTools:
-    """An agent's tools for one slice of work in one event loop: of servers those that were granted to it."""
+    """An agent's tools for one slice of work in one event loop: of servers those that were granted to it. ``servers``:
+    others than those that it has now."""
 
-    def __init__(self, agent: Agent) -> None:
+    def __init__(self, agent: Agent, servers: Sequence[ToolServer] | None = None) -> None:
         self._own = named_tools(agent.tools)
-        self._servers = list(agent.tool_servers.filter(archived_at=None))
+        self._servers = list(agent.tool_servers.filter(archived_at=None) if servers is None else servers)
         self._granted = agent.granted_tools
         self._mcp: MCPTools | None = None
         self._made: Toolset | None = None

@@ -11,6 +11,7 @@ from serving.models.deployments import (
 )
 from serving.models.feedback import Feedback, FeedbackSource
 from serving.models.releases import Release, ReleaseSource
+from serving.models.suites import Suite, SuiteKind, SuiteResult, SuiteRun, SuiteVersion, line_of
 from serving.models.traces import ArmName, ProductionTrace, TraceStatus, text_of
 
 __all__ = [
@@ -27,6 +28,12 @@ __all__ = [
     "ProductionTrace",
     "Release",
     "ReleaseSource",
+    "Suite",
+    "SuiteKind",
+    "SuiteResult",
+    "SuiteRun",
+    "SuiteVersion",
     "TraceStatus",
+    "line_of",
     "text_of",
 ]

@@ -9,6 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from agentcore_site.lib.registry import Registry
+from experiences.rollouts.tools.base import AgentTool
 from experiences.rollouts.types import ActionSpec, Observation, Outcome, Scenario
 
 
@@ -73,6 +74,15 @@ class TextEpisode(Episode, Protocol):
         """Hears a message that calls no tool. ``done``: it was the answer, or it ended the episode; else the
         result's output goes back to the agent."""
         ...
+
+
+@runtime_checkable
+class EquippedEpisode(TextEpisode, Protocol):
+    """An episode that brings tools of its own. A language model that plays it gets these and none of its agent's, so
+    that what it calls here does nothing elsewhere."""
+
+    @property
+    def tools(self) -> Sequence[AgentTool]: ...
 
 
 class Environment(Protocol):

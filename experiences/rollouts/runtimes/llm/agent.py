@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
-from experiences.rollouts.environments.base import TextEpisode
+from experiences.rollouts.environments.base import EquippedEpisode, TextEpisode
 from experiences.rollouts.runtimes.base import EnvironmentFailure, PromptContext, RolloutAttempt, noting
 from experiences.rollouts.runtimes.llm.calls import ChatModel, Conversation, Sampling
 from experiences.rollouts.runtimes.llm.philosophies import PHILOSOPHIES, PhilosophyPlay
@@ -45,7 +45,7 @@ class LLMRuntime:
             raise EnvironmentFailure("this environment can't be spoken to in text; choose an action agent")
         query, context = attempt.scenario.query, self.context
         told = PromptContext(context, {}) if isinstance(context, str) else context(key, query)
-        toolset = self.toolset if self.connect is None else await self.connect()
+        toolset = await self._toolset(episode)
         talk = Conversation(
             model=self.model,
             sampling=self.sampling,
@@ -59,3 +59,8 @@ class LLMRuntime:
         )
         system = "\n\n".join(part for part in (self.system.strip(), told.text.strip()) if part)
         return await PHILOSOPHIES.get(self.philosophy)(PhilosophyPlay(talk, episode, system))
+
+    async def _toolset(self, episode: TextEpisode) -> Toolset:
+        if isinstance(episode, EquippedEpisode):
+            return Toolset(episode.tools)
+        return self.toolset if self.connect is None else await self.connect()

@@ -1,0 +1,93 @@
+"""One worker's turn with work that is played part by part: the loop that evaluations and suites share.
+
+Rollouts are kept as they end, the rest of a part is committed with its results; neither a part nor a rollout that was
+committed is ever run, or paid for, again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Coroutine, Sequence
+from typing import Any, Final, Generic, Protocol, TypeVar
+
+from agentcore_site.jobs.kinds import Progressed
+from agentcore_site.jobs.lease import Lease, LeaseLost, MustPause, StopRequested
+from agentcore_site.jobs.models import Job
+from agentcore_site.lib.database import TROUBLE
+from experiences.rollouts.runtimes.base import Halted
+from experiences.trajectories.keeping import RolloutKeeper
+
+PART: Final = 50  # queries of a part, at most
+
+
+class NamedPart(Protocol):
+    @property
+    def name(self) -> str:
+        """Its own among the parts of the work, and the same in each slice."""
+        ...
+
+
+P = TypeVar("P", bound=NamedPart)
+
+
+class PartsSlice(ABC, Generic[P]):
+    """Plays parts until the slice or the work is over."""
+
+    def __init__(self, job: Job, lease: Lease, keeper: RolloutKeeper) -> None:
+        self.job, self.lease, self._keeper = job, lease, keeper
+
+    def work(self) -> Progressed:
+        """Plays parts until the slice or the work is over.
+
+        Raises:
+            StopRequested, LeaseLost: it has to stop; rollouts that ended stay.
+            MustPause: its calls can't be paid for, the model's service is away, or the agent may not be recorded.
+        """
+        with asyncio.Runner(loop_factory=self.new_loop) as runner:
+            try:
+                return self._work(runner)
+            except Halted as halt:
+                self._keeper.rescue()
+                raise MustPause(halt.reason, str(halt), halt.retry_after) from halt
+            except (StopRequested, LeaseLost, MustPause, *TROUBLE):
+                self._keeper.rescue()
+                raise
+            finally:
+                self._keeper.close()
+                runner.run(self.closing())
+
+    def _work(self, runner: asyncio.Runner) -> Progressed:
+        parts, done = self.parts(), self.done()
+        left = [(index, part) for index, part in enumerate(parts, start=1) if part.name not in done]
+        for nth, (index, part) in enumerate(left):
+            if nth and self.lease.slice_over:  # one part is always played: what comes before it may fill a slice
+                return Progressed(finished=False)
+            self.play(runner, part, progress=index / len(parts))
+        runner.run(self.closing())  # the report says what the calls cost: all of them have to be settled
+        self.finish()
+        return Progressed(finished=True)
+
+    def new_loop(self) -> asyncio.AbstractEventLoop:
+        """The loop in which is played."""
+        return asyncio.new_event_loop()
+
+    @abstractmethod
+    def parts(self) -> Sequence[P]:
+        """All parts, in the order in which they are played."""
+
+    @abstractmethod
+    def done(self) -> set[str]:
+        """The names of those that were committed."""
+
+    @abstractmethod
+    def play(self, runner: asyncio.Runner, part: P, *, progress: float) -> None:
+        """Plays one part and commits it with its results."""
+
+    @abstractmethod
+    def finish(self) -> None:
+        """What follows the last part: one fenced transaction."""
+
+    @abstractmethod
+    def closing(self) -> Coroutine[Any, Any, None]:
+        """Awaited when the work ends, in the loop in which it was done; twice is as good as once."""
