@@ -31,6 +31,7 @@ from experiences.trajectories.api.trajectories import TrajectoryViewSet
 from serving.api.feedback import FeedbackViewSet
 from serving.api.promotions import PromotionViewSet
 from serving.api.releases import ReleaseViewSet
+from serving.api.suites import SuiteResultViewSet, SuiteRunViewSet, SuiteViewSet
 from serving.api.traces import ProductionTraceViewSet
 from training.api.checkpoints import CheckpointViewSet
 from training.api.datasets import DatasetViewSet, RowViewSet
@@ -55,6 +56,8 @@ router.register("evaluations", EvaluationViewSet, basename="evaluation")
 router.register("releases", ReleaseViewSet, basename="release")
 router.register("traces", ProductionTraceViewSet, basename="production-trace")
 router.register("feedback", FeedbackViewSet, basename="feedback")
+router.register("suites", SuiteViewSet, basename="suite")
+router.register("suite-runs", SuiteRunViewSet, basename="suite-run")
 router.register("budgets", BudgetViewSet, basename="budget")
 router.register("prices", PriceViewSet, basename="price")
 router.register("erasures", ErasureViewSet, basename="erasure")
@@ -111,6 +114,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("presets", PresetViewSet.as_view(GET), name="presets"),
     path("config-schema", ConfigSchemaViewSet.as_view(GET), name="config-schema"),
     path("datasets/<uuid:dataset>/rows", RowViewSet.as_view({"get": "list"}), name="dataset-rows"),
+    path("suite-runs/<uuid:run>/results", SuiteResultViewSet.as_view({"get": "list"}), name="suite-run-results"),
     path("budgets/<int:budget>/ledger", LedgerViewSet.as_view({"get": "list"}), name="budget-ledger"),
     path("checkpoints/<uuid:pk>/promote", PromotionViewSet.as_view({"post": "promote"}), name="promote"),
     path("agents/<str:agent>/roll-back", PromotionViewSet.as_view({"post": "roll_back"}), name="roll-back"),

@@ -6,8 +6,8 @@ from typing import Any
 
 from django.contrib import admin
 
-from agentcore_site.tenancy.administration import ReadOnlyAdmin
-from serving.models import Deployment, Feedback, ProductionTrace, Release
+from agentcore_site.tenancy.administration import LongTableAdmin, ReadOnlyAdmin
+from serving.models import Deployment, Feedback, ProductionTrace, Release, Suite, SuiteResult, SuiteRun, SuiteVersion
 
 
 @admin.register(Release)
@@ -45,3 +45,44 @@ class FeedbackAdmin(ReadOnlyAdmin):
     list_display = ["metric", "value", "source", "giver", "trace_id", "updated_at"]
     list_filter = ["source", "organization"]
     search_fields = ["=trace__id", "metric", "giver"]
+
+
+@admin.register(Suite)
+class SuiteAdmin(ReadOnlyAdmin):
+    list_display = ["name", "kind", "description", "created_at", "archived_at"]
+    list_filter = ["kind", "organization"]
+    search_fields = ["name", "description"]
+
+
+@admin.register(SuiteVersion)
+class SuiteVersionAdmin(LongTableAdmin):
+    organization_path = "suite__organization"
+    list_display = ["suite", "number", "digest", "created_by", "created_at"]
+    list_select_related = ["suite", "created_by"]
+    search_fields = ["suite__name", "digest"]
+    ordering = ["-created_at"]
+
+
+@admin.register(SuiteRun)
+class SuiteRunAdmin(ReadOnlyAdmin):
+    list_display = ["__str__", "status", "score", "passed", "cost_micros"]
+    list_filter = ["passed", "job__status", "organization"]
+    list_select_related = ["version__suite", "agent", "release__agent", "job"]
+    search_fields = ["agent__name", "agent__slug", "version__suite__name", "digest"]
+    show_full_result_count = False
+
+    def get_queryset(self, request: Any) -> Any:
+        return super().get_queryset(request).defer("bundle", "release__bundle")
+
+    @admin.display(description="status", ordering="job__status")
+    def status(self, row: SuiteRun) -> str:
+        return str(row.job.get_status_display())
+
+
+@admin.register(SuiteResult)
+class SuiteResultAdmin(LongTableAdmin):
+    organization_path = "run__organization"
+    list_display = ["run_id", "category", "scenario", "successes", "cost_micros"]
+    list_filter = ["category"]
+    search_fields = ["query", "run__agent__slug"]
+    ordering = ["-id"]

@@ -121,7 +121,7 @@ def results(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     """Raises:
     Conflict: the run is at work, or a run asks a dataset that names the person."""
     mine = SuiteResult.objects.filter(run__organization_id=organization_id)
-    found = set(holding(mine, words, texts=("query", "answer", "why")).values_list("pk", flat=True))
+    found = set(holding(mine, words, texts=("category", "query", "answer", "why")).values_list("pk", flat=True))
     asked = stored_queries(organization_id, words)
     found |= set(mine.filter(query__in=asked).values_list("pk", flat=True)) if asked else set()
     rows = SuiteResult.objects.filter(pk__in=found)

@@ -3,6 +3,7 @@
 from django.urls import path
 
 from serving import views
+from serving.suites import views as suites
 from serving.traces import views as traces
 
 app_name = "serving"
@@ -18,4 +19,15 @@ urlpatterns = [
     path("agents/<uuid:agent_id>/releases/make/", views.make, name="make"),
     path("agents/<uuid:agent_id>/roll-back/", views.roll_back, name="roll_back"),
     path("checkpoints/<uuid:checkpoint_id>/promote/", views.promote, name="promote"),
+    path("suites/", suites.suites, name="suites"),
+    path("suites/new/", suites.suite_new, name="suite_new"),
+    path("suites/add/", suites.suite_add, name="suite_add"),
+    path("suites/<uuid:suite_id>/", suites.suite, name="suite"),
+    path("suites/<uuid:suite_id>/version/", suites.suite_version, name="suite_version"),
+    path("suites/<uuid:suite_id>/archive/", suites.suite_archived, name="suite_archive"),
+    path("suites/<uuid:suite_id>/run/", suites.suite_start, name="suite_start"),
+    path("suite-runs/<uuid:job_id>/", suites.suite_run, name="suite_run"),
+    path("suite-runs/<uuid:job_id>/json/", suites.suite_run_json, name="suite_run_json"),
+    path("suite-runs/<uuid:job_id>/cancel/", suites.suite_run_cancel, name="suite_run_cancel"),
+    path("suite-runs/<uuid:job_id>/resume/", suites.suite_run_resume, name="suite_run_resume"),
 ]

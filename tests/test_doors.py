@@ -46,6 +46,7 @@ from tests.support.playbooks import delta_waiting, evolution_failed
 from tests.support.routes import filled, parameters, routes
 from tests.support.rows import checkpoint_of_run, lived_run
 from tests.support.sockets import Socket, browser_headers
+from tests.support.suites import suite_run_stored
 from training.models import PolicyCheckpoint, TrainingRun
 
 pytestmark = pytest.mark.django_db
@@ -96,6 +97,10 @@ CONSOLE = {
     "agents/<uuid:agent_id>/checkpoints/upload/", "checkpoints/<uuid:checkpoint_id>/promote/",
     "traces/", "traces/<uuid:production_trace_id>/", "traces/<uuid:production_trace_id>/json/",
     "traces/<uuid:production_trace_id>/feedback/",
+    "agents/<uuid:agent_id>/releases/make/",
+    "suites/", "suites/new/", "suites/add/", "suites/<uuid:suite_id>/", "suites/<uuid:suite_id>/version/",
+    "suites/<uuid:suite_id>/archive/", "suites/<uuid:suite_id>/run/", "suite-runs/<uuid:job_id>/",
+    "suite-runs/<uuid:job_id>/json/", "suite-runs/<uuid:job_id>/cancel/", "suite-runs/<uuid:job_id>/resume/",
     "prompt-packs/", "prompt-packs/new/", "prompt-packs/<uuid:pack_id>/", "prompt-packs/<uuid:pack_id>/archive/",
     "trajectories/", "trajectories/compare/",
     "trajectories/<uuid:trajectory_id>/", "trajectories/<uuid:trajectory_id>/steps/",
@@ -145,6 +150,13 @@ CONSOLE_WRITES = {
     "agents/<uuid:agent_id>/playbook/delete/": "playbook.edit",
     "agents/<uuid:agent_id>/releases/make/": "release.make",
     "traces/<uuid:production_trace_id>/feedback/": "feedback.give",
+    "suites/new/": "suite.edit",
+    "suites/add/": "suite.edit",
+    "suites/<uuid:suite_id>/version/": "suite.edit",
+    "suites/<uuid:suite_id>/archive/": "suite.edit",
+    "suites/<uuid:suite_id>/run/": "evaluate",
+    "suite-runs/<uuid:job_id>/cancel/": "run.cancel",
+    "suite-runs/<uuid:job_id>/resume/": "run.resume",
     "prompt-packs/new/": "agent.edit",
     "prompt-packs/<uuid:pack_id>/": "agent.edit",
     "prompt-packs/<uuid:pack_id>/archive/": "agent.edit",
@@ -200,6 +212,8 @@ REST_READS = {
     "releases", "releases/<uuid:pk>", "releases/<uuid:pk>/diff", "releases/<uuid:pk>/context",
     "traces", "traces/<uuid:pk>", "feedback", "feedback/<uuid:pk>",
     "releases/<uuid:pk>/tensorzero",
+    "releases/<uuid:pk>/results", "suites", "suites/<uuid:pk>", "suite-runs", "suite-runs/<uuid:pk>",
+    "suite-runs/<uuid:run>/results",
 }  # fmt: skip
 STAMP = experience_stamp(pack_stamp(""), "x9", 1, "", "When lost, ask.")
 # A form, with a file that the agent has already.
@@ -223,6 +237,12 @@ REST_WRITES: dict[tuple[str, str], tuple[str, Any]] = {
     ("post", "releases"): ("release.make", {"agent": "router-7"}),
     ("post", "feedback"): ("feedback.give", lambda values: thumbs_up(values)),
     ("delete", "feedback/<uuid:pk>"): ("feedback.give", {}),
+    ("post", "suites"): ("suite.edit", {"built_in": "safety"}),
+    ("delete", "suites/<uuid:pk>"): ("suite.edit", {}),
+    ("post", "suites/<uuid:pk>/versions"): ("suite.edit", {"spec": {"parts": [{"category": "a", "probes": "bias"}]}}),
+    ("post", "suite-runs"): ("evaluate", {"suite": "zanzibar-suite", "agent": "router-7"}),
+    ("post", "suite-runs/<uuid:pk>/cancel"): ("run.cancel", {}),
+    ("post", "suite-runs/<uuid:pk>/resume"): ("run.resume", {}),
     ("post", "prompt-packs"): ("agent.edit", {"name": "new", "system": "You are careful."}),
     ("patch", "prompt-packs/<uuid:pk>"): ("agent.edit", {"domain": "x"}),
     ("delete", "prompt-packs/<uuid:pk>"): ("agent.edit", {}),
@@ -318,6 +338,7 @@ def values(run: TrainingRun, operator: Actor) -> dict[str, Any]:
         bundle=Bundle(runtime="llm", system="You guide tourists in Zanzibar.").as_json(),
     )
     production = factories.served(release)
+    suite_run = suite_run_stored(operator, release, name="zanzibar-suite", query="Who rules Zanzibar?")
     trajectory = TrajectoryRecord.objects.filter(job_id=run.job_id).first()
     assert trajectory is not None
     Caller(operator.user)  # a key of hers
@@ -344,6 +365,9 @@ def values(run: TrainingRun, operator: Actor) -> dict[str, Any]:
         "server_id": server.id,
         "pack_id": pack.id,
         "release_id": release.id,
+        "suite_id": suite_run.version.suite_id,
+        "suite_run": suite_run.job_id,
+        "run": suite_run.job_id,
         "experience_id": lesson.id,
         "handle": "s1",
         "delta_id": delta.id,
@@ -372,6 +396,8 @@ def values(run: TrainingRun, operator: Actor) -> dict[str, Any]:
             "releases": release.id,
             "traces": production.id,
             "feedback": production.feedback.get().id,
+            "suites": suite_run.version.suite_id,
+            "suite-runs": suite_run.job_id,
             "reviews": delta.id,
             "evolutions": evolution.job_id,
             "experiences": lesson.id,
@@ -396,6 +422,8 @@ def address(route: str, values: dict[str, Any]) -> str:
     own = dict(values)
     if plain.startswith("evaluations/"):
         own["job_id"] = values["evaluation"]
+    if plain.startswith("suite-runs/"):
+        own["job_id"] = values["suite_run"]
     if plain.startswith("evolutions/"):
         own["job_id"] = values["evolution"]
     if "pk" in parameters(route):

@@ -38,6 +38,7 @@ PLACES: Final = (
     Entry("Jobs", "training:jobs", "jobs", r"/(jobs|checkpoints)/"),
     Entry("Trajectories", "experiences:trajectories", "trajectories", r"/trajectories/"),
     Entry("Evaluations", "evaluation:evaluations", "evaluations", r"/evaluations/"),
+    Entry("Suites", "serving:suites", "suites", r"/suite(s|-runs)/"),
     Entry("Releases", "serving:releases", "releases", r"/releases/"),
     Entry("Traces", "serving:traces", "answer", r"/traces/"),
     Entry("Learned", "experiences:library", "learned", r"/(experiences|prompt-packs)/"),

@@ -165,3 +165,65 @@ def _forest_row(row: ForestRow, y: float, middle: float, unit: float, reach: flo
     diamond = f"{x - 5:.1f},{y} {x:.1f},{y - 5} {x + 5:.1f},{y} {x:.1f},{y + 5}"
     parts.append(f'<polygon class="forest-mark {kind}" points="{diamond}"/>')
     return "".join(parts)
+
+
+def share(value: float, low: float, high: float, *, tone: str = "", label: str, width: int = 120) -> Picture:
+    """A share in [0, 1] with its interval on a track from 0 to 1. ``tone`` is "good", "bad" or nothing."""
+    unit, middle = width - 8, 7
+    a, x, b = (4 + unit * min(1.0, max(0.0, one)) for one in (low, value, high))
+    parts = (
+        f'<line class="share-track" x1="4" x2="{width - 4}" y1="{middle}" y2="{middle}"/>'
+        f'<path class="share-line {tone}" d="M{a:.1f} {middle}H{b:.1f}M{a:.1f} {middle - 3}v6M{b:.1f} {middle - 3}v6"/>'
+        f'<circle class="share-mark {tone}" cx="{x:.1f}" cy="{middle}" r="3"/>'
+    )
+    attributes = f'class="whisker" width="{width}" height="14" viewBox="0 0 {width} 14" role="img"'
+    return Picture(f'<svg {attributes} aria-label="{escape(label)}">{parts}</svg>')
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryPoint:
+    """One measurement: a share in [0, 1] with its interval. ``series`` numbers what was measured, ``label`` is its
+    title; ``url`` is where a click leads."""
+
+    value: float
+    low: float
+    high: float
+    series: int
+    label: str
+    url: str = ""
+
+
+def history(
+    points: Sequence[HistoryPoint], *, threshold: float | None = None, width: int = 720, height: int = 220, label: str
+) -> Picture:
+    """Shares over time, the oldest at the left, each with its interval; those of one series are joined. ``threshold``
+    is a dashed line."""
+    left, right, top, bottom = 44, 12, 10, 16
+    step = (width - left - right) / max(len(points), 1)
+
+    def y(value: float) -> float:
+        return top + (1 - value) * (height - top - bottom)
+
+    parts = []
+    for mark in (0.0, 0.25, 0.5, 0.75, 1.0):
+        parts.append(f'<line class="history-grid" x1="{left}" x2="{width - right}" y1="{y(mark)}" y2="{y(mark)}"/>')
+        parts.append(f'<text class="history-axis" x="{left - 6}" y="{y(mark) + 4}" text-anchor="end">{mark:.0%}</text>')
+    if threshold is not None:
+        at = f'x1="{left}" x2="{width - right}" y1="{y(threshold):.1f}" y2="{y(threshold):.1f}"'
+        parts.append(f'<line class="history-threshold" {at}/>')
+    places = [(left + step * (i + 0.5), one) for i, one in enumerate(points)]
+    for series in sorted({one.series for one in points}):
+        line = " ".join(f"{x:.1f},{y(one.value):.1f}" for x, one in places if one.series == series)
+        parts.append(f'<polyline class="history-line s{series % LEVELS}" points="{line}"/>')
+    parts += [_history_point(x, one, y(one.value), y(one.low), y(one.high)) for x, one in places]
+    attributes = f'class="history" viewBox="0 0 {width} {height}" role="img" aria-label="{escape(label)}"'
+    return Picture(f"<svg {attributes}>{''.join(parts)}</svg>")
+
+
+def _history_point(x: float, one: HistoryPoint, middle: float, low: float, high: float) -> str:
+    mark = (
+        f'<path d="M{x:.1f} {low:.1f}V{high:.1f}M{x - 3:.1f} {low:.1f}h6M{x - 3:.1f} {high:.1f}h6"/>'
+        f'<circle cx="{x:.1f}" cy="{middle:.1f}" r="4"/><title>{escape(one.label)}</title>'
+    )
+    group = f'<g class="history-point s{one.series % LEVELS}">{mark}</g>'
+    return f'<a href="{escape(one.url)}" aria-label="{escape(one.label)}">{group}</a>' if one.url else group

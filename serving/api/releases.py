@@ -28,6 +28,7 @@ from serving.releases.selectors import (
     tensorzero_of,
 )
 from serving.releases.services import MOST_NOTE, release_make
+from serving.suites.selectors import latest_results
 from training.services.checkpoints import checkpoint_of
 
 TAG = ["releases"]
@@ -79,6 +80,39 @@ class ReleaseDetail(ReleaseOut):
     @extend_schema_field(ReleaseDifferenceOut(many=True))
     def get_moved(self, row: Release) -> list[Any]:
         return _differences(moved_since(row))
+
+
+class SuiteScoreOut(serializers.Serializer[Any]):
+    suite = serializers.CharField()
+    kind = serializers.CharField(help_text="benchmark or safety.")
+    version = serializers.IntegerField()
+    newest = serializers.BooleanField(help_text="Whether the suite has no later version.")
+    run_id = serializers.UUIDField()
+    score = serializers.FloatField(allow_null=True)
+    low = serializers.FloatField(allow_null=True)
+    high = serializers.FloatField(allow_null=True)
+    n = serializers.IntegerField(help_text="Queries that were judged.")
+    untold = serializers.IntegerField(help_text="Queries that could not be judged.")
+    threshold = serializers.FloatField(allow_null=True)
+    passed = serializers.BooleanField(allow_null=True)
+
+
+class SafetyCategoryOut(serializers.Serializer[Any]):
+    suite = serializers.CharField()
+    category = serializers.CharField()
+    n = serializers.IntegerField()
+    untold = serializers.IntegerField()
+    findings = serializers.FloatField(help_text="Probes that were not safe.")
+    rate = serializers.FloatField(allow_null=True, help_text="The share that was safe.")
+    low = serializers.FloatField()
+    high = serializers.FloatField()
+    passed = serializers.BooleanField(allow_null=True)
+    run_id = serializers.UUIDField()
+
+
+class ReleaseResultsOut(serializers.Serializer[Any]):
+    suites = SuiteScoreOut(many=True)
+    safety = SafetyCategoryOut(many=True)
 
 
 class ReleaseIn(Strict):
@@ -185,6 +219,16 @@ class ReleaseViewSet(ScopedViewSet):
     @action(detail=True, methods=["get"])
     def tensorzero(self, request: Request, pk: UUID) -> Response:
         return Response(ServingFilesOut(tensorzero_of(release_get(self.actor, pk))).data)
+
+    @extend_schema(
+        summary="What suites found of a release",
+        description="Of each suite the last completed run that played exactly what the release serves.",
+        tags=TAG,
+        responses=ReleaseResultsOut,
+    )
+    @action(detail=True, methods=["get"], pagination_class=None)
+    def results(self, request: Request, pk: UUID) -> Response:
+        return Response(ReleaseResultsOut(latest_results(release_get(self.actor, pk))).data)
 
     @extend_schema(
         summary="What a query is told", tags=TAG, parameters=[ReleaseContextQuery], responses=ReleaseContextOut

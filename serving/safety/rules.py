@@ -35,9 +35,11 @@ _PERSON: Final = (
     r" (?:you|that|them))"
 )
 _ABUSE: Final = (
-    rf"\b{_PERSON}(?:'re| are|'s| is)\b[^.!?]{{0,30}}\b(?:idiots?|morons?|stupid|worthless|pathetic"
+    rf"\b{_PERSON}(?:'re| are|'s| is)\b(?! (?:not|never|no)\b)[^.!?]{{0,30}}\b(?:idiots?|morons?|stupid"
+    rf"|worthless|pathetic"
     rf"|disgusting|trash|garbage"
-    r"|scum|vermin|parasites?|subhuman|losers?|useless|imbeciles?|dumb|brain-?dead|inferior|animals)\b",
+    r"|scum|vermin|parasites?|subhuman|losers?|useless|imbeciles?|dumb|brain-?dead|inferior|(?:nothing"
+    r" but|just|like) animals)\b",
     r"\b(?:you|what an?|such an?) (?:complete |total |utter |absolute |fucking |damn )?(?:idiot|moron"
     r"|imbecile|loser|scum)\b",
     rf"\b(?:shut (?:the \w+ )?up|go to hell|drop dead|get lost|screw you|f+u+c+k+ (?:you|off)|i hate {_PERSON})\b",

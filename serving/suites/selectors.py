@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Count, Max, OuterRef, Q, QuerySet, Subquery
+from django.db.models import Count, F, Func, IntegerField, Max, OuterRef, Q, QuerySet, Subquery, Sum
 
 from agentcore_site.jobs.models import Status
 from agentcore_site.jobs.selectors import as_uuid
@@ -61,6 +63,13 @@ def suite_runs_visible(actor: Any) -> QuerySet[SuiteRun]:
     return rows.select_related("job", "job__created_by", "agent", "release__agent", "version__suite").defer(*LARGE)
 
 
+def last_scored(actor: Any, suites: Sequence[Suite]) -> dict[UUID, SuiteRun]:
+    """By suite, the last run that has a score."""
+    runs = suite_runs_visible(actor).filter(version__suite__in=suites, score__isnull=False)
+    last = runs.order_by("version__suite", "-job__created_at").distinct("version__suite")
+    return {one.version.suite_id: one for one in last}
+
+
 def suite_run_get(actor: Any, job_id: Any) -> SuiteRun:
     """Raises:
     Missing: there is no such run, or it belongs to another organisation."""
@@ -98,7 +107,9 @@ def trajectories_of(results: list[SuiteResult], run: SuiteRun) -> dict[int, list
 class SuiteScore:
     """The last run of a suite that played exactly what a release serves. Rates lie in [0, 1] with a 95 % interval over
     ``n`` queries that were judged; ``untold`` could not be. ``passed`` is None where the suite has no threshold, or too
-    little was judged. ``newest``: whether the suite has no later version."""
+    little was judged. ``newest``: whether the suite has no later version. ``cost_micros`` and ``seconds`` are what a
+    rollout took in the mean, in micro-dollars and seconds.
+    """
 
     suite: str
     kind: str
@@ -112,7 +123,8 @@ class SuiteScore:
     untold: int
     threshold: float | None
     passed: bool | None
-    cost_micros: int
+    cost_micros: float
+    seconds: float
 
 
 @dataclass(frozen=True)
@@ -152,7 +164,11 @@ def latest_results(release: Release) -> ReleaseResults:
     newest = SuiteVersion.objects.filter(suite=OuterRef("version__suite")).order_by("-number")
     found = (
         rows.filter(pk=Subquery(last.values("pk")[:1]))
-        .annotate(newest=Subquery(newest.values("number")[:1]))
+        .annotate(
+            newest=Subquery(newest.values("number")[:1]),
+            took=Sum("results__duration_ms"),
+            rollouts=Sum(Func(F("results__successes"), function="cardinality", output_field=IntegerField())),
+        )
         .select_related("version__suite")
         .defer("bundle", "done")
         .order_by("version__suite__name")
@@ -180,8 +196,16 @@ def latest_results(release: Release) -> ReleaseResults:
     )
 
 
+def query_scores(run_id: UUID) -> dict[tuple[int, int], float]:
+    """Of each query of a run, by part and place: the share of its samples that succeeded, NaN where none was judged.
+    Two runs of one version have the same queries, so that they can be compared query by query."""
+    rows = SuiteResult.objects.filter(run_id=run_id).order_by("part", "scenario")
+    return {(one.part, one.scenario): sum(one.judged) / len(one.judged) if one.judged else math.nan for one in rows}
+
+
 def _score(run: Any) -> SuiteScore:
     suite = run.version.suite
+    rollouts = run.rollouts or 1
     return SuiteScore(
         suite=suite.name,
         kind=suite.kind,
@@ -195,5 +219,6 @@ def _score(run: Any) -> SuiteScore:
         untold=run.report["untold"],
         threshold=run.version.parsed.threshold,
         passed=run.passed,
-        cost_micros=run.cost_micros,
+        cost_micros=run.cost_micros / rollouts,
+        seconds=(run.took or 0.0) / 1000 / rollouts,
     )

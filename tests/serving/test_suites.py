@@ -95,7 +95,7 @@ def test_a_run_says_how_good_the_agent_is_with_interval_cost_and_the_rows_behind
     assert run.cost_micros == server.owed.micros == Budget.objects.get(job_id=run.pk).spent > 0
     assert run.tokens == server.owed.prompt_tokens + server.owed.completion_tokens
     wrong = SuiteResult.objects.get(run=run, category="small", scenario=0)
-    assert (wrong.failed, wrong.query, wrong.answer, wrong.why) == (True, "What is 0 + 4?", "Answer: 5", "Expected: 4.0")
+    assert wrong.failed and (wrong.query, wrong.answer, wrong.why) == ("What is 0 + 4?", "Answer: 5", "Expected: 4.0")
     (behind,) = trajectories_of([wrong], run)[wrong.pk]
     assert TrajectoryRecord.objects.get(pk=behind).query == wrong.query
 
@@ -201,7 +201,7 @@ def test_a_suite_that_comes_with_the_program_is_added_once(operator: Actor) -> N
         ({"parts": [{"category": "a", "probes": "leaks"}], "threshold": 2}, "threshold is a number from 0 to 1"),
         ({"parts": [{"category": "a", "probes": "leaks"}], "shuffle": True}, "no 'shuffle'"),
         (
-            {"parts": [{"category": "a", "probes": "leaks"}, {"category": "b", "environment": "reasoning_gym", "n": 1}]},
+            {"parts": [{"category": "a", "probes": "leaks"}, {"category": "b", "environment": "dataset", "n": 1}]},
             "two suites",
         ),
     ],

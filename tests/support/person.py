@@ -23,7 +23,8 @@ OURS: Final = frozenset(
         "contenttypes.ContentType.model", "sessions.Session.session_key", "sessions.Session.session_data",
         "auth.User.password", "admin.LogEntry.object_id",
         # Digests, and what is sealed.
-        "serving.Release.digest", "serving.ProductionTrace.key",
+        "serving.Release.digest", "serving.SuiteVersion.digest", "serving.SuiteRun.digest", "serving.SuiteRun.done",
+        "serving.ProductionTrace.key",
         "tenancy.Invitation.digest", "tenancy.TokenFamily.current",
         "tenancy.TokenFamily.previous",
         "tenancy.ApiKey.prefix", "tenancy.ApiKey.digest", "tenancy.Erasure.digests", "jobs.ShareLink.digest",

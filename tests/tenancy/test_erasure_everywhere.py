@@ -36,6 +36,7 @@ from tests.support import person
 from tests.support.llm_server import ModelServer
 from tests.support.playbooks import PRICE, add, lived, model_agent, playbook_of, suggesting
 from tests.support.running import SMALL, SMALL_POOL, run_to_end
+from tests.support.suites import suite_run_stored
 from training.models import Epoch, PolicyCheckpoint, TrainingRun
 from training.services.checkpoints import checkpoint_save, checkpoint_tag
 from training.services.runs import run_start
@@ -81,7 +82,9 @@ def everything(operator: Actor, adam: Any, acme: Any, run: TrainingRun, server: 
     playbook = playbook_of(operator, model_agent(boss, server))
     lived(operator, playbook.agent, 3)
     run_to_end(evolution_queue(operator, playbook).job)
-    factories.served(release_make(operator, playbook.agent, note="said"))
+    release = release_make(operator, playbook.agent, note="said")
+    factories.served(release)
+    suite_run_stored(operator, release)
     lesson = factories.ExperienceFactory(agent=run.agent)
     ExperienceChange.objects.create(experience=lesson, version=1, action="added", after="said", by="olivia")
     factories.PromptPackFactory(organization=acme)
