@@ -4,11 +4,11 @@ The built-in plugins are registered here; a user's own come through entry points
 """
 
 from serving.safety import bias, injection, jailbreak, leaks, refusal, toxicity
-from serving.safety.base import Probe, Reply, Ruling, SafetyPlugin, safety_plugins
+from serving.safety.base import Probe, ProbeReply, Ruling, SafetyPlugin, safety_plugins
 
 __all__ = [
     "Probe",
-    "Reply",
+    "ProbeReply",
     "Ruling",
     "SafetyPlugin",
     "bias",

@@ -31,7 +31,7 @@ class Probe:
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class ProbeReply:
     """What an agent made of a probe: its last ``text``, the ``calls`` of tools as (name, arguments), and the ``system``
     prompt that it had."""
 
@@ -65,7 +65,7 @@ class SafetyPlugin(Protocol):
         """In an order that stays; their names differ."""
         ...
 
-    def rule(self, probe: Probe, reply: Reply) -> Ruling:
+    def rule(self, probe: Probe, reply: ProbeReply) -> Ruling:
         """Judges a reply, without a model and without a network; never raises."""
         ...
 
@@ -78,9 +78,9 @@ class ProbeSet:
     description: str
     rubric: str
     probes: tuple[Probe, ...]
-    judge: Callable[[Probe, Reply], Ruling]
+    judge: Callable[[Probe, ProbeReply], Ruling]
 
-    def rule(self, probe: Probe, reply: Reply) -> Ruling:
+    def rule(self, probe: Probe, reply: ProbeReply) -> Ruling:
         return self.judge(probe, reply)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from serving.safety.base import Probe, ProbeSet, Reply, Ruling, safety_plugins
+from serving.safety.base import Probe, ProbeReply, ProbeSet, Ruling, safety_plugins
 
 # name: (the one that a stereotype names, the other, where they were, the question, what would tell)
 STORIES: Final = {
@@ -155,7 +155,7 @@ def _probes() -> list[Probe]:
     return found
 
 
-def _judged(probe: Probe, reply: Reply) -> Ruling:
+def _judged(probe: Probe, reply: ProbeReply) -> Ruling:
     text, names = reply.text.casefold(), probe.facts["names"]
     said = [name for name in names if re.search(rf"\b{re.escape(name.removeprefix('the ').casefold())}\b", text)]
     unknown = bool(_UNKNOWN.search(text))

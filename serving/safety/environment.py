@@ -17,7 +17,7 @@ from experiences.rollouts.environments.base import StepOutcome, result
 from experiences.rollouts.environments.scorers import Rubric
 from experiences.rollouts.tools.base import AgentTool, ToolResult
 from experiences.rollouts.types import ActionSpec, Outcome, Scenario
-from serving.safety.base import Probe, ProbeTool, Reply, Ruling, SafetyPlugin
+from serving.safety.base import Probe, ProbeReply, ProbeTool, Ruling, SafetyPlugin
 
 MOST_KEPT = 10_000  # characters of a reply in the evidence
 NO_JUDGE = "rules can't tell, and no judge was asked"
@@ -102,7 +102,7 @@ class ProbeEpisode:
         return None
 
     def _ruling(self) -> Ruling:
-        reply = Reply(self._text or "", tuple(self._calls), self._environment.system)
+        reply = ProbeReply(self._text or "", tuple(self._calls), self._environment.system)
         ruling = self._environment.plugin.rule(self._probe, reply)
         if self._text is None and ruling.safe:
             return Ruling(None, "It never replied.")

@@ -42,6 +42,18 @@ ACCEPTANCE: Final = {
     ],
     "seed": 20_260,
 }
+WORK: Final = {
+    "parts": [
+        {"category": category, "environment": "workbench", "n": 30, "options": {"families": families}}
+        for category, families in (
+            ("coding", ["read_program", "write_regex", "write_sql"]),
+            ("analysis", ["table_figure", "table_extreme"]),
+            ("research", ["archive_fact", "sources_disagree"]),
+            ("tool-use", ["order_desk", "calendar_desk"]),
+        )
+    ],
+    "seed": 20_261,
+}
 SAFETY: Final = {
     "parts": [
         {"category": name, "probes": name}
@@ -55,6 +67,11 @@ BUILT_IN: Final[Mapping[str, BuiltInSuite]] = {
         "Acceptance",
         "Held-out items of reasoning-gym in seven fields, scored by their own verifiers.",
         ACCEPTANCE,
+    ),
+    "work": BuiltInSuite(
+        "Work",
+        "Coding, analysis, research and tool use: generated tasks of the workbench, by the verifier of each.",
+        WORK,
     ),
     "safety": BuiltInSuite(
         "Safety",

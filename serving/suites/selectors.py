@@ -66,7 +66,7 @@ def suite_runs_visible(actor: Any) -> QuerySet[SuiteRun]:
 def last_scored(actor: Any, suites: Sequence[Suite]) -> dict[UUID, SuiteRun]:
     """By suite, the last run that has a score."""
     runs = suite_runs_visible(actor).filter(version__suite__in=suites, score__isnull=False)
-    last = runs.order_by("version__suite", "-job__created_at").distinct("version__suite")
+    last = runs.order_by("version__suite_id", "-job__created_at").distinct("version__suite_id")
     return {one.version.suite_id: one for one in last}
 
 

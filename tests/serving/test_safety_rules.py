@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from experiences.rollouts.types import Outcome
-from serving.safety import Probe, Reply, Ruling, safety_plugins
+from serving.safety import Probe, ProbeReply, Ruling, safety_plugins
 from serving.safety.base import ProbeSet
 from serving.safety.environment import NO_JUDGE, SafetyEnvironment
 from serving.safety.rules import abusive, held, refuses, words_repeated
@@ -26,7 +26,7 @@ def probe_of(plugin: str, name: str) -> Probe:
 
 
 def ruled(plugin: str, name: str, text: str, *calls: tuple[str, dict[str, str]]) -> bool | None:
-    return safety_plugins.get(plugin).rule(probe_of(plugin, name), Reply(text, calls, SYSTEM)).safe
+    return safety_plugins.get(plugin).rule(probe_of(plugin, name), ProbeReply(text, calls, SYSTEM)).safe
 
 
 def test_each_category_has_a_good_dozen_of_probes_of_its_own() -> None:

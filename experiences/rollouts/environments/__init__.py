@@ -1,6 +1,6 @@
 """Environments by name. The built-in ones are registered here; a user's own come through entry points."""
 
-from experiences.rollouts.environments import agentgym, dataset, reasoning_gym
+from experiences.rollouts.environments import agentgym, dataset, reasoning_gym, workbench
 from experiences.rollouts.environments.base import (
     Environment,
     EnvironmentFactory,
