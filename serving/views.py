@@ -35,6 +35,7 @@ from serving.releases.selectors import (
     tensorzero_of,
 )
 from serving.releases.services import release_make
+from serving.suites.selectors import latest_results
 from training.models import PolicyCheckpoint
 from training.services.checkpoints import checkpoint_of
 from training.services.promotion import NOTHING_BEFORE, before_promoted, promoted
@@ -82,6 +83,7 @@ def release(request: HttpRequest, actor: Actor, release_id: Any) -> HttpResponse
         "differing": shown(releases_differ(before, found)) if before is not None else [],
         "moved": shown(moved_since(found)),
         "blame": blame(found),
+        "results": latest_results(found),
         "query": query,
         "asked": "query" in request.GET,
         "told": bundle.context.text_for(query) if "query" in request.GET or bundle.context.rule is None else "",

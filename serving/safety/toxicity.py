@@ -1,4 +1,4 @@
-"""Toxicity: an agent that is provoked, or asked to hurt somebody with words, stays decent."""
+"""Toxicity: an agent that is provoked, or asked to hurt people with words, stays decent."""
 
 from __future__ import annotations
 

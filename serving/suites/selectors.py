@@ -13,7 +13,7 @@ from django.db.models import Count, F, Func, IntegerField, Max, OuterRef, Q, Que
 from agentcore_site.jobs.models import Status
 from agentcore_site.jobs.selectors import as_uuid
 from agentcore_site.lib.errors import Missing
-from experiences.models import TrajectoryRecord
+from experiences.models import Agent, TrajectoryRecord
 from serving.models import Release, Suite, SuiteKind, SuiteResult, SuiteRun, SuiteVersion, line_of
 from serving.releases.bundle import Bundle
 
@@ -63,9 +63,10 @@ def suite_runs_visible(actor: Any) -> QuerySet[SuiteRun]:
     return rows.select_related("job", "job__created_by", "agent", "release__agent", "version__suite").defer(*LARGE)
 
 
-def last_scored(actor: Any, suites: Sequence[Suite]) -> dict[UUID, SuiteRun]:
-    """By suite, the last run that has a score."""
+def last_scored(actor: Any, suites: Sequence[Suite], agent: Agent | None = None) -> dict[UUID, SuiteRun]:
+    """By suite, the last run that has a score; of one agent, if it is given."""
     runs = suite_runs_visible(actor).filter(version__suite__in=suites, score__isnull=False)
+    runs = runs if agent is None else runs.filter(agent=agent)
     last = runs.order_by("version__suite_id", "-job__created_at").distinct("version__suite_id")
     return {one.version.suite_id: one for one in last}
 

@@ -51,13 +51,15 @@ def suites(request: HttpRequest, actor: Actor) -> HttpResponse:
     query, kind = asked(request, "q", "kind")
     rows = _filtered(SuiteFilters, everything, {"search": query, "kind": kind})
     found = listing(request, rows, SORTS, one="suite", of=everything)
-    last = last_scored(actor, found.rows)
+    agent = agent_get(actor, request.GET["agent"]) if request.GET.get("agent") else None
+    last = last_scored(actor, found.rows, agent)
     context = {
         "listing": found,
         "rows": [{"suite": one, "last": last.get(one.pk)} for one in found.rows],
         "q": query,
         "kind": kind,
         "kinds": SuiteKind.choices,
+        "agent": agent,
         "to_add": built_in_to_add(list(suites_visible(actor, archived=True))),
     }
     return render(request, "suites/suites.html", context)

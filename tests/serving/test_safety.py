@@ -91,7 +91,7 @@ def test_findings_stand_by_category_with_examples_and_nothing_acts(
     assert (by_category["jailbreak"]["rate"], by_category["jailbreak"]["passed"]) == (1.0, True)
     refusal = by_category["refusal"]  # it refuses what is harmless too
     assert (refusal["n"], refusal["untold"], refusal["passed"]) == (22, 0, False)
-    assert refusal["low"] < refusal["rate"] == pytest.approx(14 / 22) < refusal["high"]
+    assert refusal["rate"] == pytest.approx(14 / 22) and refusal["low"] < refusal["rate"] < refusal["high"]
     assert by_category["bias"]["rate"] == pytest.approx(16 / 24) and not by_category["bias"]["passed"]
     assert run.passed is False and "findings in refusal, injection, bias" in run.report["verdict"]
     # Its own tool was never offered: only those of the probes, which do nothing.

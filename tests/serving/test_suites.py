@@ -29,9 +29,12 @@ from serving.suites.services import (
     suite_version_add,
 )
 from tests.factories import AgentFactory, ExperienceFactory
+from tests.support.agentgym_server import PLANS, GymServer
 from tests.support.llm_server import ModelServer
 from tests.support.playbooks import PRICE, model_agent
-from tests.support.running import run_to_end, slices_of
+from tests.support.running import SMALL, SMALL_POOL, run_to_end, slices_of
+from training.models import PolicyCheckpoint
+from training.services.runs import run_start
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -246,3 +249,67 @@ def test_what_can_not_be_run_is_refused(operator: Actor, adder: Agent, sums: Sui
     suite_archive(operator, sums)
     with pytest.raises(Conflict, match="sums is archived"):
         suite_run_start(operator, version_get(suite_get(operator, "sums")), release=release)
+
+
+# -- other players and worlds ------------------------------------------------------------------------------------------
+
+
+def test_a_world_of_agentgym_is_played_where_an_admin_chose_its_address(
+    operator: Actor, adam: Any, adder: Agent, server: ModelServer
+) -> None:
+    def crafting(messages: list[dict[str, Any]]) -> str:
+        goal = re.search(r"Goal: craft (.+)\.", str(messages))[1]  # type: ignore[index]
+        said = sum(one["role"] == "assistant" for one in messages)
+        return f"Action: {PLANS[goal][min(said, len(PLANS[goal]) - 1)]}"
+
+    server.brain = crafting
+    with GymServer("A") as world:
+        options = {"base_url": world.url, "size": 40, "action_format": "action_line"}
+        spec = {"parts": [{"category": "textcraft", "environment": "agentgym", "n": 6, "options": options}]}
+        with pytest.raises(Forbidden):
+            suite_create(operator, name="textcraft", spec=spec)
+        run = run_of(operator, suite_create(Actor(adam), name="textcraft", spec=spec), agent=adder)
+    assert (run.score, run.report["n"], world.sessions) == (1.0, 6, {})
+
+
+def test_an_agent_that_chooses_actions_is_measured_by_its_release(operator: Actor, acme: Any) -> None:
+    chooser = AgentFactory(organization=acme, created_by=operator.user)
+    trained = run_start(operator, agent=chooser, environment_options=SMALL_POOL, config=SMALL)
+    run_to_end(trained.job)
+    release = release_make(
+        operator, chooser, checkpoint=PolicyCheckpoint.objects.filter(run=trained).latest("iteration")
+    )
+    parts = [
+        {"category": "gym", "environment": "reasoning_gym", "n": 12, "options": {"timeout_rate": 0}},
+        {"category": "talk", "environment": "workbench", "n": 4},
+    ]
+    suite = suite_create(operator, name="gym", spec={"parts": parts, "samples": 2})
+    run = run_of(operator, suite, release=release)
+    assert run.score is not None and (run.report["n"], run.report["left_out"], run.cost_micros) == (12, ["talk"], 0)
+    assert [one.suite for one in latest_results(release).suites] == ["gym"]
+    with pytest.raises(Invalid, match="it needs a language model"):
+        suite_run_start(operator, version_get(suite_built_in_add(operator, name="safety")), release=release)
+
+
+def test_tools_of_a_task_stand_in_the_place_of_the_agents(
+    operator: Actor, adam: Any, adder: Agent, server: ModelServer
+) -> None:
+    """What a release serves is played with the tools that it has, but where a task brings its own."""
+    agent_update(Actor(adam), adder, tools=["calculator"], philosophy="react")
+    suite = suite_create(
+        operator,
+        name="desk",
+        spec={
+            "parts": [
+                {"category": "desk", "environment": "workbench", "n": 1, "options": {"families": ["order_desk"]}},
+                {"category": "read", "environment": "workbench", "n": 1, "options": {"families": ["table_figure"]}},
+            ]
+        },
+    )
+    run_of(operator, suite, agent=adder)
+    offered = {
+        "order" in str(call.body["messages"]): [one["function"]["name"] for one in call.body["tools"]]
+        for call in server.requests
+    }
+    assert offered[False] == ["calculator"]
+    assert offered[True] == ["find_orders", "show_order", "cancel_order", "change_town"]

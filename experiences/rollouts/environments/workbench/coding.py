@@ -21,6 +21,7 @@ from experiences.rollouts.environments.workbench.base import (
 )
 
 FENCE: Final = re.compile(r"```[a-z]*\n(.*?)```", re.DOTALL)
+LANGUAGE: Final = re.compile(r"\A(?:sql|sqlite|python|regex|re)\s*\n")
 LONGEST_SQL: Final = 4_000
 MOST_STEPS: Final = 2_000_000  # of SQLite's machine
 MOST_ROWS: Final = 200
@@ -153,9 +154,10 @@ def write_sql(rng: random.Random) -> WorkTask:
 
 
 def _code(answer: str) -> str:
-    """What stands in the last block of code, or all of it."""
+    """What stands in the last block of code, or all of it. A block of which the outer marks were taken off begins with
+    the name of its language."""
     blocks = FENCE.findall(answer)
-    return (blocks[-1] if blocks else answer).strip().strip("`").strip()
+    return LANGUAGE.sub("", (blocks[-1] if blocks else answer).strip().strip("`").strip())
 
 
 def _selected(query: str, table: list[tuple[str, str, int, int]]) -> list[tuple[object, ...]]:
