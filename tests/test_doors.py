@@ -97,7 +97,6 @@ CONSOLE = {
     "agents/<uuid:agent_id>/checkpoints/upload/", "checkpoints/<uuid:checkpoint_id>/promote/",
     "traces/", "traces/<uuid:production_trace_id>/", "traces/<uuid:production_trace_id>/json/",
     "traces/<uuid:production_trace_id>/feedback/",
-    "agents/<uuid:agent_id>/releases/make/",
     "suites/", "suites/new/", "suites/add/", "suites/<uuid:suite_id>/", "suites/<uuid:suite_id>/version/",
     "suites/<uuid:suite_id>/archive/", "suites/<uuid:suite_id>/run/", "suite-runs/<uuid:job_id>/",
     "suite-runs/<uuid:job_id>/json/", "suite-runs/<uuid:job_id>/cancel/", "suite-runs/<uuid:job_id>/resume/",
