@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from django.db.models import Exists, OuterRef, Q, Subquery
+from django.db.models import Exists, OuterRef, Q, Subquery, TextField
+from django.db.models.functions import Cast
 from django.utils import timezone
 
 from experiences.rollouts.code.blocks import python_in
@@ -71,5 +72,7 @@ def _abandoned(since: datetime) -> int:
     known = Feedback.objects.filter(trace=OuterRef("pk"), metric=ABANDONED)
     open_ends = Q(status=TraceStatus.FAILED) | Q(finish_reason__in=UNFINISHED)
     over = scorable().filter(open_ends, created_at__gte=since - QUIET_FOR, created_at__lte=now - QUIET_FOR)
-    rows = over.exclude(session="").exclude(Exists(later)).exclude(Exists(known)).order_by("id")[:BATCH]
+    # A call that names no session is one of its own, under its id.
+    named = over.exclude(session="").exclude(session=Cast("id", TextField()))
+    rows = named.exclude(Exists(later)).exclude(Exists(known)).order_by("id")[:BATCH]
     return implicit_found((row for row in rows if is_abandoned(turn_of(row), now)), ABANDONED)

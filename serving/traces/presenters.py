@@ -124,9 +124,11 @@ def parts_of(trace: ProductionTrace) -> list[RewardPart]:
 
 @dataclass(frozen=True, slots=True)
 class ShownMessage:
+    """``calls``: of tools, as (name, arguments)."""
+
     role: str
     text: str
-    calls: list[Any]
+    calls: list[tuple[str, Any]]
 
 
 def conversation(trace: ProductionTrace) -> list[ShownMessage]:
@@ -136,7 +138,8 @@ def conversation(trace: ProductionTrace) -> list[ShownMessage]:
 
 
 def _message(given: Mapping[str, Any]) -> ShownMessage:
-    calls = [one.get("function", one) for one in given.get("tool_calls") or [] if isinstance(one, dict)]
+    called = [one.get("function", one) for one in given.get("tool_calls") or [] if isinstance(one, dict)]
+    calls = [(str(one.get("name", "")), one.get("arguments")) for one in called if isinstance(one, dict)]
     return ShownMessage(str(given.get("role", "")), text_of(given), calls)
 
 

@@ -65,6 +65,7 @@ def trace(request: HttpRequest, actor: Actor, production_trace_id: Any) -> HttpR
     context = {
         "one": one,
         "row": row,
+        "named": row.session not in ("", str(row.pk)),
         "verdict": verdict_of(one),
         "conversation": conversation(row),
         "parts": parts_of(row),

@@ -10,6 +10,7 @@ import pytest
 from django.utils import timezone
 
 from agentcore_site.audit.models import AuditEvent
+from agentcore_site.ids import uuid7
 from agentcore_site.lib.errors import Forbidden, Missing
 from agentcore_site.tenancy.actors import Actor
 from experiences.models import Agent
@@ -214,6 +215,8 @@ def test_a_session_that_ends_without_an_answer_is_abandoned_and_one_that_goes_on
     answered(agent, session="went on")
     answered(agent, session="just now", **failed | {"created_at": timezone.now()})
     answered(agent, **failed)  # of no session
+    unnamed = uuid7()
+    answered(agent, id=unnamed, session=str(unnamed), **failed)  # as the gateway has it
     answered(agent, session="well", created_at=then)
     cut = answered(agent, session="cut", finish_reason="length", created_at=then)
     assert sweep()["abandoned"] == 2

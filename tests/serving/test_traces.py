@@ -84,6 +84,9 @@ def test_a_trace_shows_what_was_said_and_what_came_of_it(
         assert shown in page, shown
     assert "by <b>" not in page and "Say &lt;b&gt;hello" in html(console.get(f"/traces/{traces['plain'].pk}/"))
     assert "The model is away." in html(console.get(f"/traces/{traces['failed'].pk}/"))
+    calls = [{"function": {"name": "look_up", "arguments": {"order": 4711}}}]
+    called = answered(agent, response={"role": "assistant", "content": None, "tool_calls": calls})
+    assert "look_up({&quot;order&quot;:4711})" in html(console.get(f"/traces/{called.pk}/"))
     unrecorded = answered(agent, request={}, response={})
     assert "Nothing of it was kept" in html(console.get(f"/traces/{unrecorded.pk}/"))
     tools = answered(agent, "```python\nimport os\n```")
