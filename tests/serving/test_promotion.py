@@ -10,7 +10,7 @@ from django.test import Client
 
 from agentcore_site.audit.models import AuditEvent
 from agentcore_site.jobs.models import Job, Status
-from agentcore_site.lib.errors import Conflict, Forbidden, Missing
+from agentcore_site.lib.errors import Conflict, Forbidden, Invalid, Missing
 from agentcore_site.tenancy.actors import Actor
 from budgets.services import price_set
 from experiences.learning.lessons.library import Lesson, Library
@@ -20,12 +20,14 @@ from serving.models import Release
 from serving.releases.presenters import proof_of
 from serving.releases.promotion import agent_roll_back, checkpoint_promote
 from serving.releases.selectors import bundle_of
+from serving.releases.services import release_make
 from tests.api.test_rest import problem
 from tests.factories import AgentFactory
 from tests.support.callers import Caller
 from tests.support.pages import html
 from tests.support.rows import queued_run
 from training.models import PolicyCheckpoint, TrainingRun
+from training.policies.archive import pack, unpack
 from training.policies.context import ContextPolicy
 from training.policies.query_rule import Choice
 from training.services import checkpoints
@@ -139,6 +141,17 @@ def test_retention_keeps_what_was_promoted_and_what_jobs_began_with(
     assert {first.pk, second.pk, newest.pk} <= left and plain.pk not in left
 
 
+def test_retention_keeps_what_was_released_and_so_what_is_deployed(
+    operator: Actor, router: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoints, "KEEP_DAYS", -1)
+    released, _plain = (trained(operator, router, weight) for weight in (0.1, 0.2))
+    release_make(operator, router, checkpoint=released)
+    newest = trained(operator, router, 0.3)
+    retention()
+    assert set(PolicyCheckpoint.objects.values_list("pk", flat=True)) == {released.pk, newest.pk}
+
+
 def test_who_may(operator: Actor, router: Agent, dan: Any, stella: Any, charlie: Any) -> None:
     saved = trained(operator, router, 0.1)
     for person, refusal in ((dan, Forbidden), (stella, Forbidden), (charlie, Missing)):
@@ -201,6 +214,22 @@ def test_its_lessons_become_what_the_checkpoint_ships_and_go_back(operator: Acto
     # While a job is at work its lessons are the job's.
     with pytest.raises(Conflict, match="is at work"):
         checkpoint_promote(operator, new)
+
+
+def test_an_uploaded_context_is_told_by_releases_only(operator: Actor, priced: Agent) -> None:
+    saved = shipped(operator, priced, Lesson("x9", "Be brief.", status="active"))
+    data = checkpoint_load(saved)
+    twin = AgentFactory(organization=priced.organization, runtime="llm", endpoint=priced.endpoint)
+    made = checkpoint_upload(operator, twin, data, sha256=saved.sha256)
+    release = checkpoint_promote(operator, made)
+    assert [one.text for one in bundle_of(release).context.lessons] == ["Be brief."]
+    assert not Experience.objects.filter(agent=twin).exists()
+    # What a database can't hold is no lesson of ours.
+    state = unpack(data)
+    state["policy/supported"] = [one | {"text": "Be\x00brief."} for one in state["policy/supported"]]
+    forged = pack(state)
+    with pytest.raises(Invalid, match="is no checkpoint of this program"):
+        checkpoint_upload(operator, twin, forged, sha256=PolicyCheckpoint.digest(forged))
 
 
 def test_what_a_person_changed_since_stays(operator: Actor, priced: Agent) -> None:

@@ -22,7 +22,10 @@ from experiences.models import Agent
 from tests.support.running import SMALL, SMALL_POOL
 from training.models import PolicyCheckpoint
 from training.services import checkpoints
+from training.services.checkpoint_uploads import checkpoint_upload
+from training.services.execution import setup_of
 from training.services.runs import run_start
+from training.trainer import TrainerState
 
 BUCKET = "agentcore-test"
 LARGE = os.urandom(checkpoints.DATABASE_LIMIT + 1)
@@ -79,6 +82,21 @@ def test_while_the_bucket_is_away_the_database_keeps_it_and_moves_it_later(
     assert checkpoints.checkpoints_move() == 1
     row.refresh_from_db()
     assert row.data is None and checkpoints.checkpoint_load(row) == LARGE
+
+
+def test_a_large_upload_goes_there_and_puts_right_what_was_lost(
+    bucket: Any, operator: Actor, agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoints, "DATABASE_LIMIT", 1_000)  # so that a small policy's state is a large one
+    run = run_start(operator, agent=agent, environment_options=SMALL_POOL, config=SMALL)
+    data = TrainerState.fresh(setup_of(run)).to_bytes()
+    sha256 = hashlib.sha256(data).hexdigest()
+    row = checkpoint_upload(operator, agent, data, sha256=sha256)
+    client = default_storage.connection.meta.client
+    assert row.data is None and client.get_object(Bucket=BUCKET, Key=row.path)["Body"].read() == data
+    client.delete_object(Bucket=BUCKET, Key=row.path)
+    again = checkpoint_upload(operator, agent, data, sha256=sha256)
+    assert again.pk == row.pk and again.path != row.path and checkpoints.checkpoint_load(again) == data
 
 
 @pytest.mark.django_db(transaction=True)
