@@ -179,7 +179,7 @@ def test_checkpoints_are_tagged_downloaded_and_compared(console: Client, run: Tr
 
     response = console.get(f"/checkpoints/{checkpoint.pk}/download/")
     assert response.content == b"policy" and response["X-Checkpoint-Sha256"] == checkpoint.sha256
-    assert f'filename="{checkpoint.label}.bin"' in response["Content-Disposition"]
+    assert f'filename="{checkpoint.label}.{checkpoint.sha256}.bin"' in response["Content-Disposition"]
     assert "the same bytes" in text(console, f"/checkpoints/compare/?pick={checkpoint.pk}&pick={checkpoint.pk}")
     assert console.get("/checkpoints/compare/").status_code == 400
 

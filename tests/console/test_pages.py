@@ -190,7 +190,8 @@ def test_every_address_of_the_console_is_tried_here(addresses: list[str]) -> Non
         "trajectories", "compare", "trajectory", "steps", "raw", "group", "jobs",
         "job", "status", "series", "pause", "resume", "cancel", "share", "unshare", "unshare_one", "launch",
         "plan", "data", "domain",
-        "settings", "upload", "checkpoints", "tags", "download", "shared", "shared_status", "shared_series",
+        "settings", "upload", "upload_checkpoint", "checkpoints", "tags", "download", "shared", "shared_status",
+        "shared_series",
         "evaluations", "start", "report", "report_json", "of_run",
     }  # fmt: skip
     named = {pattern.name for pattern in _console_patterns(get_resolver().url_patterns) if pattern.name}
