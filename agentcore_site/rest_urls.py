@@ -28,6 +28,7 @@ from experiences.playbooks.api.evolutions import EvolutionViewSet
 from experiences.playbooks.api.playbooks import PlaybookViewSet, ReviewViewSet
 from experiences.trajectories.api.rewards import RewardCheckViewSet, RewardTryViewSet, RewardViewSet
 from experiences.trajectories.api.trajectories import TrajectoryViewSet
+from serving.api.deployments import DeploymentViewSet
 from serving.api.feedback import FeedbackViewSet
 from serving.api.promotions import PromotionViewSet
 from serving.api.releases import ReleaseViewSet
@@ -53,6 +54,7 @@ router.register("jobs", JobViewSet, basename="job")
 router.register("trajectories", TrajectoryViewSet, basename="trajectory")
 router.register("checkpoints", CheckpointViewSet, basename="checkpoint")
 router.register("evaluations", EvaluationViewSet, basename="evaluation")
+router.register("deployments", DeploymentViewSet, basename="deployment")
 router.register("releases", ReleaseViewSet, basename="release")
 router.register("traces", ProductionTraceViewSet, basename="production-trace")
 router.register("feedback", FeedbackViewSet, basename="feedback")

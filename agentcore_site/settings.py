@@ -245,6 +245,7 @@ SPECTACULAR_SETTINGS = {
         "TraceStatus": "serving.models.TraceStatus",
         "FeedbackSource": "serving.models.FeedbackSource",
         "ReleaseSource": "serving.models.ReleaseSource",
+        "DeploymentState": "serving.models.DeploymentState",
     },
 }
 

@@ -4,6 +4,7 @@ from django.urls import path
 
 from serving import views
 from serving.suites import views as suites
+from serving.deployments import views as deployments
 from serving.traces import views as traces
 
 app_name = "serving"
@@ -11,6 +12,20 @@ urlpatterns = [
     path("releases/", views.releases, name="releases"),
     path("releases/<uuid:release_id>/", views.release, name="release"),
     path("releases/<uuid:release_id>/json/", views.release_json, name="release_json"),
+    path("releases/<uuid:release_id>/deploy/", deployments.deploy, name="deploy"),
+    path("deployments/", deployments.deployments, name="deployments"),
+    path("deployments/<uuid:deployment_id>/", deployments.deployment, name="deployment"),
+    *(
+        path(
+            f"deployments/<uuid:deployment_id>/{action}/",
+            deployments.act,
+            {"action": action},
+            name=f"deployment_{action.replace('-', '_')}",
+        )
+        for action in deployments.ACTIONS
+    ),
+    path("agents/<uuid:agent_id>/serving/", deployments.serving, name="serving"),
+    path("agents/<uuid:agent_id>/serving/back/", deployments.restore, name="restore"),
     path("traces/", traces.traces, name="traces"),
     path("traces/<uuid:production_trace_id>/", traces.trace, name="trace"),
     path("traces/<uuid:production_trace_id>/json/", traces.trace_json, name="trace_json"),

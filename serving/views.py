@@ -84,6 +84,7 @@ def release(request: HttpRequest, actor: Actor, release_id: Any) -> HttpResponse
         "moved": shown(moved_since(found)),
         "blame": blame(found),
         "results": latest_results(found),
+        "may_deploy": actor.may("deployment.edit", found.organization_id),
         "query": query,
         "asked": "query" in request.GET,
         "told": bundle.context.text_for(query) if "query" in request.GET or bundle.context.rule is None else "",

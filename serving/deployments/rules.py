@@ -24,15 +24,17 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class DeploymentRule:
-    """The stages of a canary, after which the release gets all; of a shadow, its share and time.
+    """The stages of a canary, after which the release gets all; the first one's share is that of a shadow.
 
     ``feedback_minutes``: when the reward of a session is taken into the evidence. ``watch_minutes``: how long a
-    blue-green deployment is watched after its switch. Raises ValueError: a value is out of its range; it says which.
+    blue-green deployment is watched after its switch. ``budget_micros``: what the answers of a shadow may cost, in
+    micro-dollars. Raises ValueError: a value is out of its range; it says which.
     """
 
     stages: tuple[Stage, ...] = (Stage(0.10), Stage(0.25), Stage(0.50))
     feedback_minutes: float = 10.0
     watch_minutes: float = 30.0
+    budget_micros: int = 5_000_000
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.stages) <= MOST_STAGES:
@@ -40,6 +42,8 @@ class DeploymentRule:
         shares = [one.share for one in self.stages]
         if any(not 0 < one < 1 for one in shares) or any(b <= a for a, b in pairwise(shares)):
             raise ValueError("The stages' shares rise, and lie between 0 and 100 %.")
+        if self.budget_micros < 0:
+            raise ValueError("A budget is not negative.")
         minutes = [*(one.minutes for one in self.stages), self.feedback_minutes, self.watch_minutes]
         if any(not 0 <= one <= MOST_MINUTES or math.isnan(one) for one in minutes):
             raise ValueError(f"Minutes lie between 0 and {MOST_MINUTES:,}.")
@@ -57,7 +61,7 @@ class DeploymentRule:
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> Self:
         stages = tuple(Stage(**one) for one in stored["stages"])
-        return cls(stages, stored["feedback_minutes"], stored["watch_minutes"])
+        return cls(stages, stored["feedback_minutes"], stored["watch_minutes"], stored["budget_micros"])
 
     def waits_for(self, step: int, *, minutes: float, sessions: int) -> str:
         """What a stage still waits for after so many minutes and counted sessions of the new release; "" if it is

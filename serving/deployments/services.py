@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from django.db import transaction
@@ -9,10 +10,12 @@ from django.utils import timezone
 
 from agentcore_site.audit.services import record
 from agentcore_site.lib.errors import Conflict, Forbidden, Invalid
+from agentcore_site.lib.money import dollars, micros
 from agentcore_site.lib.row_checks import hold_row
+from agentcore_site.lib.texts import uuid_of
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import require
-from experiences.models import Agent
+from experiences.models import Agent, ModelEndpoint
 from serving.deployments.gate import verdict_of
 from serving.deployments.rules import DeploymentRule
 from serving.models import (
@@ -131,6 +134,32 @@ def _begin(
         serve(deployment)
         _tell(actor, deployment, "done")
     return deployment
+
+
+@transaction.atomic
+def serving_change(actor: Any, agent: Agent, *, fallbacks: Sequence[str], while_away_usd: float) -> AgentServing:
+    """What the gateway does for an agent when something is away.
+
+    Raises:
+        Missing, Forbidden: the actor may not.
+        Invalid: an endpoint is not the organisation's.
+    """
+    require(actor, "deployment.edit", agent.organization_id)
+    hold_row(agent)
+    known = ModelEndpoint.objects.filter(organization_id=agent.organization_id, archived_at=None)
+    ids = [one for name in fallbacks if (one := uuid_of(name)) is not None]
+    if len(known.filter(pk__in=ids)) < len(set(fallbacks)):
+        raise Invalid("Choose endpoints of the list.", fields={"fallbacks": "Choose endpoints of the list."})
+    serving, _ = AgentServing.objects.get_or_create(agent=agent, defaults={"organization_id": agent.organization_id})
+    before = {
+        "fallbacks": [str(one) for one in serving.fallbacks],
+        "while_away_usd": dollars(serving.while_away_micros),
+    }
+    serving.fallbacks, serving.while_away_micros = ids, micros(while_away_usd)
+    serving.save(update_fields=["fallbacks", "while_away_micros", "updated_at"])
+    after = {"fallbacks": [str(one) for one in ids], "while_away_usd": while_away_usd}
+    record(actor, "serving.changed", serving, organization=agent.organization_id, before=before, after=after)
+    return serving
 
 
 def deployment_pause(actor: Any, deployment: Deployment, *, note: str = "") -> None:

@@ -9,6 +9,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from django.db import transaction
+from django.db.models import Sum
 from django.utils import timezone
 
 from agentcore_site.lib.money import dollars
@@ -64,11 +65,19 @@ def _tick(pk: UUID) -> None:
     elif deployment.strategy == DeploymentStrategy.BLUE_GREEN and deployment.share == 1:
         found = _watched(deployment)
     else:
+        if deployment.strategy == DeploymentStrategy.SHADOW and shadow_spent(deployment) >= rule.budget_micros:
+            advance(deployment, note="Its budget is used up.")
         return
     if found is not None:
         roll_back(deployment, said(found), figures={"guardrail": found.guardrail, "e_value": min(found.e_value, 1e12)})
     elif deployment.state == DeploymentState.RUNNING and not waits_for(deployment, rule):
         advance(deployment)
+
+
+def shadow_spent(deployment: Deployment) -> int:
+    """What the answers of a shadow have cost, in micro-dollars."""
+    found = ProductionTrace.objects.filter(deployment_id=deployment.pk, arm=ArmName.SHADOW)
+    return int(found.aggregate(spent=Sum("cost_micros"))["spent"] or 0)
 
 
 def waits_for(deployment: Deployment, rule: DeploymentRule) -> str:

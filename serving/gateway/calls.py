@@ -98,8 +98,7 @@ class GatewayCall:
 
     @property
     def payer(self) -> PayerName:
-        job = self.model.deployment_id if self.arm == ArmName.SHADOW else None
-        return (self.model.organization_id, self.model.agent_id, job)
+        return (self.model.organization_id, self.model.agent_id)
 
     def heard(self) -> None:
         if self.first is None:

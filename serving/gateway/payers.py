@@ -26,7 +26,7 @@ COMMITTED_SECONDS: Final = 5.0
 # Where another endpoint waits, this one gets one more try.
 BEFORE_ANOTHER: Final = RetryPolicy(max_retries=1, total_s=10.0)
 
-PayerName = tuple[uuid.UUID, uuid.UUID | None, uuid.UUID | None]  # organisation, agent, deployment whose budget it is
+PayerName = tuple[uuid.UUID, uuid.UUID | None]  # organisation, agent
 
 
 class CurrentPrices:
@@ -58,7 +58,6 @@ class BlockJournal:
             "away": away,
             "organization": str(meter.organization_id),
             "agent": str(meter.agent_id) if meter.agent_id else None,
-            "job": str(meter.job_id) if meter.job_id else None,
             "purpose": hold.purpose,
             "model": hold.model,
         }
@@ -99,8 +98,8 @@ class Payers:
         """The payer of a chain; what it may spend ``while_away`` is set anew where it was changed."""
         found = self._payers.get(name)
         if found is None:
-            organization, agent, job = name
-            ledger = DatabaseMeter(organization_id=organization, agent_id=agent, job_id=job, writer=self._writer)
+            organization, agent = name
+            ledger = DatabaseMeter(organization_id=organization, agent_id=agent, writer=self._writer)
             blocks = BlockJournal(self._journal, ledger)
             found = self._payers[name] = Payer(BlockMeter(ledger, blocks), blocks, CurrentPrices(prices))
         found.prices.book = prices

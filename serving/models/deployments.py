@@ -158,6 +158,7 @@ class AgentServing(Scoped):
     release = models.ForeignKey(Release, null=True, on_delete=models.PROTECT, related_name="serves")
     fallbacks = ArrayField(models.UUIDField(), default=list, blank=True)
     while_away_micros = models.PositiveBigIntegerField(default=0)
+    gate: Any = models.JSONField(default=dict, help_text="What its releases have to show (serving.gate.verdict).")
     updated_at = models.DateTimeField(auto_now=True)
 
     def __str__(self) -> str:

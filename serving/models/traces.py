@@ -77,6 +77,9 @@ class ProductionTrace(Scoped):
             models.Index(fields=["agent", "-id"], name="production_traces_by_agent"),
             models.Index(fields=["agent", "session", "id"], name="production_traces_by_session"),
             models.Index(fields=["created_at"], name="production_traces_by_age"),
+            models.Index(
+                fields=["deployment_id"], name="production_traces_deployed", condition=~models.Q(deployment_id=None)
+            ),
             models.Index(fields=["id"], name="production_traces_to_score", condition=models.Q(reward=None)),
         ]
 

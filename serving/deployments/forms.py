@@ -1,0 +1,98 @@
+"""Forms of deployments, and of how an agent is served."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar
+
+from django import forms
+from django.core.exceptions import ValidationError
+
+from agentcore_site.console.forms import ServiceForm
+from agentcore_site.lib.money import micros
+from serving.deployments.rules import DeploymentRule
+from serving.models import DeploymentStrategy
+
+
+class SharesField(forms.CharField):
+    """Shares of the sessions, in per cent and rising."""
+
+    def clean(self, value: Any) -> list[float]:
+        text = super().clean(value) or ""
+        try:
+            found = [float(one.strip(" %")) / 100 for one in text.split(",") if one.strip()]
+        except ValueError:
+            raise ValidationError("Give per cents with commas between them, e.g. 10, 25, 50.") from None
+        if not all(map(math.isfinite, found)):
+            raise ValidationError("Give per cents with commas between them, e.g. 10, 25, 50.")
+        return found
+
+
+class DeployForm(ServiceForm):
+    marker: ClassVar[str] = "strategy"
+
+    strategy = forms.ChoiceField(choices=DeploymentStrategy.choices, initial=DeploymentStrategy.CANARY)
+    shares = SharesField(
+        initial="10, 25, 50",
+        required=False,
+        help_text="Of a canary: the per cents of the sessions that it gets, one stage after the other; then it gets"
+        " all. Of a shadow: the first is copied.",
+    )
+    minutes = forms.FloatField(initial=10, min_value=0, label="Minutes of a stage, at least")
+    sessions = forms.IntegerField(initial=50, min_value=1, label="Sessions of the new release in a stage, at least")
+    feedback_minutes = forms.FloatField(
+        initial=10, min_value=0, label="Minutes for feedback", help_text="Then the reward of a session counts."
+    )
+    watch_minutes = forms.FloatField(
+        initial=30, min_value=0, label="Minutes of watching", help_text="Of blue-green, after its switch."
+    )
+    budget_usd = forms.FloatField(
+        initial=5,
+        min_value=0,
+        label="Budget of a shadow, in dollars",
+        help_text="It ends when its answers have cost that.",
+    )
+    note = forms.CharField(max_length=300, required=False)
+    override = forms.CharField(
+        max_length=300,
+        required=False,
+        label="Why it may go out though the gate says no",
+        help_text="Admins only; it stands in the audit log.",
+    )
+
+    def clean(self) -> dict[str, Any]:
+        found = super().clean()
+        if self.errors:
+            return found
+        try:
+            stages = DeploymentRule.canary(
+                found["shares"] or [0.1], found["minutes"], found["sessions"], found["feedback_minutes"]
+            ).stages
+            budget = micros(found["budget_usd"])
+            found["rule"] = DeploymentRule(stages, found["feedback_minutes"], found["watch_minutes"], budget)
+        except ValueError as error:
+            self.add_error("shares", str(error))
+        return found
+
+    def values(self) -> dict[str, Any]:
+        return {name: self.cleaned_data[name] for name in ("strategy", "rule", "note", "override")}
+
+
+class ServingForm(ServiceForm):
+    marker: ClassVar[str] = "while_away_usd"
+
+    fallbacks = forms.MultipleChoiceField(
+        required=False,
+        help_text="Asked in this order where the agent's own endpoint does not answer.",
+        widget=forms.CheckboxSelectMultiple,
+    )
+    while_away_usd = forms.FloatField(
+        min_value=0,
+        max_value=1_000,
+        label="Dollars that each process may spend while the database is away",
+        help_text="0: nothing is answered then. Else the last known release answers, and the ledger hears of it later.",
+    )
+
+    def __init__(self, *args: Any, endpoints: list[tuple[str, str]], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["fallbacks"].choices = endpoints  # type: ignore[attr-defined]

@@ -1,0 +1,189 @@
+"""What pages and REST say of deployments."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from agentcore_site.console.svg import Picture
+from agentcore_site.lib.statistics import finite_or_none
+from serving.deployments.rules import DeploymentRule
+from serving.deployments.ticking import waits_for
+from serving.models import Deployment, DeploymentState, DeploymentStrategy
+from serving.monitoring.bands import Difference
+from serving.monitoring.fixed_rate import FixedRate
+from serving.monitoring.guardrails import ALPHA, WEIGHTS, Monitor
+
+TITLES: Final = {
+    "failures": "Failed requests",
+    "reward": "Reward",
+    "safety": "Requests with findings of safety",
+    "cost": "Cost",
+    "latency": "Time to answer",
+}
+BETTER: Final = {"reward": 1}  # where more of it is better; of the others less
+WORDS: Final = {
+    "started": "Started",
+    "advanced": "Went on",
+    "paused": "Paused",
+    "resumed": "Resumed",
+    "overridden": "Gate overridden",
+    "rolled_back": "Rolled back",
+    "done": "Serves all",
+    "stopped": "Stopped",
+}
+TONES: Final = {"rolled_back": "bad", "done": "good", "paused": "quiet"}
+
+
+@dataclass(frozen=True, slots=True)
+class GuardrailRow:
+    """One guardrail: the means of both arms, and their difference with an interval over all looks (None: too few)."""
+
+    name: str
+    title: str
+    current: float | None
+    new: float | None
+    difference: float | None
+    low: float | None
+    high: float | None
+    e_value: float
+    show: Callable[[float | None], str]
+
+    @property
+    def tone(self) -> str:
+        """Whether the whole interval lies on one side."""
+        sign = BETTER.get(self.name, -1)
+        if self.low is not None and self.low > 0:
+            return "good" if sign > 0 else "bad"
+        if self.high is not None and self.high < 0:
+            return "bad" if sign > 0 else "good"
+        return ""
+
+    @property
+    def interval(self) -> str:
+        if self.low is None or self.high is None:
+            return "too few to tell"
+        return f"{self.show(self.low)} to {self.show(self.high)}"
+
+    @property
+    def shown_current(self) -> str:
+        return self.show(self.current)
+
+    @property
+    def shown_new(self) -> str:
+        return self.show(self.new)
+
+
+@dataclass(frozen=True, slots=True)
+class ShownDeployment:
+    """A deployment with its figures. ``sessions`` were counted, ``new`` of them of the new release; ``rate`` is that of
+    a blue-green one."""
+
+    rows: list[GuardrailRow]
+    sessions: int
+    new: int
+    e_value: float
+    waits_for: str
+    verdict: str
+    tone: str
+    rate: FixedRate | None
+    chart: Picture | None
+
+
+def shown_deployment(deployment: Deployment) -> ShownDeployment:
+    stored = deployment.monitor
+    monitor = Monitor.from_json(stored) if "evidence" in stored else Monitor()
+    counted = monitor.differences.get("failures", Difference())
+    rate = FixedRate.from_json(stored["rate"]) if "rate" in stored else None
+    return ShownDeployment(
+        rows=[_row(name, monitor) for name in WEIGHTS if name in monitor.differences],
+        sessions=rate.n if rate else counted.n,
+        new=rate.n if rate else counted.new,
+        e_value=rate.e_value if rate else monitor.e_value,
+        waits_for=_waits(deployment),
+        verdict=sentence_of(deployment),
+        tone={"rolled_back": "bad", "done": "good"}.get(deployment.state, ""),
+        rate=rate,
+        chart=evidence_chart(stored.get("history", [])),
+    )
+
+
+def sentence_of(deployment: Deployment) -> str:
+    """How it stands, in one sentence."""
+    name = f"Release {deployment.release.number}"
+    if deployment.state == DeploymentState.DONE:
+        return f"{name} got all of the traffic."
+    if deployment.state == DeploymentState.ROLLED_BACK:
+        return f"{name} was taken back: {deployment.reason}"
+    if deployment.state == DeploymentState.STOPPED:
+        return f"{name} answered beside the current release; it was stopped."
+    paused = " It is paused: it goes no further by itself." if deployment.state == DeploymentState.PAUSED else ""
+    if deployment.strategy == DeploymentStrategy.SHADOW:
+        return f"{name} answers a copy of {deployment.share:.0%} of the sessions, and nobody sees it.{paused}"
+    if deployment.strategy == DeploymentStrategy.BLUE_GREEN and deployment.share == 0:
+        return f"{name} is ready beside the current one, and gets no traffic until you switch.{paused}"
+    return f"{name} gets {deployment.share:.0%} of the sessions.{paused}"
+
+
+def _waits(deployment: Deployment) -> str:
+    if deployment.state != DeploymentState.RUNNING:
+        return ""
+    return waits_for(deployment, DeploymentRule.from_json(deployment.rule))
+
+
+def _row(name: str, monitor: Monitor) -> GuardrailRow:
+    found = monitor.differences[name]
+    new, current = (finite_or_none(one) for one in found.means)
+    band = found.band()
+    difference, low, high = (finite_or_none(one) for one in (band.difference, band.low, band.high))
+    e_value = monitor.evidence[name].e_value
+    return GuardrailRow(name, TITLES[name], current, new, difference, low, high, e_value, SHOWN[name])
+
+
+def _share(value: float | None) -> str:
+    return "–" if value is None else f"{value * 100:.1f} %"
+
+
+def _dollars(value: float | None) -> str:
+    return "–" if value is None else f"${value:,.6f}"
+
+
+def _time(value: float | None) -> str:
+    return "–" if value is None else f"{value:,.1f} ms"
+
+
+def _plain(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3f}"
+
+
+SHOWN: Final[dict[str, Callable[[float | None], str]]] = {
+    "failures": _share,
+    "reward": _plain,
+    "safety": _share,
+    "cost": _dollars,
+    "latency": _time,
+}
+
+
+def evidence_chart(history: list[Any], *, width: int = 640, height: int = 120) -> Picture | None:
+    """The evidence against the new release over the looks, on a logarithmic scale; the line is where it is taken back.
+    None where there were fewer than two looks."""
+    if len(history) < 2:
+        return None
+    limit = math.log10(1 / ALPHA)
+    values = [max(-2.0, math.log10(max(one[2], 1e-12))) for one in history]
+    top, bottom = max(limit + 0.4, *values), min(-1.0, *values)
+
+    def y(value: float) -> float:
+        return round(height - 6 - (value - bottom) / (top - bottom) * (height - 12), 1)
+
+    step = (width - 12) / (len(values) - 1)
+    points = " ".join(f"{6 + at * step:.1f},{y(value)}" for at, value in enumerate(values))
+    label = f"Evidence against the new release over {len(values)} looks; it is taken back at {1 / ALPHA:.0f}."
+    return Picture(
+        f'<svg class="evidence" viewBox="0 0 {width} {height}" role="img" aria-label="{label}">'
+        f'<line class="limit" x1="6" x2="{width - 6}" y1="{y(limit)}" y2="{y(limit)}"/>'
+        f'<polyline points="{points}"/></svg>'
+    )

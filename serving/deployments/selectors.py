@@ -1,0 +1,35 @@
+"""Reads of deployments, as far as the actor may see."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db.models import QuerySet
+
+from agentcore_site.lib.errors import Missing
+from agentcore_site.lib.texts import uuid_of
+from serving.models import LIVE, AgentServing, Deployment
+
+
+def deployments_visible(actor: Any) -> QuerySet[Deployment]:
+    return Deployment.objects.visible_to(actor).select_related("agent", "release", "previous", "created_by")
+
+
+def deployment_get(actor: Any, deployment_id: Any) -> Deployment:
+    """Raises:
+    Missing: there is none, or not for this actor."""
+    named = uuid_of(deployment_id)
+    found = deployments_visible(actor).filter(pk=named).first() if named else None
+    if found is None:
+        raise Missing("There is no such deployment.")
+    return found
+
+
+def serving_of(agent: Any) -> AgentServing:
+    """How an agent is served; one that was never deployed is served by nothing."""
+    found = AgentServing.objects.filter(agent=agent).select_related("release").first()
+    return found or AgentServing(agent=agent, organization_id=agent.organization_id)
+
+
+def live_deployment(agent: Any) -> Deployment | None:
+    return Deployment.objects.filter(agent=agent, state__in=LIVE).select_related("release").first()

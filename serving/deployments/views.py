@@ -1,0 +1,146 @@
+"""Deployments as people look at them and lead them."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+
+from agentcore_site.console.pages import Sort, allowed, asked, is_part, listing, page, post_page, sent
+from agentcore_site.lib.errors import Conflict, Invalid
+from agentcore_site.lib.money import dollars
+from agentcore_site.tenancy.actors import Actor
+from agentcore_site.tenancy.permissions import require
+from experiences.agents.selectors import endpoints_visible
+from experiences.models.agent_lookup import agent_find, agent_get
+from serving.deployments.filters import DeploymentFilters
+from serving.deployments.forms import DeployForm, ServingForm
+from serving.deployments.gate import verdict_of
+from serving.deployments.presenters import TONES, WORDS, sentence_of, shown_deployment
+from serving.deployments.selectors import deployment_get, deployments_visible, live_deployment, serving_of
+from serving.deployments.services import (
+    deployment_advance,
+    deployment_pause,
+    deployment_resume,
+    deployment_roll_back,
+    deployment_start,
+    release_restore,
+    serving_change,
+)
+from serving.models import Deployment, DeploymentState, DeploymentStrategy
+from serving.releases.selectors import release_get
+
+SORTS: Final = (Sort("newest", "newest first", "created_at"),)
+ACTIONS: Final = {
+    "pause": deployment_pause,
+    "resume": deployment_resume,
+    "advance": deployment_advance,
+    "roll-back": deployment_roll_back,
+}
+
+
+@page
+def deployments(request: HttpRequest, actor: Actor) -> HttpResponse:
+    everything = deployments_visible(actor)
+    query, state, strategy, agent = asked(request, "q", "state", "strategy", "agent")
+    given = {"search": query, "state": state, "strategy": strategy, "agent": agent}
+    found = listing(
+        request, DeploymentFilters.on_page(everything, actor, given), SORTS, one="deployment", of=everything
+    )
+    context = {
+        "listing": found,
+        "rows": [(one, sentence_of(one)) for one in found.rows],
+        "q": query,
+        "state": state,
+        "states": DeploymentState.choices,
+        "strategy": strategy,
+        "strategies": [(key, title.partition(":")[0]) for key, title in DeploymentStrategy.choices],
+        "agent": agent_find(actor, agent) if agent else None,
+    }
+    return render(request, "serving/deployments.html", context)
+
+
+@page
+def deployment(request: HttpRequest, actor: Actor, deployment_id: Any) -> HttpResponse:
+    found = deployment_get(actor, deployment_id)
+    events = found.events.select_related("by").order_by("-id")
+    context = {
+        "deployment": found,
+        "shown": shown_deployment(found),
+        "events": [(one, WORDS.get(one.kind, one.kind), TONES.get(one.kind, "")) for one in events],
+        "may": allowed(actor, found.organization_id),
+    }
+    part = is_part(request) and "part" in request.GET
+    return render(request, "serving/_deployment.html" if part else "serving/deployment.html", context)
+
+
+@page
+def deploy(request: HttpRequest, actor: Actor, release_id: Any) -> HttpResponse:
+    release = release_get(actor, release_id)
+    require(actor, "deployment.edit", release.organization_id)
+    serving = serving_of(release.agent)
+    first = serving.release is None
+    form = DeployForm(sent(request), initial={"strategy": "immediate"} if first else None)
+    made = form.applied(deployment_start, actor, release) if form.is_bound else None
+    if made is not None:
+        messages.success(request, sentence_of(made))
+        return redirect("serving:deployment", deployment_id=made.pk)
+    context = {
+        "form": form,
+        "release": release,
+        "serving": serving,
+        "live": live_deployment(release.agent),
+        "verdict": verdict_of(release, serving.release),
+    }
+    return render(request, "serving/deploy.html", context, status=form.status)
+
+
+@post_page
+def act(request: HttpRequest, actor: Actor, deployment_id: Any, action: str) -> HttpResponse:
+    found = deployment_get(actor, deployment_id)
+    try:
+        ACTIONS[action](actor, found, note=request.POST.get("note", "")[:300])
+    except Conflict as error:
+        messages.error(request, error.message)
+    return redirect("serving:deployment", deployment_id=found.pk)
+
+
+@page
+def serving(request: HttpRequest, actor: Actor, agent_id: Any) -> HttpResponse:
+    """How an agent is served: at which address, by which release, and what happens when something is away."""
+    agent = agent_get(actor, agent_id)
+    found = serving_of(agent)
+    endpoints = [
+        (str(one.pk), one.name) for one in endpoints_visible(actor).filter(organization_id=agent.organization_id)
+    ]
+    initial = {"fallbacks": [str(one) for one in found.fallbacks], "while_away_usd": dollars(found.while_away_micros)}
+    form = ServingForm(sent(request), endpoints=endpoints, initial=initial)
+    if form.is_bound:
+        require(actor, "deployment.edit", agent.organization_id)
+        if form.applied(serving_change, actor, agent) is not None:
+            messages.success(request, "Saved. Processes know of it within a second.")
+            return redirect("serving:serving", agent_id=agent.pk)
+    context = {
+        "agent": agent,
+        "serving": found,
+        "form": form,
+        "live": live_deployment(agent),
+        "base_url": request.build_absolute_uri("/v1"),
+        "may": allowed(actor, agent.organization_id),
+        "past": deployments_visible(actor).filter(agent=agent)[:10],
+    }
+    return render(request, "serving/serving.html", context, status=form.status)
+
+
+@post_page
+def restore(request: HttpRequest, actor: Actor, agent_id: Any) -> HttpResponse:
+    agent = agent_get(actor, agent_id)
+    try:
+        made: Deployment = release_restore(actor, agent, note=request.POST.get("note", "")[:300])
+    except (Conflict, Invalid) as error:
+        messages.error(request, error.message)
+        return redirect("serving:serving", agent_id=agent.pk)
+    messages.success(request, f"Release {made.release.number} serves {agent.name} again.")
+    return redirect("serving:deployment", deployment_id=made.pk)
