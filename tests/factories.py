@@ -13,6 +13,7 @@ from agentcore_site.tenancy.roles import Role
 from experiences.learning.lessons.stamps import pack_stamp
 from experiences.lessons.stamps import stamp_of_agent, stamped
 from experiences.models import Agent, Experience, ModelEndpoint, PromptPack, ToolServer
+from serving.deployments.rules import DeploymentRule
 from serving.models import (
     AgentServing,
     CanaryObservation,
@@ -126,11 +127,14 @@ class ExperienceFactory(factory.django.DjangoModelFactory):  # type: ignore[misc
         return stamped(Experience(handle=self.handle, summary=self.summary, **values), stamp_of_agent(self.agent))
 
 
+RULE = DeploymentRule().as_json()
+
+
 def served(release: Release) -> ProductionTrace:
     """An agent's trace in production, with the deployment of ``release`` that it came through."""
     owner = {"organization": release.organization, "agent": release.agent}
     AgentServing.objects.create(**owner, release=release)
-    deployment = Deployment.objects.create(**owner, release=release, strategy="canary", share=0.1)
+    deployment = Deployment.objects.create(**owner, release=release, strategy="canary", share=0.1, rule=RULE)
     DeploymentEvent.objects.create(deployment=deployment, kind="started", share=0.1)
     trace = ProductionTrace.objects.create(
         **owner,

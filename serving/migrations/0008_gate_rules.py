@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
     dependencies = [
         ("experiences", "0019_reward_before_ranking"),
-        ("serving", "0005_feedback"),
+        ("serving", "0007_suite_versions_stay"),
         ("tenancy", "0008_jobs_per_organization"),
     ]
 
