@@ -3,8 +3,8 @@
 from django.urls import path
 
 from serving import views
-from serving.suites import views as suites
 from serving.deployments import views as deployments
+from serving.suites import views as suites
 from serving.traces import views as traces
 
 app_name = "serving"
