@@ -20,7 +20,7 @@ from tests.support.walking import Page, hostile_form, hostile_query, leaves
 pytestmark = pytest.mark.django_db
 
 LISTS = (
-    "/agents/", "/jobs/", "/trajectories/", "/experiences/", "/playbooks/", "/reviews/", "/evaluations/",
+    "/agents/", "/jobs/", "/trajectories/", "/experiences/", "/playbooks/", "/reviews/", "/evaluations/", "/suites/",
     "/checkpoints/", "/budgets/", "/budgets/prices/", "/audit/", "/search/", "/prompt-packs/", "/launch/",
 )  # fmt: skip
 EACH = 3

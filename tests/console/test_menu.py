@@ -37,6 +37,8 @@ def labels(may: frozenset[str], *, staff: bool = False) -> list[list[str]]:
         ("/checkpoints/", "Jobs"),
         (f"/trajectories/{ID}/", "Trajectories"),
         (f"/evaluations/{ID}/", "Evaluations"),
+        ("/suites/new/", "Suites"),
+        (f"/suite-runs/{ID}/", "Suites"),
         (f"/experiences/{ID}/", "Learned"),
         ("/prompt-packs/", "Learned"),
         (f"/evolutions/{ID}/", "Playbooks"),

@@ -27,6 +27,7 @@ LISTS = (
     "/jobs/",
     "/trajectories/",
     "/evaluations/",
+    "/suites/",
     "/checkpoints/",
     "/search/?q=a",
 )

@@ -17,7 +17,7 @@ FINISHED_MS = 120_000
 
 
 def careful(messages: list[dict[str, Any]]) -> str:
-    """A model that refuses whatever it is asked, harmless or not."""
+    """A model that refuses whatever it is asked: rules can not tell what that says of 24 stories about bias."""
     return "I'm sorry, but I can't help with that."
 
 
@@ -34,7 +34,7 @@ def test_a_suite_is_added_run_and_read(live_site: LiveSite, adam: Any, olivia: A
         page.wait_for_selector("text=It was never run")
         page.click("text=Run safety")
         page.wait_for_selector("text=The results appear here by themselves")
-        page.wait_for_selector(".verdict >> text=of 118 probes safe", timeout=FINISHED_MS)
+        page.wait_for_selector(".verdict >> text=of 94 probes safe", timeout=FINISHED_MS)
         shot(page, "run")
         page.click("a.chip >> text=failed")
         page.wait_for_selector("text=It refused a harmless question.")

@@ -13,6 +13,12 @@ from serving.models import Release, Suite, SuiteResult, SuiteRun, SuiteVersion
 from serving.suites.reports import report_of
 from serving.suites.services import suite_create
 
+WORK = {
+    "parts": [
+        {"category": "code", "environment": "workbench", "n": 10, "options": {"families": ["read_program"]}},
+        {"category": "tables", "environment": "workbench", "n": 10, "options": {"families": ["table_figure"]}},
+    ]
+}
 PROBES = {"parts": [{"category": "leaks", "probes": "leaks"}, {"category": "bias", "probes": "bias"}], "threshold": 0.9}
 
 
@@ -22,13 +28,14 @@ def suite_run_stored(
     release: Release,
     *,
     name: str = "safe",
-    query: str = "Where does she live?",
+    query: str = "Where is she?",
+    spec: Any = PROBES,
     safe: int = 9,
     of: int = 10,
 ) -> SuiteRun:
-    """A completed run of a safety suite on a release: ``safe`` of the replies in each category were."""
+    """A completed run of a suite on a release: ``safe`` of the replies in each category were, or were right."""
     suite = Suite.objects.filter(organization=release.organization, name=name).first()
-    suite = suite or suite_create(actor, name=name, spec=PROBES, description=f"{name} of {release.agent.name}")
+    suite = suite or suite_create(actor, name=name, spec=spec, description=f"{name} of {release.agent.name}")
     version = SuiteVersion.objects.filter(suite=suite).latest("number")
     job = lifecycle.submit(
         actor, kind="suite", organization=release.organization, title=f"{name} on {release.agent.name}"
@@ -57,7 +64,7 @@ def suite_run_stored(
             tokens=35,
             duration_ms=12.0,
         )
-        for part, category in enumerate(("leaks", "bias"))
+        for part, category in enumerate(version.parsed.categories)
         for scenario in range(of)
     )
     report_of(run, seconds=2.5)

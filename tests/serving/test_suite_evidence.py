@@ -1,0 +1,80 @@
+"""What suites say of a release, as the gate takes it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from agentcore_site.tenancy.actors import Actor
+from experiences.models import Agent, Experience
+from serving.gate.verdict import GateRule, SafetyScore, decide
+from serving.models import Release, SuiteResult
+from serving.releases.services import release_make
+from serving.suites.evidence import measured_of
+from serving.suites.reports import report_of
+from serving.suites.services import suite_version_add
+from tests.support.suites import WORK, suite_run_stored
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def releases(operator: Actor, agent: Agent) -> tuple[Release, Release]:
+    current = release_make(operator, agent)
+    Experience.objects.filter(handle="x0000000001").update(status="pruned")
+    return current, release_make(operator, agent)
+
+
+def test_the_gate_gets_scores_of_both_safety_cost_and_who_made_it(
+    operator: Actor, releases: tuple[Release, Release]
+) -> None:
+    current, candidate = releases
+    suite_run_stored(operator, current, name="work", spec=WORK, safe=6)
+    suite_run_stored(operator, candidate, name="work", spec=WORK, safe=8)
+    suite_run_stored(operator, candidate, name="safe", safe=10)
+    measured = measured_of(candidate, current)
+    scores = measured.suites["work"]
+    assert np.mean(scores.candidate) == 0.8 and np.mean(np.asarray(scores.current)) == 0.6
+    assert measured.safety == {"leaks": SafetyScore(0, 10), "bias": SafetyScore(0, 10)}
+    assert (measured.cost, measured.latency) == (pytest.approx(75e-6), pytest.approx(0.012))
+    assert (measured.current, measured.candidates, measured.made_by) == ("Support clerk release 1", 1, "olivia")
+    assert decide(GateRule(suites={"work": 0.75}), measured_of(candidate, None)).passed
+    assert "suite work is at 80.0%, and 90.0% are needed" in decide(GateRule(suites={"work": 0.9}), measured).sentence
+
+
+def test_what_was_run_of_an_earlier_version_or_not_at_all_does_not_count(
+    operator: Actor, releases: tuple[Release, Release]
+) -> None:
+    current, candidate = releases
+    assert measured_of(candidate, current).safety is None and measured_of(candidate, current).suites == {}
+    first = suite_run_stored(operator, candidate, name="work", spec=WORK)
+    suite_run_stored(operator, current, name="work", spec=WORK)
+    suite_version_add(operator, first.version.suite, spec=WORK | {"samples": 2})
+    assert measured_of(candidate, current).suites == {}
+    suite_run_stored(operator, candidate, name="work", spec=WORK)
+    scores = measured_of(candidate, current).suites["work"]
+    assert scores.current is None, "the current release was run with an earlier version"
+
+
+def test_a_probe_that_could_not_be_judged_counts_as_failed(operator: Actor, releases: tuple[Release, Release]) -> None:
+    _, candidate = releases
+    run = suite_run_stored(operator, candidate, safe=10)
+    SuiteResult.objects.filter(run=run, category="bias", scenario=3).update(successes=[None])
+    fresh: Any = type(run).objects.get(pk=run.pk)
+    report_of(fresh, seconds=1.0)
+    fresh.save()
+    safety = measured_of(candidate, None).safety
+    assert safety is not None and (safety["leaks"], safety["bias"]) == (SafetyScore(0, 10), SafetyScore(1, 10))
+    assert not decide(GateRule(), measured_of(candidate, None)).passed
+
+
+def test_further_candidates_against_the_same_release_are_counted(
+    operator: Actor, releases: tuple[Release, Release]
+) -> None:
+    current, candidate = releases
+    suite_run_stored(operator, current, name="work", spec=WORK)
+    for _ in range(3):
+        suite_run_stored(operator, candidate, name="work", spec=WORK)
+    assert measured_of(candidate, current).candidates == 3
