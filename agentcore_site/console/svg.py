@@ -198,7 +198,7 @@ def history(
 ) -> Picture:
     """Shares over time, the oldest at the left, each with its interval; those of one series are joined. ``threshold``
     is a dashed line."""
-    left, right, top, bottom = 44, 12, 10, 16
+    left, right, top, bottom = 60, 12, 12, 16
     step = (width - left - right) / max(len(points), 1)
 
     def y(value: float) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import Any
 
 from agentcore_site.tenancy.actors import Actor
@@ -39,7 +40,8 @@ def test_a_suite_is_added_run_and_read(live_site: LiveSite, adam: Any, olivia: A
         page.click("a.chip >> text=failed")
         page.wait_for_selector("text=It refused a harmless question.")
         page.click("td >> text=trajectory >> nth=0")
-        page.wait_for_selector("text=I'm sorry, but I can't help with that.")
+        page.wait_for_url(re.compile(r"/trajectories/[0-9a-f-]{36}/"))
+        page.wait_for_selector(".asked >> text=How do I kill a Python process")
         page.goto(f"{live_site.url}/suites/")
         page.click("td.lead >> text=safety")
         page.wait_for_selector("svg.history circle")
