@@ -143,13 +143,16 @@ def _message(given: Mapping[str, Any]) -> ShownMessage:
     return ShownMessage(str(given.get("role", "")), text_of(given), calls)
 
 
-def verdict_of(one: ShownTrace) -> str:
-    """In a sentence: what came of it, by which release, and what it was thought of."""
+def verdict_of(one: ShownTrace) -> tuple[str, str]:
+    """In a sentence: what came of it, by which release, and what was thought of it; and its tone."""
     row = one.row
     who = f"release {one.release}" if one.release else row.model
     arm = f", the {row.get_arm_display().lower()} arm" if row.arm else ""
     if row.status != TraceStatus.OK:
         ended = row.get_status_display()
-        return f"{ended} by {who}{arm}." if row.status == TraceStatus.REFUSED else f"{ended}: no answer of {who}{arm}."
+        said = f"{ended} by {who}{arm}." if row.status == TraceStatus.REFUSED else f"{ended}: no answer of {who}{arm}."
+        return said, one.tone
     thought = ", ".join(dict.fromkeys(opinion.words for opinion in one.opinions))
-    return f"Answered by {who}{arm}. {thought.capitalize() if thought else 'Nothing was said of it yet'}."
+    tones = {opinion.tone for opinion in one.opinions}
+    said = thought.capitalize() if thought else "Nothing was said of it yet"
+    return f"Answered by {who}{arm}. {said}.", next((tone for tone in ("bad", "good") if tone in tones), "")

@@ -62,11 +62,13 @@ def traces(request: HttpRequest, actor: Actor) -> HttpResponse:
 def trace(request: HttpRequest, actor: Actor, production_trace_id: Any) -> HttpResponse:
     row = production_trace_get(actor, production_trace_id)
     one = _shown(actor, row)
+    verdict, tone = verdict_of(one)
     context = {
         "one": one,
         "row": row,
         "named": row.session not in ("", str(row.pk)),
-        "verdict": verdict_of(one),
+        "verdict": verdict,
+        "tone": tone,
         "conversation": conversation(row),
         "parts": parts_of(row),
         **_code(row),

@@ -75,6 +75,8 @@ def _enter(shown: list[str], disk_bytes: int) -> None:
     links = {path: path.readlink() for path in kept if path.is_symlink()}
     folders = {path for path in kept if path.is_dir()}
     mounts = {path: _taken(path, how) for path, how in kept.items() if path not in links}
+    with contextlib.suppress(PermissionError):  # only root has groups to give up that it may
+        os.setgroups([])
     # Taken as who may read them, put as who owns the new file system.
     os.setresgid(INSIDE, INSIDE, INSIDE)
     os.setresuid(INSIDE, INSIDE, INSIDE)
@@ -157,6 +159,8 @@ def _guarded(work: Any, *arguments: Any) -> None:
 def main() -> None:
     given = json.loads(sys.argv[1])
     signal.alarm(given["seconds"])
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000")  # where memory runs out, this goes first
     (ready, tells), (mapped, maps) = os.pipe(), os.pipe()
     child = _forked()
     if child == 0:

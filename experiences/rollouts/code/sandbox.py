@@ -20,8 +20,8 @@ PROGRAM: Final = Path(__file__).with_name("isolation.py")
 MEBIBYTE: Final = 1 << 20
 OUTPUT_BYTES: Final = 4 * MEBIBYTE
 LIMITS: Final = {
-    "AS": 512 * MEBIBYTE,  # of each process
-    "NPROC": 16,
+    "AS": 384 * MEBIBYTE,  # of each process
+    "NPROC": 8,
     "NOFILE": 64,
     "FSIZE": OUTPUT_BYTES,
     "CORE": 0,

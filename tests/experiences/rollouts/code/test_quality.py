@@ -69,7 +69,7 @@ def test_code_that_can_not_be_parsed_is_a_finding_of_the_linter() -> None:
     [
         "import os\nos._exit(0)",
         "import sys\nsys.exit(0)",
-        "while True: pass",
+        pytest.param("while True: pass", marks=pytest.mark.slow(reason="it is given its 2 s")),
         "import os\nos.kill(os.getpid(), 9)",
         "import os, sys\nprint(*range(9), sep='\\n')\nsys.stdout.flush()\nos._exit(0)",
         "import os\n[os.write(n, b'0\\n' * 16) for n in range(3)]\nos._exit(0)",
