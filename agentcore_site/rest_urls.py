@@ -33,6 +33,7 @@ from serving.api.feedback import FeedbackViewSet
 from serving.api.promotions import PromotionViewSet
 from serving.api.releases import ReleaseViewSet
 from serving.api.suites import SuiteResultViewSet, SuiteRunViewSet, SuiteViewSet
+from serving.api.targets import ServingTargetViewSet
 from serving.api.traces import ProductionTraceViewSet
 from training.api.checkpoints import CheckpointViewSet
 from training.api.datasets import DatasetViewSet, RowViewSet
@@ -119,6 +120,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("suite-runs/<uuid:run>/results", SuiteResultViewSet.as_view({"get": "list"}), name="suite-run-results"),
     path("budgets/<int:budget>/ledger", LedgerViewSet.as_view({"get": "list"}), name="budget-ledger"),
     path("checkpoints/<uuid:pk>/promote", PromotionViewSet.as_view({"post": "promote"}), name="promote"),
+    path("agents/<str:agent>/tensorzero", ServingTargetViewSet.as_view(GET), name="agent-tensorzero"),
     path("agents/<str:agent>/roll-back", PromotionViewSet.as_view({"post": "roll_back"}), name="roll-back"),
     *router.urls,
 ]

@@ -18,6 +18,7 @@ from agentcore_site.lib.errors import Conflict, Invalid
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import require
 from experiences.models.agent_lookup import agent_get
+from serving.adapters.plans import plan_of_release, tensorzero_of
 from serving.filters import ReleaseFilters
 from serving.models import Release, ReleaseSource
 from serving.releases.bundle import Bundle, differences
@@ -32,7 +33,6 @@ from serving.releases.selectors import (
     release_get,
     releases_differ,
     releases_visible,
-    tensorzero_of,
 )
 from serving.releases.services import release_make
 from serving.suites.selectors import latest_results
@@ -109,7 +109,7 @@ def release_tensorzero(request: HttpRequest, actor: Actor, release_id: Any) -> H
     found = release_get(actor, release_id)
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, text in tensorzero_of(found).files.items():
+        for name, text in tensorzero_of(plan_of_release(found)).files.items():
             archive.writestr(name, text)
     response = HttpResponse(packed.getvalue(), content_type="application/zip")
     name = f"{found.agent.slug}-release-{found.number}-tensorzero.zip"

@@ -222,7 +222,7 @@ REST_READS = {
     "releases", "releases/<uuid:pk>", "releases/<uuid:pk>/diff", "releases/<uuid:pk>/context",
     "deployments", "deployments/<uuid:pk>",
     "traces", "traces/<uuid:pk>", "feedback", "feedback/<uuid:pk>",
-    "releases/<uuid:pk>/tensorzero",
+    "releases/<uuid:pk>/tensorzero", "agents/<str:agent>/tensorzero",
     "releases/<uuid:pk>/results", "suites", "suites/<uuid:pk>", "suite-runs", "suite-runs/<uuid:pk>",
     "suite-runs/<uuid:run>/results",
 }  # fmt: skip

@@ -15,6 +15,7 @@ from agentcore_site.rest.parsing import Strict, parsed
 from agentcore_site.rest.schema import IDEMPOTENCY_KEY
 from agentcore_site.rest.views import ScopedViewSet
 from experiences.models.agent_lookup import agent_get
+from serving.adapters.plans import plan_of_release, tensorzero_of
 from serving.filters import ReleaseFilters
 from serving.models import Release, ReleaseSource
 from serving.releases.selectors import (
@@ -25,7 +26,6 @@ from serving.releases.selectors import (
     release_get,
     releases_differ,
     releases_visible,
-    tensorzero_of,
 )
 from serving.releases.services import MOST_NOTE, release_make
 from serving.suites.selectors import latest_results
@@ -218,7 +218,7 @@ class ReleaseViewSet(ScopedViewSet):
     )
     @action(detail=True, methods=["get"])
     def tensorzero(self, request: Request, pk: UUID) -> Response:
-        return Response(ServingFilesOut(tensorzero_of(release_get(self.actor, pk))).data)
+        return Response(ServingFilesOut(tensorzero_of(plan_of_release(release_get(self.actor, pk)))).data)
 
     @extend_schema(
         summary="What suites found of a release",

@@ -10,7 +10,6 @@ from django.db.models import QuerySet
 from agentcore_site.jobs.selectors import as_uuid
 from agentcore_site.lib.errors import Conflict, Missing
 from experiences.learning.lessons.library import Lesson
-from serving.adapters import AdapterTarget, AppliedPlan, DeploymentArm, DeploymentPlan, serving_adapters
 from serving.models import Release
 from serving.releases.bundle import Bundle, BundleDifference, differences, setting_differences
 from serving.releases.making import bundle_with
@@ -45,20 +44,6 @@ def releases_differ(before: Release | None, after: Release) -> list[BundleDiffer
     """What the later one serves otherwise; of the first release all that it serves."""
     nothing = Bundle(runtime="")
     return differences(bundle_of(before) if before is not None else nothing, bundle_of(after))
-
-
-def tensorzero_of(release: Release) -> AppliedPlan:
-    """The configuration by which TensorZero's gateway serves this release to all of the agent's sessions.
-
-    Raises:
-        Conflict: it can't serve such a release; the message says why.
-    """
-    arm = DeploymentArm(f"release-{release.number}", 1.0, bundle_of(release))
-    try:
-        plan = DeploymentPlan(str(release.pk), release.agent.slug, (arm,))
-        return serving_adapters.get("tensorzero").apply(plan, AdapterTarget())
-    except ValueError as error:
-        raise Conflict(f"TensorZero can't serve this release: {error}") from error
 
 
 def moved_since(release: Release) -> list[BundleDifference]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import tomllib
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
@@ -14,6 +15,7 @@ from agentcore_site.audit.models import AuditEvent
 from agentcore_site.lib.errors import Conflict, Forbidden, Invalid, Missing
 from agentcore_site.tenancy.actors import Actor
 from experiences.models import Agent
+from serving.adapters.plans import plan_of_agent
 from serving.deployments.rules import DeploymentRule, Stage
 from serving.deployments.services import (
     deployment_advance,
@@ -27,9 +29,11 @@ from serving.deployments.ticking import deployments_tick
 from serving.gateway.calls import drawn
 from serving.gateway.served import served_model
 from serving.models import AgentServing, Deployment, ProductionTrace, Release
+from serving.releases.selectors import bundle_of
 from serving.releases.services import release_make
 from serving.traces.writing import traces_write
 from tests.factories import ExperienceFactory
+from tests.support.callers import Caller
 
 pytestmark = pytest.mark.django_db
 RULE = DeploymentRule((Stage(0.10, 0, 20), Stage(0.5, 0, 20)), feedback_minutes=0)
@@ -44,6 +48,26 @@ def releases(operator: Actor, agent: Agent) -> list[Release]:
     second = release_make(operator, agent)
     deployment_start(operator, first, strategy="immediate")
     return [first, second]
+
+
+def test_its_plan_for_other_gateways_has_the_shares_of_the_sessions(
+    operator: Actor, agent: Agent, releases: list[Release], olivia: Any, charlie: Any
+) -> None:
+    assert [(one.name, one.share) for one in plan_of_agent(agent).arms] == [("release-1", 1.0)]
+    deployment_start(operator, releases[1], strategy="canary", rule=RULE)
+    ramp = plan_of_agent(agent)
+    assert [(one.name, one.share) for one in ramp.arms] == [("release-1", 0.9), ("release-2", 0.1)]
+    assert ramp.arms[1].bundle == bundle_of(releases[1])
+    told = Caller(olivia).get("agents/clerk/tensorzero").json()
+    config = tomllib.loads(told["files"]["tensorzero.toml"])
+    assert config["functions"]["clerk"]["experimentation"]["candidate_variants"] == {"release-1": 0.9, "release-2": 0.1}
+    deployment_advance(operator, Deployment.objects.get(release=releases[1]))
+    assert plan_of_agent(agent).arms[1].share == 0.5 and plan_of_agent(agent).id != ramp.id
+    assert Caller(charlie).get(f"agents/{agent.pk}/tensorzero").status_code == 404
+    Deployment.objects.update(strategy="shadow")  # answers nobody
+    assert [one.name for one in plan_of_agent(agent).arms] == ["release-1"]
+    AgentServing.objects.update(release=None)
+    assert Caller(olivia).get("agents/clerk/tensorzero").status_code == 409
 
 
 def serves(agent: Agent) -> Release | None:
