@@ -11,7 +11,7 @@ from serving.releases.bundle import Bundle
 
 
 def plan_of_agent(agent: Agent) -> DeploymentPlan:
-    """The release that serves it, and beside it the one on its way with its share; a shadow answers nobody.
+    """The release that serves it, and beside it the one on its way with its share; a shadow has none, and is left out.
 
     Raises:
         Conflict: nothing is deployed.

@@ -1,4 +1,4 @@
-"""REST: how an agent is served, for whoever serves it elsewhere."""
+"""REST: how an agent is served, as other gateways are told it."""
 
 from __future__ import annotations
 
