@@ -35,9 +35,9 @@ ACCEPTANCE: Final = {
         _gym(
             "algorithmic", 20, "base_conversion", "caesar_cipher", "letter_counting", "word_sorting", "number_sorting"
         ),
-        _gym("logic", 20, "propositional_logic", "knights_knaves", "syllogism", "zebra_puzzles"),
+        _gym("logic", 20, "knights_knaves", "syllogism", "circuit_logic", "family_relationships"),
         _gym("graphs", 15, "course_schedule", "largest_island", "quantum_lock"),
-        _gym("cognition", 15, "number_sequence", "color_cube_rotation", "figlet_font"),
+        _gym("cognition", 15, "number_sequence", "color_cube_rotation", "needle_haystack"),
         _gym("games", 15, "countdown", "tower_of_hanoi", "mini_sudoku"),
     ],
     "seed": 20_260,

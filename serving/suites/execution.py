@@ -13,6 +13,8 @@ import uvloop
 from agentcore_site.jobs.events import event_add
 from agentcore_site.jobs.lease import Lease
 from agentcore_site.jobs.models import Job
+from agentcore_site.lib.errors import Conflict
+from agentcore_site.lib.registry import UnknownName
 from evaluation.parts import PART, PartsSlice
 from experiences.agents.consent import recording, recording_check
 from experiences.models import AgentRuntime
@@ -76,9 +78,13 @@ class SuiteSlice(PartsSlice[SuiteChunk]):
     # -- parts -----------------------------------------------------------------------------------------------------
 
     def parts(self) -> list[SuiteChunk]:
+        try:
+            every = questions_of(self.spec, self.run.organization_id, self._player)
+        except (UnknownName, ValueError) as error:  # a dataset or a package is not here any more
+            raise Conflict(f"{self.run.version} can't be asked any more: {error}") from error
         return [
             SuiteChunk(asked, first // PART, asked.scenarios[first : first + PART])
-            for asked in questions_of(self.spec, self.run.organization_id, self._player)
+            for asked in every
             for first in range(0, len(asked.scenarios), PART)
         ]
 

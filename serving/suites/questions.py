@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 from uuid import UUID
 
@@ -66,8 +68,14 @@ def _of(part: SuitePart, organization_id: UUID, seed: int, player: Player) -> tu
         rows = dataset_rows(_dataset(part.dataset, organization_id))
         own = dataset_environment(rows, part.options)
         return own, own.scenarios("all", part.n or len(rows), seed)
-    environment = environments.get(part.environment)(part.options)
+    environment = _environment(part.environment, json.dumps(part.options, sort_keys=True))
     return environment, environment.scenarios(HELD_OUT, part.n or 1, seed)
+
+
+@lru_cache(maxsize=16)
+def _environment(name: str, options: str) -> Environment:
+    """One for all slices and runs of a process: it holds the caches of its items."""
+    return environments.get(name)(json.loads(options))
 
 
 def _dataset(name: str, organization_id: UUID) -> Dataset:

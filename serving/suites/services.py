@@ -16,6 +16,7 @@ from agentcore_site.lib.registry import UnknownName
 from agentcore_site.lib.row_checks import check_row, hold_row, save_row
 from agentcore_site.lib.storable import unstorable
 from agentcore_site.tenancy.actors import Actor
+from agentcore_site.tenancy.models import Organization
 from agentcore_site.tenancy.permissions import current_organization, require
 from budgets.metering.port import UnknownPrice
 from budgets.metering.price_book import DatabasePriceBook
@@ -50,7 +51,10 @@ def suite_create(actor: Any, *, name: str, spec: Mapping[str, Any], description:
     """
     organization = current_organization(actor)
     require(actor, "suite.edit", organization)
-    parsed = _checked(actor, organization.pk, spec)
+    return _create(actor, organization, name, description, _checked(actor, organization.pk, spec))
+
+
+def _create(actor: Any, organization: Organization, name: str, description: str, parsed: SuiteSpec) -> Suite:
     kind = SuiteKind.SAFETY if parsed.is_safety else SuiteKind.BENCHMARK
     user = Actor.of(actor).user
     suite = Suite(organization=organization, name=name.strip(), kind=kind, description=description.strip())
@@ -71,10 +75,13 @@ def suite_version_add(actor: Any, suite: Suite, *, spec: Mapping[str, Any]) -> S
         Conflict: the suite is archived or of the other kind, or nothing changed.
     """
     require(actor, "suite.edit", suite.organization_id)
+    return _next(actor, suite, _checked(actor, suite.organization_id, spec))
+
+
+def _next(actor: Any, suite: Suite, parsed: SuiteSpec) -> SuiteVersion:
     hold_row(suite)
     if suite.archived_at is not None:
         raise Conflict(f"{suite.name} is archived.")
-    parsed = _checked(actor, suite.organization_id, spec)
     if parsed.is_safety != (suite.kind == SuiteKind.SAFETY):
         raise Conflict(f"{suite.name} is a {suite.get_kind_display().lower()} suite and stays one. Make another suite.")
     latest = suite.versions.order_by("-number").first()
@@ -85,6 +92,7 @@ def suite_version_add(actor: Any, suite: Suite, *, spec: Mapping[str, Any]) -> S
     return made
 
 
+@transaction.atomic
 def suite_built_in_add(actor: Any, *, name: str) -> Suite:
     """Adds a suite that comes with the program, or its next version where this release of the program asks something
     else.
@@ -101,8 +109,8 @@ def suite_built_in_add(actor: Any, *, name: str) -> Suite:
         raise Invalid(message, fields={"built_in": message})
     found = Suite.objects.filter(organization=organization, name=name).first()
     if found is None:
-        return suite_create(actor, name=name, spec=BUILT_IN[name].given, description=BUILT_IN[name].description)
-    suite_version_add(actor, found, spec=BUILT_IN[name].given)
+        return _create(actor, organization, name, BUILT_IN[name].description, BUILT_IN[name].spec)
+    _next(actor, found, BUILT_IN[name].spec)
     return found
 
 
@@ -221,7 +229,9 @@ def _playable(version: SuiteVersion, agent: Agent, bundle: Bundle, judge_model: 
         player = Player(bundle.runtime, actions=action_policy(bundle).actions)
     else:
         _priced(acting_agent(agent, bundle), judge_model)
-        player = Player(bundle.runtime, bundle.system)
+        if bundle.runtime == AgentRuntime.LLM:
+            return  # it can be asked everything; items are made by the worker, not while a person waits
+        player = Player(bundle.runtime)
     try:
         asked = questions_of(version.parsed, agent.organization_id, player)
     except (UnknownName, ValueError) as error:

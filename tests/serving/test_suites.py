@@ -17,7 +17,7 @@ from budgets.models import Budget
 from budgets.services import budget_set_limit
 from experiences.agents.services.agents import agent_update
 from experiences.agents.services.datasets import dataset_create
-from experiences.models import Agent, TrajectoryRecord
+from experiences.models import Agent, Dataset, TrajectoryRecord
 from serving.models import Suite, SuiteResult, SuiteRun, SuiteVersion
 from serving.releases.services import release_make
 from serving.suites.selectors import latest_results, suite_get, suite_run_get, trajectories_of, version_get
@@ -313,3 +313,10 @@ def test_tools_of_a_task_stand_in_the_place_of_the_agents(
     }
     assert offered[False] == ["calculator"]
     assert offered[True] == ["find_orders", "show_order", "cancel_order", "change_town"]
+
+
+def test_a_run_whose_dataset_is_gone_fails_and_says_so(operator: Actor, adder: Agent, sums: Suite) -> None:
+    run = suite_run_start(operator, version_get(sums), agent=adder)
+    Dataset.objects.all().delete()
+    job = run_to_end(run.job)
+    assert job.status == Status.FAILED and "can't be asked any more: There is no dataset" in job.error
