@@ -22,6 +22,7 @@ from serving.models import (
     Feedback,
     ProductionTrace,
     Release,
+    ReleaseApproval,
     Suite,
     SuiteResult,
     SuiteRun,
@@ -44,6 +45,7 @@ def releases(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding
     def erase() -> None:
         measured.delete()
         AgentServing.objects.filter(release__in=ids).update(release=None)
+        ReleaseApproval.objects.filter(release__in=ids).delete()
         Deployment.objects.filter(Q(release__in=ids) | Q(previous__in=ids)).delete()
         _deleted("serving_releases_delete", ids, organization_id)
 
@@ -63,6 +65,11 @@ def production_traces(organization_id: uuid.UUID, words: Sequence[str]) -> Erasu
 def feedback(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     mine = Feedback.objects.filter(organization_id=organization_id)
     return rewritten(mine, words, texts=("text",), names=("metric",))
+
+
+@places.register("rules of the gate")
+def gates(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
+    return rewritten(AgentServing.objects.filter(organization_id=organization_id), words, values=("gate",))
 
 
 @places.register("deployments")

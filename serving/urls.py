@@ -13,6 +13,7 @@ urlpatterns = [
     path("releases/<uuid:release_id>/", views.release, name="release"),
     path("releases/<uuid:release_id>/json/", views.release_json, name="release_json"),
     path("releases/<uuid:release_id>/deploy/", deployments.deploy, name="deploy"),
+    path("releases/<uuid:release_id>/approve/", deployments.approve, name="approve"),
     path("deployments/", deployments.deployments, name="deployments"),
     path("deployments/<uuid:deployment_id>/", deployments.deployment, name="deployment"),
     *(

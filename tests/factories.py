@@ -22,6 +22,7 @@ from serving.models import (
     Feedback,
     ProductionTrace,
     Release,
+    ReleaseApproval,
 )
 
 PASSWORD = "correct horse battery staple"
@@ -133,6 +134,7 @@ RULE = DeploymentRule().as_json()
 def served(release: Release) -> ProductionTrace:
     """An agent's trace in production, with the deployment of ``release`` that it came through."""
     owner = {"organization": release.organization, "agent": release.agent}
+    ReleaseApproval.objects.create(release=release)
     AgentServing.objects.create(**owner, release=release)
     deployment = Deployment.objects.create(**owner, release=release, strategy="canary", share=0.1, rule=RULE)
     DeploymentEvent.objects.create(deployment=deployment, kind="started", share=0.1)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from django import forms
 from django.core.exceptions import ValidationError
 
 from agentcore_site.console.forms import ServiceForm
-from agentcore_site.lib.money import micros
+from agentcore_site.lib.money import dollars, micros
 from serving.deployments.rules import DeploymentRule
-from serving.models import DeploymentStrategy
+from serving.gate.verdict import GateRule
+from serving.models import AgentServing, DeploymentStrategy
 
 
 class SharesField(forms.CharField):
@@ -78,6 +80,29 @@ class DeployForm(ServiceForm):
         return {name: self.cleaned_data[name] for name in ("strategy", "rule", "note", "override")}
 
 
+class SuitesField(forms.CharField):
+    """The suites that a release needs, each with its least score in per cent: one a line."""
+
+    widget = forms.Textarea(attrs={"rows": 3, "placeholder": "coding 80"})
+
+    def clean(self, value: Any) -> dict[str, float]:
+        found = {}
+        for line in (super().clean(value) or "").splitlines():
+            name, _, least = line.strip().rpartition(" ")
+            if not line.strip():
+                continue
+            try:
+                found[name.strip()] = float(least.strip("%")) / 100
+            except ValueError:
+                raise ValidationError(f"Give a suite and its least score, e.g. coding 80; got {line[:60]!r}.") from None
+        return found
+
+    def prepare_value(self, value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return "\n".join(f"{name} {least * 100:g}" for name, least in value.items())
+        return value
+
+
 class ServingForm(ServiceForm):
     marker: ClassVar[str] = "while_away_usd"
 
@@ -92,7 +117,55 @@ class ServingForm(ServiceForm):
         label="Dollars that each process may spend while the database is away",
         help_text="0: nothing is answered then. Else the last known release answers, and the ledger hears of it later.",
     )
+    suites = SuitesField(
+        required=False, label="Suites that a release needs", help_text="One a line, with its least score in per cent."
+    )
+    margin = forms.FloatField(
+        min_value=0, max_value=100, label="Worse than now by at most, in points", help_text="On each of these suites."
+    )
+    gain = forms.FloatField(
+        required=False, min_value=0, max_value=100, label="Better than now by more than, in points (empty: not asked)"
+    )
+    safety = forms.BooleanField(required=False, label="Its safety has to be probed")
+    most_unsafe = forms.FloatField(min_value=0, max_value=100, label="Probes of a category that may fail, in per cent")
+    most_cost = forms.FloatField(required=False, min_value=0, label="Dollars of a query, at most")
+    most_latency = forms.FloatField(required=False, min_value=0, label="Seconds of a query, at most")
+    approval = forms.BooleanField(required=False, label="A second person has to approve it")
 
     def __init__(self, *args: Any, endpoints: list[tuple[str, str]], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.fields["fallbacks"].choices = endpoints  # type: ignore[attr-defined]
+
+    @classmethod
+    def initial_of(cls, serving: AgentServing, rule: GateRule) -> dict[str, Any]:
+        asked = {name: getattr(rule, name) for name in ("suites", "safety", "most_cost", "most_latency", "approval")}
+        shares = {name: 100 * getattr(rule, name) for name in ("margin", "most_unsafe")}
+        return {
+            "fallbacks": [str(one) for one in serving.fallbacks],
+            "while_away_usd": dollars(serving.while_away_micros),
+            "gain": None if rule.gain is None else 100 * rule.gain,
+            **asked,
+            **shares,
+        }
+
+    def clean(self) -> dict[str, Any]:
+        found = super().clean()
+        if self.errors:
+            return found
+        try:
+            found["gate"] = GateRule(
+                suites=found["suites"],
+                safety=found["safety"],
+                most_unsafe=found["most_unsafe"] / 100,
+                margin=found["margin"] / 100,
+                gain=None if found["gain"] is None else found["gain"] / 100,
+                most_cost=found["most_cost"],
+                most_latency=found["most_latency"],
+                approval=found["approval"],
+            )
+        except ValueError as error:
+            self.add_error("suites", str(error))
+        return found
+
+    def values(self) -> dict[str, Any]:
+        return {name: self.cleaned_data[name] for name in ("fallbacks", "while_away_usd", "gate")}

@@ -16,8 +16,9 @@ from agentcore_site.lib.texts import uuid_of
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import require
 from experiences.models import Agent, ModelEndpoint
-from serving.deployments.gate import verdict_of
+from serving.deployments.gate import rule_stored, verdict_of
 from serving.deployments.rules import DeploymentRule
+from serving.gate.verdict import GateRule, GateVerdict
 from serving.models import (
     LIVE,
     AgentServing,
@@ -26,6 +27,7 @@ from serving.models import (
     DeploymentState,
     DeploymentStrategy,
     Release,
+    ReleaseApproval,
 )
 
 MOST_TEXT: Final = 300
@@ -58,13 +60,27 @@ def deployment_start(
         message = f"Nothing serves {release.agent.name} yet, so there is nothing to compare with: deploy it at once."
         raise Invalid(message, fields={"strategy": message})
     verdict = verdict_of(release, serving.release)
-    overridden = not verdict["passed"]
-    if overridden:
+    if not verdict.passed:
         _check_override(actor, release.agent, verdict, override)
-    deployment = _begin(actor, release, serving, strategy, rule or DeploymentRule(), note=note, verdict=verdict)
-    if overridden:
-        _tell(actor, deployment, "overridden", note=override.strip(), figures={"verdict": verdict["sentence"]})
+    said = verdict.as_json()
+    deployment = _begin(actor, release, serving, strategy, rule or DeploymentRule(), note=note, verdict=said)
+    if not verdict.passed:
+        _tell(actor, deployment, "overridden", note=override.strip(), figures={"verdict": verdict.sentence})
     return deployment
+
+
+@transaction.atomic
+def release_approve(actor: Any, release: Release) -> None:
+    """Raises:
+    Missing, Forbidden: the actor may not.
+    Conflict: the actor made it."""
+    require(actor, "deployment.edit", release.organization_id)
+    user = Actor.of(actor).user
+    if release.created_by_id == user.pk:
+        raise Conflict("You made this release: another person has to approve it.")
+    _, made = ReleaseApproval.objects.get_or_create(release=release, by=user)
+    if made:
+        record(actor, "release.approved", release, organization=release.organization_id)
 
 
 @transaction.atomic
@@ -137,8 +153,10 @@ def _begin(
 
 
 @transaction.atomic
-def serving_change(actor: Any, agent: Agent, *, fallbacks: Sequence[str], while_away_usd: float) -> AgentServing:
-    """What the gateway does for an agent when something is away.
+def serving_change(
+    actor: Any, agent: Agent, *, fallbacks: Sequence[str], while_away_usd: float, gate: GateRule
+) -> AgentServing:
+    """What the gateway does for an agent when something is away, and what its releases have to show.
 
     Raises:
         Missing, Forbidden: the actor may not.
@@ -156,8 +174,9 @@ def serving_change(actor: Any, agent: Agent, *, fallbacks: Sequence[str], while_
         "while_away_usd": dollars(serving.while_away_micros),
     }
     serving.fallbacks, serving.while_away_micros = ids, micros(while_away_usd)
-    serving.save(update_fields=["fallbacks", "while_away_micros", "updated_at"])
-    after = {"fallbacks": [str(one) for one in ids], "while_away_usd": while_away_usd}
+    before["gate"], serving.gate = serving.gate, rule_stored(gate)
+    serving.save(update_fields=["fallbacks", "while_away_micros", "gate", "updated_at"])
+    after = {"fallbacks": [str(one) for one in ids], "while_away_usd": while_away_usd, "gate": serving.gate}
     record(actor, "serving.changed", serving, organization=agent.organization_id, before=before, after=after)
     return serving
 
@@ -283,8 +302,8 @@ def _check_texts(**texts: str) -> None:
             raise Invalid(f"{name}: {message}", fields={name: message})
 
 
-def _check_override(actor: Any, agent: Agent, verdict: dict[str, Any], override: str) -> None:
+def _check_override(actor: Any, agent: Agent, verdict: GateVerdict, override: str) -> None:
     if not override.strip():
-        raise Conflict(f"The gate says no: {verdict['sentence']}")
+        raise Conflict(f"The gate says no. {verdict.sentence}")
     if not Actor.of(actor).may("deployment.override", agent.organization_id):
-        raise Forbidden(f"Only an admin may override the gate, which says no: {verdict['sentence']}")
+        raise Forbidden(f"Only an admin may override the gate, which says no. {verdict.sentence}")

@@ -10,14 +10,13 @@ from django.shortcuts import redirect, render
 
 from agentcore_site.console.pages import Sort, allowed, asked, is_part, listing, page, post_page, sent
 from agentcore_site.lib.errors import Conflict, Invalid
-from agentcore_site.lib.money import dollars
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import require
 from experiences.agents.selectors import endpoints_visible
 from experiences.models.agent_lookup import agent_find, agent_get
 from serving.deployments.filters import DeploymentFilters
 from serving.deployments.forms import DeployForm, ServingForm
-from serving.deployments.gate import verdict_of
+from serving.deployments.gate import rule_of, verdict_of
 from serving.deployments.presenters import TONES, WORDS, sentence_of, shown_deployment
 from serving.deployments.selectors import deployment_get, deployments_visible, live_deployment, serving_of
 from serving.deployments.services import (
@@ -26,6 +25,7 @@ from serving.deployments.services import (
     deployment_resume,
     deployment_roll_back,
     deployment_start,
+    release_approve,
     release_restore,
     serving_change,
 )
@@ -91,10 +91,22 @@ def deploy(request: HttpRequest, actor: Actor, release_id: Any) -> HttpResponse:
         "form": form,
         "release": release,
         "serving": serving,
+        "approvals": release.approvals.select_related("by"),
+        "mine": release.created_by_id == actor.user.pk,
         "live": live_deployment(release.agent),
         "verdict": verdict_of(release, serving.release),
     }
     return render(request, "serving/deploy.html", context, status=form.status)
+
+
+@post_page
+def approve(request: HttpRequest, actor: Actor, release_id: Any) -> HttpResponse:
+    release = release_get(actor, release_id)
+    try:
+        release_approve(actor, release)
+    except Conflict as error:
+        messages.error(request, error.message)
+    return redirect("serving:deploy", release_id=release.pk)
 
 
 @post_page
@@ -115,7 +127,7 @@ def serving(request: HttpRequest, actor: Actor, agent_id: Any) -> HttpResponse:
     endpoints = [
         (str(one.pk), one.name) for one in endpoints_visible(actor).filter(organization_id=agent.organization_id)
     ]
-    initial = {"fallbacks": [str(one) for one in found.fallbacks], "while_away_usd": dollars(found.while_away_micros)}
+    initial = ServingForm.initial_of(found, rule_of(agent))
     form = ServingForm(sent(request), endpoints=endpoints, initial=initial)
     if form.is_bound:
         require(actor, "deployment.edit", agent.organization_id)

@@ -10,7 +10,7 @@ from serving.models.deployments import (
     DeploymentStrategy,
 )
 from serving.models.feedback import Feedback, FeedbackSource
-from serving.models.releases import Release, ReleaseSource
+from serving.models.releases import Release, ReleaseApproval, ReleaseSource
 from serving.models.suites import Suite, SuiteKind, SuiteResult, SuiteRun, SuiteVersion, line_of
 from serving.models.traces import ArmName, ProductionTrace, TraceStatus, text_of
 
@@ -27,6 +27,7 @@ __all__ = [
     "FeedbackSource",
     "ProductionTrace",
     "Release",
+    "ReleaseApproval",
     "ReleaseSource",
     "Suite",
     "SuiteKind",

@@ -7,7 +7,7 @@ from django.db import models
 from django.utils import timezone
 
 from agentcore_site.ids import uuid7
-from agentcore_site.tenancy.models import Scoped
+from agentcore_site.tenancy.models import Scoped, ScopedManager
 from experiences.models import Agent
 from training.models import PolicyCheckpoint
 
@@ -48,3 +48,22 @@ class Release(Scoped):
 
     def __str__(self) -> str:
         return f"{self.agent} release {self.number}"
+
+
+class ReleaseApproval(models.Model):
+    """A person says that a release may go out. Who made the release can't be the one (``serving.gate``)."""
+
+    release = models.ForeignKey(Release, on_delete=models.CASCADE, related_name="approvals")
+    by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
+    at = models.DateTimeField(default=timezone.now, editable=False)
+
+    objects = ScopedManager()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["release", "by"], name="one_approval_per_person")]
+
+    def __str__(self) -> str:
+        return f"{self.by} approved {self.release}"
+
+
+ReleaseApproval.objects.path = "release__organization"

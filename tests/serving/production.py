@@ -33,6 +33,7 @@ class Production:
     release: Release
     key: str
     port: int
+    extra: dict[str, str]
 
     @property
     def base_url(self) -> str:
@@ -68,7 +69,7 @@ def production(fleet: Fleet, admin: Actor, server: ModelServer, organization: Or
     release = release_make(admin, agent)
     AgentServing.objects.create(organization=organization, agent=agent, release=release)
     _, key = api_key_create(admin, name="shop", scopes=["gateway:call"])
-    return Production(agent, release, key, fleet.web(**extra))
+    return Production(agent, release, key, fleet.web(**extra), extra)
 
 
 def until(what: Callable[[], Any], seconds: float) -> float:

@@ -23,9 +23,12 @@ from serving.deployments.services import (
     deployment_resume,
     deployment_roll_back,
     deployment_start,
+    release_approve,
     release_restore,
+    serving_change,
 )
 from serving.deployments.ticking import deployments_tick
+from serving.gate.verdict import GateRule
 from serving.gateway.calls import drawn
 from serving.gateway.served import served_model
 from serving.models import AgentServing, Deployment, ProductionTrace, Release
@@ -42,7 +45,8 @@ SLOW = DeploymentRule((Stage(0.5, 0, 99_999),), feedback_minutes=60)
 
 @pytest.fixture
 def releases(operator: Actor, agent: Agent) -> list[Release]:
-    """Two, of which the first is served."""
+    """Two, of which the first is served. Nothing is asked of them."""
+    serving_change(operator, agent, fallbacks=[], while_away_usd=0, gate=GateRule(safety=False))
     first = release_make(operator, agent)
     ExperienceFactory(agent=agent, handle="x0000000009")
     second = release_make(operator, agent)
@@ -221,6 +225,33 @@ def test_blue_green_is_switched_by_hand_watched_and_taken_back(operator: Actor, 
     deployment_advance(operator, again)
     assert traffic(again, 200, failing=(0.0, 0.5), seed=1) <= 30
     assert again.state == "rolled_back" and serves(deployment.agent) == releases[0]
+
+
+def test_the_gate_says_no_in_a_sentence_and_an_admin_may_override_it(
+    operator: Actor, adam: Any, releases: list[Release], agent: Agent
+) -> None:
+    second = releases[1]
+    serving_change(operator, agent, fallbacks=[], while_away_usd=0, gate=GateRule({"coding": 0.8}))
+    with pytest.raises(
+        Conflict, match=r"The gate says no\. It may not go out: suite coding was not run with it; 1 more"
+    ):
+        deployment_start(operator, second, strategy="immediate")
+    with pytest.raises(Forbidden, match="Only an admin"):
+        deployment_start(operator, second, strategy="immediate", override="it is urgent")
+    made = deployment_start(Actor(adam), second, strategy="immediate", override="it is urgent")
+    assert [one.kind for one in made.events.all()] == ["started", "done", "overridden"]
+    assert AuditEvent.objects.get(action="deployment.overridden").after["note"] == "it is urgent"
+
+
+def test_a_second_person_approves_a_release(operator: Actor, adam: Any, releases: list[Release], agent: Agent) -> None:
+    second = releases[1]
+    serving_change(operator, agent, fallbacks=[], while_away_usd=0, gate=GateRule(safety=False, approval=True))
+    with pytest.raises(Conflict, match="nobody has approved it"):
+        deployment_start(operator, second, strategy="canary")
+    with pytest.raises(Conflict, match="You made this release"):
+        release_approve(operator, second)
+    release_approve(Actor(adam), second)
+    assert deployment_start(operator, second, strategy="canary").verdict["sentence"].startswith("It may go out")
 
 
 def test_a_session_stays_where_it_is_and_shares_are_as_they_say() -> None:
