@@ -15,7 +15,7 @@ from agentcore_site.lib.errors import Conflict, Forbidden, Invalid, Missing
 from agentcore_site.tenancy.actors import Actor
 from budgets.models import Budget
 from budgets.services import budget_set_limit
-from experiences.agents.services.agents import agent_update
+from experiences.agents.services.agents import agent_create, agent_update
 from experiences.agents.services.datasets import dataset_create
 from experiences.models import Agent, Dataset, TrajectoryRecord
 from serving.models import Suite, SuiteResult, SuiteRun, SuiteVersion
@@ -29,6 +29,7 @@ from serving.suites.services import (
     suite_version_add,
 )
 from tests.factories import AgentFactory, ExperienceFactory
+from tests.support.agent_server import AgentServer, Ask
 from tests.support.agentgym_server import PLANS, GymServer
 from tests.support.llm_server import ModelServer
 from tests.support.playbooks import PRICE, model_agent
@@ -320,3 +321,27 @@ def test_a_run_whose_dataset_is_gone_fails_and_says_so(operator: Actor, adder: A
     Dataset.objects.all().delete()
     job = run_to_end(run.job)
     assert job.status == Status.FAILED and "can't be asked any more: There is no dataset" in job.error
+
+
+def test_somebody_elses_agent_over_http_is_asked_what_needs_no_tools_of_ours(
+    operator: Actor, adam: Any, adder: Agent, sums: Suite, server: ModelServer
+) -> None:
+    def theirs(asked: dict[str, Any], ask: Ask) -> str:
+        said = ask({"role": "system", "content": "Add."}, {"role": "user", "content": asked["query"]})
+        return str(said["choices"][0]["message"]["content"])
+
+    with AgentServer(theirs) as foreign:
+        agent = agent_create(
+            Actor(adam),
+            name="Theirs",
+            runtime="http",
+            environment="dataset",
+            endpoint=adder.endpoint,
+            url=foreign.url,
+            max_tokens=40,
+        )
+        run = run_of(operator, sums, agent=agent)
+        work = run_of(operator, suite_built_in_add(operator, name="work"), agent=agent)
+    assert (run.score, run.cost_micros) == (0.75, server.owed.micros - work.cost_micros)
+    assert [one["category"] for one in work.report["categories"]] == ["coding", "analysis", "research"]
+    assert (work.report["n"], work.report["left_out"]) == (75, ["tool-use"])
