@@ -21,7 +21,7 @@ def plan_of_agent(agent: Agent) -> DeploymentPlan:
     current, coming = serving.release if serving else None, live.select_related("release").first()
     if current is None:  # the first release goes out at once: none is on its way without one that serves
         raise Conflict(f"No release of {agent.name} is deployed.")
-    if coming is None:
+    if coming is None or coming.release_id == current.pk:  # which took its place between the two reads
         return DeploymentPlan(str(current.pk), agent.slug, (_arm(current, 1.0),))
     arms = _arm(current, 1.0 - coming.share), _arm(coming.release, coming.share)
     return DeploymentPlan(f"{coming.pk}:{coming.share:g}", agent.slug, arms)

@@ -68,6 +68,9 @@ def test_its_plan_for_other_gateways_has_the_shares_of_the_sessions(
     deployment_advance(operator, Deployment.objects.get(release=releases[1]))
     assert plan_of_agent(agent).arms[1].share == 0.5 and plan_of_agent(agent).id != ramp.id
     assert Caller(charlie).get(f"agents/{agent.pk}/tensorzero").status_code == 404
+    AgentServing.objects.update(release=releases[1])  # in the middle of its last step
+    assert [one.name for one in plan_of_agent(agent).arms] == ["release-2"]
+    AgentServing.objects.update(release=releases[0])
     Deployment.objects.update(strategy="shadow")  # answers nobody
     assert [one.name for one in plan_of_agent(agent).arms] == ["release-1"]
     AgentServing.objects.update(release=None)
