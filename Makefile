@@ -1,7 +1,7 @@
 # Two commands matter: `make run` and `make test`. Both set up what they need.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help run test test-fast bench lint openapi lock setup
+.PHONY: help run demo-loop test test-fast bench lint openapi lock setup
 
 help: ## What there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -9,6 +9,10 @@ help: ## What there is
 run: ## Start everything, make the demo and train it (ONCE=1 ends when it is done; PORT=, DATA_DIR=, SEED=)
 	@.ci/setup run
 	@exec .venv/bin/python manage.py up --demo $(if $(ONCE),--once) $(if $(PORT),--port $(PORT)) $(if $(SEED),--seed $(SEED))
+
+demo-loop: ## The circle with simulated users: production teaches an agent, and a worse release is taken back (PORT=, DATA_DIR=)
+	@.ci/setup run
+	@exec .venv/bin/python manage.py up --demo-loop $(if $(PORT),--port $(PORT))
 
 WORKERS ?= 2
 

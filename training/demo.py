@@ -24,6 +24,7 @@ PEOPLE: Final = {
 }
 ORGANIZATION, OTHER = ("Acme Research", "acme"), ("Elsewhere Ltd", "elsewhere")
 AGENT_SLUG: Final = "tool-router"
+LOOP_SLUG: Final = "helper"
 
 
 def passwords_file() -> Path:
@@ -53,6 +54,19 @@ def seed() -> Agent:
         name="Tool router",
         slug=AGENT_SLUG,
         description="Learns from rewards alone which tool fits a question, and to check before it answers.",
+        environment="reasoning_gym",
+    )
+
+
+def seed_loop() -> Agent:
+    """A new agent for the circle's demo, in the organisation of the demo's own, which is made if it is not there."""
+    beside = seed()
+    n = Agent.objects.filter(organization=beside.organization, slug__startswith=LOOP_SLUG).count()
+    return agent_create(
+        Actor(beside.created_by, door="command"),
+        name="Helper of users" if not n else f"Helper of users {n + 1}",
+        slug=LOOP_SLUG if not n else f"{LOOP_SLUG}-{n + 1}",
+        description="Begins untrained, and gets better by what its users think of its answers.",
         environment="reasoning_gym",
     )
 

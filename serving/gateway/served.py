@@ -184,13 +184,15 @@ def _action(agent: Agent, bundle: Bundle) -> ActionAgent:
     """Raises DomainError, UnknownName, ValueError: the checkpoint or the environment can't be used."""
     if bundle.policy is None:
         raise ValueError("it names no checkpoint")
-    options = orjson.dumps(agent.environment_options, option=orjson.OPT_SORT_KEYS)
-    return _loaded(bundle.policy.checkpoint, bundle.policy.sha256, agent.environment, options)
+    return _loaded(bundle.policy.checkpoint, bundle.policy.sha256, agent.pk)
 
 
 @lru_cache(maxsize=16)
-def _loaded(checkpoint: str, sha256: str, environment: str, options: bytes) -> ActionAgent:
-    row = PolicyCheckpoint.objects.get(pk=checkpoint)
+def _loaded(checkpoint: str, sha256: str, agent_id: uuid.UUID) -> ActionAgent:
+    """In the world that its job trained it in, whose actions it knows; an uploaded one in the agent's."""
+    row = PolicyCheckpoint.objects.select_related("run").get(pk=checkpoint)
     if row.sha256 != sha256:
         raise ValueError("its checkpoint was changed")
-    return ActionAgent(environments.get(environment)(orjson.loads(options)), policy_of(checkpoint_load(row)))
+    trained_in = row.run or Agent.objects.get(pk=agent_id)
+    world = environments.get(trained_in.environment)(dict(trained_in.environment_options))
+    return ActionAgent(world, policy_of(checkpoint_load(row)))

@@ -1,7 +1,7 @@
 """``make bench``: runs every figure and prints the table.
 
-Arguments choose parts (science storage jobs llm ace ledger paid privacy learning telemetry rewarders feedback poison
-context),
+Arguments choose parts (science storage jobs llm ace ledger paid privacy learning telemetry rewarders feedback gateway
+poison context),
 or one of a part: ``jobs.fairness``.
 ``fuzz [requests]``, ``worlds [options]``, ``again [options]``, ``same [options]``, ``rivals [options]``, ``canary
 [options]`` and ``gate [options]`` are benches of their own."""
@@ -55,6 +55,7 @@ def main() -> int:
         ace,
         context,
         feedback,
+        gateway,
         jobs,
         learning,
         ledger,
@@ -82,6 +83,7 @@ def main() -> int:
         "telemetry": [telemetry.spans],
         "rewarders": [rewarders.suite],
         "feedback": [feedback.suite],
+        "gateway": [gateway.calls],
         "poison": [poison.poison],
         "context": [context.gains, context.nulls, context.free],
     }

@@ -36,6 +36,9 @@ class Command(BaseCommand):
         parser.add_argument("--port", type=int, help=f"port of the console (PORT, else {DEFAULT_PORT})")
         parser.add_argument("--workers", type=int, help="processes that run jobs (default: one a core, at most 4)")
         parser.add_argument("--demo", action="store_true", help="make the demo people and agent, train it, follow")
+        parser.add_argument(
+            "--demo-loop", action="store_true", help="let simulated users make an agent better, then stop"
+        )
         parser.add_argument("--once", action="store_true", help="with --demo: stop when job and evaluation are done")
         parser.add_argument("--seed", type=int, help="seed of the demo's run (SEED)")
 
@@ -55,7 +58,7 @@ class Command(BaseCommand):
             port = self._start(stack, options)
             self.say(f"ready after {time.monotonic() - started:.1f} s")
             self.say(f"console: http://127.0.0.1:{port}/", sys.stdout)
-            last_line, status = self._stay(stack, options, stopping)
+            last_line, status = self._stay(stack, options, stopping, port)
         except (CannotStart, env.BadEnvironment) as error:
             raise CommandError(str(error)) from error
         finally:
@@ -160,22 +163,25 @@ class Command(BaseCommand):
 
     # -- staying ---------------------------------------------------------------------------------------------------
 
-    def _stay(self, stack: Stack, options: dict[str, Any], stopping: threading.Event) -> tuple[str, int]:
-        demo = self._demo(options) if options["demo"] else None
+    def _stay(self, stack: Stack, options: dict[str, Any], stopping: threading.Event, port: int) -> tuple[str, int]:
+        demo = self._demo(options, port) if options["demo"] or options["demo_loop"] else None
+        once = options["once"] or options["demo_loop"]
         while not stopping.wait(0.2):
             stack.supervisor.watch()
             if demo is not None and demo.process.poll() is not None:
                 demo.reader.join(timeout=5)
-                if options["once"]:
+                if once:
                     return demo.last_line, demo.process.returncode
                 print(demo.last_line, flush=True)
                 self.say("the demo's job is done; the console stays up (Ctrl-C stops it)")
                 demo = None
         if demo is not None:
             demo.stop()
-        return "", 1 if options["once"] else 0
+        return "", 1 if once else 0
 
-    def _demo(self, options: dict[str, Any]) -> Demo:
+    def _demo(self, options: dict[str, Any], port: int) -> Demo:
+        if options["demo_loop"]:
+            return Demo([*_manage(), "demo_loop", "--url", f"http://127.0.0.1:{port}"])
         seed = options["seed"] if options["seed"] is not None else env.integer("SEED", 0, low=0, high=2**31 - 1)
         return Demo([*_manage(), "seed_demo", "--train", "--seed", str(seed)])
 
