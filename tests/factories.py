@@ -136,7 +136,9 @@ def served(release: Release) -> ProductionTrace:
     owner = {"organization": release.organization, "agent": release.agent}
     ReleaseApproval.objects.create(release=release)
     AgentServing.objects.create(**owner, release=release)
-    deployment = Deployment.objects.create(**owner, release=release, strategy="canary", share=0.1, rule=RULE)
+    deployment = Deployment.objects.create(
+        **owner, release=release, strategy="canary", state="done", share=1.0, rule=RULE
+    )
     DeploymentEvent.objects.create(deployment=deployment, kind="started", share=0.1)
     trace = ProductionTrace.objects.create(
         **owner,
