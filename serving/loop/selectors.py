@@ -18,7 +18,7 @@ BATCH = 2_000
 
 
 def judged_traces(agent: Agent, *, after: UUID | None = None) -> Iterator[JudgedTrace]:
-    """Answers of the agent that somebody judged, oldest first; ``after``: those behind that trace."""
+    """Answers of the agent that have feedback, oldest first; ``after``: those behind that trace."""
     rows = ProductionTrace.objects.filter(agent=agent, status=TraceStatus.OK).exclude(arm=ArmName.SHADOW)
     rows = rows.filter(pk__in=_judged(agent)).order_by("pk")
     if after is not None:

@@ -14,7 +14,7 @@ from training import demo
 
 
 class Command(BaseCommand):
-    help = "Let simulated users make an agent better through its own production traces (see docs/learning-loop.md)."
+    help = "Let simulated users make an agent better through its own production traces."
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("--url", required=True, help="where the site is up, e.g. http://127.0.0.1:8000")
