@@ -10,12 +10,26 @@ from serving.models.deployments import (
     DeploymentStrategy,
 )
 from serving.models.feedback import Feedback, FeedbackSource
+from serving.models.loop import (
+    LEARNED_FROM,
+    TURN_ENDED,
+    LearningLoop,
+    LoopRow,
+    LoopTrigger,
+    LoopTurn,
+    RowReview,
+    RowSource,
+    RowState,
+    TurnState,
+)
 from serving.models.releases import Release, ReleaseApproval, ReleaseSource
 from serving.models.suites import Suite, SuiteKind, SuiteResult, SuiteRun, SuiteVersion, line_of
 from serving.models.traces import ArmName, ProductionTrace, TraceStatus, text_of
 
 __all__ = [
+    "LEARNED_FROM",
     "LIVE",
+    "TURN_ENDED",
     "AgentServing",
     "ArmName",
     "CanaryObservation",
@@ -25,16 +39,25 @@ __all__ = [
     "DeploymentStrategy",
     "Feedback",
     "FeedbackSource",
+    "LearningLoop",
+    "LoopRow",
+    "LoopTrigger",
+    "LoopTurn",
     "ProductionTrace",
     "Release",
     "ReleaseApproval",
+    "ReleaseApproval",
     "ReleaseSource",
+    "RowReview",
+    "RowSource",
+    "RowState",
     "Suite",
     "SuiteKind",
     "SuiteResult",
     "SuiteRun",
     "SuiteVersion",
     "TraceStatus",
+    "TurnState",
     "line_of",
     "text_of",
 ]
