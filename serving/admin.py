@@ -7,7 +7,19 @@ from typing import Any
 from django.contrib import admin
 
 from agentcore_site.tenancy.administration import LongTableAdmin, ReadOnlyAdmin
-from serving.models import Deployment, Feedback, ProductionTrace, Release, Suite, SuiteResult, SuiteRun, SuiteVersion
+from serving.models import (
+    Deployment,
+    Feedback,
+    LearningLoop,
+    LoopRow,
+    LoopTurn,
+    ProductionTrace,
+    Release,
+    Suite,
+    SuiteResult,
+    SuiteRun,
+    SuiteVersion,
+)
 
 
 @admin.register(Release)
@@ -85,4 +97,30 @@ class SuiteResultAdmin(LongTableAdmin):
     list_display = ["run_id", "category", "scenario", "successes", "cost_micros"]
     list_filter = ["category"]
     search_fields = ["query", "run__agent__slug"]
+    ordering = ["-id"]
+
+
+@admin.register(LearningLoop)
+class LearningLoopAdmin(ReadOnlyAdmin):
+    list_display = ["agent", "on", "acts_as", "after_traces", "daily", "on_drift", "updated_at"]
+    list_filter = ["on", "organization"]
+    list_select_related = ["agent", "acts_as"]
+    search_fields = ["agent__slug", "agent__name"]
+
+
+@admin.register(LoopTurn)
+class LoopTurnAdmin(ReadOnlyAdmin):
+    list_display = ["__str__", "trigger", "state", "rows_found", "cost_micros", "created_by", "created_at", "ended_at"]
+    list_filter = ["state", "trigger", "organization"]
+    list_select_related = ["agent", "created_by"]
+    search_fields = ["agent__slug", "agent__name", "reason"]
+
+
+@admin.register(LoopRow)
+class LoopRowAdmin(LongTableAdmin):
+    organization_path = "turn__organization"
+    list_display = ["turn_id", "source", "state", "decided_by"]
+    list_filter = ["state", "source"]
+    list_select_related = ["decided_by"]
+    search_fields = ["query", "turn__agent__slug"]
     ordering = ["-id"]

@@ -20,6 +20,9 @@ from serving.models import (
     Deployment,
     DeploymentEvent,
     Feedback,
+    LearningLoop,
+    LoopRow,
+    LoopTurn,
     ProductionTrace,
     Release,
     ReleaseApproval,
@@ -46,6 +49,7 @@ def releases(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding
         measured.delete()
         AgentServing.objects.filter(release__in=ids).update(release=None)
         ReleaseApproval.objects.filter(release__in=ids).delete()
+        LoopTurn.objects.filter(release__in=ids).update(release=None)
         Deployment.objects.filter(Q(release__in=ids) | Q(previous__in=ids)).delete()
         _deleted("serving_releases_delete", ids, organization_id)
 
@@ -94,6 +98,26 @@ def observations(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFin
     """The names of sessions, as callers gave them."""
     mine = CanaryObservation.objects.filter(deployment__organization_id=organization_id)
     return rewritten(mine, words, names=("session",))
+
+
+@places.register("learning loops")
+def loops(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
+    return rewritten(
+        LearningLoop.objects.filter(organization_id=organization_id), words, values=("config", "environment_options")
+    )
+
+
+@places.register("turns of learning loops")
+def turns(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
+    return rewritten(LoopTurn.objects.filter(organization_id=organization_id), words, texts=("waits_for", "reason"))
+
+
+@places.register("rows of learning loops")
+def loop_rows(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
+    mine = LoopRow.objects.filter(turn__organization_id=organization_id)
+    found = holding(mine, words, texts=("query", "expected"), values=("flags",))
+    ids = list(found.values_list("pk", flat=True))
+    return ErasureFinding(len(ids), lambda: LoopRow.objects.filter(pk__in=ids).delete())
 
 
 @places.register("suites")

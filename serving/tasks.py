@@ -9,6 +9,7 @@ from django.core.cache import cache
 
 from serving.deployments.ticking import deployments_tick
 from serving.feedback.sweep import sweep
+from serving.loop.ticking import loops_tick
 
 SWEEPING: Final = "serving.feedback.sweep"
 LONGEST: Final = 120  # seconds; then its worker is taken for dead
@@ -29,3 +30,9 @@ def feedback() -> dict[str, int]:
 def deployments() -> int:
     """Takes a step with each live deployment. Returns how many there are."""
     return deployments_tick()
+
+
+@shared_task(name="serving.loops")
+def loops() -> int:
+    """Begins the turns of learning loops that are due, and takes a step with each. Returns how many are under way."""
+    return loops_tick()

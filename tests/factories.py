@@ -20,6 +20,9 @@ from serving.models import (
     Deployment,
     DeploymentEvent,
     Feedback,
+    LearningLoop,
+    LoopRow,
+    LoopTurn,
     ProductionTrace,
     Release,
     ReleaseApproval,
@@ -165,4 +168,8 @@ def served(release: Release) -> ProductionTrace:
         duration_ms=20.0,
         at=trace.created_at,
     )
+    LearningLoop.objects.create(**owner)
+    turn = LoopTurn.objects.create(**owner, release=release, number=1, trigger="hand", state="reviewing")
+    asked = {"query": "Where is Zanzibar?", "expected": "East of Africa.", "flags": ["odd"], "source": "corrected"}
+    LoopRow.objects.create(turn=turn, trace_id=trace.pk, **asked, state="waiting")
     return trace

@@ -46,7 +46,6 @@ __all__ = [
     "ProductionTrace",
     "Release",
     "ReleaseApproval",
-    "ReleaseApproval",
     "ReleaseSource",
     "RowReview",
     "RowSource",

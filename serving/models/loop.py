@@ -51,7 +51,8 @@ class LearningLoop(Scoped):
 
     Turns that begin by themselves act as ``acts_as``, who switched it on at ``on_since``. ``after_traces``: new traces
     that begin a turn, with feedback if ``judged_only``; null: none do. Money is micro-dollars and a month UTC's.
-    ``config`` and ``rule`` are what jobs and deployments are given ({}: as by default). ``drift`` is the last look at
+    ``config``,
+    ``environment_options`` and ``rule`` are what jobs and deployments are given ({}: as by default). ``drift`` is the last look at
     whether production got worse.
     """
 
@@ -68,9 +69,8 @@ class LearningLoop(Scoped):
     review = models.CharField(max_length=8, choices=RowReview.choices, default=RowReview.FLAGGED)
     preset = models.CharField(max_length=30, default="recommended")
     config: Any = models.JSONField(default=dict, blank=True)
-    strategy = models.CharField(
-        max_length=10, choices=DeploymentStrategy.choices, default=DeploymentStrategy.CANARY
-    )
+    environment_options: Any = models.JSONField(default=dict, blank=True)
+    strategy = models.CharField(max_length=10, choices=DeploymentStrategy.choices, default=DeploymentStrategy.CANARY)
     rule: Any = models.JSONField(default=dict, blank=True)
     drift: Any = models.JSONField(default=dict, editable=False)
     updated_at = models.DateTimeField(auto_now=True)
@@ -83,8 +83,8 @@ class LoopTurn(Scoped):
     """One time round: rows, job, release, deployment. It acts as ``created_by``.
 
     ``waits_for`` says what its next step needs, ``reason`` why it stopped. ``gain`` is the held-out proof of its job,
-    ``online`` the difference that its deployment showed by guardrail, ``drift`` what began it. ``cost_micros`` is what
-    its job and the ``suite_runs`` that it asked for have cost.
+    ``online`` the difference that its deployment showed by guardrail. ``cost_micros`` is what its job and the
+    ``suite_runs`` that it asked for have cost.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)

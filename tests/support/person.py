@@ -60,6 +60,8 @@ OURS: Final = frozenset(
         "serving.ProductionTrace.hold", "serving.ProductionTrace.told", "serving.DeploymentEvent.kind",
         # Figures, and handles of lessons.
         "serving.Deployment.rule", "serving.Deployment.monitor", "serving.DeploymentEvent.figures",
+        "serving.LearningLoop.preset", "serving.LearningLoop.rule", "serving.LearningLoop.drift",
+        "serving.LoopTurn.gain", "serving.LoopTurn.online",
         "experiences.PlaybookChange.reason",
         "training.TrainingRun.starting_rule", "training.TrainingRun.shipped_rule", "training.TrainingRun.known",
         "training.TrainingRun.origin",
