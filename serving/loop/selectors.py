@@ -38,7 +38,7 @@ NEEDED: Final = ("deployment.edit", "dataset.edit", "run.start", "release.make",
 
 
 def loop_of(agent: Agent) -> LearningLoop:
-    """An agent's loop; one that nobody touched is off."""
+    """An agent's loop; off where it was never switched on."""
     found = LearningLoop.objects.filter(agent=agent).select_related("acts_as").first()
     return found or LearningLoop(agent=agent, organization_id=agent.organization_id)
 
@@ -128,7 +128,7 @@ def answered(agent: Agent) -> QuerySet[ProductionTrace]:
 
 
 def with_feedback(rows: QuerySet[ProductionTrace]) -> QuerySet[ProductionTrace]:
-    """Those of which somebody said something that can be learned from."""
+    """Those with feedback that can be learned from."""
     return rows.filter(Exists(Feedback.objects.filter(trace=OuterRef("pk"), metric__in=JUDGES)))
 
 

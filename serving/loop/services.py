@@ -35,7 +35,7 @@ from training.services.launch_defaults import launch_defaults
 
 SETTINGS: Final = (
     "on", "after_traces", "judged_only", "daily", "on_drift", "monthly_usd", "least_rows", "review", "preset", "config",
-    "environment_options",    "strategy", "rule",
+    "environment_options", "strategy", "rule",
 )  # fmt: skip
 STRATEGIES: Final = (DeploymentStrategy.CANARY, DeploymentStrategy.BLUE_GREEN, DeploymentStrategy.IMMEDIATE)
 MOST_TEXT: Final = 300

@@ -329,7 +329,7 @@ def _gate(turn: LoopTurn, actor: Actor) -> str:
 
 
 def _measured(turn: LoopTurn, actor: Actor, release: Release, current: Release | None) -> str:
-    """Runs what the gate asks for and nobody has run yet; what it still waits for. Raises TurnEnds."""
+    """Runs what the gate asks for and was not run yet. Returns what it still waits for. Raises TurnEnds."""
     rule = rule_of(turn.agent)
     newest = SuiteVersion.objects.filter(
         suite__organization_id=turn.organization_id, suite__archived_at=None

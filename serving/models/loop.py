@@ -51,9 +51,8 @@ class LearningLoop(Scoped):
 
     Turns that begin by themselves act as ``acts_as``, who switched it on at ``on_since``. ``after_traces``: new traces
     that begin a turn, with feedback if ``judged_only``; null: none do. Money is micro-dollars and a month UTC's.
-    ``config``,
-    ``environment_options`` and ``rule`` are what jobs and deployments are given ({}: as by default). ``drift`` is the last look at
-    whether production got worse.
+    ``config``, ``environment_options`` and ``rule`` are what jobs and deployments are given ({}: as by default).
+    ``drift`` is the last look at whether production got worse.
     """
 
     agent = models.OneToOneField(Agent, on_delete=models.CASCADE, primary_key=True, related_name="learning_loop")
