@@ -30,6 +30,7 @@ from experiences.trajectories.api.rewards import RewardCheckViewSet, RewardTryVi
 from experiences.trajectories.api.trajectories import TrajectoryViewSet
 from serving.api.deployments import DeploymentViewSet
 from serving.api.feedback import FeedbackViewSet
+from serving.api.keys import KeySpendingViewSet
 from serving.api.promotions import PromotionViewSet
 from serving.api.releases import ReleaseViewSet
 from serving.api.suites import SuiteResultViewSet, SuiteRunViewSet, SuiteViewSet
@@ -58,6 +59,7 @@ router.register("evaluations", EvaluationViewSet, basename="evaluation")
 router.register("deployments", DeploymentViewSet, basename="deployment")
 router.register("releases", ReleaseViewSet, basename="release")
 router.register("traces", ProductionTraceViewSet, basename="production-trace")
+router.register("key-spending", KeySpendingViewSet, basename="key-spending")
 router.register("feedback", FeedbackViewSet, basename="feedback")
 router.register("suites", SuiteViewSet, basename="suite")
 router.register("suite-runs", SuiteRunViewSet, basename="suite-run")

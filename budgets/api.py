@@ -7,22 +7,22 @@ from typing import Any, Final
 
 from django.db.models import QuerySet
 from django_filters import rest_framework as filters
-from drf_spectacular.utils import OpenApiExample, OpenApiParameter, extend_schema, extend_schema_field
+from drf_spectacular.utils import OpenApiExample, OpenApiParameter, extend_schema
 from rest_framework import serializers
 from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from agentcore_site.lib.errors import Invalid
-from agentcore_site.lib.money import dollars, micros
+from agentcore_site.lib.money import dollars
 from agentcore_site.rest.filters import Flag
+from agentcore_site.rest.money import Usd, UsdIn
 from agentcore_site.rest.parsing import Strict, parsed
 from agentcore_site.rest.schema import IDEMPOTENCY_KEY
 from agentcore_site.rest.shapes import Shape
 from agentcore_site.rest.views import ScopedViewSet
 from agentcore_site.tenancy.authentication import actor_of
 from agentcore_site.tenancy.permissions import current_organization, require
-from budgets.forms import days_check
+from budgets.forms import days_check, month_read
 from budgets.models import Budget, EntryKind, LedgerEntry, ModelPrice, Period, Scope
 from budgets.presenters.naming import agent_find
 from budgets.presenters.price_list import prices_in_force, prices_of
@@ -31,32 +31,6 @@ from budgets.services import budget_change_limit, budget_set_limit, price_set
 
 TAG: Final = ["budgets"]
 BYS: Final = tuple(BY)
-
-
-@extend_schema_field(float)
-class Usd(serializers.Field):  # type: ignore[type-arg]
-    """Integer micro-dollars, shown as dollars."""
-
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(read_only=True, **kwargs)
-
-    def to_representation(self, value: int) -> float:
-        return dollars(value)
-
-
-class UsdIn(serializers.DecimalField):
-    """Dollars with at most six decimals, as integer micro-dollars."""
-
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(max_digits=15, decimal_places=6, min_value=0, **kwargs)
-
-    def to_internal_value(self, data: Any) -> Any:
-        return micros(super().to_internal_value(data))
-
-    def run_validation(self, data: Any = serializers.empty) -> Any:
-        if isinstance(data, bool):
-            raise serializers.ValidationError("A valid number is required.")
-        return super().run_validation(data)
 
 
 class BudgetOut(serializers.Serializer[Any]):
@@ -215,12 +189,7 @@ class BudgetFilters(filters.FilterSet):
         return rows.filter(agent_id=agent_find(actor_of(self.request), value).id)
 
     def of_month(self, rows: QuerySet[Budget], name: str, value: str) -> QuerySet[Budget]:
-        try:
-            month = date.fromisoformat(f"{value}-01")
-        except ValueError as error:
-            message = f"month is written like 2026-11; got {value[:20]!r}."
-            raise Invalid(message, fields={"month": message}) from error
-        return rows.filter(period=Period.MONTH, period_start=month)
+        return rows.filter(period=Period.MONTH, period_start=month_read(value))
 
 
 class LedgerFilters(filters.FilterSet):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import date
 from decimal import Decimal
 from typing import Any, Final
 from uuid import UUID
@@ -181,3 +182,12 @@ def days_check(since: Any, until: Any) -> None:
 def typed(amount: int | None) -> str:
     """Micro-dollars as a person would type them: 20.00."""
     return "" if amount is None else money(amount).removeprefix("$").replace(",", "")
+
+
+def month_read(text: str) -> date:
+    """The first day of a month that is written like 2026-11. Raises Invalid."""
+    try:
+        return date.fromisoformat(f"{text}-01")
+    except ValueError as error:
+        message = f"month is written like 2026-11; got {text[:20]!r}."
+        raise Invalid(message, fields={"month": message}) from error

@@ -4,6 +4,7 @@ from django.urls import path
 
 from serving import views
 from serving.deployments import views as deployments
+from serving.keys import views as keys
 from serving.suites import views as suites
 from serving.traces import views as traces
 
@@ -31,6 +32,7 @@ urlpatterns = [
     path("traces/<uuid:production_trace_id>/", traces.trace, name="trace"),
     path("traces/<uuid:production_trace_id>/json/", traces.trace_json, name="trace_json"),
     path("traces/<uuid:production_trace_id>/feedback/", traces.give, name="trace_feedback"),
+    path("keys/", keys.keys, name="keys"),
     path("releases/<uuid:release_id>/tensorzero/", views.release_tensorzero, name="release_tensorzero"),
     path("agents/<uuid:agent_id>/releases/make/", views.make, name="make"),
     path("agents/<uuid:agent_id>/roll-back/", views.roll_back, name="roll_back"),

@@ -14,6 +14,7 @@ from unfold.admin import ModelAdmin, TabularInline
 from unfold.decorators import action
 from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
 
+from agentcore_site.lib.money_format import money
 from agentcore_site.tenancy.administration import (
     AuditedAdmin,
     ReadOnlyAdmin,
@@ -168,7 +169,7 @@ class InvitationAdmin(ServiceAdmin):
 
 @admin.register(ApiKey)
 class ApiKeyAdmin(ReadOnlyAdmin):
-    list_display = ["name", "prefix", "user", "organization", "expires_at", "revoked_at", "last_used_at"]
+    list_display = ["name", "prefix", "user", "organization", "limits", "expires_at", "revoked_at", "last_used_at"]
     list_filter = [("revoked_at", admin.EmptyFieldListFilter), "organization"]
     list_select_related = ["user", "organization"]
     search_fields = ["name", "prefix", "user__username"]
@@ -176,6 +177,10 @@ class ApiKeyAdmin(ReadOnlyAdmin):
     actions = ["revoke"]
 
     revoke = service_action("Revoke the selected keys", "Revoked", api_key_revoke)
+
+    def limits(self, row: ApiKey) -> str:
+        found = [f"{row.per_minute:,} a minute"] if row.per_minute is not None else []
+        return ", ".join(found + ([f"{money(row.monthly_micros)} a month"] if row.monthly_micros is not None else []))
 
 
 @admin.register(TokenFamily)

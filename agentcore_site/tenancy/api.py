@@ -13,6 +13,7 @@ from rest_framework_simplejwt.serializers import TokenObtainSerializer
 from rest_framework_simplejwt.views import TokenViewBase
 
 from agentcore_site.lib.errors import Missing
+from agentcore_site.rest.money import Usd, UsdIn
 from agentcore_site.rest.parsing import Strict, parsed
 from agentcore_site.rest.throttling import TokenThrottle
 from agentcore_site.rest.views import ScopedViewSet
@@ -21,7 +22,7 @@ from agentcore_site.tenancy.addresses import client_address
 from agentcore_site.tenancy.erasure import erasures_visible, subject_erase
 from agentcore_site.tenancy.models import ApiKey, Erasure
 from agentcore_site.tenancy.roles import ROLE_MAY, SCOPES, Role
-from agentcore_site.tenancy.services import MAX_DAYS, api_key_create, api_key_revoke, check_scopes
+from agentcore_site.tenancy.services import MAX_DAYS, MAX_PER_MINUTE, api_key_create, api_key_revoke, check_scopes
 from agentcore_site.tenancy.tokens import family_end, family_refresh, family_start, sign_out_everywhere
 
 TOKEN = OpenApiExample("Sign in", {"username": "olivia", "password": "correct horse battery staple"}, request_only=True)
@@ -144,6 +145,8 @@ class ApiKeyOut(serializers.Serializer[Any]):
     prefix = serializers.CharField(help_text="How the key begins; the rest is not kept.")
     organization_id = serializers.UUIDField()
     scopes = serializers.ListField(child=serializers.CharField())
+    per_minute = serializers.IntegerField(allow_null=True, help_text="Calls of models a minute; null: not limited.")
+    monthly_usd = Usd(source="monthly_micros", allow_null=True, help_text="For calls of models; null: not limited.")
     created_at = serializers.DateTimeField()
     expires_at = serializers.DateTimeField()
     revoked_at = serializers.DateTimeField(allow_null=True)
@@ -160,6 +163,19 @@ class ApiKeyIn(Strict):
         child=serializers.CharField(max_length=40), max_length=20, help_text=f"Of: {', '.join(SCOPES)}."
     )
     days = serializers.IntegerField(min_value=1, max_value=MAX_DAYS, default=90, help_text="How long it lives.")
+    per_minute = serializers.IntegerField(
+        min_value=1,
+        max_value=MAX_PER_MINUTE,
+        allow_null=True,
+        default=None,
+        help_text="Calls of models through the gateway; as many may come at once. Null: not limited.",
+    )
+    monthly_usd = UsdIn(
+        source="monthly_micros",
+        allow_null=True,
+        default=None,
+        help_text="What its calls of models may cost in a month (UTC). Null: not limited.",
+    )
 
 
 KEY = OpenApiExample(

@@ -92,7 +92,10 @@ class Scoped(models.Model):
 
 
 class ApiKey(Scoped):
-    """A program's key. Only its SHA-256 is kept; the key itself is shown once, when it is made."""
+    """A program's key. Only its SHA-256 is kept; the key itself is shown once, when it is made.
+
+    ``per_minute`` and ``monthly_micros`` (micro-dollars a month, UTC) limit its calls of models; null: not limited.
+    """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="api_keys")
@@ -100,6 +103,8 @@ class ApiKey(Scoped):
     prefix = models.CharField(max_length=12, editable=False)
     digest = models.CharField(max_length=64, unique=True, editable=False)
     scopes = models.JSONField(default=list)
+    per_minute = models.PositiveIntegerField(null=True, editable=False)
+    monthly_micros = models.BigIntegerField(null=True, editable=False)
     expires_at = models.DateTimeField()
     revoked_at = models.DateTimeField(null=True, blank=True)
     last_used_at = models.DateTimeField(null=True, blank=True, editable=False)

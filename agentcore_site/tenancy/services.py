@@ -20,6 +20,8 @@ from agentcore_site.tenancy.roles import SCOPES
 
 KEY_PREFIX = "ac_"
 MAX_DAYS = 366
+MAX_PER_MINUTE = 1_000_000
+MAX_MONTHLY = 10**15  # micro-dollars
 
 
 def key_digest(key: str) -> str:
@@ -43,13 +45,15 @@ def api_key_create(
     name: str,
     scopes: Iterable[str],
     days: int = 90,
+    per_minute: int | None = None,
+    monthly_micros: int | None = None,
     organization: Organization | None = None,
 ) -> tuple[ApiKey, str]:
     """Makes a key for the actor. Returns the row and the key itself, which is never shown again.
 
     Raises:
         Forbidden: the actor is a key itself, and may not manage keys or asks for more than it has.
-        Invalid: unknown scopes, or a life outside 1 to 366 days.
+        Invalid: unknown scopes, a life outside 1 to 366 days, or limits that are none.
     """
     actor = Actor.of(actor)
     wanted = check_scopes(scopes)
@@ -57,6 +61,7 @@ def api_key_create(
     if not 1 <= days <= MAX_DAYS:
         message = f"A key lives between 1 and {MAX_DAYS} days; got {days}."
         raise Invalid(message, fields={"days": message})
+    _check_limits(wanted, per_minute, monthly_micros)
     key = KEY_PREFIX + secrets.token_urlsafe(32)
     row = ApiKey.objects.create(
         organization=organization or current_organization(actor),
@@ -65,10 +70,32 @@ def api_key_create(
         prefix=key[:10],
         digest=key_digest(key),
         scopes=wanted,
+        per_minute=per_minute,
+        monthly_micros=monthly_micros,
         expires_at=timezone.now() + timedelta(days=days),
     )
-    record(actor, "api_key.created", row, organization=row.organization, after={"scopes": row.scopes, "name": row.name})
+    limits = {"per_minute": per_minute, "monthly_micros": monthly_micros}
+    after = {"scopes": row.scopes, "name": row.name} | {name: most for name, most in limits.items() if most is not None}
+    record(actor, "api_key.created", row, organization=row.organization, after=after)
     return row, key
+
+
+def _check_limits(scopes: list[str], per_minute: int | None, monthly_micros: int | None) -> None:
+    """Raises:
+    Invalid: a limit is out of range, or the key could not call models, or could make a key without its limits."""
+    for name, most, bound in (
+        ("per_minute", per_minute, range(1, MAX_PER_MINUTE + 1)),
+        ("monthly_usd", monthly_micros, range(MAX_MONTHLY + 1)),
+    ):
+        if most is None:
+            continue
+        wrong = "" if most in bound else "It is out of range."
+        if "gateway:call" not in scopes:
+            wrong = "Only a key with the scope gateway:call has such a limit."
+        elif any("keys.edit" in SCOPES[scope] for scope in scopes):
+            wrong = "A key with a limit can't manage keys: it could make one without."
+        if wrong:
+            raise Invalid(f"{name}: {wrong}", fields={name: wrong})
 
 
 def _check_reach(actor: Actor, wanted: list[str]) -> None:

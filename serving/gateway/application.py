@@ -87,6 +87,7 @@ class Gateway:
             await _send(send, 200, await _models(consumer), [])
         elif path == "/v1/chat/completions":
             _only(method, "POST")
+            await self.calls.admit(consumer)
             await self._chat(headers, consumer, await _body(receive), send)
         else:
             known = "POST /v1/chat/completions, GET /v1/models"

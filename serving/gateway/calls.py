@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from agentcore_site.ids import uuid7
 from agentcore_site.lib.database import TROUBLE
+from agentcore_site.lib.money_format import money
 from agentcore_site.lib.read_cache import ReadCache
 from budgets.llm.errors import (
     BadRequest,
@@ -32,6 +33,7 @@ from budgets.metering.port import BudgetRefused, CallKey, MeterFailure, UnknownP
 from experiences.privacy import redact, redact_value
 from experiences.rollouts.runtimes.base import RolloutFailure
 from serving.gateway.consumers import Consumer
+from serving.gateway.key_limits import KeyRates, RecentSpending
 from serving.gateway.payers import PRODUCTION, SHADOW, PayerName, Payers
 from serving.gateway.request import ChatRequest
 from serving.gateway.served import ServedModel, ServedRelease, Upstream, served_model
@@ -119,11 +121,23 @@ class Calls:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self.journal = Journal(folder)
-        self._traces = TraceWriter(self.journal)
+        self._rates, self._spending = KeyRates(), RecentSpending()
+        self._traces = TraceWriter(self.journal, written=self._spending.written)
         self._payers = Payers(self.journal)
         self._models: ReadCache[tuple[uuid.UUID, str], ServedModel] = ReadCache(lasting=True)
         self._behind: set[asyncio.Task[Any]] = set()
         self._do(self._recovering())
+
+    async def admit(self, consumer: Consumer) -> None:
+        """Raises CallRefused: the key has spent what it may in this month, or calls too often."""
+        key, most, rate = consumer.key_id, consumer.monthly_micros, consumer.per_minute
+        if key is None:
+            return
+        if most is not None and consumer.spent_micros + self._spending.since(key, consumer.read_at) >= most:
+            spent = f"This key has spent the {money(most)} that it may in a month (UTC)."
+            raise CallRefused(402, spent, "insufficient_quota")
+        if rate is not None and (wait := await self._rates.turn(key, rate)) > 0:
+            raise CallRefused(429, f"This key may make {rate:,} calls a minute.", "rate_limit_error", wait=wait)
 
     async def model(self, organization: uuid.UUID, name: str) -> ServedModel:
         """What is served under a name. Raises CallRefused."""
@@ -192,6 +206,7 @@ class Calls:
         for task in self._behind:
             task.cancel()
         await self._payers.aclose()
+        await self._rates.aclose()
         await asyncio.to_thread(self._traces.close)
         self.journal.close()
 
@@ -255,6 +270,7 @@ class Calls:
             "arm": call.arm.value,
             "share": call.share,
             "key": call.consumer.prefix,
+            "key_id": str(call.consumer.key_id) if call.consumer.key_id else None,
             "session": session_name(call.session if model.agent_id else ""),
             "model": redact(call.priced or model.name)[:120],
             "streamed": call.request.stream,
@@ -280,6 +296,8 @@ class Calls:
             )
         else:
             found["response"] = {}
+        if call.consumer.monthly_micros is not None:
+            self._spending.add(found)
         self.journal.note({"t": "answer", "row": found})
         self._traces.put(PendingTrace(found, begun))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import time
 import uuid
 from dataclasses import dataclass
 from typing import Final
@@ -12,17 +13,26 @@ from agentcore_site.lib.read_cache import ReadCache
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.authentication import living_key
 from agentcore_site.tenancy.services import KEY_PREFIX
+from serving.keys.selectors import spent_by
 
 SECONDS: Final = 1.0  # a key that was revoked opens nothing after that
 
 
 @dataclass(frozen=True, slots=True)
 class Consumer:
-    """A key that may call, and whose it is. ``fault``: why it may not."""
+    """A key that may call, whose it is, and its limits (null: none). ``fault``: why it may not.
+
+    ``spent_micros``: in this month, by a read that began at ``read_at`` (of ``time.monotonic``).
+    """
 
     organization_id: uuid.UUID
     prefix: str
     fault: str = ""
+    key_id: uuid.UUID | None = None
+    per_minute: int | None = None
+    monthly_micros: int | None = None
+    spent_micros: int = 0
+    read_at: float = 0.0
 
 
 class Consumers:
@@ -43,10 +53,12 @@ class Consumers:
 
 def _consumer(token: str) -> Consumer:
     """Always something, since nothing means that the database is away."""
+    began = time.monotonic()
     row = living_key(token)
     if row is None:
         return Consumer(uuid.UUID(int=0), "")
     actor = Actor(row.user, scopes=frozenset(row.scopes), organization_id=row.organization_id)
     may = actor.may("gateway.call", row.organization_id)
     why = "" if may else "This key may not call models. Make one with the scope gateway:call."
-    return Consumer(row.organization_id, row.prefix, why)
+    spent = 0 if row.monthly_micros is None else spent_by(row.pk)
+    return Consumer(row.organization_id, row.prefix, why, row.pk, row.per_minute, row.monthly_micros, spent, began)

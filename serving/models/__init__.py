@@ -24,7 +24,7 @@ from serving.models.loop import (
 )
 from serving.models.releases import Release, ReleaseApproval, ReleaseSource
 from serving.models.suites import Suite, SuiteKind, SuiteResult, SuiteRun, SuiteVersion, line_of
-from serving.models.traces import ArmName, ProductionTrace, TraceStatus, text_of
+from serving.models.traces import ArmName, KeySpending, ProductionTrace, TraceStatus, text_of
 
 __all__ = [
     "LEARNED_FROM",
@@ -39,6 +39,7 @@ __all__ = [
     "DeploymentStrategy",
     "Feedback",
     "FeedbackSource",
+    "KeySpending",
     "LearningLoop",
     "LoopRow",
     "LoopTrigger",

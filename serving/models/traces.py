@@ -44,6 +44,7 @@ class ProductionTrace(Scoped):
     deployment_id = models.UUIDField(null=True)
     arm = models.CharField(max_length=8, choices=ArmName.choices, blank=True)
     key = models.CharField(max_length=12, blank=True, help_text="The beginning of the consumer's key.")
+    key_id = models.UUIDField(null=True)
     session = models.CharField(max_length=120, blank=True)
     metadata: Any = models.JSONField(default=dict, help_text="What the caller said of the task, by name.")
     model = models.CharField(max_length=120)
@@ -99,6 +100,24 @@ class ProductionTrace(Scoped):
     def messages(self) -> list[dict[str, Any]]:
         """The conversation as the caller sent it, without what the gateway told beside it."""
         return list(self.request.get("messages", []))
+
+
+class KeySpending(Scoped):
+    """What a key spent in a month (UTC, its first day) on calls through the gateway, shadows not counted.
+
+    A trigger of ``ProductionTrace`` raises it as each is stored, so that a trace that comes twice counts once.
+    """
+
+    key_id = models.UUIDField()  # no foreign key: the money was spent, also if the key is deleted before it is counted
+    month = models.DateField()
+    micros = models.BigIntegerField()
+    calls = models.BigIntegerField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["key_id", "month"], name="one_spending_per_key_and_month")]
+
+    def __str__(self) -> str:
+        return f"{self.calls:,} calls in {self.month:%Y-%m}"
 
 
 def text_of(message: Any) -> str:

@@ -6,7 +6,7 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 LINGER: Final = 0.1  # seconds that a trace waits for company
 BATCH: Final = 500
 AGAIN: Final = 1.0  # seconds between tries while the database is away
-UUIDS: Final = ("id", "agent_id", "organization_id", "release_id", "deployment_id")
+UUIDS: Final = ("id", "agent_id", "organization_id", "release_id", "deployment_id", "key_id")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +37,11 @@ class PendingTrace:
 class TraceWriter:
     """A thread that writes traces in batches. What the database refuses is logged, and stays in the journal."""
 
-    def __init__(self, journal: Journal, *, linger: float = LINGER) -> None:
-        self._journal, self._linger = journal, linger
+    def __init__(
+        self, journal: Journal, *, linger: float = LINGER, written: Callable[[Mapping[str, Any]], None] | None = None
+    ) -> None:
+        """``written`` hears the columns of each that was, as JSON."""
+        self._journal, self._linger, self._written = journal, linger, written
         self._arrived: queue.SimpleQueue[PendingTrace | None] = queue.SimpleQueue()
         self._guard = threading.Lock()
         self._thread: threading.Thread | None = None
@@ -95,6 +98,8 @@ class TraceWriter:
             else:
                 for one in batch:
                     self._journal.done(one.segment)
+                    if self._written is not None:
+                        self._written(one.row)
                 return
 
 

@@ -9,9 +9,17 @@ from django.contrib.auth import get_user_model
 from django.core.management.base import BaseCommand, CommandError
 
 from agentcore_site.lib.errors import DomainError
+from agentcore_site.lib.money import micros
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.roles import SCOPES
 from agentcore_site.tenancy.services import api_key_create
+
+
+def _micros(text: str) -> int:
+    try:
+        return micros(text)
+    except (ArithmeticError, ValueError):
+        raise argparse.ArgumentTypeError(f"{text!r} is no amount of dollars") from None
 
 
 class Command(BaseCommand):
@@ -24,6 +32,8 @@ class Command(BaseCommand):
         )
         parser.add_argument("--name", default="command line")
         parser.add_argument("--days", type=int, default=90, help="how long it lives")
+        parser.add_argument("--per-minute", type=int, help="calls of models through the gateway (default: not limited)")
+        parser.add_argument("--monthly-usd", type=_micros, help="dollars a month for those (default: not limited)")
 
     def handle(self, *args: Any, **options: Any) -> None:
         user = get_user_model().objects.filter(username=options["user"]).first()
@@ -32,7 +42,12 @@ class Command(BaseCommand):
         scopes = [scope for part in options["scopes"] for scope in part.split(",")]
         try:
             _, key = api_key_create(
-                Actor(user, door="command"), name=options["name"], scopes=scopes, days=options["days"]
+                Actor(user, door="command"),
+                name=options["name"],
+                scopes=scopes,
+                days=options["days"],
+                per_minute=options["per_minute"],
+                monthly_micros=options["monthly_usd"],
             )
         except DomainError as error:
             raise CommandError(error.message) from error

@@ -1,0 +1,1 @@
+"""Keys that call models through the gateway, and what they spend."""
