@@ -48,7 +48,7 @@ class KeyRates:
     async def turn(self, key: uuid.UUID, per_minute: int) -> float:
         """Takes a turn and returns 0, or returns the seconds until there is one."""
         interval = MINUTE / per_minute
-        ahead = MINUTE + interval / 2  # half a call: sums of rounded intervals must not cost a whole one
+        ahead = MINUTE + interval / 100  # sums of rounded intervals must not cost a whole call
         try:
             with broker_asked():
                 wait = await self._redis().eval(TURN, 1, f"agentcore:key-rate:{key}", str(interval), str(ahead))
