@@ -18,7 +18,7 @@ import pytest
 
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.services import api_key_create
-from budgets.models import Reservation
+from budgets.models import Budget, Reservation
 from budgets.services import budget_set_limit
 from experiences.agents.services.endpoints import endpoint_create
 from serving.deployments.rules import DeploymentRule
@@ -29,7 +29,8 @@ from tests.serving.production import ASKED, LESSON, Production, production
 from tests.support.llm_acts import act
 from tests.support.llm_server import ModelServer
 from tests.support.playbooks import PRICE
-from tests.support.workers import Fleet, eventually
+from tests.support.proxy import Proxy
+from tests.support.workers import Fleet, environment, eventually
 
 KILLS = int(os.environ.get("KILLS", "3"))
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -243,3 +244,41 @@ def test_a_process_that_is_killed_loses_no_trace_and_no_cent(
     assert spent >= server.owed.micros  # calls cut off in their midst are charged their worst case
     finished = sum(rows.filter(status="ok").values_list("cost_micros", flat=True))
     assert finished <= server.owed.micros <= spent
+
+
+def test_with_the_database_away_it_answers_as_far_as_its_agent_allows(
+    fleet: Fleet, adam: Any, acme: Any, server: ModelServer, tmp_path: Path
+) -> None:
+    with Proxy(environment()["DATABASE_URL"]) as database:
+        extra = {"GATEWAY_JOURNAL": str(tmp_path), "DATABASE_URL": database.url}
+        shop = production(fleet, Actor(adam), server, acme, **extra)
+        assert shop.ask().status_code == 200
+        time.sleep(3)  # its block was settled by then
+        database.cut()
+        time.sleep(1.5)
+        refused = shop.ask()
+        assert refused.status_code == 503 and refused.headers["retry-after"] == "5"
+        database.heal()
+
+        AgentServing.objects.filter(agent=shop.agent).update(while_away_micros=2_000)  # a few worst cases
+        eventually(lambda: shop.ask().status_code == 200, seconds=20)
+        time.sleep(3)
+        paid = server.owed.micros
+        database.cut()
+        time.sleep(1.5)
+        answers = [shop.ask() for _ in range(30)]
+        codes = [one.status_code for one in answers]
+        assert codes[0] == 200 and codes[-1] == 503 and sorted(codes) == codes  # then its allowance is used up
+        assert 0 < server.owed.micros - paid <= 2_000
+        database.heal()
+        # Nothing is lost: the ledger and the traces hear of it.
+        assert shop.paid(server.owed.micros) == server.owed.micros
+        answered = {one.headers["x-agentcore-trace-id"] for one in answers if one.status_code == 200}
+        known = ProductionTrace.objects.filter(pk__in=answered)
+        eventually(lambda: known.count() == len(answered), seconds=20)
+        assert budget_spent(shop) == server.owed.micros
+
+
+def budget_spent(shop: Production) -> int:
+    found = Budget.objects.get(organization=shop.agent.organization, scope="organization")
+    return found.spent + found.debt
