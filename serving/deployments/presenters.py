@@ -14,7 +14,7 @@ from serving.deployments.ticking import waits_for
 from serving.models import Deployment, DeploymentState, DeploymentStrategy
 from serving.monitoring.bands import Difference
 from serving.monitoring.fixed_rate import FixedRate
-from serving.monitoring.guardrails import ALPHA, WEIGHTS, Monitor
+from serving.monitoring.guardrails import ALPHA, COUNTED, WEIGHTS, Monitor
 
 TITLES: Final = {
     "failures": "Failed requests",
@@ -34,6 +34,7 @@ WORDS: Final = {
     "done": "Serves all",
     "stopped": "Stopped",
 }
+FEW: Final = 5  # failures or findings, below which no interval of their rates is shown
 TONES: Final = {"rolled_back": "bad", "done": "good", "paused": "quiet"}
 
 
@@ -138,6 +139,9 @@ def _row(name: str, monitor: Monitor) -> GuardrailRow:
     new, current = (finite_or_none(one) for one in found.means)
     band = found.band()
     difference, low, high = (finite_or_none(one) for one in (band.difference, band.low, band.high))
+    few = name in COUNTED and found.sum_new + found.sum_old < FEW
+    if few or low == high:  # the interval is exact for many of them only, and says nothing where none differed
+        low = high = None
     e_value = monitor.evidence[name].e_value
     return GuardrailRow(name, TITLES[name], current, new, difference, low, high, e_value, SHOWN[name])
 
@@ -183,7 +187,8 @@ def evidence_chart(history: list[Any], *, width: int = 640, height: int = 120) -
     points = " ".join(f"{6 + at * step:.1f},{y(value)}" for at, value in enumerate(values))
     label = f"Evidence against the new release over {len(values)} looks; it is taken back at {1 / ALPHA:.0f}."
     return Picture(
-        f'<svg class="evidence" viewBox="0 0 {width} {height}" role="img" aria-label="{label}">'
+        f'<svg class="evidence" viewBox="0 0 {width} {height}" preserveAspectRatio="none" role="img"'
+        f' aria-label="{label}">'
         f'<line class="limit" x1="6" x2="{width - 6}" y1="{y(limit)}" y2="{y(limit)}"/>'
         f'<polyline points="{points}"/></svg>'
     )

@@ -118,6 +118,8 @@ class GateVerdict:
     def sentence(self) -> str:
         """Why it may go out, or why it may not."""
         failed = [one for one in self.findings if not one.passed]
+        if not self.findings:
+            return "It may go out: nothing is asked of this agent's releases."
         if not failed:
             return f"It may go out: it passed {counted(len(self.findings), 'check')}."
         further = f"; {len(failed) - 1} more of {len(self.findings)} checks failed" if len(failed) > 1 else ""
