@@ -14,7 +14,7 @@ from serving.deployments.ticking import waits_for
 from serving.models import Deployment, DeploymentState, DeploymentStrategy
 from serving.monitoring.bands import Difference
 from serving.monitoring.fixed_rate import FixedRate
-from serving.monitoring.guardrails import ALPHA, COUNTED, WEIGHTS, Monitor
+from serving.monitoring.guardrails import ALPHA, COUNTED, WATCHED, Monitor
 
 TITLES: Final = {
     "failures": "Failed requests",
@@ -99,7 +99,7 @@ def shown_deployment(deployment: Deployment) -> ShownDeployment:
     counted = monitor.differences.get("failures", Difference())
     rate = FixedRate.from_json(stored["rate"]) if "rate" in stored else None
     return ShownDeployment(
-        rows=[_row(name, monitor) for name in WEIGHTS if name in monitor.differences],
+        rows=[_row(name, monitor) for name in WATCHED if name in monitor.differences],
         sessions=rate.n if rate else counted.n,
         new=rate.n if rate else counted.new,
         e_value=rate.e_value if rate else monitor.e_value,

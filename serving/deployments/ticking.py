@@ -37,8 +37,6 @@ WORDS: Final = {
     "failures": "fails more often",
     "reward": "earns less",
     "safety": "has more findings of safety",
-    "cost": "costs more",
-    "latency": "is slower",
 }
 
 

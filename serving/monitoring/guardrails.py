@@ -3,7 +3,7 @@
 Each guardrail has an e-value of its own (``evidence``). Their weighted mean is an e-value of "nothing got worse", under
 any dependence between them, so that the new arm is rolled back by mistake with probability ``ALPHA`` at most, over all
 guardrails and looks together. The rate of failure has most of the weight: it has to be found fast, and a change of
-quality, cost or latency shows in every session.
+quality shows in every session. Cost and latency have evidence that is shown, and take nothing back.
 """
 
 from __future__ import annotations
@@ -16,7 +16,12 @@ from serving.monitoring.bands import Difference
 from serving.monitoring.evidence import Evidence, FailureBets, ValueBets
 
 ALPHA: Final = 0.05
-WEIGHTS: Final[Mapping[str, float]] = {"failures": 0.8, "reward": 0.08, "safety": 0.08, "cost": 0.02, "latency": 0.02}
+WEIGHTS: Final[Mapping[str, float]] = {"failures": 0.84, "reward": 0.08, "safety": 0.08}
+WATCHED: Final = (
+    *WEIGHTS,
+    "cost",
+    "latency",
+)  # whether slower or dearer is too much is for people to say
 SIGNS: Final = {"reward": -1, "cost": 1, "latency": 1}  # 1: more of it is worse
 COUNTED: Final = ("failures", "safety")  # of requests; the others are a number for a session
 
@@ -55,7 +60,7 @@ class Monitor:
     def add(self, session: CanarySession) -> None:
         """Raises:
         ValueError: the share is no probability between 0 and 1."""
-        for name in WEIGHTS:
+        for name in WATCHED:
             value = getattr(session, name)
             if value is None:
                 continue
@@ -76,7 +81,8 @@ class Monitor:
         found = self.e_value
         if found < 1 / ALPHA:
             return None
-        loudest = max(self.evidence, key=lambda name: WEIGHTS[name] * self.evidence[name].e_value)
+        known = [name for name in WEIGHTS if name in self.evidence]
+        loudest = max(known, key=lambda name: WEIGHTS[name] * self.evidence[name].e_value)
         return Alarm(loudest, found)
 
     def as_json(self) -> dict[str, Any]:

@@ -44,7 +44,7 @@ QUESTIONS: Final = (
     Question("failures 10 -> 20 %, a quarter", Arm(0.1), Arm(0.2)),
     Question("an arm that always fails, a quarter", Arm(), Arm(1.0)),
     Question("success 70 -> 60 %, a quarter", Arm(), Arm(success=0.6), part=0.2),
-    Question("cost doubled, a quarter", Arm(), Arm(cost=2.0), part=0.2),
+    Question("cost and time doubled, a quarter", Arm(), Arm(cost=2.0, latency=2.0), part=0.2),
     Question("a better arm, ramp", Arm(), Arm(0.03, 0.8), RAMP, part=0.2),
 )
 
