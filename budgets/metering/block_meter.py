@@ -15,6 +15,7 @@ import asyncio
 import itertools
 import logging
 import uuid
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
@@ -54,6 +55,7 @@ class BlockRecord(Protocol):
 class Block:
     hold: CallKey
     left: int
+    low: int = 0  # what is left when the next one is asked for
     away: bool = False
     closing: bool = False
     drawn: dict[str, int] = field(default_factory=dict)  # of calls under way
@@ -106,6 +108,7 @@ class BlockMeter:
         self._blocks: dict[tuple[str, str], Block] = {}  # the open one by purpose and model
         self._sizes: dict[tuple[str, str], int] = {}  # calls that the next one is made for
         self._opening: dict[tuple[str, str], asyncio.Lock] = {}
+        self._coming: dict[tuple[str, str], asyncio.Task[Block]] = {}  # the one after the open one
         self._paid_by: dict[str, Block] = {}  # by call
         self._late: set[asyncio.Task[None]] = set()
         self._names = itertools.count(1)
@@ -119,7 +122,9 @@ class BlockMeter:
             async with self._opening.setdefault(line, asyncio.Lock()):
                 block = self._blocks.get(line)
                 if block is None or block.left < amount:
-                    block = await self._opened(line, call, amount)
+                    block = await self._next(line, call, amount)
+        elif block.left < block.low and line not in self._coming:
+            self._ask_for_next(line, call, amount)
         block.left -= amount
         block.drawn[call.key] = amount
         self._paid_by[call.key] = block
@@ -139,6 +144,10 @@ class BlockMeter:
 
     async def aclose(self) -> None:
         """Settles what is open: end the calls first."""
+        for line, coming in list(self._coming.items()):
+            with suppress(BudgetRefused, MeterFailure):
+                await coming
+            await self._unused(line, coming)
         for line in list(self._blocks):
             await self._close(line, self._blocks[line])
         if self._late:
@@ -146,18 +155,44 @@ class BlockMeter:
         for task in self._late:
             task.cancel()
 
-    async def _opened(self, line: tuple[str, str], call: CallKey, amount: int) -> Block:
+    async def _next(self, line: tuple[str, str], call: CallKey, amount: int) -> Block:
+        """Opens the block that was asked for before, or one that is asked for now."""
         before = self._blocks.get(line)
         size = self._sizes.get(line, 1)
         if before is not None:  # used up before its time: the next one is larger
             size = min(2 * max(size, before.calls + len(before.drawn)), self._most)
             await self._close(line, before)
-        block = await self._held(call, amount, size)
         self._sizes[line] = size
-        block.opened = self._record.opened(block.hold, away=block.away)
+        block = None
+        if coming := self._coming.pop(line, None):
+            with suppress(BudgetRefused, MeterFailure):  # it is asked for once more, and refused with its reason
+                block = await coming
+            if block is not None and block.left < amount:
+                await self._settled(block)
+                block = None
+        if block is None:
+            block = await self._held(call, amount, size)
         self._blocks[line] = block
         asyncio.get_running_loop().call_later(self._seconds, self._expire, line, block)
         return block
+
+    def _ask_for_next(self, line: tuple[str, str], call: CallKey, amount: int) -> None:
+        """Has the next block held while this one is still used, so that no call waits for it."""
+        size = min(2 * self._sizes.get(line, 1), self._most)
+        coming = asyncio.ensure_future(self._held(call, amount, size))
+        self._coming[line] = coming
+        self._late.add(coming)  # type: ignore[arg-type]
+        coming.add_done_callback(self._late.discard)  # type: ignore[arg-type]
+        coming.add_done_callback(lambda task: task.cancelled() or task.exception())  # it is looked at when it is needed
+        loop = asyncio.get_running_loop()
+        loop.call_later(self._seconds, lambda: self._late_do(self._unused(line, coming)))
+
+    async def _unused(self, line: tuple[str, str], coming: asyncio.Task[Block]) -> None:
+        """Gives a block back that no call came for."""
+        if self._coming.get(line) is coming and coming.done():
+            del self._coming[line]
+            if not coming.cancelled() and coming.exception() is None:
+                await self._settled(coming.result())
 
     async def _held(self, call: CallKey, amount: int, size: int) -> Block:
         """A block for ``size`` calls like this one, or for this one alone where no more fits."""
@@ -173,10 +208,14 @@ class BlockMeter:
                     raise
                 granted = min(self.allowance, wanted)
                 self.allowance -= granted
-                return Block(hold, granted, away=True)
+                return self._begun(Block(hold, granted, away=True))
             else:
-                return Block(hold, wanted)
+                return self._begun(Block(hold, wanted, low=wanted // 2 if size > 1 else 0))
         raise AssertionError("one of them was held or refused")
+
+    def _begun(self, block: Block) -> Block:
+        block.opened = self._record.opened(block.hold, away=block.away)
+        return block
 
     def _expire(self, line: tuple[str, str], block: Block) -> None:
         if self._blocks.get(line) is block:
@@ -193,6 +232,7 @@ class BlockMeter:
 
     async def _settled(self, block: Block) -> None:
         if block.away:
+            self.allowance += block.left  # what was not spent of it
             self._late_do(self._told_afterwards(block))
         else:
             await self._meter.settle(block.hold, block.bill)
@@ -207,7 +247,6 @@ class BlockMeter:
             except MeterFailure:
                 await asyncio.sleep(AGAIN)
         self._record.closed(block.hold, block.opened)
-        self.allowance += max(0, block.left)
 
     def _late_do(self, work: Any) -> None:
         task = asyncio.ensure_future(work)

@@ -2,7 +2,7 @@
 
 Rounds are interleaved (direct, gateway, direct, …) against one upstream. Another gateway is measured in the same rounds
 where ``GATEWAY_RIVALS`` names it: ``name=http://127.0.0.1:8787/v1`` with commas between; ``GATEWAY_RIVAL_HEADERS`` is a
-JSON object of headers by name.
+JSON object of headers by name, ``GATEWAY_UPSTREAM`` the port of the upstream, which the others have to know.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from tests.support.llm_server import ModelServer
 from tests.support.playbooks import PRICE
 from tests.support.workers import Fleet, eventually
 
+PORT: Final = os.environ.get("GATEWAY_UPSTREAM", "0")
 CALLERS: Final = (1, 16, 64)
 ROUNDS: Final = 3
 SECONDS: Final = 4.0  # of one round
@@ -47,7 +48,9 @@ def calls() -> list[Figure]:
     admin = Actor(member.user)
     price_set(admin, model="small", organization=member.organization, input=PRICE[0], output=PRICE[1])
     quick = subprocess.Popen(
-        [sys.executable, "-m", "tests.support.quick_server", "--latency", "0.005"], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-m", "tests.support.quick_server", "--latency", "0.005", "--port", PORT],
+        stdout=subprocess.PIPE,
+        text=True,
     )
     assert quick.stdout is not None
     fleet = Fleet()

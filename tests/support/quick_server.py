@@ -53,9 +53,9 @@ class Quick(asyncio.Protocol):
             self.transport.write(ANSWER)
 
 
-async def serve(latency: float) -> None:
+async def serve(latency: float, port: int = 0) -> None:
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(lambda: Quick(latency), "127.0.0.1", 0, backlog=2048)
+    server = await loop.create_server(lambda: Quick(latency), "127.0.0.1", port, backlog=2048)
     print(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1", flush=True)
     await server.serve_forever()
 
@@ -63,4 +63,6 @@ async def serve(latency: float) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="A model server that costs next to nothing.")
     parser.add_argument("--latency", type=float, default=0.5)
-    uvloop.run(serve(parser.parse_args().latency))
+    parser.add_argument("--port", type=int, default=0)
+    given = parser.parse_args()
+    uvloop.run(serve(given.latency, given.port))

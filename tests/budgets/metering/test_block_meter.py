@@ -1,0 +1,118 @@
+"""One hold for many calls: never above it, settled at what they came to, and nothing lost where the ledger is away."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from budgets.metering.block_meter import BlockMeter
+from budgets.metering.port import Bill, BudgetRefused, CallKey, FreeMeter, MeterFailure
+from budgets.prices.pricing import Usage
+
+
+class Ledger(FreeMeter):
+    """Counts; refuses above ``limit``; can be away."""
+
+    def __init__(self, limit: int = 10**9) -> None:
+        super().__init__()
+        self.limit, self.away, self.booked = limit, False, dict[str, Bill]()
+
+    async def reserve(self, call: CallKey, amount: int) -> None:
+        await asyncio.sleep(0.001)  # a transaction
+        if self.away:
+            raise MeterFailure("the ledger is away")
+        if self.spent + self.reserved + amount > self.limit:
+            raise BudgetRefused("agent", self.limit, self.spent, self.reserved, amount)
+        await super().reserve(call, amount)
+
+    async def book(self, call: CallKey, bill: Bill) -> None:
+        if self.away:
+            raise MeterFailure("the ledger is away")
+        self.booked[call.key] = bill
+
+
+class Record:
+    """What a journal would have, as balances: draws less bills by hold."""
+
+    def __init__(self) -> None:
+        self.open, self.drawn_by, self.spent = set[str](), dict[str, str](), 0
+
+    def opened(self, hold: CallKey, *, away: bool) -> Any:
+        self.open.add(hold.key)
+        return hold.key
+
+    def drawn(self, hold: CallKey, call: str, amount: int) -> None:
+        assert hold.key in self.open
+        self.drawn_by[call] = hold.key
+
+    def billed(self, hold: CallKey, call: str, amount: int) -> None:
+        assert self.drawn_by.pop(call) == hold.key
+        self.spent += amount
+
+    def closed(self, hold: CallKey, opened: Any) -> None:
+        self.open.remove(opened)
+
+
+def key(n: int) -> CallKey:
+    return CallKey(f"c{n}", "production", "small")
+
+
+async def calls(meter: BlockMeter, numbers: range, worst: int = 100, cost: int = 7) -> None:
+    async def one(n: int) -> None:
+        await meter.reserve(key(n), worst)
+        await asyncio.sleep(0.002)
+        await meter.settle(key(n), Bill(cost, Usage(3, 4), "table", 5))
+
+    await asyncio.gather(*(one(n) for n in numbers))
+
+
+async def test_many_calls_are_a_few_holds_that_come_to_what_the_calls_cost() -> None:
+    ledger, record = Ledger(), Record()
+    meter = BlockMeter(ledger, record, seconds=0.05)
+    for first in range(0, 400, 40):
+        await calls(meter, range(first, first + 40))
+    await asyncio.sleep(0.2)
+    assert len(ledger.holds) < 60 and ledger.spent == record.spent == 400 * 7
+    assert ledger.reserved == 0 and not record.open and not record.drawn_by
+    assert sum(bill.usage.input_tokens for bill in ledger.bills.values() if bill.usage) == 1_200
+
+
+async def test_it_never_holds_what_the_budget_has_not_and_the_last_cents_can_be_spent() -> None:
+    ledger = Ledger(limit=1_000)
+    meter = BlockMeter(ledger, Record(), seconds=0.01)
+    made = 0
+    with pytest.raises(BudgetRefused):
+        for n in range(500):
+            await meter.reserve(key(n), 100)
+            await meter.settle(key(n), Bill(7, None, "table"))
+            made += 1
+            assert ledger.spent + ledger.reserved <= 1_000
+            if n % 10 == 0:
+                await asyncio.sleep(0.02)
+    assert made > 100
+
+
+async def test_with_the_ledger_away_it_spends_its_allowance_and_tells_afterwards() -> None:
+    ledger, record = Ledger(), Record()
+    meter = BlockMeter(ledger, record, allowance=260, seconds=0.02)
+    ledger.away = True
+    for n in range(3):  # three worst cases would be more; what was not spent is free again
+        await meter.reserve(key(n), 100)
+        await meter.settle(key(n), Bill(80, None, "table"))
+    with pytest.raises(MeterFailure):
+        await meter.reserve(key(9), 100)
+    await asyncio.sleep(0.05)
+    assert not ledger.booked
+    ledger.away = False
+    await asyncio.sleep(1.2)
+    assert sum(bill.amount for bill in ledger.booked.values()) == 240 and not record.open
+
+
+async def test_closing_settles_everything() -> None:
+    ledger, record = Ledger(), Record()
+    meter = BlockMeter(ledger, record, seconds=60)
+    await calls(meter, range(30))
+    await meter.aclose()
+    assert ledger.reserved == 0 and ledger.spent == 210 and not record.open
