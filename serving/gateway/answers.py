@@ -1,4 +1,4 @@
-"""An upstream's answer on its way to the caller, as it came: whole or as a stream. Pure, no Django."""
+"""An upstream's answer on its way to the caller, as it came: whole or as a stream."""
 
 from __future__ import annotations
 

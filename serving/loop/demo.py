@@ -4,6 +4,7 @@ back. Everything goes through the doors that people and programs use: the gatewa
 from __future__ import annotations
 
 import itertools
+import json
 import threading
 import time
 from collections import deque
@@ -11,8 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
-
-import httpx
+from urllib.request import Request, urlopen
 
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.services import api_key_create
@@ -63,27 +63,30 @@ class Users:
     _guard: threading.Lock = field(default_factory=threading.Lock)
     _stopping: threading.Event = field(default_factory=threading.Event)
 
-    def ask(self, client: httpx.Client) -> None:
+    def ask(self) -> None:
         with self._guard:
             question = next(self.questions)
             number = self.asked
             self.asked += 1
         body = {"model": self.model, "messages": [{"role": "user", "content": question.query}], "user": f"u{number}"}
-        answer = client.post(f"{self.url}/v1/chat/completions", json=body)
-        if answer.status_code != 200:
-            self.failed += 1
-            return
-        said = answer.json()["choices"][0]["message"]["content"]
-        right = self.world.world.score(said, question).success
-        trace = answer.headers["x-agentcore-trace-id"]
-        self._tell(client, {"trace": trace, "metric": "thumbs", "value": "up" if right else "down"})
-        self._tell(client, {"trace": trace, "metric": "success", "value": float(right)})
+        answer, headers = self._post("/v1/chat/completions", body)
+        right = self.world.world.score(answer["choices"][0]["message"]["content"], question).success
+        said: list[dict[str, Any]] = [
+            {"metric": "thumbs", "value": "up" if right else "down"},
+            {"metric": "success", "value": float(right)},
+        ]
         if not right:
-            self._tell(client, {"trace": trace, "metric": "correction", "text": str(question.expected["answer"])})
+            said.append({"metric": "correction", "text": str(question.expected["answer"])})
+        for one in said:
+            self._post("/api/v1/feedback", {"trace": headers["x-agentcore-trace-id"], **one})
         self.lately.append(right)
 
-    def _tell(self, client: httpx.Client, feedback: dict[str, Any]) -> None:
-        client.post(f"{self.url}/api/v1/feedback", json=feedback).raise_for_status()
+    def _post(self, path: str, body: dict[str, Any]) -> tuple[Any, Any]:
+        """The answer with its headers. Raises OSError: it is none of success."""
+        headers = {"authorization": f"Bearer {self.key}", "content-type": "application/json"}
+        request = Request(f"{self.url}{path}", json.dumps(body).encode(), headers)  # noqa: S310
+        with urlopen(request, timeout=30) as answer:  # noqa: S310 - an address of our own command line
+            return json.load(answer), answer.headers
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
@@ -100,12 +103,11 @@ class Users:
                 one.join(10)
 
     def _work(self) -> None:
-        with httpx.Client(headers={"authorization": f"Bearer {self.key}"}, timeout=30) as client:
-            while not self._stopping.wait(PAUSE):
-                try:
-                    self.ask(client)
-                except httpx.HTTPError:
-                    self.failed += 1
+        while not self._stopping.wait(PAUSE):
+            try:
+                self.ask()
+            except OSError:
+                self.failed += 1
 
     @property
     def content(self) -> float:
