@@ -76,6 +76,14 @@ def gates(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     return rewritten(AgentServing.objects.filter(organization_id=organization_id), words, values=("gate",))
 
 
+@places.register("webhooks of agents")
+def webhooks(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
+    """The address goes whole: what is left of it without the words could be another person's address."""
+    found = holding(AgentServing.objects.filter(organization_id=organization_id), words, texts=("webhook_url",))
+    note = "The webhook of an agent is gone: give it another address."
+    return ErasureFinding(found.count(), lambda: found.update(webhook_url=""), note)
+
+
 @places.register("deployments")
 def deployments(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     return rewritten(

@@ -2,28 +2,47 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from celery import shared_task
 from django.core.cache import cache
 
+from serving.adapters.outbox import plans_tell
 from serving.deployments.ticking import deployments_tick
 from serving.feedback.sweep import sweep
 from serving.loop.ticking import loops_tick
 
 SWEEPING: Final = "serving.feedback.sweep"
+TELLING: Final = "serving.plans.tell"
 LONGEST: Final = 120  # seconds; then its worker is taken for dead
+
+
+@contextmanager
+def alone(name: str) -> Iterator[bool]:
+    """Whether no other worker is at it; none begins until the block ends."""
+    mine = cache.add(name, "", timeout=LONGEST)
+    try:
+        yield mine
+    finally:
+        if mine:
+            cache.delete(name)
 
 
 @shared_task(name="serving.feedback")
 def feedback() -> dict[str, int]:
     """Rewards of new answers, and what sessions say without words; nothing where another worker is at it."""
-    if not cache.add(SWEEPING, "", timeout=LONGEST):
-        return {}
-    try:
-        return sweep()
-    finally:
-        cache.delete(SWEEPING)
+    with alone(SWEEPING) as mine:
+        return sweep() if mine else {}
+
+
+@shared_task(name="serving.plans")
+def plans() -> int:
+    """Tells webhooks what serves their agents now, one after the other: of two workers the slower could tell the older
+    plan last. Returns how many were told."""
+    with alone(TELLING) as mine:
+        return plans_tell() if mine else 0
 
 
 @shared_task(name="serving.deployments")

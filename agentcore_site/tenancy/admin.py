@@ -14,6 +14,7 @@ from unfold.admin import ModelAdmin, TabularInline
 from unfold.decorators import action
 from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
 
+from agentcore_site.lib.backoff import MOST_TRIES
 from agentcore_site.lib.money_format import money
 from agentcore_site.tenancy.administration import (
     AuditedAdmin,
@@ -26,7 +27,6 @@ from agentcore_site.tenancy.administration import (
     service_action,
 )
 from agentcore_site.tenancy.invitations import invitation_create, invitation_resend, invitation_revoke, link_at
-from agentcore_site.tenancy.mails import MOST_TRIES
 from agentcore_site.tenancy.members import member_change, member_remove
 from agentcore_site.tenancy.models import ApiKey, Erasure, Invitation, Mail, Membership, Organization, TokenFamily
 from agentcore_site.tenancy.services import api_key_revoke

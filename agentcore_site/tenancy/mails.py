@@ -14,12 +14,11 @@ from django.core.mail import EmailMessage
 from django.db.models import F, QuerySet
 from django.utils import timezone
 
+from agentcore_site.lib.backoff import MOST_TRIES, next_try
 from agentcore_site.tenancy.models import Mail, Organization, organization_id_of
 
 log = logging.getLogger(__name__)
 
-MOST_TRIES: Final = 10  # over about a day
-LONGEST: Final = timedelta(hours=6)
 AT_ONCE: Final = 50
 KEPT: Final = timedelta(days=30)  # what was sent stays in the admin for so long
 
@@ -59,7 +58,7 @@ def mail_send(mail: Mail) -> bool:
     """Sends one mail and says whether it went out. Two who send at once send it once."""
     # 1. The process that moves the row may send it; if it dies now, the row has the time of the next try.
     now = timezone.now()
-    again = now + min(LONGEST, timedelta(minutes=2**mail.tries))
+    again = next_try(now, mail.tries)
     mine = Mail.objects.filter(id=mail.id, sent_at=None, tries=mail.tries, try_after__lte=now)
     if not mine.update(tries=F("tries") + 1, try_after=again):
         return False

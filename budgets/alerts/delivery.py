@@ -4,12 +4,12 @@ period, this delivers it."""
 from __future__ import annotations
 
 import logging
-from datetime import timedelta
-from typing import Any, Final
+from typing import Any
 
 from django.db.models import F, QuerySet
 from django.utils import timezone
 
+from agentcore_site.lib.backoff import MOST_TRIES, next_try
 from agentcore_site.lib.money_format import money
 from agentcore_site.tenancy.mails import mail_queue
 from agentcore_site.tenancy.members import admins_of
@@ -18,9 +18,6 @@ from budgets.models import AlertKind, BudgetAlert, BudgetSettings, Period
 from budgets.presenters.naming import owner_name
 
 log = logging.getLogger(__name__)
-
-MOST_TRIES: Final = 10  # over about a day
-LONGEST: Final = timedelta(hours=6)
 
 
 def alerts_due() -> QuerySet[BudgetAlert]:
@@ -32,7 +29,7 @@ def alerts_due() -> QuerySet[BudgetAlert]:
 def alert_deliver(alert: BudgetAlert) -> bool:
     """Sends what of an alert was not sent yet, and says whether all of it is now. Two sweeps send it once."""
     now = timezone.now()
-    again = now + min(LONGEST, timedelta(minutes=2**alert.tries))
+    again = next_try(now, alert.tries)
     mine = BudgetAlert.objects.filter(id=alert.id, delivered_at=None, tries=alert.tries, try_after__lte=now)
     if not mine.update(tries=F("tries") + 1, try_after=again):
         return False  # another process was first

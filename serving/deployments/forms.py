@@ -117,6 +117,13 @@ class ServingForm(ServiceForm):
         label="Dollars that each process may spend while the database is away",
         help_text="0: nothing is answered then. Else the last known release answers, and the ledger hears of it later.",
     )
+    webhook_url = forms.CharField(
+        required=False,
+        max_length=500,
+        label="Webhook that is told which releases serve it",
+        help_text="For a gateway of your own beside the built-in one. Empty: none.",
+        widget=forms.TextInput(attrs={"inputmode": "url"}),
+    )
     suites = SuitesField(
         required=False, label="Suites that a release needs", help_text="One a line, with its least score in per cent."
     )
@@ -142,6 +149,7 @@ class ServingForm(ServiceForm):
         shares = {name: 100 * getattr(rule, name) for name in ("margin", "most_unsafe")}
         return {
             "fallbacks": [str(one) for one in serving.fallbacks],
+            "webhook_url": serving.webhook_url,
             "while_away_usd": dollars(serving.while_away_micros),
             "gain": None if rule.gain is None else 100 * rule.gain,
             **asked,
@@ -168,4 +176,4 @@ class ServingForm(ServiceForm):
         return found
 
     def values(self) -> dict[str, Any]:
-        return {name: self.cleaned_data[name] for name in ("fallbacks", "while_away_usd", "gate")}
+        return {name: self.cleaned_data[name] for name in ("fallbacks", "while_away_usd", "gate", "webhook_url")}

@@ -33,9 +33,11 @@ WORDS: Final = {
     "rolled_back": "Rolled back",
     "done": "Serves all",
     "stopped": "Stopped",
+    "told": "Webhook told",
+    "untold": "Webhook not told",
 }
 FEW: Final = 5  # failures or findings, below which no interval of their rates is shown
-TONES: Final = {"rolled_back": "bad", "done": "good", "paused": "quiet"}
+TONES: Final = {"rolled_back": "bad", "done": "good", "paused": "quiet", "told": "quiet", "untold": "bad"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,11 @@ from agentcore_site.lib.errors import Conflict, Forbidden, Invalid
 from agentcore_site.lib.money import dollars, micros
 from agentcore_site.lib.row_checks import hold_row
 from agentcore_site.lib.texts import uuid_of
+from agentcore_site.outgoing import check_address
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import require
 from experiences.models import Agent, ModelEndpoint
+from serving.adapters.outbox import plan_queue
 from serving.deployments.gate import rule_stored, verdict_of
 from serving.deployments.rules import DeploymentRule
 from serving.gate.verdict import GateRule, GateVerdict
@@ -31,6 +33,7 @@ from serving.models import (
 )
 
 MOST_TEXT: Final = 300
+CHANGES: Final = frozenset({"started", "advanced", "rolled_back", "done"})  # of what serves the agent
 COMPARES: Final = (DeploymentStrategy.CANARY, DeploymentStrategy.SHADOW, DeploymentStrategy.BLUE_GREEN)
 
 
@@ -154,13 +157,20 @@ def _begin(
 
 @transaction.atomic
 def serving_change(
-    actor: Any, agent: Agent, *, fallbacks: Sequence[str], while_away_usd: float, gate: GateRule
+    actor: Any,
+    agent: Agent,
+    *,
+    fallbacks: Sequence[str],
+    while_away_usd: float,
+    gate: GateRule,
+    webhook_url: str = "",
 ) -> AgentServing:
-    """What the gateway does for an agent when something is away, and what its releases have to show.
+    """What the gateway does for an agent when something is away, what its releases have to show, and who is told what
+    serves it. A new address is told at once.
 
     Raises:
         Missing, Forbidden: the actor may not.
-        Invalid: an endpoint is not the organisation's.
+        Invalid: an endpoint is not the organisation's, or this site does not call the address.
     """
     require(actor, "deployment.edit", agent.organization_id)
     hold_row(agent)
@@ -169,14 +179,25 @@ def serving_change(
     if len(known.filter(pk__in=ids)) < len(set(fallbacks)):
         raise Invalid("Choose endpoints of the list.", fields={"fallbacks": "Choose endpoints of the list."})
     serving, _ = AgentServing.objects.get_or_create(agent=agent, defaults={"organization_id": agent.organization_id})
+    check_address("webhook_url", webhook_url, before=serving.webhook_url)
     before = {
+        "webhook_url": serving.webhook_url,
         "fallbacks": [str(one) for one in serving.fallbacks],
         "while_away_usd": dollars(serving.while_away_micros),
     }
     serving.fallbacks, serving.while_away_micros = ids, micros(while_away_usd)
     before["gate"], serving.gate = serving.gate, rule_stored(gate)
-    serving.save(update_fields=["fallbacks", "while_away_micros", "gate", "updated_at"])
-    after = {"fallbacks": [str(one) for one in ids], "while_away_usd": while_away_usd, "gate": serving.gate}
+    serving.webhook_url = webhook_url
+    serving.save(update_fields=["fallbacks", "while_away_micros", "gate", "webhook_url", "updated_at"])
+    last = Deployment.objects.filter(agent=agent).exclude(strategy=DeploymentStrategy.SHADOW).first()
+    if last is not None and webhook_url != before["webhook_url"]:
+        plan_queue(last)
+    after = {
+        "webhook_url": webhook_url,
+        "fallbacks": [str(one) for one in ids],
+        "while_away_usd": while_away_usd,
+        "gate": serving.gate,
+    }
     record(actor, "serving.changed", serving, organization=agent.organization_id, before=before, after=after)
     return serving
 
@@ -291,6 +312,8 @@ def _tell(actor: Any, deployment: Deployment, kind: str, *, note: str = "", figu
     DeploymentEvent.objects.create(
         deployment=deployment, kind=kind, share=deployment.share, by=user, note=note[:MOST_TEXT], figures=figures or {}
     )
+    if kind in CHANGES and deployment.strategy != DeploymentStrategy.SHADOW:
+        plan_queue(deployment)
     after = {"release": deployment.release.number, "share": deployment.share, "note": note[:MOST_TEXT]}
     record(actor, f"deployment.{kind}", deployment, organization=deployment.organization_id, after=after)
 

@@ -14,6 +14,7 @@ from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import require
 from experiences.agents.selectors import endpoints_visible
 from experiences.models.agent_lookup import agent_find, agent_get
+from serving.adapters.webhook import serving_secret
 from serving.deployments.filters import DeploymentFilters
 from serving.deployments.forms import DeployForm, ServingForm
 from serving.deployments.gate import rule_of, verdict_of
@@ -143,7 +144,12 @@ def serving(request: HttpRequest, actor: Actor, agent_id: Any) -> HttpResponse:
         "may": allowed(actor, agent.organization_id),
         "past": deployments_visible(actor).filter(agent=agent)[:10],
     }
-    return render(request, "serving/serving.html", context, status=form.status)
+    leads = actor.may("deployment.edit", agent.organization_id)
+    if leads and found.webhook_url:
+        context["secret"] = serving_secret(agent.organization_id)
+    response = render(request, "serving/serving.html", context, status=form.status)
+    response["Cache-Control"] = "no-store, private"  # of the secret
+    return response
 
 
 @post_page

@@ -8,6 +8,7 @@ from serving.models.deployments import (
     DeploymentEvent,
     DeploymentState,
     DeploymentStrategy,
+    PlanDelivery,
 )
 from serving.models.feedback import Feedback, FeedbackSource
 from serving.models.loop import (
@@ -44,6 +45,7 @@ __all__ = [
     "LoopRow",
     "LoopTrigger",
     "LoopTurn",
+    "PlanDelivery",
     "ProductionTrace",
     "Release",
     "ReleaseApproval",

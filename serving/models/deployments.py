@@ -104,6 +104,31 @@ class DeploymentEvent(models.Model):
 DeploymentEvent.objects.path = "deployment__organization"
 
 
+class PlanDelivery(models.Model):
+    """A change of what serves an agent that its webhook has to be told; written in the transaction of the change.
+
+    It holds no plan: what is told is how the agent is served then, so that a late one tells nothing old.
+    """
+
+    deployment = models.ForeignKey(Deployment, on_delete=models.CASCADE, related_name="deliveries")
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
+    tries = models.PositiveSmallIntegerField(default=0)
+    try_after = models.DateTimeField(default=timezone.now)
+    settled_at = models.DateTimeField(null=True)  # told, or there is nothing to tell any more
+
+    objects = ScopedManager()
+
+    class Meta:
+        ordering = ["id"]
+        indexes = [models.Index(fields=["try_after"], name="plans_to_tell", condition=models.Q(settled_at=None))]
+
+    def __str__(self) -> str:
+        return f"{self.tries} tries since {self.created_at:%Y-%m-%d %H:%M:%S}"
+
+
+PlanDelivery.objects.path = "deployment__organization"
+
+
 class CanaryObservation(models.Model):
     """What the first request of a session in a deployment came to: each session counts once, with the draw it had.
 
@@ -151,13 +176,14 @@ class AgentServing(Scoped):
 
     ``release`` null: nothing was deployed, and the gateway refuses. The endpoints ``fallbacks`` are asked in their
     order where the agent's own does not answer. ``while_away_micros``: what each process may answer while the database
-    is away, in micro-dollars; 0: nothing.
+    is away, in micro-dollars; 0: nothing. ``webhook_url`` is told each change of what serves; "": nothing is.
     """
 
     agent = models.OneToOneField(Agent, on_delete=models.CASCADE, primary_key=True, related_name="serving")
     release = models.ForeignKey(Release, null=True, on_delete=models.PROTECT, related_name="serves")
     fallbacks = ArrayField(models.UUIDField(), default=list, blank=True)
     while_away_micros = models.PositiveBigIntegerField(default=0)
+    webhook_url = models.URLField(max_length=500, blank=True)
     gate: Any = models.JSONField(default=dict, help_text="What its releases have to show (serving.gate.verdict).")
     updated_at = models.DateTimeField(auto_now=True)
 

@@ -10,8 +10,9 @@ from django.core import mail
 from django.db import transaction
 from django.utils import timezone
 
+from agentcore_site.lib.backoff import MOST_TRIES
 from agentcore_site.settings import CELERY_BEAT_SCHEDULE
-from agentcore_site.tenancy.mails import MOST_TRIES, mail_queue, mail_send, mails_due, mails_send
+from agentcore_site.tenancy.mails import mail_queue, mail_send, mails_due, mails_send
 from agentcore_site.tenancy.models import Mail, Organization
 from agentcore_site.tenancy.tasks import mails
 
