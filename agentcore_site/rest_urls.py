@@ -31,6 +31,7 @@ from experiences.trajectories.api.trajectories import TrajectoryViewSet
 from serving.api.deployments import DeploymentViewSet
 from serving.api.feedback import FeedbackViewSet
 from serving.api.keys import KeySpendingViewSet
+from serving.api.loops import LearningLoopViewSet, LoopRowViewSet, LoopTurnViewSet
 from serving.api.promotions import PromotionViewSet
 from serving.api.releases import ReleaseViewSet
 from serving.api.suites import SuiteResultViewSet, SuiteRunViewSet, SuiteViewSet
@@ -57,6 +58,7 @@ router.register("trajectories", TrajectoryViewSet, basename="trajectory")
 router.register("checkpoints", CheckpointViewSet, basename="checkpoint")
 router.register("evaluations", EvaluationViewSet, basename="evaluation")
 router.register("deployments", DeploymentViewSet, basename="deployment")
+router.register("loop-turns", LoopTurnViewSet, basename="loop-turn")
 router.register("releases", ReleaseViewSet, basename="release")
 router.register("traces", ProductionTraceViewSet, basename="production-trace")
 router.register("key-spending", KeySpendingViewSet, basename="key-spending")
@@ -123,6 +125,11 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("budgets/<int:budget>/ledger", LedgerViewSet.as_view({"get": "list"}), name="budget-ledger"),
     path("checkpoints/<uuid:pk>/promote", PromotionViewSet.as_view({"post": "promote"}), name="promote"),
     path("agents/<str:agent>/tensorzero", ServingTargetViewSet.as_view(GET), name="agent-tensorzero"),
+    path("agents/<str:agent>/loop", LearningLoopViewSet.as_view(GET | {"patch": "partial_update"}), name="agent-loop"),
+    path("agents/<str:agent>/loop/start", LearningLoopViewSet.as_view({"post": "start"}), name="agent-loop-start"),
+    path(
+        "loop-turns/<uuid:turn>/rows", LoopRowViewSet.as_view({"get": "list", "post": "create"}), name="loop-turn-rows"
+    ),
     path("agents/<str:agent>/roll-back", PromotionViewSet.as_view({"post": "roll_back"}), name="roll-back"),
     *router.urls,
 ]

@@ -246,6 +246,11 @@ SPECTACULAR_SETTINGS = {
         "FeedbackSource": "serving.models.FeedbackSource",
         "ReleaseSource": "serving.models.ReleaseSource",
         "DeploymentState": "serving.models.DeploymentState",
+        "TurnState": "serving.models.TurnState",
+        "LoopRowState": "serving.models.RowState",
+        "LoopRowSource": "serving.models.RowSource",
+        "LoopTrigger": "serving.models.LoopTrigger",
+        "RowReview": "serving.models.RowReview",
     },
 }
 

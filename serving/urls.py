@@ -5,6 +5,7 @@ from django.urls import path
 from serving import views
 from serving.deployments import views as deployments
 from serving.keys import views as keys
+from serving.loop import views as loops
 from serving.suites import views as suites
 from serving.traces import views as traces
 
@@ -28,6 +29,10 @@ urlpatterns = [
     ),
     path("agents/<uuid:agent_id>/serving/", deployments.serving, name="serving"),
     path("agents/<uuid:agent_id>/serving/back/", deployments.restore, name="restore"),
+    path("agents/<uuid:agent_id>/loop/", loops.loop, name="loop"),
+    path("agents/<uuid:agent_id>/loop/start/", loops.start, name="loop_start"),
+    path("loop-turns/<uuid:turn_id>/stop/", loops.stop, name="loop_stop"),
+    path("loop-turns/<uuid:turn_id>/rows/", loops.decide, name="loop_rows"),
     path("traces/", traces.traces, name="traces"),
     path("traces/<uuid:production_trace_id>/", traces.trace, name="trace"),
     path("traces/<uuid:production_trace_id>/json/", traces.trace_json, name="trace_json"),

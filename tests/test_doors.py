@@ -38,7 +38,7 @@ from experiences.models import (
     TrajectoryRecord,
 )
 from experiences.playbooks.services.playbooks import playbook_create
-from serving.models import Feedback, Release
+from serving.models import Feedback, LoopTurn, Release
 from serving.releases.bundle import Bundle
 from tests import factories
 from tests.support.callers import Caller
@@ -98,6 +98,8 @@ CONSOLE = {
     "deployments/<uuid:deployment_id>/pause/", "deployments/<uuid:deployment_id>/resume/",
     "deployments/<uuid:deployment_id>/advance/", "deployments/<uuid:deployment_id>/roll-back/",
     "agents/<uuid:agent_id>/serving/", "agents/<uuid:agent_id>/serving/back/",
+    "agents/<uuid:agent_id>/loop/", "agents/<uuid:agent_id>/loop/start/", "loop-turns/<uuid:turn_id>/stop/",
+    "loop-turns/<uuid:turn_id>/rows/",
     "agents/<uuid:agent_id>/releases/make/", "agents/<uuid:agent_id>/roll-back/",
     "agents/<uuid:agent_id>/checkpoints/upload/", "checkpoints/<uuid:checkpoint_id>/promote/",
     "keys/", "traces/", "traces/<uuid:production_trace_id>/", "traces/<uuid:production_trace_id>/json/",
@@ -161,6 +163,10 @@ CONSOLE_WRITES = {
     "deployments/<uuid:deployment_id>/roll-back/": "deployment.edit",
     "agents/<uuid:agent_id>/serving/": "deployment.edit",
     "agents/<uuid:agent_id>/serving/back/": "deployment.edit",
+    "agents/<uuid:agent_id>/loop/": "deployment.edit",
+    "agents/<uuid:agent_id>/loop/start/": "deployment.edit",
+    "loop-turns/<uuid:turn_id>/stop/": "deployment.edit",
+    "loop-turns/<uuid:turn_id>/rows/": "deployment.edit",
     "traces/<uuid:production_trace_id>/feedback/": "feedback.give",
     "suites/new/": "suite.edit",
     "suites/add/": "suite.edit",
@@ -227,6 +233,7 @@ REST_READS = {
     "releases/<uuid:pk>/tensorzero", "agents/<str:agent>/tensorzero",
     "releases/<uuid:pk>/results", "suites", "suites/<uuid:pk>", "suite-runs", "suite-runs/<uuid:pk>",
     "suite-runs/<uuid:run>/results",
+    "agents/<str:agent>/loop", "loop-turns", "loop-turns/<uuid:pk>", "loop-turns/<uuid:turn>/rows",
 }  # fmt: skip
 STAMP = experience_stamp(pack_stamp(""), "x9", 1, "", "When lost, ask.")
 # A form, with a file that the agent has already.
@@ -275,6 +282,10 @@ REST_WRITES: dict[tuple[str, str], tuple[str, Any]] = {
     ("patch", "model-endpoints/<uuid:pk>"): ("endpoint.edit", {"model": "other"}),
     ("delete", "model-endpoints/<uuid:pk>"): ("endpoint.edit", {}),
     ("post", "model-endpoints/<uuid:pk>/test"): ("agent.edit", {}),
+    ("patch", "agents/<str:agent>/loop"): ("deployment.edit", {"daily": True}),
+    ("post", "agents/<str:agent>/loop/start"): ("deployment.edit", {}),
+    ("post", "loop-turns/<uuid:pk>/stop"): ("deployment.edit", {}),
+    ("post", "loop-turns/<uuid:turn>/rows"): ("deployment.edit", {"approve": True}),
     ("post", "datasets"): ("dataset.edit", {"name": "new", "rows": ROWS}),
     ("patch", "datasets/<uuid:pk>"): ("dataset.edit", {"domain": "x"}),
     ("post", "training-jobs"): ("run.start", {"agent": "router-7", "config": {"n_iterations": 1}}),
@@ -376,6 +387,7 @@ def values(run: TrainingRun, operator: Actor) -> dict[str, Any]:
     link = ShareLink.objects.get(job=run.job)
     checkpoint = checkpoint_of_run(run)
     budget = Budget.objects.get(owner_id=run.job_id)
+    turn = LoopTurn.objects.get()
     return {
         "ref": run.agent.slug,
         "agent": run.agent.slug,
@@ -390,6 +402,8 @@ def values(run: TrainingRun, operator: Actor) -> dict[str, Any]:
         "suite_run": suite_run.job_id,
         "run": suite_run.job_id,
         "deployment_id": production.deployment_id,
+        "turn_id": turn.id,
+        "turn": turn.id,
         "experience_id": lesson.id,
         "handle": "s1",
         "delta_id": delta.id,
@@ -417,6 +431,7 @@ def values(run: TrainingRun, operator: Actor) -> dict[str, Any]:
             "prompt-packs": pack.id,
             "releases": release.id,
             "deployments": production.deployment_id,
+            "loop-turns": turn.id,
             "traces": production.id,
             "feedback": production.feedback.get().id,
             "suites": suite_run.version.suite_id,

@@ -34,13 +34,13 @@ class Entry:
 
 PLACES: Final = (
     Entry("Overview", "overview", "overview", r"/$"),
-    Entry("Agents", "agents", "agents", r"/agents/(?![^/]+/(playbook|serving)/)"),
+    Entry("Agents", "agents", "agents", r"/agents/(?![^/]+/(playbook|serving|loop)/)"),
     Entry("Jobs", "training:jobs", "jobs", r"/(jobs|checkpoints)/"),
     Entry("Trajectories", "experiences:trajectories", "trajectories", r"/trajectories/"),
     Entry("Evaluations", "evaluation:evaluations", "evaluations", r"/evaluations/"),
     Entry("Suites", "serving:suites", "suites", r"/suite(s|-runs)/"),
     Entry("Releases", "serving:releases", "releases", r"/releases/"),
-    Entry("Deployments", "serving:deployments", "", r"/(deployments|agents/[^/]+/serving)/"),
+    Entry("Deployments", "serving:deployments", "", r"/(deployments|agents/[^/]+/(serving|loop))/"),
     Entry("Traces", "serving:traces", "answer", r"/traces/"),
     Entry("Keys", "serving:keys", "", r"/keys/", needs="gateway.call"),
     Entry("Learned", "experiences:library", "learned", r"/(experiences|prompt-packs)/"),

@@ -1,0 +1,78 @@
+"""The form of a learning loop."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from django import forms
+
+from agentcore_site.console.forms import OptionsField, ServiceForm
+from serving.deployments.forms import SharesField
+from serving.deployments.rules import DeploymentRule
+from serving.loop.services import STRATEGIES, settings_of
+from serving.models import LearningLoop, RowReview
+from training.config.presets import PRESETS
+
+
+class LoopForm(ServiceForm):
+    marker: ClassVar[str] = "monthly_usd"
+
+    on = forms.BooleanField(
+        required=False, label="On", help_text="Turns begin by themselves, and act as the person who switched it on."
+    )
+    after_traces = forms.IntegerField(
+        required=False,
+        min_value=1,
+        max_value=10_000_000,
+        label="New traces that begin a turn",
+        help_text="Empty: none do.",
+    )
+    judged_only = forms.BooleanField(required=False, label="Only traces with feedback count")
+    daily = forms.BooleanField(required=False, label="Every day at 02:00 UTC")
+    on_drift = forms.BooleanField(required=False, label="When production gets worse")
+    monthly_usd = forms.FloatField(
+        min_value=0,
+        max_value=1_000_000,
+        label="Dollars a month",
+        help_text="For jobs, their proofs and the gate's suites, of all turns.",
+    )
+    least_rows = forms.IntegerField(min_value=3, max_value=10_000, label="Rows to learn from, at least")
+    review = forms.ChoiceField(choices=RowReview.choices, label="Review")
+    preset = forms.ChoiceField(choices=[(name, one.title) for name, one in PRESETS.items()], label="Preset of its jobs")
+    config = OptionsField(required=False, label="Settings of its jobs", help_text="JSON: what differs from the preset.")
+    environment_options = OptionsField(
+        required=False, label="Options of its jobs", help_text="JSON: how rows are played, e.g. tools."
+    )
+    strategy = forms.ChoiceField(
+        choices=[(one.value, one.label) for one in STRATEGIES], label="How its releases go out"
+    )
+    shares = SharesField(required=False, help_text="Of a canary: per cents of the sessions, one stage after the other.")
+    minutes = forms.FloatField(min_value=0, label="Minutes of a stage, at least")
+    sessions = forms.IntegerField(min_value=1, label="Sessions of the new release in a stage, at least")
+    feedback_minutes = forms.FloatField(min_value=0, label="Minutes for feedback")
+
+    @classmethod
+    def of(cls, loop: LearningLoop, data: Any = None) -> LoopForm:
+        rule = DeploymentRule.from_json(loop.rule) if loop.rule else DeploymentRule()
+        stage = rule.stages[0]
+        shown = {
+            "shares": ", ".join(f"{100 * one.share:g}" for one in rule.stages),
+            "minutes": stage.minutes,
+            "sessions": stage.sessions,
+            "feedback_minutes": rule.feedback_minutes,
+        }
+        return cls(data, initial=settings_of(loop) | shown)
+
+    def clean(self) -> dict[str, Any]:
+        found = super().clean()
+        if self.errors:
+            return found
+        names = ("shares", "minutes", "sessions", "feedback_minutes")
+        shares, *stage = (found.pop(name) for name in names)
+        try:
+            rule = DeploymentRule.canary(shares or [one.share for one in DeploymentRule().stages], *stage)
+        except ValueError as error:
+            self.add_error("shares", str(error))
+        else:
+            found["rule"] = rule.as_json()
+        return found
