@@ -337,6 +337,7 @@ CELERY_BEAT_SCHEDULE = {
     "serving.loops": {"task": "serving.loops", "schedule": 10, "options": {"expires": 10}},
     "training.retention": {"task": "training.retention", "schedule": timedelta(hours=6)},
     "experiences.retention": {"task": "experiences.retention", "schedule": timedelta(days=1)},
+    "serving.retention": {"task": "serving.retention", "schedule": timedelta(days=1)},
 }
 CELERY_BEAT_SCHEDULE_FILENAME = str(DATA_DIR / "run" / "beat-schedule")
 
@@ -362,6 +363,7 @@ ACE_DELTA_DAYS = env.integer("ACE_DELTA_DAYS", 90, low=1, high=3650)
 # Where each web process writes what the database has not heard of yet. It has to outlive the process; another one on
 # the same disk finishes the work of one that was killed.
 GATEWAY_JOURNAL = env.text("GATEWAY_JOURNAL") or str(DATA_DIR / "gateway")
+PRODUCTION_TRACE_DAYS = env.integer("PRODUCTION_TRACE_DAYS", 30, low=1, high=3650)
 
 # -- learning what to tell a model -----------------------------------------------------------------------------------
 # Off: nothing is rolled out in groups for training-free GRPO; such a job is refused at every interface. On: agents may

@@ -13,6 +13,7 @@ from serving.adapters.outbox import plans_tell
 from serving.deployments.ticking import deployments_tick
 from serving.feedback.sweep import sweep
 from serving.loop.ticking import loops_tick
+from serving.traces.retention import traces_forget
 
 SWEEPING: Final = "serving.feedback.sweep"
 TELLING: Final = "serving.plans.tell"
@@ -55,3 +56,9 @@ def deployments() -> int:
 def loops() -> int:
     """Begins the turns of learning loops that are due, and takes a step with each. Returns how many are under way."""
     return loops_tick()
+
+
+@shared_task(name="serving.retention")
+def retention() -> dict[str, int]:
+    """Deletes production traces that are too old. Returns how many rows of each kind."""
+    return traces_forget()

@@ -28,15 +28,18 @@ from serving.deployments.services import (
     serving_change,
 )
 from serving.deployments.ticking import deployments_tick
+from serving.feedback.services import feedback_give
 from serving.gate.verdict import GateRule
 from serving.gateway.calls import drawn
 from serving.gateway.served import served_model
-from serving.models import AgentServing, Deployment, ProductionTrace, Release
+from serving.models import AgentServing, Deployment, Feedback, ProductionTrace, Release
 from serving.releases.selectors import bundle_of
 from serving.releases.services import release_make
+from serving.traces.retention import traces_forget
 from serving.traces.writing import traces_write
 from tests.factories import ExperienceFactory
 from tests.support.callers import Caller
+from tests.support.person import unguarded
 
 pytestmark = pytest.mark.django_db
 RULE = DeploymentRule((Stage(0.10, 0, 20), Stage(0.5, 0, 20)), feedback_minutes=0)
@@ -276,3 +279,21 @@ def test_a_rule_says_what_is_wrong_with_it() -> None:
     assert RULE.waits_for(0, minutes=0, sessions=20) == ""
     waits = DeploymentRule((Stage(0.1, 10, 50),)).waits_for(0, minutes=1, sessions=20)
     assert waits == "9 min more and 30 more of 50 sessions of the new release"
+
+
+def test_old_traces_go_with_their_feedback_and_what_a_live_canary_counts_stays(
+    operator: Actor, releases: list[Release]
+) -> None:
+    deployment = deployment_start(operator, releases[1], strategy="canary", rule=SLOW)
+    traffic(deployment, 5, failing=(0.0, 0.0))
+    old = ProductionTrace.objects.order_by("pk").first()
+    assert old is not None
+    feedback_give(operator, old, metric="thumbs", value="up")
+    long_ago = timezone.now() - timedelta(days=31)
+    with unguarded():
+        ProductionTrace.objects.filter(pk=old.pk).update(created_at=long_ago)
+    deployment.observations.update(at=long_ago)
+    assert traces_forget() == {"traces": 1, "observations": 0}
+    assert ProductionTrace.objects.count() == 4 and not Feedback.objects.exists()
+    deployment_roll_back(operator, deployment)
+    assert traces_forget() == {"traces": 0, "observations": 5}
