@@ -81,6 +81,9 @@ def add_problems(result: dict[str, Any], generator: Any, request: Any, public: b
         for method, operation in operations.items():
             if not isinstance(operation, dict) or "responses" not in operation:
                 continue
-            for status in ALWAYS if method == "get" else ON_WRITES:
-                operation["responses"].setdefault(status, {"description": MEANINGS[status], "content": content})
+            answers = operation["responses"]
+            own = [status for status in answers if status in MEANINGS]  # named by the operation, which gives no body
+            for status in (*(ALWAYS if method == "get" else ON_WRITES), *own):
+                if "content" not in answers.get(status, {}):
+                    answers[status] = {"description": MEANINGS[status], "content": content}
     return result

@@ -214,7 +214,7 @@ class ReleaseViewSet(ScopedViewSet):
         description="The configuration by which TensorZero's gateway serves it. It holds no key: the sentence names the"
         " variable of the environment that does.",
         tags=TAG,
-        responses=ServingFilesOut,
+        responses={200: ServingFilesOut, 409: None},
     )
     @action(detail=True, methods=["get"])
     def tensorzero(self, request: Request, pk: UUID) -> Response:

@@ -21,7 +21,7 @@ class ServingTargetViewSet(ScopedViewSet):
         description="The release that serves it, and the one on its way with its share of the sessions, as the"
         " configuration of TensorZero's gateway. It holds no key: the sentence names the variables that do.",
         tags=["agents"],
-        responses=ServingFilesOut,
+        responses={200: ServingFilesOut, 409: None},
     )
     def retrieve(self, request: Request, agent: str) -> Response:
         return Response(ServingFilesOut(tensorzero_of(plan_of_agent(agent_get(self.actor, agent)))).data)

@@ -68,7 +68,9 @@ def _retried(rows: Sequence[ProductionTrace]) -> int:
 
 def _abandoned(since: datetime) -> int:
     now = timezone.now()
-    later = ProductionTrace.objects.filter(agent=OuterRef("agent"), session=OuterRef("session"), id__gt=OuterRef("id"))
+    later = ProductionTrace.objects.filter(
+        agent=OuterRef("agent"), session=OuterRef("session"), created_at__gt=OuterRef("created_at")
+    )
     known = Feedback.objects.filter(trace=OuterRef("pk"), metric=ABANDONED)
     open_ends = Q(status=TraceStatus.FAILED) | Q(finish_reason__in=UNFINISHED)
     over = scorable().filter(open_ends, created_at__gte=since - QUIET_FOR, created_at__lte=now - QUIET_FOR)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Final
+from typing import Any, Final
 
 from django.conf import settings
 from django.db.models import QuerySet
@@ -24,7 +24,7 @@ def traces_forget() -> dict[str, int]:
     }
 
 
-def _delete(rows: QuerySet[ProductionTrace] | QuerySet[CanaryObservation]) -> int:
+def _delete(rows: QuerySet[Any]) -> int:
     """In small transactions, so that storing a trace never waits."""
     deleted = 0
     while ids := list(rows.order_by("pk").values_list("pk", flat=True)[:AT_ONCE]):

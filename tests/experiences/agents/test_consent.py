@@ -143,7 +143,7 @@ def test_an_evaluation_stops_between_its_parts_and_goes_on(
     run_to_end(run.job)
     evaluation = EvaluationRun.objects.get(run=run)
     reached: list[list[int]] = []
-    play = execution.EvaluationSlice._play
+    play = execution.EvaluationSlice.play
 
     def opted_out_meanwhile(slice: execution.EvaluationSlice, *args: Any, **progress: float) -> None:
         if EvaluationResult.objects.exists() and not reached:
@@ -151,7 +151,7 @@ def test_an_evaluation_stops_between_its_parts_and_goes_on(
             reached.append(stored())
         play(slice, *args, **progress)
 
-    monkeypatch.setattr(execution.EvaluationSlice, "_play", opted_out_meanwhile)
+    monkeypatch.setattr(execution.EvaluationSlice, "play", opted_out_meanwhile)
     assert state(run_to_end(evaluation.job)) == STOPPED
     assert [stored()] == reached and EvaluationResult.objects.count() == 20
     agent_update(operator, agent, collects=True)
