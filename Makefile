@@ -16,13 +16,10 @@ demo-loop: ## The circle with simulated users: production teaches an agent, and 
 
 WORKERS ?= 2
 
-# Tests that promise seconds come second, one by one: what they time is not the crowd's. All others share the cores, also
-# those that start processes of their own: they wait more than they compute.
 test: ## All tests, on real services (WORKERS=2 processes, each with services of its own; 0 for one)
 	@.ci/setup dev
 	@.ci/programs
-	@.venv/bin/python -m pytest -q -n $(WORKERS) --dist worksteal -m "not bench and not alone" $(ARGS) || [ $$? -eq 5 ]
-	@.venv/bin/python -m pytest -q -m alone $(ARGS) || [ $$? -eq 5 ]
+	@WORKERS=$(WORKERS) .ci/tests $(ARGS)
 
 test-fast: ## The tests that need no database, broker or browser, in under two minutes; starts no service
 	@.ci/setup dev

@@ -291,15 +291,15 @@ async def test_an_answer_that_never_comes_is_a_timeout_and_costs_the_hold(
     server: ModelServer, meter: FreeMeter
 ) -> None:
     server.will("hang")
-    with pytest.raises(errors.Timeout, match=r"No answer within 0.2 s"):
-        await ask(client(server, meter, timeout_s=0.2))
+    with pytest.raises(errors.Timeout, match=r"No answer within 2 s"):
+        await ask(client(server, meter, timeout_s=2))  # what is not sent by then is not paid for
     check_bill(meter, server, HOLD)
 
 
 async def test_a_slow_drip_is_cut_at_the_limit_of_the_whole_attempt(server: ModelServer, meter: FreeMeter) -> None:
     server.will(act("slow_drip", pause=0.02))
     with pytest.raises(errors.BrokenAnswer, match="cut"):
-        await ask(client(server, meter, timeout_s=0.3))
+        await ask(client(server, meter, timeout_s=2))
     check_bill(meter, server, MEASURED)
 
 

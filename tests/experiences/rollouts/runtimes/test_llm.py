@@ -237,16 +237,16 @@ async def test_a_service_that_is_away_or_refuses_halts_the_run(what: Any, reason
 
 async def test_waiting_for_a_rate_limit_is_not_the_agents_time() -> None:
     with ModelServer(brain=calculating) as server:
-        server.will("answer", act("rate_limited", retry_after=1))
-        found = await rolled(server, limits=RolloutLimits(timeout_seconds=0.6), retries=2)
-    assert found.success and not found.error and found.duration_ms > 1000
+        server.will("answer", act("rate_limited", retry_after=2))
+        found = await rolled(server, limits=RolloutLimits(timeout_seconds=1.8), retries=2)
+    assert found.success and not found.error and found.duration_ms > 2000
 
 
 async def test_an_endpoint_that_hangs_halts_the_run_and_costs_the_agent_nothing() -> None:
     with ModelServer(brain=calculating) as server:
         server.will("answer", "hang", "hang")
         with pytest.raises(Halted) as halt:
-            await rolled(server, limits=RolloutLimits(timeout_seconds=0.3), retries=1, timeout_s=0.5)
+            await rolled(server, limits=RolloutLimits(timeout_seconds=0.9), retries=1, timeout_s=1)
     assert halt.value.reason == "waiting_for_llm"
 
 
