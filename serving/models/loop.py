@@ -59,7 +59,7 @@ class LearningLoop(Scoped):
     on = models.BooleanField(default=False)
     on_since = models.DateTimeField(null=True, editable=False)
     acts_as = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
-    after_traces = models.PositiveIntegerField(null=True, default=5_000)
+    after_traces = models.PositiveIntegerField(null=True, blank=True, default=5_000)
     judged_only = models.BooleanField(default=False)
     daily = models.BooleanField(default=False)
     on_drift = models.BooleanField(default=False)

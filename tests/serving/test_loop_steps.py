@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
@@ -18,14 +18,16 @@ from experiences.models import Agent
 from serving.deployments.services import deployment_roll_back
 from serving.loop.drift import ALPHA, FIRST, drift
 from serving.loop.services import loop_change, rows_decide, turn_start, turn_stop
-from serving.loop.ticking import loops_tick
+from serving.loop.ticking import daily_due, due, loops_tick
 from serving.models import (
     AgentServing,
     Deployment,
     DeploymentState,
+    Feedback,
     LearningLoop,
     LoopTurn,
     Release,
+    SuiteRun,
     TurnState,
 )
 from serving.releases.services import release_make
@@ -117,6 +119,62 @@ def test_a_month_costs_no_more_than_its_budget(operator: Actor, learner: Agent, 
     LoopTurn.objects.filter(number=1).update(cost_micros=5_000_000)
     with pytest.raises(Conflict, match="budget is used up"):
         turn_start(operator, learner)
+
+
+def test_what_begins_a_turn_by_itself(operator: Actor, learner: Agent, loop: LearningLoop) -> None:
+    judged(learner, SUMS)
+    loop = loop_change(operator, learner, on=True, after_traces=41, daily=True)
+    assert due(loop) is None and loops_tick() == 0
+    Feedback.objects.all().delete()
+    judged(learner, SUMS[:1])
+    assert due(loop) == "traces"
+    assert due(loop_change(operator, learner, judged_only=True)) is None
+    assert due(loop_change(operator, learner, judged_only=False)) == "traces"
+    loops_tick()
+    assert LoopTurn.objects.get().reason.startswith("Production has 1 rows")  # and traces are counted anew since
+    assert loops_tick() == 0 and LoopTurn.objects.count() == 1
+    LearningLoop.objects.update(on_since=timezone.now() - timedelta(days=3))
+    LoopTurn.objects.update(ended_at=timezone.now() - timedelta(days=2))
+    loops_tick()
+    assert list(LoopTurn.objects.values_list("trigger", flat=True)) == ["daily", "traces"]
+    loops_tick()
+    assert LoopTurn.objects.count() == 2
+    at = datetime(2026, 11, 23, 1, 59, tzinfo=UTC)
+    assert daily_due(at).day == 22 and daily_due(at + timedelta(minutes=1)).day == 23
+
+
+def test_production_that_got_worse_begins_one_once_of_each_release(operator: Actor, agent: Agent) -> None:
+    suite_run_stored(operator, release := release_make(operator, agent))
+    AgentServing.objects.create(organization=agent.organization, agent=agent, release=release)
+    loop_change(operator, agent, on=True, after_traces=None, on_drift=True)
+    rng = np.random.default_rng(0)
+    then = timezone.now() - timedelta(days=1)
+    for mean in (0.7, 0.2):
+        for reward in rng.normal(mean, 0.2, 300):
+            judged(agent, [("?", "")], release_id=release.pk, components={"raw_reward": reward}, created_at=then)
+        LearningLoop.objects.filter(drift__has_key="at").update(drift={})
+        loops_tick()
+        assert LoopTurn.objects.count() == (mean == 0.2)
+    assert LoopTurn.objects.get().trigger == "drift"
+    assert "the reward was 0.7" in LearningLoop.objects.get().drift["sentence"]
+    loops_tick()
+    assert LoopTurn.objects.count() == 1
+
+
+def test_the_gate_has_its_suites_run_once_and_its_sentence_ends_the_turn(operator: Actor, agent: Agent) -> None:
+    with pytest.raises(Conflict, match="no suite of safety probes"):
+        turn_start(operator, agent)
+    first = release_make(operator, agent)
+    suite_run_stored(operator, first)
+    ExperienceFactory(agent=agent, handle="x0000000009")
+    turn = at_gate(operator, agent, release_make(operator, agent))
+    turn = ticked(turn)
+    assert turn.state == "stopped" and "There is no price for the model" in turn.reason  # nothing was begun
+    again = at_gate(operator, agent, first)
+    suite_run_stored(operator, first, safe=5)
+    again = ticked(again)
+    assert again.state == "stopped" and again.reason.startswith("It may not go out: it failed 5 of 10 safety probes")
+    assert SuiteRun.objects.count() == 2
 
 
 def test_its_deployment_ends_it_one_way_or_the_other(operator: Actor, agent: Agent) -> None:
