@@ -4,15 +4,14 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     dependencies = [
-        ('serving', '0012_plan_delivery'),
+        ("serving", "0012_plan_delivery"),
     ]
 
     operations = [
         migrations.AlterField(
-            model_name='learningloop',
-            name='after_traces',
+            model_name="learningloop",
+            name="after_traces",
             field=models.PositiveIntegerField(blank=True, default=5000, null=True),
         ),
     ]
