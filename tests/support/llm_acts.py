@@ -25,7 +25,7 @@ class Act:
     options: dict[str, Any] = field(default_factory=dict)
 
 
-def act(name: str, **options: Any) -> Act:
+def act(name: str, /, **options: Any) -> Act:
     assert name in ACTS, f"{name} is none of {', '.join(sorted(ACTS))}"
     return Act(name, options)
 

@@ -1,0 +1,116 @@
+"""LangChain and Pydantic AI before the gateway, unchanged: only their base address and key are ours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.tools import tool
+from langchain_openai import ChatOpenAI
+from pydantic import BaseModel, SecretStr
+from pydantic_ai import Agent as TypedAgent
+from pydantic_ai.models.openai import OpenAIChatModel
+from pydantic_ai.providers.openai import OpenAIProvider
+
+from agentcore_site.tenancy.actors import Actor
+from tests.serving.production import LESSON, Production, production
+from tests.support.llm_acts import act
+from tests.support.llm_server import ModelServer
+from tests.support.playbooks import PRICE
+from tests.support.workers import Fleet
+
+pytestmark = pytest.mark.django_db(transaction=True)
+QUESTION = "Where is order 7?"
+
+
+class Verdict(BaseModel):
+    """What the shop says of an order."""
+
+    late: bool
+    days: int
+
+
+@pytest.fixture
+def server() -> Iterator[ModelServer]:
+    with ModelServer(prices={"small": PRICE}) as running:
+        yield running
+
+
+@pytest.fixture
+def shop(fleet: Fleet, adam: Any, acme: Any, server: ModelServer, tmp_path: Path) -> Production:
+    return production(fleet, Actor(adam), server, acme, GATEWAY_JOURNAL=str(tmp_path))
+
+
+def calls_the_tool(server: ModelServer) -> None:
+    server.will(act("tool_calls", name="days_late", arguments='{"order": 7}'))
+
+
+def heard(server: ModelServer) -> list[dict[str, Any]]:
+    """The conversation as the model got it last, which the release's prompt and context begin."""
+    first, *rest = server.requests[-1].body["messages"]
+    assert first["role"] == "system" and LESSON in first["content"]
+    return rest
+
+
+def test_langchain(shop: Production, server: ModelServer) -> None:
+    @tool
+    def days_late(order: int) -> int:
+        """How many days an order is late."""
+        return 3
+
+    model = ChatOpenAI(
+        model=f"agent:{shop.agent.slug}", base_url=shop.base_url, api_key=SecretStr(shop.key), max_retries=0
+    )
+    answer = model.invoke(QUESTION)
+    assert answer.content == f"You said: {QUESTION}" and answer.usage_metadata
+    pieces = list(model.stream(QUESTION, stream_usage=True))
+    assert len(pieces) > 3 and "".join(str(one.content) for one in pieces) == f"You said: {QUESTION}"
+    assert any(one.usage_metadata for one in pieces)
+
+    talk: list[BaseMessage] = [HumanMessage(QUESTION)]
+    for streamed in (False, True):
+        calls_the_tool(server)
+        asker = model.bind_tools([days_late])
+        if streamed:
+            first, *more = asker.stream(talk)
+            called: Any = sum(more, first)
+        else:
+            called = asker.invoke(talk)
+        assert called.tool_calls == [{"name": "days_late", "args": {"order": 7}, "id": "call_1", "type": "tool_call"}]
+    talk += [AIMessage("", tool_calls=called.tool_calls), ToolMessage("3", tool_call_id="call_1")]
+    assert model.invoke(talk).content == "You said: 3"
+    assert [one["role"] for one in heard(server)] == ["user", "assistant", "tool"]
+
+    server.will(act("answer", message={"role": "assistant", "content": '{"late": true, "days": 3}'}))
+    assert model.with_structured_output(Verdict).invoke(QUESTION) == Verdict(late=True, days=3)
+    assert server.requests[-1].body["response_format"]["type"] == "json_schema"
+    assert {one.status for one in shop.traces(6)} == {"ok"}
+
+
+async def test_pydantic_ai(shop: Production, server: ModelServer) -> None:
+    provider = OpenAIProvider(base_url=shop.base_url, api_key=shop.key)
+    model = OpenAIChatModel(f"agent:{shop.agent.slug}", provider=provider)
+    clerk = TypedAgent(model, instructions="Be short.")
+
+    @clerk.tool_plain
+    def days_late(order: int) -> int:
+        """How many days an order is late."""
+        return 3
+
+    calls_the_tool(server)
+    done = await clerk.run(QUESTION)
+    assert done.output == "You said: 3" and done.usage.requests == 2
+    assert [one["role"] for one in heard(server)] == ["system", "user", "assistant", "tool"]
+
+    calls_the_tool(server)
+    async with clerk.run_stream(QUESTION) as stream:
+        pieces = [piece async for piece in stream.stream_text(delta=True, debounce_by=None)]
+    assert len(pieces) > 1 and "".join(pieces) == "You said: 3"
+
+    calls = act("tool_calls", name="final_result", arguments='{"late": true, "days": 3}')
+    server.will(calls)
+    typed = await TypedAgent(model, output_type=Verdict).run(QUESTION)
+    assert typed.output == Verdict(late=True, days=3)
