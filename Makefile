@@ -31,7 +31,7 @@ bench: ## The table of measured figures
 
 lint: ## Format, lint, templates, types, import contracts
 	@.ci/setup dev
-	.venv/bin/ruff format . && .venv/bin/ruff check --fix . && .venv/bin/djlint templates --quiet && .venv/bin/mypy agentcore_site budgets experiences training evaluation serving && .venv/bin/lint-imports
+	.venv/bin/ruff format . && .venv/bin/ruff check --fix . && .venv/bin/djlint templates --quiet && .venv/bin/mypy agentcore_site budgets experiences training evaluation serving events && .venv/bin/lint-imports
 
 openapi: ## Write docs/openapi.yaml anew
 	@.ci/setup dev

@@ -187,7 +187,7 @@ def services_file() -> Path:
 def services() -> Services:
     database, redis, owner = text("DATABASE_URL"), text("REDIS_URL"), text("DATABASE_OWNER_URL")
     written: dict[str, Any] = {}
-    if not (database and redis):
+    if not (database and redis) or boolean("EVENTS"):
         try:
             written = json.loads(services_file().read_text(encoding="utf-8"))
         except (OSError, ValueError):
@@ -201,6 +201,16 @@ def services() -> Services:
         embedded=not (database and redis),
         extra=written,
     )
+
+
+def events_settings() -> dict[str, str]:
+    """``NATS_URL`` and the two files of a server on this machine, from the environment, else as `up` wrote them.
+
+    Empty: no events. What `up` wrote belongs to its own server, never to one that the environment names.
+    """
+    names = ("NATS_URL", "NATS_ACCOUNTS_FILE", "NATS_PID_FILE")
+    written = {} if text("NATS_URL") else services().extra
+    return {name: text(name) or str(written.get(name.lower(), "")) for name in names}
 
 
 def database_settings(url: str) -> dict[str, Any]:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import math
 import os
+import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from functools import partial
 from typing import Any, Final, NamedTuple
+from urllib.parse import urlsplit
 
 import redis
 from django.conf import settings
+from django.core.cache import cache
 from django.core.files.storage import default_storage
 from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
@@ -27,6 +31,7 @@ from agentcore_site.jobs.workers import workers_seen
 from agentcore_site.lib import disk
 from agentcore_site.lib.database import TROUBLE
 from agentcore_site.tenancy.authentication import actor_of
+from events.beats import PARTS, beat_key
 
 OK, DEGRADED, DOWN = "ok", "degraded", "down"
 DEADLINE: Final = 1.5
@@ -59,7 +64,7 @@ def ready(request: HttpRequest) -> JsonResponse:
 @never_cache
 def status(request: HttpRequest) -> JsonResponse:
     """The same for clients that are not members; members see every dependency by name, with how long it took to ask."""
-    return _answer(request, (*READY, "workers", "storage", "disk"))
+    return _answer(request, (*READY, "workers", "storage", "disk", *EVENTS))
 
 
 def database() -> HealthFinding:
@@ -110,6 +115,28 @@ def room() -> HealthFinding:
     return HealthFinding(OK, "has room")
 
 
+def nats() -> HealthFinding:
+    """Whether one of the servers takes a connection: nothing is said on it."""
+    if not settings.NATS_URL:
+        return HealthFinding(OK, "off: no events go out or come in")
+    for server in settings.NATS_URL.split(","):
+        parts = urlsplit(server.strip())
+        try:
+            with socket.create_connection((parts.hostname or "localhost", parts.port or 4222), timeout=DEADLINE / 3):
+                return HealthFinding(OK, "answers")
+        except OSError:
+            continue
+    return HealthFinding(DEGRADED, "away: events wait in the outbox")
+
+
+def _events_part(name: str) -> HealthFinding:
+    if not settings.NATS_URL:
+        return HealthFinding(OK, "off")
+    if cache.get(beat_key(name)):
+        return HealthFinding(OK, "at work")
+    return HealthFinding(DEGRADED, "not seen: run manage.py feedback_loop")
+
+
 CHECKS: Final[dict[str, Callable[[], HealthFinding]]] = {
     "database": database,
     "migrations": migrations,
@@ -117,8 +144,12 @@ CHECKS: Final[dict[str, Callable[[], HealthFinding]]] = {
     "workers": workers,
     "storage": storage,
     "disk": room,
+    "nats": nats,
+    "relay": partial(_events_part, "relay"),
+    "consumers": partial(_events_part, "consumers"),
 }
 READY: Final = ("database", "migrations", "redis")
+EVENTS: Final = ("nats", *PARTS)
 
 
 class Board:
@@ -161,7 +192,7 @@ class Board:
 
 # What only makes jobs wait is no reason to send requests elsewhere.
 WITHOUT: Final[dict[str, dict[str, Any]]] = {
-    name: {"status": DEGRADED} for name in ("redis", "workers", "storage", "disk")
+    name: {"status": DEGRADED} for name in ("redis", "workers", "storage", "disk", *EVENTS)
 }
 _boards: dict[int, Board] = {}
 

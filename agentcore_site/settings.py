@@ -46,6 +46,7 @@ INSTALLED_APPS = [
     "training",
     "evaluation",
     "serving",
+    "events",
     "agentcore_site",
 ]
 
@@ -338,6 +339,7 @@ CELERY_BEAT_SCHEDULE = {
     "training.retention": {"task": "training.retention", "schedule": timedelta(hours=6)},
     "experiences.retention": {"task": "experiences.retention", "schedule": timedelta(days=1)},
     "serving.retention": {"task": "serving.retention", "schedule": timedelta(days=1)},
+    "events.retention": {"task": "events.retention", "schedule": timedelta(hours=1)},
 }
 CELERY_BEAT_SCHEDULE_FILENAME = str(DATA_DIR / "run" / "beat-schedule")
 
@@ -358,6 +360,17 @@ ACE_REFLECTION_ROUNDS = env.integer("ACE_REFLECTION_ROUNDS", 0, low=0, high=5)  
 ACE_MONTHLY_BUDGET_USD = env.number("ACE_MONTHLY_BUDGET_USD", 100, low=0, high=1_000_000)  # of each agent
 ACE_TRACE_DAYS = env.integer("ACE_TRACE_DAYS", 30, low=1, high=3650)
 ACE_DELTA_DAYS = env.integer("ACE_DELTA_DAYS", 90, low=1, high=3650)
+
+# -- events (NATS JetStream) ------------------------------------------------------------------------------------------
+# Empty: no events go out or come in. Several servers of a cluster by comma.
+EVENTS_PLACES = env.events_settings()
+NATS_URL = EVENTS_PLACES["NATS_URL"]
+# Of a server on this machine: where its accounts are written, and whom to tell that they changed.
+NATS_ACCOUNTS_FILE = EVENTS_PLACES["NATS_ACCOUNTS_FILE"]
+NATS_PID_FILE = EVENTS_PLACES["NATS_PID_FILE"]
+# The organisation (its slug) whose events have the plain subjects: for a server without accounts of ours.
+NATS_ORGANIZATION = env.text("NATS_ORGANIZATION")
+NATS_REPLICAS = env.integer("NATS_REPLICAS", 1, low=1, high=5)  # of each stream; 3 in a cluster of three
 
 # -- the gateway (/v1) -----------------------------------------------------------------------------------------------
 # Where each web process writes what the database has not heard of yet. It has to outlive the process; another one on

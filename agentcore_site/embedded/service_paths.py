@@ -55,6 +55,18 @@ class ServicePaths:
             temporary.rename(copy)
         return copy
 
+    def executable(self, path: Path) -> Path:
+        """A program that is one file: itself if the services' user can reach it, else a copy of it that they can."""
+        if self.user is None or walkable(path.parent):
+            return path
+        copy = self.folder / "programs" / path.name
+        if not copy.exists():
+            temporary = copy.with_name(f".{path.name}.{os.getpid()}")
+            shutil.copyfile(path, temporary)
+            temporary.chmod(0o755)
+            temporary.rename(copy)
+        return copy
+
 
 def walkable(path: Path) -> bool:
     """Whether any user of the host may walk to ``path``: every folder on the way lets others through."""

@@ -1,4 +1,7 @@
-"""The services of one data folder: PostgreSQL and Valkey where no address is given. Used by `up` and by the tests."""
+"""The services of one data folder: PostgreSQL, Valkey and, where it is asked for, NATS, where no address is given.
+
+Used by `up` and by the tests.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,8 @@ from pathlib import Path
 from typing import IO
 
 from agentcore_site import env
-from agentcore_site.embedded import postgres, valkey
+from agentcore_site.embedded import nats, postgres, valkey
+from agentcore_site.embedded.nats import NatsServer
 from agentcore_site.embedded.ports import free_port
 from agentcore_site.embedded.postgres import Postgres
 from agentcore_site.embedded.service_paths import CannotStart, place_for
@@ -74,6 +78,10 @@ class Stack:
             store.prepare()
             self._launch(store.name, store.command(), store.ready, signal.SIGTERM)
             urls["redis_url"] = store.url()
+        if given := env.text("NATS_URL"):
+            urls["nats_url"] = given
+        elif env.boolean("EVENTS"):
+            urls |= self.start_events(taken)
         env.private_file(self.run_folder / "services.json", json.dumps(urls))
         return urls
 
@@ -89,6 +97,17 @@ class Stack:
         server.create_database()
         server.create_application_role()
         return {"database_url": server.url(role=postgres.APPLICATION), "database_owner_url": server.url()}
+
+    def start_events(self, taken: set[int] | None = None) -> dict[str, str]:
+        """Starts NATS. Returns its address, the file of its accounts, and where its process id stands."""
+        server = NatsServer(self.place, self.secrets, self._port("NATS", nats.PREFERRED_PORT, taken or set()))
+        server.prepare()
+        self._launch(server.name, server.command(), server.ready, signal.SIGTERM)
+        return {
+            "nats_url": server.url(),
+            "nats_accounts_file": str(server.accounts),
+            "nats_pid_file": str(server.pid_file),
+        }
 
     def stop(self) -> None:
         self.supervisor.stop()

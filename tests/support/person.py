@@ -22,6 +22,7 @@ OURS: Final = frozenset(
         "auth.Permission.name", "auth.Permission.codename", "auth.Group.name", "contenttypes.ContentType.app_label",
         "contenttypes.ContentType.model", "sessions.Session.session_key", "sessions.Session.session_data",
         "auth.User.password", "admin.LogEntry.object_id",
+        "events.OutboxEvent.data", "events.OutboxEvent.withheld",
         # Digests, and what is sealed.
         "serving.Release.digest", "serving.SuiteVersion.digest", "serving.SuiteRun.digest", "serving.SuiteRun.done",
         "serving.ProductionTrace.key",

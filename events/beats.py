@@ -1,0 +1,26 @@
+"""Signs of life of the parts of the feedback loop, for health."""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from django.core.cache import cache
+from django.utils import timezone
+from redis import RedisError
+
+log = logging.getLogger(__name__)
+
+ALIVE_SECONDS: Final = 15  # then a part that has said nothing is taken for dead
+PARTS: Final = ("relay", "consumers")
+
+
+def beat_key(part: str) -> str:
+    return f"events.{part}"
+
+
+def beat(parts: tuple[str, ...]) -> None:
+    try:
+        cache.set_many({beat_key(part): timezone.now().isoformat() for part in parts}, ALIVE_SECONDS)
+    except RedisError as error:
+        log.warning("health is not told: %s", error)

@@ -1,0 +1,1 @@
+"""Payloads as ``docs/events`` describes them, from plain values and back. Pure."""

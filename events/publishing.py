@@ -1,0 +1,308 @@
+"""Rows of the outbox as messages: what happened is read when it is sent, so that nothing of it is kept twice.
+
+What was erased meanwhile, or may not be recorded any more, is withheld.
+"""
+
+from __future__ import annotations
+
+import math
+import uuid
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from typing import Any, Final
+
+import orjson
+from django.conf import settings
+from django.db import connection
+
+from agentcore_site.ids import derived
+from agentcore_site.lib.money import dollars
+from agentcore_site.tenancy.models import Organization
+from events.models import PUBLISHED_PURPOSES, EventKind, OutboxEvent
+from events.payloads.deployment import StoredDeployment, deployment_payload
+from events.payloads.reward import StoredReward, reward_payload
+from events.payloads.status import StoredRun, status_payload
+from events.payloads.trajectory import OUTSIDE, StoredTrajectory, trajectory_payload
+from events.subjects import DEPLOYED, REQUEST, REWARD, STATUS, TRAJECTORY, outgoing
+from experiences.models import Agent, GroupRecord
+from serving.deployments.rules import DeploymentRule
+from serving.models import Deployment, DeploymentStrategy
+from training.models import Iteration, TrainingRun, with_money
+from training.selectors.runs import eta_seconds
+
+SUBJECT_OF: Final[dict[str, str]] = {
+    EventKind.TRAJECTORY: TRAJECTORY,
+    EventKind.REWARD: REWARD,
+    EventKind.STATUS: STATUS,
+    EventKind.DEPLOYED: DEPLOYED,
+    EventKind.REQUEST: REQUEST,
+}
+GONE: Final = "it is gone"
+NOT_RECORDED: Final = "its agent may not be recorded"
+
+Payload = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class OutgoingMessage:
+    """A message, or why there is none (``withheld``). ``row`` is the id in the outbox."""
+
+    row: int
+    message_id: str
+    subject: str
+    body: bytes
+    withheld: str = ""
+
+
+def messages_of(rows: Sequence[OutboxEvent]) -> list[OutgoingMessage]:
+    """In the order of the rows."""
+    plain = _plain_organization()
+    payloads: dict[int, Payload | str] = {}
+    by_kind: dict[str, list[OutboxEvent]] = defaultdict(list)
+    for row in rows:
+        by_kind[row.kind].append(row)
+    for kind, some in by_kind.items():
+        payloads |= MAKERS[kind](some)
+    return [_message(row, payloads.get(row.id, GONE), plain) for row in rows]
+
+
+def _message(row: OutboxEvent, payload: Payload | str, plain: uuid.UUID | None) -> OutgoingMessage:
+    subject = outgoing(SUBJECT_OF[row.kind], row.organization_id, plain=row.organization_id == plain)
+    if isinstance(payload, str):
+        return OutgoingMessage(row.id, str(row.message_id), subject, b"", payload)
+    return OutgoingMessage(row.id, str(row.message_id), subject, orjson.dumps(payload))
+
+
+def _plain_organization() -> uuid.UUID | None:
+    if not settings.NATS_ORGANIZATION:
+        return None
+    return Organization.objects.filter(slug=settings.NATS_ORGANIZATION).values_list("id", flat=True).first()
+
+
+# -- trajectories and what they were paid ------------------------------------------------------------------------------
+
+LIGHT: Final = "t.id, t.job_id, t.agent_id, t.iteration, t.scenario, t.rollout, t.reward, t.components, t.evidence"
+WHOLE: Final = ", t.query, t.steps, t.created_at, t.duration_ms, t.model, t.tokens, t.cost_micros"
+
+
+def _stored(rows: Sequence[OutboxEvent], columns: str) -> dict[uuid.UUID, tuple[Any, ...]]:
+    """By id: JSON columns as they stand in the database, which is read at a fraction of the cost of Django's rows."""
+    by_month: dict[date | None, list[uuid.UUID]] = defaultdict(list)
+    for row in rows:
+        by_month[row.month].append(row.key)
+    found: dict[uuid.UUID, tuple[Any, ...]] = {}
+    with connection.cursor() as cursor:
+        for month, ids in by_month.items():
+            cursor.execute(
+                f"SELECT {columns} FROM experiences_trajectory t"  # noqa: S608  (columns are ours)
+                " WHERE t.month = %s AND t.id = ANY(%s) AND t.purpose = ANY(%s)",
+                [month, ids, list(PUBLISHED_PURPOSES)],
+            )
+            found |= {values[0]: values for values in cursor.fetchall()}
+    return found
+
+
+def _agents(ids: Iterable[uuid.UUID]) -> dict[uuid.UUID, tuple[str, bool]]:
+    rows = Agent.objects.filter(id__in=set(ids)).values_list("id", "slug", "collects")
+    return {id: (slug, collects) for id, slug, collects in rows}
+
+
+def _json(value: Any) -> Any:
+    return orjson.loads(value) if isinstance(value, str | bytes) else value
+
+
+def trajectory_payloads(rows: Sequence[OutboxEvent]) -> dict[int, Payload | str]:
+    stored = _stored(rows, LIGHT + WHOLE)
+    agents = _agents(values[2] for values in stored.values())
+    found: dict[int, Payload | str] = {}
+    for row in rows:
+        if (values := stored.get(row.key)) is None or (agent := agents.get(values[2])) is None:
+            continue
+        if not agent[1]:
+            found[row.id] = NOT_RECORDED
+            continue
+        key, job, _, _, scenario, _, _, _, evidence, query, steps, at, duration, model, tokens, cost = values
+        outside = _json(evidence).get(OUTSIDE) or {}
+        found[row.id] = trajectory_payload(
+            StoredTrajectory(
+                str(key), str(job), agent[0], query, _json(steps), at, duration, model, tokens, cost, scenario, outside
+            )
+        )
+    return found
+
+
+def reward_payloads(rows: Sequence[OutboxEvent]) -> dict[int, Payload | str]:
+    stored = _stored(rows, LIGHT)
+    agents = _agents(values[2] for values in stored.values())
+    groups = _groups({(values[1], values[3], values[4]) for values in stored.values()})
+    found: dict[int, Payload | str] = {}
+    for row in rows:
+        if (values := stored.get(row.key)) is None or (agent := agents.get(values[2])) is None:
+            continue
+        key, job, _, iteration, scenario, _, reward, components, evidence = values
+        if not agent[1]:
+            found[row.id] = NOT_RECORDED
+        elif reward is not None:
+            outside = _json(evidence).get(OUTSIDE) or {}
+            parts = _json(components)
+            found[row.id] = reward_payload(
+                StoredReward(
+                    # Of the row and the payment: the same payment told twice is one.
+                    str(derived(key, "reward", reward)),
+                    outside.get("trajectory_id", str(key)),
+                    outside.get("session_id", str(job)),
+                    row.created_at,
+                    reward,
+                    parts,
+                    any(value for name, value in parts.items() if name != "outcome" and isinstance(value, int | float)),
+                    groups.get((job, iteration, scenario)),
+                )
+            )
+    return found
+
+
+def _groups(
+    wanted: set[tuple[uuid.UUID, int, int]],
+) -> dict[tuple[uuid.UUID, int, int], tuple[float, float]]:
+    """Mean and deviation of the rewards of groups that are complete."""
+    rows = GroupRecord.objects.filter(job_id__in={key[0] for key in wanted}, iteration__in={key[1] for key in wanted})
+    found = {}
+    for job, iteration, scenario, rewards in rows.values_list("job_id", "iteration", "scenario", "rewards"):
+        paid = [one for one in rewards if one is not None]
+        if paid and (job, iteration, scenario) in wanted:
+            mean = sum(paid) / len(paid)
+            deviation = (sum((one - mean) ** 2 for one in paid) / len(paid)) ** 0.5
+            found[(job, iteration, scenario)] = (mean, deviation)
+    return found
+
+
+# -- jobs --------------------------------------------------------------------------------------------------------------
+
+
+def status_payloads(rows: Sequence[OutboxEvent]) -> dict[int, Payload | str]:
+    runs = {
+        run.job_id: run
+        for run in with_money(TrainingRun.objects.filter(job_id__in={row.key for row in rows})).select_related(
+            "job", "best_checkpoint", "agent"
+        )
+    }
+    return {row.id: status_payload(_run(row, runs[row.key])) for row in rows if row.key in runs}
+
+
+def _run(row: OutboxEvent, run: TrainingRun) -> StoredRun:
+    """As the job was when the row was written, as far as the tables still tell."""
+    job, at = run.job, row.created_at
+    number = int(row.data.get("iteration", run.iteration))
+    figures: Mapping[str, Any] = run.metrics
+    if number != run.iteration:
+        figures = Iteration.objects.filter(run=run, number=number).values_list("metrics", flat=True).first() or {}
+    best = run.best_checkpoint
+    ended = row.data["status"] in ("completed", "failed", "cancelled")
+    verdict = run.verdict if ended else {}
+    began = job.started_at or at
+    return StoredRun(
+        id=str(run.job_id),
+        at=at,
+        status=row.data["status"],
+        reason=row.data.get("reason", ""),
+        iteration=number,
+        iterations=run.total_iterations,
+        epoch=_epoch(run, number),
+        eta_seconds=None if ended else eta_seconds(run),
+        figures={**figures, "learning_rate": run.configuration.learning_rate},
+        best=None
+        if best is None
+        else {
+            "epoch": _epoch(run, best.iteration)[0],
+            "step": best.iteration,
+            "reward_mean": best.validation_score,
+            "checkpoint_path": f"/api/v1/checkpoints/{best.pk}/download",
+        },
+        artifacts={
+            "final_checkpoint": None if best is None else f"/api/v1/checkpoints/{best.pk}/download",
+            "tensorboard_logs": None,
+            "training_curves": f"/api/v1/jobs/{run.job_id}/series",
+            "model_card": f"/api/v1/jobs/{run.job_id}",
+        },
+        cost_usd=dollars(run.spent_micros),
+        seconds=max(0.0, (at - began).total_seconds()),
+        error=job.error,
+        holdout=verdict.get("success_rate"),
+        improvement=verdict.get("improvement"),
+        scores={"held_out": verdict["success_rate"]} if verdict.get("success_rate") is not None else {},
+    )
+
+
+def _epoch(run: TrainingRun, iteration: int) -> tuple[int, int]:
+    """The epoch of an iteration, and how many there are; a run without epochs is one."""
+    epochs = run.configuration.context.epochs if run.tells else 1
+    return math.ceil(iteration * epochs / max(run.total_iterations, 1)), epochs
+
+
+# -- deployments -------------------------------------------------------------------------------------------------------
+
+
+def deployment_payloads(rows: Sequence[OutboxEvent]) -> dict[int, Payload | str]:
+    found = Deployment.objects.filter(id__in={row.key for row in rows}).select_related(
+        "agent", "created_by", "previous", "release__checkpoint__run"
+    )
+    by_id = {one.pk: one for one in found}
+    return {row.id: deployment_payload(_deployment(row, by_id[row.key])) for row in rows if row.key in by_id}
+
+
+def _deployment(row: OutboxEvent, one: Deployment) -> StoredDeployment:
+    release, checkpoint = one.release, one.release.checkpoint
+    run = checkpoint.run if checkpoint is not None else None
+    checks = {finding["check"]: bool(finding["passed"]) for finding in one.verdict.get("findings", ())}
+    return StoredDeployment(
+        id=str(one.pk),
+        at=row.created_at,
+        step=row.data["step"],
+        share=float(row.data["share"]),
+        strategy=one.strategy,
+        ramp=_ramp(one),
+        model=f"{one.agent.slug}-{release.number}",
+        base_model=str((release.bundle.get("model") or {}).get("name") or one.agent.runtime),
+        checkpoint=f"/api/v1/releases/{release.pk}",
+        training_job=None if run is None else str(run.job_id),
+        trained_at=None if checkpoint is None else checkpoint.created_at,
+        samples=0 if run is None else run.trajectories,
+        final_reward=None if run is None else _float(run.metrics.get("reward_mean")),
+        passed=one.verdict.get("passed"),
+        safe=checks.get("safety"),
+        regressed=_regressed(checks),
+        by=one.created_by.username if one.created_by else "system",
+        overridden=bool(one.verdict) and not one.verdict.get("passed", True),
+        previous=None if one.previous is None else f"{one.agent.slug}-{one.previous.number}",
+    )
+
+
+def _ramp(one: Deployment) -> list[tuple[datetime, float]]:
+    """When each stage is due at the earliest."""
+    if one.strategy != DeploymentStrategy.CANARY:
+        return [(one.created_at.astimezone(UTC), 1.0)]
+    due, found = one.created_at, []
+    for stage in DeploymentRule.from_json(one.rule).stages:
+        found.append((due, stage.share))
+        due = due + timedelta(minutes=stage.minutes)
+    return [*found, (due, 1.0)]
+
+
+def _regressed(checks: Mapping[str, bool]) -> bool | None:
+    """Whether it was found worse on a suite; None where it was compared on none."""
+    compared = [passed for name, passed in checks.items() if name.startswith("no worse on ")]
+    return not all(compared) if compared else None
+
+
+def _float(value: Any) -> float | None:
+    return float(value) if isinstance(value, int | float) else None
+
+
+MAKERS: Final[dict[str, Callable[[Sequence[OutboxEvent]], dict[int, Payload | str]]]] = {
+    EventKind.TRAJECTORY: trajectory_payloads,
+    EventKind.REWARD: reward_payloads,
+    EventKind.STATUS: status_payloads,
+    EventKind.DEPLOYED: deployment_payloads,
+}
