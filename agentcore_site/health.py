@@ -29,9 +29,9 @@ from rest_framework.settings import api_settings
 from agentcore_site.jobs.models import Job, Status
 from agentcore_site.jobs.workers import workers_seen
 from agentcore_site.lib import disk
+from agentcore_site.lib.beats import PARTS, beat_key
 from agentcore_site.lib.database import TROUBLE
 from agentcore_site.tenancy.authentication import actor_of
-from events.beats import PARTS, beat_key
 
 OK, DEGRADED, DOWN = "ok", "degraded", "down"
 DEADLINE: Final = 1.5

@@ -10,7 +10,7 @@ from typing import Any, Final
 from nats.aio.client import Client
 
 from agentcore_site.lib.async_db import briefly
-from events.beats import PARTS, beat
+from agentcore_site.lib.beats import PARTS, beat
 from events.broker import connect, streams_ensure
 from events.pausing import pause
 from events.relay import Relay

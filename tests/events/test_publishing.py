@@ -13,9 +13,9 @@ from nats.js import JetStreamContext
 
 from agentcore_site.health import board
 from agentcore_site.jobs import lifecycle
+from agentcore_site.lib.beats import beat
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import Organization
-from events.beats import beat
 from events.models import EventKind, OutboxEvent
 from events.relay import Relay, batch_take, outbox_forget
 from events.subjects import DEPLOYED, REWARD, STATUS, TRAJECTORY

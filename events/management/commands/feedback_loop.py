@@ -10,7 +10,7 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
-from events.beats import PARTS
+from agentcore_site.lib.beats import PARTS
 from events.loop import feedback_loop
 
 
