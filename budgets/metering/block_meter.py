@@ -145,8 +145,6 @@ class BlockMeter:
     async def aclose(self) -> None:
         """Settles what is open: end the calls first."""
         for line, coming in list(self._coming.items()):
-            with suppress(BudgetRefused, MeterFailure):
-                await coming
             await self._unused(line, coming)
         for line in list(self._blocks):
             await self._close(line, self._blocks[line])
@@ -164,9 +162,12 @@ class BlockMeter:
             await self._close(line, before)
         self._sizes[line] = size
         block = None
-        if coming := self._coming.pop(line, None):
-            with suppress(BudgetRefused, MeterFailure):  # it is asked for once more, and refused with its reason
-                block = await coming
+        if coming := self._coming.get(line):
+            await asyncio.wait([coming])  # a caller that is cancelled here leaves it to the others
+            if self._coming.get(line) is coming:
+                del self._coming[line]
+                with suppress(BudgetRefused, MeterFailure):  # it is asked for once more, and refused with its reason
+                    block = coming.result()
             if block is not None and block.left < amount:
                 await self._settled(block)
                 block = None
@@ -189,7 +190,8 @@ class BlockMeter:
 
     async def _unused(self, line: tuple[str, str], coming: asyncio.Task[Block]) -> None:
         """Gives a block back that no call came for."""
-        if self._coming.get(line) is coming and coming.done():
+        await asyncio.wait([coming])
+        if self._coming.get(line) is coming:
             del self._coming[line]
             if not coming.cancelled() and coming.exception() is None:
                 await self._settled(coming.result())

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any, Final
 
@@ -88,7 +88,7 @@ class Gateway:
         elif path == "/v1/chat/completions":
             _only(method, "POST")
             await self.calls.admit(consumer)
-            await self._chat(headers, consumer, await _body(receive), send)
+            await _for_caller(receive, self._chat(headers, consumer, await _body(receive), send))
         else:
             known = "POST /v1/chat/completions, GET /v1/models"
             raise CallRefused(404, f"There is no {path[:80]} here; there is {known}.", "not_found")
@@ -114,6 +114,25 @@ def _session(headers: dict[bytes, bytes]) -> str:
             return found.decode("latin-1").strip()[:200]
     parts = headers.get(TRACE, b"").decode("latin-1").split("-")
     return parts[1] if len(parts) == 4 else ""
+
+
+async def _for_caller(receive: Any, answering: Coroutine[Any, Any, None]) -> None:
+    """Ends ``answering`` when the caller goes away, and the upstream's call with it. Raises what it raises."""
+    work, leaving = asyncio.ensure_future(answering), asyncio.ensure_future(_left(receive))
+    leaving.add_done_callback(lambda _: work.cancel())
+    try:
+        await work
+    except asyncio.CancelledError:
+        if not leaving.done():
+            raise
+    finally:
+        leaving.cancel()
+
+
+async def _left(receive: Any) -> None:
+    """Returns when the connection is gone; the body was read before."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
 
 
 async def _answered(calls: Calls, call: GatewayCall, answer: Any) -> dict[str, Any] | None:
@@ -175,9 +194,12 @@ def _only(method: str, wanted: str) -> None:
 
 
 async def _body(receive: Any) -> bytes:
+    """Raises CallRefused, BadCall."""
     read = bytearray()
     while True:
         event = await receive()
+        if event["type"] == "http.disconnect":
+            raise BadCall("The connection ended before the body did.")
         read += event.get("body", b"")
         if len(read) > MAX_BODY:
             raise CallRefused(413, f"The body is larger than {MAX_BODY // 2**20} MB.", "invalid_request_error")

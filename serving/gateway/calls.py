@@ -56,7 +56,7 @@ class CallRefused(Exception):
     def __init__(self, status: int, message: str, kind: str, *, wait: float | None = None) -> None:
         super().__init__(message)
         self.status, self.message, self.kind, self.wait = status, message, kind, wait
-        self.spent = self.attempts = 0  # of what was tried
+        self.attempts = 0  # of what was tried
         self.headers: list[tuple[bytes, bytes]] = []
 
 
@@ -190,7 +190,7 @@ class Calls:
         except CallRefused as refused:
             status = TraceStatus.REFUSED if refused.status < 500 else TraceStatus.FAILED
             row = {"status": status, "http_status": refused.status, "error": refused.message}
-            row |= {"cost_micros": refused.spent, "attempts": refused.attempts}
+            row["attempts"] = refused.attempts
             raise
         except asyncio.CancelledError:
             row = {"status": TraceStatus.INTERRUPTED, "http_status": 0, "error": "the caller went away"}
@@ -219,7 +219,7 @@ class Calls:
         payer = self._payers.payer(call.payer, model.prices, while_away=model.while_away_micros)
         limit = call.release.bundle.model.max_tokens if call.release is not None else 0
         purpose = SHADOW if call.arm == ArmName.SHADOW else PRODUCTION
-        spent = attempts = 0
+        attempts = 0
         for at, upstream in enumerate(upstreams):
             last = at == len(upstreams) - 1
             call.endpoint = upstream.name
@@ -231,12 +231,12 @@ class Calls:
             try:
                 key = CallKey(f"{call.id}/{at}", purpose, upstream.priced)
                 found = await client.send(request, key=key, listener=listener)
-                return replace(found, spent=found.spent + spent, attempts=found.attempts + attempts)
+                return replace(found, attempts=found.attempts + attempts)
             except LLMError as error:
-                spent, attempts = spent + error.spent, attempts + error.attempts
+                attempts += error.attempts
                 if last or error.final or isinstance(error, NO_RETRY):
                     refused = _of_model(error)
-                    refused.spent, refused.attempts = spent, attempts
+                    refused.attempts = attempts
                     raise refused from None
                 log.info("endpoint %s does not answer, another is asked: %s", upstream.name, error.message)
             except BudgetRefused as error:
@@ -284,7 +284,7 @@ class Calls:
 
     def _store(self, call: GatewayCall, row: dict[str, Any], begun: Any) -> None:
         found = self._row(call) | row
-        found["hold"] = self._payers.hold_of(call.payer, call.id)
+        found["hold"], found["cost_micros"] = self._payers.paid(call.payer, call.id)
         found["endpoint"] = call.endpoint[:80]
         found["duration_ms"] = (time.perf_counter() - call.began) * 1e3
         found["first_token_ms"] = None if call.first is None else (call.first - call.began) * 1e3

@@ -6,7 +6,7 @@ import asyncio
 import uuid
 from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from budgets.ledger.writer import LedgerWriter
 from budgets.llm.client import MeteredChatClient
@@ -29,6 +29,16 @@ BEFORE_ANOTHER: Final = RetryPolicy(max_retries=1, total_s=10.0)
 PayerName = tuple[uuid.UUID, uuid.UUID | None]  # organisation, agent
 
 
+class CallPaid(NamedTuple):
+    """The hold in the ledger that paid for a call ("": there was nothing to pay), and what all its attempts cost."""
+
+    hold: str = ""
+    micros: int = 0
+
+
+NOTHING: Final = CallPaid()
+
+
 class CurrentPrices:
     """The newest price book that was read."""
 
@@ -40,15 +50,15 @@ class CurrentPrices:
 
 
 class BlockJournal:
-    """``BlockRecord`` in the process's journal, and by which hold each call was paid."""
+    """``BlockRecord`` in the process's journal, and what each call cost by which hold."""
 
     def __init__(self, journal: Journal, meter: DatabaseMeter) -> None:
         self._journal, self._meter = journal, meter
-        self._holds: dict[str, str] = {}
+        self._paid: dict[str, CallPaid] = {}
 
-    def taken(self, call: uuid.UUID) -> str:
-        """The hold of a call, asked once, when it is over."""
-        return self._holds.pop(str(call), "")
+    def taken(self, call: uuid.UUID) -> CallPaid:
+        """What a call was paid, asked once, when it is over."""
+        return self._paid.pop(str(call), NOTHING)
 
     def opened(self, hold: CallKey, *, away: bool) -> Segment:
         meter = self._meter
@@ -64,11 +74,14 @@ class BlockJournal:
         return self._journal.begin(line)
 
     def drawn(self, hold: CallKey, call: str, amount: int) -> None:
-        stored = self._meter.stored_key(hold)
-        self._holds[call.partition("/")[0]] = stored
+        stored, name = self._meter.stored_key(hold), call.partition("/")[0]
+        self._paid[name] = self._paid.get(name, NOTHING)._replace(hold=stored)
         self._journal.note({"t": "draw", "hold": stored, "call": call, "amount": amount})
 
     def billed(self, hold: CallKey, call: str, amount: int) -> None:
+        name = call.partition("/")[0]
+        paid = self._paid[name]
+        self._paid[name] = paid._replace(micros=paid.micros + amount)
         self._journal.note({"t": "bill", "hold": self._meter.stored_key(hold), "call": call, "amount": amount})
 
     def closed(self, hold: CallKey, opened: Any) -> None:
@@ -107,10 +120,10 @@ class Payers:
             self._allowed[name] = found.meter.allowance = while_away
         return found
 
-    def hold_of(self, name: PayerName, call: uuid.UUID) -> str:
-        """The hold in the ledger that paid for a call, asked once, when it is over; "" where nothing was to be paid."""
+    def paid(self, name: PayerName, call: uuid.UUID) -> CallPaid:
+        """What a call was paid, asked once, when it is over."""
         payer = self._payers.get(name)
-        return "" if payer is None else payer.blocks.taken(call)
+        return NOTHING if payer is None else payer.blocks.taken(call)
 
     def client(self, name: PayerName, payer: Payer, upstream: Upstream, *, last: bool) -> MeteredChatClient:
         key = (upstream.key, last)

@@ -80,6 +80,5 @@ def answered(completion: Completion) -> dict[str, Any]:
         "finish_reason": completion.finish_reason[:40],
         "input_tokens": usage.input_tokens,
         "output_tokens": usage.output_tokens,
-        "cost_micros": completion.spent,
         "attempts": completion.attempts,
     }

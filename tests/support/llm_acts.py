@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -117,9 +118,11 @@ async def error_in_200(call: Call, options: dict[str, Any]) -> None:
 
 @named
 async def hang(call: Call, options: dict[str, Any]) -> None:
-    """Works, bills and never answers."""
+    """Works, bills and never answers a client, as long as it waits."""
     call.bill()
-    await asyncio.sleep(options.get("seconds", 3600))
+    ends = time.monotonic() + options.get("seconds", 3600)
+    while not call.gone and time.monotonic() < ends:
+        await asyncio.sleep(0.02)
 
 
 @named
@@ -265,11 +268,12 @@ async def compressed(call: Call, options: dict[str, Any]) -> None:
 
 @named
 async def endless_stream(call: Call, options: dict[str, Any]) -> None:
-    """Streams text until the client hangs up."""
+    """Streams text until the client hangs up, with a ``pause`` in seconds after each piece."""
     call.bill()
     await call.open_stream()
     while True:
         await call.event({"choices": [{"index": 0, "delta": {"content": "a" * 8192}}]})
+        await asyncio.sleep(options.get("pause", 0))
 
 
 @named

@@ -116,3 +116,26 @@ async def test_closing_settles_everything() -> None:
     await calls(meter, range(30))
     await meter.aclose()
     assert ledger.reserved == 0 and ledger.spent == 210 and not record.open
+
+
+async def test_a_caller_that_is_cancelled_as_its_block_comes_leaves_nothing_open() -> None:
+    victims: list[asyncio.Future[None]] = []
+
+    class Cancelling(Ledger):
+        async def reserve(self, call: CallKey, amount: int) -> None:
+            await super().reserve(call, amount)
+            for one in victims:
+                asyncio.get_running_loop().call_soon(one.cancel)
+
+    ledger, record = Cancelling(), Record()
+    meter = BlockMeter(ledger, record, seconds=0.05)
+    for n in range(7):  # the last one has the next block asked for
+        await meter.reserve(key(n), 100)
+    victims.append(asyncio.ensure_future(meter.reserve(key(7), 100)))
+    with pytest.raises(asyncio.CancelledError):
+        await victims[0]
+    victims.clear()
+    for n in range(7):
+        await meter.settle(key(n), Bill(7, None, "table"))
+    await asyncio.sleep(0.2)
+    assert ledger.reserved == 0 and not record.open and ledger.spent == 49
