@@ -335,7 +335,7 @@ CELERY_BEAT_SCHEDULE = {
     # One that waits longer is of no use: the next one is there by then.
     "serving.deployments": {"task": "serving.deployments", "schedule": 2, "options": {"expires": 10}},
     "serving.plans": {"task": "serving.plans", "schedule": 5, "options": {"expires": 10}},
-    "serving.loops": {"task": "serving.loops", "schedule": 10, "options": {"expires": 10}},
+    "serving.loops": {"task": "serving.loops", "schedule": 5, "options": {"expires": 10}},
     "training.retention": {"task": "training.retention", "schedule": timedelta(hours=6)},
     "experiences.retention": {"task": "experiences.retention", "schedule": timedelta(days=1)},
     "serving.retention": {"task": "serving.retention", "schedule": timedelta(days=1)},

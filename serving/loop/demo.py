@@ -11,9 +11,10 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.request import Request, urlopen
 
+from agentcore_site.lib.money import dollars
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.services import api_key_create
 from experiences.agents.services.datasets import dataset_create
@@ -23,18 +24,22 @@ from experiences.rollouts.environments.reasoning_gym import ReasoningGymEnvironm
 from experiences.rollouts.types import Scenario
 from serving.deployments.rules import DeploymentRule, Stage
 from serving.deployments.services import deployment_start
-from serving.loop.rows import rows_of
-from serving.loop.selectors import judged_traces
-from serving.models import Deployment, DeploymentState, ProductionTrace, Release
+from serving.loop.presenters import sentence_of_turn
+from serving.loop.services import loop_change
+from serving.models import Deployment, DeploymentState, LoopTurn, ProductionTrace, Release, RowReview, TurnState
 from serving.releases.services import release_make
 from training.management.follow_job import follow
 from training.models import PolicyCheckpoint, TrainingRun
 from training.services.runs import run_start
 
 FAMILIES: Final = ("gcd", "lcm", "base_conversion", "simple_equations", "letter_counting", "number_sorting")
-TOOLS: Final = ("gcd", "lcm", "convert_base", "solve_linear", "count_letter", "sort_numbers", "int_calc")
+OPTIONS: Final = {
+    "tools": ["gcd", "lcm", "convert_base", "solve_linear", "count_letter", "sort_numbers", "int_calc"],
+    "timeout_rate": 0.02,
+    "corruption_rate": 0.02,
+}
 USERS: Final = 6
-QUESTIONS: Final = 240  # asked of the first release, and learned from
+QUESTIONS: Final = 240  # with feedback: as many begin a turn
 PAUSE: Final = 0.25  # seconds between a user's questions
 FEEDBACK_MINUTES: Final = 0.25  # rewards of new answers are worked out every ten seconds
 BEGINS: Final = {"n_iterations": 1, "early_stopping": {"enabled": False}, "seed": 1}
@@ -42,6 +47,8 @@ LEARNS: Final = {"n_iterations": 160, "early_stopping": {"enabled": False}, "eva
 CANARY: Final = DeploymentRule((Stage(0.25, 0.0, 15), Stage(0.5, 0.0, 15)), FEEDBACK_MINUTES)
 WATCHED: Final = DeploymentRule((Stage(0.25, 60.0, 10_000),), FEEDBACK_MINUTES)
 LONGEST: Final = 120.0  # seconds that a step may take
+
+Found = TypeVar("Found")
 
 
 class LoopFailed(Exception):
@@ -134,16 +141,23 @@ def circle(agent: Agent, url: str, say: Callable[[str], None]) -> dict[str, Any]
     untrained = _trained(actor, agent, BEGINS, rows=_first_rows(world))
     first = _released(actor, agent, untrained)
     deployment_start(actor, first, strategy="immediate", note="as it begins")
+    loop_change(
+        actor,
+        agent,
+        on=True,
+        after_traces=QUESTIONS,
+        judged_only=True,
+        review=RowReview.NONE,
+        config=LEARNS,
+        environment_options=OPTIONS,
+        rule=CANARY.as_json(),
+    )
     with users.at_work():
-        _until(lambda: users.asked >= QUESTIONS, "questions")
+        turn = _until(lambda: LoopTurn.objects.filter(agent=agent).first(), "a turn that begins by itself")
     before = users.content
     say(f"users asked {users.asked} questions; {before:.0%} of the answers were right")
-
-    rows = [row for row in rows_of(judged_traces(agent)) if not row.flags]
-    say(f"{len(rows)} rows to learn from, out of thumbs and corrections")
-    run = _trained(actor, agent, LEARNS, rows=[row.as_dict() for row in rows])
-    second = _released(actor, agent, run)
-    promoted = _deployed(actor, second, CANARY, users, say)
+    turn = _round(turn, users, say)
+    loop_change(actor, agent, on=False)
     with users.at_work():
         users.lately.clear()
         _until(lambda: len(users.lately) >= 100, "answers")
@@ -152,9 +166,9 @@ def circle(agent: Agent, url: str, say: Callable[[str], None]) -> dict[str, Any]
 
     say("release 3: made worse on purpose, the parameters of the beginning")
     third = _released(actor, agent, untrained)
-    bad = _deployed(actor, third, WATCHED, users, say)
+    bad = _watched(actor, third, users, say)
     return {
-        "promoted": promoted.state == DeploymentState.DONE,
+        "promoted": turn.state == TurnState.DONE,
         "rolled_back": bad.state == DeploymentState.ROLLED_BACK,
         "gain_points": round(100 * (after - before), 1),
         "requests_to_rollback": bad.observations.filter(new=True).exclude(reward_counted_at=None).count(),
@@ -162,7 +176,9 @@ def circle(agent: Agent, url: str, say: Callable[[str], None]) -> dict[str, Any]
         "reason": bad.reason,
         "right_before": round(before, 3),
         "right_after": round(after, 3),
-        "rows": len(rows),
+        "trigger": turn.trigger,
+        "rows": turn.rows_found,
+        "turn_cost_usd": dollars(turn.cost_micros),
         "traces": ProductionTrace.objects.filter(agent=agent).count(),
         "failed_requests": users.failed,
         "seconds": round(time.monotonic() - began, 1),
@@ -180,12 +196,16 @@ def _first_rows(world: ReasoningGymEnvironment) -> list[dict[str, Any]]:
 def _trained(actor: Actor, agent: Agent, config: Any, *, rows: list[dict[str, Any]]) -> TrainingRun:
     """A job that ran to its end on these rows. Raises LoopFailed."""
     dataset = dataset_create(actor, name=f"production of {agent.name}", rows=rows)
-    options = {"tools": list(TOOLS), "timeout_rate": 0.02, "corruption_rate": 0.02}
-    run = run_start(actor, agent=agent, dataset=dataset, environment_options=options, config=config)
+    run = run_start(actor, agent=agent, dataset=dataset, environment_options=OPTIONS, config=config)
+    _followed(run)
+    return TrainingRun.objects.get(pk=run.pk)
+
+
+def _followed(run: TrainingRun) -> None:
+    """Raises LoopFailed."""
     result = follow(run.job_id)
     if result["status"] != "completed":
         raise LoopFailed(f"the job ended as {result['status']}")
-    return TrainingRun.objects.get(pk=run.pk)
 
 
 def _released(actor: Actor, agent: Agent, run: TrainingRun) -> Release:
@@ -193,11 +213,29 @@ def _released(actor: Actor, agent: Agent, run: TrainingRun) -> Release:
     return release_make(actor, agent, checkpoint=checkpoint)
 
 
-def _deployed(
-    actor: Actor, release: Release, rule: DeploymentRule, users: Users, say: Callable[[str], None]
-) -> Deployment:
-    """By canary, with traffic, to its end. Raises LoopFailed."""
-    deployment = deployment_start(actor, release, strategy="canary", rule=rule)
+def _round(turn: LoopTurn, users: Users, say: Callable[[str], None]) -> LoopTurn:
+    """A turn to its end, by its own steps; users come back for its canary. Raises LoopFailed."""
+
+    def reached(*states: TurnState) -> bool:
+        turn.refresh_from_db()
+        return turn.state in (*states, TurnState.DONE, TurnState.STOPPED)
+
+    _until(lambda: reached(TurnState.TRAINING), "rows")
+    say(f"turn {turn.number} began by itself: {turn.rows_found} rows to learn from, out of thumbs and corrections")
+    if turn.run is not None:
+        _followed(turn.run)
+    _until(lambda: reached(TurnState.DEPLOYING), "the gate")
+    if turn.deployment is not None:
+        say(f"canary of release {turn.deployment.release.number}: /deployments/{turn.deployment_id}/")
+    with users.at_work():
+        _until(reached, "the end of the canary")
+    say(f"turn {turn.number}: {sentence_of_turn(turn)}")
+    return turn
+
+
+def _watched(actor: Actor, release: Release, users: Users, say: Callable[[str], None]) -> Deployment:
+    """A canary with traffic, to its end. Raises LoopFailed."""
+    deployment = deployment_start(actor, release, strategy="canary", rule=WATCHED)
     say(f"canary of release {release.number}: /deployments/{deployment.pk}/")
 
     def ended() -> bool:
@@ -210,10 +248,11 @@ def _deployed(
     return deployment
 
 
-def _until(what: Callable[[], bool], why: str) -> None:
-    """Raises LoopFailed."""
+def _until(what: Callable[[], Found | None], why: str) -> Found:
+    """What it finds at last. Raises LoopFailed."""
     deadline = time.monotonic() + LONGEST
-    while not what():
+    while not (found := what()):
         if time.monotonic() > deadline:
             raise LoopFailed(f"not within {LONGEST:.0f} s: {why}")
         time.sleep(0.2)
+    return found
