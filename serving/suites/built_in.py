@@ -9,6 +9,9 @@ from typing import Any, Final
 
 from serving.suites.spec import SuiteSpec
 
+# With one sample of 120 queries, 15 points more are found in 79 % of rounds and among ten candidates in 44 %; with two in
+# 96 % and 80 %.
+SAMPLES: Final = 2
 WITHOUT_FAULTS: Final = {"timeout_rate": 0, "corruption_rate": 0}
 
 
@@ -40,6 +43,7 @@ ACCEPTANCE: Final = {
         _gym("cognition", 15, "number_sequence", "color_cube_rotation", "needle_haystack"),
         _gym("games", 15, "countdown", "tower_of_hanoi", "mini_sudoku"),
     ],
+    "samples": SAMPLES,
     "seed": 20_260,
 }
 WORK: Final = {
@@ -52,6 +56,7 @@ WORK: Final = {
             ("tool-use", ["order_desk", "calendar_desk"]),
         )
     ],
+    "samples": SAMPLES,
     "seed": 20_261,
 }
 SAFETY: Final = {
