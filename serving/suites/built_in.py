@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from serving.suites.spec import SuiteSpec
 
-# With one sample of 120 queries, 15 points more are found in 79 % of rounds and among ten candidates in 44 %; with two in
-# 96 % and 80 %.
+# With one sample of 120 queries, 15 points more are found in 79 % of rounds and among ten candidates in 44 %; with two
+# in 96 % and 80 %.
 SAMPLES: Final = 2
 WITHOUT_FAULTS: Final = {"timeout_rate": 0, "corruption_rate": 0}
 

@@ -31,6 +31,7 @@ class Question(NamedTuple):
     new: Arm
     steps: Sequence[tuple[float, int]] = QUARTER
     drift: float = 0.0
+    at_once: float = 0.0
     part: float = 1.0
 
 
@@ -38,6 +39,8 @@ QUESTIONS: Final = (
     Question("equal arms, 5 % failures, ramp 10 25 50 %", Arm(), Arm(), RAMP),
     Question("equal arms, 25 % failures, ramp", Arm(0.25), Arm(0.25), RAMP),
     Question("equal arms, failures move by 80 % over the day, ramp", Arm(), Arm(), RAMP, 0.8),
+    Question("equal arms, the new one four times slower, 20 at once, ramp", Arm(), Arm(latency=4), RAMP, at_once=20),
+    Question("equal arms, the new one four times faster, 20 at once, ramp", Arm(), Arm(latency=0.25), RAMP, at_once=20),
     Question("failures 5 -> 10 %, a quarter of the traffic", Arm(), Arm(0.10)),
     Question("failures 5 -> 10 %, half of it", Arm(), Arm(0.10), HALF),
     Question("failures 5 -> 15 %, a quarter", Arm(), Arm(0.15)),
@@ -51,7 +54,7 @@ QUESTIONS: Final = (
 
 def played(question: Question, seed: int) -> Stopped | None:
     rng = np.random.default_rng((31, seed))
-    return ramp(rng, question.old, question.new, steps=question.steps, drift=question.drift)
+    return ramp(rng, question.old, question.new, steps=question.steps, drift=question.drift, at_once=question.at_once)
 
 
 def line(question: Question, found: Sequence[Stopped | None]) -> str:

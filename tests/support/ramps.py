@@ -36,9 +36,11 @@ def ramp(
     *,
     steps: Sequence[tuple[float, int]] = RAMP,
     drift: float = 0.0,
+    at_once: float = 0.0,
 ) -> Stopped | None:
     """One ramp, looked at after every session; None where it went through. ``drift`` moves both arms' failures up and
-    down by this part of their rate, as hours of a day do."""
+    down by this part of their rate, as hours of a day do. Sessions are taken in as they end: while one takes its usual
+    time, ``at_once`` others begin, so that of a slower arm fewer have ended than have begun."""
     monitor, seen, of_new = Monitor(), 0, 0
     for share, n in steps:
         is_new = rng.random(n) < share
@@ -47,7 +49,8 @@ def ramp(
         reward = (rng.random(n) < np.where(is_new, new.success, old.success)).astype(float)
         cost = rng.lognormal(-6, 1, n) * np.where(is_new, new.cost, old.cost)
         latency = rng.lognormal(0, 0.8, n) * np.where(is_new, new.latency, old.latency)
-        columns: Any = zip(is_new, failures, reward, cost, latency, strict=True)
+        ended = np.argsort(np.arange(n) + at_once * latency, kind="stable")
+        columns: Any = zip(*(one[ended] for one in (is_new, failures, reward, cost, latency)), strict=True)
         for arm, failed, paid, dollars, seconds in columns:
             session = CanarySession(bool(arm), share, 1, int(failed), 0, float(paid), float(dollars), float(seconds))
             monitor.add(session)
