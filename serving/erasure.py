@@ -14,6 +14,7 @@ from django.db.models import Q
 from agentcore_site.jobs.models import Job
 from agentcore_site.tenancy.erasure import ErasureFinding, holding, places, rewritten
 from experiences.erasure import ERASURE, idle_require, rows_about, stored_queries
+from experiences.playbooks.invalidation import announce_on_commit
 from serving.models import (
     AgentServing,
     CanaryObservation,
@@ -47,7 +48,10 @@ def releases(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding
 
     def erase() -> None:
         measured.delete()
-        AgentServing.objects.filter(release__in=ids).update(release=None)
+        served = AgentServing.objects.filter(release__in=ids)
+        for agent_id in served.values_list("agent_id", flat=True):
+            announce_on_commit(agent_id)
+        served.update(release=None)
         ReleaseApproval.objects.filter(release__in=ids).delete()
         LoopTurn.objects.filter(release__in=ids).update(release=None)
         Deployment.objects.filter(Q(release__in=ids) | Q(previous__in=ids)).delete()

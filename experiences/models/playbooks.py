@@ -210,7 +210,8 @@ class ExecutionTrace(Scoped):
     """One execution of an agent in production, without personal data. Append-only (trigger).
 
     ``leave_out_rate`` and ``left_out`` are of the context that it was told, where the service reported its id and items
-    were left out at random; else null. ``used`` are the items that the agent says it used; null: it says nothing.
+    were left out: at random, or (rate 0) by the release that was served; else null. ``used`` are the items that the
+    agent says it used; null: it says nothing.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)

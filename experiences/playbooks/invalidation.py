@@ -1,4 +1,4 @@
-"""Tells every web process that a playbook changed, so that none goes on giving out the version before.
+"""Tells every web process that another context is served, so that none goes on giving out the one before.
 
 The message is only a hint: the row is the truth, and a process that keeps a copy reads it again after a few seconds
 in any case.
@@ -33,7 +33,7 @@ def announce(agent_id: uuid.UUID) -> None:
         with broker_asked():
             _client(os.getpid()).publish(CHANNEL, str(agent_id))
     except redis.RedisError as error:
-        log.warning("no process could be told that the playbook of agent %s changed: %s", agent_id, error)
+        log.warning("no process could be told that the context of agent %s changed: %s", agent_id, error)
 
 
 @lru_cache(maxsize=1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -12,12 +12,14 @@ from django.db.models import F, QuerySet, Sum
 
 from agentcore_site.jobs.models import ACTIVE, Job, Status
 from agentcore_site.jobs.selectors import as_uuid
-from agentcore_site.lib.errors import Missing
+from agentcore_site.lib.errors import Conflict, Missing
 from agentcore_site.lib.money import micros
 from budgets.models import LedgerEntry
 from experiences.agents.evolution_settings import evolution_settings
+from experiences.learning.lessons.library import Lesson
 from experiences.learning.playbooks.history import ItemDifference, difference
-from experiences.learning.playbooks.items import PlaybookItem, in_order
+from experiences.learning.playbooks.items import TITLES, PlaybookItem, in_order
+from experiences.learning.rendering import context_of
 from experiences.models import (
     Agent,
     ContextDelta,
@@ -32,6 +34,7 @@ from experiences.models import (
     PlaybookVersion,
 )
 from experiences.models.agent_lookup import agent_get
+from experiences.playbooks.deployed import deployed_context
 
 PURPOSE = "evolution"  # of paid calls, in the ledger
 WAITING = (DeltaState.PROPOSED, DeltaState.REVIEW, DeltaState.QUARANTINED)
@@ -58,31 +61,65 @@ def playbook_get(actor: Any, agent: Any) -> Playbook:
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """A playbook as an agent's service reads it: ``context`` is all of it, from which each request lacks each of
-    ``sections`` with probability ``rate``."""
+    """What an agent's service is told: ``lessons`` of its release, from which each request lacks each item of the
+    playbook with probability ``rate``.
+
+    ``items`` are the items among them. They are of this ``version`` of the playbook; ``dropped`` are those of it that
+    the release does not tell. Where it drops any, nothing is left out by chance.
+    """
 
     playbook_id: uuid.UUID
     agent_id: uuid.UUID
-    context: str
+    release: int
+    lessons: tuple[Lesson, ...]
     version: int
-    sections: tuple[PlaybookItem, ...]
+    items: tuple[str, ...]
+    dropped: tuple[str, ...]
     rate: float
+
+    @property
+    def context(self) -> str:
+        """All of it."""
+        return context_of(self.lessons)
 
 
 def compiled(actor: Any, agent: Any) -> Compiled:
-    """What an agent is told now. Every interface that gives its context out asks here.
+    """What an agent's services are told now: the release that serves it. Every interface that gives its context out
+    asks here.
 
     Raises:
         Missing: as ``playbook_get``, or the agent is archived: its playbook is kept, but told to no agent any more.
+        Conflict: no release serves it, or one of another playbook.
     """
     row = playbook_get(actor, agent)
     if row.agent.archived_at is not None:
         raise Missing(f"The agent {str(agent)[:60]!r} is archived.")
-    # One statement, so that text and items are of one version also while another is written.
-    newest = PlaybookVersion.objects.select_related("playbook").filter(playbook=row, number=F("playbook__version"))
-    now = newest.get()
-    sections = in_order([PlaybookItem.of(one) for one in now.sections])
-    return Compiled(row.id, row.agent_id, now.playbook.context, now.number, tuple(sections), row.agent.leave_out_rate)
+    deployed = deployed_context(row.agent_id)
+    if deployed is None:
+        why = f"No release of {row.agent.slug} is deployed, and services are told what is."
+        raise Conflict(f"{why} Make a release of a version of its playbook, and deploy that.")
+    told = {one.handle: one.text for one in deployed.lessons if one.category in TITLES}
+    version = _version_with(row, told)
+    if version is None:
+        why = f"Release {deployed.release} of {row.agent.slug} tells items that no version of its playbook has."
+        raise Conflict(f"{why} Make a release of a version of its playbook, and deploy that.")
+    ids = [one["id"] for one in version.sections]
+    dropped = tuple(one for one in ids if one not in told)
+    rate = 0.0 if dropped else row.agent.leave_out_rate
+    items = tuple(one.handle for one in deployed.lessons if one.handle in told)
+    return Compiled(row.id, row.agent_id, deployed.release, deployed.lessons, version.number, items, dropped, rate)
+
+
+def _version_with(playbook: Playbook, told: Mapping[str, str]) -> PlaybookVersion | None:
+    """The newest version of which these items are, with these texts; one that has no others before one that has."""
+    found = None
+    for version in versions_of(playbook).iterator(chunk_size=20):
+        texts = {one["id"]: one["content"] for one in version.sections}
+        if texts == told:
+            return version
+        if found is None and texts.items() >= told.items():
+            found = version
+    return found
 
 
 # -- history -----------------------------------------------------------------------------------------------------------

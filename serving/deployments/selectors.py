@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import UUID
 
 from django.db.models import QuerySet
 
 from agentcore_site.lib.errors import Missing
 from agentcore_site.lib.texts import uuid_of
+from experiences.playbooks.deployed import DeployedContext
 from serving.models import LIVE, AgentServing, Deployment
+from serving.releases.selectors import bundle_of
 
 
 def deployments_visible(actor: Any) -> QuerySet[Deployment]:
@@ -29,6 +32,14 @@ def serving_of(agent: Any) -> AgentServing:
     """How an agent is served; one that was never deployed is served by nothing."""
     found = AgentServing.objects.filter(agent=agent).select_related("release").first()
     return found or AgentServing(agent=agent, organization_id=agent.organization_id)
+
+
+def deployed(agent_id: UUID) -> DeployedContext | None:
+    """What the agent's current release tells where it does not know the query."""
+    serving = AgentServing.objects.filter(agent=agent_id).select_related("release").first()
+    if serving is None or serving.release is None:
+        return None
+    return DeployedContext(serving.release.number, tuple(bundle_of(serving.release).context.lessons_for("")))
 
 
 def live_deployment(agent: Any) -> Deployment | None:

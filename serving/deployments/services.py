@@ -17,6 +17,7 @@ from agentcore_site.outgoing import check_address
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import require
 from experiences.models import Agent, ModelEndpoint
+from experiences.playbooks.invalidation import announce_on_commit
 from serving.adapters.outbox import plan_queue
 from serving.deployments.gate import rule_stored, verdict_of
 from serving.deployments.rules import DeploymentRule
@@ -275,6 +276,7 @@ def serve(deployment: Deployment) -> None:
     AgentServing.objects.filter(agent_id=deployment.agent_id).update(
         release=deployment.release, updated_at=timezone.now()
     )
+    announce_on_commit(deployment.agent_id)
 
 
 def _complete(deployment: Deployment, actor: Any, note: str) -> None:

@@ -10,6 +10,7 @@ from agentcore_site.lib.registry import UnknownName
 from experiences.lessons.services.packs import system_text
 from experiences.models import Agent, AgentRuntime, Playbook
 from experiences.playbooks.selectors import sections_of
+from serving.models import AgentServing
 from serving.releases.bundle import Bundle, ModelPart, PolicyPart, ToolServerPart
 from training.learners import stored_policy
 from training.models import PolicyCheckpoint
@@ -33,13 +34,18 @@ def bundle_of_agent(agent: Agent) -> Bundle:
 
 
 def bundle_of_playbook(agent: Agent, playbook: Playbook, version: int) -> Bundle:
-    """The agent with the items that its playbook had in that version.
+    """The agent with the items that its playbook had in that version. One that chooses actions keeps the parameters
+    that it is served with: its services read the playbook, and its policy does not.
 
     Raises:
         Missing: there is no such version.
         Conflict: its prompt pack was altered.
     """
-    return bundle_with(agent, context_of_agent(agent, sections_of(playbook, version)))
+    bundle = bundle_with(agent, context_of_agent(agent, sections_of(playbook, version)))
+    serving = AgentServing.objects.filter(agent=agent).select_related("release").first()
+    if agent.runtime != AgentRuntime.ACTION or serving is None or serving.release is None:
+        return bundle
+    return replace(bundle, policy=Bundle.from_json(serving.release.bundle).policy)
 
 
 def bundle_of_checkpoint(checkpoint: PolicyCheckpoint) -> Bundle:
@@ -58,7 +64,7 @@ def bundle_of_checkpoint(checkpoint: PolicyCheckpoint) -> Bundle:
         raise Conflict(f"{checkpoint.label} can't be read: {error}") from error
     if stored.learner.tells:
         return bundle_with(agent, replace(cast(ContextPolicy, stored.policy).serves, version=checkpoint.label))
-    bundle = bundle_with(agent, ServedContext(version=checkpoint.label))
+    bundle = bundle_with(agent, replace(context_of_agent(agent), version=checkpoint.label))
     return replace(bundle, policy=PolicyPart(str(checkpoint.pk), checkpoint.sha256))
 
 

@@ -44,11 +44,9 @@ def sources_of(actor: Any, agent: Agent) -> list[tuple[str, str]]:
     checkpoints = checkpoints_visible(actor).filter(agent=agent).order_by("-created_at")[:OFFERED]
     found = [] if agent.runtime == AgentRuntime.ACTION else [("agent", "the agent as it stands")]
     found += [(f"checkpoint:{one.pk}", one.label) for one in checkpoints]
-    if agent.runtime != AgentRuntime.ACTION:
-        newest = Playbook.objects.filter(agent=agent).values_list("version", flat=True).first() or 0
-        versions = range(newest, max(newest - OFFERED, 0), -1)
-        found += [(f"playbook:{n}", f"version {n} of its playbook") for n in versions]
-    return found
+    newest = Playbook.objects.filter(agent=agent).values_list("version", flat=True).first() or 0
+    versions = range(newest, max(newest - OFFERED, 0), -1)
+    return found + [(f"playbook:{n}", f"version {n} of its playbook") for n in versions]
 
 
 @dataclass(frozen=True, slots=True)

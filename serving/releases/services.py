@@ -88,11 +88,11 @@ def _made_from(
         if checkpoint.agent_id != agent.pk:
             raise Conflict(f"{checkpoint.label} is a checkpoint of another agent.")
         return ReleaseSource.CHECKPOINT, bundle_of_checkpoint(checkpoint), evidence_of(checkpoint)
-    if agent.runtime == AgentRuntime.ACTION:
-        raise Conflict("An agent that chooses actions is released from a checkpoint, which holds its parameters.")
     if playbook_version is not None:
         playbook = Playbook.objects.filter(agent=agent).first()
         if playbook is None:
             raise Conflict(f"{agent.name} has no playbook.")
         return ReleaseSource.PLAYBOOK, bundle_of_playbook(agent, playbook, playbook_version), {}
+    if agent.runtime == AgentRuntime.ACTION:
+        raise Conflict("An agent that chooses actions is released from a checkpoint, which holds its parameters.")
     return ReleaseSource.AGENT, bundle_of_agent(agent), {}

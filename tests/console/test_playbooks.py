@@ -27,6 +27,7 @@ from tests.support.playbooks import (
     TEXTS,
     add,
     delta_waiting,
+    deployed,
     evolution_failed,
     lived,
     model_agent,
@@ -212,9 +213,17 @@ def test_a_harmful_item_turns_the_verdict(operator: Actor, playbook: Playbook) -
     assert verdict(playbook, items_of(playbook)).tone == "good"
 
 
-def test_the_context_is_shown_as_the_agent_reads_it(console: Client, playbook: Playbook) -> None:
+def test_the_context_is_shown_as_it_is_and_as_services_are_told_it(
+    console: Client, operator: Actor, playbook: Playbook
+) -> None:
     shown = page_of(console, place(playbook, "?tab=context"))
     assert f"- [s1] {BETTER}" in shown and "tokens" in shown and playbook.agent.slug in shown
+    assert "is deployed, and services are told what is" in shown
+    deployed(operator, playbook)
+    shown = page_of(console, place(playbook, "?tab=context"))
+    assert "release 1, version 2 of the playbook" in shown and "The playbook as it stands" not in shown
+    playbook_edit(operator, playbook, type="remove", target="s2")
+    assert "The playbook as it stands" in page_of(console, place(playbook, "?tab=context"))
 
 
 @pytest.mark.parametrize("query", ["?tab=nonsense", "?tab=versions&cursor=x", "?tab=executions&outcome=loved&q=%20"])

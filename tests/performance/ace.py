@@ -23,7 +23,7 @@ from tests import factories
 from tests.performance.jobs import people
 from tests.performance.table import Figure, at_least, at_most
 from tests.support.llm_server import ModelServer
-from tests.support.playbooks import PRICE, TEXTS, add, suggesting
+from tests.support.playbooks import PRICE, TEXTS, add, deployed, suggesting
 from tests.support.workers import Fleet, eventually
 
 AGENTS = 50
@@ -53,10 +53,12 @@ def ask(port: int, key: str, rate: float, paths: list[str]) -> dict[str, Any]:
 
 def contexts() -> list[Figure]:
     """One web process as ``manage.py up`` runs it, 50 agents whose items are left out at the default rate, a playbook
-    changed five times a second meanwhile."""
+    changed and deployed five times a second meanwhile."""
     actor, home = people()
     _, key = api_key_create(actor, name="bench", scopes=["service:internal"])
     books = playbooks(actor, home, AGENTS, "context", leave_out_rate=Agent._meta.get_field("leave_out_rate").default)
+    for one in books:
+        deployed(actor, one)
     paths = [f"/internal/ace/playbooks/{one.agent_id}/context" for one in books]
     fleet, over = Fleet(), threading.Event()
 
@@ -65,6 +67,7 @@ def contexts() -> list[Figure]:
         while not over.wait(0.2):
             book = Playbook.objects.get(id=books[number % AGENTS].id)
             playbook_edit(actor, book, type="update", target="s1", content=f"Ask for the order {number} first.")
+            deployed(actor, book)
             number += 1
         connection.close()
 

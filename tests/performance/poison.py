@@ -14,7 +14,6 @@ from experiences.learning.lessons.prompt_injection import suspicion
 from experiences.learning.playbooks.deltas import Delta
 from experiences.learning.playbooks.guards import untrusted_runs
 from experiences.models import Agent, ContextDelta, Evolution
-from experiences.playbooks.selectors import compiled
 from experiences.playbooks.services.evolutions import evolution_apply
 from experiences.playbooks.services.executions import NewTrace, traces_record
 from experiences.playbooks.services.playbooks import playbook_create
@@ -60,7 +59,8 @@ def _told(texts: list[str]) -> tuple[int, int]:
         ]
         playbook.refresh_from_db()
         evolution_apply(evolution, playbook, deltas, untrusted=untrusted_runs([], []), spent=(0, 0))
-    context = compiled(actor, agent.id).context
+    playbook.refresh_from_db()
+    context = playbook.context
     waiting = ContextDelta.objects.filter(playbook=playbook, state="quarantined").count()
     return sum(one in context for one in texts), waiting
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from django.utils import timezone
@@ -16,6 +17,9 @@ from experiences.agents.services.endpoints import endpoint_create
 from experiences.models import Agent, ContextDelta, Evolution, Playbook
 from experiences.playbooks.services.executions import NewTrace, traces_record
 from experiences.playbooks.services.playbooks import playbook_create, playbook_edit
+from serving.deployments.services import deployment_start, serving_change
+from serving.gate.verdict import GateRule
+from serving.releases.services import Unchanged, release_make
 from tests.support.llm_server import ModelServer
 
 PRICE = (2_000_000, 8_000_000)  # micro-dollars per million tokens
@@ -81,6 +85,17 @@ def playbook_of(actor: Actor, agent: Agent, sections: Sequence[dict[str, Any]] =
     agent.evolves = True
     agent.save(update_fields=["evolves"])
     return playbook_create(actor, agent=agent, initial_sections=sections)
+
+
+def deployed(actor: Actor, playbook: Playbook) -> Playbook:
+    """The playbook as it stands serves its agent, whose gate asks for nothing."""
+    playbook.refresh_from_db()
+    agent = playbook.agent
+    with suppress(Unchanged):
+        release = release_make(actor, agent, playbook_version=playbook.version)
+        serving_change(actor, agent, fallbacks=[], while_away_usd=0, gate=GateRule(safety=False))
+        deployment_start(actor, release, strategy="immediate")
+    return playbook
 
 
 def lived(actor: Actor, agent: Agent, n: int = 1, *, success: bool = True, **more: Any) -> None:

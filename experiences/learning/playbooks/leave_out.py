@@ -16,13 +16,13 @@ from typing import Final
 MOST: Final = 0.5  # of the contexts: an item that most contexts lack is hardly told
 DECIMALS: Final = 4  # of a rate, so that its name in an id is exact
 LONGEST_ID: Final = 2_000
-_ID = re.compile(r"(?P<version>[1-9][0-9]{0,9})(?:~(?P<rate>0\.[0-9]{1,4})~(?P<left>(?:s[0-9]+\.)*))?")
+_ID = re.compile(r"(?P<version>[1-9][0-9]{0,9})(?:~(?P<rate>0|0\.[0-9]{1,4})~(?P<left>(?:s[0-9]+\.)*))?")
 
 
 @dataclass(frozen=True, slots=True)
 class Draw:
     """What one context holds: ``version`` of the playbook without the items ``left_out``, each of which was left out
-    with probability ``rate``; 0: it was not drawn at all."""
+    with probability ``rate``; 0: nothing was drawn, and the release that was served does not tell them."""
 
     version: int
     rate: float = 0.0
@@ -31,7 +31,7 @@ class Draw:
     @property
     def id(self) -> str:
         """Its name, e.g. ``12`` for the whole version 12 and ``12~0.1~s3.s8.`` for one without two of its items."""
-        if not self.rate:
+        if not self.rate and not self.left_out:
             return str(self.version)
         return f"{self.version}~{self.rate:g}~{''.join(f'{one}.' for one in self.left_out)}"
 
@@ -54,6 +54,6 @@ def draw_of(id: str) -> Draw:
     if found["rate"] is None:
         return Draw(int(found["version"]))
     rate, left = float(found["rate"]), tuple(filter(None, found["left"].split(".")))
-    if not 0 < rate <= MOST or len(set(left)) != len(left):
+    if not 0 <= rate <= MOST or len(set(left)) != len(left) or not (rate or left):
         raise ValueError("It is the context_id of no context.")
     return Draw(int(found["version"]), rate, left)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import orjson
 
 from experiences.learning.playbooks.leave_out import Draw, draw
-from experiences.learning.rendering import playbook_context
+from experiences.learning.rendering import context_of
 from experiences.playbooks.selectors import Compiled
 
 # A service may keep it, and asks each time whether it still holds: that costs no body.
@@ -24,21 +24,22 @@ class ContextAnswer:
 
 def context_answer(found: Compiled) -> ContextAnswer:
     """One context; where items are left out, another one each time."""
-    drawn = draw(found.version, (one.id for one in found.sections), found.rate)
-    return _answer(found, drawn)
+    if found.dropped:
+        return _answer(found, Draw(found.version, 0.0, found.dropped))
+    return _answer(found, draw(found.version, found.items, found.rate))
 
 
 def _answer(found: Compiled, drawn: Draw) -> ContextAnswer:
-    told = [one for one in found.sections if one.id not in drawn.left_out]
+    told = [one for one in found.items if one not in drawn.left_out]
     body = {
         "agent_id": str(found.agent_id),
-        "context": playbook_context(told) if drawn.left_out else found.context,
+        "context": context_of(one for one in found.lessons if one.handle not in drawn.left_out),
         "version": found.version,
         "section_count": len(told),
         "context_id": drawn.id,
-        "told": [one.id for one in told],
+        "told": told,
     }
-    return ContextAnswer(orjson.dumps(body), f'"{found.playbook_id.hex}-{drawn.id}"')
+    return ContextAnswer(orjson.dumps(body), f'"{found.playbook_id.hex}-{found.release}-{drawn.id}"')
 
 
 def still_holds(etag: str, if_none_match: str) -> bool:

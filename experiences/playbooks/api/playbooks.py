@@ -105,7 +105,7 @@ class PlaybookOut(serializers.Serializer[Any]):
 
 class PlaybookDetail(PlaybookOut):
     sections = serializers.SerializerMethodField(help_text="In the order in which they are read.")
-    context = serializers.CharField(help_text="As the agent reads it.")  # type: ignore[assignment]
+    context = serializers.CharField(help_text="As text. What serves is in releases.")  # type: ignore[assignment]
     evolutions = serializers.SerializerMethodField()
 
     @extend_schema_field(SectionOut(many=True))

@@ -89,7 +89,7 @@ def _row(one: NewTrace, where: str) -> ExecutionTrace:
     if fields := {f"{where}.{name}".lstrip("."): why for name, why in _faults(one).items()}:
         raise Invalid(" ".join(f"{name}: {why}" for name, why in fields.items()), fields=fields)
     told = one.told
-    drawn = told is not None and told.rate > 0
+    named = told is not None and (told.rate > 0 or bool(told.left_out))
     return ExecutionTrace(
         organization_id=one.agent.organization_id,
         agent=one.agent,
@@ -99,8 +99,8 @@ def _row(one: NewTrace, where: str) -> ExecutionTrace:
         duration_ms=one.duration_ms,
         success=one.success,
         context_version=told.version if told else None,
-        leave_out_rate=told.rate if told and drawn else None,
-        left_out=list(told.left_out) if told and drawn else None,
+        leave_out_rate=told.rate if told and named else None,
+        left_out=list(told.left_out) if told and named else None,
         used=list(dict.fromkeys(one.used)) if one.used is not None else None,
     )
 

@@ -11,7 +11,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 
 from agentcore_site.console.pages import Sort, allowed, asked, listing, matching, page, post_page
-from agentcore_site.lib.errors import Invalid
+from agentcore_site.lib.errors import DomainError, Invalid
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import require
 from experiences.models import Agent, ExecutionTrace, Experience, ExperienceStatus, Playbook
@@ -23,6 +23,7 @@ from experiences.playbooks.presenters.items import groups_of, items_of, last_evo
 from experiences.playbooks.selectors import (
     WAITING,
     agent_holder,
+    compiled,
     playbook_get,
     playbooks_visible,
     traces_visible,
@@ -52,7 +53,7 @@ TRACE_SORTS: Final = (
 OUTCOMES: Final = (("success", "succeeded"), ("failure", "failed"))
 TABS: Final = (
     ("items", "Items"),
-    ("context", "As the agent reads it"),
+    ("context", "As text"),
     ("versions", "Versions"),
     ("evolution", "Evolution"),
     ("executions", "Executions"),
@@ -150,11 +151,19 @@ def _executions(request: HttpRequest, actor: Actor, found: Playbook) -> dict[str
     return {"listing": executions, "outcome": outcome, "outcomes": OUTCOMES}
 
 
+def _context(request: HttpRequest, actor: Actor, found: Playbook) -> dict[str, Any]:
+    try:
+        return {"told": compiled(actor, found.agent_id)}
+    except DomainError as error:
+        return {"untold": error.message}
+
+
 def _evolution(request: HttpRequest, actor: Actor, found: Playbook) -> dict[str, Any]:
     return evolution_tab(actor, found)
 
 
 READ: Final[dict[str, Callable[[HttpRequest, Actor, Playbook], dict[str, Any]]]] = {
+    "context": _context,
     "versions": _versions,
     "evolution": _evolution,
     "executions": _executions,

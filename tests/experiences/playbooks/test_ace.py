@@ -29,7 +29,16 @@ from experiences.playbooks.services.playbooks import playbook_delete, playbook_e
 from tests import factories
 from tests.factories import PASSWORD
 from tests.support.llm_server import ModelServer
-from tests.support.playbooks import PRICE, SECTIONS, add, evolution_failed, model_agent, playbook_of, suggesting
+from tests.support.playbooks import (
+    PRICE,
+    SECTIONS,
+    add,
+    deployed,
+    evolution_failed,
+    model_agent,
+    playbook_of,
+    suggesting,
+)
 from tests.support.workers import Fleet, eventually
 
 pytestmark = pytest.mark.django_db
@@ -63,7 +72,7 @@ def service(olivia: Any) -> Service:
 
 @pytest.fixture
 def playbook(operator: Actor, agent: Agent) -> Playbook:
-    return playbook_of(operator, agent)
+    return deployed(operator, playbook_of(operator, agent))
 
 
 def problem(response: Any, status: int) -> str:
@@ -93,11 +102,14 @@ def trace(agent: Agent, **values: Any) -> dict[str, Any]:
 # -- playbooks ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_playbook_is_made_and_read(service: Service, agent: Agent) -> None:
+def test_a_playbook_is_made_and_read_once_it_is_deployed(service: Service, operator: Actor, agent: Agent) -> None:
     body = {"agent_id": str(agent.id), "philosophy": "react", "initial_sections": SECTIONS}
     made = service.send("post", "playbooks", body)
     assert made.status_code == 201, made.content
     assert set(made.json()) == {"playbook_id", "agent_id", "version", "created_at"} and made.json()["version"] == 1
+    undeployed = problem(service.send("get", f"playbooks/{agent.id}/context"), 409)
+    assert "Make a release of a version of its playbook, and deploy that." in undeployed
+    deployed(operator, Playbook.objects.get())
     found = service.send("get", f"playbooks/{agent.id}/context")
     assert found.status_code == 200
     assert found.json() == {
@@ -141,6 +153,8 @@ def test_the_context_has_a_tag_and_is_not_sent_twice(service: Service, operator:
     assert again.status_code == 304 and again.content == b"" and again["ETag"] == found["ETag"]
     assert service.send("get", path, If_None_Match=f'"other", W/{found["ETag"]}').status_code == 304
     playbook_edit(operator, playbook, type="remove", target="s1")
+    assert service.send("get", path, If_None_Match=found["ETag"]).status_code == 304  # nothing else is deployed
+    deployed(operator, playbook)
     changed = service.send("get", path, If_None_Match=found["ETag"])
     assert changed.status_code == 200 and changed.json()["version"] == 2 and changed["ETag"] != found["ETag"]
 
@@ -175,6 +189,28 @@ def test_the_status_before_anything_happened(service: Service, playbook: Playboo
         "average_confidence": 0.0,
         "last_error": None,
     }
+
+
+def test_it_tells_what_the_release_tells_and_counts_no_more(service: Service, operator: Actor, agent: Agent) -> None:
+    """A lesson of the agent's is told beside the items, and the item that says the same is not told twice."""
+    playbook = playbook_of(operator, agent)
+    factories.ExperienceFactory(agent=agent, summary=SECTIONS[1]["content"])
+    deployed(operator, playbook)
+    Agent.objects.filter(pk=agent.pk).update(leave_out_rate=0.5)
+    told = service.send("get", f"playbooks/{agent.id}/context").json()
+    assert told["context"].startswith("## Strategies\n- [s1] ") and told["context"].endswith(
+        f"- {SECTIONS[1]['content']}"
+    )
+    assert (told["version"], told["section_count"], told["told"], told["context_id"]) == (1, 1, ["s1"], "1~0~s2.")
+    assert service.send("post", "traces", trace(agent, context_id="1~0~s2.", used=["s1"])).status_code == 201
+    stored = ExecutionTrace.objects.get()
+    assert (stored.leave_out_rate, stored.left_out) == (0, ["s2"])
+    counts = {one.handle: one.helpful for one in playbook.counts.all()}
+    assert counts == {"s1": 1, "s2": 0}
+    # A release of a playbook that is gone is told to no service.
+    playbook_delete(operator, playbook)
+    playbook_of(operator, agent, [{"category": "patterns", "content": "Orders come on Mondays."}])
+    assert "no version of its playbook has" in problem(service.send("get", f"playbooks/{agent.id}/context"), 409)
 
 
 # -- executions --------------------------------------------------------------------------------------------------------
@@ -383,6 +419,7 @@ async def test_a_token_opens_the_fast_door_and_a_change_is_heard(operator: Actor
         await asyncio.sleep(0.01)
     await door.get(path, token)
     await sync_to_async(playbook_edit)(operator, playbook, type="remove", target="s1")
+    await sync_to_async(deployed)(operator, playbook)
     began = time.monotonic()
     while json.loads((await door.get(path, token))[2])["version"] != 2:
         await asyncio.sleep(0.01)
@@ -400,6 +437,7 @@ async def test_without_redis_a_context_is_half_a_second_old_at_most(
     door, path = Asgi(), f"{playbook.agent_id}/context"
     assert json.loads((await door.get(path, key))[2])["version"] == 1
     await sync_to_async(playbook_edit)(operator, playbook, type="remove", target="s1")
+    await sync_to_async(deployed)(operator, playbook)
     await asyncio.sleep(0.6)
     assert json.loads((await door.get(path, key))[2])["version"] == 2 and door.behind == 0
     await sync_to_async(connections.close_all)()
@@ -438,6 +476,7 @@ def test_a_change_is_seen_by_every_process_at_once(operator: Actor, playbook: Pl
         [site.get(path) for site in sites]
         content = f"Lesson number {expected} is this one."
         playbook_edit(operator, playbook, type="add", category="learnings", content=content)
+        deployed(operator, playbook)
         began = time.monotonic()
         for site in sites:
             eventually(lambda s=site, v=expected: s.get(path).json()["version"] == v, seconds=2, every=0.02)
@@ -446,7 +485,7 @@ def test_a_change_is_seen_by_every_process_at_once(operator: Actor, playbook: Pl
     for site in sites:
         eventually(lambda s=site: s.get(path).status_code == 404, seconds=2, every=0.02)
     # A key that is revoked opens nothing a second later, at either of them.
-    playbook_of(operator, playbook.agent)
+    deployed(operator, playbook_edit(operator, playbook_of(operator, playbook.agent), type="remove", target="s1"))
     for site in sites:
         eventually(lambda s=site: s.get(path).status_code == 200, seconds=2, every=0.02)
     api_key_revoke(operator, ApiKey.objects.get())
@@ -473,6 +512,8 @@ def test_over_the_real_server_an_evolution_changes_the_context(
         )
         assert answer.status_code == 202, answer.text
         eventually(lambda: site.get(f"{path}/status").json()["success_count"] == 1, seconds=60)
+        assert site.get(f"{path}/context").status_code == 409  # learned, and not deployed
+        deployed(operator, playbook)
         assert "Mondays are busy." in site.get(f"{path}/context").json()["context"]
     connection.close()
 

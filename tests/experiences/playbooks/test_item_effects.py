@@ -33,7 +33,7 @@ from experiences.playbooks.services.playbooks import playbook_create, playbook_e
 from tests.experiences.playbooks.test_ace import Service, problem
 from tests.support.llm_server import ModelServer
 from tests.support.pages import html
-from tests.support.playbooks import PRICE, TEXTS, model_agent, suggesting
+from tests.support.playbooks import PRICE, TEXTS, deployed, model_agent, suggesting
 from tests.support.running import run_to_end
 
 ITEMS = [{"category": "learnings", "content": text} for text in TEXTS[:4]]
@@ -49,7 +49,7 @@ def clerk(operator: Actor) -> Agent:
 
 @pytest.fixture
 def playbook(operator: Actor, clerk: Agent) -> Playbook:
-    return playbook_create(operator, agent=clerk, initial_sections=ITEMS)
+    return deployed(operator, playbook_create(operator, agent=clerk, initial_sections=ITEMS))
 
 
 @pytest.fixture
@@ -59,11 +59,11 @@ def service(olivia: Any) -> Service:
 
 def lived(actor: Actor, playbook: Playbook, n: int, success: Any, *, seed: int = 1, **more: Any) -> None:
     """``n`` executions, each with a context of its own; ``success`` says of the items that were told how it ends."""
-    rng, found = random.Random(seed), compiled(actor, playbook.agent_id)
-    ids, rows = [one.id for one in found.sections], []
+    deployed(actor, playbook)
+    rng, found, rows = random.Random(seed), compiled(actor, playbook.agent_id), []
     for _ in range(n):
-        drawn = draw(found.version, ids, found.rate, rng.random)
-        told = [one for one in ids if one not in drawn.left_out]
+        drawn = draw(found.version, found.items, found.rate, rng.random)
+        told = [one for one in found.items if one not in drawn.left_out]
         ended = bool(success(told, rng))
         rows.append(NewTrace(playbook.agent, {}, {}, 5.0, ended, context_id=drawn.id, **more))
     for at in range(0, n, 500):

@@ -1,0 +1,35 @@
+"""What services are told stands in releases, above this app: the app that has them says here how they are found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from uuid import UUID
+
+from experiences.learning.lessons.library import Lesson
+
+
+@dataclass(frozen=True, slots=True)
+class DeployedContext:
+    """What the release of this number tells where it does not know the query: lessons, and items of the playbook."""
+
+    release: int
+    lessons: tuple[Lesson, ...]
+
+
+FindDeployed = Callable[[UUID], DeployedContext | None]
+
+_registered: list[FindDeployed] = []
+
+
+def deployed_register(find: FindDeployed) -> None:
+    """Called once, as the apps are ready. ``find`` returns None where no release serves the agent of that id."""
+    _registered[:] = [find]
+
+
+def deployed_context(agent_id: UUID) -> DeployedContext | None:
+    """Raises:
+    LookupError: no app has registered any."""
+    if not _registered:
+        raise LookupError("No app has said where releases are (experiences.playbooks.deployed.deployed_register).")
+    return _registered[0](agent_id)
