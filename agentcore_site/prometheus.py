@@ -21,6 +21,7 @@ from prometheus_client.registry import Collector
 from agentcore_site.jobs.models import ACTIVE, Job, Status
 from agentcore_site.lib.money import dollars
 from agentcore_site.tenancy.authentication import bearer
+from serving.deployments.figures import model_shares
 from training import metrics as training_metrics
 from training.models import TrainingRun, with_money
 
@@ -60,6 +61,32 @@ class JobsCollector(Collector):
         free = Job.objects.filter(status__in=(Status.QUEUED, Status.RUNNING), lease_until=None)
         waiting.add_metric([], free.count())
         yield waiting
+
+
+class ModelsCollector(Collector):
+    """How models in production do: those that serve an agent, and those on their way. A model's version is
+    ``organisation/agent-number``; reward and errors are of the last half hour."""
+
+    def collect(self) -> Iterator[Metric]:
+        shares = model_shares()
+        version = ["model_version"]
+        traffic = GaugeMetricFamily(
+            "agent_rl_model_traffic_percentage", "Traffic percentage for deployed model", labels=version
+        )
+        reward = GaugeMetricFamily("agent_rl_model_reward_mean", "Mean reward of deployed model", labels=version)
+        errors = GaugeMetricFamily("agent_rl_model_error_rate", "Error rate by model version", labels=version)
+        scores = GaugeMetricFamily(
+            "agent_rl_model_benchmark_score", "Benchmark score by task type", labels=[*version, "task_type"]
+        )
+        for model in shares:
+            traffic.add_metric([model.version], 100 * model.share)
+            if model.reward is not None:
+                reward.add_metric([model.version], model.reward)
+            if model.error_rate is not None:
+                errors.add_metric([model.version], model.error_rate)
+            for name, score in model.scores.items():
+                scores.add_metric([model.version, name], score)
+        yield from (traffic, reward, errors, scores)
 
 
 @require_safe
@@ -107,4 +134,5 @@ def counted() -> CollectorRegistry:
 def from_database() -> CollectorRegistry:
     registry = CollectorRegistry()
     registry.register(JobsCollector())
+    registry.register(ModelsCollector())
     return registry

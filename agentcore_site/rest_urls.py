@@ -18,6 +18,7 @@ from agentcore_site.tenancy.api import ApiKeyViewSet, ErasureViewSet, MeViewSet,
 from agentcore_site.tenancy.api_people import InvitationViewSet, MemberViewSet
 from budgets.api import BudgetViewSet, LedgerViewSet, PriceViewSet
 from evaluation.api import EvaluationViewSet
+from events.api import DeadLetterViewSet, EventCredentialViewSet, EventPublishingViewSet
 from experiences.agents.api.agents import AgentViewSet
 from experiences.agents.api.endpoints import ModelEndpointViewSet
 from experiences.agents.api.environments import EnvironmentViewSet
@@ -131,6 +132,19 @@ urlpatterns: list[URLPattern | URLResolver] = [
         "loop-turns/<uuid:turn>/rows", LoopRowViewSet.as_view({"get": "list", "post": "create"}), name="loop-turn-rows"
     ),
     path("agents/<str:agent>/roll-back", PromotionViewSet.as_view({"post": "roll_back"}), name="roll-back"),
+    path(
+        "event-publishing",
+        EventPublishingViewSet.as_view({"get": "retrieve", "patch": "partial_update"}),
+        name="event-publishing",
+    ),
+    path(
+        "event-publishers", EventCredentialViewSet.as_view({"get": "list", "post": "create"}), name="event-publishers"
+    ),
+    path("event-publishers/<uuid:pk>", EventCredentialViewSet.as_view({"delete": "destroy"}), name="event-publisher"),
+    path("dead-letters", DeadLetterViewSet.as_view({"get": "list"}), name="dead-letters"),
+    path("dead-letters/<uuid:pk>", DeadLetterViewSet.as_view({"get": "retrieve"}), name="dead-letter"),
+    path("dead-letters/<uuid:pk>/retry", DeadLetterViewSet.as_view({"post": "retry"}), name="dead-letter-retry"),
+    path("dead-letters/<uuid:pk>/dismiss", DeadLetterViewSet.as_view({"post": "dismiss"}), name="dead-letter-dismiss"),
     *router.urls,
 ]
 

@@ -30,6 +30,7 @@ console = [
     path("", include("training.urls")),
     path("", include("evaluation.urls")),
     path("", include("serving.urls")),
+    path("", include("events.urls")),
     path("", include("budgets.urls")),
     path("agents/<str:ref>/", agents.agent, name="agent"),
 ]

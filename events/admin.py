@@ -5,7 +5,14 @@ from __future__ import annotations
 from django.contrib import admin
 
 from agentcore_site.tenancy.administration import KeyedTableAdmin, ReadOnlyAdmin
-from events.models import EventPublisher, OutboxEvent
+from events.models import (
+    DeadLetter,
+    EventCredential,
+    EventPublisher,
+    OutboxEvent,
+    ReceivedReward,
+    ReceivedTrajectory,
+)
 
 
 @admin.register(OutboxEvent)
@@ -18,3 +25,33 @@ class OutboxEventAdmin(KeyedTableAdmin):
 @admin.register(EventPublisher)
 class EventPublisherAdmin(ReadOnlyAdmin):
     list_display = ["organization", "created_by", "created_at"]
+
+
+@admin.register(EventCredential)
+class EventCredentialAdmin(ReadOnlyAdmin):
+    list_display = ["name", "user", "agent", "created_by", "created_at", "revoked_at"]
+    list_filter = ["organization"]
+    list_select_related = ["agent", "created_by"]
+    search_fields = ["name", "user", "agent__slug"]
+
+
+@admin.register(ReceivedTrajectory)
+class ReceivedTrajectoryAdmin(ReadOnlyAdmin):
+    list_display = ["trajectory_id", "agent", "record_id", "received_at"]
+    list_filter = ["organization"]
+    list_select_related = ["agent"]
+    search_fields = ["=trajectory_id", "agent__slug"]
+
+
+@admin.register(ReceivedReward)
+class ReceivedRewardAdmin(ReadOnlyAdmin):
+    list_display = ["reward_id", "trajectory_id", "total", "applied", "received_at"]
+    list_filter = ["organization", "applied"]
+    search_fields = ["=reward_id", "=trajectory_id"]
+
+
+@admin.register(DeadLetter)
+class DeadLetterAdmin(ReadOnlyAdmin):
+    list_display = ["stream", "sequence", "reason", "detail", "tries", "outcome", "created_at"]
+    list_filter = ["reason", "stream", "organization"]
+    search_fields = ["detail", "=subject"]

@@ -12,8 +12,11 @@ from nats.aio.client import Client
 from agentcore_site.lib.async_db import briefly
 from agentcore_site.lib.beats import PARTS, beat
 from events.broker import connect, streams_ensure
+from events.consuming import EventConsumer
+from events.gatekeeping import accounts_keep
 from events.pausing import pause
 from events.relay import Relay
+from events.subjects import STREAMS
 
 log = logging.getLogger(__name__)
 
@@ -29,14 +32,21 @@ async def feedback_loop(stopping: asyncio.Event, parts: tuple[str, ...] = PARTS)
         await _streams(client, stopping)
         work: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {
             "relay": lambda: Relay(client, stopping).run(),
+            "consumers": lambda: _consumers(client, stopping),
         }
         async with asyncio.TaskGroup() as group:
             for part in parts:
-                if part in work:
-                    group.create_task(work[part]())
+                group.create_task(work[part]())
+            group.create_task(accounts_keep(stopping))
             group.create_task(_beats(stopping, parts))
     finally:
         await client.close()
+
+
+async def _consumers(client: Client, stopping: asyncio.Event) -> None:
+    async with asyncio.TaskGroup() as group:
+        for plan in STREAMS:
+            group.create_task(EventConsumer(client, plan, stopping).run())
 
 
 async def _connected(stopping: asyncio.Event) -> Client | None:

@@ -1,4 +1,4 @@
-"""What waits to be told to others."""
+"""What waits to be told to others, who may tell us, and what they told."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from django.db import models
 from django.db.models.functions import Now
 from django.utils import timezone
 
+from agentcore_site.ids import uuid7
 from agentcore_site.tenancy.models import Scoped, ScopedManager
+from experiences.models import Agent
 
 
 class EventKind(models.TextChoices):
@@ -72,3 +74,126 @@ class OutboxEvent(models.Model):
 OutboxEvent.objects.path = "organization_id"
 
 PUBLISHED_PURPOSES: Final = ("training", "received")  # never what an agent is tested with
+
+
+class EventCredential(Scoped):
+    """Who may publish from elsewhere: a registered agent, or (without ``agent``) a service of the organisation, which
+    rewards, trains and publishes for each of its agents. Of the password the bcrypt hash is kept."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    name = models.CharField(max_length=80)
+    agent = models.ForeignKey(Agent, null=True, blank=True, on_delete=models.CASCADE, related_name="event_credentials")
+    user = models.CharField(max_length=80, unique=True, editable=False)
+    digest = models.CharField(max_length=80, editable=False)
+    created_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
+    revoked_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["-created_at"]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class ReceivedTrajectory(Scoped):
+    """A trajectory of an agent elsewhere, which is a row of ``TrajectoryRecord``: received once by its own id.
+
+    ``id`` is the row's scenario: each is a query of its own. ``digest`` is the SHA-256 of the payload.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    trajectory_id = models.CharField(max_length=100)
+    agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="+")
+    credential_id = models.UUIDField(null=True)
+    digest = models.CharField(max_length=64)
+    record_id = models.UUIDField(null=True)
+    month = models.DateField(null=True)
+    received_at = models.DateTimeField(default=timezone.now, editable=False)
+
+    class Meta:
+        ordering = ["-id"]
+        constraints = [
+            models.UniqueConstraint(fields=["organization", "trajectory_id"], name="a_trajectory_is_received_once")
+        ]
+
+    def __str__(self) -> str:
+        return self.trajectory_id
+
+
+class ReceivedReward(Scoped):
+    """What a program elsewhere says a trajectory was worth: received once by its own id, perhaps before its trajectory.
+
+    ``record_id`` is the trajectory's row, once that is known. The first reward of a row without one is its reward
+    (``applied``); others stand beside it.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    reward_id = models.CharField(max_length=100)
+    trajectory_id = models.CharField(max_length=100)
+    credential_id = models.UUIDField(null=True)
+    digest = models.CharField(max_length=64)
+    total = models.FloatField()
+    components: Any = models.JSONField(default=dict)
+    about: Any = models.JSONField(default=dict, help_text="Its type, normalisation and evaluator, as they came.")
+    record_id = models.UUIDField(null=True)
+    applied = models.BooleanField(default=False)
+    received_at = models.DateTimeField(default=timezone.now, editable=False)
+
+    class Meta:
+        ordering = ["-id"]
+        constraints = [models.UniqueConstraint(fields=["organization", "reward_id"], name="a_reward_is_received_once")]
+        indexes = [
+            models.Index(
+                fields=["organization", "trajectory_id"], name="rewards_that_wait", condition=models.Q(record_id=None)
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.total:g} for {self.trajectory_id}"
+
+
+class DeadReason(models.TextChoices):
+    """Why a message was not taken."""
+
+    UNREADABLE = "unreadable", "Not JSON, or nothing that can be stored"
+    SCHEMA = "schema", "Not as its schema says"
+    UNKNOWN_PUBLISHER = "unknown_publisher", "From no organisation or publisher that is known"
+    UNKNOWN_AGENT = "unknown_agent", "Of an agent that is not registered"
+    WRONG_AGENT = "wrong_agent", "Of another agent than its publisher's"
+    NOT_RECORDED = "not_recorded", "Of an agent that may not be recorded"
+    CONFLICT = "conflict", "Its id was received with other content"
+    REFUSED = "refused", "Refused"
+    FAILED = "failed", "It could not be handled"
+
+
+class DeadLetter(models.Model):
+    """A message that was not taken, with the reason; also in the stream of dead letters.
+
+    ``organization`` is null where none is known. ``payload`` is without personal data; "" where it may not be kept.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    organization = models.ForeignKey("tenancy.Organization", null=True, on_delete=models.CASCADE, related_name="+")
+    credential_id = models.UUIDField(null=True)
+    subject = models.CharField(max_length=200)
+    stream = models.CharField(max_length=40)
+    sequence = models.BigIntegerField()
+    stored_at = models.DateTimeField()
+    reason = models.CharField(max_length=20, choices=DeadReason.choices)
+    detail = models.CharField(max_length=300)
+    payload = models.TextField(blank=True)
+    tries = models.PositiveSmallIntegerField(default=0)
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
+    settled_at = models.DateTimeField(null=True)
+    outcome = models.CharField(max_length=10, blank=True)  # taken, dismissed
+
+    objects = ScopedManager()
+
+    class Meta:
+        ordering = ["-created_at"]
+        constraints = [models.UniqueConstraint(fields=["stream", "sequence", "stored_at"], name="a_message_dies_once")]
+        indexes = [models.Index(fields=["organization", "-created_at"], name="dead_letters_of_organization")]
+
+    def __str__(self) -> str:
+        return f"{self.stream} {self.sequence}"

@@ -7,9 +7,11 @@ from functools import cache
 import factory
 from django.contrib.auth import get_user_model
 from django.contrib.auth.hashers import get_hasher, make_password
+from django.utils import timezone
 
 from agentcore_site.tenancy.models import Membership, Organization
 from agentcore_site.tenancy.roles import Role
+from events.models import DeadLetter, EventCredential
 from experiences.learning.lessons.stamps import pack_stamp
 from experiences.lessons.stamps import stamp_of_agent, stamped
 from experiences.models import Agent, Experience, ModelEndpoint, PromptPack, ToolServer
@@ -110,6 +112,30 @@ class PromptPackFactory(factory.django.DjangoModelFactory):  # type: ignore[misc
     name = factory.Sequence(lambda n: f"pack-{n}")
     system = "You work with care."
     stamp = factory.LazyAttribute(lambda pack: pack_stamp(pack.system))
+
+
+class EventCredentialFactory(factory.django.DjangoModelFactory):  # type: ignore[misc]
+    class Meta:
+        model = EventCredential
+
+    agent = factory.SubFactory(AgentFactory)
+    organization = factory.SelfAttribute("agent.organization")
+    name = "a program"
+    user = factory.Sequence(lambda n: f"p-{n:012d}")
+
+
+class DeadLetterFactory(factory.django.DjangoModelFactory):  # type: ignore[misc]
+    class Meta:
+        model = DeadLetter
+
+    organization = factory.SubFactory(OrganizationFactory)
+    subject = "agent.rl.trajectory.v1"
+    stream = "RL_TRAJECTORIES"
+    sequence = factory.Sequence(lambda n: n + 1)
+    stored_at = factory.LazyFunction(timezone.now)
+    reason = "unknown_agent"
+    detail = "No agent of-tomorrow is registered."
+    payload = "{}"
 
 
 class ExperienceFactory(factory.django.DjangoModelFactory):  # type: ignore[misc]

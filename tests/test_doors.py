@@ -102,6 +102,8 @@ CONSOLE = {
     "loop-turns/<uuid:turn_id>/rows/",
     "agents/<uuid:agent_id>/releases/make/", "agents/<uuid:agent_id>/roll-back/",
     "agents/<uuid:agent_id>/checkpoints/upload/", "checkpoints/<uuid:checkpoint_id>/promote/",
+    "events/", "events/publishing/", "events/publishers/<uuid:credential_id>/revoke/", "events/dead-letters/",
+    "events/dead-letters/<uuid:letter_id>/retry/", "events/dead-letters/<uuid:letter_id>/dismiss/",
     "keys/", "traces/", "traces/<uuid:production_trace_id>/", "traces/<uuid:production_trace_id>/json/",
     "traces/<uuid:production_trace_id>/feedback/",
     "suites/", "suites/new/", "suites/add/", "suites/<uuid:suite_id>/", "suites/<uuid:suite_id>/version/",
@@ -168,6 +170,11 @@ CONSOLE_WRITES = {
     "loop-turns/<uuid:turn_id>/stop/": "deployment.edit",
     "loop-turns/<uuid:turn_id>/rows/": "deployment.edit",
     "traces/<uuid:production_trace_id>/feedback/": "feedback.give",
+    "events/": "events.edit",
+    "events/publishing/": "events.edit",
+    "events/publishers/<uuid:credential_id>/revoke/": "events.edit",
+    "events/dead-letters/<uuid:letter_id>/retry/": "events.edit",
+    "events/dead-letters/<uuid:letter_id>/dismiss/": "events.edit",
     "suites/new/": "suite.edit",
     "suites/add/": "suite.edit",
     "suites/<uuid:suite_id>/version/": "suite.edit",
@@ -233,6 +240,7 @@ REST_READS = {
     "releases/<uuid:pk>/tensorzero", "agents/<str:agent>/tensorzero",
     "releases/<uuid:pk>/results", "suites", "suites/<uuid:pk>", "suite-runs", "suite-runs/<uuid:pk>",
     "suite-runs/<uuid:run>/results",
+    "event-publishing", "event-publishers", "dead-letters", "dead-letters/<uuid:pk>",
     "agents/<str:agent>/loop", "loop-turns", "loop-turns/<uuid:pk>", "loop-turns/<uuid:turn>/rows",
 }  # fmt: skip
 STAMP = experience_stamp(pack_stamp(""), "x9", 1, "", "When lost, ask.")
@@ -265,6 +273,11 @@ REST_WRITES: dict[tuple[str, str], tuple[str, Any]] = {
     ("post", "deployments/<uuid:pk>/roll-back"): ("deployment.edit", {}),
     ("post", "feedback"): ("feedback.give", lambda values: thumbs_up(values)),
     ("delete", "feedback/<uuid:pk>"): ("feedback.give", {}),
+    ("patch", "event-publishing"): ("events.edit", {"publishes": True}),
+    ("post", "event-publishers"): ("events.edit", {"name": "new"}),
+    ("delete", "event-publishers/<uuid:pk>"): ("events.edit", {}),
+    ("post", "dead-letters/<uuid:pk>/retry"): ("events.edit", {}),
+    ("post", "dead-letters/<uuid:pk>/dismiss"): ("events.edit", {}),
     ("post", "suites"): ("suite.edit", {"built_in": "safety"}),
     ("delete", "suites/<uuid:pk>"): ("suite.edit", {}),
     ("post", "suites/<uuid:pk>/versions"): ("suite.edit", {"spec": {"parts": [{"category": "a", "probes": "bias"}]}}),
@@ -388,6 +401,8 @@ def values(run: TrainingRun, operator: Actor) -> dict[str, Any]:
     checkpoint = checkpoint_of_run(run)
     budget = Budget.objects.get(owner_id=run.job_id)
     turn = LoopTurn.objects.get()
+    publisher = factories.EventCredentialFactory(agent=run.agent, name="Zanzibar program")
+    letter = factories.DeadLetterFactory(organization=run.organization, detail="No agent Zanzibar is registered.")
     return {
         "ref": run.agent.slug,
         "agent": run.agent.slug,
@@ -422,7 +437,11 @@ def values(run: TrainingRun, operator: Actor) -> dict[str, Any]:
         "link": link.id,
         "budget": budget.id,
         "budget_id": budget.id,
+        "credential_id": publisher.id,
+        "letter_id": letter.id,
         "pk": {
+            "event-publishers": publisher.id,
+            "dead-letters": letter.id,
             "datasets": dataset.id,
             "members": member.id,
             "invitations": invitation.id,

@@ -5,7 +5,9 @@ from __future__ import annotations
 from agentcore_site.jobs.kinds import Progressed, kinds
 from agentcore_site.jobs.lease import Lease
 from agentcore_site.jobs.models import Job
+from agentcore_site.lib import feedback_metrics
 from budgets.alerts.job_stops import resume_check, stop_tell
+from training.models import TrainingRun
 
 
 @kinds.register("training")
@@ -23,6 +25,10 @@ class TrainingKind:
     def stopped(job: Job) -> None:
         """Tells the owner where money stopped the job. The slice has saved its work."""
         stop_tell(job)
+        if job.ended and job.started_at and job.finished_at:
+            feedback_metrics.training_duration.observe((job.finished_at - job.started_at).total_seconds())
+            samples = TrainingRun.objects.filter(job=job).values_list("trajectories", flat=True).first()
+            feedback_metrics.training_samples.observe(samples or 0)
 
     @staticmethod
     def resume_check(job: Job) -> None:

@@ -43,6 +43,7 @@ PLACES: Final = (
     Entry("Deployments", "serving:deployments", "", r"/(deployments|agents/[^/]+/(serving|loop))/"),
     Entry("Traces", "serving:traces", "answer", r"/traces/"),
     Entry("Keys", "serving:keys", "", r"/keys/", needs="gateway.call"),
+    Entry("Events", "events:publishers", "", r"/events/"),
     Entry("Learned", "experiences:library", "learned", r"/(experiences|prompt-packs)/"),
     Entry("Playbooks", "experiences:playbooks", "", r"/(playbooks|agents/[^/]+/playbook|evolutions|executions)/"),
     Entry("Review queue", "experiences:reviews", "", r"/reviews/", review=True),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from prometheus_client import Counter
 
+from agentcore_site.lib import feedback_metrics
+
 _training_created = Counter("training_jobs_created_total", "Training jobs created.")
 _training_completed = Counter("training_jobs_completed_total", "Training jobs that ended, by status.", ["status"])
 _created = Counter("jobs_created_total", "Jobs created, by kind.", ["kind"])
@@ -23,3 +25,4 @@ def completed(kind: str, status: str) -> None:
     _completed.labels(kind=kind, status=status).inc()
     if kind == "training":
         _training_completed.labels(status=status).inc()
+        feedback_metrics.training_jobs.labels(status=status).inc()

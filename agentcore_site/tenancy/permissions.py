@@ -33,6 +33,7 @@ NAMES = {
     "budget.view": "see budgets",
     "budget.edit": "edit budgets",
     "price.edit": "edit prices",
+    "events.edit": "edit events",
     "subject.erase": "erase a person's data",
     "view": "see this",
 }

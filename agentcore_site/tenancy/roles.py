@@ -49,6 +49,7 @@ MANAGE: Final = frozenset(
         "endpoint.edit",
         "subject.erase",
         "deployment.override",
+        "events.edit",
     }
 )
 

@@ -109,6 +109,8 @@ def trajectory_read(payload: Mapping[str, Any], *, scenario: int) -> Trajectory:
     task, about = payload.get("task_context") or {}, payload.get("metadata") or {}
     began = read(payload["start_timestamp"]) if "start_timestamp" in payload else _first(turns)
     ended = read(payload["end_timestamp"]) if "end_timestamp" in payload else began
+    if began.timestamp() < 0:
+        raise ValueError("start_timestamp: it lies before 1970")
     if ended < began:
         raise ValueError("end_timestamp: it lies before start_timestamp")
     steps = [_step(turn, began) for turn in turns]

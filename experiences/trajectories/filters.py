@@ -14,7 +14,7 @@ from agentcore_site.tenancy.actors import Actor
 from experiences.lessons.filters import OfAgent
 from experiences.models import TrajectoryRecord
 
-PURPOSES = (("training", "training"), ("evaluation", "evaluation"))
+PURPOSES = (("training", "training"), ("evaluation", "evaluation"), ("received", "received"))
 
 
 class TrajectoryFilters(OfAgent):

@@ -10,6 +10,7 @@ from django.utils import timezone
 
 from agentcore_site.audit.services import record
 from agentcore_site.lib.errors import Conflict, Forbidden, Invalid
+from agentcore_site.lib.feedback_metrics import model_deployments
 from agentcore_site.lib.money import dollars, micros
 from agentcore_site.lib.row_checks import hold_row
 from agentcore_site.lib.texts import uuid_of
@@ -316,6 +317,7 @@ def _tell(actor: Any, deployment: Deployment, kind: str, *, note: str = "", figu
     )
     if kind in CHANGES and deployment.strategy != DeploymentStrategy.SHADOW:
         plan_queue(deployment)
+        model_deployments.labels(status=kind).inc()
     after = {"release": deployment.release.number, "share": deployment.share, "note": note[:MOST_TEXT]}
     record(actor, f"deployment.{kind}", deployment, organization=deployment.organization_id, after=after)
 

@@ -28,6 +28,8 @@ LISTS = (
     "/trajectories/",
     "/evaluations/",
     "/suites/",
+    "/events/",
+    "/events/dead-letters/",
     "/checkpoints/",
     "/search/?q=a",
 )

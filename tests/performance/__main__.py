@@ -1,7 +1,7 @@
 """``make bench``: runs every figure and prints the table.
 
 Arguments choose parts (science storage jobs llm ace ledger paid privacy learning telemetry rewarders feedback gateway
-poison context),
+events poison context),
 or one of a part: ``jobs.fairness``.
 ``fuzz [requests]``, ``worlds [options]``, ``again [options]``, ``same [options]``, ``rivals [options]``, ``canary
 [options]`` and ``gate [options]`` are benches of their own."""
@@ -54,6 +54,7 @@ def main() -> int:
     from tests.performance import (
         ace,
         context,
+        events,
         feedback,
         gateway,
         jobs,
@@ -75,6 +76,7 @@ def main() -> int:
         "storage": [storage.writes],
         "jobs": [jobs.one_worker, jobs.fairness],
         "llm": [llm.calls, llm.rollouts, llm.broken],
+        "events": [events.relayed, events.latency, events.producers],
         "ace": [ace.contexts, ace.evolutions],
         "ledger": [ledger.pairs, ledger.together, ledger.killed],
         "paid": [paid.random_kills],

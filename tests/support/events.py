@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from typing import Any
 
@@ -9,6 +10,7 @@ from jsonschema import Draft202012Validator
 from nats.js import JetStreamContext
 
 from events.schemas import schema_of
+from events.subjects import REWARD, TRAJECTORY
 
 
 def exact(subject: str) -> Draft202012Validator:
@@ -35,3 +37,92 @@ async def stored(js: JetStreamContext, stream: str) -> list[tuple[str, dict[str,
         message = await js.get_msg(stream, seq)
         found.append((message.subject or "", json.loads(message.data or b"null")))
     return found
+
+
+def example(subject: str) -> dict[str, Any]:
+    """The payload that the design shows, with ids of its own."""
+    return copy.deepcopy(EXAMPLES[subject])
+
+
+EXAMPLES: dict[str, dict[str, Any]] = {
+    TRAJECTORY: {
+        "trajectory_id": "5b1c2c1e-7f0f-4b8e-9d3c-0c8b9b1d2e3f",
+        "session_id": "agent-session-id",
+        "agent_id": "agent-zero-main",
+        "subordinate_profile": "researcher",
+        "start_timestamp": "2025-12-08T12:00:00Z",
+        "end_timestamp": "2025-12-08T12:05:30Z",
+        "turns": [
+            {
+                "turn_id": 1,
+                "timestamp": "2025-12-08T12:00:00Z",
+                "observation": {
+                    "type": "user_message",
+                    "content": "string or object",
+                    "context": {"memory_state": {}, "available_tools": [], "subordinates_active": 2},
+                },
+                "thought_process": ["thought 1", "thought 2"],
+                "action": {
+                    "type": "tool_call",
+                    "tool_name": "code_exe",
+                    "tool_args": {},
+                    "raw_response": "full LLM response",
+                },
+                "result": {
+                    "success": True,
+                    "output": "tool execution result",
+                    "error": None,
+                    "execution_time_ms": 1500,
+                },
+            }
+        ],
+        "task_context": {
+            "task_id": "original-task-id",
+            "instructions": "user's original request",
+            "complexity_score": 0.75,
+            "domain": "coding",
+        },
+        "metadata": {
+            "model": "qwen2.5-32b-instruct",
+            "temperature": 0.7,
+            "total_tokens": 5000,
+            "total_cost_usd": 0.025,
+        },
+    },
+    REWARD: {
+        "reward_id": "f0b8a5a4-2b8e-4b0e-8a53-1f1f7b1d9c11",
+        "trajectory_id": "5b1c2c1e-7f0f-4b8e-9d3c-0c8b9b1d2e3f",
+        "session_id": "agent-session-id",
+        "timestamp": "2025-12-08T12:06:00Z",
+        "reward_components": {
+            "task_completion": {
+                "score": 0.9,
+                "weight": 0.4,
+                "source": "automated",
+                "reasoning": "task completed successfully with all requirements met",
+            },
+            "efficiency": {
+                "score": 0.7,
+                "weight": 0.2,
+                "source": "automated",
+                "reasoning": "completed in 5 turns, avg is 7 turns for this task type",
+            },
+            "code_quality": {
+                "score": 0.85,
+                "weight": 0.15,
+                "source": "linter",
+                "reasoning": "pylint score 8.5/10, no critical issues",
+            },
+            "user_feedback": {
+                "score": 1.0,
+                "weight": 0.25,
+                "source": "human",
+                "reasoning": "user marked as helpful",
+            },
+        },
+        "total_reward": 0.8625,
+        "reward_type": "dense",
+        "normalization": {"method": "z-score", "mean": 0.75, "std": 0.15},
+        "metadata": {"evaluator": "rl-trainer-subordinate", "evaluation_method": "hybrid", "confidence": 0.92},
+    },
+}

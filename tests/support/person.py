@@ -22,7 +22,9 @@ OURS: Final = frozenset(
         "auth.Permission.name", "auth.Permission.codename", "auth.Group.name", "contenttypes.ContentType.app_label",
         "contenttypes.ContentType.model", "sessions.Session.session_key", "sessions.Session.session_data",
         "auth.User.password", "admin.LogEntry.object_id",
-        "events.OutboxEvent.data", "events.OutboxEvent.withheld",
+        "events.OutboxEvent.data", "events.OutboxEvent.withheld", "events.EventCredential.user",
+        "events.EventCredential.digest", "events.ReceivedTrajectory.digest", "events.ReceivedReward.digest",
+        "events.DeadLetter.stream", "events.DeadLetter.outcome",
         # Digests, and what is sealed.
         "serving.Release.digest", "serving.SuiteVersion.digest", "serving.SuiteRun.digest", "serving.SuiteRun.done",
         "serving.ProductionTrace.key",

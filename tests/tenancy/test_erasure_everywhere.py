@@ -25,6 +25,7 @@ from budgets.models import BudgetAlert, BudgetSettings
 from budgets.services import budget_set_limit
 from evaluation.models import EvaluationRun
 from evaluation.services import evaluation_start
+from events.models import ReceivedReward, ReceivedTrajectory
 from experiences.agents.services.agents import agent_update
 from experiences.lessons.stamps import checked
 from experiences.models import Agent, DatasetRow, Experience, ExperienceChange, ToolServer, TrajectoryRecord
@@ -85,6 +86,10 @@ def everything(operator: Actor, adam: Any, acme: Any, run: TrainingRun, server: 
     release = release_make(operator, playbook.agent, note="said")
     factories.served(release)
     suite_run_stored(operator, release)
+    factories.EventCredentialFactory(agent=run.agent)
+    factories.DeadLetterFactory(organization=acme)
+    ReceivedTrajectory.objects.create(organization=acme, agent=run.agent, trajectory_id="t-1", digest="d")
+    ReceivedReward.objects.create(organization=acme, reward_id="r-1", trajectory_id="t-1", digest="d", total=1.0)
     lesson = factories.ExperienceFactory(agent=run.agent)
     ExperienceChange.objects.create(experience=lesson, version=1, action="added", after="said", by="olivia")
     factories.PromptPackFactory(organization=acme)

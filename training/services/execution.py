@@ -21,6 +21,7 @@ from agentcore_site.jobs.kinds import Progressed
 from agentcore_site.jobs.lease import Lease, LeaseLost, MustFail, MustPause, StopRequested
 from agentcore_site.jobs.models import Job, Reason
 from agentcore_site.lib.database import TROUBLE
+from agentcore_site.lib.feedback_metrics import trajectory_collected
 from agentcore_site.lib.money import dollars
 from agentcore_site.lib.statistics import finite_or_none
 from experiences.agents.consent import recording, recording_check
@@ -160,6 +161,7 @@ class TrainingSlice:
         self._last_event = 0.0
         self._last_kept = last_kept_iteration(self.owner)
         self._saved = self.state.iteration
+        self._domain = (self.run.dataset.domain if self.run.dataset is not None else "") or "general"
         self._dearest = self.run.iterations.aggregate(most=Max("cost_micros"))["most"] or 0
 
     def work(self) -> Progressed:
@@ -229,6 +231,12 @@ class TrainingSlice:
     def keep(self, trajectory: Trajectory) -> Awaitable[None] | None:
         """Called as each rollout ends. Fast ones are written with their iteration, slow ones as they end."""
         metrics.rollout_seconds.observe(trajectory.duration_ms / 1000)
+        trajectory_collected(
+            self.run.policy_kind,
+            self._domain,
+            turns=len(trajectory.steps),
+            reward=finite_or_none(trajectory.reward),
+        )
         return self._keeper.keep(self.owner, trajectory)
 
     def look_kept(self, at: int) -> Mapping[RolloutKey, Trajectory]:

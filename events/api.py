@@ -1,0 +1,162 @@
+"""REST of events: whether they are published, who publishes, and dead letters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from agentcore_site.rest.parsing import Strict, parsed
+from agentcore_site.rest.schema import IDEMPOTENCY_KEY
+from agentcore_site.rest.views import ScopedViewSet
+from agentcore_site.tenancy.permissions import current_organization
+from events.filters import DeadLetterFilters, EventCredentialFilters
+from events.models import DeadLetter, DeadReason, EventCredential
+from events.selectors import (
+    dead_letter_get,
+    dead_letters_visible,
+    event_credential_get,
+    event_credentials_visible,
+    publishing_since,
+    waiting,
+)
+from events.services import (
+    dead_letter_dismiss,
+    dead_letter_retry,
+    event_credential_create,
+    event_credential_revoke,
+    publishing_set,
+)
+from experiences.models.agent_lookup import agent_get
+
+
+class EventPublishingOut(serializers.Serializer[Any]):
+    publishes = serializers.BooleanField(help_text="Whether what happens in the organisation is published.")
+    waiting = serializers.IntegerField(help_text="Events that are not published yet.")
+
+
+class EventPublishingIn(Strict):
+    publishes = serializers.BooleanField()
+
+
+class EventCredentialOut(serializers.Serializer[Any]):
+    id = serializers.UUIDField()
+    name = serializers.CharField()
+    agent_id = serializers.UUIDField(allow_null=True, help_text="Null: a service, which publishes for all agents.")
+    user = serializers.CharField(help_text="The name that it connects with.")
+    created_at = serializers.DateTimeField()
+    revoked_at = serializers.DateTimeField(allow_null=True)
+
+
+class EventCredentialMadeOut(EventCredentialOut):
+    password = serializers.CharField(help_text="Shown this once.")
+
+
+class EventCredentialIn(Strict):
+    name = serializers.CharField(max_length=80)
+    agent = serializers.CharField(required=False, allow_null=True, max_length=100, help_text="Id or slug of an agent.")
+
+
+class DeadLetterOut(serializers.Serializer[Any]):
+    id = serializers.UUIDField()
+    subject = serializers.CharField()
+    stream = serializers.CharField()
+    sequence = serializers.IntegerField()
+    dead_reason = serializers.ChoiceField(choices=DeadReason.choices, source="reason")
+    detail = serializers.CharField()
+    payload = serializers.CharField(help_text="Without personal data; empty where it may not be kept.")
+    tries = serializers.IntegerField()
+    created_at = serializers.DateTimeField()
+    settled_at = serializers.DateTimeField(allow_null=True)
+    outcome = serializers.CharField(help_text="taken or dismissed; empty while it waits.")
+
+
+class EventPublishingViewSet(ScopedViewSet):
+    """Whether what happens in the organisation goes out as events."""
+
+    queryset = DeadLetter.objects.none()
+
+    @extend_schema(summary="Are events published?", tags=["events"], responses=EventPublishingOut)
+    def retrieve(self, request: Request) -> Response:
+        return self._answer()
+
+    @extend_schema(
+        summary="Publish events, or not", tags=["events"], request=EventPublishingIn, responses=EventPublishingOut
+    )
+    def partial_update(self, request: Request) -> Response:
+        values = parsed(EventPublishingIn, request.data)
+        publishing_set(self.actor, current_organization(self.actor), on=values["publishes"])
+        return self._answer()
+
+    def _answer(self) -> Response:
+        id = current_organization(self.actor).pk
+        values = {"publishes": publishing_since(self.actor, id) is not None, "waiting": waiting(id)}
+        return Response(EventPublishingOut(values).data)
+
+
+class EventCredentialViewSet(ScopedViewSet):
+    """Programs elsewhere that publish events: agents, and services for all of an organisation's agents."""
+
+    queryset = EventCredential.objects.none()
+    filterset_class = EventCredentialFilters
+
+    @extend_schema(summary="List publishers", tags=["events"], responses=EventCredentialOut(many=True))
+    def list(self, request: Request) -> Response:
+        return self.page(event_credentials_visible(self.actor), EventCredentialOut)
+
+    @extend_schema(
+        summary="Make a publisher",
+        tags=["events"],
+        request=EventCredentialIn,
+        responses={201: EventCredentialMadeOut},
+    )
+    def create(self, request: Request) -> Response:
+        values = parsed(EventCredentialIn, request.data)
+        agent = agent_get(self.actor, values["agent"]) if values.get("agent") else None
+        row, password = event_credential_create(self.actor, name=values["name"], agent=agent)
+        return Response(EventCredentialOut(row).data | {"password": password}, status=201)
+
+    @extend_schema(summary="Revoke a publisher", tags=["events"], responses={204: None})
+    def destroy(self, request: Request, pk: Any) -> Response:
+        event_credential_revoke(self.actor, event_credential_get(self.actor, pk))
+        return Response(status=204)
+
+
+class DeadLetterViewSet(ScopedViewSet):
+    """Messages from elsewhere that were not taken, with the reason."""
+
+    queryset = DeadLetter.objects.none()
+    filterset_class = DeadLetterFilters
+
+    @extend_schema(summary="List dead letters", tags=["events"], responses=DeadLetterOut(many=True))
+    def list(self, request: Request) -> Response:
+        return self.page(dead_letters_visible(self.actor), DeadLetterOut)
+
+    @extend_schema(summary="One dead letter", tags=["events"], responses=DeadLetterOut)
+    def retrieve(self, request: Request, pk: Any) -> Response:
+        return Response(DeadLetterOut(dead_letter_get(self.actor, pk)).data)
+
+    @extend_schema(
+        summary="Try a dead letter again",
+        tags=["events"],
+        request=None,
+        responses=DeadLetterOut,
+        parameters=[IDEMPOTENCY_KEY],
+    )
+    def retry(self, request: Request, pk: Any) -> Response:
+        row = dead_letter_get(self.actor, pk)
+        return self.once(request, lambda: Response(DeadLetterOut(dead_letter_retry(self.actor, row)).data))
+
+    @extend_schema(
+        summary="Dismiss a dead letter",
+        tags=["events"],
+        request=None,
+        responses=DeadLetterOut,
+        parameters=[IDEMPOTENCY_KEY],
+    )
+    def dismiss(self, request: Request, pk: Any) -> Response:
+        row = dead_letter_get(self.actor, pk)
+        return self.once(request, lambda: Response(DeadLetterOut(dead_letter_dismiss(self.actor, row)).data))

@@ -1,0 +1,35 @@
+"""Erasure in what came from elsewhere. What goes out is made of rows that are erased themselves."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+
+from agentcore_site.tenancy.erasure import ErasureFinding, holding, places, rewritten
+from events.models import DeadLetter, EventCredential, ReceivedReward, ReceivedTrajectory
+
+
+@places.register("publishers of events")
+def publishers(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
+    return rewritten(EventCredential.objects.filter(organization_id=organization_id), words, texts=("name",))
+
+
+@places.register("received trajectories")
+def trajectories(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
+    """The ids that others gave them; their content is that of trajectories."""
+    mine = ReceivedTrajectory.objects.filter(organization_id=organization_id)
+    return rewritten(mine, words, names=("trajectory_id",))
+
+
+@places.register("received rewards")
+def rewards(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
+    mine = ReceivedReward.objects.filter(organization_id=organization_id)
+    return rewritten(mine, words, names=("reward_id", "trajectory_id"), values=("components", "about"))
+
+
+@places.register("dead letters of events")
+def dead_letters(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
+    mine = DeadLetter.objects.filter(organization_id=organization_id)
+    found = holding(mine, words, texts=("payload", "detail", "subject"))
+    ids = list(found.values_list("pk", flat=True))
+    return ErasureFinding(len(ids), lambda: DeadLetter.objects.filter(pk__in=ids).delete())

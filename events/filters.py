@@ -1,0 +1,53 @@
+"""Filters of dead letters and publishers, for the pages and for REST."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from django.db.models import Q, QuerySet
+from django_filters import rest_framework as filters
+
+from events.models import DeadLetter, DeadReason, EventCredential
+
+STATES: Final = (("open", "open"), ("taken", "taken"), ("dismissed", "dismissed"))
+ALIVE: Final = (("alive", "alive"), ("revoked", "revoked"))
+
+
+class OnPage(filters.FilterSet):
+    @classmethod
+    def on_page(cls, rows: QuerySet[Any], values: dict[str, str]) -> QuerySet[Any]:
+        """The rows that pass, as a page filters: a value that is wrong is left out."""
+        found = cls({name: value for name, value in values.items() if value}, rows)
+        return found.filter_queryset(rows) if found.is_valid() else rows
+
+
+class DeadLetterFilters(OnPage):
+    reason = filters.ChoiceFilter(choices=DeadReason.choices)
+    state = filters.ChoiceFilter(method="of_state", choices=STATES)
+    stream = filters.CharFilter(field_name="stream")
+    search = filters.CharFilter(method="searched", help_text="Text in the detail or in the payload.")
+
+    class Meta:
+        model = DeadLetter
+        fields: list[str] = []
+
+    def of_state(self, rows: QuerySet[Any], name: str, value: str) -> QuerySet[Any]:
+        return rows.filter(settled_at=None) if value == "open" else rows.filter(outcome=value)
+
+    def searched(self, rows: QuerySet[Any], name: str, value: str) -> QuerySet[Any]:
+        return rows.filter(Q(detail__icontains=value) | Q(payload__icontains=value))
+
+
+class EventCredentialFilters(OnPage):
+    state = filters.ChoiceFilter(method="of_state", choices=ALIVE)
+    search = filters.CharFilter(method="searched", help_text="Text in the name, or in that of its agent.")
+
+    class Meta:
+        model = EventCredential
+        fields: list[str] = []
+
+    def of_state(self, rows: QuerySet[Any], name: str, value: str) -> QuerySet[Any]:
+        return rows.filter(revoked_at__isnull=value == "alive")
+
+    def searched(self, rows: QuerySet[Any], name: str, value: str) -> QuerySet[Any]:
+        return rows.filter(Q(name__icontains=value) | Q(agent__name__icontains=value) | Q(user=value))

@@ -1,0 +1,25 @@
+"""The form of a publisher."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import forms
+
+from agentcore_site.console.forms import ServiceForm
+from experiences.models import Agent
+
+
+class EventCredentialForm(ServiceForm):
+    marker = "name"
+    name = forms.CharField(max_length=80, help_text="What the program is called.")
+    agent = forms.ModelChoiceField(
+        Agent.objects.none(),
+        required=False,
+        empty_label="A service, for all agents",
+        help_text="The agent that it is. A service rewards and trains: it may publish for each agent.",
+    )
+
+    def __init__(self, *args: Any, agents: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["agent"].queryset = agents  # type: ignore[attr-defined]

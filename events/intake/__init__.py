@@ -1,0 +1,1 @@
+"""What others published becomes rows, each in a transaction of its own."""

@@ -1,0 +1,159 @@
+"""What becomes of each subject's payloads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+from uuid import UUID
+
+from django.db import connection
+from django.utils import timezone
+
+from agentcore_site.ids import derived
+from agentcore_site.lib.feedback_metrics import PROFILES, trajectory_collected
+from agentcore_site.lib.statistics import finite_or_none
+from agentcore_site.lib.texts import uuid_of
+from events.intake.messages import NotTaken, Sender, receives
+from events.models import DeadReason, ReceivedReward, ReceivedTrajectory
+from events.payloads.trajectory import OUTSIDE, trajectory_read
+from events.subjects import REWARD, TRAJECTORY
+from experiences.models import Agent, TrajectoryRecord
+from experiences.privacy import redact_value
+from experiences.rollouts.types import Trajectory
+from experiences.trajectories.storage import TrajectoryScope, partition_ensure, trajectories_write
+
+RECEIVED: Final = "received"  # the purpose of their rows
+SCENARIOS: Final = 2**31 - 1  # of a column
+ABOUT: Final = ("reward_type", "normalization", "metadata", "session_id", "timestamp")
+
+
+@receives(TRAJECTORY)
+def trajectory_receive(sender: Sender, payload: Mapping[str, Any], digest: str) -> None:
+    agent = _agent(sender, payload["agent_id"])
+    name = payload["trajectory_id"]
+    _alone(sender, name)
+    received, new = ReceivedTrajectory.objects.get_or_create(
+        organization=sender.organization,
+        trajectory_id=name,
+        defaults={"agent": agent, "credential_id": sender.credential_id, "digest": digest},
+    )
+    if not new:
+        _same(received.digest, digest, f"trajectory {name}")
+        return
+    try:
+        trajectory = trajectory_read(payload, scenario=received.pk % SCENARIOS)
+    except (ValueError, OSError) as error:
+        raise NotTaken(DeadReason.SCHEMA, str(error)) from error
+    scope = _scope(agent)
+    waiting = ReceivedReward.objects.filter(
+        organization=sender.organization, trajectory_id=name, record_id=None
+    ).order_by("id")
+    if (first := waiting.first()) is not None:  # it came before its trajectory
+        _pay(trajectory, first)
+        first.applied = True
+        first.save(update_fields=["applied"])
+    partition_ensure(scope.month)
+    trajectories_write(scope, [trajectory])
+    trajectory_collected(
+        profile if (profile := payload.get("subordinate_profile")) in PROFILES else "main",
+        trajectory.evidence[OUTSIDE]["domain"],
+        turns=len(trajectory.steps),
+        reward=finite_or_none(trajectory.reward),
+    )
+    received.record_id, received.month = scope.id_of(trajectory.key), scope.month
+    received.save(update_fields=["record_id", "month"])
+    waiting.update(record_id=received.record_id)
+
+
+@receives(REWARD)
+def reward_receive(sender: Sender, payload: Mapping[str, Any], digest: str) -> None:
+    name = payload["trajectory_id"]
+    _alone(sender, name)
+    record, agent = _rewarded(sender, name)
+    if agent is not None:
+        _may(sender, agent)
+    row, new = ReceivedReward.objects.get_or_create(
+        organization=sender.organization,
+        reward_id=payload["reward_id"],
+        defaults={
+            "trajectory_id": name,
+            "credential_id": sender.credential_id,
+            "digest": digest,
+            "total": float(payload["total_reward"]),
+            "components": redact_value(payload.get("reward_components") or {}),
+            "about": redact_value({key: payload[key] for key in ABOUT if key in payload}),
+            "record_id": record,
+        },
+    )
+    if not new:
+        _same(row.digest, digest, f"reward {payload['reward_id']}")
+    elif record is not None:
+        row.applied = _paid(record, row.total)
+        row.save(update_fields=["applied"])
+
+
+def _alone(sender: Sender, trajectory: str) -> None:
+    """Until the transaction ends: a trajectory and its reward may arrive in two consumers at once, and neither would
+    see the other."""
+    with connection.cursor() as cursor:
+        key = f"{sender.organization.pk}/{trajectory}"
+        cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [key])
+
+
+def _agent(sender: Sender, slug: str) -> Agent:
+    agent = Agent.objects.filter(organization=sender.organization, slug=slug, archived_at=None).first()
+    if agent is None:
+        raise NotTaken(DeadReason.UNKNOWN_AGENT, f"No agent {slug} is registered.")
+    _may(sender, agent)
+    if not agent.collects:
+        raise NotTaken(DeadReason.NOT_RECORDED, f"{agent.name} may not be recorded.", keep=False)
+    return agent
+
+
+def _may(sender: Sender, agent: Agent) -> None:
+    credential = sender.credential
+    if credential is not None and credential.agent_id is not None and credential.agent_id != agent.pk:
+        raise NotTaken(DeadReason.WRONG_AGENT, f"{credential.name} may not publish for {agent.slug}.")
+
+
+def _same(before: str, now: str, what: str) -> None:
+    """What is sent twice is received once; what is another under the same id is not taken for it."""
+    if before != now:
+        raise NotTaken(DeadReason.CONFLICT, f"{what} was received with other content.")
+
+
+def _scope(agent: Agent) -> TrajectoryScope:
+    """All that an agent did elsewhere counts as one job, which has no row."""
+    month = timezone.now().date().replace(day=1)
+    return TrajectoryScope(derived(agent.pk, RECEIVED), agent.organization_id, agent.pk, month, purpose=RECEIVED)
+
+
+def _pay(trajectory: Trajectory, reward: ReceivedReward) -> None:
+    trajectory.reward = reward.total
+    trajectory.components = {
+        name: float(part["score"])
+        for name, part in reward.components.items()
+        if isinstance(part.get("score"), int | float)
+    }
+
+
+def _rewarded(sender: Sender, name: str) -> tuple[UUID | None, Agent | None]:
+    """The row that a reward is for, and its agent; None where it is not here yet."""
+    known = ReceivedTrajectory.objects.select_related("agent").filter(
+        organization=sender.organization, trajectory_id=name
+    )
+    if (received := known.first()) is not None:
+        return received.record_id, received.agent
+    ours = TrajectoryRecord.objects.filter(organization_id=sender.organization.pk, id=uuid_of(name))
+    if uuid_of(name) is None or (row := ours.values("id", "agent_id").first()) is None:
+        return None, None
+    return row["id"], Agent.objects.filter(pk=row["agent_id"]).first()
+
+
+def _paid(record: UUID, total: float) -> bool:
+    """Whether the row had no reward, and has this one now."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE experiences_trajectory SET reward = %s WHERE id = %s AND reward IS NULL", [total, record]
+        )
+        return cursor.rowcount == 1

@@ -1,0 +1,22 @@
+"""Console pages of events."""
+
+from django.urls import path
+
+from events import views
+
+app_name = "events"
+urlpatterns = [
+    path("events/", views.publishers, name="publishers"),
+    path("events/publishing/", views.publishing, name="publishing"),
+    path("events/publishers/<uuid:credential_id>/revoke/", views.publisher_revoke, name="publisher_revoke"),
+    path("events/dead-letters/", views.dead_letters, name="dead_letters"),
+    *(
+        path(
+            f"events/dead-letters/<uuid:letter_id>/{action}/",
+            views.dead_letter_act,
+            {"action": action},
+            name=f"dead_letter_{action}",
+        )
+        for action in views.LETTER_ACTS
+    ),
+]

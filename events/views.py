@@ -1,0 +1,109 @@
+"""Pages of events: dead letters, and who publishes."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+
+from agentcore_site.console.pages import Sort, allowed, asked, listing, page, post_page, sent
+from agentcore_site.lib.errors import Invalid
+from agentcore_site.tenancy.actors import Actor
+from agentcore_site.tenancy.permissions import current_organization, require
+from events.filters import ALIVE, STATES, DeadLetterFilters, EventCredentialFilters
+from events.forms import EventCredentialForm
+from events.models import DeadReason
+from events.selectors import (
+    dead_letter_get,
+    dead_letters_visible,
+    event_credential_get,
+    event_credentials_visible,
+    publishing_since,
+    waiting,
+)
+from events.services import (
+    dead_letter_dismiss,
+    dead_letter_retry,
+    event_credential_create,
+    event_credential_revoke,
+    publishing_set,
+)
+from experiences.models.agent_lookup import agents_visible
+
+LETTER_SORTS: Final = (
+    Sort("newest", "newest first", "created_at"),
+    Sort("oldest", "oldest first", "created_at", descending=False),
+    Sort("tried", "most tries", "tries"),
+)
+CREDENTIAL_SORTS: Final = (
+    Sort("newest", "newest first", "created_at"),
+    Sort("name", "name", "name", descending=False),
+)
+LETTER_ACTS: Final = {"retry": dead_letter_retry, "dismiss": dead_letter_dismiss}
+
+
+@page
+def dead_letters(request: HttpRequest, actor: Actor) -> HttpResponse:
+    everything = dead_letters_visible(actor)
+    query, reason, state = asked(request, "q", "reason", "state")
+    rows = DeadLetterFilters.on_page(everything, {"search": query, "reason": reason, "state": state})
+    context = {
+        "listing": listing(request, rows, LETTER_SORTS, one="dead letter", of=everything),
+        "reason": reason,
+        "reasons": DeadReason.choices,
+        "state": state,
+        "states": STATES,
+        "may": allowed(actor, current_organization(actor).pk),
+    }
+    return render(request, "events/dead_letters.html", context)
+
+
+@post_page
+def dead_letter_act(request: HttpRequest, actor: Actor, letter_id: Any, action: str) -> HttpResponse:
+    LETTER_ACTS[action](actor, dead_letter_get(actor, letter_id))
+    return redirect("events:dead_letters")
+
+
+@page
+def publishers(request: HttpRequest, actor: Actor) -> HttpResponse:
+    """The list, with the form of a new one; the answer to a POST shows its password, this once."""
+    organization = current_organization(actor)
+    if request.method == "POST":
+        require(actor, "events.edit", organization)
+    form = EventCredentialForm(sent(request), agents=agents_visible(actor))
+    made = form.applied(event_credential_create, actor) if request.method == "POST" else None
+    everything = event_credentials_visible(actor)
+    query, state = asked(request, "q", "state")
+    rows = EventCredentialFilters.on_page(everything, {"search": query, "state": state})
+    context = {
+        "listing": listing(request, rows, CREDENTIAL_SORTS, one="publisher", of=everything),
+        "state": state,
+        "states": ALIVE,
+        "form": form if made is None else EventCredentialForm(agents=agents_visible(actor)),
+        "made": made,
+        "publishing": publishing_since(actor, organization.pk),
+        "waiting": waiting(organization.pk),
+        "connected": bool(settings.NATS_URL),
+        "organization": organization,
+        "may": allowed(actor, organization.pk),
+    }
+    return render(request, "events/publishers.html", context, status=form.status)
+
+
+@post_page
+def publisher_revoke(request: HttpRequest, actor: Actor, credential_id: Any) -> HttpResponse:
+    event_credential_revoke(actor, event_credential_get(actor, credential_id))
+    return redirect("events:publishers")
+
+
+@post_page
+def publishing(request: HttpRequest, actor: Actor) -> HttpResponse:
+    organization = current_organization(actor)
+    require(actor, "events.edit", organization)
+    wanted = request.POST.get("on", "")
+    if wanted not in ("0", "1"):
+        raise Invalid("Say whether events are published.", fields={"on": "It is 1 or 0."})
+    publishing_set(actor, organization, on=wanted == "1")
+    return redirect("events:publishers")

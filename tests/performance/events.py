@@ -1,0 +1,168 @@
+"""P13: from the outbox to the stream, and what it costs those whose work is noted. A real server with files."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from statistics import median, quantiles
+from typing import Final
+
+from django.conf import settings
+from django.db import connection, transaction
+
+from agentcore_site.embedded.nats import NatsServer
+from agentcore_site.embedded.ports import free_port
+from agentcore_site.embedded.service_paths import place_for
+from agentcore_site.embedded.supervisor import Process, Supervisor
+from agentcore_site.ids import uuid7
+from events.broker import connect, streams_ensure
+from events.models import EventPublisher, OutboxEvent
+from events.relay import Relay
+from experiences.trajectories import storage
+from tests.factories import AgentFactory
+from tests.performance.storage import BATCH, MONTH, emptied, trajectories
+from tests.performance.table import Figure, at_least, at_most
+from tests.support.owner import as_owner
+
+RATE: Final = 1_000  # events/s, below which the delay is measured
+SECONDS: Final = 10
+ROUNDS: Final = 7
+
+
+@contextmanager
+def server() -> Iterator[None]:
+    """Started for these figures, with its data on this disk."""
+    with tempfile.TemporaryDirectory(prefix="agentcore-bench-") as name:
+        folder = Path(name)
+        os.chmod(folder, 0o711)
+        for one in ("secrets", "log"):
+            (folder / one).mkdir()
+        nats = NatsServer(place_for(folder), folder / "secrets", free_port(0))
+        nats.prepare()
+        supervisor = Supervisor(folder / "log", print)
+        process = Process(nats.name, nats.command(), nats.ready, user=nats.place.user, stop_signal=signal.SIGTERM)
+        supervisor.start(process)
+        settings.NATS_URL = nats.url()
+        try:
+            yield
+        finally:
+            supervisor.stop()
+
+
+def scope(agent: object) -> storage.TrajectoryScope:
+    return storage.TrajectoryScope(uuid7(), agent.organization_id, agent.pk, MONTH)  # type: ignore[attr-defined]
+
+
+def forgotten() -> None:
+    emptied()
+    with as_owner(), connection.cursor() as cursor:
+        cursor.execute("TRUNCATE events_outboxevent")
+
+
+def written(whose: storage.TrajectoryScope, rows: list[object], size: int = BATCH) -> float:
+    """Seconds that it took a producer to store them."""
+    began = time.perf_counter()
+    for first in range(0, len(rows), size):
+        with transaction.atomic():
+            storage.trajectories_write(whose, rows[first : first + size])  # type: ignore[arg-type]
+    return time.perf_counter() - began
+
+
+async def _drained(stopping: asyncio.Event, rows: int) -> None:
+    """Relays until so many rows are settled."""
+    client = await connect("bench")
+    await streams_ensure(client.jetstream())
+    work = asyncio.create_task(Relay(client, stopping).run())
+    while True:
+        await asyncio.sleep(0.2)
+        settled = await asyncio.to_thread(_settled)
+        if settled >= rows:
+            break
+    stopping.set()
+    await work
+    await client.close()
+
+
+def _settled() -> int:
+    try:
+        return OutboxEvent.objects.exclude(settled_at=None).count()
+    finally:
+        connection.close()
+
+
+def relayed() -> list[Figure]:
+    """A backlog of trajectories with their rewards, which is how an outage ends."""
+    with transaction.atomic():
+        storage.partition_ensure(MONTH)
+    rows, agent = trajectories(), AgentFactory()
+    EventPublisher.objects.create(organization=agent.organization)
+    forgotten()
+    written(scope(agent), rows)
+    waiting = OutboxEvent.objects.count()
+    with server():
+        asyncio.run(_drained(asyncio.Event(), waiting))
+    edges = OutboxEvent.objects.order_by("settled_at").values_list("settled_at", flat=True)
+    first, last = edges.first(), edges.last()
+    # The first batch is settled when the clock starts.
+    done = OutboxEvent.objects.filter(settled_at__gt=first).count()
+    rate = done / (last - first).total_seconds()  # type: ignore[operator]
+    forgotten()
+    return [at_least("P13", f"events from the outbox to the stream ({waiting:,})", rate, 5_000, "events/s", digits=0)]
+
+
+def latency() -> list[Figure]:
+    """From the moment that it was noted to the one at which the stream had it, at a steady rate."""
+    rows, agent = trajectories()[: RATE * SECONDS // 2], AgentFactory()
+    EventPublisher.objects.create(organization=agent.organization)
+    forgotten()
+    with server():
+
+        def produce() -> None:
+            whose, size = scope(agent), RATE // 2 // 20
+            began = time.perf_counter()
+            for n, first in enumerate(range(0, len(rows), size)):
+                time.sleep(max(0.0, began + n / 20 - time.perf_counter()))
+                with transaction.atomic():
+                    storage.trajectories_write(whose, rows[first : first + size])
+            connection.close()
+
+        thread = threading.Thread(target=produce)
+        thread.start()
+        asyncio.run(_drained(asyncio.Event(), 2 * len(rows)))
+        thread.join()
+    delays = [
+        1e3 * (settled - created).total_seconds()
+        for created, settled in OutboxEvent.objects.values_list("created_at", "settled_at")
+        if settled is not None
+    ]
+    forgotten()
+    p95 = quantiles(delays, n=20)[-1]
+    return [at_most("P13", f"p95 of that at {RATE:,} events/s (median {median(delays):.0f} ms)", p95, 100, "ms")]
+
+
+def producers() -> list[Figure]:
+    """Storing trajectories with and without their being noted, in turns: the rollouts themselves are left out, so that
+    what is printed is the most that a producer can lose; and beside it what a job loses whose rollouts take 1 ms."""
+    rows = trajectories()
+    publishing, silent = AgentFactory(), AgentFactory()
+    EventPublisher.objects.create(organization=publishing.organization)
+    seconds: dict[bool, list[float]] = {True: [], False: []}
+    for turn in range(2 * ROUNDS):
+        forgotten()
+        noted = bool(turn % 2)
+        fresh = [replace(one) for one in rows]
+        seconds[noted].append(written(scope(publishing if noted else silent), fresh))  # type: ignore[arg-type]
+    forgotten()
+    with_events, without = median(seconds[True]), median(seconds[False])
+    stored = 100 * (with_events - without) / with_events
+    whole = 100 * (with_events - without) / (with_events + len(rows) * 1e-3)
+    what = f"what producers lose, of rollouts of 1 ms and storing them (of storing alone: {stored:.0f} %)"
+    return [at_most("P13", what, max(whole, 0.0), 5, "%")]
