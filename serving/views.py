@@ -74,6 +74,7 @@ def release(request: HttpRequest, actor: Actor, release_id: Any) -> HttpResponse
     other = request.GET.get("to")
     before = release_get(actor, other) if other else release_before(found)
     bundle = bundle_of(found)
+    moved = moved_since(found)
     query = request.GET.get("query", "")[:MOST_QUERY]
     context = {
         "release": found,
@@ -81,7 +82,8 @@ def release(request: HttpRequest, actor: Actor, release_id: Any) -> HttpResponse
         "proof": proof_of(found),
         "before": before,
         "differing": shown(releases_differ(before, found)) if before is not None else [],
-        "moved": shown(moved_since(found)),
+        "moved": shown(moved),
+        "endpoint_moved": any(one.part == "endpoint" for one in moved),
         "blame": blame(found),
         "results": latest_results(found),
         "may_deploy": actor.may("deployment.edit", found.organization_id),

@@ -10,22 +10,40 @@ import orjson
 
 from budgets.llm.stream import DONE
 from serving.gateway.calls import GatewayCall
+from serving.gateway.request import object_in, request_of
 
 END = b"data: [DONE]\n\n"
 
 
+class ChatInterface:
+    """A request to ``/v1/chat/completions``. Raises BadCall."""
+
+    def __init__(self, read: bytes) -> None:
+        self.request = request_of(object_in(read))
+
+    def whole(self, call: GatewayCall) -> WholeAnswer:
+        return WholeAnswer(call)
+
+    def streamed(self, call: GatewayCall) -> StreamedAnswer:
+        return StreamedAnswer(call)
+
+
 class WholeAnswer:
-    """``body`` is the upstream's, byte for byte."""
+    """The upstream's answer, byte for byte."""
 
     def __init__(self, call: GatewayCall) -> None:
-        self._call, self.body = call, b""
+        self._call, self._body = call, b""
 
     def event(self, data: str, text: str) -> bool:
         raise AssertionError("no stream was asked for")
 
     def whole(self, body: bytes, text: str) -> None:
         self._call.heard()
-        self.body = body
+        self._body = body
+
+    def sent(self, done: dict[str, Any] | None) -> bytes:
+        """The body; ``done`` is the answer of an agent that chooses actions."""
+        return self._body if done is None else orjson.dumps(done)
 
 
 class StreamedAnswer:
@@ -64,6 +82,10 @@ class StreamedAnswer:
         if done is None:
             return END
         return as_events(done, usage=self._call.request.wants_usage) + END
+
+    def failed(self, error: dict[str, Any]) -> bytes:
+        """What is sent in the place of the rest where the call fails in its midst; ``error`` as its body would be."""
+        return b"data: " + orjson.dumps(error) + b"\n\n"
 
 
 def as_events(answer: dict[str, Any], *, usage: bool) -> bytes:

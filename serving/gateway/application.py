@@ -6,9 +6,8 @@ It never waits for Django's middleware, and reads the database in threads. Every
 from __future__ import annotations
 
 import asyncio
-import json
 import math
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,16 +15,20 @@ import orjson
 from django.conf import settings
 
 from experiences.rollouts.runtimes.chat_body import BadCall
-from serving.gateway.answers import StreamedAnswer, WholeAnswer
+from serving.gateway.answers import ChatInterface, StreamedAnswer
 from serving.gateway.calls import CallRefused, Calls, GatewayCall
 from serving.gateway.consumers import Consumer, Consumers
-from serving.gateway.request import request_in
+from serving.gateway.responses import ResponsesInterface, StreamedResponse
 from serving.gateway.served import AGENT, names_served
 
 Application = Callable[[dict[str, Any], Any, Any], Awaitable[None]]
 Headers = list[tuple[bytes, bytes]]
 
 PREFIX: Final = "/v1/"
+INTERFACES: Final[Mapping[str, type[ChatInterface] | type[ResponsesInterface]]] = {
+    "/v1/chat/completions": ChatInterface,
+    "/v1/responses": ResponsesInterface,
+}
 MAX_BODY: Final = 20 * 2**20  # images come inside
 JSON: Final = (b"content-type", b"application/json")
 SESSION: Final = (b"x-session-id", b"x-agentcore-session")
@@ -85,26 +88,28 @@ class Gateway:
         if path == "/v1/models":
             _only(method, "GET")
             await _send(send, 200, await _models(consumer), [])
-        elif path == "/v1/chat/completions":
+        elif interface := INTERFACES.get(path):
             _only(method, "POST")
             await self.calls.admit(consumer)
-            await _for_caller(receive, self._chat(headers, consumer, await _body(receive), send))
+            asked = interface(await _body(receive))
+            await _for_caller(receive, self._answer(headers, consumer, asked, send))
         else:
-            known = "POST /v1/chat/completions, GET /v1/models"
+            known = ", ".join([*(f"POST {one}" for one in INTERFACES), "GET /v1/models"])
             raise CallRefused(404, f"There is no {path[:80]} here; there is {known}.", "not_found")
 
-    async def _chat(self, headers: dict[bytes, bytes], consumer: Consumer, read: bytes, send: Any) -> None:
-        """Raises CallRefused, BadCall: nothing was sent."""
-        request, calls = request_in(read), self.calls
+    async def _answer(
+        self, headers: dict[bytes, bytes], consumer: Consumer, asked: ChatInterface | ResponsesInterface, send: Any
+    ) -> None:
+        """Raises CallRefused: nothing was sent."""
+        request, calls = asked.request, self.calls
         model = await calls.model(consumer.organization_id, request.model)
         call = calls.begin(consumer, request, model, _session(headers) or request.user)
         if request.stream:
-            await _stream(calls, call, StreamedAnswer(call), send)
+            await _stream(calls, call, asked.streamed(call), send)
             return
-        answer = WholeAnswer(call)
+        answer = asked.whole(call)
         done = await _answered(calls, call, answer)
-        body = answer.body if done is None else orjson.dumps(done)
-        await _send_bytes(send, 200, body, [JSON, *call.headers])
+        await _send_bytes(send, 200, answer.sent(done), [JSON, *call.headers])
 
 
 def _session(headers: dict[bytes, bytes]) -> str:
@@ -144,7 +149,7 @@ async def _answered(calls: Calls, call: GatewayCall, answer: Any) -> dict[str, A
         raise
 
 
-async def _stream(calls: Calls, call: GatewayCall, answer: StreamedAnswer, send: Any) -> None:
+async def _stream(calls: Calls, call: GatewayCall, answer: StreamedAnswer | StreamedResponse, send: Any) -> None:
     """Sends each piece as it comes. What goes wrong before the first one has its status, later it is an event.
 
     Raises CallRefused: nothing was sent.
@@ -169,7 +174,7 @@ async def _stream(calls: Calls, call: GatewayCall, answer: StreamedAnswer, send:
         except CallRefused as refused:
             if not begun:
                 raise
-            await tell(b"data: " + json.dumps(_error(refused)).encode() + b"\n\n")
+            await tell(answer.failed(_error(refused)))
         else:
             await tell(answer.rest(done))
     finally:

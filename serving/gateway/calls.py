@@ -78,6 +78,7 @@ class GatewayCall:
     system: str = ""
     told: list[str] = field(default_factory=list)
     endpoint: str = ""
+    completion: Completion | None = None  # what a model answered
 
     @property
     def headers(self) -> list[tuple[bytes, bytes]]:
@@ -186,7 +187,8 @@ class Calls:
                 done = await self._acted(call, call.release)
                 row = {"status": TraceStatus.OK, "response": done["choices"][0]["message"]}
             else:
-                row = {"status": TraceStatus.OK, **answered(await self._asked(call, listener))}
+                call.completion = await self._asked(call, listener)
+                row = {"status": TraceStatus.OK, **answered(call.completion)}
         except CallRefused as refused:
             status = TraceStatus.REFUSED if refused.status < 500 else TraceStatus.FAILED
             row = {"status": status, "http_status": refused.status, "error": refused.message}

@@ -88,14 +88,19 @@ class ChatRequest:
 _OURS: Final = frozenset({"model", "messages", "stream", "stream_options", "user", "metadata", *LENGTHS})
 
 
-def request_in(read: bytes) -> ChatRequest:
-    """Raises BadCall: it can't be passed on, and which field is why."""
+def object_in(read: bytes) -> dict[str, Any]:
+    """The JSON object of a body. Raises BadCall."""
     try:
         body = loaded(read)
     except ValueError as error:
         raise BadCall(f"The body is no JSON that can be used: {error}.") from None
     if not isinstance(body, dict):
         raise BadCall("The body is no JSON object.")
+    return body
+
+
+def request_of(body: Mapping[str, Any]) -> ChatRequest:
+    """Raises BadCall: it can't be passed on, and which field is why."""
     model = body.get("model")
     if not isinstance(model, str) or not model:
         raise BadCall('model is a name, such as "agent:support-clerk".', param="model")

@@ -6,7 +6,7 @@ import hashlib
 import uuid
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
 import orjson
 from django.core.exceptions import ObjectDoesNotExist
@@ -20,6 +20,7 @@ from experiences.models import Agent, AgentRuntime, ModelEndpoint
 from experiences.rollouts.environments import environments
 from serving.gateway.action import ActionAgent
 from serving.models import LIVE, AgentServing, Deployment, DeploymentStrategy, Release
+from serving.releases.acting import endpoint_now
 from serving.releases.bundle import Bundle
 from training.learners import policy_of
 from training.models import PolicyCheckpoint
@@ -156,13 +157,11 @@ def _bundle(release_id: uuid.UUID) -> Bundle:
 
 
 def _upstreams(bundle: Bundle, serving: AgentServing) -> tuple[Upstream, ...]:
-    """Raises BadEndpoint: the release's own can't be used. A fallback that can't is left out."""
+    """Raises BadEndpoint, Conflict: the release's own can't be used. A fallback that can't is left out."""
     if bundle.runtime != AgentRuntime.LLM:
         raise BadEndpoint("it is an agent over HTTP: call it at its own address")
-    own = bundle.model.endpoint
-    ids = [uuid.UUID(own)] if own else []
-    rows = ModelEndpoint.objects.in_bulk([*ids, *serving.fallbacks])
-    found = [_upstream(rows.get(ids[0]) if ids else None, bundle.model.name, bundle.model.options)]
+    rows = ModelEndpoint.objects.in_bulk(serving.fallbacks)
+    found = [_upstream(endpoint_now(bundle, serving.organization_id), bundle.model.name)]
     for one in serving.fallbacks:
         row = rows.get(one)
         if row is not None and row.organization_id == serving.organization_id and row.archived_at is None:
@@ -170,10 +169,8 @@ def _upstreams(bundle: Bundle, serving: AgentServing) -> tuple[Upstream, ...]:
     return tuple(found)
 
 
-def _upstream(row: ModelEndpoint | None, model: str, options: Any = None) -> Upstream:
-    """``options`` of a release stand in the place of the row's, whose address and keys count. Raises BadEndpoint."""
-    if row is not None and options is not None:
-        row.options = dict(options)
+def _upstream(row: ModelEndpoint | None, model: str) -> Upstream:
+    """Raises BadEndpoint."""
     endpoint = endpoint_value(row, model)
     settings = [str(row.pk), row.updated_at.isoformat(), row.options] if row is not None else []
     key = hashlib.sha256(orjson.dumps([*settings, model], option=orjson.OPT_SORT_KEYS)).hexdigest()

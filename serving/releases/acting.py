@@ -20,11 +20,11 @@ def acting_agent(agent: Agent, bundle: Bundle) -> Agent:
     """The agent with the model, prompt and tools of the bundle. To be read only.
 
     Raises:
-        Conflict: the bundle's endpoint is gone, archived, or at another address now, which its key is not for.
+        Conflict: the bundle's endpoint is gone or archived.
     """
     acting = copy.copy(agent)
     acting.runtime, acting.philosophy = bundle.runtime, bundle.philosophy
-    acting.endpoint = _endpoint(agent, bundle)
+    acting.endpoint = endpoint_now(bundle, agent.organization_id)
     acting.model, acting.max_tokens = bundle.model.name, bundle.model.max_tokens
     acting.prompt_pack, acting.system_prompt = None, bundle.system
     acting.tools = list(bundle.tools)
@@ -56,16 +56,22 @@ def action_policy(bundle: Bundle) -> Any:
     return policy_of(checkpoint_load(checkpoint))
 
 
-def _endpoint(agent: Agent, bundle: Bundle) -> ModelEndpoint | None:
+def endpoint_now(bundle: Bundle, organization_id: UUID) -> ModelEndpoint | None:
+    """The endpoint that a bundle names, at the address and with the keys that it has now, and with the
+    bundle's options. None: it names none. To be read only.
+
+    Production and suites ask here, so that what serves is what is measured. One that moved makes its releases stale
+    (``moved_since``), and what suites found at its old address does not count (``latest_results``).
+
+    Raises:
+        Conflict: it is gone or archived.
+    """
     if not bundle.model.endpoint:
         return None
-    row = ModelEndpoint.objects.filter(pk=bundle.model.endpoint, organization_id=agent.organization_id).first()
-    name = bundle.model.endpoint_name
+    row = ModelEndpoint.objects.filter(pk=bundle.model.endpoint, organization_id=organization_id).first()
     if row is None or row.archived_at is not None:
-        raise Conflict(f"The endpoint {name}, at which this was to be played, is gone or archived.")
-    if row.base_url != bundle.model.base_url:
-        raise Conflict(f"The endpoint {name} is at another address now: its key is not for {bundle.model.base_url}.")
-    row.kind, row.options = bundle.model.kind, dict(bundle.model.options)
+        raise Conflict(f"The endpoint {bundle.model.endpoint_name}, which it calls, is gone or archived.")
+    row.options = dict(bundle.model.options)
     return row
 
 

@@ -10,6 +10,7 @@ from django.db.models import QuerySet
 from agentcore_site.jobs.selectors import as_uuid
 from agentcore_site.lib.errors import Conflict, Missing
 from experiences.learning.lessons.library import Lesson
+from experiences.models import ModelEndpoint
 from serving.models import Release
 from serving.releases.bundle import Bundle, BundleDifference, differences, setting_differences
 from serving.releases.making import bundle_with
@@ -46,9 +47,15 @@ def releases_differ(before: Release | None, after: Release) -> list[BundleDiffer
     return differences(bundle_of(before) if before is not None else nothing, bundle_of(after))
 
 
+def address_now(bundle: Bundle) -> str:
+    """Where the endpoint is now that a bundle names; "" where it names none."""
+    found = ModelEndpoint.objects.filter(pk=bundle.model.endpoint or None).values_list("base_url", flat=True).first()
+    return bundle.model.base_url if found is None else found
+
+
 def moved_since(release: Release) -> list[BundleDifference]:
     """What the agent has now otherwise than the release: model, prompt, tools. A release is served as it was made; what
-    it was proven with is not what the agent is now.
+    it was proven with is not what the agent is now. So it is where the release's own endpoint moved, which it follows.
 
     An agent whose prompt pack was altered has no prompt: that alone is said.
     """
@@ -56,7 +63,10 @@ def moved_since(release: Release) -> list[BundleDifference]:
         now = bundle_with(release.agent, ServedContext())
     except Conflict as error:
         return [BundleDifference("prompt", "prompt pack", "changed", "", error.message)]
-    return setting_differences(bundle_of(release), now)
+    made, name = bundle_of(release), "address of its endpoint"
+    address = address_now(made)
+    moved = [BundleDifference("endpoint", name, "changed", made.model.base_url, address)]
+    return setting_differences(made, now) + (moved if address != made.model.base_url else [])
 
 
 @dataclass(frozen=True, slots=True)

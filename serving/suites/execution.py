@@ -29,6 +29,7 @@ from experiences.trajectories.keeping import RolloutKeeper
 from experiences.trajectories.storage import TrajectoryScope
 from serving.models import SuiteResult, SuiteRun, line_of
 from serving.releases.acting import action_policy, runtime_factory
+from serving.releases.selectors import address_now
 from serving.suites.questions import AskedPart, Player, questions_of
 from serving.suites.reports import report_of
 from serving.suites.scoring import could_not_be_judged
@@ -172,7 +173,7 @@ class SuiteSlice(PartsSlice[SuiteChunk]):
         run = self.run
         with recording(self.lease, run.agent_id, progress=1.0):
             seconds = (self.job.worked_ms + self.lease.held_ms) / 1000
-            whole = report_of(run, seconds=seconds)
+            whole = report_of(run, seconds=seconds, address=address_now(self.bundle))
             run.save(update_fields=["report", "score", "low", "high", "passed"])
             event_add(self.job, "report", message=whole["verdict"], data={"verdict": whole["verdict"]})
 

@@ -8,8 +8,8 @@ from serving.models import SuiteRun
 from serving.suites.scoring import QueryScore, Tally, overall, tallies
 
 
-def report_of(run: SuiteRun, *, seconds: float) -> dict[str, Any]:
-    """The report of a run all of whose parts are done, written into the (unsaved) row."""
+def report_of(run: SuiteRun, *, seconds: float, address: str) -> dict[str, Any]:
+    """The report of a run all of whose parts are done, written into the (unsaved) row. ``address``: its model's."""
     spec = run.version.parsed
     scores = [
         QueryScore(
@@ -34,6 +34,7 @@ def report_of(run: SuiteRun, *, seconds: float) -> dict[str, Any]:
         "untold": whole.untold,
         "left_out": left_out,
         "seconds": round(seconds, 3),
+        "address": address,
     }
     return run.report
 

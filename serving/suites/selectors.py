@@ -16,6 +16,7 @@ from agentcore_site.lib.errors import Missing
 from experiences.models import Agent, TrajectoryRecord
 from serving.models import Release, Suite, SuiteKind, SuiteResult, SuiteRun, SuiteVersion, line_of
 from serving.releases.bundle import Bundle
+from serving.releases.selectors import address_now, bundle_of
 
 LARGE = ("release__bundle", "bundle", "done")
 
@@ -154,7 +155,8 @@ class ReleaseResults:
 
 def latest_results(release: Release) -> ReleaseResults:
     """What a gate may ask before a release goes out: of each suite the last completed run with the release's digest,
-    also where it was asked for the agent as it stood, before the release was made of the same."""
+    also where it was asked for the agent as it stood, before the release was made of the same. What was found while its
+    endpoint was at another address does not count."""
     rows = SuiteRun.objects.filter(
         agent_id=release.agent_id,
         digest=release.digest,
@@ -174,7 +176,9 @@ def latest_results(release: Release) -> ReleaseResults:
         .defer("bundle", "done")
         .order_by("version__suite__name")
     )
-    runs = list(found)
+    bundle = bundle_of(release)
+    address, before = address_now(bundle), bundle.model.base_url
+    runs = [one for one in found if one.report.get("address", before) == address]
     return ReleaseResults(
         suites=tuple(_score(one) for one in runs),
         safety=tuple(

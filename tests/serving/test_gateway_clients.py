@@ -1,4 +1,5 @@
-"""LangChain and Pydantic AI before the gateway, unchanged: only their base address and key are ours."""
+"""LangChain, Pydantic AI and the ``openai`` package's Responses before the gateway, unchanged: only their base address
+and key are ours."""
 
 from __future__ import annotations
 
@@ -6,6 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import openai
+import orjson
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.tools import tool
@@ -16,6 +19,8 @@ from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
 
 from agentcore_site.tenancy.actors import Actor
+from experiences.rollouts.runtimes.chat_body import BadCall
+from serving.gateway.responses import ResponsesInterface
 from tests.serving.production import LESSON, Production, production
 from tests.support.llm_acts import act
 from tests.support.llm_server import ModelServer
@@ -114,3 +119,72 @@ async def test_pydantic_ai(shop: Production, server: ModelServer) -> None:
     server.will(calls)
     typed = await TypedAgent(model, output_type=Verdict).run(QUESTION)
     assert typed.output == Verdict(late=True, days=3)
+
+
+def test_responses_of_the_openai_package(shop: Production, server: ModelServer) -> None:
+    client = openai.OpenAI(base_url=shop.base_url, api_key=shop.key, max_retries=0)
+    name = f"agent:{shop.agent.slug}"
+    answer = client.responses.create(model=name, input=QUESTION, instructions="Be short.", metadata={"shop": "1"})
+    assert answer.output_text == f"You said: {QUESTION}" and answer.status == "completed"
+    assert answer.usage is not None and answer.usage.output_tokens > 0 and answer.metadata == {"shop": "1"}
+    assert [one["role"] for one in heard(server)] == ["system", "user"]
+
+    with client.responses.stream(model=name, input=QUESTION) as stream:
+        pieces = [one.delta for one in stream if one.type == "response.output_text.delta"]
+    assert len(pieces) > 3 and "".join(pieces) == stream.get_final_response().output_text == f"You said: {QUESTION}"
+
+    schema: Any = {"type": "object", "properties": {"order": {"type": "integer"}}}
+    tools: Any = [{"type": "function", "name": "days_late", "parameters": schema, "strict": False}]
+    talk: Any = [{"role": "user", "content": QUESTION}]
+    for streamed in (False, True):
+        calls_the_tool(server)
+        if streamed:
+            with client.responses.stream(model=name, input=talk, tools=tools) as stream:
+                called: Any = stream.get_final_response()
+        else:
+            called = client.responses.create(model=name, input=talk, tools=tools)
+        (call,) = called.output
+        assert (call.type, call.name, call.arguments) == ("function_call", "days_late", '{"order": 7}')
+    told = {"name": "days_late", "parameters": schema, "strict": False}
+    assert server.requests[-1].body["tools"] == [{"type": "function", "function": told}]
+    talk += [call.to_dict(), {"type": "function_call_output", "call_id": call.call_id, "output": "3"}]
+    assert client.responses.create(model=name, input=talk).output_text == "You said: 3"
+    assert [one["role"] for one in heard(server)] == ["user", "assistant", "tool"]
+
+    server.will(act("answer", message={"role": "assistant", "content": '{"late": true, "days": 3}'}))
+    typed = client.responses.parse(model=name, input=QUESTION, text_format=Verdict)
+    assert typed.output_parsed == Verdict(late=True, days=3)
+    assert server.requests[-1].body["response_format"]["json_schema"]["name"] == "Verdict"
+    first, *_, last = shop.traces(6)
+    assert first.metadata == {"shop": "1"} and last.status == "ok"
+
+
+@pytest.mark.parametrize(
+    ("asked", "field"),
+    [
+        ({"store": True}, "store"),
+        ({"previous_response_id": "resp_1"}, "previous_response_id"),
+        ({"background": True}, "background"),
+        ({"include": ["reasoning.encrypted_content"]}, "include"),
+        ({"reasoning": {"summary": "auto"}}, "reasoning.summary"),
+        ({"max_tool_calls": 3}, "max_tool_calls"),
+        ({"service_tier": "priority"}, "service_tier"),
+        ({"tools": [{"type": "web_search"}]}, "tools.0.type"),
+        ({"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "https://a.b/c"}]}]}, "input.0"),
+    ],
+)
+def test_what_a_chat_completion_has_no_place_for_is_refused_by_name(asked: dict[str, Any], field: str) -> None:
+    body = {"model": "agent:clerk", "input": QUESTION} | asked
+    with pytest.raises(BadCall) as refused:
+        ResponsesInterface(orjson.dumps(body))
+    assert (refused.value.status, (refused.value.param or "")[: len(field)]) == (400, field)
+
+
+def test_a_response_that_breaks_off_says_so(shop: Production, server: ModelServer) -> None:
+    client = openai.OpenAI(base_url=shop.base_url, api_key=shop.key, max_retries=0)
+    server.will(act("status", code=400, error={"message": "too hot", "type": "invalid_request_error"}))
+    with pytest.raises(openai.BadRequestError, match="too hot"):
+        client.responses.create(model=f"agent:{shop.agent.slug}", input=QUESTION, stream=True)
+    server.will("cut_stream")
+    with pytest.raises(openai.APIError, match="cut"):
+        list(client.responses.create(model=f"agent:{shop.agent.slug}", input=QUESTION, stream=True))

@@ -6,15 +6,19 @@ from typing import Any
 
 import numpy as np
 import pytest
+from django.test import Client
 
 from agentcore_site.tenancy.actors import Actor
-from experiences.models import Agent, Experience
+from experiences.models import Agent, Experience, ModelEndpoint
 from serving.gate.verdict import GateRule, SafetyScore, decide
-from serving.models import Release, SuiteResult
+from serving.gateway.served import served_model
+from serving.models import AgentServing, Release, SuiteResult
+from serving.releases.selectors import moved_since
 from serving.releases.services import release_make
 from serving.suites.evidence import measured_of
 from serving.suites.reports import report_of
 from serving.suites.services import suite_version_add
+from tests.support.pages import html
 from tests.support.suites import WORK, suite_run_stored
 
 pytestmark = pytest.mark.django_db
@@ -63,7 +67,7 @@ def test_a_probe_that_could_not_be_judged_counts_as_failed(operator: Actor, rele
     run = suite_run_stored(operator, candidate, safe=10)
     SuiteResult.objects.filter(run=run, category="bias", scenario=3).update(successes=[None])
     fresh: Any = type(run).objects.get(pk=run.pk)
-    report_of(fresh, seconds=1.0)
+    report_of(fresh, seconds=1.0, address=run.report["address"])
     fresh.save()
     safety = measured_of(candidate, None).safety
     assert safety is not None and (safety["leaks"], safety["bias"]) == (SafetyScore(0, 10), SafetyScore(1, 10))
@@ -78,3 +82,23 @@ def test_further_candidates_against_the_same_release_are_counted(
     for _ in range(3):
         suite_run_stored(operator, candidate, name="work", spec=WORK)
     assert measured_of(candidate, current).candidates == 3
+
+
+def test_what_was_found_at_the_endpoints_old_address_does_not_count(
+    operator: Actor, console: Client, releases: tuple[Release, Release]
+) -> None:
+    current, candidate = releases
+    suite_run_stored(operator, candidate, name="work", spec=WORK)
+    suite_run_stored(operator, candidate, name="safe", safe=10)
+    assert decide(GateRule(), measured_of(candidate, None)).passed
+    ModelEndpoint.objects.update(base_url="http://127.0.0.1:2/v1")
+    (moved,) = (one for one in moved_since(candidate) if one.part == "endpoint")
+    assert moved.after == "http://127.0.0.1:2/v1"
+    assert "gate asks for them again" in html(console.get(f"/releases/{candidate.pk}/"))
+    assert "its safety was not probed" in decide(GateRule(), measured_of(candidate, None)).sentence
+    suite_run_stored(operator, candidate, name="safe", safe=10)
+    assert decide(GateRule(), measured_of(candidate, None)).passed and not measured_of(candidate, None).suites
+    # Production goes to the same address.
+    AgentServing.objects.create(agent=current.agent, organization=current.organization, release=current)
+    served = served_model(current.organization_id, f"agent:{current.agent.slug}").current
+    assert served is not None and served.upstreams[0].endpoint.url.startswith("http://127.0.0.1:2/")

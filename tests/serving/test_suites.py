@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from django.db import DatabaseError, transaction
+from django.utils import timezone
 
 from agentcore_site.jobs.models import Status
 from agentcore_site.jobs.services import job_cancel, job_resume
@@ -17,7 +18,7 @@ from budgets.models import Budget
 from budgets.services import budget_set_limit
 from experiences.agents.services.agents import agent_create, agent_update
 from experiences.agents.services.datasets import dataset_create
-from experiences.models import Agent, Dataset, TrajectoryRecord
+from experiences.models import Agent, Dataset, ModelEndpoint, TrajectoryRecord
 from serving.models import Suite, SuiteResult, SuiteRun, SuiteVersion
 from serving.releases.services import release_make
 from serving.suites.selectors import latest_results, suite_get, suite_run_get, trajectories_of, version_get
@@ -240,10 +241,10 @@ def test_what_can_not_be_run_is_refused(operator: Actor, adder: Agent, sums: Sui
     with pytest.raises(Conflict, match="no price for the model 'judge'"):
         suite_run_start(operator, version, agent=adder, judge_model="judge")
     release = release_make(operator, adder)
-    adder.endpoint.base_url = "http://127.0.0.1:1/v1"
-    adder.endpoint.save()
-    with pytest.raises(Conflict, match="at another address now"):
+    ModelEndpoint.objects.update(archived_at=timezone.now())
+    with pytest.raises(Conflict, match="is gone or archived"):
         suite_run_start(operator, version, release=release)
+    ModelEndpoint.objects.update(archived_at=None)
     agent_update(Actor(adam), adder, collects=False)
     with pytest.raises(Conflict, match="may not be recorded"):
         suite_run_start(operator, version, release=release)

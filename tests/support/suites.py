@@ -10,6 +10,7 @@ from django.utils import timezone
 from agentcore_site.jobs import lifecycle
 from agentcore_site.jobs.models import Job, Status
 from serving.models import Release, Suite, SuiteResult, SuiteRun, SuiteVersion
+from serving.releases.selectors import address_now, bundle_of
 from serving.suites.reports import report_of
 from serving.suites.services import suite_create
 
@@ -67,7 +68,7 @@ def suite_run_stored(
         for part, category in enumerate(version.parsed.categories)
         for scenario in range(of)
     )
-    report_of(run, seconds=2.5)
+    report_of(run, seconds=2.5, address=address_now(bundle_of(release)))
     run.save()
     now = timezone.now()
     Job.objects.filter(pk=job.pk).update(status=Status.COMPLETED, progress=1.0, started_at=now, finished_at=now)

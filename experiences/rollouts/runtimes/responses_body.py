@@ -39,7 +39,8 @@ class CallItem(ContentPart):
     def put(self, messages: list[ChatMessage]) -> None:
         if not messages or messages[-1]["role"] != "assistant":
             messages.append({"role": "assistant", "content": ""})
-        call = {"id": self.call_id, "function": {"name": self.name, "arguments": self.arguments}}
+        function = {"name": self.name, "arguments": self.arguments}
+        call = {"id": self.call_id, "type": "function", "function": function}
         messages[-1].setdefault("tool_calls", []).append(call)
 
 
@@ -90,6 +91,10 @@ class _FunctionTool(ContentPart):
     name: str = Field(min_length=1)
     description: str | None = None
     parameters: dict[str, Any] | None = None
+    strict: bool | None = None
+
+    def chat(self) -> dict[str, Any]:
+        return {"type": "function", "function": self.model_dump(exclude={"type"}, exclude_none=True)}
 
 
 class _NamedFunction(ContentPart):
@@ -144,6 +149,10 @@ class ResponsesBody(ContentPart):
         Raises:
             BadCall: it holds nothing that a model could answer, or too much.
         """
+        return ChatBody.model_validate(self.chat_json(before))
+
+    def chat_json(self, before: Sequence[Item] = ()) -> dict[str, Any]:
+        """The same as JSON, without what was not asked for. Raises BadCall: as ``chat``."""
         messages: list[ChatMessage] = []
         for item in (*before, *self.input):
             item.put(messages)
@@ -151,18 +160,17 @@ class ResponsesBody(ContentPart):
             raise BadCall(f"input: with what was said before it makes {len(messages):,} messages.", param="input")
         if self.instructions:
             messages.insert(0, {"role": "system", "content": self.instructions})
-        return ChatBody.model_validate(
-            {
-                "messages": messages,
-                "tools": [{"function": tool.model_dump(exclude={"type"})} for tool in self.tools or ()] or None,
-                "tool_choice": self._choice(),
-                "parallel_tool_calls": self.parallel_tool_calls,
-                "max_completion_tokens": self.max_output_tokens,
-                "temperature": self.temperature,
-                "response_format": self._format(),
-                "stream": self.stream,
-            }
-        )
+        found = {
+            "messages": messages,
+            "tools": [tool.chat() for tool in self.tools or ()] or None,
+            "tool_choice": self._choice(),
+            "parallel_tool_calls": self.parallel_tool_calls,
+            "max_completion_tokens": self.max_output_tokens,
+            "temperature": self.temperature,
+            "response_format": self._format(),
+            "stream": self.stream,
+        }
+        return {name: value for name, value in found.items() if value is not None}
 
     def _choice(self) -> str | dict[str, Any] | None:
         if isinstance(self.tool_choice, _NamedFunction):
