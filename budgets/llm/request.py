@@ -58,6 +58,8 @@ def encode(
     settings: dict[str, Any] = {"model": endpoint.model, endpoint.max_tokens_field: max_tokens}
     optional = {"temperature": temperature, "seed": seed, "stop": list(stop) if stop else None}
     settings |= {name: value for name, value in optional.items() if value is not None}
+    if endpoint.capture_tokens and not stream:
+        settings |= {"logprobs": True, "return_token_ids": True}
     if stream:
         settings |= {"stream": True, "stream_options": {"include_usage": True}}
     if endpoint.kind == "openrouter":

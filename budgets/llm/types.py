@@ -11,8 +11,8 @@ from budgets.llm.secret import Secret, masked
 from budgets.metering.port import Bill
 from budgets.prices.pricing import Usage
 
-Kind = Literal["openai", "portkey", "openrouter", "vllm", "ollama"]
-KINDS: Final = ("openai", "portkey", "openrouter", "vllm", "ollama")
+Kind = Literal["openai", "portkey", "openrouter", "vllm", "ollama", "weights"]
+KINDS: Final = ("openai", "portkey", "openrouter", "vllm", "ollama", "weights")
 
 # What the client itself says in each request: an ``extra`` that overrode it could break the bound of the hold.
 OURS: Final = frozenset(
@@ -97,6 +97,17 @@ class Answer:
     id: str = ""
     usage: ReportedUsage = ReportedUsage()
     notes: tuple[str, ...] = ()
+    tokens: AnswerTokens | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerTokens:
+    """The tokens of a call as the server sampled them: ids of the prompt, ids of the answer and the log-probability of
+    each of those, in nats."""
+
+    prompt_ids: tuple[int, ...]
+    token_ids: tuple[int, ...]
+    logprobs: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +132,7 @@ class Completion:
     spent: int = 0
     reasoning: str = ""
     notes: tuple[str, ...] = ()
+    tokens: AnswerTokens | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +147,8 @@ class Endpoint:
     a purpose that is not named has ``default_concurrency`` and no rate limit. ``extra`` is added to each request's
     body. ``prompt_overhead`` is added to the bound of each prompt's tokens, for templates that say more than ours.
     ``redact`` takes personal data out of what a provider wrote, which may quote the prompt, before it ends in a
-    message; ``hidden`` are secrets within ``headers`` that no message may show either.
+    message; ``hidden`` are secrets within ``headers`` that no message may show either. ``capture_tokens`` asks for the
+    ids and log-probabilities of what was sampled, as vLLM gives them.
     """
 
     base_url: str
@@ -156,6 +169,7 @@ class Endpoint:
     prompt_overhead: int = 0
     redact: Callable[[str], str] = field(default=str, repr=False)
     hidden: tuple[Secret, ...] = field(default=(), repr=False)
+    capture_tokens: bool = False
 
     def __post_init__(self) -> None:
         try:
@@ -164,6 +178,8 @@ class Endpoint:
             raise ValueError(f"base_url: {error}") from None
         if url.raw_fragment:
             raise ValueError("base_url must hold no fragment (#…).")
+        if not isinstance(self.capture_tokens, bool):
+            raise ValueError("capture_tokens is true or false.")
         if self.kind not in KINDS:
             raise ValueError(f"kind must be one of {', '.join(KINDS)}.")
         if taken := OURS & self.extra.keys():

@@ -14,7 +14,7 @@ from typing import Any, Final
 import orjson
 
 from budgets.llm.errors import Malformed
-from budgets.llm.types import Answer, ToolCall
+from budgets.llm.types import Answer, AnswerTokens, ToolCall
 from budgets.llm.usage import as_number, kind, read_usage, without_zeros
 
 NAME_LENGTH: Final = 200  # of names and ids, which end in columns and in pages
@@ -74,6 +74,7 @@ def read(value: object) -> Answer:
         id=_name(value.get("id"), "id", notes),
         usage=usage,
         notes=tuple(notes),
+        tokens=_tokens(value, choice),
     )
 
 
@@ -209,6 +210,19 @@ def _arguments(value: object) -> tuple[Mapping[str, Any], str, str]:
     if not isinstance(parsed, Mapping):
         return {}, text, f"the arguments are {kind(parsed)}, not an object"
     return parsed, text, ""
+
+
+def _tokens(value: Mapping[str, Any], choice: Mapping[str, Any]) -> AnswerTokens | None:
+    """What was sampled, as vLLM tells it where it was asked: all of it, in three lists that fit; else nothing."""
+    prompt, ids, told = value.get("prompt_token_ids"), choice.get("token_ids"), choice.get("logprobs")
+    content = told.get("content") if isinstance(told, Mapping) else None
+    if not (isinstance(prompt, list) and isinstance(ids, list) and isinstance(content, list)):
+        return None
+    logprobs = [as_number(one.get("logprob")) if isinstance(one, Mapping) else None for one in content]
+    known = [float(one) for one in logprobs if one is not None]
+    if len(known) != len(ids) or not all(type(one) is int and 0 <= one < 2**31 for one in (*prompt, *ids)):
+        return None
+    return AnswerTokens(tuple(prompt), tuple(ids), tuple(known))
 
 
 def _name(value: object, field: str, notes: list[str]) -> str:

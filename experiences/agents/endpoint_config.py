@@ -26,12 +26,16 @@ OPTIONS: Final[Mapping[str, str]] = {
     "per_minute": 'Requests a minute by purpose, e.g. {"training": 600}.',
     "extra": 'Added to each request\'s body, e.g. {"top_p": 0.9}.',
     "max_tokens_field": "max_tokens (default) or max_completion_tokens, as the service wants it.",
+    "capture_tokens": "true: keeps ids and log-probabilities of sampled tokens with each step, where the service gives"
+    " them, as vLLM does; false by default.",
+    "gpu_usd_per_hour": "A door of weights: dollars for an hour of training, charged by the second; 0 by default.",
     "prompt_overhead": "Tokens that the service's own template may add to a prompt; 0 by default.",
     "portkey_provider": "Portkey: the provider, e.g. openai.",
     "portkey_config": "Portkey: the id of a saved config, e.g. pc-retry-1a2b3c.",
     "portkey_custom_host": "Portkey: the address behind the gateway.",
     "portkey_metadata": 'Portkey: texts that its logs keep with each call, e.g. {"team": "search"}.',
 }
+GPU_PRICE: Final = "gpu_usd_per_hour"
 PORTKEY: Final = ("portkey_provider", "portkey_config", "portkey_custom_host", "portkey_metadata")
 
 
@@ -66,6 +70,7 @@ def endpoint_value(endpoint: ModelEndpoint | None, model: str = "") -> Endpoint:
     options = dict(endpoint.options or {})
     options_check(options)
     portkey = {name: options.pop(name) for name in PORTKEY if name in options}
+    options.pop(GPU_PRICE, None)
     try:
         sealed = (endpoint.api_key, endpoint.gateway_key, endpoint.virtual_key, endpoint.gateway_config)
         keys = Keys(*(Secret(opened(one)) for one in sealed))
@@ -88,6 +93,9 @@ def options_check(options: Mapping[str, Any]) -> None:
             "portkey_config is the id of a saved config. A config that is written out may hold keys: give it as"
             " gateway_config (the field Portkey config), where it is kept sealed."
         )
+    rate = options.get(GPU_PRICE, 0)
+    if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 <= rate <= 1e6:
+        raise BadEndpoint(f"{GPU_PRICE} is a number of dollars from 0.")
     for name in ("portkey_provider", "portkey_custom_host"):
         if not isinstance(options.get(name, ""), str):
             raise BadEndpoint(f"{name} is a text.")
@@ -105,6 +113,11 @@ def options_check(options: Mapping[str, Any]) -> None:
                 f"{name} holds what looks like a key, and options are shown to others. Give it as the endpoint's key,"
                 " or as Portkey's key, virtual key or config: those are kept sealed."
             )
+
+
+def at_door(agent: Agent) -> bool:
+    """Whether the agent's model can be trained: its endpoint is a door of weights."""
+    return agent.endpoint is not None and agent.endpoint.kind == EndpointKind.WEIGHTS
 
 
 def endpoint_of_agent(agent: Agent) -> Endpoint:
@@ -161,6 +174,8 @@ def _made(
             custom_host=portkey.get("portkey_custom_host", ""),
             metadata=portkey.get("portkey_metadata"),
         )
+    if kind == EndpointKind.WEIGHTS:
+        options = {"capture_tokens": True} | options
     try:
         return Endpoint(
             base_url,

@@ -18,6 +18,7 @@ from budgets.metering.database_meter import DatabaseMeter, LedgerAway
 from budgets.metering.endpoint_limits import SharedPace, breaker_of
 from budgets.metering.patient_meter import PatientMeter
 from budgets.metering.price_book import DatabasePriceBook
+from budgets.prices.pricing import Price
 from experiences.agents.endpoint_config import BadEndpoint, endpoint_of_agent, endpoint_of_reflector
 from experiences.models import Agent
 from experiences.rollouts.runtimes.base import Halted
@@ -61,6 +62,17 @@ class JobClients:
         at = agent.reflector_id or agent.endpoint_id
         return self._client("reflector", "", lambda: (at, endpoint_of_reflector(agent)))
 
+    def meter(self) -> PatientMeter:
+        """The job's account, made in the running loop."""
+        if self._meter is None:
+            agent = self._agent
+            self._meter = DatabaseMeter(organization_id=agent.organization_id, agent_id=agent.id, job_id=self._job_id)
+        return PatientMeter(self._meter)
+
+    def price(self, model: str) -> Price:
+        """Raises UnknownPrice."""
+        return self._prices.price(model)
+
     async def flush(self) -> None:
         """Waits until what was answered by now is settled."""
         if self._meter is not None:
@@ -92,14 +104,12 @@ class JobClients:
 
     def _made(self, at: Any, endpoint: Endpoint) -> MeteredChatClient:
         organization = self._agent.organization_id
-        if self._meter is None:
-            self._meter = DatabaseMeter(organization_id=organization, agent_id=self._agent.id, job_id=self._job_id)
         if at not in self._lines:
             pace = SharedPace(organization, endpoint.url)
             self._lines[at] = _Line(pace, ConcurrencyLimits(endpoint, pace=pace))
         return MeteredChatClient(
             endpoint,
-            PatientMeter(self._meter),
+            self.meter(),
             self._prices,
             breaker=breaker_of(organization, endpoint.url),
             gates=self._lines[at].gates,

@@ -18,6 +18,7 @@ from budgets.llm.client import MeteredChatClient
 from experiences.agents.foreign import agent_headers
 from experiences.agents.model_clients import JobClients
 from experiences.agents.toolset_of import AgentTools
+from experiences.agents.weights_door import DoorClient, OwnModel
 from experiences.learning.lessons.prompts import ReflectionOptions
 from experiences.learning.lessons.reflection import Reflector
 from experiences.lessons.services.packs import system_text
@@ -25,10 +26,12 @@ from experiences.models import Agent
 from experiences.models import AgentRuntime as Kind
 from experiences.rollouts.environments.scorers import Rubric
 from experiences.rollouts.judge import JUDGE_TOKENS, Judge, JudgingRuntime
+from experiences.rollouts.own_weights import weights_of
 from experiences.rollouts.runtimes.base import ContextSource, Halted, Runtime
 from experiences.rollouts.runtimes.gateway import RolloutGateway
 from experiences.rollouts.runtimes.http import HTTPRuntime
 from experiences.rollouts.runtimes.llm import LLMRuntime, Sampling
+from experiences.rollouts.runtimes.llm.calls import ChatModel
 from experiences.rollouts.structured_output import Asker, ModelAnswer
 
 REFLECTION_TOKENS: Final = 1024  # of an answer with several lessons
@@ -49,14 +52,15 @@ class RuntimeFactory:
         self.model = agent.model or (agent.endpoint.model if agent.endpoint else "")
         self._system = system_text(agent)
         self._tools = tools or AgentTools(agent)
-        self._clients = JobClients(agent, job_id=job_id)
+        self.clients = JobClients(agent, job_id=job_id)
         self._gateway: RolloutGateway | None = None
+        self._door: DoorClient | None = None
 
     def __call__(self, policy: ContextSource, *, temperature: float, max_steps: int, purpose: str) -> Runtime:
         if self.agent.runtime == Kind.HTTP:
             runtime: Runtime = self._foreign(policy, temperature, max_steps, purpose)
         else:
-            runtime = self._own(policy, temperature, purpose)
+            runtime = self._llm(policy, temperature, purpose)
         return JudgingRuntime(runtime, self.judge, self._prefix(purpose))
 
     def judge(self, rubric: Rubric) -> Judge:
@@ -75,7 +79,7 @@ class RuntimeFactory:
     ) -> Reflector:
         """Asks the agent's reflector, which is its own model where it has no other, what its attempts teach. ``recall``
         and ``keep`` hold what was answered, so that nothing is asked twice. In the loop in which it will work."""
-        client = self._clients.reflector()
+        client = self.clients.reflector()
         most_tokens = max(self.agent.max_tokens, REFLECTION_TOKENS)
         asker = Asker(
             model=client,
@@ -88,9 +92,9 @@ class RuntimeFactory:
         )
         return Reflector(asker, options, secret=f"{settings.SECRET_KEY}/{self.job_id}")
 
-    def _own(self, policy: ContextSource, temperature: float, purpose: str) -> LLMRuntime:
+    def _llm(self, policy: ContextSource, temperature: float, purpose: str) -> LLMRuntime:
         return LLMRuntime(
-            model=self._calls(),
+            model=self._model_of(policy),
             sampling=Sampling(self.model, temperature, self.agent.max_tokens),
             philosophy=self.agent.philosophy,
             system=self._system,
@@ -101,7 +105,7 @@ class RuntimeFactory:
         )
 
     def _foreign(self, policy: ContextSource, temperature: float, max_steps: int, purpose: str) -> HTTPRuntime:
-        calls = self._calls()
+        calls = self._model_of(policy)
         if self._gateway is None:
             self._gateway = RolloutGateway(settings.ROLLOUT_GATEWAY_HOST, settings.ROLLOUT_GATEWAY_ADVERTISED)
         return HTTPRuntime(
@@ -130,7 +134,7 @@ class RuntimeFactory:
     def spent(self) -> int:
         """What the job has spent by now, in micro-dollars, every call that was answered included. From outside of its
         loop."""
-        asyncio.run(self._clients.flush())
+        asyncio.run(self.clients.flush())
         return job_spent(self.job_id)
 
     async def aclose(self) -> None:
@@ -139,13 +143,29 @@ class RuntimeFactory:
         gateway, self._gateway = self._gateway, None
         if gateway is not None:
             await gateway.aclose()
-        await self._clients.aclose()
+        await self.clients.aclose()
+        if self._door is not None:
+            await self._door.aclose()
+
+    @property
+    def door(self) -> DoorClient:
+        """The agent's endpoint as a door of weights. In the loop in which it will work."""
+        if self._door is None:
+            self._door = DoorClient(self._calls().endpoint)
+        return self._door
+
+    def _model_of(self, policy: ContextSource) -> ChatModel:
+        """The client of the agent's model with the weights that the policy brings, if it has any of its own."""
+        base, weights = self._calls(), weights_of(policy)
+        if weights is None:
+            return base
+        return OwnModel(self.clients.own(f"{self.model}@{weights.digest}"), self.door, weights)
 
     def _calls(self, model: str = "") -> MeteredChatClient:
         """The client of the agent's own model, or of another one, made in the running loop at its first use."""
         if model and model != self.model:
-            return self._clients.own(model)
-        client = self._clients.own()
+            return self.clients.own(model)
+        client = self.clients.own()
         self.model = client.endpoint.model
         return client
 

@@ -34,6 +34,7 @@ class EndpointKind(models.TextChoices):
     OPENROUTER = "openrouter", "OpenRouter"
     VLLM = "vllm", "vLLM"
     OLLAMA = "ollama", "Ollama"
+    WEIGHTS = "weights", "Door of weights (models that are trained here)"
 
 
 class ModelEndpoint(Scoped):

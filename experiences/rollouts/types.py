@@ -41,7 +41,8 @@ class Step:
     ``state``, ``action`` and ``result`` are JSON values: state = {"observation", "done"} (what the agent saw),
     action = {"type", "tool", "parameters"}, result = {"success", "output", "error"}.
     ``choice`` and ``logprob`` are set by policies that choose from a list: the index taken and the exact
-    log-probability of it under the policy that acted. ``reward`` is this step's shaped reward.
+    log-probability of it under the policy that acted. ``reward`` is this step's shaped reward. ``sampled`` holds the
+    tokens of the model's call, where they were captured (``experiences.rollouts.captured``).
     """
 
     state: dict[str, Any]
@@ -54,6 +55,7 @@ class Step:
     reward: float = 0.0
     choice: int | None = None
     logprob: float | None = None
+    sampled: str = ""
 
 
 @dataclass(slots=True)

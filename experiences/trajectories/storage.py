@@ -206,6 +206,8 @@ def without_personal_data(trajectory: Trajectory) -> Trajectory:
         if (kept := redact_value(value)) is not value:
             changes[name] = kept
     steps = [_step_without(step) for step in trajectory.steps]
+    # Captured tokens say the same as the texts do, also what left those: none of a rollout's are kept then.
+    steps = [replace(step, sampled="") if step.sampled else step for step in steps]
     if any(new is not old for new, old in zip(steps, trajectory.steps, strict=True)):
         changes["steps"] = steps
     evidence = changes.get("evidence", trajectory.evidence)
@@ -242,6 +244,8 @@ def step_json(step: Step) -> dict[str, Any]:
         value["tokens"] = step.tokens
     if step.cost_micros:
         value["cost_micros"] = step.cost_micros
+    if step.sampled:
+        value["sampled"] = step.sampled
     return value
 
 

@@ -137,6 +137,32 @@ PRESETS: dict[str, Preset] = {
             fits=frozenset({"action"}),  # a context is learned from whole rollouts
         ),
         Preset(
+            "ppo",
+            "PPO",
+            "Take this for weights whose rollouts can't be repeated: a learned value of what was asked and seen stands "
+            "in the place of siblings (arXiv 1707.06347).",
+            {
+                "credit": "value",
+                "baseline": "value",
+                "scale_rewards": "batch",
+                "gamma": 1.0,
+                "gae_lambda": 0.95,
+                "epsilon_high": 0.2,
+                "num_iterations": 2,
+            },
+            {},
+            fits=frozenset({"weights"}),
+        ),
+        Preset(
+            "dpo",
+            "DPO",
+            "Take this for weights where only better and worse is known: the best and the worst rollout of each query "
+            "are a pair (arXiv 2305.18290).",
+            {"algorithm": "dpo", "beta": 0.1, "credit": "uniform", "num_iterations": 1},
+            {},
+            fits=frozenset({"weights"}),
+        ),
+        Preset(
             "tfgrpo",
             "Training-free GRPO",
             "Take this for a language model and about 100 queries: all lessons are told, and every second iteration "

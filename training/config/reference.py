@@ -18,7 +18,8 @@ key of a nested object). Unknown keys are refused. What is left out comes from t
 the schema: `python -m training.config.reference > docs/configuration.md`.
 
 What is for *actions* counts for agents that choose actions only, and what is for *lessons* for agents of language
-models, which are told lessons; *lessons, grpo* says that algorithm tfgrpo does not read it,
+models, which are told lessons, and *weights* for those whose own weights are learned (what is for *all* counts there
+too; of the rest [the launch form](weights.md) tells); *lessons, grpo* says that algorithm tfgrpo does not read it,
 *lessons, tfgrpo* that grpo does not. The launch form hides what changes nothing, and every interface
 refuses a value for it that differs from the preset's. Two more cases are refused:
 `baseline: value` for agents that are told lessons, and settings of the gradient with `context.update_rule:
@@ -53,8 +54,9 @@ def _row(field: Field, default: Any) -> str:
 
 def _whom(name: str) -> str:
     chosen, told, told_all = counts_for(name, "action"), counts_for(name, "llm"), counts_for(name, "llm", "tfgrpo")
+    weights = counts_for(name, "llm", learner="weights")
     if not (told or told_all):
-        return "actions"
+        return "actions, weights" if chosen and weights else "weights" if weights else "actions"
     lessons = "lessons" if told and told_all else "lessons, grpo" if told else "lessons, tfgrpo"
     return lessons if not chosen else "all" if told_all else f"actions; {lessons}"
 

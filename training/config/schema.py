@@ -291,6 +291,19 @@ class ContextConfig(_Frozen):
         return max(self.gate_samples // self.gate_steps, 1)
 
 
+class WeightsConfig(_Frozen):
+    """How a language model's own weights are learned (docs/weights.md). Only learner weights uses it."""
+
+    lora_rank: int = Field(
+        16, ge=0, le=256, title="LoRA rank",
+        description="Size of the adapter that is learned. 8-64; 0 learns all weights, for small models.",
+    )  # fmt: skip
+    max_length: int = Field(
+        1024, ge=1, le=1_000_000, title="Tokens per rollout",
+        description="Loss dr_grpo divides by this many tokens for each rollout, however long it was.",
+    )  # fmt: skip
+
+
 class GRPOConfig(_Frozen):
     """Settings of one training job. Immutable; unknown keys are refused."""
 
@@ -299,17 +312,18 @@ class GRPOConfig(_Frozen):
         description="The named configuration the others start from; differences to it are shown.",
     )  # fmt: skip
 
-    algorithm: Literal["grpo", "tfgrpo"] = Field(
+    algorithm: Literal["grpo", "tfgrpo", "dpo"] = Field(
         "grpo", title="Algorithm",
         description="grpo learns by gradients; for a language model's agent lessons are proposed, and rewards decide "
         "which are told. tfgrpo (training-free GRPO) tells all of them, and step by step keeps or "
-        "gives up what it learned.",
+        "gives up what it learned. dpo learns weights from the best and the worst rollout of each group.",
     )  # fmt: skip
 
     learner: str = Field(
         "", max_length=60, title="Learner",
-        description="What learns: action (a policy over actions), context (lessons that a model is told), or the name "
-        "of one that an installed package brings. Empty takes the one that fits the agent.",
+        description="What learns: action (a policy over actions), context (lessons that a model is told), weights (a "
+        "language model's own), or the name of one that an installed package brings. Empty takes the one that fits "
+        "the agent.",
     )  # fmt: skip
 
     warm_start: bool = Field(
@@ -510,6 +524,10 @@ class GRPOConfig(_Frozen):
 
     context: ContextConfig = Field(
         default_factory=ContextConfig, title="What the agent is told", description="How lessons are found and weighed."
+    )
+
+    weights: WeightsConfig = Field(
+        default_factory=WeightsConfig, title="Weights", description="How a language model's own weights are learned."
     )
 
     # Selection.

@@ -24,7 +24,7 @@ from training.config.schema import GRPOConfig
 from training.data.splits import split_counts
 from training.estimates import measured
 from training.estimates.measured import Rates
-from training.learners import gate
+from training.learners import gate, learner_of
 from training.models import OF_ACTIONS, OF_MODELS, TrainingRun, with_money
 
 JOBS: Final = 50  # ended jobs whose cost is compared with their plan
@@ -59,7 +59,7 @@ class Planned:
     @property
     def told(self) -> bool:
         """Whether the run learns what its agent is told: then a gate decides what is shipped."""
-        return self.agent.runtime != AgentRuntime.ACTION
+        return learner_of(self.agent.runtime, self.config.learner).tells
 
     def gate(self) -> dict[str, Any]:
         """How often the gate finds each of some true gains, and the rollouts and dollars that this takes."""
@@ -164,7 +164,7 @@ def planned(config: GRPOConfig, agent: Agent, *, n_train: int, n_selection: int,
     """
     found = _of_actions(agent) if agent.runtime == AgentRuntime.ACTION else _of_models(agent, config)
     pools = {"n_train": n_train, "n_selection": n_selection, "n_held_out": n_held_out}
-    asked = measured.work(config, **pools, told=agent.runtime != AgentRuntime.ACTION)
+    asked = measured.work(config, **pools, told=learner_of(agent.runtime, config.learner).tells)
     plan = measured.plan(asked, found, ratios=_ratios(agent) if found.measured else ())
     return Planned(config, agent, plan, found, pools, _rooms(agent))
 

@@ -13,7 +13,7 @@ from training.algorithm.convergence import Vitals
 from training.config.schema import GRPOConfig
 from training.learners.action_update import update_policy
 from training.learners.base import Learner
-from training.learners.settings import CONTEXT_ONLY
+from training.learners.settings import CONTEXT_ONLY, WEIGHTS_ONLY
 from training.policies.action import ActionPolicy
 from training.policies.base import Policy
 from training.policies.exploration import FailureMemory
@@ -30,7 +30,7 @@ class ActionLearner(Learner):
     stored_as: ClassVar = ("action",)
 
     def reads(self, setting: str, algorithm: str = "grpo") -> bool:
-        return setting.partition(".")[0] not in CONTEXT_ONLY
+        return setting.partition(".")[0] not in CONTEXT_ONLY | WEIGHTS_ONLY
 
     def unread(self, setting: str, config: GRPOConfig) -> str:
         if self.reads(setting, config.algorithm):
@@ -46,6 +46,8 @@ class ActionLearner(Learner):
                 "algorithm": "algorithm tfgrpo tells a language model what it learned; this agent chooses actions and"
                 " reads nothing. Take algorithm grpo."
             }
+        if config.algorithm == "dpo":
+            return {"algorithm": "algorithm dpo learns a language model's weights, and this agent chooses actions."}
         return {}
 
     def untrained(self, setup: TrainerSetup) -> ActionPolicy:

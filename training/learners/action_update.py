@@ -44,7 +44,7 @@ def update_policy(
     if not config.exploration.learn_from_failed_groups:
         used = np.where(batch.failed, 0.0, used)
     write_back(groups, batch.steps, whole, used)
-    result = UpdateResult(observed(groups, batch, whole))
+    result = UpdateResult(observed(groups, batch.steps, whole))
     failed_coefficient = max(config.entropy_coef, config.entropy_coef_failed_group)
     coefficient = np.where(batch.failed, failed_coefficient, config.entropy_coef)
     objective = Objective(encoded, batch, used, coefficient, logp_ref, config)

@@ -39,6 +39,7 @@ class Learner(ABC):
     ``runtimes`` are those of agents whose rollouts it learns from; of several learners that fit, a launch names one
     (``learner``), else the first built-in one is taken. ``stored_as`` is what its policies' ``state_dict()["kind"]``
     may say. ``tells`` means that what is learned is lessons for a model's context, which have rows and pages.
+    ``needs_door``: the agent's endpoint has to be a door of weights (docs/weights.md).
     ``defaults`` differ from ``GRPOConfig``'s own for this learner, under every preset.
     """
 
@@ -47,6 +48,7 @@ class Learner(ABC):
     runtimes: ClassVar[frozenset[str]]
     stored_as: ClassVar[tuple[str, ...]]
     tells: ClassVar[bool] = False
+    needs_door: ClassVar[bool] = False
     defaults: ClassVar[Mapping[str, Any]] = {}
 
     # -- describe --------------------------------------------------------------------------------------------------
@@ -116,6 +118,18 @@ class Learner(ABC):
         iteration: int,
     ) -> UpdateResult:
         """Learns from ``groups`` in place, and writes their advantages into them."""
+
+    async def learn(
+        self,
+        setup: TrainerSetup,
+        state: TrainerState,
+        groups: Sequence[TrajectoryGroup],
+        reflected: Reflected | None,
+        iteration: int,
+    ) -> UpdateResult:
+        """What the loop calls: ``update``, where nobody else has to be asked. What it raises leaves the state as it
+        was."""
+        return self.update(setup, state, groups, reflected, iteration)
 
     def warnings(self, setup: TrainerSetup, state: TrainerState, result: UpdateResult) -> list[str]:
         """Signs that learning collapses, or can't begin, in words for people."""

@@ -77,6 +77,8 @@ class ContextLearner(Learner):
         return ""
 
     def faults(self, config: GRPOConfig) -> Mapping[str, str]:
+        if config.algorithm == "dpo":
+            return {"algorithm": "algorithm dpo learns weights, and this learns lessons. Take learner weights for it."}
         if config.baseline == "value":
             return {
                 "baseline": "baseline value is a learned function of what an action policy sees, and this agent is told"

@@ -54,7 +54,7 @@ def update_context(
         ]
     policy.compared += len(groups)
     policy.mixed += sum(spread(group) > TOLERANCE for group in groups)
-    result = UpdateResult(observed(groups, batch, whole))
+    result = UpdateResult(observed(groups, batch.steps, whole))
     live, pruned = policy.live, 0
     if policy.selects and live.any():
         policy.learn(drawn.z, drawn.reward, drawn.group, groups)

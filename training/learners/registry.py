@@ -8,12 +8,13 @@ from agentcore_site.lib.registry import Registry
 from training.learners.action import ActionLearner
 from training.learners.base import Learner
 from training.learners.context import ContextLearner
+from training.learners.weights import WeightsLearner
 from training.policies.archive import CorruptState, under, unpack
 from training.policies.base import Policy
 from training.trainer import versions
 
 learners: Registry[Learner] = Registry("learner", entry_point_group="agentcore.learners")
-_BUILT_IN: Final = (ActionLearner(), ContextLearner())
+_BUILT_IN: Final = (ActionLearner(), ContextLearner(), WeightsLearner())
 for _one in _BUILT_IN:
     learners.register(_one.name)(_one)
 

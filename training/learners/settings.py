@@ -10,10 +10,11 @@ from typing import Final
 ACTIONS_ONLY: Final = frozenset(
     {
         "beta", "kl_estimator", "use_bias_correction_kl", "credit", "gamma", "step_advantage_w", "value_fit",
-        "gae_lambda", "entropy_coef_failed_group", "mask_truncated", "exploration", "features", "warm_start",
+        "gae_lambda", "entropy_coef_failed_group", "mask_truncated", "exploration", "features", "warm_start", "weights",
     }
 )  # fmt: skip
 CONTEXT_ONLY: Final = frozenset({"context"})
+WEIGHTS_ONLY: Final = frozenset({"weights"})
 # How the weights of lessons move by GRPO's gradient.
 GRADIENT: Final = frozenset(
     {

@@ -58,6 +58,7 @@ from training.services.memory import memory_of_run
 from training.services.pools import run_pools
 from training.services.promotion import start_of_run
 from training.services.spans import RunSpans
+from training.services.weights_trainer import MeteredTrainer
 from training.trainer import IterationReport, TrainerSetup, TrainerState, TrainingDiverged, steps
 from training.trainer.selection import SEARCH
 
@@ -83,6 +84,7 @@ def setup_of(run: TrainingRun, *, work: str = "") -> TrainerSetup:
             "acting": player,
             "model": player.model,
             "closing": player.aclose,
+            "weights_trainer": MeteredTrainer(player, work) if run.learner.needs_door else None,
             "new_loop": uvloop.new_event_loop,  # a fifth less of the processor for each call
             "library": library,
             "weights": weights,

@@ -19,6 +19,7 @@ from agentcore_site.lib.errors import Conflict, Invalid
 from agentcore_site.lib.registry import UnknownName
 from agentcore_site.tenancy.permissions import require
 from budgets.services import budget_open_job
+from experiences.agents.endpoint_config import at_door
 from experiences.agents.selectors import dataset_rows
 from experiences.agents.services.datasets import dataset_create, dataset_of_rows
 from experiences.agents.services.environments import environment_addresses_check, environment_fits
@@ -33,6 +34,7 @@ from training.data.pools import Pools, dataset_pools, environment_pools, pool_si
 from training.data.splits import split_counts
 from training.data.uploads import clean_rows
 from training.estimates import planning
+from training.learners import learner_of
 from training.models import TrainingRun
 from training.services.admission import place, refusals
 from training.services.continuing import Beginning, beginning
@@ -256,6 +258,9 @@ def _config(config: Mapping[str, Any] | None, preset: str, agent: Agent) -> tupl
         raise Invalid(str(error), fields={one.field: one.message for one in error.errors}) from error
     if parsed.algorithm == "tfgrpo" and (message := groups_fault(agent)):
         raise Invalid(message, fields={"algorithm": message})
+    if learner_of(agent.runtime, parsed.learner).needs_door and not at_door(agent):
+        message = f"{agent.name} calls a model whose weights can't be trained: its endpoint is no door of weights."
+        raise Invalid(message, fields={"learner": message})
     return parsed, warnings
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,37 +34,47 @@ class Batch:
 
 def batch_of(groups: Sequence[TrajectoryGroup], config: GRPOConfig) -> Batch:
     """Flattens ``groups``. Trajectories that could not be scored (NaN) keep their place but give no steps."""
-    trajectories = [trajectory for group in groups for trajectory in group.trajectories]
-    sizes = [len(group.trajectories) for group in groups]
-    group = np.repeat(np.arange(len(groups)), sizes)
-    reward = np.array([t.reward for t in trajectories], dtype=np.float64)
-    chosen = [_usable(t) for t in trajectories]
-    length = np.array([len(steps) for steps in chosen], dtype=np.int64)
-    flat = [step for steps in chosen for step in steps]
-    index = np.repeat(np.arange(len(trajectories)), length)
-    starts = np.cumsum(length) - length
+    trajectories, chosen, steps = flattened(groups, config, _usable)
+    flat = [step for of_one in chosen for step in of_one]
     cut = np.array([config.mask_truncated and t.truncated for t in trajectories], dtype=np.bool_)
     lost = np.array([not any(t.success for t in g.trajectories) for g in groups], dtype=np.bool_)
     return Batch(
         decisions=[
             Decision(observation_of(t.query, step.state), step.choice)
-            for t, steps in zip(trajectories, chosen, strict=True)
-            for step in steps
+            for t, of_one in zip(trajectories, chosen, strict=True)
+            for step in of_one
             if step.choice is not None
         ],
         logp_old=np.array([step.logprob for step in flat], dtype=np.float64),
-        steps=FlatSteps(
-            trajectory=index,
-            position=np.arange(len(flat)) - starts[index],
-            step_reward=_paid(flat, index, reward, length),
-            anchor=_anchors(flat, group[index]) if config.credit == "gigpo" else np.zeros(len(flat), dtype=np.int64),
-            group=group,
-            reward=reward,
-            length=length,
-        ),
-        learnable=~cut[index],
-        failed=lost[group[index]],
+        steps=steps,
+        learnable=~cut[steps.trajectory],
+        failed=lost[steps.step_group],
     )
+
+
+def flattened(
+    groups: Sequence[TrajectoryGroup], config: GRPOConfig, usable: Callable[[Trajectory], list[Step]]
+) -> tuple[list[Trajectory], list[list[Step]], FlatSteps]:
+    """(trajectories, the ``usable`` steps of each, the same as flat arrays)."""
+    trajectories = [trajectory for group in groups for trajectory in group.trajectories]
+    sizes = [len(group.trajectories) for group in groups]
+    group = np.repeat(np.arange(len(groups)), sizes)
+    reward = np.array([t.reward for t in trajectories], dtype=np.float64)
+    chosen = [usable(t) for t in trajectories]
+    length = np.array([len(steps) for steps in chosen], dtype=np.int64)
+    flat = [step for steps in chosen for step in steps]
+    index = np.repeat(np.arange(len(trajectories)), length)
+    starts = np.cumsum(length) - length
+    found = FlatSteps(
+        trajectory=index,
+        position=np.arange(len(flat)) - starts[index],
+        step_reward=_paid(flat, index, reward, length),
+        anchor=_anchors(flat, group[index]) if config.credit == "gigpo" else np.zeros(len(flat), dtype=np.int64),
+        group=group,
+        reward=reward,
+        length=length,
+    )
+    return trajectories, chosen, found
 
 
 def credit_rule(config: GRPOConfig) -> CreditRule:

@@ -77,7 +77,7 @@ class _Loop:
         collected = time.perf_counter()
         # What is asked comes before what is changed: an interruption leaves the policy as it was.
         reflected = loop.run_until_complete(setup.learner.reflect(setup, state, groups, iteration))
-        result = setup.learner.update(setup, state, groups, reflected, iteration)
+        result = loop.run_until_complete(setup.learner.learn(setup, state, groups, reflected, iteration))
         if isinstance(self._reward, LearningReward):
             self._reward.learn([trajectory for group in groups for trajectory in group.trajectories])
             state.reward = self._reward.state_dict()

@@ -12,7 +12,6 @@ from experiences.rollouts.types import TrajectoryGroup
 from training.algorithm.advantages import GroupAdvantages
 from training.algorithm.credit import FlatSteps
 from training.algorithm.value import explained_variance
-from training.trainer.batch import Batch
 
 
 @dataclass(slots=True)
@@ -26,10 +25,10 @@ class UpdateResult:
     warnings: list[str] = field(default_factory=list)
 
 
-def observed(groups: Sequence[TrajectoryGroup], batch: Batch, whole: GroupAdvantages) -> dict[str, float]:
+def observed(groups: Sequence[TrajectoryGroup], steps: FlatSteps, whole: GroupAdvantages) -> dict[str, float]:
     """What the rollouts themselves say, before anything is learned."""
     trajectories = [trajectory for group in groups for trajectory in group.trajectories]
-    reward = batch.steps.reward[np.isfinite(batch.steps.reward)]
+    reward = steps.reward[np.isfinite(steps.reward)]
     n = max(len(trajectories), 1)
     return {
         "reward_mean": float(reward.mean()) if len(reward) else 0.0,
@@ -37,7 +36,7 @@ def observed(groups: Sequence[TrajectoryGroup], batch: Batch, whole: GroupAdvant
         "reward_max": float(reward.max()) if len(reward) else 0.0,
         "success_rate": sum(t.success for t in trajectories) / n,
         "frac_reward_zero_std": whole.frac_zero_std,
-        "explained_variance": _explained(batch.steps),
+        "explained_variance": _explained(steps),
         "steps_mean": sum(len(t.steps) for t in trajectories) / n,
         "failed_rollouts": float(sum(bool(t.error) for t in trajectories)),
         "truncated_rate": sum(t.truncated for t in trajectories) / n,

@@ -13,6 +13,7 @@ from experiences.learning.lessons.reflection import Reflected
 from experiences.learning.lessons.removed import NOTHING, RemovedLessons
 from experiences.rollouts.collect import RolloutLimits, RolloutPlan
 from experiences.rollouts.environments.base import Environment
+from experiences.rollouts.own_weights import WeightsTrainer
 from experiences.rollouts.rewards import Reward, rewards
 from experiences.rollouts.runtimes.action import ActionRuntime
 from experiences.rollouts.runtimes.base import Runtime
@@ -84,7 +85,8 @@ class TrainerSetup:
     ``slots`` is how many experiences the agent's prompt has room for (None: as many as help);
     ``reflecting`` finds new lessons (None: none are looked for). ``look_kept`` and ``look_keep`` store the rollouts of
     looks at the selection queries by iteration, where they were paid for. ``functions`` are the agent's that act, whose
-    call no lesson may order; ``memory`` is what earlier jobs took out, which is not tried again."""
+    call no lesson may order; ``memory`` is what earlier jobs took out, which is not tried again.
+    ``weights_trainer`` learns weights for a policy that has its own."""
 
     config: GRPOConfig
     seed: int
@@ -108,6 +110,7 @@ class TrainerSetup:
     memory: RemovedLessons = NOTHING
     look_kept: Callable[[int], Mapping[RolloutKey, Trajectory]] = _none_kept
     look_keep: Callable[[int, Trajectory], Awaitable[None] | None] = _not_kept
+    weights_trainer: WeightsTrainer | None = None
 
     @property
     def search_queries(self) -> Sequence[Scenario]:

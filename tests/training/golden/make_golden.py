@@ -107,9 +107,24 @@ def trl_loss(
     options: dict[str, Any],
 ) -> tuple[float, torch.Tensor]:
     """(loss, d loss / d logp) of ``GRPOTrainer._compute_loss`` for padded (B, T) log-probabilities."""
+    leaf = logp.clone().requires_grad_(True)
+    loss = trl_loss_of(leaf, old, reference, advantage, mask, options)
+    loss.backward()
+    assert leaf.grad is not None
+    return loss.item(), leaf.grad
+
+
+def trl_loss_of(
+    logp: torch.Tensor,
+    old: torch.Tensor,
+    reference: torch.Tensor,
+    advantage: torch.Tensor,
+    mask: torch.Tensor,
+    options: dict[str, Any],
+) -> torch.Tensor:
+    """The loss itself, in the graph of ``logp``."""
     from trl import GRPOTrainer
 
-    leaf = logp.clone().requires_grad_(True)
     rule = {
         "loss_type": "dapo",
         "importance_sampling_level": "token",
@@ -129,7 +144,7 @@ def trl_loss(
             delta=rule["delta"], use_bias_correction_kl=rule["use_bias_correction_kl"], steps_per_generation=1
         ),
         current_gradient_accumulation_steps=1,
-        max_completion_length=MAX_LENGTH,
+        max_completion_length=logp.shape[1],
         top_entropy_quantile=1.0,
         aux_loss_enabled=False,
         off_policy_mask_threshold=None,
@@ -140,7 +155,7 @@ def trl_loss(
         accelerator=SimpleNamespace(
             gather=lambda x: x, gather_for_metrics=lambda x: x, reduce=lambda x, **_: x, num_processes=1
         ),
-        _get_per_token_logps_and_entropies=lambda *args, **kwargs: (leaf, torch.zeros_like(leaf), None),
+        _get_per_token_logps_and_entropies=lambda *args, **kwargs: (logp, torch.zeros_like(logp), None),
     )
     tokens = torch.zeros(logp.shape, dtype=torch.long)
     inputs = {
@@ -153,10 +168,7 @@ def trl_loss(
         "ref_per_token_logps": reference,
         "num_items_in_batch": mask.sum(),
     }
-    loss = GRPOTrainer._compute_loss(stand_in, None, inputs)
-    loss.backward()
-    assert leaf.grad is not None
-    return loss.item(), leaf.grad
+    return GRPOTrainer._compute_loss(stand_in, None, inputs)
 
 
 def optimizers() -> list[dict[str, Any]]:

@@ -26,6 +26,7 @@ from budgets.llm.transport import OnDelta
 from budgets.llm.types import Completion, Message, ToolCall, ToolSpec
 from budgets.metering.port import BudgetRefused, CallKey, MeterFailure, SpendingTooFast, UnknownPrice
 from experiences.privacy import cut_short
+from experiences.rollouts.captured import SampledTokens
 from experiences.rollouts.rollout_clock import Clock, current_clock
 from experiences.rollouts.runtimes.base import Halted, RolloutFailure
 from experiences.rollouts.tools.toolset import Toolset
@@ -99,6 +100,7 @@ class Conversation:
     _calls: int = 0
     _malformed: int = 0
     _pending: Completion | None = field(default=None, repr=False)
+    _captured: SampledTokens | None = field(default=None, repr=False)  # the tokens of the call before
 
     async def ask(
         self, messages: Sequence[Message], *, role: str = "", tools: bool = False, temperature: float | None = None
@@ -204,8 +206,17 @@ class Conversation:
                 duration_ms=own + (0 if paid is None else paid.latency_ms),
                 tokens=0 if paid is None else paid.usage.total_tokens,
                 cost_micros=spent if paid is None else paid.spent or paid.cost,
+                sampled="" if paid is None else self._packed(paid),
             )
         )
+
+    def _packed(self, answer: Completion) -> str:
+        """The call's tokens, where the endpoint gave them."""
+        if answer.tokens is None:
+            return ""
+        before = self._captured
+        self._captured = SampledTokens(answer.tokens.prompt_ids, answer.tokens.token_ids, answer.tokens.logprobs)
+        return self._captured.packed(before)
 
     async def _run(self, call: ToolCall, number: int) -> dict[str, Any]:
         if number >= MAX_TOOL_CALLS:

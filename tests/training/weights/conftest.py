@@ -1,0 +1,62 @@
+"""One model made at random, and one door to it, for all of these tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentcore_site.tenancy.actors import Actor
+from budgets.services import price_set
+from experiences.agents.services.agents import agent_create
+from experiences.agents.services.endpoints import endpoint_create
+from experiences.models import Agent
+from tests.support.tiny_model import tiny_model
+from tests.support.weights_door import DoorProcess
+
+# Whoever is asked for the one letter must not say the other.
+WANTED = {"alpha": "^[^b]*a[^b]*$", "beta": "^[^a]*b[^a]*$"}
+ROWS = [
+    {"query": f"{kind} {number}", "expected_outcome": {"regex": WANTED[kind]}}
+    for number in range(40)
+    for kind in WANTED
+]
+TEXTS = [row["query"] for row in ROWS] + ["Think step by step. When you are done, write a last line"] * 20
+PRICE = 1_000_000  # micro-dollars for a million tokens, of prompts, answers and training
+
+
+@pytest.fixture(scope="session")
+def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pytest.importorskip("torch", reason="the extra [weights] is not installed")
+    return tiny_model(tmp_path_factory.mktemp("models") / "tiny", TEXTS)
+
+
+@pytest.fixture(scope="session")
+def door(model_folder: Path) -> Iterator[DoorProcess]:
+    with DoorProcess(model_folder) as running:
+        yield running
+
+
+def agent_at(
+    actor: Actor, door: DoorProcess, *, endpoint_options: dict[str, Any] | None = None, **changes: Any
+) -> Agent:
+    organization = actor.user.memberships.get().organization
+    price_set(actor, model="tiny", organization=organization, input=PRICE, output=PRICE)
+    endpoint = endpoint_create(
+        actor,
+        name="door",
+        kind="weights",
+        base_url=door.base_url,
+        model="tiny",
+        api_key=door.token,
+        options=endpoint_options or {},
+    )
+    given = {"philosophy": "cot", "environment": "dataset", "max_tokens": 4} | changes
+    return agent_create(actor, name="Tiny", runtime="llm", endpoint=endpoint, **given)
+
+
+@pytest.fixture
+def tiny_agent(adam: Any, door: DoorProcess) -> Agent:
+    return agent_at(Actor(adam), door)

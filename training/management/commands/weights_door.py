@@ -1,0 +1,73 @@
+"""Starts a door of weights: a server over one base model that is trained and served here (docs/weights.md)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from agentcore_site import env
+
+
+class Command(BaseCommand):
+    help = "Serves and trains the weights of one language model for jobs whose agents call it."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("model", help="Folder of the base model, as save_pretrained writes it.")
+        parser.add_argument("--name", default="", help="What agents call it; the folder's name by default.")
+        parser.add_argument("--host", default="127.0.0.1")
+        parser.add_argument("--port", type=int, default=8300)
+        parser.add_argument("--trainer", default="", help="Address of a server of the Tinker API that does the work.")
+        parser.add_argument("--parent", action="store_true", help="End when standard input is closed.")
+
+    def handle(self, *, model: str, name: str, host: str, port: int, trainer: str, parent: bool, **_: Any) -> None:
+        folder = Path(model)
+        if not folder.is_dir():
+            raise CommandError(f"{folder} is no folder. Give the folder of a model, as save_pretrained writes it.")
+        token = env.text("WEIGHTS_TOKEN")
+        if not token and host not in ("127.0.0.1", "localhost", "::1"):
+            raise CommandError("A door that others can reach wants a key: set WEIGHTS_TOKEN.")
+        try:
+            from training.weights.chat import ChatTokens
+            from training.weights.door import Door
+
+            chat = ChatTokens(folder)
+            if trainer:
+                from training.weights.tinker_engine import TinkerEngine
+
+                engine: Any = TinkerEngine(trainer, name or folder.name, key=env.text("TINKER_API_KEY"))
+            else:
+                from training.weights.torch_engine import TorchEngine
+
+                engine = TorchEngine(folder)
+        except ImportError as error:
+            raise CommandError(f"The extra [weights] is not installed here: {error}") from error
+        door = Door(engine, chat, name=name or folder.name, token=token, saved=Path(settings.DATA_DIR) / "weights")
+        with contextlib.suppress(KeyboardInterrupt):
+            asyncio.run(self._serve(door.application(), host, port, parent=parent))
+
+    async def _serve(self, app: web.Application, host: str, port: int, *, parent: bool) -> None:
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=2.0)
+        await runner.setup()
+        site = web.TCPSite(runner, host, port)
+        await site.start()
+        bound = runner.addresses[0]
+        self.stdout.write(f"http://{bound[0]}:{bound[1]}/v1")
+        self.stdout.flush()
+        ending, loop = asyncio.Event(), asyncio.get_running_loop()
+        for one in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(one, ending.set)
+        if parent:
+            threading.Thread(
+                target=lambda: (sys.stdin.read(), loop.call_soon_threadsafe(ending.set)), daemon=True
+            ).start()
+        await ending.wait()
+        await runner.cleanup()

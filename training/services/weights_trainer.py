@@ -1,0 +1,121 @@
+"""Learns weights at a door, with every call reserved and settled in the ledger as calls of a model are.
+
+A training call costs its tokens at the price of ``<model>/train``, or at the model's own price of input where the table
+has none, and its seconds at the endpoint's ``gpu_usd_per_hour``. So a job's budget is a cap on what it trains, too.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from budgets.metering.patient_meter import PatientMeter
+from budgets.metering.port import Bill, BudgetRefused, CallKey, MeterFailure, UnknownPrice
+from budgets.prices.pricing import Price, Usage, cost
+from experiences.agents.endpoint_config import GPU_PRICE
+from experiences.agents.runtime_factory import RuntimeFactory
+from experiences.agents.weights_door import CALL_SECONDS
+from experiences.rollouts.captured import TokenRow
+from experiences.rollouts.own_weights import Weights
+from experiences.rollouts.runtimes.base import Halted
+from training.weights.dialect import datum, logprobs_in
+
+BASE: Final = "base"
+HOUR: Final = 3_600.0
+
+
+class MeteredTrainer:
+    """``WeightsTrainer`` at the endpoint of the agent that ``factory`` plays. ``attempt`` makes the keys its own."""
+
+    def __init__(self, factory: RuntimeFactory, attempt: str) -> None:
+        self._factory = factory
+        # A slice that follows on this one has the same attempt: the moment keeps their calls apart.
+        self._prefix = f"{factory.job_id}/{attempt}/train/{time.time_ns()}"
+        endpoint = factory.agent.endpoint
+        self._rate = float((endpoint.options if endpoint else {}).get(GPU_PRICE, 0.0))
+        self._meter: PatientMeter | None = None
+        self._calls = 0
+
+    # -- the trainer ---------------------------------------------------------------------------------------------------
+
+    async def open(self, start: Weights, *, rank: int, seed: int) -> str:
+        door = self._factory.door
+        session = await door.train("create_session", tags=[], user_metadata=None, sdk_version="agentcore")
+        base = door.endpoint.model.partition("@")[0]
+        asked = {"session_id": session["session_id"], "model_seq_id": 0, "base_model": base}
+        made = await door.train("create_model", **asked, lora_config={"rank": rank, "seed": seed})
+        if start.digest:
+            await self._bring(start)
+            await door.train("load_weights", model_id=made["model_id"], path=start.digest, optimizer=True)
+        return str(made["model_id"])
+
+    async def close(self, model: str) -> Weights:
+        found = await self._factory.door.get(model)
+        await self._factory.door.train("unload_model", model_id=model)
+        return found
+
+    async def logprobs(self, weights: Weights | str, rows: Sequence[TokenRow]) -> list[list[float]]:
+        model = weights if isinstance(weights, str) else weights.digest or BASE
+        if isinstance(weights, Weights) and weights.digest:
+            await self._bring(weights)
+        data = [datum(row.ids) for row in rows]
+        asked = {"data": data, "loss_fn": "cross_entropy"}
+        found = await self._paid("forward", rows, model_id=model, forward_input=asked)
+        return logprobs_in(found)
+
+    async def forward_backward(self, model: str, rows: Sequence[TokenRow], pulls: Sequence[Sequence[float]]) -> None:
+        # The dialect minimises -sum(weight * log-probability).
+        data = [datum(row.ids, [-one for one in pull]) for row, pull in zip(rows, pulls, strict=True)]
+        asked = {"data": data, "loss_fn": "cross_entropy"}
+        await self._paid("forward_backward", rows, model_id=model, forward_backward_input=asked)
+
+    async def optim_step(self, model: str, adam: Mapping[str, float]) -> dict[str, float]:
+        given = {"beta1": 0.9, "beta2": 0.999, "eps": 1e-8, **adam}
+        found = await self._paid("optim_step", (), model_id=model, adam_params=given)
+        return {name: float(value) for name, value in (found.get("metrics") or {}).items()}
+
+    # -- inside --------------------------------------------------------------------------------------------------------
+
+    async def _bring(self, weights: Weights) -> None:
+        if not await self._factory.door.knows(weights.digest):
+            await self._factory.door.put(weights)
+
+    async def _paid(self, call: str, rows: Sequence[TokenRow], **asked: Any) -> dict[str, Any]:
+        """A call under a hold of its tokens and of the longest that it may take, settled by what it took."""
+        price, tokens = self._priced(), sum(len(row.ids) for row in rows)
+        usage = Usage(tokens, 0)
+        if self._meter is None:
+            self._meter = self._factory.clients.meter()
+        meter = self._meter
+        self._calls += 1
+        key = CallKey(f"{self._prefix}/{self._calls}", "training", price.model)
+        try:
+            await meter.reserve(key, cost(price, usage) + self._of_seconds(CALL_SECONDS))
+        except BudgetRefused as error:
+            raise Halted("budget_exceeded", str(error)) from error
+        except MeterFailure as error:
+            raise Halted("waiting_for_llm" if error.passing else "spends_too_fast", str(error)) from error
+        began, seconds = time.perf_counter(), None
+        try:
+            found = await self._factory.door.train(call, **asked)
+            seconds = float((found.get("metrics") or {}).get("compute_seconds", time.perf_counter() - began))
+            return found
+        finally:
+            took = time.perf_counter() - began
+            amount = cost(price, usage) + self._of_seconds(took if seconds is None else seconds)
+            source = "estimate" if seconds is None else "table"
+            await meter.settle(key, Bill(amount, usage, source, round(took * 1000)))
+
+    def _of_seconds(self, seconds: float) -> int:
+        return round(seconds * self._rate / HOUR * 1e6)
+
+    def _priced(self) -> Price:
+        prices, model = self._factory.clients, self._factory.model.partition("@")[0]
+        try:
+            return prices.price(f"{model}/train")
+        except UnknownPrice:
+            try:
+                return prices.price(model)
+            except UnknownPrice as error:
+                raise Halted("llm_refused", str(error)) from error

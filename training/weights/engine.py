@@ -1,0 +1,95 @@
+"""What stands behind a door: sampling, log-probabilities, gradients and Adam's steps on one base model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+BASE: Final = "base"  # the weights of the base model itself, which are always there
+
+
+class UnknownWeights(LookupError):
+    """No weights of that name are loaded: send them again."""
+
+
+class BadInput(ValueError):
+    """The request can't be carried out as it stands; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """One answer that is asked for: after ``prompt``, at most ``max_tokens`` tokens. ``temperature`` 0 takes the
+    likeliest; ``seed`` makes the draw repeatable."""
+
+    prompt: tuple[int, ...]
+    max_tokens: int
+    temperature: float = 1.0
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """An answer's tokens, the log-probability of each under the model at temperature 1, and why it ended: "stop" or
+    "length". The end token is one of them."""
+
+    ids: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    finish_reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Datum:
+    """A row of tokens with the weight of each: its loss is -sum(weight * log-probability). Both are (T,); the first
+    token has no log-probability, and its weight counts for nothing."""
+
+    ids: tuple[int, ...]
+    weights: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Adam:
+    """One step's settings, as the Tinker API names them. ``grad_clip_norm`` 0: no clipping."""
+
+    learning_rate: float
+    beta1: float = 0.9
+    beta2: float = 0.999
+    eps: float = 1e-8
+    weight_decay: float = 0.0
+    grad_clip_norm: float = 0.0
+
+
+class Engine(Protocol):
+    """Weights by name. ``BASE`` is always there; others are made by ``create`` or ``load`` and go when there are too
+    many, so that a caller keeps what ``save`` gave. All methods but the constructor may raise ``UnknownWeights`` and
+    ``BadInput``; none is called while another runs."""
+
+    context: int  # tokens of prompt and answer together
+
+    def create(self, name: str, lora_rank: int, seed: int) -> None:
+        """New weights that answer as the base model does: an adapter of that rank, or a full copy with rank 0."""
+
+    def load(self, name: str, state: bytes) -> None:
+        """What ``save`` gave, optimiser included."""
+
+    def save(self, name: str) -> bytes:
+        """Weights, optimiser and random state; equal weights give equal bytes."""
+
+    def drop(self, name: str) -> None: ...
+
+    def loaded(self, name: str) -> bool: ...
+
+    def sample(self, name: str, draws: Sequence[Draw]) -> list[Drawn]: ...
+
+    def logprobs(self, name: str, rows: Sequence[Sequence[int]]) -> list[list[float]]:
+        """Of each token of each row given those before, 0 for the first, at temperature 1."""
+
+    def forward_backward(self, name: str, data: Sequence[Datum]) -> list[list[float]]:
+        """Adds the gradient of the summed loss to what has gathered; the log-probabilities as ``logprobs`` gives."""
+
+    def optim_step(self, name: str, adam: Adam) -> dict[str, float]:
+        """Moves the weights by the gathered gradient and forgets it. "grad_norm" is its length before clipping; a
+        gradient that is not finite moves nothing and says so by "skipped"."""
+
+    def describe(self) -> dict[str, Any]:
+        """What a person wants to know of it."""
