@@ -198,7 +198,8 @@ class LaunchForm:
     def _preset_values(self) -> Mapping[str, Any]:
         """What an empty field means: the preset with the agent's and the site's defaults over it."""
         defaults = launch_defaults(self._known_agent, {"reward": self.text("reward")} if self.text("reward") else {})
-        return {**_values_of(self.preset, self._runtime, self._learner), **defaults}
+        # A learner that was chosen stays a choice: as the preset's own it would be sent as nothing.
+        return {**_values_of(self.preset, self._runtime, self._learner), **defaults, "learner": ""}
 
     @property
     def _known_agent(self) -> Agent | None:

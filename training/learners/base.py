@@ -127,8 +127,8 @@ class Learner(ABC):
         reflected: Reflected | None,
         iteration: int,
     ) -> UpdateResult:
-        """What the loop calls: ``update``, where nobody else has to be asked. What it raises leaves the state as it
-        was."""
+        """What the loop calls: ``update``, for a learner that needs no other process. What it raises leaves the state
+        as it was."""
         return self.update(setup, state, groups, reflected, iteration)
 
     def warnings(self, setup: TrainerSetup, state: TrainerState, result: UpdateResult) -> list[str]:

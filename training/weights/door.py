@@ -21,7 +21,7 @@ from typing import Any, Final
 from aiohttp import web
 
 from training.weights.chat import ChatTokens
-from training.weights.engine import BASE, Adam, BadInput, Datum, Draw, Drawn, Engine, UnknownWeights
+from training.weights.engine import BASE, Adam, BadInput, Datum, Engine, TokenDraw, TokensDrawn, UnknownWeights
 from training.weights.turns import Turns
 
 MOST_BODY: Final = 2**31  # bytes of a state that is put here
@@ -95,7 +95,7 @@ class Door:
         room = self.engine.context - len(prompt)
         if room < 1:
             raise BadInput(f"The prompt has {len(prompt)} tokens; with its answer it has to fit {self.engine.context}.")
-        draw = Draw(
+        draw = TokenDraw(
             prompt,
             room if limit is None else min(_whole(limit, "max_tokens", 1), room),
             _number(asked.get("temperature", 1.0), "temperature", 0.0, 5.0),
@@ -105,7 +105,7 @@ class Door:
         answer = self._answer(asked, draw, drawn)
         return await self._streamed(request, asked, answer) if asked.get("stream") else web.json_response(answer)
 
-    def _answer(self, asked: Mapping[str, Any], draw: Draw, drawn: Drawn) -> dict[str, Any]:
+    def _answer(self, asked: Mapping[str, Any], draw: TokenDraw, drawn: TokensDrawn) -> dict[str, Any]:
         message = self.chat.message(drawn.ids)
         reason = "tool_calls" if message.get("tool_calls") else drawn.finish_reason
         choice: dict[str, Any] = {"index": 0, "message": message, "finish_reason": reason}
@@ -277,7 +277,7 @@ class Door:
         seed = _whole(given.get("seed") or uuid.uuid4().int % 2**31, "seed", 0)
         warmth = _number(given.get("temperature", 1.0), "temperature", 0.0, 5.0)
         draws = [
-            Draw(prompt, limit, warmth, seed + at)
+            TokenDraw(prompt, limit, warmth, seed + at)
             for at in range(_whole(asked.get("num_samples", 1), "num_samples", 1))
         ]
         drawn = await asyncio.gather(*(self.turns.draw(weights, draw) for draw in draws))

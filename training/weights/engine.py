@@ -18,7 +18,7 @@ class BadInput(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Draw:
+class TokenDraw:
     """One answer that is asked for: after ``prompt``, at most ``max_tokens`` tokens. ``temperature`` 0 takes the
     likeliest; ``seed`` makes the draw repeatable."""
 
@@ -29,7 +29,7 @@ class Draw:
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
+class TokensDrawn:
     """An answer's tokens, the log-probability of each under the model at temperature 1, and why it ended: "stop" or
     "length". The end token is one of them."""
 
@@ -79,7 +79,7 @@ class Engine(Protocol):
 
     def loaded(self, name: str) -> bool: ...
 
-    def sample(self, name: str, draws: Sequence[Draw]) -> list[Drawn]: ...
+    def sample(self, name: str, draws: Sequence[TokenDraw]) -> list[TokensDrawn]: ...
 
     def logprobs(self, name: str, rows: Sequence[Sequence[int]]) -> list[list[float]]:
         """Of each token of each row given those before, 0 for the first, at temperature 1."""

@@ -17,7 +17,7 @@ from typing import Any, Final, TypeVar
 import aiohttp
 
 from training.weights.dialect import datum, logprobs_in
-from training.weights.engine import BASE, Adam, BadInput, Datum, Draw, Drawn, UnknownWeights
+from training.weights.engine import BASE, Adam, BadInput, Datum, TokenDraw, TokensDrawn, UnknownWeights
 
 T = TypeVar("T")
 MOST_NAMES: Final = 1_000
@@ -68,14 +68,14 @@ class TinkerEngine:
     def loaded(self, name: str) -> bool:
         return name == BASE or name in self._states
 
-    def sample(self, name: str, draws: Sequence[Draw]) -> list[Drawn]:
+    def sample(self, name: str, draws: Sequence[TokenDraw]) -> list[TokensDrawn]:
         if name == BASE:
             source = {"base_model": self._model}
         else:
             self.save(name)
             source = {"model_path": self._state(name)["sampler"]}
 
-        async def all_of_them() -> list[Drawn]:
+        async def all_of_them() -> list[TokensDrawn]:
             gate = asyncio.Semaphore(AT_ONCE)
             return await asyncio.gather(*(self._drawn(source, draw, gate) for draw in draws))
 
@@ -132,13 +132,13 @@ class TinkerEngine:
         self._live_name, self._live_state = name, dict(state)
         return self._live
 
-    async def _drawn(self, source: dict[str, str], draw: Draw, gate: asyncio.Semaphore) -> Drawn:
+    async def _drawn(self, source: dict[str, str], draw: TokenDraw, gate: asyncio.Semaphore) -> TokensDrawn:
         params = {"max_tokens": draw.max_tokens, "temperature": draw.temperature, "seed": draw.seed}
         prompt = {"chunks": [{"type": "encoded_text", "tokens": list(draw.prompt)}]}
         async with gate:
             found = await self._call("asample", prompt=prompt, sampling_params=params, num_samples=1, **source)
         one = found["sequences"][0]
-        return Drawn(tuple(one["tokens"]), tuple(one["logprobs"]), str(one["stop_reason"]))
+        return TokensDrawn(tuple(one["tokens"]), tuple(one["logprobs"]), str(one["stop_reason"]))
 
     async def _call(self, call: str, **asked: Any) -> dict[str, Any]:
         promised = await self._ask(call, asked)

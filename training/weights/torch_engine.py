@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from training.policies.archive import CorruptState, nested, pack, under, unpack
-from training.weights.engine import BASE, Adam, BadInput, Datum, Draw, Drawn, UnknownWeights
+from training.weights.engine import BASE, Adam, BadInput, Datum, TokenDraw, TokensDrawn, UnknownWeights
 
 MOST_LOADED: Final = 8  # weights beside the base; the one that was used longest ago makes room
 TOKENS_AT_ONCE: Final = 16_384  # of a padded batch, forward and backward
@@ -109,7 +109,7 @@ class TorchEngine:
     # -- what is asked of them -------------------------------------------------------------------------------------
 
     @torch.no_grad()
-    def sample(self, name: str, draws: Sequence[Draw]) -> list[Drawn]:
+    def sample(self, name: str, draws: Sequence[TokenDraw]) -> list[TokensDrawn]:
         for draw in draws:
             if not draw.prompt or len(draw.prompt) + draw.max_tokens > self.context:
                 raise BadInput(f"Prompt and answer have to fit {self.context} tokens; the prompt has some.")
@@ -164,7 +164,7 @@ class TorchEngine:
 
     # -- inside ----------------------------------------------------------------------------------------------------
 
-    def _sampled(self, model: Any, draws: Sequence[Draw]) -> list[Drawn]:
+    def _sampled(self, model: Any, draws: Sequence[TokenDraw]) -> list[TokensDrawn]:
         """All draws in one batch, with a cache of keys and values. A row's own numbers decide what it draws, whichever
         rows are beside it."""
         longest = max(len(draw.prompt) for draw in draws)
@@ -197,7 +197,7 @@ class TorchEngine:
             ids = chosen[:, None]
             mask = torch.cat([mask, torch.ones_like(ids)], dim=1)
         return [
-            Drawn(tuple(ids), tuple(values), "stop" if ids and ids[-1] in self._ends else "length")
+            TokensDrawn(tuple(ids), tuple(values), "stop" if ids and ids[-1] in self._ends else "length")
             for ids, values in drawn
         ]
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, TypeVar
 
-from training.weights.engine import Draw, Drawn, Engine
+from training.weights.engine import Engine, TokenDraw, TokensDrawn
 
 MOST_AT_ONCE: Final = 64  # answers that are drawn in one batch
 T = TypeVar("T")
@@ -20,16 +20,16 @@ class Turns:
     def __init__(self, engine: Engine) -> None:
         self.engine, self.busy = engine, 0.0
         self._thread = ThreadPoolExecutor(1, "engine")
-        self._waiting: dict[str, list[tuple[Draw, asyncio.Future[Drawn]]]] = {}
+        self._waiting: dict[str, list[tuple[TokenDraw, asyncio.Future[TokensDrawn]]]] = {}
         self._drawing: set[asyncio.Task[None]] = set()
 
     async def run(self, work: Callable[..., T], *args: Any) -> tuple[T, float]:
         """What a call gives, and the seconds that it took."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._timed, work, *args)
 
-    async def draw(self, name: str, draw: Draw) -> Drawn:
+    async def draw(self, name: str, draw: TokenDraw) -> TokensDrawn:
         """One answer, together with whichever others wait for the same weights by the time the engine is free."""
-        future: asyncio.Future[Drawn] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[TokensDrawn] = asyncio.get_running_loop().create_future()
         waiting = self._waiting.setdefault(name, [])
         waiting.append((draw, future))
         if len(waiting) == 1:

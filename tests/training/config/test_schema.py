@@ -122,6 +122,12 @@ def test_a_learner_without_recommendations_of_its_own_gets_the_documented_defaul
 @pytest.mark.parametrize("name", PRESETS)
 @pytest.mark.parametrize("kind", ["action", "llm", "http"])
 def test_every_preset_is_a_valid_configuration_that_says_when_to_take_it(name: str, kind: str) -> None:
+    if PRESETS[name].fits == {"weights"}:
+        if kind != "action":
+            with pytest.raises(ConfigError, match=r"told lessons|learner weights"):
+                parse_config({"preset": name}, runtime=kind)
+            assert parse_config({"preset": name, "learner": "weights"}, runtime=kind)[0].preset == name
+        return
     if kind == "action" and PRESETS[name].fits == {"context"}:
         with pytest.raises(ConfigError, match="algorithm tfgrpo tells a language model"):
             parse_config({"preset": name}, runtime=kind)

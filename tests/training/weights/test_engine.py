@@ -18,7 +18,7 @@ from experiences.rollouts.types import RolloutKey, Scenario, Step, Trajectory, T
 from training.config.schema import GRPOConfig  # noqa: E402
 from training.learners.weights_update import update_weights  # noqa: E402
 from training.policies.weights import WeightsPolicy, weights_from  # noqa: E402
-from training.weights.engine import BASE, Adam, BadInput, Datum, Draw, UnknownWeights  # noqa: E402
+from training.weights.engine import BASE, Adam, BadInput, Datum, TokenDraw, UnknownWeights  # noqa: E402
 from training.weights.torch_engine import TorchEngine  # noqa: E402
 
 PROMPTS = [tuple(range(10 + at, 18 + at)) for at in range(3)]
@@ -64,7 +64,7 @@ def group_of(engine: TorchEngine, *, seed: int = 0) -> TrajectoryGroup:
     for number in range(4):
         steps, before, prompt = [], None, PROMPTS[0]
         for turn in range(2):
-            [drawn] = engine.sample(BASE, [Draw(prompt, 2 + (number + turn) % 3, 1.0, seed + 10 * number + turn)])
+            [drawn] = engine.sample(BASE, [TokenDraw(prompt, 2 + (number + turn) % 3, 1.0, seed + 10 * number + turn)])
             call = SampledTokens(prompt, drawn.ids, drawn.logprobs)
             steps.append(Step({"observation": "", "done": []}, {}, {}, sampled=call.packed(before)))
             before, prompt = call, (*call.whole, 20 + number)
@@ -181,7 +181,7 @@ def test_credit_of_turns_reaches_their_tokens_in_every_mode(engine: TorchEngine,
 
 
 def test_new_weights_answer_as_the_base_does_and_learned_ones_otherwise(engine: TorchEngine) -> None:
-    draws = [Draw(prompt, 6, 1.0, at) for at, prompt in enumerate(PROMPTS)]
+    draws = [TokenDraw(prompt, 6, 1.0, at) for at, prompt in enumerate(PROMPTS)]
     base = engine.sample(BASE, draws)
     for rank in (0, 4):
         engine.create("new", rank, 1)
@@ -197,13 +197,13 @@ def test_new_weights_answer_as_the_base_does_and_learned_ones_otherwise(engine: 
 def test_a_row_draws_the_same_whoever_is_beside_it_with_the_probabilities_of_a_forward_pass(
     engine: TorchEngine,
 ) -> None:
-    draws = [Draw(prompt[: 4 + at], 6, 1.0, at) for at, prompt in enumerate(PROMPTS)]
+    draws = [TokenDraw(prompt[: 4 + at], 6, 1.0, at) for at, prompt in enumerate(PROMPTS)]
     together = engine.sample(BASE, draws)
     assert [engine.sample(BASE, [one])[0].ids for one in draws] == [one.ids for one in together]
     whole = engine.logprobs(BASE, [(*draw.prompt, *drawn.ids) for draw, drawn in zip(draws, together, strict=True)])
     for draw, drawn, logp in zip(draws, together, whole, strict=True):
         assert logp[len(draw.prompt) :] == pytest.approx(drawn.logprobs, abs=1e-5)
-    coldest = engine.sample(BASE, [Draw(PROMPTS[0], 3, 0.0, seed) for seed in (1, 2)])
+    coldest = engine.sample(BASE, [TokenDraw(PROMPTS[0], 3, 0.0, seed) for seed in (1, 2)])
     assert coldest[0].ids == coldest[1].ids
 
 
@@ -232,7 +232,7 @@ def test_what_does_not_fit_is_refused_and_changes_nothing(engine: TorchEngine) -
     with pytest.raises(BadInput):
         engine.forward_backward("kept", [Datum((10_000, 1), (0.0, 1.0))])
     with pytest.raises(UnknownWeights):
-        engine.sample("nobody", [Draw(PROMPTS[0], 1)])
+        engine.sample("nobody", [TokenDraw(PROMPTS[0], 1)])
     engine.forward_backward("kept", [Datum(PROMPTS[0], (float("nan"),) * 8)])
     assert engine.optim_step("kept", Adam(0.01)) == {"grad_norm": 0.0, "skipped": 1.0}
     assert engine.save("kept") == before

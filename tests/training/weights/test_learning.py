@@ -92,7 +92,7 @@ def test_a_job_from_the_launch_form_learns_and_is_proven_on_rows_that_were_held_
         assert client.get(f"/jobs/{run.pk}/{page}").status_code == 200, page
     # Each call of the model and of the trainer stands in the ledger, and the run's spending is their sum.
     calls = LedgerEntry.objects.filter(job_id=run.job_id, kind="settle")
-    trained = calls.filter(key__contains="/train/")
+    trained = calls.filter(rollout="", purpose="training")
     assert trained.count() >= 3 * 25 and sum(trained.values_list("cost", flat=True)) > 0
     assert run.spent_micros == sum(calls.values_list("cost", flat=True)) and differences() == []
 
