@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Callable, Iterable
 from datetime import UTC, date, datetime
-from typing import Self
+from typing import Final, Self
 
 from django.db.models import Q
 
 from budgets.models import ModelPrice
 from budgets.prices.pricing import Price, UnknownPrice
+
+_OWN_WEIGHTS: Final = re.compile(r"@[0-9a-f]{64}$")
 
 
 class DatabasePriceBook:
@@ -38,12 +41,13 @@ class DatabasePriceBook:
         return cls(ModelPrice.objects.filter(Q(organization_id=organization_id) | Q(organization=None)))
 
     def price(self, model: str) -> Price:
-        """The price that is valid today.
+        """The price that is valid today. A model with weights of its own (``name@digest``) costs what its base does.
 
         Raises:
             UnknownPrice: there is none; the call must not be made.
         """
         today = self._today()
+        model = _OWN_WEIGHTS.sub("", model)
         for _, valid_from, price in reversed(self._prices.get(model, [])):
             if valid_from <= today:
                 return price

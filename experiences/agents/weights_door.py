@@ -41,9 +41,9 @@ class DoorClient:
         if client is not None:
             await client.aclose()
 
-    async def put(self, weights: Weights) -> None:
-        """Brings a state there. Raises Halted."""
-        await self._send("PUT", f"/weights/{weights.digest}", weights.state)
+    async def put(self, weights: Weights, *, keep: bool = False) -> None:
+        """Brings a state there; ``keep``: for as long as its disk lasts. Raises Halted."""
+        await self._send("PUT", f"/weights/{weights.digest}{'?keep=1' if keep else ''}", weights.state)
 
     async def get(self, name: str) -> Weights:
         """The state of a model that is trained there. Raises Halted."""

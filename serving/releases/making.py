@@ -10,6 +10,7 @@ from agentcore_site.lib.registry import UnknownName
 from experiences.lessons.services.packs import system_text
 from experiences.models import Agent, AgentRuntime, Playbook
 from experiences.playbooks.selectors import sections_of
+from experiences.rollouts.own_weights import weights_of
 from serving.models import AgentServing
 from serving.releases.bundle import Bundle, ModelPart, PolicyPart, ToolServerPart
 from training.learners import stored_policy
@@ -64,7 +65,11 @@ def bundle_of_checkpoint(checkpoint: PolicyCheckpoint) -> Bundle:
         raise Conflict(f"{checkpoint.label} can't be read: {error}") from error
     if stored.learner.tells:
         return bundle_with(agent, replace(cast(ContextPolicy, stored.policy).serves, version=checkpoint.label))
-    bundle = bundle_with(agent, replace(context_of_agent(agent), version=checkpoint.label))
+    if weights := weights_of(stored.policy):  # they were trained and proven with nothing told beside the prompt
+        bundle = bundle_with(agent, ServedContext(version=checkpoint.label))
+        bundle = replace(bundle, model=replace(bundle.model, name=f"{bundle.model.name}@{weights.digest}"))
+    else:
+        bundle = bundle_with(agent, replace(context_of_agent(agent), version=checkpoint.label))
     return replace(bundle, policy=PolicyPart(str(checkpoint.pk), checkpoint.sha256))
 
 

@@ -13,6 +13,7 @@ from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import require
 from experiences.models import Agent, AgentRuntime, Playbook
 from serving.models import Release, ReleaseSource
+from serving.releases.bringing import weights_bring
 from serving.releases.bundle import Bundle, digest
 from serving.releases.making import bundle_of_agent, bundle_of_checkpoint, bundle_of_playbook, evidence_of
 from training.models import PolicyCheckpoint
@@ -28,7 +29,6 @@ class Unchanged(Conflict):
         self.release = release
 
 
-@transaction.atomic
 def release_make(
     actor: Any,
     agent: Agent,
@@ -44,10 +44,19 @@ def release_make(
         Missing, Forbidden: the actor may not, or there is no such version.
         Invalid: the note is too long, or both are given (``fields`` says which).
         Unchanged: nothing changed since the last release.
-        Conflict: the agent is archived, the checkpoint is another agent's or can't be read, or the agent's prompt pack
-            was altered.
+        Conflict: the agent is archived, the checkpoint is another agent's or can't be read, the agent's prompt pack
+            was altered, or the door of its weights is away.
     """
     require(actor, "release.make", agent.organization_id)
+    if checkpoint is not None and checkpoint.agent_id == agent.pk:
+        weights_bring(agent, checkpoint)
+    with transaction.atomic():
+        return _made(actor, agent, checkpoint=checkpoint, playbook_version=playbook_version, note=note)
+
+
+def _made(
+    actor: Any, agent: Agent, *, checkpoint: PolicyCheckpoint | None, playbook_version: int | None, note: str
+) -> Release:
     if len(note) > MOST_NOTE:
         message = f"A note has at most {MOST_NOTE} characters; this one has {len(note)}."
         raise Invalid(message, fields={"note": message})

@@ -19,7 +19,12 @@ class DoorProcess:
         self.process: subprocess.Popen[str] | None = None
 
     def start(self) -> Self:
-        known = os.environ | {"WEIGHTS_TOKEN": self.token, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+        known = os.environ | {
+            "WEIGHTS_TOKEN": self.token,
+            "TINKER_API_KEY": self.token,
+            "OMP_NUM_THREADS": "1",
+            "HF_HUB_OFFLINE": "1",
+        }
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
         self.process = subprocess.Popen(self.command, env=known, **pipes)  # type: ignore[call-overload]
         assert self.process is not None and self.process.stdout is not None

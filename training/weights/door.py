@@ -1,8 +1,9 @@
 """The door of weights: a server over one base model, for rollouts, for production and for training.
 
 ``/v1/chat/completions`` and ``/v1/models`` are OpenAI's. A model is named ``base`` or ``base@digest``, the digest being
-the SHA-256 of a state that was put under ``/weights/<digest>``; who gets a 404 puts it there and asks again. So a door
-keeps nothing that can't be lost. ``/api/v1/...`` are the training calls of the Tinker API, as its SDK makes them.
+the SHA-256 of a state that was put under ``/weights/<digest>``; who gets a 404 puts it there and asks again. What was
+put there with ``?keep=1`` (releases) is found by a door that is started anew. ``/api/v1/...`` are the training calls of
+the Tinker API, as its SDK makes them.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ class Door:
         messages = asked.get("messages")
         if not isinstance(messages, list) or not messages or not all(isinstance(one, dict) for one in messages):
             raise BadInput("messages is a list of messages, and not empty.")
-        weights = self._weights_of(str(asked.get("model", "")))
+        weights = await self._weights_of(str(asked.get("model", "")))
         prompt = self.chat.prompt(messages, asked.get("tools"))
         limit = asked.get("max_completion_tokens", asked.get("max_tokens"))
         room = self.engine.context - len(prompt)
@@ -139,13 +140,14 @@ class Door:
         text = "".join(f"data: {json.dumps(one)}\n\n" for one in events) + "data: [DONE]\n\n"
         return web.Response(text=text, content_type="text/event-stream")
 
-    def _weights_of(self, model: str) -> str:
+    async def _weights_of(self, model: str) -> str:
+        """What a model's name stands for; states that are kept here are loaded when they are asked for."""
         name, _, digest = model.partition(SEPARATOR)
-        if name != self.name or not self.engine.loaded(digest or BASE):
-            raise UnknownWeights(
-                f"There is no model {model!r} here. This door serves {self.name} and what is put here."
-            )
-        return digest or BASE
+        if name == self.name and self.engine.loaded(digest or BASE):
+            return digest or BASE
+        if name == self.name and digest.isalnum() and (self._saved / digest).is_file():
+            return await self._restored(digest)
+        raise UnknownWeights(f"There is no model {model!r} here. This door serves {self.name} and what is put here.")
 
     # -- states ------------------------------------------------------------------------------------------------------
 
@@ -162,7 +164,20 @@ class Door:
         if hashlib.sha256(state).hexdigest() != name:
             raise BadInput("The name of a state is its SHA-256: this one was damaged on its way.")
         await self._put(name, state)
+        if request.query.get("keep"):
+            await self._keep(name, state)
         return web.json_response({"loaded": name})
+
+    async def _keep(self, digest: str, state: bytes) -> None:
+        """Writes a state where a door that is started anew finds it."""
+
+        def write() -> None:
+            self._saved.mkdir(parents=True, exist_ok=True)
+            partial = self._saved / f".{uuid.uuid4().hex}"
+            partial.write_bytes(state)
+            partial.rename(self._saved / digest)
+
+        await asyncio.to_thread(write)
 
     async def _put(self, digest: str, state: bytes) -> None:
         if not self.engine.loaded(digest):
@@ -236,8 +251,7 @@ class Door:
     async def _save(self, asked: dict[str, Any]) -> dict[str, Any]:
         state, _ = await self.turns.run(self.engine.save, str(asked.get("model_id")))
         digest = hashlib.sha256(state).hexdigest()
-        self._saved.mkdir(parents=True, exist_ok=True)
-        await asyncio.to_thread((self._saved / digest).write_bytes, state)
+        await self._keep(digest, state)
         return {"type": "save_weights", "path": f"tinker://{asked['model_id']}/weights/{digest}"}
 
     async def _save_for_sampler(self, asked: dict[str, Any]) -> dict[str, Any]:

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 from budgets.llm import wire
 from budgets.llm.errors import Malformed
+from budgets.llm.request import encode
 from budgets.llm.stream import Assembly, EventReader
-from budgets.llm.types import Answer, ReportedUsage, ToolCall
+from budgets.llm.types import Answer, AnswerTokens, Endpoint, Message, ReportedUsage, ToolCall
 from budgets.llm.usage import read_usage
 
 GOOD: dict[str, Any] = {
@@ -398,3 +399,40 @@ def test_ten_thousand_broken_streams_crash_nothing() -> None:
         except Malformed as error:
             assert error.message
     assert 100 < answers < 9_900
+
+
+TOKENS: dict[str, Any] = {
+    "prompt_token_ids": [1, 2, 3],
+    "choices": [
+        {
+            "message": {"content": "hi"},
+            "token_ids": [7, 8],
+            "logprobs": {"content": [{"logprob": -1}, {"logprob": -0.5}]},
+        }
+    ],
+}
+
+
+def test_sampled_tokens_are_read_whole_or_not_at_all() -> None:
+    found = wire.read(TOKENS)
+    assert found.tokens == AnswerTokens((1, 2, 3), (7, 8), (-1.0, -0.5))
+    for place, odd in itertools.product(
+        (("prompt_token_ids",), ("choices", 0, "token_ids"), ("choices", 0, "logprobs", "content", 0, "logprob")),
+        ([7, True], [7, "8"], [7, -1], [7, 2**31], None, {}, "text", [7]),
+    ):
+        broken = copy.deepcopy(TOKENS)
+        at: Any = broken
+        for step in place[:-1]:
+            at = at[step]
+        at[place[-1]] = odd
+        answer = wire.read(broken)
+        whole = place == ("prompt_token_ids",) and odd == [7]
+        assert answer.text == "hi" and (answer.tokens is not None) == whole, (place, odd)
+
+
+@pytest.mark.parametrize("capture", [False, True])
+def test_tokens_are_asked_for_only_where_the_endpoint_says_so(capture: bool) -> None:
+    endpoint = Endpoint("http://127.0.0.1:9/v1", "small", capture_tokens=capture)
+    asked = {"tools": (), "response_format": None, "temperature": 1.0, "max_tokens": 5, "seed": 1, "stop": None}
+    body = orjson.loads(encode(endpoint, [Message("user", "hi")], stream=False, **asked).body)  # type: ignore[arg-type]
+    assert ("return_token_ids" in body, "logprobs" in body) == (capture, capture)

@@ -13,6 +13,9 @@ from agentcore_site.jobs.tasks import run_slice
 from agentcore_site.tenancy.actors import Actor
 from evaluation.models import EvaluationResult, EvaluationRun
 from experiences.models import Agent, GroupRecord, TrajectoryRecord
+from experiences.rollouts.captured import SampledTokens
+from experiences.rollouts.types import RolloutKey, Step, Trajectory
+from experiences.trajectories.storage import without_personal_data
 from tests.support.running import SMALL, run_to_end
 from training.services import checkpoints
 from training.services.execution import setup_of
@@ -79,3 +82,14 @@ def test_a_crash_does_not_make_it_learn_from_what_was_redacted(
     np.testing.assert_array_equal(weights(whole), weights(broken))
     kept = TrajectoryRecord.objects.filter(job_id=broken.job_id)
     assert kept.count() == TrajectoryRecord.objects.filter(job_id=whole.job_id).count()
+
+
+def test_captured_tokens_go_with_the_personal_data_that_they_would_tell() -> None:
+    packed = SampledTokens((1,), (2,), (-1.0,)).packed(None)
+    for observation, kept in (("Mail jane.doe@example-mail.org", ""), ("Mail nobody", packed)):
+        steps = [
+            Step({"observation": observation, "done": []}, {}, {}, sampled=packed),
+            Step({"observation": "", "done": []}, {}, {}, sampled=packed),
+        ]
+        stored = without_personal_data(Trajectory(RolloutKey(1, 0, 0), "q", steps))
+        assert [one.sampled for one in stored.steps] == [kept, kept]

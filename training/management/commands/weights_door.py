@@ -18,6 +18,7 @@ from agentcore_site import env
 
 
 class Command(BaseCommand):
+    requires_system_checks: list[str] = []  # it has no pages and no tables
     help = "Serves and trains the weights of one language model for jobs whose agents call it."
 
     def add_arguments(self, parser: CommandParser) -> None:

@@ -1,0 +1,43 @@
+"""Weights of a release, brought to the door that will serve them."""
+
+from __future__ import annotations
+
+import asyncio
+
+from agentcore_site.lib.errors import Conflict
+from agentcore_site.lib.registry import UnknownName
+from experiences.agents.endpoint_config import BadEndpoint, at_door, endpoint_of_agent
+from experiences.agents.weights_door import DoorClient
+from experiences.models import Agent
+from experiences.rollouts.own_weights import Weights, weights_of
+from experiences.rollouts.runtimes.base import Halted
+from training.learners import policy_of
+from training.models import PolicyCheckpoint
+from training.policies.archive import CorruptState
+from training.services.checkpoints import checkpoint_load
+
+
+def weights_bring(agent: Agent, checkpoint: PolicyCheckpoint) -> None:
+    """Leaves the checkpoint's weights at the agent's door, on its disk; nothing for agents that have none.
+
+    Raises:
+        Conflict: the checkpoint can't be read, or its door is away.
+    """
+    if not at_door(agent):
+        return
+    try:
+        weights = weights_of(policy_of(checkpoint_load(checkpoint)))
+        if weights is not None:
+            asyncio.run(_bring(agent, weights))
+    except (CorruptState, UnknownName) as error:
+        raise Conflict(f"{checkpoint.label} can't be read: {error}") from error
+    except (BadEndpoint, Halted) as error:
+        raise Conflict(f"The weights can't be brought to where they would be served: {error}") from error
+
+
+async def _bring(agent: Agent, weights: Weights) -> None:
+    door = DoorClient(endpoint_of_agent(agent))
+    try:
+        await door.put(weights, keep=True)
+    finally:
+        await door.aclose()
