@@ -21,6 +21,8 @@ from training.policies.weights import WeightsPolicy, weights_from  # noqa: E402
 from training.weights.engine import BASE, Adam, BadInput, Datum, TokenDraw, UnknownWeights  # noqa: E402
 from training.weights.torch_engine import TorchEngine  # noqa: E402
 
+pytestmark = pytest.mark.slow(reason="torch takes seconds to import")
+
 PROMPTS = [tuple(range(10 + at, 18 + at)) for at in range(3)]
 
 
@@ -92,7 +94,6 @@ LOSSES = {
 }
 
 
-@pytest.mark.slow(reason="TRL takes seconds to import")
 @pytest.mark.parametrize("name", LOSSES)
 def test_the_gradient_of_every_parameter_is_that_of_trls_loss_on_the_same_rollouts(
     engine: TorchEngine, name: str
