@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import orjson
 from django.conf import settings
@@ -20,7 +20,7 @@ from django.db import connection
 from agentcore_site.ids import derived
 from agentcore_site.lib.money import dollars
 from agentcore_site.tenancy.models import Organization
-from events.models import PUBLISHED_PURPOSES, EventKind, OutboxEvent
+from events.models import PUBLISHED_PURPOSES, EventKind
 from events.payloads.deployment import StoredDeployment, deployment_payload
 from events.payloads.reward import StoredReward, reward_payload
 from events.payloads.status import StoredRun, status_payload
@@ -45,6 +45,19 @@ NOT_RECORDED: Final = "its agent may not be recorded"
 Payload = dict[str, Any]
 
 
+class LeasedEvent(NamedTuple):
+    """A row of the outbox that this relay has, in the order of their ids."""
+
+    id: int
+    message_id: uuid.UUID
+    organization_id: uuid.UUID
+    kind: str
+    key: uuid.UUID
+    month: date | None
+    data: dict[str, Any]
+    created_at: datetime
+
+
 @dataclass(frozen=True, slots=True)
 class OutgoingMessage:
     """A message, or why there is none (``withheld``). ``row`` is the id in the outbox."""
@@ -56,11 +69,11 @@ class OutgoingMessage:
     withheld: str = ""
 
 
-def messages_of(rows: Sequence[OutboxEvent]) -> list[OutgoingMessage]:
+def messages_of(rows: Sequence[LeasedEvent]) -> list[OutgoingMessage]:
     """In the order of the rows."""
     plain = _plain_organization()
     payloads: dict[int, Payload | str] = {}
-    by_kind: dict[str, list[OutboxEvent]] = defaultdict(list)
+    by_kind: dict[str, list[LeasedEvent]] = defaultdict(list)
     for row in rows:
         by_kind[row.kind].append(row)
     for kind, some in by_kind.items():
@@ -68,7 +81,7 @@ def messages_of(rows: Sequence[OutboxEvent]) -> list[OutgoingMessage]:
     return [_message(row, payloads.get(row.id, GONE), plain) for row in rows]
 
 
-def _message(row: OutboxEvent, payload: Payload | str, plain: uuid.UUID | None) -> OutgoingMessage:
+def _message(row: LeasedEvent, payload: Payload | str, plain: uuid.UUID | None) -> OutgoingMessage:
     subject = outgoing(SUBJECT_OF[row.kind], row.organization_id, plain=row.organization_id == plain)
     if isinstance(payload, str):
         return OutgoingMessage(row.id, str(row.message_id), subject, b"", payload)
@@ -87,7 +100,7 @@ LIGHT: Final = "t.id, t.job_id, t.agent_id, t.iteration, t.scenario, t.rollout, 
 WHOLE: Final = ", t.query, t.steps, t.created_at, t.duration_ms, t.model, t.tokens, t.cost_micros"
 
 
-def _stored(rows: Sequence[OutboxEvent], columns: str) -> dict[uuid.UUID, tuple[Any, ...]]:
+def _stored(rows: Sequence[LeasedEvent], columns: str) -> dict[uuid.UUID, tuple[Any, ...]]:
     """By id: JSON columns as they stand in the database, which is read at a fraction of the cost of Django's rows."""
     by_month: dict[date | None, list[uuid.UUID]] = defaultdict(list)
     for row in rows:
@@ -109,11 +122,12 @@ def _agents(ids: Iterable[uuid.UUID]) -> dict[uuid.UUID, tuple[str, bool]]:
     return {id: (slug, collects) for id, slug, collects in rows}
 
 
-def _json(value: Any) -> Any:
+def loaded(value: Any) -> Any:
+    """A JSON column as a bare cursor gives it."""
     return orjson.loads(value) if isinstance(value, str | bytes) else value
 
 
-def trajectory_payloads(rows: Sequence[OutboxEvent]) -> dict[int, Payload | str]:
+def trajectory_payloads(rows: Sequence[LeasedEvent]) -> dict[int, Payload | str]:
     stored = _stored(rows, LIGHT + WHOLE)
     agents = _agents(values[2] for values in stored.values())
     found: dict[int, Payload | str] = {}
@@ -124,16 +138,16 @@ def trajectory_payloads(rows: Sequence[OutboxEvent]) -> dict[int, Payload | str]
             found[row.id] = NOT_RECORDED
             continue
         key, job, _, _, scenario, _, _, _, evidence, query, steps, at, duration, model, tokens, cost = values
-        outside = _json(evidence).get(OUTSIDE) or {}
+        outside = loaded(evidence).get(OUTSIDE) or {}
         found[row.id] = trajectory_payload(
             StoredTrajectory(
-                str(key), str(job), agent[0], query, _json(steps), at, duration, model, tokens, cost, scenario, outside
+                str(key), str(job), agent[0], query, loaded(steps), at, duration, model, tokens, cost, scenario, outside
             )
         )
     return found
 
 
-def reward_payloads(rows: Sequence[OutboxEvent]) -> dict[int, Payload | str]:
+def reward_payloads(rows: Sequence[LeasedEvent]) -> dict[int, Payload | str]:
     stored = _stored(rows, LIGHT)
     agents = _agents(values[2] for values in stored.values())
     groups = _groups({(values[1], values[3], values[4]) for values in stored.values()})
@@ -145,8 +159,8 @@ def reward_payloads(rows: Sequence[OutboxEvent]) -> dict[int, Payload | str]:
         if not agent[1]:
             found[row.id] = NOT_RECORDED
         elif reward is not None:
-            outside = _json(evidence).get(OUTSIDE) or {}
-            parts = _json(components)
+            outside = loaded(evidence).get(OUTSIDE) or {}
+            parts = loaded(components)
             found[row.id] = reward_payload(
                 StoredReward(
                     # Of the row and the payment: the same payment told twice is one.
@@ -181,7 +195,7 @@ def _groups(
 # -- jobs --------------------------------------------------------------------------------------------------------------
 
 
-def status_payloads(rows: Sequence[OutboxEvent]) -> dict[int, Payload | str]:
+def status_payloads(rows: Sequence[LeasedEvent]) -> dict[int, Payload | str]:
     runs = {
         run.job_id: run
         for run in with_money(TrainingRun.objects.filter(job_id__in={row.key for row in rows})).select_related(
@@ -191,7 +205,7 @@ def status_payloads(rows: Sequence[OutboxEvent]) -> dict[int, Payload | str]:
     return {row.id: status_payload(_run(row, runs[row.key])) for row in rows if row.key in runs}
 
 
-def _run(row: OutboxEvent, run: TrainingRun) -> StoredRun:
+def _run(row: LeasedEvent, run: TrainingRun) -> StoredRun:
     """As the job was when the row was written, as far as the tables still tell."""
     job, at = run.job, row.created_at
     number = int(row.data.get("iteration", run.iteration))
@@ -244,7 +258,7 @@ def _epoch(run: TrainingRun, iteration: int) -> tuple[int, int]:
 # -- deployments -------------------------------------------------------------------------------------------------------
 
 
-def deployment_payloads(rows: Sequence[OutboxEvent]) -> dict[int, Payload | str]:
+def deployment_payloads(rows: Sequence[LeasedEvent]) -> dict[int, Payload | str]:
     found = Deployment.objects.filter(id__in={row.key for row in rows}).select_related(
         "agent", "created_by", "previous", "release__checkpoint__run"
     )
@@ -252,7 +266,7 @@ def deployment_payloads(rows: Sequence[OutboxEvent]) -> dict[int, Payload | str]
     return {row.id: deployment_payload(_deployment(row, by_id[row.key])) for row in rows if row.key in by_id}
 
 
-def _deployment(row: OutboxEvent, one: Deployment) -> StoredDeployment:
+def _deployment(row: LeasedEvent, one: Deployment) -> StoredDeployment:
     release, checkpoint = one.release, one.release.checkpoint
     run = checkpoint.run if checkpoint is not None else None
     checks = {finding["check"]: bool(finding["passed"]) for finding in one.verdict.get("findings", ())}
@@ -300,7 +314,7 @@ def _float(value: Any) -> float | None:
     return float(value) if isinstance(value, int | float) else None
 
 
-MAKERS: Final[dict[str, Callable[[Sequence[OutboxEvent]], dict[int, Payload | str]]]] = {
+MAKERS: Final[dict[str, Callable[[Sequence[LeasedEvent]], dict[int, Payload | str]]]] = {
     EventKind.TRAJECTORY: trajectory_payloads,
     EventKind.REWARD: reward_payloads,
     EventKind.STATUS: status_payloads,

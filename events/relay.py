@@ -25,7 +25,7 @@ from agentcore_site.lib.database import trouble_in
 from events import metrics
 from events.models import OutboxEvent
 from events.pausing import pause
-from events.publishing import OutgoingMessage, messages_of
+from events.publishing import LeasedEvent, OutgoingMessage, loaded, messages_of
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ OURS: Final = "AgentCore-Message"  # a header of what we said ourselves, on plai
 MESSAGE_ID: Final = "Nats-Msg-Id"
 
 
-def batch_take(limit: int = BATCH) -> list[OutboxEvent]:
+def batch_take(limit: int = BATCH) -> list[LeasedEvent]:
     """Leases the oldest rows that no other relay has."""
     with connection.cursor() as cursor:
         cursor.execute(
@@ -48,11 +48,12 @@ def batch_take(limit: int = BATCH) -> list[OutboxEvent]:
             "   ORDER BY id LIMIT %s FOR UPDATE SKIP LOCKED)"
             " UPDATE events_outboxevent o SET tries = LEAST(o.tries + 1, 30000),"
             "   try_after = clock_timestamp() + make_interval(secs => %s)"
-            " FROM due WHERE o.id = due.id RETURNING o.id",
+            " FROM due WHERE o.id = due.id"
+            " RETURNING o.id, o.message_id, o.organization_id, o.kind, o.key, o.month, o.data, o.created_at",
             [limit, LEASE_SECONDS],
         )
-        ids = [row[0] for row in cursor.fetchall()]
-    return list(OutboxEvent.objects.filter(id__in=ids).order_by("id")) if ids else []
+        found = [LeasedEvent(*row)._replace(data=loaded(row[6])) for row in cursor.fetchall()]
+    return sorted(found)
 
 
 def batch_settle(sent: Sequence[int], withheld: Sequence[OutgoingMessage]) -> None:

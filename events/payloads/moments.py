@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
+from functools import lru_cache
 
 
 def written(moment: datetime) -> str:
-    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return seconds_written(moment.timestamp())
+
+
+def seconds_written(seconds: float) -> str:
+    """Of seconds since the epoch. The second is formatted once for all that lie in it: a relay writes thousands."""
+    whole, thousandths = divmod(round(seconds * 1e3), 1_000)
+    return f"{_second(whole)}.{thousandths:03d}Z"
+
+
+@lru_cache(maxsize=4_096)
+def _second(second: int) -> str:
+    return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 def read(text: str) -> datetime:
@@ -17,7 +29,3 @@ def read(text: str) -> datetime:
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
     except OverflowError as error:
         raise ValueError(f"{text} lies in no year from 1 to 9999") from error
-
-
-def after(moment: datetime, milliseconds: float) -> str:
-    return written(moment + timedelta(milliseconds=milliseconds))

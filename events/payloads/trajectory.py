@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from events.payloads.moments import after, read, written
+from events.payloads.moments import read, seconds_written
 from experiences.rollouts.types import RolloutKey, Step, Trajectory
 
 OUTSIDE: Final = "event"  # under this name its evidence keeps what our columns have no room for
@@ -35,14 +35,14 @@ class StoredTrajectory:
 
 
 def trajectory_payload(row: StoredTrajectory) -> dict[str, Any]:
-    known = row.outside
+    known, began = row.outside, row.started_at.timestamp()
     return {
         "trajectory_id": known.get("trajectory_id", row.id),
         "session_id": known.get("session_id", row.session),
         "agent_id": row.agent,
         "subordinate_profile": known.get("subordinate_profile"),
-        "start_timestamp": written(row.started_at),
-        "end_timestamp": after(row.started_at, row.duration_ms),
+        "start_timestamp": seconds_written(began),
+        "end_timestamp": seconds_written(began + row.duration_ms / 1e3),
         "turns": _turns(row),
         "task_context": {
             "task_id": known.get("task_id", str(row.scenario)),
@@ -63,8 +63,14 @@ def _turns(row: StoredTrajectory) -> list[dict[str, Any]]:
     """At least one: a rollout that failed before its first step still saw its query."""
     if row.steps:
         return [_turn(number, step, row.query) for number, step in enumerate(row.steps, 1)]
-    seen = {"type": OBSERVED[0], "content": row.query}
-    return [{"turn_id": 1, "timestamp": written(row.started_at), "observation": seen, "action": {"type": "response"}}]
+    return [
+        {
+            "turn_id": 1,
+            "timestamp": seconds_written(row.started_at.timestamp()),
+            "observation": {"type": OBSERVED[0], "content": row.query},
+            "action": {"type": "response"},
+        }
+    ]
 
 
 def _turn(number: int, step: Mapping[str, Any], query: str) -> dict[str, Any]:
@@ -74,7 +80,7 @@ def _turn(number: int, step: Mapping[str, Any], query: str) -> dict[str, Any]:
     seen = state.get("observation")
     return {
         "turn_id": number,
-        "timestamp": written(datetime.fromtimestamp(step.get("timestamp") or 0.0, UTC)),
+        "timestamp": seconds_written(step.get("timestamp") or 0.0),
         "observation": {
             "type": state.get("observed") or OBSERVED[number > 1],
             "content": query if number == 1 and not seen else seen,
