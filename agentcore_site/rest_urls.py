@@ -18,7 +18,13 @@ from agentcore_site.tenancy.api import ApiKeyViewSet, ErasureViewSet, MeViewSet,
 from agentcore_site.tenancy.api_people import InvitationViewSet, MemberViewSet
 from budgets.api import BudgetViewSet, LedgerViewSet, PriceViewSet
 from evaluation.api import EvaluationViewSet
-from events.api import DeadLetterViewSet, EventCredentialViewSet, EventPublishingViewSet
+from events.api import (
+    DeadLetterViewSet,
+    EventCredentialViewSet,
+    EventPublishingViewSet,
+    ModelViewSet,
+    TrainingViewSet,
+)
 from experiences.agents.api.agents import AgentViewSet
 from experiences.agents.api.endpoints import ModelEndpointViewSet
 from experiences.agents.api.environments import EnvironmentViewSet
@@ -141,6 +147,10 @@ urlpatterns: list[URLPattern | URLResolver] = [
         "event-publishers", EventCredentialViewSet.as_view({"get": "list", "post": "create"}), name="event-publishers"
     ),
     path("event-publishers/<uuid:pk>", EventCredentialViewSet.as_view({"delete": "destroy"}), name="event-publisher"),
+    path("training/start", TrainingViewSet.as_view({"post": "create"}), name="training-start"),
+    path("training/<str:pk>/status", TrainingViewSet.as_view({"get": "status"}), name="training-status"),
+    path("training/<str:pk>/cancel", TrainingViewSet.as_view({"post": "cancel"}), name="training-cancel"),
+    path("models", ModelViewSet.as_view({"get": "list"}), name="models"),
     path("dead-letters", DeadLetterViewSet.as_view({"get": "list"}), name="dead-letters"),
     path("dead-letters/<uuid:pk>", DeadLetterViewSet.as_view({"get": "retrieve"}), name="dead-letter"),
     path("dead-letters/<uuid:pk>/retry", DeadLetterViewSet.as_view({"post": "retry"}), name="dead-letter-retry"),

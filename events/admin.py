@@ -12,6 +12,7 @@ from events.models import (
     OutboxEvent,
     ReceivedReward,
     ReceivedTrajectory,
+    TrainingRequest,
 )
 
 
@@ -55,3 +56,11 @@ class DeadLetterAdmin(ReadOnlyAdmin):
     list_display = ["stream", "sequence", "reason", "detail", "tries", "outcome", "created_at"]
     list_filter = ["reason", "stream", "organization"]
     search_fields = ["detail", "=subject"]
+
+
+@admin.register(TrainingRequest)
+class TrainingRequestAdmin(ReadOnlyAdmin):
+    list_display = ["training_job_id", "algorithm", "base_model", "mode", "agent", "cost_micros", "created_at"]
+    list_filter = ["mode", "algorithm", "organization"]
+    list_select_related = ["agent"]
+    search_fields = ["=training_job_id", "base_model", "agent__slug"]

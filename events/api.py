@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
+from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from agentcore_site.lib.errors import Invalid
 from agentcore_site.rest.parsing import Strict, parsed
 from agentcore_site.rest.schema import IDEMPOTENCY_KEY
 from agentcore_site.rest.views import ScopedViewSet
 from agentcore_site.tenancy.permissions import current_organization
 from events.filters import DeadLetterFilters, EventCredentialFilters
-from events.models import DeadLetter, DeadReason, EventCredential
+from events.models import DeadLetter, DeadReason, EventCredential, RequestMode, TrainingRequest
+from events.publishing import status_of
 from events.selectors import (
     dead_letter_get,
     dead_letters_visible,
@@ -30,7 +33,10 @@ from events.services import (
     event_credential_revoke,
     publishing_set,
 )
+from events.training import training_request, training_request_cancel, training_request_get
 from experiences.models.agent_lookup import agent_get
+from serving.models import Release
+from serving.releases.selectors import releases_visible
 
 
 class EventPublishingOut(serializers.Serializer[Any]):
@@ -160,3 +166,98 @@ class DeadLetterViewSet(ScopedViewSet):
     def dismiss(self, request: Request, pk: Any) -> Response:
         row = dead_letter_get(self.actor, pk)
         return self.once(request, lambda: Response(DeadLetterOut(dead_letter_dismiss(self.actor, row)).data))
+
+
+class TrainingStartedOut(serializers.Serializer[Any]):
+    training_job_id = serializers.CharField(help_text="The id that its events have: the request's, or a new one.")
+    status = serializers.CharField()
+    job_id = serializers.UUIDField(help_text="The job that trains, or that mirrors the service which does.")
+    mode = serializers.ChoiceField(choices=RequestMode.choices, help_text="Where it is trained.")
+    selected = serializers.IntegerField(
+        allow_null=True, help_text="Stored trajectories that its filter lets through; null: it has none."
+    )
+
+
+class ModelOut(serializers.Serializer[Any]):
+    model_id = serializers.CharField(help_text="As deployments name it: the agent and the number of the release.")
+    base_model = serializers.CharField()
+    checkpoint_path = serializers.CharField()
+    training_date = serializers.DateTimeField(allow_null=True)
+    digest = serializers.CharField(help_text="SHA-256 of what it serves.")
+    serves = serializers.BooleanField(help_text="Whether it serves its agent now.")
+
+
+class TrainingViewSet(ScopedViewSet):
+    """Trainings by request, as training services are asked: here where a learner of ours can, else over NATS."""
+
+    queryset = TrainingRequest.objects.none()
+    lookup_value_converter = "str"
+
+    @extend_schema(
+        summary="Start a training",
+        description="The body is a payload of `agent.rl.training.request.v1` (docs/events); `training_job_id` may be"
+        " left out. The same request twice is one.",
+        tags=["events"],
+        request=OpenApiTypes.OBJECT,
+        responses={201: TrainingStartedOut},
+        parameters=[IDEMPOTENCY_KEY],
+    )
+    def create(self, request: Request) -> Response:
+        given: Any = request.data
+        if not isinstance(given, dict):
+            raise Invalid("The body is a JSON object.", fields={"request": "It is a JSON object."})
+        return self.once(request, lambda: self._started(training_request(self.actor, given), status=201))
+
+    @extend_schema(
+        summary="How a training stands",
+        description="A payload of `agent.rl.training.status.v1` (docs/events).",
+        tags=["events"],
+        responses=OpenApiTypes.OBJECT,
+    )
+    def status(self, request: Request, pk: str) -> Response:
+        return Response(status_of(training_request_get(self.actor, pk)))
+
+    @extend_schema(
+        summary="Cancel a training",
+        tags=["events"],
+        request=None,
+        responses=TrainingStartedOut,
+        parameters=[IDEMPOTENCY_KEY],
+    )
+    def cancel(self, request: Request, pk: str) -> Response:
+        row = training_request_get(self.actor, pk)
+        return self.once(request, lambda: self._started(training_request_cancel(self.actor, row)))
+
+    @staticmethod
+    def _started(row: TrainingRequest, *, status: int = 200) -> Response:
+        values = {
+            "training_job_id": row.training_job_id,
+            "status": row.job.status,
+            "job_id": row.job_id,
+            "mode": row.mode,
+            "selected": row.selected,
+        }
+        return Response(TrainingStartedOut(values).data, status=status)
+
+
+class ModelViewSet(ScopedViewSet):
+    """Releases of agents as models that can be served."""
+
+    queryset = Release.objects.none()
+
+    @extend_schema(summary="List models", tags=["events"], responses=ModelOut(many=True))
+    def list(self, request: Request) -> Response:
+        rows = releases_visible(self.actor).select_related("checkpoint").prefetch_related("serves")
+        page = self.paginate_queryset(self.filter_queryset(rows))
+        return self.get_paginated_response(ModelOut([_model(one) for one in page or ()], many=True).data)
+
+
+def _model(one: Release) -> dict[str, Any]:
+    return {
+        "model_id": f"{one.agent.slug}-{one.number}",
+        "base_model": str((one.bundle.get("model") or {}).get("name") or one.agent.runtime),
+        "checkpoint_path": f"/api/v1/releases/{one.pk}",
+        "training_date": None if one.checkpoint is None else one.checkpoint.created_at,
+        "digest": one.digest,
+        "serves": bool(one.serves.all()),
+    }

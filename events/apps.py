@@ -5,4 +5,4 @@ class EventsConfig(AppConfig):
     name = "events"
 
     def ready(self) -> None:
-        from events import erasure  # noqa: F401  (registers where personal data may stand)
+        from events import erasure, job_kind  # noqa: F401  (register places of personal data, and the kind)

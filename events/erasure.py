@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Sequence
 
 from agentcore_site.tenancy.erasure import ErasureFinding, holding, places, rewritten
-from events.models import DeadLetter, EventCredential, ReceivedReward, ReceivedTrajectory
+from events.models import DeadLetter, EventCredential, ReceivedReward, ReceivedTrajectory, TrainingRequest
 
 
 @places.register("publishers of events")
@@ -33,3 +33,10 @@ def dead_letters(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFin
     found = holding(mine, words, texts=("payload", "detail", "subject"))
     ids = list(found.values_list("pk", flat=True))
     return ErasureFinding(len(ids), lambda: DeadLetter.objects.filter(pk__in=ids).delete())
+
+
+@places.register("training requests")
+def training_requests(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
+    mine = TrainingRequest.objects.filter(organization_id=organization_id)
+    names, values = ("training_job_id", "base_model"), ("request", "report")
+    return rewritten(mine, words, names=names, values=values)

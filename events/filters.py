@@ -7,7 +7,8 @@ from typing import Any, Final
 from django.db.models import Q, QuerySet
 from django_filters import rest_framework as filters
 
-from events.models import DeadLetter, DeadReason, EventCredential
+from agentcore_site.jobs.models import Status
+from events.models import DeadLetter, DeadReason, EventCredential, RequestMode, TrainingRequest
 
 STATES: Final = (("open", "open"), ("taken", "taken"), ("dismissed", "dismissed"))
 ALIVE: Final = (("alive", "alive"), ("revoked", "revoked"))
@@ -51,3 +52,17 @@ class EventCredentialFilters(OnPage):
 
     def searched(self, rows: QuerySet[Any], name: str, value: str) -> QuerySet[Any]:
         return rows.filter(Q(name__icontains=value) | Q(agent__name__icontains=value) | Q(user=value))
+
+
+class TrainingRequestFilters(OnPage):
+    mode = filters.ChoiceFilter(choices=RequestMode.choices)
+    status = filters.ChoiceFilter(field_name="job__status", choices=Status.choices)
+    search = filters.CharFilter(method="searched", help_text="Text in the model, or its id.")
+
+    class Meta:
+        model = TrainingRequest
+        fields: list[str] = []
+
+    def searched(self, rows: QuerySet[Any], name: str, value: str) -> QuerySet[Any]:
+        found = Q(base_model__icontains=value) | Q(algorithm__icontains=value) | Q(training_job_id=value)
+        return rows.filter(found)

@@ -10,6 +10,7 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from agentcore_site.ids import uuid7
+from agentcore_site.jobs.models import Job
 from agentcore_site.tenancy.models import Scoped, ScopedManager
 from experiences.models import Agent
 
@@ -197,3 +198,40 @@ class DeadLetter(models.Model):
 
     def __str__(self) -> str:
         return f"{self.stream} {self.sequence}"
+
+
+class RequestMode(models.TextChoices):
+    HERE = "here", "Here, by a learner of ours"
+    ELSEWHERE = "elsewhere", "By a training service, over NATS"
+
+
+class TrainingRequest(Scoped):
+    """A request to train, and the job that does so or mirrors the service that does.
+
+    ``request`` is the payload as it came, ``report`` the latest status of a service elsewhere (``reported_at`` by its
+    own clock). ``selected``: how many stored trajectories its filter lets through; null where it has none.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    training_job_id = models.CharField(max_length=100)
+    digest = models.CharField(max_length=64)
+    algorithm = models.CharField(max_length=10)
+    base_model = models.CharField(max_length=200)
+    mode = models.CharField(max_length=10, choices=RequestMode.choices)
+    job = models.OneToOneField(Job, on_delete=models.CASCADE, related_name="training_request")
+    agent = models.ForeignKey(Agent, null=True, on_delete=models.CASCADE, related_name="training_requests")
+    request: Any = models.JSONField(default=dict)
+    report: Any = models.JSONField(default=dict)
+    reported_at = models.DateTimeField(null=True)
+    selected = models.PositiveIntegerField(null=True)
+    cost_micros = models.BigIntegerField(default=0)
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
+
+    class Meta:
+        ordering = ["-created_at"]
+        constraints = [
+            models.UniqueConstraint(fields=["organization", "training_job_id"], name="a_training_is_requested_once")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.algorithm} of {self.base_model}"

@@ -16,14 +16,17 @@ from typing import Any, Final, NamedTuple
 import orjson
 from django.conf import settings
 from django.db import connection
+from django.db.models import Q
+from django.utils import timezone
 
 from agentcore_site.ids import derived
 from agentcore_site.lib.money import dollars
 from agentcore_site.tenancy.models import Organization
-from events.models import PUBLISHED_PURPOSES, EventKind
+from events.models import PUBLISHED_PURPOSES, EventKind, TrainingRequest
 from events.payloads.deployment import StoredDeployment, deployment_payload
+from events.payloads.moments import written
 from events.payloads.reward import StoredReward, reward_payload
-from events.payloads.status import StoredRun, status_payload
+from events.payloads.status import STATUSES, StoredRun, cancelled_payload, status_payload
 from events.payloads.trajectory import OUTSIDE, StoredTrajectory, trajectory_payload
 from events.subjects import DEPLOYED, REQUEST, REWARD, STATUS, TRAJECTORY, outgoing
 from experiences.models import Agent, GroupRecord
@@ -202,10 +205,39 @@ def status_payloads(rows: Sequence[LeasedEvent]) -> dict[int, Payload | str]:
             "job", "best_checkpoint", "agent"
         )
     }
-    return {row.id: status_payload(_run(row, runs[row.key])) for row in rows if row.key in runs}
+    requests = TrainingRequest.objects.filter(Q(job__in=runs) | Q(pk__in={row.key for row in rows}))
+    asked: dict[uuid.UUID, TrainingRequest] = {}
+    for one in requests:
+        asked |= {one.job_id: one, one.pk: one}
+    found: dict[int, Payload | str] = {}
+    for row in rows:
+        if row.key in runs:
+            found[row.id] = status_payload(_run(row, runs[row.key], asked.get(row.key)))
+        elif row.key in asked:
+            found[row.id] = cancelled_payload(asked[row.key].training_job_id, row.created_at, row.data["reason"])
+    return found
 
 
-def _run(row: LeasedEvent, run: TrainingRun) -> StoredRun:
+def status_of(asked: TrainingRequest) -> Payload:
+    """How a requested training stands now, as the event says it: of one elsewhere what its service said last."""
+    job = asked.job
+    run = with_money(TrainingRun.objects.filter(job=job)).select_related("job", "best_checkpoint", "agent").first()
+    if run is None:
+        known = {"training_job_id": asked.training_job_id, "timestamp": written(asked.created_at)}
+        return known | asked.report | {"status": STATUSES.get(job.status, job.status)}
+    data = {"status": run.job.status, "reason": run.job.status_reason}
+    event = LeasedEvent(0, run.pk, run.organization_id, EventKind.STATUS, run.pk, None, data, timezone.now())
+    return status_payload(_run(event, run, asked))
+
+
+def request_payloads(rows: Sequence[LeasedEvent]) -> dict[int, Payload | str]:
+    """As they came: the service elsewhere knows them by their own ids."""
+    found = TrainingRequest.objects.filter(pk__in={row.key for row in rows})
+    by_id = {one.pk: one.request for one in found}
+    return {row.id: by_id[row.key] for row in rows if row.key in by_id}
+
+
+def _run(row: LeasedEvent, run: TrainingRun, asked: TrainingRequest | None) -> StoredRun:
     """As the job was when the row was written, as far as the tables still tell."""
     job, at = run.job, row.created_at
     number = int(row.data.get("iteration", run.iteration))
@@ -217,7 +249,7 @@ def _run(row: LeasedEvent, run: TrainingRun) -> StoredRun:
     verdict = run.verdict if ended else {}
     began = job.started_at or at
     return StoredRun(
-        id=str(run.job_id),
+        id=str(run.job_id) if asked is None else asked.training_job_id,
         at=at,
         status=row.data["status"],
         reason=row.data.get("reason", ""),
@@ -237,8 +269,8 @@ def _run(row: LeasedEvent, run: TrainingRun) -> StoredRun:
         artifacts={
             "final_checkpoint": None if best is None else f"/api/v1/checkpoints/{best.pk}/download",
             "tensorboard_logs": None,
-            "training_curves": f"/api/v1/jobs/{run.job_id}/series",
-            "model_card": f"/api/v1/jobs/{run.job_id}",
+            "training_curves": f"/api/v1/training-jobs/{run.job_id}/curves.svg",
+            "model_card": f"/api/v1/training-jobs/{run.job_id}/model-card.md",
         },
         cost_usd=dollars(run.spent_micros),
         seconds=max(0.0, (at - began).total_seconds()),
@@ -319,4 +351,5 @@ MAKERS: Final[dict[str, Callable[[Sequence[LeasedEvent]], dict[int, Payload | st
     EventKind.REWARD: reward_payloads,
     EventKind.STATUS: status_payloads,
     EventKind.DEPLOYED: deployment_payloads,
+    EventKind.REQUEST: request_payloads,
 }

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+import orjson
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 
 from agentcore_site.console.pages import Sort, allowed, asked, listing, page, post_page, sent
+from agentcore_site.jobs.models import Status
+from agentcore_site.jobs.services import may_cancel
 from agentcore_site.lib.errors import Invalid
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import current_organization, require
-from events.filters import ALIVE, STATES, DeadLetterFilters, EventCredentialFilters
+from events.filters import ALIVE, STATES, DeadLetterFilters, EventCredentialFilters, TrainingRequestFilters
 from events.forms import EventCredentialForm
 from events.models import DeadReason
 from events.selectors import (
@@ -30,6 +33,7 @@ from events.services import (
     event_credential_revoke,
     publishing_set,
 )
+from events.training import training_request_cancel, training_request_get, training_requests_visible
 from experiences.models.agent_lookup import agents_visible
 
 LETTER_SORTS: Final = (
@@ -40,6 +44,11 @@ LETTER_SORTS: Final = (
 CREDENTIAL_SORTS: Final = (
     Sort("newest", "newest first", "created_at"),
     Sort("name", "name", "name", descending=False),
+)
+TRAINING_SORTS: Final = (
+    Sort("newest", "newest first", "created_at"),
+    Sort("dearest", "highest cost", "cost_micros"),
+    Sort("model", "model", "base_model", descending=False),
 )
 LETTER_ACTS: Final = {"retry": dead_letter_retry, "dismiss": dead_letter_dismiss}
 
@@ -64,6 +73,41 @@ def dead_letters(request: HttpRequest, actor: Actor) -> HttpResponse:
 def dead_letter_act(request: HttpRequest, actor: Actor, letter_id: Any, action: str) -> HttpResponse:
     LETTER_ACTS[action](actor, dead_letter_get(actor, letter_id))
     return redirect("events:dead_letters")
+
+
+@page
+def trainings(request: HttpRequest, actor: Actor) -> HttpResponse:
+    everything = training_requests_visible(actor)
+    query, mode, status = asked(request, "q", "mode", "status")
+    rows = TrainingRequestFilters.on_page(everything, {"search": query, "mode": mode, "status": status})
+    context = {
+        "listing": listing(request, rows, TRAINING_SORTS, one="training", of=everything),
+        "mode": mode,
+        "modes": (("here", "here"), ("elsewhere", "elsewhere")),
+        "status": status,
+        "statuses": Status.choices,
+    }
+    return render(request, "events/trainings.html", context)
+
+
+@page
+def training(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse:
+    """A training elsewhere: what was asked, and what its service says."""
+    row = training_request_get(actor, job_id)
+    context = {
+        "row": row,
+        "report": row.report,
+        "asked": orjson.dumps(row.request, option=orjson.OPT_INDENT_2).decode(),
+        "events": row.job.events.order_by("-seq")[:50],
+        "may_cancel": row.job.active and may_cancel(actor, row.job),
+    }
+    return render(request, "events/training.html", context)
+
+
+@post_page
+def training_cancel(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse:
+    training_request_cancel(actor, training_request_get(actor, job_id))
+    return redirect("events:training", job_id=job_id)
 
 
 @page

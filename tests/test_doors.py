@@ -24,6 +24,7 @@ from agentcore_site.tenancy.roles import ROLE_MAY, Role
 from budgets.models import Budget, BudgetLimit, ModelPrice
 from evaluation.models import EvaluationRun
 from evaluation.services import evaluation_start
+from events.training import training_request
 from experiences.agents.services.datasets import dataset_create
 from experiences.learning.lessons.stamps import experience_stamp, pack_stamp
 from experiences.models import (
@@ -103,6 +104,7 @@ CONSOLE = {
     "agents/<uuid:agent_id>/releases/make/", "agents/<uuid:agent_id>/roll-back/",
     "agents/<uuid:agent_id>/checkpoints/upload/", "checkpoints/<uuid:checkpoint_id>/promote/",
     "events/", "events/publishing/", "events/publishers/<uuid:credential_id>/revoke/", "events/dead-letters/",
+    "events/trainings/", "events/trainings/<uuid:job_id>/", "events/trainings/<uuid:job_id>/cancel/",
     "events/dead-letters/<uuid:letter_id>/retry/", "events/dead-letters/<uuid:letter_id>/dismiss/",
     "keys/", "traces/", "traces/<uuid:production_trace_id>/", "traces/<uuid:production_trace_id>/json/",
     "traces/<uuid:production_trace_id>/feedback/",
@@ -172,6 +174,7 @@ CONSOLE_WRITES = {
     "traces/<uuid:production_trace_id>/feedback/": "feedback.give",
     "events/": "events.edit",
     "events/publishing/": "events.edit",
+    "events/trainings/<uuid:job_id>/cancel/": "run.cancel",
     "events/publishers/<uuid:credential_id>/revoke/": "events.edit",
     "events/dead-letters/<uuid:letter_id>/retry/": "events.edit",
     "events/dead-letters/<uuid:letter_id>/dismiss/": "events.edit",
@@ -240,7 +243,8 @@ REST_READS = {
     "releases/<uuid:pk>/tensorzero", "agents/<str:agent>/tensorzero",
     "releases/<uuid:pk>/results", "suites", "suites/<uuid:pk>", "suite-runs", "suite-runs/<uuid:pk>",
     "suite-runs/<uuid:run>/results",
-    "event-publishing", "event-publishers", "dead-letters", "dead-letters/<uuid:pk>",
+    "training/<str:pk>/status", "models", "event-publishing", "event-publishers",
+    "dead-letters", "dead-letters/<uuid:pk>",
     "agents/<str:agent>/loop", "loop-turns", "loop-turns/<uuid:pk>", "loop-turns/<uuid:turn>/rows",
 }  # fmt: skip
 STAMP = experience_stamp(pack_stamp(""), "x9", 1, "", "When lost, ask.")
@@ -273,6 +277,11 @@ REST_WRITES: dict[tuple[str, str], tuple[str, Any]] = {
     ("post", "deployments/<uuid:pk>/roll-back"): ("deployment.edit", {}),
     ("post", "feedback"): ("feedback.give", lambda values: thumbs_up(values)),
     ("delete", "feedback/<uuid:pk>"): ("feedback.give", {}),
+    ("post", "training/start"): (
+        "run.start",
+        {"training_config": {"algorithm": "ppo", "base_model": "qwen2.5-32b-instruct"}},
+    ),
+    ("post", "training/<str:pk>/cancel"): ("run.cancel", {}),
     ("patch", "event-publishing"): ("events.edit", {"publishes": True}),
     ("post", "event-publishers"): ("events.edit", {"name": "new"}),
     ("delete", "event-publishers/<uuid:pk>"): ("events.edit", {}),
@@ -402,6 +411,7 @@ def values(run: TrainingRun, operator: Actor) -> dict[str, Any]:
     budget = Budget.objects.get(owner_id=run.job_id)
     turn = LoopTurn.objects.get()
     publisher = factories.EventCredentialFactory(agent=run.agent, name="Zanzibar program")
+    training = training_request(operator, {"training_config": {"algorithm": "dpo", "base_model": "Zanzibar-7b"}})
     letter = factories.DeadLetterFactory(organization=run.organization, detail="No agent Zanzibar is registered.")
     return {
         "ref": run.agent.slug,
@@ -437,10 +447,12 @@ def values(run: TrainingRun, operator: Actor) -> dict[str, Any]:
         "link": link.id,
         "budget": budget.id,
         "budget_id": budget.id,
+        "training_job": training.job_id,
         "credential_id": publisher.id,
         "letter_id": letter.id,
         "pk": {
             "event-publishers": publisher.id,
+            "training": training.training_job_id,
             "dead-letters": letter.id,
             "datasets": dataset.id,
             "members": member.id,
@@ -481,6 +493,8 @@ def address(route: str, values: dict[str, Any]) -> str:
         own["job_id"] = values["evaluation"]
     if plain.startswith("suite-runs/"):
         own["job_id"] = values["suite_run"]
+    if plain.startswith("events/trainings/"):
+        own["job_id"] = values["training_job"]
     if plain.startswith("evolutions/"):
         own["job_id"] = values["evolution"]
     if "pk" in parameters(route):

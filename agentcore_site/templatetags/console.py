@@ -28,7 +28,12 @@ register = template.Library()
 LONG, LONG_LINES = 600, 12
 NOTHING = "–"
 MINUS = "−"
-JOB_PAGES = {"evaluation": "evaluation:report", "evolution": "experiences:evolution", "suite": "serving:suite_run"}
+JOB_PAGES = {
+    "evaluation": "evaluation:report",
+    "evolution": "experiences:evolution",
+    "suite": "serving:suite_run",
+    "external_training": "events:training",
+}
 UNITS = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
 

@@ -147,7 +147,7 @@ def _sender(origin: Origin, at: datetime) -> Sender:
         if organization is None:
             raise NotTaken(DeadReason.UNKNOWN_PUBLISHER, "Plain subjects belong to no organisation: NATS_ORGANIZATION.")
         return Sender(organization)
-    found = EventCredential.objects.select_related("organization", "agent").filter(
+    found = EventCredential.objects.select_related("organization", "agent", "created_by").filter(
         pk=origin.credential_id, organization_id=origin.organization_id
     )
     credential = found.first()

@@ -14,9 +14,10 @@ from agentcore_site.lib.feedback_metrics import PROFILES, trajectory_collected
 from agentcore_site.lib.statistics import finite_or_none
 from agentcore_site.lib.texts import uuid_of
 from events.intake.messages import NotTaken, Sender, receives
-from events.models import DeadReason, ReceivedReward, ReceivedTrajectory
+from events.models import DeadReason, EventPublisher, ReceivedReward, ReceivedTrajectory
 from events.payloads.trajectory import OUTSIDE, trajectory_read
-from events.subjects import REWARD, TRAJECTORY
+from events.subjects import REQUEST, REWARD, STATUS, TRAJECTORY
+from events.training import acting_for, status_take, training_request
 from experiences.models import Agent, TrajectoryRecord
 from experiences.privacy import redact_value
 from experiences.rollouts.types import Trajectory
@@ -90,6 +91,33 @@ def reward_receive(sender: Sender, payload: Mapping[str, Any], digest: str) -> N
     elif record is not None:
         row.applied = _paid(record, row.total)
         row.save(update_fields=["applied"])
+
+
+@receives(REQUEST)
+def request_receive(sender: Sender, payload: Mapping[str, Any], digest: str) -> None:
+    """In the name of the person who made the publisher, with no more rights than they have."""
+    credential = sender.credential
+    if credential is None:
+        switch = EventPublisher.objects.select_related("created_by").filter(pk=sender.organization.pk).first()
+        user = None if switch is None else switch.created_by
+    else:
+        user = credential.created_by
+        if credential.agent is not None:
+            named = (payload.get("metadata") or {}).get("agent_id", credential.agent.slug)
+            if named != credential.agent.slug:
+                raise NotTaken(DeadReason.WRONG_AGENT, f"{credential.name} may not ask for {named}.")
+            payload = {**payload, "metadata": {**(payload.get("metadata") or {}), "agent_id": named}}
+    if user is None:
+        raise NotTaken(DeadReason.UNKNOWN_PUBLISHER, "No person stands for this publisher any more.")
+    training_request(acting_for(user, sender.organization), payload, digest=digest)
+
+
+@receives(STATUS)
+def status_receive(sender: Sender, payload: Mapping[str, Any], digest: str) -> None:
+    try:
+        status_take(sender.organization, payload)
+    except ValueError as error:
+        raise NotTaken(DeadReason.SCHEMA, str(error)) from error
 
 
 def _alone(sender: Sender, trajectory: str) -> None:

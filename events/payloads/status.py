@@ -93,5 +93,15 @@ def status_payload(run: StoredRun) -> dict[str, Any]:
     }
 
 
+def cancelled_payload(training_job_id: str, at: datetime, reason: str) -> dict[str, Any]:
+    """Tells the service elsewhere that a training that it was handed is not wanted any more."""
+    return {
+        "training_job_id": training_job_id,
+        "timestamp": written(at),
+        "status": "cancelled",
+        "metadata": {"training_platform": "agentcore", "status_reason": reason},
+    }
+
+
 def _number(value: Any) -> float | None:
     return float(value) if isinstance(value, int | float) else None

@@ -30,6 +30,7 @@ LISTS = (
     "/suites/",
     "/events/",
     "/events/dead-letters/",
+    "/events/trainings/",
     "/checkpoints/",
     "/search/?q=a",
 )

@@ -24,6 +24,7 @@ OURS: Final = frozenset(
         "auth.User.password", "admin.LogEntry.object_id",
         "events.OutboxEvent.data", "events.OutboxEvent.withheld", "events.EventCredential.user",
         "events.EventCredential.digest", "events.ReceivedTrajectory.digest", "events.ReceivedReward.digest",
+        "events.TrainingRequest.digest", "events.TrainingRequest.algorithm",
         "events.DeadLetter.stream", "events.DeadLetter.outcome",
         # Digests, and what is sealed.
         "serving.Release.digest", "serving.SuiteVersion.digest", "serving.SuiteRun.digest", "serving.SuiteRun.done",

@@ -26,6 +26,7 @@ from budgets.services import budget_set_limit
 from evaluation.models import EvaluationRun
 from evaluation.services import evaluation_start
 from events.models import ReceivedReward, ReceivedTrajectory
+from events.training import training_request, training_request_cancel
 from experiences.agents.services.agents import agent_update
 from experiences.lessons.stamps import checked
 from experiences.models import Agent, DatasetRow, Experience, ExperienceChange, ToolServer, TrajectoryRecord
@@ -88,6 +89,8 @@ def everything(operator: Actor, adam: Any, acme: Any, run: TrainingRun, server: 
     suite_run_stored(operator, release)
     factories.EventCredentialFactory(agent=run.agent)
     factories.DeadLetterFactory(organization=acme)
+    asked = training_request(operator, {"training_config": {"algorithm": "dpo", "base_model": "m"}})
+    training_request_cancel(operator, asked)
     ReceivedTrajectory.objects.create(organization=acme, agent=run.agent, trajectory_id="t-1", digest="d")
     ReceivedReward.objects.create(organization=acme, reward_id="r-1", trajectory_id="t-1", digest="d", total=1.0)
     lesson = factories.ExperienceFactory(agent=run.agent)
