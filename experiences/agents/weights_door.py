@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -59,11 +60,13 @@ class DoorClient:
         promised = await self._json(f"/api/v1/{call}", asked)
         if "request_id" not in promised:
             return promised
-        async with asyncio.timeout(CALL_SECONDS):
-            while True:
-                found = await self._json("/api/v1/retrieve_future", {"request_id": promised["request_id"]})
-                if found.get("type") != "try_again":
-                    break
+        ends = time.monotonic() + CALL_SECONDS
+        while True:
+            found = await self._json("/api/v1/retrieve_future", {"request_id": promised["request_id"]})
+            if found.get("type") != "try_again":
+                break
+            if time.monotonic() > ends:
+                raise Halted("waiting_for_llm", f"The door of weights had no result of {call} in {CALL_SECONDS:g} s.")
         if "error" in found:
             raise Halted("llm_refused", f"The door of weights refuses {call}: {found['error']}")
         return found

@@ -66,6 +66,8 @@ class Door:
                 web.put("/weights/{name}", self._take_weights),
                 web.get("/api/v1/healthz", self._health),
                 web.get("/api/v1/get_server_capabilities", self._capabilities),
+                web.post("/api/v1/client/config", self._client_config),
+                web.post("/api/v1/telemetry", self._telemetry),
                 web.post("/api/v1/create_session", self._session),
                 web.post("/api/v1/session_heartbeat", self._session),
                 web.post("/api/v1/create_sampling_session", self._sampling_session),
@@ -192,6 +194,14 @@ class Door:
         model = {"model_name": self.name, "max_context_length": self.engine.context}
         return web.json_response({"supported_models": [model]})
 
+    async def _client_config(self, _: web.Request) -> web.Response:
+        """Which of their newer ways clients may take: none; JSON by REST."""
+        return web.json_response({})
+
+    async def _telemetry(self, _: web.Request) -> web.Response:
+        """What an SDK tells of itself is not kept."""
+        return web.json_response({"status": "accepted"})
+
     async def _session(self, _: web.Request) -> web.Response:
         return web.json_response({"type": "create_session", "session_id": str(uuid.uuid4())})
 
@@ -236,7 +246,7 @@ class Door:
         outputs = [{"logprobs": {"data": row, "dtype": "float32", "shape": [len(row)]}} for row in rows]
         pairs = zip(rows, data, strict=True)
         loss = -sum(sum(w * p for w, p in zip(one.weights[1:], row, strict=True)) for row, one in pairs)
-        metrics = {"loss:sum": loss, "compute_seconds": seconds}
+        metrics = {"loss:sum": loss, "compute_seconds:sum": seconds}
         return {"loss_fn_output_type": "ArrayRecord", "loss_fn_outputs": outputs, "metrics": metrics}
 
     async def _optim_step(self, asked: dict[str, Any]) -> dict[str, Any]:
@@ -246,7 +256,7 @@ class Door:
         except (TypeError, ValueError) as error:
             raise BadInput(f"adam_params: {error}") from error
         metrics, seconds = await self.turns.run(self.engine.optim_step, str(asked.get("model_id")), adam)
-        return {"type": "optim_step", "metrics": metrics | {"compute_seconds": seconds}}
+        return {"type": "optim_step", "metrics": metrics | {"compute_seconds:sum": seconds}}
 
     async def _save(self, asked: dict[str, Any]) -> dict[str, Any]:
         state, _ = await self.turns.run(self.engine.save, str(asked.get("model_id")))
