@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import json
+import secrets
 from typing import Any
 
 import nats
@@ -27,6 +28,7 @@ from events.subjects import REWARD, STREAMS, TRAJECTORY
 from experiences.models import TrajectoryRecord
 from tests import factories
 from tests.events.conftest import Bus
+from tests.support.bad_events import bad_events
 from tests.support.events import example, stored
 
 pytestmark = pytest.mark.django_db
@@ -282,3 +284,29 @@ def test_the_designs_commands_work_word_for_word(bus: Bus, acme: Any, agent: Any
     bus.speak(talk)
     assert ReceivedReward.objects.get(reward_id="test-123").total == 0.92
     assert not DeadLetter.objects.exists()
+
+
+def test_of_bad_events_each_is_a_dead_letter_or_harmless(
+    bus: Bus, boss: Actor, publisher: Publisher, acme: Any, elsewhere: Any
+) -> None:
+    """A sample; the bench has a hundred thousand (``make bench ARGS=bad_events``)."""
+    factories.AgentFactory(organization=elsewhere, slug="of-others")
+    factories.AgentFactory(organization=acme, slug="neighbour")
+    sent = list(bad_events(150, seed=secrets.randbelow(2**32)))
+    service = publishing(bus, boss)
+    received(bus, service, *sent)
+
+    async def pending(client: Client, js: JetStreamContext) -> int:
+        infos = [await js.consumer_info(plan.name, "agentcore") for plan in STREAMS]
+        return sum((one.num_pending or 0) + (one.num_ack_pending or 0) for one in infos)
+
+    assert bus.speak(pending) == 0
+    letters = DeadLetter.objects.all()
+    assert letters.count() > 30
+    assert list(letters.filter(reason="failed").values("detail", "payload")) == []
+    rows = TrajectoryRecord.objects.filter(purpose="received")
+    assert rows.count() == ReceivedTrajectory.objects.count()
+    assert set(rows.values_list("organization_id", flat=True)) <= {acme.pk}
+    # A good one is taken after all of them.
+    received(bus, publisher, (TRAJECTORY, example(TRAJECTORY)))
+    assert rows.count() == ReceivedTrajectory.objects.count() > 0

@@ -1,7 +1,7 @@
 """``make bench``: runs every figure and prints the table.
 
 Arguments choose parts (science storage jobs llm ace ledger paid privacy learning telemetry rewarders feedback gateway
-events poison context),
+events bad_events poison context),
 or one of a part: ``jobs.fairness``.
 ``fuzz [requests]``, ``worlds [options]``, ``again [options]``, ``same [options]``, ``rivals [options]``, ``canary
 [options]`` and ``gate [options]`` are benches of their own."""
@@ -77,6 +77,7 @@ def main() -> int:
         "jobs": [jobs.one_worker, jobs.fairness],
         "llm": [llm.calls, llm.rollouts, llm.broken],
         "events": [events.relayed, events.latency, events.producers],
+        "bad_events": [events.poisoned],
         "ace": [ace.contexts, ace.evolutions],
         "ledger": [ledger.pairs, ledger.together, ledger.killed],
         "paid": [paid.random_kills],

@@ -24,12 +24,15 @@ from agentcore_site.embedded.service_paths import place_for
 from agentcore_site.embedded.supervisor import Process, Supervisor
 from agentcore_site.ids import uuid7
 from events.broker import connect, streams_ensure
-from events.models import EventPublisher, OutboxEvent
+from events.consuming import DURABLE, EventConsumer
+from events.models import DeadLetter, EventPublisher, OutboxEvent, ReceivedTrajectory
 from events.relay import Relay
+from events.subjects import STREAMS
 from experiences.trajectories import storage
-from tests.factories import AgentFactory
+from tests.factories import AgentFactory, EventCredentialFactory
 from tests.performance.storage import BATCH, MONTH, emptied, trajectories
 from tests.performance.table import Figure, at_least, at_most
+from tests.support.bad_events import bad_events
 from tests.support.owner import as_owner
 
 RATE: Final = 1_000  # events/s, below which the delay is measured
@@ -146,6 +149,38 @@ def latency() -> list[Figure]:
     forgotten()
     p95 = quantiles(delays, n=20)[-1]
     return [at_most("P13", f"p95 of that at {RATE:,} events/s (median {median(delays):.0f} ms)", p95, 100, "ms")]
+
+
+def poisoned() -> list[Figure]:
+    """A hundred thousand bad events (``BAD_EVENTS``): each is a dead letter with its reason, or harmless."""
+    n = int(os.environ.get("BAD_EVENTS", "100000"))
+    agent = AgentFactory(slug="agent-zero-main")
+    credential = EventCredentialFactory(agent=None, organization=agent.organization)
+    with server():
+        handled = asyncio.run(_poison(n, f"in.{agent.organization_id}.{credential.pk}"))
+    failed = DeadLetter.objects.filter(reason="failed").count()
+    letters, rows = DeadLetter.objects.count(), ReceivedTrajectory.objects.count()
+    what = f"of {n:,} bad events ended: {letters:,} dead letters, {rows:,} trajectories, {failed} that were our fault"
+    return [at_least("F3", what, 100 * (handled - failed) / n, 100, "%")]
+
+
+async def _poison(n: int, prefix: str) -> int:
+    client = await connect("bench")
+    js = client.jetstream(publish_async_max_pending=1_000)
+    await streams_ensure(js)
+    consumers = [EventConsumer(client, plan, asyncio.Event(), wait=0.2) for plan in STREAMS]
+    sent = 0
+    for subject, body in bad_events(n, seed=1):
+        await js.publish_async(f"{prefix}.{subject}", body)
+        sent += 1
+        if sent % 5_000 == 0 or sent == n:  # within what the streams keep
+            await js.publish_async_completed()
+            for consumer in consumers:
+                while await consumer.once():
+                    pass
+    infos = [await js.consumer_info(plan.name, DURABLE) for plan in STREAMS]
+    await client.close()
+    return n - sum((one.num_pending or 0) + (one.num_ack_pending or 0) for one in infos)
 
 
 def producers() -> list[Figure]:

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from django.db.models import QuerySet
-from django.http import HttpResponseBase, StreamingHttpResponse
+from django.http import HttpResponse, HttpResponseBase, StreamingHttpResponse
 from django_filters import rest_framework as filters
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiExample, OpenApiResponse, extend_schema
@@ -28,6 +28,7 @@ from experiences.models.agent_lookup import agent_get
 from training.api.datasets import RowsField
 from training.api.epochs import EpochOut, ManifestOut, PerEpochOut
 from training.config.presets import DEFAULT_PRESET
+from training.exports.artefacts import model_card, training_curves
 from training.exports.manifests import run_manifest
 from training.exports.metric_files import metric_lines, per_epoch
 from training.models import TrainingRun
@@ -284,6 +285,32 @@ class TrainingJobViewSet(ScopedViewSet):
     @action(detail=True, pagination_class=None, url_path="per-epoch.json", url_name="per-epoch")
     def per_epoch_file(self, request: Request, pk: UUID) -> Response:
         return _file(Response(per_epoch(run_get(self.actor, pk))), "per-epoch.json")
+
+    @extend_schema(
+        operation_id="training_jobs_model_card_retrieve",
+        summary="The model card of a job, model-card.md",
+        description="What was trained on what data, how it was proven, what it cost and what it warns of.",
+        tags=["training jobs"],
+        responses={(200, "text/markdown"): OpenApiResponse(OpenApiTypes.STR, "Markdown.")},
+        filters=False,
+    )
+    @action(detail=True, pagination_class=None, url_path="model-card.md", url_name="model-card")
+    def model_card_file(self, request: Request, pk: UUID) -> HttpResponse:
+        card = model_card(run_get(self.actor, pk))
+        return _file(HttpResponse(card, content_type="text/markdown; charset=utf-8"), "model-card.md")
+
+    @extend_schema(
+        operation_id="training_jobs_curves_retrieve",
+        summary="The training curves of a job, curves.svg",
+        description="Success rate, reward, entropy and loss over the iterations so far, as a picture.",
+        tags=["training jobs"],
+        responses={(200, "image/svg+xml"): OpenApiResponse(OpenApiTypes.STR, "SVG.")},
+        filters=False,
+    )
+    @action(detail=True, pagination_class=None, url_path="curves.svg", url_name="curves")
+    def curves_file(self, request: Request, pk: UUID) -> HttpResponse:
+        curves = training_curves(run_get(self.actor, pk))
+        return _file(HttpResponse(curves, content_type="image/svg+xml"), "curves.svg")
 
     # -- shared ----------------------------------------------------------------------------------------------------
 
