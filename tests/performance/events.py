@@ -169,10 +169,8 @@ async def _poison(n: int, prefix: str) -> int:
     js = client.jetstream(publish_async_max_pending=1_000)
     await streams_ensure(js)
     consumers = [EventConsumer(client, plan, asyncio.Event(), wait=0.2) for plan in STREAMS]
-    sent = 0
-    for subject, body in bad_events(n, seed=1):
+    for sent, (subject, body) in enumerate(bad_events(n, seed=1), 1):
         await js.publish_async(f"{prefix}.{subject}", body)
-        sent += 1
         if sent % 5_000 == 0 or sent == n:  # within what the streams keep
             await js.publish_async_completed()
             for consumer in consumers:
