@@ -42,7 +42,7 @@ from serving.api.loops import LearningLoopViewSet, LoopRowViewSet, LoopTurnViewS
 from serving.api.promotions import PromotionViewSet
 from serving.api.releases import ReleaseViewSet
 from serving.api.suites import SuiteResultViewSet, SuiteRunViewSet, SuiteViewSet
-from serving.api.targets import ServingTargetViewSet
+from serving.api.targets import ServingTargetViewSet, SmallEditsViewSet
 from serving.api.traces import ProductionTraceViewSet
 from training.api.checkpoints import CheckpointViewSet
 from training.api.datasets import DatasetViewSet, RowViewSet
@@ -131,6 +131,11 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("suite-runs/<uuid:run>/results", SuiteResultViewSet.as_view({"get": "list"}), name="suite-run-results"),
     path("budgets/<int:budget>/ledger", LedgerViewSet.as_view({"get": "list"}), name="budget-ledger"),
     path("checkpoints/<uuid:pk>/promote", PromotionViewSet.as_view({"post": "promote"}), name="promote"),
+    path(
+        "agents/<str:agent>/small-edits",
+        SmallEditsViewSet.as_view(GET | {"patch": "partial_update"}),
+        name="agent-small-edits",
+    ),
     path("agents/<str:agent>/tensorzero", ServingTargetViewSet.as_view(GET), name="agent-tensorzero"),
     path("agents/<str:agent>/loop", LearningLoopViewSet.as_view(GET | {"patch": "partial_update"}), name="agent-loop"),
     path("agents/<str:agent>/loop/start", LearningLoopViewSet.as_view({"post": "start"}), name="agent-loop-start"),

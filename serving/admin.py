@@ -8,6 +8,7 @@ from django.contrib import admin
 
 from agentcore_site.tenancy.administration import LongTableAdmin, ReadOnlyAdmin
 from serving.models import (
+    AgentServing,
     Deployment,
     Feedback,
     LearningLoop,
@@ -39,6 +40,14 @@ class DeploymentAdmin(ReadOnlyAdmin):
     list_filter = ["strategy", "state", "organization"]
     list_select_related = ["release__agent", "created_by"]
     search_fields = ["agent__slug", "agent__name", "note", "reason"]
+
+
+@admin.register(AgentServing)
+class AgentServingAdmin(ReadOnlyAdmin):
+    list_display = ["agent", "release", "most_edits", "edits_by", "while_away_micros", "updated_at"]
+    list_filter = ["organization"]
+    list_select_related = ["agent", "release__agent", "edits_by"]
+    search_fields = ["agent__slug", "agent__name"]
 
 
 @admin.register(ProductionTrace)

@@ -10,6 +10,7 @@ from celery import shared_task
 from django.core.cache import cache
 
 from serving.adapters.outbox import plans_tell
+from serving.deployments.edits import edits_tick
 from serving.deployments.ticking import deployments_tick
 from serving.feedback.sweep import sweep
 from serving.loop.ticking import loops_tick
@@ -54,8 +55,9 @@ def deployments() -> int:
 
 @shared_task(name="serving.loops")
 def loops() -> int:
-    """Begins the turns of learning loops that are due, and takes a step with each. Returns how many are under way."""
-    return loops_tick()
+    """Begins the turns of learning loops that are due, and takes a step with each, and with agents whose small edits go
+    out by themselves. Returns how many are under way."""
+    return loops_tick() + edits_tick()
 
 
 @shared_task(name="serving.retention")

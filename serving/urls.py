@@ -28,6 +28,7 @@ urlpatterns = [
         for action in deployments.ACTIONS
     ),
     path("agents/<uuid:agent_id>/serving/", deployments.serving, name="serving"),
+    path("agents/<uuid:agent_id>/serving/edits/", deployments.edits, name="edits"),
     path("agents/<uuid:agent_id>/serving/back/", deployments.restore, name="restore"),
     path("agents/<uuid:agent_id>/loop/", loops.loop, name="loop"),
     path("agents/<uuid:agent_id>/loop/start/", loops.start, name="loop_start"),

@@ -99,8 +99,8 @@ CONSOLE = {
     "deployments/<uuid:deployment_id>/pause/", "deployments/<uuid:deployment_id>/resume/",
     "deployments/<uuid:deployment_id>/advance/", "deployments/<uuid:deployment_id>/roll-back/",
     "agents/<uuid:agent_id>/serving/", "agents/<uuid:agent_id>/serving/back/",
-    "agents/<uuid:agent_id>/loop/", "agents/<uuid:agent_id>/loop/start/", "loop-turns/<uuid:turn_id>/stop/",
-    "loop-turns/<uuid:turn_id>/rows/",
+    "agents/<uuid:agent_id>/serving/edits/", "agents/<uuid:agent_id>/loop/", "agents/<uuid:agent_id>/loop/start/",
+    "loop-turns/<uuid:turn_id>/stop/", "loop-turns/<uuid:turn_id>/rows/",
     "agents/<uuid:agent_id>/releases/make/", "agents/<uuid:agent_id>/roll-back/",
     "agents/<uuid:agent_id>/checkpoints/upload/", "checkpoints/<uuid:checkpoint_id>/promote/",
     "events/", "events/publishing/", "events/publishers/<uuid:credential_id>/revoke/", "events/dead-letters/",
@@ -167,6 +167,7 @@ CONSOLE_WRITES = {
     "deployments/<uuid:deployment_id>/roll-back/": "deployment.edit",
     "agents/<uuid:agent_id>/serving/": "deployment.edit",
     "agents/<uuid:agent_id>/serving/back/": "deployment.edit",
+    "agents/<uuid:agent_id>/serving/edits/": "deployment.edit",
     "agents/<uuid:agent_id>/loop/": "deployment.edit",
     "agents/<uuid:agent_id>/loop/start/": "deployment.edit",
     "loop-turns/<uuid:turn_id>/stop/": "deployment.edit",
@@ -247,6 +248,9 @@ REST_READS = {
     "training/<str:pk>/status", "models", "event-publishing", "event-publishers",
     "dead-letters", "dead-letters/<uuid:pk>",
     "agents/<str:agent>/loop", "loop-turns", "loop-turns/<uuid:pk>", "loop-turns/<uuid:turn>/rows",
+    "event-publishing", "event-publishers", "dead-letters", "dead-letters/<uuid:pk>",
+    "agents/<str:agent>/small-edits", "agents/<str:agent>/loop",
+    "loop-turns", "loop-turns/<uuid:pk>", "loop-turns/<uuid:turn>/rows",
 }  # fmt: skip
 STAMP = experience_stamp(pack_stamp(""), "x9", 1, "", "When lost, ask.")
 # A form, with a file that the agent has already.
@@ -305,6 +309,7 @@ REST_WRITES: dict[tuple[str, str], tuple[str, Any]] = {
     ("patch", "model-endpoints/<uuid:pk>"): ("endpoint.edit", {"model": "other"}),
     ("delete", "model-endpoints/<uuid:pk>"): ("endpoint.edit", {}),
     ("post", "model-endpoints/<uuid:pk>/test"): ("agent.edit", {}),
+    ("patch", "agents/<str:agent>/small-edits"): ("deployment.edit", {"most": 2}),
     ("patch", "agents/<str:agent>/loop"): ("deployment.edit", {"daily": True}),
     ("post", "agents/<str:agent>/loop/start"): ("deployment.edit", {}),
     ("post", "loop-turns/<uuid:pk>/stop"): ("deployment.edit", {}),

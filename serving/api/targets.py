@@ -1,16 +1,56 @@
-"""REST: how an agent is served, as other gateways are told it."""
+"""REST: how an agent is served, as other gateways are told it, and which edits go out by themselves."""
 
 from __future__ import annotations
 
 from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from agentcore_site.rest.parsing import Strict, parsed
+from agentcore_site.rest.shapes import Shape
 from agentcore_site.rest.views import ScopedViewSet
 from experiences.models.agent_lookup import agent_get
 from serving.adapters.plans import plan_of_agent, tensorzero_of
 from serving.api.releases import ServingFilesOut
+from serving.deployments.edits import MOST, edits_change, said_of_edits
+from serving.deployments.selectors import serving_of
 from serving.models import Release
+
+
+class SmallEditsPatch(Strict):
+    most = serializers.IntegerField(
+        allow_null=True, min_value=1, max_value=MOST, help_text="Texts that an edit may change; null: none goes out."
+    )
+
+
+class SmallEditsOut(Shape):
+    most = serializers.IntegerField(source="most_edits", allow_null=True)
+    acts_as = serializers.CharField(source="edits_by.username", default=None, allow_null=True)
+    sentence = serializers.CharField(help_text="The rule, and what an edit waits for.")
+
+    computed = {"sentence": said_of_edits}
+
+
+class SmallEditsViewSet(ScopedViewSet):
+    """Which edits of what an agent is told go out by themselves, through its gate."""
+
+    queryset = Release.objects.none()
+
+    @extend_schema(summary="An agent's rule of small edits", tags=["agents"], responses=SmallEditsOut)
+    def retrieve(self, request: Request, agent: str) -> Response:
+        return Response(SmallEditsOut(serving_of(agent_get(self.actor, agent))).data)
+
+    @extend_schema(
+        summary="Change an agent's rule of small edits",
+        description="Who sets it is whom it acts as. A key needs `training:manage` and `training:evaluate`.",
+        tags=["agents"],
+        request=SmallEditsPatch,
+        responses=SmallEditsOut,
+    )
+    def partial_update(self, request: Request, agent: str) -> Response:
+        most = parsed(SmallEditsPatch, request.data)["most"]
+        return Response(SmallEditsOut(edits_change(self.actor, agent_get(self.actor, agent), most=most)).data)
 
 
 class ServingTargetViewSet(ScopedViewSet):

@@ -11,6 +11,7 @@ from django.core.exceptions import ValidationError
 
 from agentcore_site.console.forms import ServiceForm
 from agentcore_site.lib.money import dollars, micros
+from serving.deployments.edits import MOST
 from serving.deployments.rules import DeploymentRule
 from serving.gate.verdict import GateRule
 from serving.models import AgentServing, DeploymentStrategy
@@ -101,6 +102,18 @@ class SuitesField(forms.CharField):
         if isinstance(value, Mapping):
             return "\n".join(f"{name} {least * 100:g}" for name, least in value.items())
         return value
+
+
+class EditsForm(ServiceForm):
+    marker: ClassVar[str] = "most"
+
+    most = forms.IntegerField(
+        required=False,
+        min_value=1,
+        max_value=MOST,
+        label="Texts that an edit may change to go out by itself",
+        help_text="Lessons and items of its playbook; never its model, tools or prompt. Empty: a person deploys each.",
+    )
 
 
 class ServingForm(ServiceForm):

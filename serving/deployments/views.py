@@ -15,8 +15,9 @@ from agentcore_site.tenancy.permissions import require
 from experiences.agents.selectors import endpoints_visible
 from experiences.models.agent_lookup import agent_find, agent_get
 from serving.adapters.webhook import serving_secret
+from serving.deployments.edits import edits_change, said_of_edits
 from serving.deployments.filters import DeploymentFilters
-from serving.deployments.forms import DeployForm, ServingForm
+from serving.deployments.forms import DeployForm, EditsForm, ServingForm
 from serving.deployments.gate import rule_of, verdict_of
 from serving.deployments.presenters import TONES, WORDS, sentence_of, shown_deployment
 from serving.deployments.selectors import deployment_get, deployments_visible, live_deployment, serving_of
@@ -139,6 +140,8 @@ def serving(request: HttpRequest, actor: Actor, agent_id: Any) -> HttpResponse:
         "agent": agent,
         "serving": found,
         "form": form,
+        "edits": EditsForm(initial={"most": found.most_edits}),
+        "edits_said": said_of_edits(found),
         "live": live_deployment(agent),
         "base_url": request.build_absolute_uri("/v1"),
         "may": allowed(actor, agent.organization_id),
@@ -150,6 +153,18 @@ def serving(request: HttpRequest, actor: Actor, agent_id: Any) -> HttpResponse:
     response = render(request, "serving/serving.html", context, status=form.status)
     response["Cache-Control"] = "no-store, private"  # of the secret
     return response
+
+
+@post_page
+def edits(request: HttpRequest, actor: Actor, agent_id: Any) -> HttpResponse:
+    """Which edits go out by themselves."""
+    agent = agent_get(actor, agent_id)
+    form = EditsForm(sent(request))
+    if form.applied(edits_change, actor, agent) is not None:
+        messages.success(request, "Saved.")
+    for error in (text for texts in form.errors.values() for text in texts):
+        messages.error(request, str(error))
+    return redirect("serving:serving", agent_id=agent.pk)
 
 
 @post_page

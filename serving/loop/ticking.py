@@ -21,7 +21,8 @@ from agentcore_site.lib.money import dollars
 from agentcore_site.tenancy.actors import Actor
 from experiences.agents.services.datasets import dataset_create
 from experiences.models import Agent
-from serving.deployments.gate import rule_of, verdict_of
+from serving.deployments.gate import verdict_of
+from serving.deployments.measuring import suites_missing
 from serving.deployments.presenters import shown_deployment
 from serving.deployments.rules import DeploymentRule
 from serving.deployments.selectors import live_deployment, serving_of
@@ -55,9 +56,6 @@ from serving.models import (
     Release,
     RowReview,
     RowState,
-    SuiteKind,
-    SuiteRun,
-    SuiteVersion,
     TraceStatus,
     TurnState,
 )
@@ -330,22 +328,8 @@ def _gate(turn: LoopTurn, actor: Actor) -> str:
 
 def _measured(turn: LoopTurn, actor: Actor, release: Release, current: Release | None) -> str:
     """Runs what the gate asks for and was not run yet. Returns what it still waits for. Raises TurnEnds."""
-    rule = rule_of(turn.agent)
-    newest = SuiteVersion.objects.filter(
-        suite__organization_id=turn.organization_id, suite__archived_at=None
-    ).select_related("suite")
-    versions = list(newest.order_by("suite_id", "-number").distinct("suite_id"))
-    named = [one for one in versions if one.suite.name in rule.suites]
-    safety = [one for one in versions if rule.safety and one.suite.kind == SuiteKind.SAFETY and one not in named]
-    wanted = [(one, release) for one in (*named, *safety)]
-    wanted += [(one, current) for one in named] if current is not None else []
     waits, missing = [], []
-    for version, of in wanted:
-        runs = SuiteRun.objects.filter(agent=turn.agent, digest=of.digest, version=version).select_related("job")
-        done = runs.filter(job__status=Status.COMPLETED).exists()
-        own = runs.order_by("-job__created_at").first()
-        if done:
-            continue
+    for version, of, own in suites_missing(release, current):
         if own is not None and (own.job.active or turn.suite_runs.filter(pk=own.pk).exists()):
             waits.append(_at_work(own.job, f"suite {version.suite.name} on release {of.number}"))
         else:

@@ -176,7 +176,8 @@ class AgentServing(Scoped):
 
     ``release`` null: nothing was deployed, and the gateway refuses. The endpoints ``fallbacks`` are asked in their
     order where the agent's own does not answer. ``while_away_micros``: what each process may answer while the database
-    is away, in micro-dollars; 0: nothing. ``webhook_url`` is told each change of what serves; "": nothing is.
+    is away, in micro-dollars; 0: nothing. ``webhook_url`` is told each change of what serves; "": nothing is. Edits of
+    at most ``most_edits`` texts go out by themselves, as ``edits_by``; null: none does.
     """
 
     agent = models.OneToOneField(Agent, on_delete=models.CASCADE, primary_key=True, related_name="serving")
@@ -185,6 +186,8 @@ class AgentServing(Scoped):
     while_away_micros = models.PositiveBigIntegerField(default=0)
     webhook_url = models.URLField(max_length=500, blank=True)
     gate: Any = models.JSONField(default=dict, help_text="What its releases have to show (serving.gate.verdict).")
+    most_edits = models.PositiveSmallIntegerField(null=True, blank=True)
+    edits_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
     updated_at = models.DateTimeField(auto_now=True)
 
     def __str__(self) -> str:
