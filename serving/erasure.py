@@ -43,6 +43,7 @@ def releases(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding
     mine = Release.objects.filter(organization_id=organization_id)
     found = holding(mine, words, texts=("note",), values=("bundle", "evidence"))
     ids = [str(pk) for pk in found.values_list("pk", flat=True)]
+    numbers = list(found.values_list("agent_id", "number"))
     measured = SuiteRun.objects.filter(release_id__in=ids)
     _idle(measured)
 
@@ -52,6 +53,12 @@ def releases(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding
         for agent_id in served.values_list("agent_id", flat=True):
             announce_on_commit(agent_id)
         served.update(release=None)
+        for agent_id, number in numbers:
+            serving, _ = AgentServing.objects.get_or_create(
+                agent_id=agent_id, defaults={"organization_id": organization_id}
+            )
+            serving.last_erased = max(serving.last_erased, number)
+            serving.save(update_fields=["last_erased"])
         ReleaseApproval.objects.filter(release__in=ids).delete()
         LoopTurn.objects.filter(release__in=ids).update(release=None)
         Deployment.objects.filter(Q(release__in=ids) | Q(previous__in=ids)).delete()

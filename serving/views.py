@@ -34,7 +34,7 @@ from serving.releases.selectors import (
     releases_differ,
     releases_visible,
 )
-from serving.releases.services import release_make
+from serving.releases.services import release_download, release_make
 from serving.suites.selectors import latest_results
 from training.models import PolicyCheckpoint
 from training.services.checkpoints import checkpoint_of
@@ -98,7 +98,7 @@ def release(request: HttpRequest, actor: Actor, release_id: Any) -> HttpResponse
 @page
 def release_json(request: HttpRequest, actor: Actor, release_id: Any) -> HttpResponse:
     """The bundle to download: what is served, whole."""
-    found = release_get(actor, release_id)
+    found = release_download(actor, release_id)
     response = JsonResponse({"digest": found.digest, "bundle": found.bundle, "evidence": found.evidence})
     name = f"{found.agent.slug}-release-{found.number}.json"
     response["Content-Disposition"] = f'attachment; filename="{name}"'
@@ -108,7 +108,7 @@ def release_json(request: HttpRequest, actor: Actor, release_id: Any) -> HttpRes
 @page
 def release_tensorzero(request: HttpRequest, actor: Actor, release_id: Any) -> HttpResponse:
     """The configuration by which TensorZero serves it, as an archive of its files."""
-    found = release_get(actor, release_id)
+    found = release_download(actor, release_id, form="tensorzero")
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, text in tensorzero_of(plan_of_release(found)).files.items():
@@ -157,12 +157,12 @@ def roll_back(request: HttpRequest, actor: Actor, agent_id: Any) -> HttpResponse
 def _taken_up(
     request: HttpRequest, checkpoint: PolicyCheckpoint, verb: str, work: Callable[[str], Release]
 ) -> HttpResponse:
-    problem = ""
+    problem, status = "", 200
     if request.method == "POST":
         try:
             made = work(request.POST.get("note", ""))
         except (Invalid, Conflict) as error:
-            problem = error.message
+            problem, status = error.message, error.code
         else:
             agent = made.agent.name
             messages.success(
@@ -177,7 +177,7 @@ def _taken_up(
         context |= {"latest": latest, "differing": shown(found)}
     except Conflict as error:
         context["problem"] = problem or error.message
-    return render(request, "serving/promote.html", context)
+    return render(request, "serving/promote.html", context, status=status)
 
 
 def _source(actor: Actor, chosen: str) -> dict[str, Any]:

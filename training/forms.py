@@ -11,7 +11,7 @@ from typing import Any, Final
 from django.http import QueryDict
 
 from agentcore_site.jobs.models import Priority
-from agentcore_site.lib.errors import DomainError, Invalid
+from agentcore_site.lib.errors import Conflict, DomainError, Invalid
 from agentcore_site.tenancy.actors import Actor
 from experiences.agents.selectors import dataset_get, datasets_visible
 from experiences.models import Agent, Dataset
@@ -48,6 +48,7 @@ class LaunchForm:
     actor: Actor
     typed: dict[str, str]
     errors: dict[str, str] = field(default_factory=dict)
+    status: int = 400  # of the page that shows a refusal
     _agents: dict[str, Agent | None] = field(default_factory=dict)  # what was looked up, by what was typed
     _datasets: dict[str, Dataset] = field(default_factory=dict)
 
@@ -153,6 +154,7 @@ class LaunchForm:
 
     def refuse(self, error: DomainError) -> None:
         """Takes over a service's messages: by field where it names one, else above the form."""
+        self.status = error.code if isinstance(error, Conflict) else 400
         for name, message in error.fields.items():
             known = name if name in fields() or name in OWN else "data" if name.startswith("training_data") else name
             if known in self.errors:

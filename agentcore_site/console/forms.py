@@ -75,11 +75,11 @@ class ServiceForm(forms.Form):
         try:
             return service(*args, **extra, **self.values())
         except self.refusals as error:
-            self.code = error.code
             self.refuse(error)
             return None
 
     def refuse(self, error: DomainError) -> None:
+        self.code = error.code
         known = {name: message for name, message in error.fields.items() if name in self.fields}
         for name, message in known.items():
             self.add_error(name, message)
@@ -89,7 +89,7 @@ class ServiceForm(forms.Form):
     @property
     def status(self) -> int:
         """Of the page that shows it."""
-        return 400 if self.is_bound and self.errors else 200
+        return self.code if self.is_bound and self.errors else 200
 
     def clean(self) -> dict[str, Any]:
         found = super().clean() or {}

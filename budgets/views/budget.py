@@ -81,8 +81,7 @@ def new(request: HttpRequest, actor: Actor) -> HttpResponse:
     if changed := form.applied(budget_set_limit, actor, organization=organization):
         messages.success(request, _done(changed))
         return redirect("budgets:budget", budget_id=changed.id)
-    status = 400 if request.method == "POST" else 200
-    return render(request, "budgets/new.html", {"form": form}, status=status)
+    return render(request, "budgets/new.html", {"form": form}, status=form.status)
 
 
 @require_GET

@@ -57,7 +57,13 @@ class ModelEndpoint(Scoped):
 
     class Meta:
         ordering = ["name"]
-        constraints = [models.UniqueConstraint(fields=["organization", "name"], name="endpoint_name_per_organization")]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["organization", "name"],
+                condition=models.Q(archived_at=None),
+                name="endpoint_name_per_organization",
+            )
+        ]
 
     def __str__(self) -> str:
         return self.name

@@ -177,7 +177,8 @@ class AgentServing(Scoped):
     ``release`` null: nothing was deployed, and the gateway refuses. The endpoints ``fallbacks`` are asked in their
     order where the agent's own does not answer. ``while_away_micros``: what each process may answer while the database
     is away, in micro-dollars; 0: nothing. ``webhook_url`` is told each change of what serves; "": nothing is. Edits of
-    at most ``most_edits`` texts go out by themselves, as ``edits_by``; null: none does.
+    at most ``most_edits`` texts go out by themselves, as ``edits_by``; null: none does. ``last_erased`` is the highest
+    number of a release that an erasure took, which no other gets.
     """
 
     agent = models.OneToOneField(Agent, on_delete=models.CASCADE, primary_key=True, related_name="serving")
@@ -186,6 +187,7 @@ class AgentServing(Scoped):
     while_away_micros = models.PositiveBigIntegerField(default=0)
     webhook_url = models.URLField(max_length=500, blank=True)
     gate: Any = models.JSONField(default=dict, help_text="What its releases have to show (serving.gate.verdict).")
+    last_erased = models.PositiveIntegerField(default=0, editable=False)
     most_edits = models.PositiveSmallIntegerField(null=True, blank=True)
     edits_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
     updated_at = models.DateTimeField(auto_now=True)

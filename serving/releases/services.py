@@ -12,10 +12,11 @@ from agentcore_site.lib.row_checks import hold_row
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import require
 from experiences.models import Agent, AgentRuntime, Playbook
-from serving.models import Release, ReleaseSource
+from serving.models import AgentServing, Release, ReleaseSource
 from serving.releases.bringing import weights_bring
 from serving.releases.bundle import Bundle, digest
 from serving.releases.making import bundle_of_agent, bundle_of_checkpoint, bundle_of_playbook, evidence_of
+from serving.releases.selectors import release_get
 from training.models import PolicyCheckpoint
 
 MOST_NOTE = 300
@@ -72,10 +73,12 @@ def _made(
     latest = Release.objects.filter(agent=agent).order_by("-number").first()
     if latest is not None and latest.digest == named and latest.evidence == evidence:
         raise Unchanged(latest)
+    erased = AgentServing.objects.filter(agent=agent).values_list("last_erased", flat=True).first() or 0
+    number = 1 + max(erased, latest.number if latest is not None else 0)
     release = Release.objects.create(
         organization_id=agent.organization_id,
         agent=agent,
-        number=1 if latest is None else latest.number + 1,
+        number=number,
         digest=named,
         bundle=stored,
         evidence=evidence,
@@ -87,6 +90,17 @@ def _made(
     )
     after = {"agent": agent.slug, "number": release.number, "digest": release.digest, "source": str(source)}
     record(actor, "release.made", release, after=after)
+    return release
+
+
+def release_download(actor: Any, release_id: Any, *, form: str = "json") -> Release:
+    """A release that leaves the program as a file; the download is logged.
+
+    Raises:
+        Missing: there is none, or not for this actor.
+    """
+    release = release_get(actor, release_id)
+    record(actor, "release.downloaded", release, after={"digest": release.digest, "form": form})
     return release
 
 

@@ -211,7 +211,7 @@ def test_a_limit_that_moved_since_the_page_was_opened_is_not_overwritten(spent: 
     sent = {"limit": "80", "note": "", "shown": shown[1]}
     assert client.post(page, sent | {"limit": "90"}).status_code == 302
     refused = client.post(page, sent)
-    assert refused.status_code == 400 and "it is $90.00 now" in text(refused)
+    assert refused.status_code == 409 and "it is $90.00 now" in text(refused)
     assert 'name="shown" value="90.00"' in html(refused)  # whoever has read that may go on
     assert Budget.objects.get(id=spent.job_budget).limit == 90_000_000
 

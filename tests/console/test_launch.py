@@ -140,7 +140,7 @@ def test_every_setting_that_counts_for_the_agent_is_on_the_form_with_its_effect(
 def test_a_second_job_of_a_busy_agent_is_refused_in_words(console: Client, operator: Actor, agent: Agent) -> None:
     queued_run(operator, agent)
     response = console.post("/launch/", {"agent": agent.pk, "preset": "recommended"})
-    assert response.status_code == 400 and "already has an active training job" in text(response)
+    assert response.status_code == 409 and "already has an active training job" in text(response)
 
 
 def test_an_agent_that_trains_on_datasets_needs_one(console: Client, operator: Actor) -> None:

@@ -248,7 +248,7 @@ def test_a_pack_is_made_changed_and_archived(console: Client) -> None:
     pack = PromptPack.objects.get()
     assert (pack.system, pack.injections) == ("Be careful.\nAlways.", ["Think.", "Answer."])
     again = console.post("/prompt-packs/new/", PACK)
-    assert again.status_code == 400 and "already a prompt pack" in html(again)
+    assert again.status_code == 409 and "already a prompt pack" in html(again)
     stamp = pack.stamp
     assert console.post(f"/prompt-packs/{pack.pk}/", PACK | {"domain": "care"}).status_code == 302
     pack.refresh_from_db()

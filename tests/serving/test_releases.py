@@ -130,6 +130,12 @@ def test_an_erasure_deletes_releases_that_hold_the_words(operator: Actor, adam: 
     assert report.found["releases"] == 1 and not any(report.left.values())
     assert list(Release.objects.values_list("pk", flat=True)) == [other.pk] and holding.pk != other.pk
     assert AuditEvent.objects.filter(action="history.deleted", target_type="serving_release").exists()
+    # The number of the newest is not given again.
+    playbook_edit(operator, agent.playbook, type="add", category="learnings", content="Berta Beispiel asks again.")
+    assert release_make(operator, agent).number == 3
+    subject_erase(Actor(adam), ["Berta Beispiel"])
+    playbook_edit(operator, agent.playbook, type="update", target="s1", content="Read the order first.")
+    assert release_make(operator, agent).number == 4
 
 
 # -- REST --------------------------------------------------------------------------------------------------------------
@@ -191,6 +197,7 @@ def test_the_pages_show_what_is_served_and_what_moved(console: Client, operator:
     assert "Support clerk, release 1" in listed
     assert "No release matches" in html(console.get("/releases/?q=nothing+of+it"))
     stored = json.loads(console.get(f"/releases/{made.pk}/json/").content)
+    assert AuditEvent.objects.get(action="release.downloaded").after == {"digest": made.digest, "form": "json"}
     assert digest(stored["bundle"]) == stored["digest"] == made.digest
 
 

@@ -37,7 +37,7 @@ def launch(request: HttpRequest, actor: Actor) -> HttpResponse:
         if run is not None:
             messages.success(request, "The job is queued. This page follows it live.")
             return redirect("training:job", job_id=run.pk)
-        return _form(request, form, status=400)
+        return _form(request, form, status=form.status)
     return _form(request, _prefilled(request, actor))
 
 

@@ -9,7 +9,7 @@ from django.db import transaction
 from django.utils.text import slugify
 
 from agentcore_site.audit.services import archive, record
-from agentcore_site.lib.errors import Invalid, Missing
+from agentcore_site.lib.errors import Conflict, Invalid, Missing
 from agentcore_site.lib.registry import UnknownName
 from agentcore_site.lib.row_checks import check_row, check_secrets_stay, hold_row, known_fields, save_row
 from agentcore_site.outgoing import check_address
@@ -113,9 +113,11 @@ def agent_update(actor: Any, agent: Agent, **values: Any) -> Agent:
 
     Raises:
         Invalid: as for ``agent_create``.
-        Conflict: the slug is taken, or a job that has not ended was planned with another model.
+        Conflict: the slug is taken, the agent is archived, or a job that has not ended was planned with another model.
     """
     require(actor, "agent.edit", agent.organization_id)
+    if agent.archived_at is not None:
+        raise Conflict(f"{agent.name} is archived.")
     servers, named = values.pop("tool_servers", None), values.pop("granted_tools", None)
     authorization = values.pop("authorization", "")
     grants = grants_wanted(actor, agent, servers, named)
@@ -135,7 +137,7 @@ def agent_update(actor: Any, agent: Agent, **values: Any) -> Agent:
     if "leave_out_rate" in values:
         agent_context_changed.send(Agent, agent=agent)  # by the new rate, at once
     grants_set(agent, grants)
-    if agent.evolves and not evolved and agent.archived_at is None:
+    if agent.evolves and not evolved:
         agent_evolves.send(Agent, actor=actor, agent=agent)
     record(actor, "agent.changed", agent, before=before, after=_logged(agent, names))
     return agent

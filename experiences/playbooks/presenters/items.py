@@ -30,6 +30,7 @@ MARKS: Final = {"added": "plus", "removed": "cross", "changed": "edit", "merged"
 WORDS: Final = {"added": "Added", "removed": "Removed", "changed": "Changed", "merged": "Said again"}
 TAKEN: Final = ("applied", "merged")
 WAITING: Final = ("review", "quarantined")
+NOT_YET: Final = "Services are told it once a release of it is deployed."
 
 
 @dataclass(frozen=True)

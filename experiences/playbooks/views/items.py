@@ -15,7 +15,7 @@ from agentcore_site.tenancy.permissions import require
 from experiences.models import Experience, Playbook
 from experiences.models.agent_lookup import agent_get
 from experiences.playbooks.forms import ItemForm
-from experiences.playbooks.presenters.items import ItemRow, item_history, items_of
+from experiences.playbooks.presenters.items import NOT_YET, ItemRow, item_history, items_of
 from experiences.playbooks.presenters.reviews import evidence
 from experiences.playbooks.selectors import changes_of, playbook_get
 from experiences.playbooks.services.playbooks import playbook_edit, section_revert
@@ -35,7 +35,7 @@ def add(request: HttpRequest, actor: Actor, agent_id: Any) -> HttpResponse:
     form = ItemForm(request.POST)
     if made := form.applied(playbook_edit, actor, playbook, type="add"):
         said = f"The item {made.section} is added." if not made.reason else f"Not added twice: {made.reason}."
-        messages.success(request, f"{said} Agents are told it from now on.")
+        messages.success(request, f"{said} {NOT_YET}")
         return redirect("experiences:playbook", agent_id=agent_id)
     return shown(request, actor, agent_get(actor, agent_id), form)
 
@@ -46,7 +46,7 @@ def edit(request: HttpRequest, actor: Actor, agent_id: Any, handle: str) -> Http
     require(actor, "playbook.edit", playbook.organization_id)
     form = ItemForm(request.POST)
     if form.applied(playbook_edit, actor, playbook, type="update", target=handle):
-        messages.success(request, f"Saved as version {playbook.version}. Agents are told it from now on.")
+        messages.success(request, f"Saved as version {playbook.version}. {NOT_YET}")
         return redirect("experiences:playbook_item", agent_id=agent_id, handle=handle)
     return _item(request, actor, playbook_get(actor, agent_id), handle, form)
 

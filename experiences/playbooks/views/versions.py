@@ -21,7 +21,7 @@ from experiences.models import Agent, Experience, Playbook
 from experiences.models.agent_lookup import agent_get
 from experiences.playbooks.adoption_preview import Adoption, adoptable, adoption, faults, room_of
 from experiences.playbooks.forms import CHOICES
-from experiences.playbooks.presenters.items import differing, differing_by, tokens_of
+from experiences.playbooks.presenters.items import NOT_YET, differing, differing_by, tokens_of
 from experiences.playbooks.selectors import agent_holder, playbook_get, sections_of, version_get, versions_differ
 from experiences.playbooks.services.adoption import playbook_adopt
 from experiences.playbooks.services.playbooks import playbook_rollback
@@ -76,7 +76,7 @@ def adopt(request: HttpRequest, actor: Actor, agent_id: Any) -> HttpResponse:
     except (Invalid, Conflict) as error:
         return _preview(request, actor, agent, playbook, chosen, category, error)
     said = "1 lesson is" if len(chosen) == 1 else f"{len(chosen)} lessons are"
-    messages.success(request, f"{said} in production: version {made.version}. Agents are told it from now on.")
+    messages.success(request, f"{said} in the playbook: version {made.version}. {NOT_YET}")
     return redirect("experiences:playbook", agent_id=agent.pk)
 
 

@@ -19,10 +19,12 @@ from budgets.llm.client import MeteredChatClient
 from budgets.llm.errors import LLMError
 from budgets.metering.port import FreeMeter
 from experiences.agents.endpoint_config import BadEndpoint, endpoint_value
+from experiences.agents.services.agents import agent_archive, agent_update
 from experiences.agents.services.endpoints import endpoint_archive, endpoint_create, endpoint_update
 from experiences.agents.services.tool_servers import tool_server_archive, tool_server_create, tool_server_update
 from experiences.lessons.services.packs import pack_archive, pack_create, pack_update
 from experiences.models import ModelEndpoint
+from tests.factories import AgentFactory
 from tests.support.llm_acts import act
 from tests.support.llm_client import Prices, ask
 from tests.support.llm_server import ModelServer
@@ -207,3 +209,16 @@ def test_what_a_provider_quotes_of_a_prompt_reaches_no_error(boss: Actor) -> Non
         with pytest.raises(LLMError) as caught:
             async_to_sync(call)(endpoint_value(made))
     assert "bad prompt" in str(caught.value) and "jane" not in str(caught.value)
+
+
+def test_an_archived_endpoints_name_is_free_and_an_archived_agent_stays_as_it_is(adam: Any, acme: Any) -> None:
+    boss = Actor(adam)
+    first = endpoint_create(boss, name="desk", base_url="http://127.0.0.1:9/v1", model="small")
+    with pytest.raises(Conflict, match="already an endpoint called"):
+        endpoint_create(boss, name="desk", base_url="http://127.0.0.1:9/v1", model="small")
+    endpoint_archive(boss, first)
+    assert endpoint_create(boss, name="desk", base_url="http://127.0.0.1:9/v1", model="small").pk != first.pk
+    agent = AgentFactory(organization=acme, created_by=adam)
+    agent_archive(boss, agent)
+    with pytest.raises(Conflict, match="is archived"):
+        agent_update(boss, agent, description="Another one.")
