@@ -159,6 +159,7 @@ def serving(request: HttpRequest, actor: Actor, agent_id: Any) -> HttpResponse:
 def edits(request: HttpRequest, actor: Actor, agent_id: Any) -> HttpResponse:
     """Which edits go out by themselves."""
     agent = agent_get(actor, agent_id)
+    require(actor, "deployment.edit", agent.organization_id)
     form = EditsForm(sent(request))
     if form.applied(edits_change, actor, agent) is not None:
         messages.success(request, "Saved.")
