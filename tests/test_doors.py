@@ -247,8 +247,6 @@ REST_READS = {
     "suite-runs/<uuid:run>/results",
     "training/<str:pk>/status", "models", "event-publishing", "event-publishers",
     "dead-letters", "dead-letters/<uuid:pk>",
-    "agents/<str:agent>/loop", "loop-turns", "loop-turns/<uuid:pk>", "loop-turns/<uuid:turn>/rows",
-    "event-publishing", "event-publishers", "dead-letters", "dead-letters/<uuid:pk>",
     "agents/<str:agent>/small-edits", "agents/<str:agent>/loop",
     "loop-turns", "loop-turns/<uuid:pk>", "loop-turns/<uuid:turn>/rows",
 }  # fmt: skip
