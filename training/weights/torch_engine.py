@@ -96,12 +96,6 @@ class TorchEngine:
     def loaded(self, name: str) -> bool:
         return name == BASE or name in self._slots
 
-    def export(self, name: str, folder: Path) -> None:
-        """Writes an adapter as peft does, or a full model, for other servers (vLLM and the like)."""
-        slot = self._slot(name)
-        with self._holding(name) as model:
-            (model if slot.rank == FULL else self._module(slot.rank)[0]).save_pretrained(folder)
-
     def describe(self) -> dict[str, Any]:
         count = sum(one.numel() for one in self._full.values())
         return {"engine": "torch", "device": self.device, "parameters": count, "loaded": list(self._slots)}
