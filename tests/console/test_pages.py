@@ -28,6 +28,10 @@ LISTS = (
     "/trajectories/",
     "/evaluations/",
     "/suites/",
+    "/releases/",
+    "/deployments/",
+    "/traces/",
+    "/keys/",
     "/events/",
     "/events/dead-letters/",
     "/events/trainings/",
@@ -46,6 +50,8 @@ def addresses(run: TrainingRun, evaluation: EvaluationRun) -> list[str]:
     return [
         f"/agents/{run.agent_id}/",
         f"/agents/{run.agent.slug}/",
+        f"/agents/{run.agent_id}/serving/",
+        f"/agents/{run.agent_id}/loop/",
         f"/jobs/{run.pk}/",
         *(f"/jobs/{run.pk}/?tab={tab}" for tab in ("trajectories", "checkpoints", "evaluation", "settings", "events")),
         f"/jobs/{run.pk}/status/",
@@ -197,6 +203,11 @@ def test_every_address_of_the_console_is_tried_here(addresses: list[str]) -> Non
         "settings", "upload", "upload_checkpoint", "checkpoints", "tags", "download", "shared", "shared_status",
         "shared_series",
         "evaluations", "start", "report", "report_json", "of_run",
+        "approve", "deploy", "deployment", "deployment_advance", "deployment_pause", "deployment_resume",
+        "deployment_roll_back", "deployments", "edits", "keys", "loop", "loop_rows", "loop_start", "loop_stop", "make",
+        "promote", "release", "release_json", "release_tensorzero", "releases", "restore", "roll_back", "serving",
+        "suite", "suite_add", "suite_archive", "suite_new", "suite_run", "suite_run_cancel", "suite_run_json",
+        "suite_run_resume", "suite_start", "suite_version", "suites", "trace", "trace_feedback", "trace_json", "traces",
     }  # fmt: skip
     named = {pattern.name for pattern in _console_patterns(get_resolver().url_patterns) if pattern.name}
     assert named == tried
@@ -206,7 +217,7 @@ def _console_patterns(patterns: list[Any]) -> list[URLPattern]:
     found: list[URLPattern] = []
     for one in patterns:
         if isinstance(one, URLResolver):
-            if one.app_name in ("experiences", "training", "evaluation"):
+            if one.app_name in ("experiences", "training", "evaluation", "serving"):
                 found += _console_patterns(one.url_patterns)
         elif one.callback.__module__.startswith("agentcore_site.views") or ".views" in one.callback.__module__:
             found.append(one)
