@@ -235,3 +235,20 @@ class TrainingRequest(Scoped):
 
     def __str__(self) -> str:
         return f"{self.algorithm} of {self.base_model}"
+class WaitingSpan(Scoped):
+    """A span of a trace that is not whole yet: what it says of an agent, as JSON, without personal data."""
+
+    id = models.BigAutoField(primary_key=True)
+    agent = models.ForeignKey("experiences.Agent", on_delete=models.CASCADE, related_name="+", db_index=False)
+    trace_id = models.CharField(max_length=32)
+    span_id = models.CharField(max_length=16)
+    root = models.BooleanField()
+    body = models.TextField()
+    received_at = models.DateTimeField(db_default=Now(), editable=False)
+
+    class Meta:
+        ordering = ["id"]
+        constraints = [models.UniqueConstraint(fields=["agent", "trace_id", "span_id"], name="a_span_is_taken_once")]
+
+    def __str__(self) -> str:
+        return f"span {self.span_id} of {self.trace_id}"

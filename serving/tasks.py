@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Final
 
 from celery import shared_task
-from django.core.cache import cache
 
+from agentcore_site.lib.alone import alone
 from serving.adapters.outbox import plans_tell
 from serving.deployments.edits import edits_tick
 from serving.deployments.ticking import deployments_tick
@@ -18,18 +16,6 @@ from serving.traces.retention import traces_forget
 
 SWEEPING: Final = "serving.feedback.sweep"
 TELLING: Final = "serving.plans.tell"
-LONGEST: Final = 120  # seconds; then its worker is taken for dead
-
-
-@contextmanager
-def alone(name: str) -> Iterator[bool]:
-    """Whether no other worker is at it; none begins until the block ends."""
-    mine = cache.add(name, "", timeout=LONGEST)
-    try:
-        yield mine
-    finally:
-        if mine:
-            cache.delete(name)
 
 
 @shared_task(name="serving.feedback")

@@ -73,6 +73,8 @@ SCOPES: Final[dict[str, frozenset[str]]] = {
     "training:manage": MANAGE | {"checkpoint.edit", "share.edit", "release.make", "deployment.edit"},
     # For programs that call agents and models.
     "gateway:call": frozenset({"gateway.call"}),
+    # For exporters of traces.
+    "traces:write": frozenset({"trace.record"}),
     # For services beside agents: they read playbooks, record executions and let playbooks evolve.
     SERVICE: frozenset({"view", "playbook.edit", "trace.record", "playbook.evolve"}),
 }

@@ -1,0 +1,22 @@
+"""Work that one worker does at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from django.core.cache import cache
+
+LONGEST: Final = 120  # seconds; then its worker is taken for dead
+
+
+@contextmanager
+def alone(name: str) -> Iterator[bool]:
+    """Whether no other worker is at it; none begins until the block ends."""
+    mine = cache.add(name, "", timeout=LONGEST)
+    try:
+        yield mine
+    finally:
+        if mine:
+            cache.delete(name)

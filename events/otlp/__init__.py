@@ -1,0 +1,1 @@
+"""Traces of agents that run elsewhere, by OTLP over HTTP."""

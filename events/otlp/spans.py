@@ -1,0 +1,208 @@
+"""Spans out of an OTLP export, binary or JSON. Pure, no Django.
+
+The format is OpenTelemetry's protocol 1.x: https://opentelemetry.io/docs/specs/otlp/. In JSON ids are hexadecimal, and
+whole numbers of 64 bits may be texts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+from google.protobuf.message import DecodeError
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+ERROR: Final = 2  # of a status
+DEEPEST: Final = 20  # lists and objects within an attribute
+NANOS: Final = 1_000_000_000
+NO_PARENT: Final = "0" * 16
+
+
+class NotOtlp(ValueError):
+    """A body that is no export; the message says where."""
+
+
+@dataclass(frozen=True, slots=True)
+class SpanEvent:
+    name: str
+    attributes: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """One operation. Ids are lower-case hexadecimal, ``parent`` "" for a root; moments are seconds since the epoch.
+    ``error`` is what its status says, or that it says nothing; "" where it did not fail."""
+
+    trace: str
+    id: str
+    parent: str
+    name: str
+    began: float
+    ended: float
+    error: str
+    attributes: Mapping[str, Any]
+    events: tuple[SpanEvent, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceSpans:
+    """What one program sent: its own attributes (``service.name`` …), and its spans. ``broken``: spans without the ids
+    or the moments that a span has."""
+
+    attributes: Mapping[str, Any]
+    spans: tuple[Span, ...]
+    broken: int
+
+
+def from_protobuf(body: bytes) -> list[ResourceSpans]:
+    """Raises NotOtlp."""
+    try:
+        request = ExportTraceServiceRequest.FromString(body)
+    except DecodeError as error:
+        raise NotOtlp("The body is no ExportTraceServiceRequest.") from error
+    found = []
+    for resource in request.resource_spans:
+        spans = [_of_message(span) for scope in resource.scope_spans for span in scope.spans]
+        found.append(_resource(_attributes(resource.resource.attributes), spans))
+    return found
+
+
+def from_json(body: bytes) -> list[ResourceSpans]:
+    """Raises NotOtlp."""
+    try:
+        request = orjson.loads(body)
+        found = []
+        for resource in _list(request, "resourceSpans"):
+            own = _object(resource, "resource")
+            spans = [_of_json(span) for scope in _list(resource, "scopeSpans") for span in _list(scope, "spans")]
+            found.append(_resource(_json_attributes(_list(own, "attributes")), spans))
+    except (orjson.JSONDecodeError, TypeError, ValueError, KeyError, RecursionError) as error:
+        raise NotOtlp(f"The body is no export of traces in JSON: {error}") from error
+    return found
+
+
+def _resource(attributes: Mapping[str, Any], spans: list[Span | None]) -> ResourceSpans:
+    whole = tuple(span for span in spans if span is not None)
+    return ResourceSpans(attributes, whole, len(spans) - len(whole))
+
+
+# -- binary ------------------------------------------------------------------------------------------------------------
+
+
+def _of_message(span: Any) -> Span | None:
+    failed = span.status.code == ERROR
+    return _span(
+        trace=span.trace_id.hex(),
+        id=span.span_id.hex(),
+        parent=span.parent_span_id.hex(),
+        name=span.name,
+        began=span.start_time_unix_nano,
+        ended=span.end_time_unix_nano,
+        error=(span.status.message or "error") if failed else "",
+        attributes=_attributes(span.attributes),
+        events=tuple(SpanEvent(event.name, _attributes(event.attributes)) for event in span.events),
+    )
+
+
+def _attributes(pairs: Iterable[Any]) -> dict[str, Any]:
+    return {pair.key: _value(pair.value, 0) for pair in pairs}
+
+
+def _value(value: Any, depth: int) -> Any:
+    kind = value.WhichOneof("value")
+    if kind is None or depth > DEEPEST:
+        return None
+    if kind == "array_value":
+        return [_value(one, depth + 1) for one in value.array_value.values]
+    if kind == "kvlist_value":
+        return {pair.key: _value(pair.value, depth + 1) for pair in value.kvlist_value.values}
+    found = getattr(value, kind)
+    return found.hex() if isinstance(found, bytes) else _finite(found)
+
+
+# -- JSON --------------------------------------------------------------------------------------------------------------
+
+
+def _of_json(span: Mapping[str, Any]) -> Span | None:
+    status = _object(span, "status")
+    failed = status.get("code") in (ERROR, "STATUS_CODE_ERROR")
+    return _span(
+        trace=str(span.get("traceId", "")).lower(),
+        id=str(span.get("spanId", "")).lower(),
+        parent=str(span.get("parentSpanId") or "").lower(),
+        name=str(span.get("name", "")),
+        began=int(span.get("startTimeUnixNano", 0)),
+        ended=int(span.get("endTimeUnixNano", 0)),
+        error=str(status.get("message") or "error") if failed else "",
+        attributes=_json_attributes(_list(span, "attributes")),
+        events=tuple(
+            SpanEvent(str(event.get("name", "")), _json_attributes(_list(event, "attributes")))
+            for event in _list(span, "events")
+        ),
+    )
+
+
+def _json_attributes(pairs: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    return {str(pair["key"]): _json_value(pair.get("value"), 0) for pair in pairs}
+
+
+def _json_value(value: Any, depth: int) -> Any:
+    if not isinstance(value, Mapping) or depth > DEEPEST:
+        return None
+    for kind, found in value.items():
+        if kind == "intValue":
+            return int(found)
+        if kind == "doubleValue":
+            return _finite(float(found))
+        if kind == "arrayValue":
+            return [_json_value(one, depth + 1) for one in _list(found, "values")]
+        if kind == "kvlistValue":
+            return {str(pair["key"]): _json_value(pair.get("value"), depth + 1) for pair in _list(found, "values")}
+        if kind in ("stringValue", "boolValue", "bytesValue"):
+            return found if isinstance(found, str | bool) else str(found)
+    return None
+
+
+def _list(owner: Any, name: str) -> list[Any]:
+    found = owner.get(name) if isinstance(owner, Mapping) else _refuse(owner)
+    if found is None:
+        return []
+    if not isinstance(found, list):
+        raise ValueError(f"{name} is a list")
+    return found
+
+
+def _object(owner: Any, name: str) -> Mapping[str, Any]:
+    found = owner.get(name) if isinstance(owner, Mapping) else _refuse(owner)
+    if found is None:
+        return {}
+    if not isinstance(found, Mapping):
+        raise ValueError(f"{name} is an object")
+    return found
+
+
+def _refuse(owner: Any) -> Any:
+    raise ValueError(f"an object was expected, and {type(owner).__name__} is there")
+
+
+# -- both --------------------------------------------------------------------------------------------------------------
+
+
+def _span(*, trace: str, id: str, parent: str, began: int, ended: int, **more: Any) -> Span | None:
+    """None where it lacks what a span has."""
+    if parent == NO_PARENT:
+        parent = ""
+    if not (_is_id(trace, 32) and _is_id(id, 16) and (not parent or _is_id(parent, 16)) and 0 < began <= ended):
+        return None
+    return Span(trace=trace, id=id, parent=parent, began=began / NANOS, ended=ended / NANOS, **more)
+
+
+def _is_id(value: str, length: int) -> bool:
+    return len(value) == length and value.strip("0") != "" and all(one in "0123456789abcdef" for one in value)
+
+
+def _finite(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,46 @@
+"""Trajectories of agents elsewhere, stored once each by their own name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from django.db import transaction
+from django.utils import timezone
+
+from agentcore_site.ids import derived
+from events.models import ReceivedTrajectory
+from experiences.models import Agent
+from experiences.rollouts.types import Trajectory
+from experiences.trajectories.storage import TrajectoryScope, partition_ensure, trajectories_write
+
+RECEIVED: Final = "received"  # the purpose of their rows
+SCENARIOS: Final = 2**31 - 1  # of a column
+
+
+def received_scope(agent: Agent) -> TrajectoryScope:
+    """All that an agent did elsewhere counts as one job, which has no row."""
+    month = timezone.now().date().replace(day=1)
+    return TrajectoryScope(derived(agent.pk, RECEIVED), agent.organization_id, agent.pk, month, purpose=RECEIVED)
+
+
+@transaction.atomic
+def trajectories_receive(agent: Agent, found: Mapping[str, Callable[[int], Trajectory]], *, digest: str = "") -> int:
+    """Stores trajectories by their names in the organisation, those that it knows left out. Each is made for the
+    scenario that it gets. Returns how many are new."""
+    mine = ReceivedTrajectory.objects.filter(organization_id=agent.organization_id, trajectory_id__in=list(found))
+    known = set(mine.values_list("trajectory_id", flat=True))
+    new = [
+        ReceivedTrajectory(organization_id=agent.organization_id, agent=agent, trajectory_id=name, digest=digest)
+        for name in found
+        if name not in known
+    ]
+    rows = ReceivedTrajectory.objects.bulk_create(new)
+    scope = received_scope(agent)
+    made = [found[row.trajectory_id](row.pk % SCENARIOS) for row in rows]
+    partition_ensure(scope.month)
+    trajectories_write(scope, made)
+    for row, trajectory in zip(rows, made, strict=True):
+        row.record_id, row.month = scope.id_of(trajectory.key), scope.month
+    ReceivedTrajectory.objects.bulk_update(rows, ["record_id", "month"])
+    return len(rows)
