@@ -25,6 +25,7 @@ from events.api import (
     ModelViewSet,
     TrainingViewSet,
 )
+from events.otlp.api import OtlpTraceViewSet
 from experiences.agents.api.agents import AgentViewSet
 from experiences.agents.api.endpoints import ModelEndpointViewSet
 from experiences.agents.api.environments import EnvironmentViewSet
@@ -160,6 +161,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("dead-letters/<uuid:pk>", DeadLetterViewSet.as_view({"get": "retrieve"}), name="dead-letter"),
     path("dead-letters/<uuid:pk>/retry", DeadLetterViewSet.as_view({"post": "retry"}), name="dead-letter-retry"),
     path("dead-letters/<uuid:pk>/dismiss", DeadLetterViewSet.as_view({"post": "dismiss"}), name="dead-letter-dismiss"),
+    path("otlp/v1/traces", OtlpTraceViewSet.as_view({"post": "create"}), name="otlp-traces"),
     *router.urls,
 ]
 

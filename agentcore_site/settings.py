@@ -339,6 +339,7 @@ CELERY_BEAT_SCHEDULE = {
     "training.retention": {"task": "training.retention", "schedule": timedelta(hours=6)},
     "experiences.retention": {"task": "experiences.retention", "schedule": timedelta(days=1)},
     "serving.retention": {"task": "serving.retention", "schedule": timedelta(days=1)},
+    "events.traces": {"task": "events.traces", "schedule": 2, "options": {"expires": 10}},
     "events.retention": {"task": "events.retention", "schedule": timedelta(hours=1)},
 }
 CELERY_BEAT_SCHEDULE_FILENAME = str(DATA_DIR / "run" / "beat-schedule")

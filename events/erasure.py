@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Sequence
 
 from agentcore_site.tenancy.erasure import ErasureFinding, holding, places, rewritten
-from events.models import DeadLetter, EventCredential, ReceivedReward, ReceivedTrajectory, TrainingRequest
+from events.models import DeadLetter, EventCredential, ReceivedReward, ReceivedTrajectory, TrainingRequest, WaitingSpan
 
 
 @places.register("publishers of events")
@@ -40,3 +40,11 @@ def training_requests(organization_id: uuid.UUID, words: Sequence[str]) -> Erasu
     mine = TrainingRequest.objects.filter(organization_id=organization_id)
     names, values = ("training_job_id", "base_model"), ("request", "report")
     return rewritten(mine, words, names=names, values=values)
+
+
+@places.register("spans of traces that are not whole")
+def waiting_spans(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
+    mine = WaitingSpan.objects.filter(organization_id=organization_id)
+    found = holding(mine, words, texts=("body",))
+    ids = list(found.values_list("pk", flat=True))
+    return ErasureFinding(len(ids), lambda: WaitingSpan.objects.filter(pk__in=ids).delete())

@@ -235,6 +235,8 @@ class TrainingRequest(Scoped):
 
     def __str__(self) -> str:
         return f"{self.algorithm} of {self.base_model}"
+
+
 class WaitingSpan(Scoped):
     """A span of a trace that is not whole yet: what it says of an agent, as JSON, without personal data."""
 

@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from celery import shared_task
 
+from agentcore_site.lib.alone import alone
+from events.otlp.collecting import traces_collect
 from events.relay import outbox_forget
+
+COLLECTING: Final = "events.traces.collect"
 
 
 @shared_task(name="events.retention")
 def retention() -> int:
     """Deletes what was published long ago. Returns how many rows."""
     return outbox_forget()
+
+
+@shared_task(name="events.traces")
+def traces() -> int:
+    """Traces that came by OTLP and are whole become trajectories; nothing where another worker is at it. Returns how
+    many."""
+    with alone(COLLECTING) as mine:
+        return traces_collect() if mine else 0

@@ -19,14 +19,14 @@ from experiences.rollouts.types import Trajectory
 LONGEST_NAME: Final = 60
 
 
-class Imported(NamedTuple):
+class ImportedRollout(NamedTuple):
     """A rollout by its name in its file ("" where it has none), and how it is made for a scenario."""
 
     name: str
     made: Callable[[int], Trajectory]
 
 
-def imported(line: Any, kind: str = "") -> Iterator[Imported]:
+def imported(line: Any, kind: str = "") -> Iterator[ImportedRollout]:
     """The rollouts of one line; ``kind`` "": as its fields tell.
 
     Raises:
@@ -43,12 +43,12 @@ def imported(line: Any, kind: str = "") -> Iterator[Imported]:
 # -- verifiers ---------------------------------------------------------------------------------------------------------
 
 
-def _verifiers(line: Mapping[str, Any]) -> Iterator[Imported]:
+def _verifiers(line: Mapping[str, Any]) -> Iterator[ImportedRollout]:
     if "nodes" in line:
-        yield Imported(_name(line.get("id")), lambda scenario: _of_trace(line, scenario))
+        yield ImportedRollout(_name(line.get("id")), lambda scenario: _of_trace(line, scenario))
     else:
         name = f"{line.get('task') or ''}-{line.get('example_id', '')}".strip("-")
-        yield Imported(_name(line.get("trajectory_id") or line.get("id")), lambda s: _of_result(line, s, name))
+        yield ImportedRollout(_name(line.get("trajectory_id") or line.get("id")), lambda s: _of_result(line, s, name))
 
 
 def _of_trace(line: Mapping[str, Any], scenario: int) -> Trajectory:
@@ -119,8 +119,8 @@ def _messages(value: Any, role: str) -> list[Mapping[str, Any]]:
 # -- OpenEnv -----------------------------------------------------------------------------------------------------------
 
 
-def _openenv(line: Mapping[str, Any]) -> Iterator[Imported]:
-    yield Imported(
+def _openenv(line: Mapping[str, Any]) -> Iterator[ImportedRollout]:
+    yield ImportedRollout(
         _name(line.get("episode_id")),
         lambda scenario: trajectory_of_messages(
             _list(line, "messages"),
@@ -146,9 +146,9 @@ def _openenv(line: Mapping[str, Any]) -> Iterator[Imported]:
 # -- ART ---------------------------------------------------------------------------------------------------------------
 
 
-def _art(line: Mapping[str, Any]) -> Iterator[Imported]:
+def _art(line: Mapping[str, Any]) -> Iterator[ImportedRollout]:
     for one in _list(line, "trajectories") if "trajectories" in line else [line]:
-        yield Imported("", partial(_of_art, one))
+        yield ImportedRollout("", partial(_of_art, one))
 
 
 def _of_art(one: Mapping[str, Any], scenario: int) -> Trajectory:
@@ -192,7 +192,7 @@ def _object(owner: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     return found if isinstance(found, Mapping) else {}
 
 
-FORMATS: Final[Mapping[str, Callable[[Mapping[str, Any]], Iterator[Imported]]]] = {
+FORMATS: Final[Mapping[str, Callable[[Mapping[str, Any]], Iterator[ImportedRollout]]]] = {
     "verifiers": _verifiers,
     "openenv": _openenv,
     "art": _art,

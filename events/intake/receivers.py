@@ -7,24 +7,21 @@ from typing import Any, Final
 from uuid import UUID
 
 from django.db import connection
-from django.utils import timezone
 
-from agentcore_site.ids import derived
 from agentcore_site.lib.feedback_metrics import PROFILES, trajectory_collected
 from agentcore_site.lib.statistics import finite_or_none
 from agentcore_site.lib.texts import uuid_of
 from events.intake.messages import NotTaken, Sender, receives
 from events.models import DeadReason, EventPublisher, ReceivedReward, ReceivedTrajectory
 from events.payloads.trajectory import OUTSIDE, trajectory_read
+from events.received import SCENARIOS, received_scope
 from events.subjects import REQUEST, REWARD, STATUS, TRAJECTORY
 from events.training import acting_for, status_take, training_request
 from experiences.models import Agent, TrajectoryRecord
 from experiences.privacy import redact_value
 from experiences.rollouts.types import Trajectory
-from experiences.trajectories.storage import TrajectoryScope, partition_ensure, trajectories_write
+from experiences.trajectories.storage import partition_ensure, trajectories_write
 
-RECEIVED: Final = "received"  # the purpose of their rows
-SCENARIOS: Final = 2**31 - 1  # of a column
 ABOUT: Final = ("reward_type", "normalization", "metadata", "session_id", "timestamp")
 
 
@@ -45,7 +42,7 @@ def trajectory_receive(sender: Sender, payload: Mapping[str, Any], digest: str) 
         trajectory = trajectory_read(payload, scenario=received.pk % SCENARIOS)
     except (ValueError, OSError) as error:
         raise NotTaken(DeadReason.SCHEMA, str(error)) from error
-    scope = _scope(agent)
+    scope = received_scope(agent)
     waiting = ReceivedReward.objects.filter(
         organization=sender.organization, trajectory_id=name, record_id=None
     ).order_by("id")
@@ -148,12 +145,6 @@ def _same(before: str, now: str, what: str) -> None:
     """What is sent twice is received once; what is another under the same id is not taken for it."""
     if before != now:
         raise NotTaken(DeadReason.CONFLICT, f"{what} was received with other content.")
-
-
-def _scope(agent: Agent) -> TrajectoryScope:
-    """All that an agent did elsewhere counts as one job, which has no row."""
-    month = timezone.now().date().replace(day=1)
-    return TrajectoryScope(derived(agent.pk, RECEIVED), agent.organization_id, agent.pk, month, purpose=RECEIVED)
 
 
 def _pay(trajectory: Trajectory, reward: ReceivedReward) -> None:

@@ -11,7 +11,7 @@ from operator import attrgetter
 from typing import Any, Final
 
 from budgets.prices.pricing import Usage
-from events.otlp.conventions import AgentSpan, SpanKind, SpanMessage, ToolCall
+from events.otlp.conventions import AgentSpan, SpanKind, SpanMessage, SpanToolCall
 from experiences.rollouts.types import RolloutKey, Step, Trajectory
 
 EVIDENCE: Final = "otlp"  # under this name a trajectory's evidence keeps what a row has no column for
@@ -100,7 +100,7 @@ def _decisions(model: AgentSpan, waiting: list[AgentSpan], later: Sequence[SpanM
     return steps
 
 
-def _taken(waiting: list[AgentSpan], call: ToolCall, after: float) -> AgentSpan | None:
+def _taken(waiting: list[AgentSpan], call: SpanToolCall, after: float) -> AgentSpan | None:
     """The span of a call: that of its id, else the next one of its name."""
     by_id = [one for one in waiting if call.id and one.call == call.id]
     by_name = [one for one in waiting if one.tool == call.name and not one.call and one.began >= after]
@@ -121,7 +121,7 @@ def _answer(model: AgentSpan, seen: str, text: str) -> Step:
     )
 
 
-def _of_call(model: AgentSpan, call: ToolCall, seen: str, later: Sequence[SpanMessage]) -> Step:
+def _of_call(model: AgentSpan, call: SpanToolCall, seen: str, later: Sequence[SpanMessage]) -> Step:
     """A call of a tool that has no span of its own."""
     answer = next((one.text for one in later if call.id and one.call == call.id), None)
     return Step(

@@ -14,7 +14,7 @@ from typing import Any, Final, Self
 
 import orjson
 
-from events.otlp.spans import Span, SpanEvent
+from events.otlp.spans import OtlpSpan, SpanEvent
 
 MOST_TOKENS: Final = 2**31 - 1
 DETAILS: Final = "gen_ai.client.inference.operation.details"  # an event that carries what else are attributes
@@ -57,7 +57,7 @@ SAYS_KIND: Final = ("gen_ai.operation.name", "openinference.span.kind", "llm.req
 
 
 @dataclass(frozen=True, slots=True)
-class ToolCall:
+class SpanToolCall:
     name: str
     arguments: Any
     id: str = ""
@@ -69,7 +69,7 @@ class SpanMessage:
 
     role: str
     text: str
-    calls: tuple[ToolCall, ...] = ()
+    calls: tuple[SpanToolCall, ...] = ()
     call: str = ""
 
 
@@ -113,17 +113,17 @@ class AgentSpan:
 
 
 def _message(stored: Mapping[str, Any]) -> SpanMessage:
-    return SpanMessage(**{**stored, "calls": tuple(ToolCall(**one) for one in stored["calls"])})
+    return SpanMessage(**{**stored, "calls": tuple(SpanToolCall(**one) for one in stored["calls"])})
 
 
-def kind_of(span: Span) -> SpanKind:
+def kind_of(span: OtlpSpan) -> SpanKind:
     for name in SAYS_KIND:
         if (found := OPERATIONS.get(str(span.attributes.get(name, "")).lower())) is not None:
             return found
     return SpanKind.OTHER
 
 
-def read(span: Span) -> AgentSpan:
+def read(span: OtlpSpan) -> AgentSpan:
     kind, about = kind_of(span), _with_details(span)
     session = _text(about, "gen_ai.conversation.id", "session.id", "traceloop.association.properties.session_id")
     common: dict[str, Any] = {name: getattr(span, name) for name in OF_A_SPAN} | {"kind": kind, "session": session}
@@ -161,7 +161,7 @@ def read(span: Span) -> AgentSpan:
 # -- messages ----------------------------------------------------------------------------------------------------------
 
 
-def _told(about: Mapping[str, Any], span: Span) -> tuple[SpanMessage, ...]:
+def _told(about: Mapping[str, Any], span: OtlpSpan) -> tuple[SpanMessage, ...]:
     system = [
         SpanMessage("system", text) for text in [_joined(_sequence(about.get("gen_ai.system_instructions")))] if text
     ]
@@ -175,7 +175,7 @@ def _told(about: Mapping[str, Any], span: Span) -> tuple[SpanMessage, ...]:
     return (*system, *found)
 
 
-def _said(about: Mapping[str, Any], span: Span) -> tuple[SpanMessage, ...]:
+def _said(about: Mapping[str, Any], span: OtlpSpan) -> tuple[SpanMessage, ...]:
     return tuple(
         _by_parts(about.get("gen_ai.output.messages"))
         or _numbered(about, "llm.output_messages", "message.")
@@ -193,7 +193,7 @@ def _by_parts(value: Any) -> list[SpanMessage]:
 def _of_parts(message: Mapping[str, Any]) -> SpanMessage:
     parts = _sequence(message.get("parts"))
     calls = tuple(
-        ToolCall(str(part.get("name", "")), _parsed(part.get("arguments")), str(part.get("id") or ""))
+        SpanToolCall(str(part.get("name", "")), _parsed(part.get("arguments")), str(part.get("id") or ""))
         for part in parts
         if isinstance(part, Mapping) and part.get("type") == "tool_call"
     )
@@ -238,7 +238,7 @@ def _of_fields(fields: Mapping[str, Any], role: str) -> SpanMessage:
         role=str(fields.get("role") or role),
         text=_plain(fields.get("content")) if fields.get("content") is not None else "\n".join(contents),
         calls=tuple(
-            ToolCall(str(one.get("name", "")), _parsed(one.get("arguments")), str(one.get("id") or ""))
+            SpanToolCall(str(one.get("name", "")), _parsed(one.get("arguments")), str(one.get("id") or ""))
             for _, one in sorted(calls.items())
         ),
         call=str(fields.get("tool_call_id") or ""),
@@ -263,10 +263,10 @@ def _choices(events: Sequence[SpanEvent]) -> list[SpanMessage]:
     return found
 
 
-def _openai_calls(value: Any) -> tuple[ToolCall, ...]:
+def _openai_calls(value: Any) -> tuple[SpanToolCall, ...]:
     functions = [(one.get("function"), one.get("id")) for one in _sequence(value) if isinstance(one, Mapping)]
     return tuple(
-        ToolCall(str(one.get("name", "")), _parsed(one.get("arguments")), str(id or ""))
+        SpanToolCall(str(one.get("name", "")), _parsed(one.get("arguments")), str(id or ""))
         for one, id in functions
         if isinstance(one, Mapping)
     )
@@ -277,7 +277,7 @@ def _whole(about: Mapping[str, Any], role: str, *names: str) -> list[SpanMessage
     return [] if value in (None, "") else [SpanMessage(role, _plain(value))]
 
 
-def _with_details(span: Span) -> Mapping[str, Any]:
+def _with_details(span: OtlpSpan) -> Mapping[str, Any]:
     """A span's attributes with those of the event that carries messages."""
     return {
         name: value

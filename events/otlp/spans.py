@@ -32,7 +32,7 @@ class SpanEvent:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class OtlpSpan:
     """One operation. Ids are lower-case hexadecimal, ``parent`` "" for a root; moments are seconds since the epoch.
     ``error`` is what its status says, or that it says nothing; "" where it did not fail."""
 
@@ -53,7 +53,7 @@ class ResourceSpans:
     or the moments that a span has."""
 
     attributes: Mapping[str, Any]
-    spans: tuple[Span, ...]
+    spans: tuple[OtlpSpan, ...]
     broken: int
 
 
@@ -84,7 +84,7 @@ def from_json(body: bytes) -> list[ResourceSpans]:
     return found
 
 
-def _resource(attributes: Mapping[str, Any], spans: list[Span | None]) -> ResourceSpans:
+def _resource(attributes: Mapping[str, Any], spans: list[OtlpSpan | None]) -> ResourceSpans:
     whole = tuple(span for span in spans if span is not None)
     return ResourceSpans(attributes, whole, len(spans) - len(whole))
 
@@ -92,7 +92,7 @@ def _resource(attributes: Mapping[str, Any], spans: list[Span | None]) -> Resour
 # -- binary ------------------------------------------------------------------------------------------------------------
 
 
-def _of_message(span: Any) -> Span | None:
+def _of_message(span: Any) -> OtlpSpan | None:
     failed = span.status.code == ERROR
     return _span(
         trace=span.trace_id.hex(),
@@ -126,7 +126,7 @@ def _value(value: Any, depth: int) -> Any:
 # -- JSON --------------------------------------------------------------------------------------------------------------
 
 
-def _of_json(span: Mapping[str, Any]) -> Span | None:
+def _of_json(span: Mapping[str, Any]) -> OtlpSpan | None:
     status = _object(span, "status")
     failed = status.get("code") in (ERROR, "STATUS_CODE_ERROR")
     return _span(
@@ -191,13 +191,13 @@ def _refuse(owner: Any) -> Any:
 # -- both --------------------------------------------------------------------------------------------------------------
 
 
-def _span(*, trace: str, id: str, parent: str, began: int, ended: int, **more: Any) -> Span | None:
+def _span(*, trace: str, id: str, parent: str, began: int, ended: int, **more: Any) -> OtlpSpan | None:
     """None where it lacks what a span has."""
     if parent == NO_PARENT:
         parent = ""
     if not (_is_id(trace, 32) and _is_id(id, 16) and (not parent or _is_id(parent, 16)) and 0 < began <= ended):
         return None
-    return Span(trace=trace, id=id, parent=parent, began=began / NANOS, ended=ended / NANOS, **more)
+    return OtlpSpan(trace=trace, id=id, parent=parent, began=began / NANOS, ended=ended / NANOS, **more)
 
 
 def _is_id(value: str, length: int) -> bool:

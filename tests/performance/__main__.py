@@ -1,7 +1,7 @@
 """``make bench``: runs every figure and prints the table.
 
 Arguments choose parts (science storage jobs llm ace ledger paid privacy learning telemetry rewarders feedback gateway
-events bad_events poison context),
+events bad_events otlp poison context),
 or one of a part: ``jobs.fairness``.
 ``fuzz [requests]``, ``worlds [options]``, ``again [options]``, ``same [options]``, ``rivals [options]``, ``canary
 [options]`` and ``gate [options]`` are benches of their own."""
@@ -61,6 +61,7 @@ def main() -> int:
         learning,
         ledger,
         llm,
+        otlp,
         paid,
         poison,
         privacy,
@@ -87,6 +88,7 @@ def main() -> int:
         "rewarders": [rewarders.suite],
         "feedback": [feedback.suite],
         "gateway": [gateway.calls],
+        "otlp": [otlp.suite],
         "poison": [poison.poison],
         "context": [context.gains, context.nulls, context.free],
     }

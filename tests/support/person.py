@@ -25,6 +25,7 @@ OURS: Final = frozenset(
         "events.OutboxEvent.data", "events.OutboxEvent.withheld", "events.EventCredential.user",
         "events.EventCredential.digest", "events.ReceivedTrajectory.digest", "events.ReceivedReward.digest",
         "events.TrainingRequest.digest", "events.TrainingRequest.algorithm",
+        "events.WaitingSpan.trace_id", "events.WaitingSpan.span_id",
         "events.DeadLetter.stream", "events.DeadLetter.outcome",
         # Digests, and what is sealed.
         "serving.Release.digest", "serving.SuiteVersion.digest", "serving.SuiteRun.digest", "serving.SuiteRun.done",

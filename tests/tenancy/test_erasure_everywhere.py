@@ -25,7 +25,7 @@ from budgets.models import BudgetAlert, BudgetSettings
 from budgets.services import budget_set_limit
 from evaluation.models import EvaluationRun
 from evaluation.services import evaluation_start
-from events.models import ReceivedReward, ReceivedTrajectory
+from events.models import ReceivedReward, ReceivedTrajectory, WaitingSpan
 from events.training import training_request, training_request_cancel
 from experiences.agents.services.agents import agent_update
 from experiences.lessons.stamps import checked
@@ -92,6 +92,9 @@ def everything(operator: Actor, adam: Any, acme: Any, run: TrainingRun, server: 
     asked = training_request(operator, {"training_config": {"algorithm": "dpo", "base_model": "m"}})
     training_request_cancel(operator, asked)
     ReceivedTrajectory.objects.create(organization=acme, agent=run.agent, trajectory_id="t-1", digest="d")
+    WaitingSpan.objects.create(
+        organization=acme, agent=run.agent, body="said", trace_id="a" * 32, span_id="b" * 16, root=True
+    )
     ReceivedReward.objects.create(organization=acme, reward_id="r-1", trajectory_id="t-1", digest="d", total=1.0)
     lesson = factories.ExperienceFactory(agent=run.agent)
     ExperienceChange.objects.create(experience=lesson, version=1, action="added", after="said", by="olivia")
