@@ -10,7 +10,7 @@ import pytest
 from django.core.management import call_command
 from django.core.management.base import CommandError
 from django.db import connection
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agentcore_site.lib.errors import Conflict, Forbidden, Missing
@@ -97,7 +97,7 @@ JUNK = st.recursive(
 )
 
 
-@settings(max_examples=200)
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(JUNK, st.sampled_from(["", "verifiers", "openenv", "art"]))
 def test_a_line_of_any_shape_is_taken_or_refused(line: Any, kind: str) -> None:
     try:

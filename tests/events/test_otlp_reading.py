@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from google.protobuf import json_format
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
@@ -83,6 +83,7 @@ def chat(traced: Traced, told: list[Any], said: list[Any], tokens: tuple[int, in
         pass
 
 
+LOOSE = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 ASKED = [message("system", "You are kind."), message("user", "How warm is it in Bern?")]
 CALL = {"type": "tool_call", "id": "c1", "name": "weather", "arguments": {"city": "Bern"}}
 ANSWERED = {"type": "tool_call_response", "id": "c1", "response": "12 degrees"}
@@ -198,7 +199,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=40)
+@settings(LOOSE, max_examples=40)
 @given(st.dictionaries(st.text(min_size=1, max_size=8), VALUES, max_size=4), st.booleans())
 def test_json_and_binary_say_the_same(attributes: dict[str, Any], failed: bool) -> None:
     traced = Traced()
@@ -213,6 +214,7 @@ def test_json_and_binary_say_the_same(attributes: dict[str, Any], failed: bool) 
     assert resource.spans[0].parent == resource.spans[1].id and resource.attributes["service.name"] == "clerk"
 
 
+@settings(LOOSE)
 @given(st.binary(max_size=200))
 def test_bytes_that_are_no_export_are_refused_or_hold_nothing(body: bytes) -> None:
     for reader in (from_protobuf, from_json):
@@ -239,13 +241,14 @@ JUNK = st.recursive(
 )
 
 
+@settings(LOOSE)
 @given(JUNK)
 def test_json_of_any_shape_is_read_or_refused(body: Any) -> None:
     with suppress(NotOtlp):
         from_json(json.dumps({"resourceSpans": body}).encode())
 
 
-@settings(max_examples=40)
+@settings(LOOSE, max_examples=40)
 @given(
     st.dictionaries(
         st.sampled_from([*OPENINFERENCE, *NUMBERED, "gen_ai.input.messages", "gen_ai.output.messages", "input.value"]),

@@ -30,7 +30,7 @@ from agentcore_site.tenancy.services import api_key_create
 from budgets.services import price_set
 from events.models import WaitingSpan
 from events.otlp import collecting
-from events.tasks import traces
+from events.otlp.collecting import traces_collect
 from experiences.models import Agent, TrajectoryRecord
 from tests.support.callers import Caller
 from tests.support.llm_server import ModelServer
@@ -49,7 +49,7 @@ def agent(agent: Agent) -> Agent:
 
 @pytest.fixture(autouse=True)
 def empty(db: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(collecting, "SETTLED", -1.0)  # a test is one transaction, whose time stands still
+    monkeypatch.setattr(collecting, "SETTLED", -3_600.0)  # a test is one transaction, whose time stands still
     with connection.cursor() as cursor:  # Django doesn't know the table, and doesn't empty it
         cursor.execute("TRUNCATE experiences_trajectory")
 
@@ -105,7 +105,7 @@ def test_an_instrumented_agent_elsewhere_is_seen_as_a_trajectory(
         assert "12 degrees" in other.run_sync("How warm is it in Bern?").output
     provider.shutdown()
     assert WaitingSpan.objects.filter(agent=agent).count() == 4
-    assert traces() == 1 and not WaitingSpan.objects.exists()
+    assert traces_collect() == 1 and not WaitingSpan.objects.exists()
     row = TrajectoryRecord.objects.get(agent_id=agent.pk)
     assert (row.query, row.success, row.reward, row.purpose) == ("How warm is it in Bern?", True, None, "received")
     assert [step["action"]["type"] for step in row.steps] == ["tool", "answer"]
@@ -129,19 +129,19 @@ def test_a_trace_waits_for_its_root_and_is_stored_once(olivia: Any, agent: Agent
     key = Caller(olivia)
     late = export(span(2, parent=1))
     assert key.post(ADDRESS[8:], late).json() == {}
-    assert traces() == 0 and WaitingSpan.objects.count() == 1
+    assert traces_collect() == 0 and WaitingSpan.objects.count() == 1
     root = {**span(1), "attributes": []}
     for body in (export(root), export(root, span(2, parent=1))):  # the second is what was sent before
         assert key.post(ADDRESS[8:], body).json() == {}
     assert WaitingSpan.objects.count() == 2
-    assert traces() == 1
+    assert traces_collect() == 1
     assert key.post(ADDRESS[8:], late).json() == {}
     WaitingSpan.objects.update(received_at="2026-01-01T00:00Z")  # later than its trace was whole: it is left out
-    assert traces() == 0 and not WaitingSpan.objects.exists()
+    assert traces_collect() == 0 and not WaitingSpan.objects.exists()
     assert TrajectoryRecord.objects.get().n_steps == 1
     stray = {**span(3, trace=2), "attributes": []}
     assert key.post(ADDRESS[8:], export(stray)).json() == {}
-    assert traces() == 0 and not WaitingSpan.objects.exists()  # nothing of an agent
+    assert traces_collect() == 0 and not WaitingSpan.objects.exists()  # nothing of an agent
 
 
 def test_what_can_not_be_taken_is_said(olivia: Any, charlie: Any, stella: Any, agent: Agent) -> None:
