@@ -253,6 +253,7 @@ REST_READS = {
 STAMP = experience_stamp(pack_stamp(""), "x9", 1, "", "When lost, ask.")
 # A form, with a file that the agent has already.
 FILE = {"agent": "router-7", "sha256": PolicyCheckpoint.digest(b"policy")}
+OF_ROUTER = {"key": "service.name", "value": {"stringValue": "router-7"}}
 REST_WRITES: dict[tuple[str, str], tuple[str, Any]] = {
     ("post", "agents"): ("agent.edit", {"name": "New"}),
     ("patch", "agents/<str:agent>"): ("agent.edit", {"description": "x"}),
@@ -280,6 +281,7 @@ REST_WRITES: dict[tuple[str, str], tuple[str, Any]] = {
     ("post", "deployments/<uuid:pk>/roll-back"): ("deployment.edit", {}),
     ("post", "feedback"): ("feedback.give", lambda values: thumbs_up(values)),
     ("delete", "feedback/<uuid:pk>"): ("feedback.give", {}),
+    ("post", "otlp/v1/traces"): ("trace.record", {"resourceSpans": [{"resource": {"attributes": [OF_ROUTER]}}]}),
     ("post", "training/start"): (
         "run.start",
         {"training_config": {"algorithm": "ppo", "base_model": "qwen2.5-32b-instruct"}},

@@ -12,7 +12,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 
 from agentcore_site.console.forms import ServiceForm
-from agentcore_site.console.pages import page, post_page
+from agentcore_site.console.pages import page, post_page, sent
 from agentcore_site.lib.errors import DomainError
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.invitations import (
@@ -51,7 +51,7 @@ class InviteForm(ServiceForm):
 def people(request: HttpRequest, actor: Actor) -> HttpResponse:
     organization = current_organization(actor)
     members = members_of(actor, organization)
-    form = InviteForm(request.POST or None)
+    form = InviteForm(sent(request))
     if form.applied(invitation_create, actor, organization, link=link_at(request)):
         messages.success(request, f"An invitation goes to {form.cleaned_data['email']}.{without_mail_server()}")
         return redirect("people")

@@ -11,7 +11,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBase, StreamingHt
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET
 
-from agentcore_site.console.pages import Sort, allowed, asked, listing, page
+from agentcore_site.console.pages import Sort, allowed, asked, listing, page, sent
 from agentcore_site.lib.errors import Conflict, Invalid
 from agentcore_site.lib.money import dollars
 from agentcore_site.templatetags.console import money
@@ -77,7 +77,7 @@ def new(request: HttpRequest, actor: Actor) -> HttpResponse:
     require(actor, "budget.edit", organization)
     known = agents(actor).filter(organization=organization, archived_at=None).order_by("name")[:500]
     owners = [("", f"{organization}, in all"), *((str(one.id), one.name) for one in known)]
-    form = NewLimitForm(request.POST or None, owners=owners, initial={"owner": asked(request, "agent")[0]})
+    form = NewLimitForm(sent(request), owners=owners, initial={"owner": asked(request, "agent")[0]})
     if changed := form.applied(budget_set_limit, actor, organization=organization):
         messages.success(request, _done(changed))
         return redirect("budgets:budget", budget_id=changed.id)

@@ -209,7 +209,7 @@ def test_what_is_wrong_with_an_agent_is_said_at_its_field(
 def test_a_slug_that_is_taken_is_said_at_its_field(console: Client, agent: Agent) -> None:
     form = {"name": "Another", "slug": agent.slug, "philosophy": "react", "runtime": "action"}
     response = console.post("/agents/new/", form | {"environment": "reasoning_gym"})
-    assert response.status_code == 400 and "Choose another" in text(response)
+    assert response.status_code == 409 and "Choose another" in text(response)
 
 
 def test_the_form_asks_for_its_agent_once_and_not_for_each_setting(

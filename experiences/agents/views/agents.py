@@ -25,7 +25,7 @@ from experiences.rollouts.environments import environments
 @page
 def new(request: HttpRequest, actor: Actor) -> HttpResponse:
     require(actor, "agent.edit", current_organization(actor))
-    form = AgentForm(request.POST or None, actor=actor)
+    form = AgentForm(sent(request), actor=actor)
     if made := form.applied(agent_create, actor):
         messages.success(request, f"{made.name} was made. Launch a training job when you are ready.")
         return redirect("agent", ref=made.pk)

@@ -36,7 +36,7 @@ def endpoints(request: HttpRequest, actor: Actor) -> HttpResponse:
 @page
 def new(request: HttpRequest, actor: Actor) -> HttpResponse:
     require(actor, "endpoint.edit", current_organization(actor))
-    form = EndpointForm(request.POST or None)
+    form = EndpointForm(sent(request))
     if made := form.applied(endpoint_create, actor):
         messages.success(request, f"{made.name} was made. Try it, then give it to an agent.")
         return redirect("experiences:endpoint_edit", endpoint_id=made.pk)

@@ -35,7 +35,7 @@ def tool_servers(request: HttpRequest, actor: Actor) -> HttpResponse:
 @page
 def new(request: HttpRequest, actor: Actor) -> HttpResponse:
     require(actor, "endpoint.edit", current_organization(actor))
-    form = ToolServerForm(request.POST or None)
+    form = ToolServerForm(sent(request))
     if made := form.applied(tool_server_create, actor):
         messages.success(request, f"{made.name} was made. See what it offers, then give it to an agent.")
         return redirect("experiences:tool_server", server_id=made.pk)

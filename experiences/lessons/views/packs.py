@@ -32,7 +32,7 @@ def prompt_packs(request: HttpRequest, actor: Actor) -> HttpResponse:
 @page
 def new(request: HttpRequest, actor: Actor) -> HttpResponse:
     require(actor, "agent.edit", current_organization(actor))
-    form = PackForm(request.POST or None)
+    form = PackForm(sent(request))
     if made := form.applied(pack_create, actor):
         messages.success(request, f"{made.name} was made and stamped. Choose it in an agent's form.")
         return redirect("experiences:prompt_pack", pack_id=made.pk)

@@ -81,6 +81,8 @@ def _enter(shown: list[str], disk_bytes: int) -> None:
     os.setresgid(INSIDE, INSIDE, INSIDE)
     os.setresuid(INSIDE, INSIDE, INSIDE)
     _tmpfs(ROOT, "size=64k,mode=755")
+    (ROOT / "tmp").mkdir()  # before what is shown, which may lie in it
+    _tmpfs(ROOT / "tmp", f"size={disk_bytes},nr_inodes=1024,mode=1777")
     for path in kept:
         target = ROOT / path.relative_to("/")
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -89,9 +91,7 @@ def _enter(shown: list[str], disk_bytes: int) -> None:
             continue
         target.mkdir(exist_ok=True) if path in folders else target.touch()
         _call("syscall", MOVE_MOUNT, mounts[path], b"", AT_FDCWD, os.fsencode(target), FROM_EMPTY_PATH)
-    (ROOT / "tmp").mkdir()
     _call("mount", None, os.fsencode(ROOT), None, ctypes.c_ulong(REMOUNT | READ_ONLY | NO_SETUID | NO_DEVICES), None)
-    _tmpfs(ROOT / "tmp", f"size={disk_bytes},nr_inodes=1024,mode=1777")
     os.chroot(ROOT)
     os.chdir("/tmp")  # noqa: S108 - of the sandbox
 
