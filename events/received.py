@@ -25,13 +25,13 @@ def received_scope(agent: Agent) -> TrajectoryScope:
 
 
 @transaction.atomic
-def trajectories_receive(agent: Agent, found: Mapping[str, Callable[[int], Trajectory]], *, digest: str = "") -> int:
+def trajectories_receive(agent: Agent, found: Mapping[str, Callable[[int], Trajectory]]) -> int:
     """Stores trajectories by their names in the organisation, those that it knows left out. Each is made for the
     scenario that it gets. Returns how many are new."""
     mine = ReceivedTrajectory.objects.filter(organization_id=agent.organization_id, trajectory_id__in=list(found))
     known = set(mine.values_list("trajectory_id", flat=True))
     new = [
-        ReceivedTrajectory(organization_id=agent.organization_id, agent=agent, trajectory_id=name, digest=digest)
+        ReceivedTrajectory(organization_id=agent.organization_id, agent=agent, trajectory_id=name)
         for name in found
         if name not in known
     ]

@@ -13,6 +13,8 @@ from experiences.rollouts.types import RolloutKey, Step, Trajectory
 EVIDENCE: Final = "imported"  # under this name a trajectory's evidence keeps what a row has no column for
 MOST_STEPS: Final = 32_767  # of a row
 LONGEST_MODEL: Final = 80
+MOST_TOKENS: Final = 2**31  # of a column
+LATEST: Final = 2**33  # seconds since the epoch: in the year 2242
 
 
 def trajectory_of_messages(
@@ -48,6 +50,8 @@ def trajectory_of_messages(
             seen = _text(message)
     if not steps:
         raise ValueError("no message is the agent's own")
+    if not 0 <= tokens < MOST_TOKENS or not 0 <= started_at < LATEST:
+        raise ValueError("its tokens or its start are out of their range")
     steps[0].tokens, steps[0].cost_micros = tokens, round(cost_usd * 1e6)
     succeeded = success if success is not None else bool(reward and reward > 0) and not error
     return Trajectory(

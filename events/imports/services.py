@@ -47,7 +47,7 @@ def trajectories_import(actor: Any, agent: Agent, lines: Iterable[bytes], *, kin
     if not agent.collects:
         raise Conflict(f"{agent.name} may not be recorded.")
     report = ImportReport()
-    batch: dict[str, tuple[int, ImportedRollout]] = {}
+    batch: dict[str, ImportedRollout] = {}
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
@@ -55,7 +55,7 @@ def trajectories_import(actor: Any, agent: Agent, lines: Iterable[bytes], *, kin
             for place, one in enumerate(imported(parse_json(line), kind)):
                 one.made(0)  # whether it can be made, before it is among others
                 name = one.name or f"{hashlib.sha256(line).hexdigest()[:40]}-{place}"
-                batch[f"import-{name}"] = (number, one)
+                batch[f"import-{name}"] = one
         except BROKEN as error:
             report.refuse(number, error)
         if len(batch) >= BATCH:
@@ -65,8 +65,8 @@ def trajectories_import(actor: Any, agent: Agent, lines: Iterable[bytes], *, kin
     return report
 
 
-def _store(agent: Agent, batch: dict[str, tuple[int, ImportedRollout]], report: ImportReport) -> None:
-    new = trajectories_receive(agent, {name: one.made for name, (_, one) in batch.items()})
+def _store(agent: Agent, batch: dict[str, ImportedRollout], report: ImportReport) -> None:
+    new = trajectories_receive(agent, {name: one.made for name, one in batch.items()})
     report.new += new
     report.known += len(batch) - new
     batch.clear()

@@ -13,6 +13,7 @@ from uuid import UUID
 import orjson
 from django.db import connection, transaction
 
+from agentcore_site.lib.database import TROUBLE
 from budgets.metering.price_book import DatabasePriceBook
 from budgets.prices.pricing import UnknownPrice, Usage, cost
 from events.models import WaitingSpan
@@ -46,10 +47,24 @@ def traces_collect() -> int:
         for agent, trace in ready:
             by_agent[agent].append(trace)
         for agent, traces in by_agent.items():
-            stored += _store(Agent.objects.get(pk=agent), traces)
+            stored += _stored(Agent.objects.get(pk=agent), traces)
         if len(ready) < BATCH or time.monotonic() > ends:
             break
     return stored
+
+
+def _stored(agent: Agent, traces: Sequence[str]) -> int:
+    """One that can't be stored must not hold up the others: it is left out, and the log has it."""
+    try:
+        return _store(agent, traces)
+    except TROUBLE:
+        raise
+    except Exception:
+        if len(traces) > 1:
+            return sum(_stored(agent, [one]) for one in traces)
+        log.exception("trace %s of %s could not be stored", traces[0], agent)
+        WaitingSpan.objects.filter(agent=agent, trace_id__in=traces).delete()
+        return 0
 
 
 def _ready() -> list[tuple[UUID, str]]:

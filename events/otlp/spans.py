@@ -18,6 +18,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 ERROR: Final = 2  # of a status
 DEEPEST: Final = 20  # lists and objects within an attribute
 NANOS: Final = 1_000_000_000
+LATEST: Final = 2**63  # nanoseconds since the epoch: in the year 2262
 NO_PARENT: Final = "0" * 16
 
 
@@ -195,7 +196,9 @@ def _span(*, trace: str, id: str, parent: str, began: int, ended: int, **more: A
     """None where it lacks what a span has."""
     if parent == NO_PARENT:
         parent = ""
-    if not (_is_id(trace, 32) and _is_id(id, 16) and (not parent or _is_id(parent, 16)) and 0 < began <= ended):
+    if not (
+        _is_id(trace, 32) and _is_id(id, 16) and (not parent or _is_id(parent, 16)) and 0 < began <= ended < LATEST
+    ):
         return None
     return OtlpSpan(trace=trace, id=id, parent=parent, began=began / NANOS, ended=ended / NANOS, **more)
 

@@ -85,6 +85,11 @@ def test_a_trace_of_verifiers_keeps_what_it_cost_and_where_it_broke() -> None:
     found = one.made(0)
     assert one.name == TRACE["id"] and (found.tokens, found.cost_micros, found.model) == (42, 10_000, "small")
     assert (found.started_at, found.duration_ms) == (1_760_000_000.0, 2_500.0)
+    far = {"agent": {"start": 1e18, "end": 1e18}}
+    for wrong in ({"timing": far}, {"calls": [{"usage": {"prompt_tokens": 2**40}}]}):
+        (one,) = imported({**TRACE, **wrong})
+        with pytest.raises(ValueError, match="out of their range"):
+            one.made(0)
     (broken,) = imported({**TRACE, "errors": [{"type": "ToolError", "message": "no"}], "rewards": {}})
     assert broken.made(0).error == "agent: ToolError: no" and not broken.made(0).success
 

@@ -144,6 +144,19 @@ def test_a_trace_waits_for_its_root_and_is_stored_once(olivia: Any, agent: Agent
     assert traces_collect() == 0 and not WaitingSpan.objects.exists()  # nothing of an agent
 
 
+def test_a_trace_that_can_not_be_stored_holds_up_no_other(olivia: Any, agent: Agent) -> None:
+    key = Caller(olivia)
+    large = [span(number, trace=7, parent=9) for number in (1, 2)]
+    for one in large:  # more tokens together than a column holds
+        one["attributes"].append({"key": "gen_ai.usage.output_tokens", "value": {"intValue": str(2**31 - 1)}})
+    for body in (export(*large, {**span(9, trace=7), "attributes": []}), export(span(3, trace=8))):
+        assert key.post(ADDRESS[8:], body).json() == {}
+    far = {**span(4, trace=9), "endTimeUnixNano": str(10**30)}
+    assert key.post(ADDRESS[8:], export(far)).json()["partialSuccess"]["rejectedSpans"] == "1"
+    assert traces_collect() == 1 and not WaitingSpan.objects.exists()
+    assert TrajectoryRecord.objects.get().n_steps == 1
+
+
 def test_what_can_not_be_taken_is_said(olivia: Any, charlie: Any, stella: Any, agent: Agent) -> None:
     unknown = Caller(olivia).post(ADDRESS[8:], export(span(), service="nobody"))
     assert unknown.status_code == 200 and unknown.json()["partialSuccess"]["rejectedSpans"] == "1"
