@@ -23,7 +23,7 @@ from evaluation.selectors import changed_queries, evaluation_get, evaluations_vi
 from evaluation.services import MAX_SAMPLES, evaluation_start
 from experiences.lessons.filters import OfAgent
 from training.selectors.runs import run_get
-from training.services.checkpoints import checkpoint_of, job_of
+from training.services.checkpoints import checkpoint_of, job_with_queries
 
 AGAINST = "What the baseline is told. `nothing`, for agents of language models: lessons and playbook against none."
 
@@ -66,7 +66,10 @@ class EvaluationOut(EvaluationRow):
 
 
 class EvaluationIn(Strict):
-    training_job_id = serializers.UUIDField(required=False, help_text="This or checkpoint_id.")
+    training_job_id = serializers.UUIDField(
+        required=False,
+        help_text="This or checkpoint_id: whose queries. Default for an uploaded one: its agent's newest.",
+    )
     checkpoint_id = serializers.UUIDField(required=False, allow_null=True, help_text="Default: the job's best.")
     split = serializers.ChoiceField(choices=Split.choices, default=Split.HELD_OUT)
     queries = serializers.ListField(
@@ -168,7 +171,7 @@ class EvaluationViewSet(ScopedViewSet):
         if checkpoint is None and job_id is None:
             message = "Give training_job_id or checkpoint_id."
             raise Invalid(message, fields={"training_job_id": message})
-        run = run_get(self.actor, job_id or (job_of(checkpoint) if checkpoint else None))
+        run = run_get(self.actor, job_id or (job_with_queries(checkpoint) if checkpoint else None))
         made = evaluation_start(self.actor, run=run, checkpoint=checkpoint, **values)
         found = EvaluationOut(evaluation_get(self.actor, made.job_id)).data
         return Response(found, status=201, headers={"Location": f"/api/v1/evaluations/{made.job_id}"})

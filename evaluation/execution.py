@@ -28,6 +28,7 @@ from experiences.rollouts.types import RolloutKey, Scenario, Trajectory, reindex
 from experiences.trajectories.keeping import RolloutKeeper
 from experiences.trajectories.storage import TrajectoryScope
 from training.data.pools import Pools
+from training.learners import policy_of
 from training.services.checkpoints import checkpoint_load
 from training.services.execution import setup_of
 from training.services.pools import run_pools
@@ -110,7 +111,12 @@ class EvaluationSlice(PartsSlice[EvaluationPart]):
 
     @cached_property
     def _trained(self) -> Any:
-        return TrainerState.from_bytes(self.setup, checkpoint_load(self.evaluation.checkpoint)).policy
+        data = checkpoint_load(self.evaluation.checkpoint)
+        if (
+            self.evaluation.checkpoint.run_id is None
+        ):  # it was trained elsewhere, by settings that this run need not have
+            return policy_of(data)
+        return TrainerState.from_bytes(self.setup, data).policy
 
     @cached_property
     def _baseline(self) -> Any:

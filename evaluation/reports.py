@@ -105,9 +105,11 @@ def verdict_of(evaluation: EvaluationRun) -> dict[str, Any]:
 
 
 def learned_context(evaluation: EvaluationRun, line: dict[str, Any]) -> dict[str, Any] | None:
-    """What a learned context costs and brings; None for a policy that is no context."""
+    """What a learned context costs and brings; None for a policy that is no context, and for one that was uploaded:
+    what it cost to learn is known elsewhere."""
+    here = evaluation.checkpoint.run_id is not None
     run, success, cost = evaluation.run, line["metrics"]["success_rate"], line["metrics"]["cost_usd"]
-    if not run.tells or success["improvement"] is None or cost["improvement"] is None:
+    if not (run.tells and here) or success["improvement"] is None or cost["improvement"] is None:
         return None
     policy: Any = policy_of(checkpoint_load(evaluation.checkpoint))
     # What the other arm is told as well is no part of what was added, nor of what it costs.

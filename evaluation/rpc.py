@@ -19,7 +19,7 @@ from experiences.models.agent_lookup import agent_get
 from training.algorithm.inference import surely_apart
 from training.models import PolicyCheckpoint
 from training.selectors.runs import run_get
-from training.services.checkpoints import best_of_agent, checkpoint_of, job_of
+from training.services.checkpoints import best_of_agent, checkpoint_of, job_with_queries
 
 MAX_WAIT: Final = 300.0
 
@@ -105,7 +105,7 @@ def start(call: Call, params: EvaluateParams) -> EvaluationRun:
     checkpoint = chosen(call, agent, params.checkpoint_id)
     return evaluation_start(
         call.actor,
-        run=run_get(call.actor, job_of(checkpoint)),
+        run=run_get(call.actor, job_with_queries(checkpoint)),
         checkpoint=checkpoint,
         split=Split.HELD_OUT,
         queries=queries,

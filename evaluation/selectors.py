@@ -7,11 +7,12 @@ from uuid import UUID
 
 from django.db.models import QuerySet
 
+from agentcore_site.jobs.models import Status
 from agentcore_site.jobs.selectors import as_uuid
 from agentcore_site.lib.errors import Missing
-from evaluation.models import EvaluationResult, EvaluationRun
+from evaluation.models import Against, EvaluationResult, EvaluationRun, Split
 from experiences.models import TrajectoryRecord
-from training.models import LARGE
+from training.models import LARGE, PolicyCheckpoint
 
 
 def evaluations_visible(actor: Any) -> QuerySet[EvaluationRun]:
@@ -28,6 +29,14 @@ def evaluation_get(actor: Any, job_id: Any) -> EvaluationRun:
     if found is None:
         raise Missing(f"There is no evaluation {str(job_id)[:60]}.")
     return found
+
+
+def evaluation_proving(checkpoint: PolicyCheckpoint) -> EvaluationRun | None:
+    """The newest report of this checkpoint on held-out queries against what the run began with; None where there is
+    none. For services that have its checkpoint already."""
+    rows = EvaluationRun.objects.filter(checkpoint=checkpoint, split=Split.HELD_OUT, against=Against.BEGAN)
+    done = rows.filter(job__status=Status.COMPLETED).exclude(report={})
+    return done.select_related("run", "run__agent", "run__prompt_pack").order_by("-job__finished_at").first()
 
 
 def primary_metrics(evaluation: EvaluationRun) -> dict[str, Any] | None:

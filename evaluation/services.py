@@ -19,11 +19,12 @@ from evaluation.models import Against, EvaluationRun, Split
 from experiences.agents.consent import may_record, recording_require
 from experiences.trajectories.storage import partition_ensure
 from training.data.uploads import clean_rows
-from training.learners import policy_of
+from training.learners import policy_of, stored_policy
 from training.models import PolicyCheckpoint, TrainingRun
 from training.policies.context import ContextPolicy
 from training.presenters.epochs import nothing_changed
 from training.services import checkpoints
+from training.services.checkpoints import checkpoint_load
 from training.services.learned import changed_nothing
 from training.services.pools import run_pools
 from training.services.runs import run_verdict_set
@@ -44,15 +45,16 @@ def evaluation_start(
     samples: int | None = None,
     against: str = Against.BEGAN,
 ) -> EvaluationRun:
-    """Queues a comparison of a checkpoint (the best, if none is named) with what its run began with, or with an agent
-    that is told nothing.
+    """Queues a comparison of a checkpoint (the best, if none is named) with what the run began with, or with an agent
+    that is told nothing. The checkpoint is one that the run saved, or that was uploaded for its agent.
 
     ``queries`` are texts that stand in the run's pools, or rows {"query", "expected_outcome"}.
 
     Raises:
         Missing, Forbidden: the actor may not, or the run has no checkpoint yet.
-        Invalid: queries or samples are wrong, or the agent can't be told anything.
-        Conflict: the agent may not be recorded.
+        Invalid: queries or samples are wrong, the agent can't be told anything, or the checkpoint does not fit the run.
+        Conflict: the agent may not be recorded, or the checkpoint's bytes are not those that were saved.
+        ObjectsAway: the storage can't be reached.
     """
     require(actor, "evaluate", run.organization_id)
     samples = run.configuration.eval_samples if samples is None else samples
@@ -66,13 +68,29 @@ def evaluation_start(
     chosen = checkpoint or checkpoints.best(run)
     if chosen is None:
         raise Missing("This run has no checkpoint yet. Wait for its first one.")
-    if chosen.run_id != run.job_id:
-        raise Invalid("The checkpoint belongs to another run.", fields={"checkpoint_id": "Belongs to another run."})
+    _check_fits(run, chosen)
     rows = None if queries is None else _known_queries(run, queries)
     if rows is None and split == Split.GIVEN:
         raise Invalid("Give the queries to evaluate on.", fields={"queries": "Give at least one query."})
     split = Split.GIVEN if rows is not None else split
     return _create(actor, run, chosen, split=split, rows=rows, samples=samples, against=against)
+
+
+def _check_fits(run: TrainingRun, checkpoint: PolicyCheckpoint) -> None:
+    """Raises:
+    Invalid: another run saved it, or it was uploaded and is not of the kind that this run trains.
+    Damaged, ObjectsAway: an uploaded one can't be read."""
+    fault = ""
+    if checkpoint.run_id is not None or checkpoint.agent_id != run.agent_id:
+        fault = "" if checkpoint.run_id == run.job_id else "belongs to another run"
+    else:
+        stored = stored_policy(checkpoint_load(checkpoint))
+        if stored.learner.name != run.learner.name:
+            fault = f"was uploaded and holds {stored.learner.title}: this run trains another kind of policy"
+        elif not stored.chooses_among(run_pools(run).environment.actions):
+            fault = "was uploaded and chooses among other actions than this run's environment has"
+    if fault:
+        raise Invalid(f"The checkpoint {fault}.", fields={"checkpoint_id": f"{fault[0].upper()}{fault[1:]}."})
 
 
 def evaluation_of_finished_run(run_id: UUID) -> EvaluationRun | None:
@@ -100,7 +118,7 @@ def _changed_nothing(run: TrainingRun, checkpoint: PolicyCheckpoint) -> bool:
     """Whether the checkpoint tells what the run began with: then both sides of a proof would be told the same."""
     if not run.tells:
         return False
-    return changed_nothing(run, cast(ContextPolicy, policy_of(checkpoints.checkpoint_load(checkpoint))))
+    return changed_nothing(run, cast(ContextPolicy, policy_of(checkpoint_load(checkpoint))))
 
 
 def _create(

@@ -15,13 +15,14 @@ from agentcore_site.jobs.models import Status
 from agentcore_site.jobs.services import job_cancel, job_resume, may_cancel
 from agentcore_site.lib.errors import Invalid
 from agentcore_site.tenancy.actors import Actor
+from agentcore_site.tenancy.permissions import require
 from evaluation.models import Against, EvaluationRun, Split
 from evaluation.presenters.charts import metric_rows, metrics_forest
 from evaluation.reports import LINE_NAMES
 from evaluation.selectors import changed_queries, evaluation_get, evaluations_visible
 from evaluation.services import evaluation_start
 from training.selectors.runs import run_get
-from training.services.checkpoints import checkpoint_of
+from training.services.checkpoints import checkpoint_of, job_with_queries
 
 SORTS = (
     Sort("newest", "newest first", "job__created_at"),
@@ -105,8 +106,14 @@ def of_run(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse:
     return render(request, "evaluation/_of_run.html", context)
 
 
-@post_page
+@page
 def start(request: HttpRequest, actor: Actor) -> HttpResponse:
+    """Asks for an evaluation; a GET with ``checkpoint`` shows the form for that one."""
+    if request.method != "POST":
+        asked_of = checkpoint_of(actor, request.GET.get("checkpoint", ""))
+        require(actor, "evaluate", asked_of.organization_id)
+        context = {"checkpoint": asked_of, "run": run_get(actor, job_with_queries(asked_of))}
+        return render(request, "evaluation/start.html", context)
     run = run_get(actor, request.POST.get("run", ""))
     chosen = request.POST.get("checkpoint", "")
     split = request.POST.get("split", Split.HELD_OUT)

@@ -7,6 +7,8 @@ from typing import Any, cast
 
 from agentcore_site.lib.errors import Conflict
 from agentcore_site.lib.registry import UnknownName
+from evaluation.reports import verdict_of
+from evaluation.selectors import evaluation_proving
 from experiences.lessons.services.packs import system_text
 from experiences.models import Agent, AgentRuntime, Playbook
 from experiences.playbooks.selectors import sections_of
@@ -74,19 +76,23 @@ def bundle_of_checkpoint(checkpoint: PolicyCheckpoint) -> Bundle:
 
 
 def evidence_of(checkpoint: PolicyCheckpoint) -> dict[str, Any]:
-    """What was measured of a checkpoint's run: on held-out queries where it was proven, else on those that select.
-    ``moved`` names what the agent has now otherwise than the run had. {} of one that was uploaded."""
-    run = checkpoint.run
+    """What was measured of a checkpoint: on held-out queries where it was proven, else on those that select. ``moved``
+    names what the agent has now otherwise than the run had by which it was measured. {} of one that was uploaded and
+    not evaluated."""
+    own = checkpoint.run
+    # The held-out proof of a run is of what it ended with.
+    final = own is not None and checkpoint.iteration == own.iteration
+    evaluation = None if final else evaluation_proving(checkpoint)
+    run = evaluation.run if evaluation is not None else own
     if run is None:
         return {}
+    proven = run.verdict if evaluation is None else verdict_of(evaluation)
     then = run.origin.get("acts_by", {})
-    now = acts_by(run.acting_agent) if then else {}
-    final = checkpoint.iteration == run.iteration
+    now = acts_by(checkpoint.agent if own is None else own.acting_agent) if then else {}
     return {
         "job": str(run.job_id),
         "iteration": checkpoint.iteration,
-        # The held-out proof is of what the run ended with.
-        "held_out": {name: run.verdict[name] for name in PROVEN if name in run.verdict} if final else {},
+        "held_out": {name: proven[name] for name in PROVEN if name in proven} if final or evaluation else {},
         "selection": dict(run.selection) if final else {},
         "validation_score": checkpoint.validation_score,
         "moved": sorted(name for name, value in then.items() if now.get(name) != value),

@@ -61,7 +61,11 @@ def proof_of(release: Release) -> ReleaseProof:
     """What was measured of it, and whether that is of the agent that it serves."""
     evidence = release.evidence
     if not evidence:
-        why = "its checkpoint was uploaded" if release.checkpoint_id else "it was not made from a checkpoint"
+        why = (
+            "its checkpoint was uploaded, and not evaluated here"
+            if release.checkpoint_id
+            else "it was not made from a checkpoint"
+        )
         return ReleaseProof(f"Nothing was measured of it: {why}.", "")
     proven: dict[str, Any] = evidence["held_out"]
     if moved := evidence["moved"]:

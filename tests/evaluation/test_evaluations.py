@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from django.test import Client
 
 from agentcore_site.jobs import lifecycle
 from agentcore_site.jobs.models import Job, Status
@@ -18,10 +19,20 @@ from evaluation.selectors import changed_queries, evaluations_visible
 from evaluation.services import evaluation_start
 from evaluation.tasks import sweep
 from experiences.models import Agent, TrajectoryRecord
+from serving.models import Release
+from serving.releases.making import evidence_of
+from serving.releases.presenters import proof_of
+from serving.releases.services import release_make
+from tests.factories import AgentFactory
+from tests.support.callers import Caller
 from tests.support.openrpc import own_document, result_check
+from tests.support.pages import html
 from tests.support.running import SMALL, SMALL_POOL, run_to_end
 from training.models import PolicyCheckpoint, TrainingRun
+from training.policies.archive import pack, unpack
 from training.selectors.runs import done_criteria, run_verdict
+from training.services.checkpoint_uploads import checkpoint_upload
+from training.services.checkpoints import Damaged, best, checkpoint_load, checkpoint_rewrite
 from training.services.pools import run_pools
 from training.services.runs import run_start
 
@@ -141,3 +152,66 @@ def test_who_may_evaluate(run: TrainingRun, dan: Any, stella: Any, charlie: Any)
     with pytest.raises(Missing):
         evaluation_start(Actor(charlie), run=run)
     assert not evaluations_visible(charlie).exists()
+
+
+@pytest.fixture
+def uploaded(run: TrainingRun, operator: Actor) -> PolicyCheckpoint:
+    """What one agent's job learned, taken to another agent that has had a job by other settings."""
+    twin = AgentFactory(organization=run.organization, created_by=operator.user, slug="twin")
+    made = run_start(operator, agent=twin, environment_options=SMALL_POOL, config=SMALL | {"optimizer": "sgd"})
+    run_to_end(made.job)
+    data = checkpoint_load(checkpoint := best(run))
+    return checkpoint_upload(operator, twin, data, sha256=checkpoint.sha256)
+
+
+def test_an_uploaded_checkpoint_is_evaluated_on_queries_of_its_agents_newest_job_and_released_with_the_proof(
+    run: TrainingRun, uploaded: PolicyCheckpoint, operator: Actor
+) -> None:
+    before = release_make(operator, agent=uploaded.agent, checkpoint=uploaded)
+    assert "was uploaded, and not evaluated here" in proof_of(before).text
+    answer = Caller(operator.user).post("evaluations", {"checkpoint_id": str(uploaded.pk), "samples": 2})
+    assert answer.status_code == 201
+    newest = TrainingRun.objects.get(agent=uploaded.agent)
+    assert answer.json()["training_job_id"] == str(newest.pk) != str(run.pk)
+    evaluation = EvaluationRun.objects.select_related("job").get(pk=answer.json()["evaluation_id"])
+    assert run_to_end(evaluation.job).status == Status.COMPLETED
+    evaluation.refresh_from_db()
+    success = evaluation.report["lines"]["held_out"]["metrics"]["success_rate"]
+    assert success["baseline"] < success["trained"] and success["n"] == 20
+    assert run_verdict(TrainingRun.objects.get(pk=newest.pk)) == run_verdict(newest)  # the job's own proof stays
+    evidence = evidence_of(PolicyCheckpoint.objects.get(pk=uploaded.pk))
+    assert proof_of(Release(evidence=evidence)).text == evaluation.report["verdict"]
+    assert (evidence["job"], evidence["held_out"]["improvement"]) == (str(newest.pk), success["improvement"])
+
+
+def test_an_uploaded_checkpoint_that_does_not_fit_the_job_is_refused(
+    run: TrainingRun, uploaded: PolicyCheckpoint, operator: Actor
+) -> None:
+    with pytest.raises(Invalid, match="belongs to another run"):
+        evaluation_start(operator, run=run, checkpoint=uploaded)
+    newest, data = TrainingRun.objects.get(agent=uploaded.agent), checkpoint_load(uploaded)
+    state = unpack(data)
+    other = pack(state | {"policy/actions": [*state["policy/actions"][:-1], "fly"]})
+    checkpoint_rewrite(uploaded, other)
+    with pytest.raises(Invalid, match="chooses among other actions"):
+        evaluation_start(operator, run=newest, checkpoint=PolicyCheckpoint.objects.get(pk=uploaded.pk))
+    PolicyCheckpoint.objects.filter(pk=uploaded.pk).update(data=data)
+    with pytest.raises(Damaged):
+        evaluation_start(operator, run=newest, checkpoint=PolicyCheckpoint.objects.get(pk=uploaded.pk))
+
+
+def test_the_form_for_an_uploaded_checkpoint_says_whose_queries_it_answers(
+    uploaded: PolicyCheckpoint, operator: Actor, stella: Any
+) -> None:
+    client = Client()
+    client.force_login(operator.user)
+    listed = html(client.get(f"/checkpoints/?agent={uploaded.agent_id}"))
+    where = f"/evaluations/start/?checkpoint={uploaded.pk}"
+    assert where in listed
+    page = client.get(where)
+    assert "agent's newest" in html(page) and page.context["run"].agent_id == uploaded.agent_id
+    sent = {"run": page.context["run"].pk, "checkpoint": uploaded.pk, "split": "held_out"}
+    assert client.post("/evaluations/start/", sent).status_code == 302
+    assert EvaluationRun.objects.get(checkpoint=uploaded).split == "held_out"
+    client.force_login(stella)
+    assert client.get(where).status_code == 403

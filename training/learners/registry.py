@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from agentcore_site.lib.registry import Registry
+from experiences.rollouts.types import ActionSpec
 from training.learners.action import ActionLearner
 from training.learners.base import Learner
 from training.learners.context import ContextLearner
@@ -54,6 +56,11 @@ class StoredPolicy(NamedTuple):
     policy: Policy
     learner: Learner
     iteration: int
+
+    def chooses_among(self, actions: Sequence[ActionSpec]) -> bool:
+        """Whether these are its actions; True of a policy that chooses none."""
+        names = [one.name for one in actions]
+        return list(getattr(self.policy, "actions", names)) == names
 
 
 def policy_of(data: bytes) -> Policy:

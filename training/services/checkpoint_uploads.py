@@ -122,16 +122,13 @@ def _check_fits(agent: Agent, stored: StoredPolicy) -> None:
     Invalid: the agent is of another kind, or its environment has other actions."""
     if agent.runtime not in stored.learner.runtimes:
         raise _refused(f"it holds {stored.learner.title}, and {agent.name} can't act by that")
-    actions = getattr(stored.policy, "actions", None)
-    if actions is None:
+    if not hasattr(stored.policy, "actions"):
         return
     try:
-        there = [
-            one.name for one in environments.get(agent.environment)(own_options(agent.environment_options)).actions
-        ]
+        there = environments.get(agent.environment)(own_options(agent.environment_options)).actions
     except (UnknownName, ValueError) as error:
         raise _refused(f"{agent.name}'s environment can't be asked for its actions ({error})") from error
-    if list(actions) != there:
+    if not stored.chooses_among(there):
         raise _refused(f"it chooses among other actions than {agent.name}'s environment has")
 
 

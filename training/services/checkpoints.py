@@ -163,15 +163,18 @@ def checkpoint_of(actor: Any, checkpoint_id: Any) -> PolicyCheckpoint:
     return found
 
 
-def job_of(checkpoint: PolicyCheckpoint) -> UUID:
-    """The job that saved it.
+def job_with_queries(checkpoint: PolicyCheckpoint) -> UUID:
+    """The job on whose queries it is evaluated: the one that saved it, or the newest of its agent if it was uploaded.
 
     Raises:
-        Conflict: it was uploaded.
+        Conflict: it was uploaded, and the agent has had no job.
     """
-    if checkpoint.run_id is None:
-        raise Conflict(f"{checkpoint.label} was uploaded: there is no job with queries to evaluate it on.")
-    return checkpoint.run_id
+    if checkpoint.run_id is not None:
+        return checkpoint.run_id
+    newest = TrainingRun.objects.filter(agent_id=checkpoint.agent_id).order_by("-job__created_at").first()
+    if newest is None:
+        raise Conflict(f"{checkpoint.label} was uploaded, and its agent has had no job with queries to evaluate it on.")
+    return newest.pk
 
 
 def retention() -> int:

@@ -129,8 +129,7 @@ def warm_start(agent: Agent, config: GRPOConfig, environment: Environment) -> Wa
         return WarmStart(warning=f"{found.label} was promoted and can't be read, so this begins untrained: {error}")
     if stored.learner.name != learner.name:
         return WarmStart(warning=f"{found.label} was promoted, and is {stored.learner.title}: this begins untrained.")
-    actions = [one.name for one in environment.actions]
-    if list(getattr(stored.policy, "actions", actions)) != actions:
+    if not stored.chooses_among(environment.actions):
         other = f"{found.label} was promoted, and chooses among other actions than this environment has"
         return WarmStart(warning=f"{other}: this begins untrained.")
     return WarmStart(found)

@@ -28,7 +28,7 @@ from training.models import PolicyCheckpoint
 from training.policies.archive import pack, unpack
 from training.services import checkpoint_uploads
 from training.services.checkpoint_uploads import checkpoint_upload, download_name, sha256_in
-from training.services.checkpoints import checkpoint_load, checkpoint_save, job_of
+from training.services.checkpoints import checkpoint_load, checkpoint_save, job_with_queries
 from training.services.execution import setup_of
 from training.trainer import TrainerState
 
@@ -65,8 +65,8 @@ def test_what_was_downloaded_is_taken_back_to_the_byte(operator: Actor, saved: P
     assert AuditEvent.objects.get(action="checkpoint.uploaded").after["sha256"] == saved.sha256
     with pytest.raises(Conflict, match=f"has it already: it is {made.label}"):
         checkpoint_upload(operator, twin, data, sha256=saved.sha256)
-    with pytest.raises(Conflict, match="was uploaded: there is no job"):
-        job_of(made)
+    with pytest.raises(Conflict, match="was uploaded, and its agent has had no job"):
+        job_with_queries(made)
 
 
 @pytest.mark.parametrize("at", [0, 30, -30, -1])
