@@ -16,14 +16,14 @@ from nats.errors import TimeoutError as NothingThere
 from nats.js import JetStreamContext
 from nats.js.api import AckPolicy, ConsumerConfig
 
-from agentcore_site.lib.async_db import briefly
+from agentcore_site.lib.async_db import lasting
 from agentcore_site.lib.database import trouble_in
 from events import metrics
 from events.intake import receivers  # noqa: F401  (registers them)
 from events.intake.messages import NotTaken, StoredMessage, dead_letter_store, message_take
 from events.models import DeadLetter, DeadReason
 from events.pausing import pause
-from events.relay import MESSAGE_ID, OURS
+from events.stream_writer import MESSAGE_ID, OURS
 from events.subjects import DEAD_LETTERS, StreamPlan
 
 log = logging.getLogger(__name__)
@@ -94,7 +94,7 @@ class EventConsumer:
         try:
             if tries > MOST_TRIES:  # its last handling did not even end
                 raise RuntimeError(f"it was delivered {tries} times")
-            letter = await briefly(message_take)(stored)
+            letter = await lasting(message_take)(stored)
         except Exception as error:
             if trouble_in(error) is not None:
                 log.warning("%s waits for the database: %s", self._plan.name, error)
@@ -107,7 +107,7 @@ class EventConsumer:
                 return
             log.exception("message %s of %s is given up", stored.sequence, self._plan.name)
             failed = NotTaken(DeadReason.FAILED, f"{type(error).__name__}: {error}")
-            letter = await briefly(dead_letter_store)(stored, failed)
+            letter = await lasting(dead_letter_store)(stored, failed)
         if letter is not None:
             await self._bury(letter)
         await message.ack()

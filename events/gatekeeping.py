@@ -15,7 +15,7 @@ from django.conf import settings
 
 from agentcore_site import env
 from agentcore_site.embedded.nats import ACCOUNT, accounts_text
-from agentcore_site.lib.async_db import briefly
+from agentcore_site.lib.async_db import lasting
 from agentcore_site.lib.database import TROUBLE
 from events.accounts import accounts_of, exports_of
 from events.pausing import pause
@@ -31,7 +31,7 @@ async def accounts_keep(stopping: asyncio.Event) -> None:
     """Until ``stopping`` is set. Does nothing where the accounts are another's to write."""
     while settings.NATS_ACCOUNTS_FILE and not stopping.is_set():
         try:
-            await briefly(accounts_write)()
+            await lasting(accounts_write)()
         except (OSError, *TROUBLE) as error:
             log.warning("the accounts of publishers stay as they are: %s", error)
         await pause(stopping, LOOK_SECONDS)

@@ -9,7 +9,8 @@ from typing import Any, Final
 
 from nats.aio.client import Client
 
-from agentcore_site.lib.async_db import briefly
+from agentcore_site.lib import gc_freeze
+from agentcore_site.lib.async_db import lasting
 from agentcore_site.lib.beats import PARTS, beat
 from events.broker import connect, streams_ensure
 from events.consuming import EventConsumer
@@ -30,6 +31,7 @@ async def feedback_loop(stopping: asyncio.Event, parts: tuple[str, ...] = PARTS)
         return
     try:
         await _streams(client, stopping)
+        gc_freeze.settle()
         work: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {
             "relay": lambda: Relay(client, stopping).run(),
             "consumers": lambda: _consumers(client, stopping),
@@ -72,5 +74,5 @@ async def _streams(client: Client, stopping: asyncio.Event) -> None:
 
 async def _beats(stopping: asyncio.Event, parts: tuple[str, ...]) -> None:
     while not stopping.is_set():
-        await briefly(beat)(parts)
+        await lasting(beat)(parts)
         await pause(stopping, BEAT_SECONDS)

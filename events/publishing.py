@@ -8,8 +8,8 @@ from __future__ import annotations
 import math
 import uuid
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, Final, NamedTuple
 
@@ -52,13 +52,16 @@ class LeasedEvent(NamedTuple):
     """A row of the outbox that this relay has, in the order of their ids."""
 
     id: int
-    message_id: uuid.UUID
+    message_id: str
     organization_id: uuid.UUID
     kind: str
     key: uuid.UUID
     month: date | None
     data: dict[str, Any]
     created_at: datetime
+
+
+Made = Iterator[tuple[LeasedEvent, Payload | str]]  # what is gone is left out
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,24 +74,31 @@ class OutgoingMessage:
     body: bytes
     withheld: str = ""
 
+    def within(self, most: int) -> OutgoingMessage:
+        """The same, or withheld where it has more bytes than the server takes."""
+        if len(self.body) <= most:
+            return self
+        return replace(self, body=b"", withheld=f"it has {len(self.body):,} bytes, and NATS takes {most:,}")
+
 
 def messages_of(rows: Sequence[LeasedEvent]) -> list[OutgoingMessage]:
     """In the order of the rows."""
     plain = _plain_organization()
-    payloads: dict[int, Payload | str] = {}
+    messages: dict[int, OutgoingMessage] = {}
     by_kind: dict[str, list[LeasedEvent]] = defaultdict(list)
     for row in rows:
         by_kind[row.kind].append(row)
     for kind, some in by_kind.items():
-        payloads |= MAKERS[kind](some)
-    return [_message(row, payloads.get(row.id, GONE), plain) for row in rows]
+        # One by one: a payload is bytes before the next one is made, and the garbage collector has nothing to walk.
+        messages |= {row.id: _message(row, payload, plain) for row, payload in MAKERS[kind](some)}
+    return [messages.get(row.id) or _message(row, GONE, plain) for row in rows]
 
 
 def _message(row: LeasedEvent, payload: Payload | str, plain: uuid.UUID | None) -> OutgoingMessage:
     subject = outgoing(SUBJECT_OF[row.kind], row.organization_id, plain=row.organization_id == plain)
     if isinstance(payload, str):
-        return OutgoingMessage(row.id, str(row.message_id), subject, b"", payload)
-    return OutgoingMessage(row.id, str(row.message_id), subject, orjson.dumps(payload))
+        return OutgoingMessage(row.id, row.message_id, subject, b"", payload)
+    return OutgoingMessage(row.id, row.message_id, subject, orjson.dumps(payload))
 
 
 def _plain_organization() -> uuid.UUID | None:
@@ -100,7 +110,9 @@ def _plain_organization() -> uuid.UUID | None:
 # -- trajectories and what they were paid ------------------------------------------------------------------------------
 
 LIGHT: Final = "t.id, t.job_id, t.agent_id, t.iteration, t.scenario, t.rollout, t.reward, t.components, t.evidence"
-WHOLE: Final = ", t.query, t.steps, t.created_at, t.duration_ms, t.model, t.tokens, t.cost_micros"
+WHOLE: Final = (
+    ", t.query, t.steps, extract(epoch FROM t.created_at)::float8, t.duration_ms, t.model, t.tokens, t.cost_micros"
+)
 
 
 def _stored(rows: Sequence[LeasedEvent], columns: str) -> dict[uuid.UUID, tuple[Any, ...]]:
@@ -130,54 +142,53 @@ def loaded(value: Any) -> Any:
     return orjson.loads(value) if isinstance(value, str | bytes) else value
 
 
-def trajectory_payloads(rows: Sequence[LeasedEvent]) -> dict[int, Payload | str]:
+def trajectory_payloads(rows: Sequence[LeasedEvent]) -> Made:
     stored = _stored(rows, LIGHT + WHOLE)
     agents = _agents(values[2] for values in stored.values())
-    found: dict[int, Payload | str] = {}
     for row in rows:
         if (values := stored.get(row.key)) is None or (agent := agents.get(values[2])) is None:
             continue
         if not agent[1]:
-            found[row.id] = NOT_RECORDED
+            yield row, NOT_RECORDED
             continue
         key, job, _, _, scenario, _, _, _, evidence, query, steps, at, duration, model, tokens, cost = values
         outside = loaded(evidence).get(OUTSIDE) or {}
-        found[row.id] = trajectory_payload(
-            StoredTrajectory(
-                str(key), str(job), agent[0], query, loaded(steps), at, duration, model, tokens, cost, scenario, outside
-            )
+        slug, played = agent[0], loaded(steps)
+        yield (
+            row,
+            trajectory_payload(
+                StoredTrajectory(
+                    str(key), str(job), slug, query, played, at, duration, model, tokens, cost, scenario, outside
+                )
+            ),
         )
-    return found
 
 
-def reward_payloads(rows: Sequence[LeasedEvent]) -> dict[int, Payload | str]:
+def reward_payloads(rows: Sequence[LeasedEvent]) -> Made:
     stored = _stored(rows, LIGHT)
     agents = _agents(values[2] for values in stored.values())
     groups = _groups({(values[1], values[3], values[4]) for values in stored.values()})
-    found: dict[int, Payload | str] = {}
     for row in rows:
         if (values := stored.get(row.key)) is None or (agent := agents.get(values[2])) is None:
             continue
         key, job, _, iteration, scenario, _, reward, components, evidence = values
         if not agent[1]:
-            found[row.id] = NOT_RECORDED
+            yield row, NOT_RECORDED
         elif reward is not None:
             outside = loaded(evidence).get(OUTSIDE) or {}
             parts = loaded(components)
-            found[row.id] = reward_payload(
-                StoredReward(
-                    # Of the row and the payment: the same payment told twice is one.
-                    str(derived(key, "reward", reward)),
-                    outside.get("trajectory_id", str(key)),
-                    outside.get("session_id", str(job)),
-                    row.created_at,
-                    reward,
-                    parts,
-                    any(value for name, value in parts.items() if name != "outcome" and isinstance(value, int | float)),
-                    groups.get((job, iteration, scenario)),
-                )
+            told = StoredReward(
+                # Of the row and the payment: the same payment told twice is one.
+                str(derived(key, "reward", reward)),
+                outside.get("trajectory_id", str(key)),
+                outside.get("session_id", str(job)),
+                row.created_at,
+                reward,
+                parts,
+                any(value for name, value in parts.items() if name != "outcome" and isinstance(value, int | float)),
+                groups.get((job, iteration, scenario)),
             )
-    return found
+            yield row, reward_payload(told)
 
 
 def _groups(
@@ -198,7 +209,7 @@ def _groups(
 # -- jobs --------------------------------------------------------------------------------------------------------------
 
 
-def status_payloads(rows: Sequence[LeasedEvent]) -> dict[int, Payload | str]:
+def status_payloads(rows: Sequence[LeasedEvent]) -> Made:
     runs = {
         run.job_id: run
         for run in with_money(TrainingRun.objects.filter(job_id__in={row.key for row in rows})).select_related(
@@ -209,13 +220,11 @@ def status_payloads(rows: Sequence[LeasedEvent]) -> dict[int, Payload | str]:
     asked: dict[uuid.UUID, TrainingRequest] = {}
     for one in requests:
         asked |= {one.job_id: one, one.pk: one}
-    found: dict[int, Payload | str] = {}
     for row in rows:
         if row.key in runs:
-            found[row.id] = status_payload(_run(row, runs[row.key], asked.get(row.key)))
+            yield row, status_payload(_run(row, runs[row.key], asked.get(row.key)))
         elif row.key in asked:
-            found[row.id] = cancelled_payload(asked[row.key].training_job_id, row.created_at, row.data["reason"])
-    return found
+            yield row, cancelled_payload(asked[row.key].training_job_id, row.created_at, row.data["reason"])
 
 
 def status_of(asked: TrainingRequest) -> Payload:
@@ -226,15 +235,15 @@ def status_of(asked: TrainingRequest) -> Payload:
         known = {"training_job_id": asked.training_job_id, "timestamp": written(asked.created_at)}
         return known | asked.report | {"status": STATUSES.get(job.status, job.status)}
     data = {"status": run.job.status, "reason": run.job.status_reason}
-    event = LeasedEvent(0, run.pk, run.organization_id, EventKind.STATUS, run.pk, None, data, timezone.now())
+    event = LeasedEvent(0, str(run.pk), run.organization_id, EventKind.STATUS, run.pk, None, data, timezone.now())
     return status_payload(_run(event, run, asked))
 
 
-def request_payloads(rows: Sequence[LeasedEvent]) -> dict[int, Payload | str]:
+def request_payloads(rows: Sequence[LeasedEvent]) -> Made:
     """As they came: the service elsewhere knows them by their own ids."""
     found = TrainingRequest.objects.filter(pk__in={row.key for row in rows})
     by_id = {one.pk: one.request for one in found}
-    return {row.id: by_id[row.key] for row in rows if row.key in by_id}
+    yield from ((row, by_id[row.key]) for row in rows if row.key in by_id)
 
 
 def _run(row: LeasedEvent, run: TrainingRun, asked: TrainingRequest | None) -> StoredRun:
@@ -290,12 +299,12 @@ def _epoch(run: TrainingRun, iteration: int) -> tuple[int, int]:
 # -- deployments -------------------------------------------------------------------------------------------------------
 
 
-def deployment_payloads(rows: Sequence[LeasedEvent]) -> dict[int, Payload | str]:
+def deployment_payloads(rows: Sequence[LeasedEvent]) -> Made:
     found = Deployment.objects.filter(id__in={row.key for row in rows}).select_related(
         "agent", "created_by", "previous", "release__checkpoint__run"
     )
     by_id = {one.pk: one for one in found}
-    return {row.id: deployment_payload(_deployment(row, by_id[row.key])) for row in rows if row.key in by_id}
+    yield from ((row, deployment_payload(_deployment(row, by_id[row.key]))) for row in rows if row.key in by_id)
 
 
 def _deployment(row: LeasedEvent, one: Deployment) -> StoredDeployment:
@@ -346,7 +355,7 @@ def _float(value: Any) -> float | None:
     return float(value) if isinstance(value, int | float) else None
 
 
-MAKERS: Final[dict[str, Callable[[Sequence[LeasedEvent]], dict[int, Payload | str]]]] = {
+MAKERS: Final[dict[str, Callable[[Sequence[LeasedEvent]], Made]]] = {
     EventKind.TRAJECTORY: trajectory_payloads,
     EventKind.REWARD: reward_payloads,
     EventKind.STATUS: status_payloads,

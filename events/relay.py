@@ -8,36 +8,31 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import timedelta
 from typing import Final
 
-from asgiref.sync import sync_to_async
 from django.db import connection
 from django.db.models import QuerySet
 from django.utils import timezone
 from nats.aio.client import Client
 from nats.errors import Error as NatsError
-from nats.js import JetStreamContext
 
-from agentcore_site.lib.async_db import briefly
+from agentcore_site.lib.async_db import lasting
 from agentcore_site.lib.database import trouble_in
 from events import metrics
 from events.models import OutboxEvent
 from events.pausing import pause
 from events.publishing import LeasedEvent, OutgoingMessage, loaded, messages_of
+from events.stream_writer import StreamWriter
 
 log = logging.getLogger(__name__)
 
 BATCH: Final = 500
 LEASE_SECONDS: Final = 30
-IDLE_SECONDS: Final = 0.03  # between two looks at an outbox that is empty
+IDLE_SECONDS: Final = 0.02  # between two looks at an outbox that is empty
 TROUBLE_SECONDS: Final = 1.0
-ACK_SECONDS: Final = 10.0
 KEPT: Final = timedelta(days=1)
-OURS: Final = "AgentCore-Message"  # a header of what we said ourselves, on plain subjects
-
-MESSAGE_ID: Final = "Nats-Msg-Id"
 
 
 def batch_take(limit: int = BATCH) -> list[LeasedEvent]:
@@ -49,25 +44,23 @@ def batch_take(limit: int = BATCH) -> list[LeasedEvent]:
             " UPDATE events_outboxevent o SET tries = LEAST(o.tries + 1, 30000),"
             "   try_after = clock_timestamp() + make_interval(secs => %s)"
             " FROM due WHERE o.id = due.id"
-            " RETURNING o.id, o.message_id, o.organization_id, o.kind, o.key, o.month, o.data, o.created_at",
+            " RETURNING o.id, o.message_id::text, o.organization_id, o.kind, o.key, o.month, o.data, o.created_at",
             [limit, LEASE_SECONDS],
         )
         found = [LeasedEvent(*row)._replace(data=loaded(row[6])) for row in cursor.fetchall()]
     return sorted(found)
 
 
-def batch_settle(sent: Sequence[int], withheld: Sequence[OutgoingMessage]) -> None:
-    now = timezone.now()
-    if sent:
-        OutboxEvent.objects.filter(id__in=sent).update(settled_at=now)
-    for one in withheld:
-        OutboxEvent.objects.filter(id=one.row).update(settled_at=now, withheld=one.withheld[:60])
-
-
-def batch_return(ids: Sequence[int]) -> None:
-    """They were not sent: another try in a moment, and not at the end of the lease."""
-    if ids:
-        OutboxEvent.objects.filter(id__in=ids).update(try_after=timezone.now() + timedelta(seconds=TROUBLE_SECONDS))
+def batch_settle(sent: Collection[int], withheld: Sequence[OutgoingMessage], failed: Sequence[int] = ()) -> None:
+    """Settles what was sent or is withheld. What was not sent has another try in a moment, and not at the end of its
+    lease."""
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE events_outboxevent SET settled_at = clock_timestamp() WHERE id = ANY(%s)", [list(sent)])
+        for one in withheld:
+            OutboxEvent.objects.filter(id=one.row).update(settled_at=timezone.now(), withheld=one.withheld[:60])
+        if failed:
+            soon = timezone.now() + timedelta(seconds=TROUBLE_SECONDS)
+            OutboxEvent.objects.filter(id__in=failed).update(try_after=soon)
 
 
 def outbox_forget() -> int:
@@ -84,7 +77,8 @@ class Relay:
 
     def __init__(self, client: Client, stopping: asyncio.Event) -> None:
         self._client, self._stopping = client, stopping
-        self._js: JetStreamContext = client.jetstream(publish_async_max_pending=4 * BATCH)
+        self._writer = StreamWriter(client)
+        self._settling: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
         taken: asyncio.Task[list[OutgoingMessage]] | None = None
@@ -106,50 +100,41 @@ class Relay:
                     log.warning("the relay waits: %s", error or type(error).__name__)
                 await pause(self._stopping, TROUBLE_SECONDS)
         if taken is not None:
-            await self._return([one.row for one in await taken])
+            await self._settle([], [], [one.row for one in await taken])
+        await self._settled()
 
     async def once(self) -> int:
         """Publishes one batch. Returns how many rows it had."""
         messages = await self._take()
         await self._publish(messages)
+        await self._settled()
         return len(messages)
 
     async def _take(self) -> list[OutgoingMessage]:
         if not self._client.is_connected:
             return []
-        return await sync_to_async(_read, thread_sensitive=True)()
+        return await lasting(_read)()
 
     async def _publish(self, messages: Sequence[OutgoingMessage]) -> None:
-        withheld = [one for one in messages if one.withheld]
         most = self._client.max_payload
-        large = [one for one in messages if len(one.body) > most]
-        sent: list[int] = []
-        failed: list[int] = []
-        waiting = {}
-        for one in messages:
-            if one.withheld or len(one.body) > most:
-                continue
-            headers = {MESSAGE_ID: one.message_id, OURS: "1"}
-            waiting[one] = await self._js.publish_async(one.subject, one.body, headers=headers)
-        if waiting:
-            await asyncio.wait(waiting.values(), timeout=ACK_SECONDS)
-        for one, answer in waiting.items():
-            done = answer.done() and not answer.cancelled() and answer.exception() is None
-            (sent if done else failed).append(one.row)
-            if not answer.done():
-                answer.cancel()
-            elif not done and not answer.cancelled():
-                log.warning("a message was not stored: %s", answer.exception())
-        too_large = [
-            OutgoingMessage(one.row, "", "", b"", f"it has {len(one.body):,} bytes, and NATS takes {most:,}")
-            for one in large
-        ]
-        await briefly(batch_settle)(sent, [*withheld, *too_large])
+        messages = [one.within(most) for one in messages]
+        withheld = [one for one in messages if one.withheld]
+        ready = [one for one in messages if not one.withheld]
+        sent = await self._writer.write(ready)
         metrics.published.inc(len(sent))
-        await self._return(failed)
+        await self._settled()
+        # While the next batch is on its way.
+        failed = [one.row for one in ready if one.row not in sent]
+        self._settling = asyncio.create_task(self._settle(sent, withheld, failed))
 
-    async def _return(self, ids: Sequence[int]) -> None:
-        await briefly(batch_return)(ids)
+    async def _settle(self, sent: Collection[int], withheld: Sequence[OutgoingMessage], failed: Sequence[int]) -> None:
+        await lasting(batch_settle)(sent, withheld, failed)
+
+    async def _settled(self) -> None:
+        """The batch before has been settled."""
+        if self._settling is not None:
+            settling, self._settling = self._settling, None
+            await settling
 
 
 def _read() -> list[OutgoingMessage]:

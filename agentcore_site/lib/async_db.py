@@ -27,8 +27,27 @@ def briefly(function: Callable[P, R]) -> Callable[P, Awaitable[R]]:
         try:
             return function(*args, **kwargs)
         finally:
-            for connection in connections.all(initialized_only=True):
-                if not connection.in_atomic_block:
-                    connection.close_if_unusable_or_obsolete()
+            _release()
 
     return sync_to_async(released, thread_sensitive=True)
+
+
+def lasting(function: Callable[P, R]) -> Callable[P, Awaitable[R]]:
+    """The same for a process that asks again and again: the connection stays open, and goes only after an error, so
+    that one that broke is made anew."""
+
+    @functools.wraps(function)
+    def kept(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return function(*args, **kwargs)
+        except BaseException:
+            _release()
+            raise
+
+    return sync_to_async(kept, thread_sensitive=True)
+
+
+def _release() -> None:
+    for connection in connections.all(initialized_only=True):
+        if not connection.in_atomic_block:
+            connection.close_if_unusable_or_obsolete()

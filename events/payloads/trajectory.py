@@ -18,14 +18,15 @@ OBSERVED: Final = ("user_message", "tool_result")
 
 @dataclass(frozen=True, slots=True)
 class StoredTrajectory:
-    """A row's values. ``steps`` as they are stored; ``outside``: what came with it, where it is from elsewhere."""
+    """A row's values. ``started_at`` in seconds since the epoch; ``steps`` as they are stored; ``outside``: what came
+    with it, where it is from elsewhere."""
 
     id: str
     session: str
     agent: str
     query: str
     steps: Sequence[Mapping[str, Any]]
-    started_at: datetime
+    started_at: float
     duration_ms: float
     model: str
     tokens: int
@@ -35,7 +36,7 @@ class StoredTrajectory:
 
 
 def trajectory_payload(row: StoredTrajectory) -> dict[str, Any]:
-    known, began = row.outside, row.started_at.timestamp()
+    known, began = row.outside, row.started_at
     return {
         "trajectory_id": known.get("trajectory_id", row.id),
         "session_id": known.get("session_id", row.session),
@@ -66,7 +67,7 @@ def _turns(row: StoredTrajectory) -> list[dict[str, Any]]:
     return [
         {
             "turn_id": 1,
-            "timestamp": seconds_written(row.started_at.timestamp()),
+            "timestamp": seconds_written(row.started_at),
             "observation": {"type": OBSERVED[0], "content": row.query},
             "action": {"type": "response"},
         }

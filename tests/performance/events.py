@@ -6,7 +6,6 @@ import asyncio
 import os
 import signal
 import tempfile
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,7 +25,6 @@ from agentcore_site.ids import uuid7
 from events.broker import connect, streams_ensure
 from events.consuming import DURABLE, EventConsumer
 from events.models import DeadLetter, EventPublisher, OutboxEvent, ReceivedTrajectory
-from events.relay import Relay
 from events.subjects import STREAMS
 from experiences.trajectories import storage
 from tests.factories import AgentFactory, EventCredentialFactory
@@ -34,6 +32,7 @@ from tests.performance.storage import BATCH, MONTH, emptied, trajectories
 from tests.performance.table import Figure, at_least, at_most
 from tests.support.bad_events import bad_events
 from tests.support.owner import as_owner
+from tests.support.workers import Fleet, eventually
 
 RATE: Final = 1_000  # events/s, below which the delay is measured
 SECONDS: Final = 10
@@ -79,26 +78,20 @@ def written(whose: storage.TrajectoryScope, rows: list[object], size: int = BATC
     return time.perf_counter() - began
 
 
-async def _drained(stopping: asyncio.Event, rows: int) -> None:
-    """Relays until so many rows are settled."""
-    client = await connect("bench")
-    await streams_ensure(client.jetstream())
-    work = asyncio.create_task(Relay(client, stopping).run())
-    while True:
-        await asyncio.sleep(0.2)
-        settled = await asyncio.to_thread(_settled)
-        if settled >= rows:
-            break
-    stopping.set()
-    await work
-    await client.close()
+@contextmanager
+def relaying() -> Iterator[None]:
+    """A relay as it is shipped, in a process of its own."""
+    fleet = Fleet()
+    with server():
+        try:
+            fleet.feedback_loop("--only", "relay", NATS_URL=settings.NATS_URL)
+            yield
+        finally:
+            fleet.stop()
 
 
-def _settled() -> int:
-    try:
-        return OutboxEvent.objects.exclude(settled_at=None).count()
-    finally:
-        connection.close()
+def settled(rows: int) -> bool:
+    return OutboxEvent.objects.exclude(settled_at=None).count() >= rows
 
 
 def relayed() -> list[Figure]:
@@ -110,8 +103,9 @@ def relayed() -> list[Figure]:
     forgotten()
     written(scope(agent), rows)
     waiting = OutboxEvent.objects.count()
-    with server():
-        asyncio.run(_drained(asyncio.Event(), waiting))
+    connection.close()
+    with relaying():
+        eventually(lambda: settled(waiting), every=0.5)
     edges = OutboxEvent.objects.order_by("settled_at").values_list("settled_at", flat=True)
     first, last = edges.first(), edges.last()
     # The first batch is settled when the clock starts.
@@ -126,21 +120,17 @@ def latency() -> list[Figure]:
     rows, agent = trajectories()[: RATE * SECONDS // 2], AgentFactory()
     EventPublisher.objects.create(organization=agent.organization)
     forgotten()
-    with server():
-
-        def produce() -> None:
-            whose, size = scope(agent), RATE // 2 // 20
-            began = time.perf_counter()
-            for n, first in enumerate(range(0, len(rows), size)):
-                time.sleep(max(0.0, began + n / 20 - time.perf_counter()))
-                with transaction.atomic():
-                    storage.trajectories_write(whose, rows[first : first + size])
-            connection.close()
-
-        thread = threading.Thread(target=produce)
-        thread.start()
-        asyncio.run(_drained(asyncio.Event(), 2 * len(rows)))
-        thread.join()
+    with relaying():
+        whose, size = scope(agent), RATE // 2 // 20
+        written(whose, rows[:size])  # once the relay is there, the clock starts
+        eventually(lambda: settled(2 * size))
+        OutboxEvent.objects.all().delete()
+        began = time.perf_counter()
+        for n, first in enumerate(range(size, len(rows), size)):
+            time.sleep(max(0.0, began + n / 20 - time.perf_counter()))
+            with transaction.atomic():
+                storage.trajectories_write(whose, rows[first : first + size])
+        eventually(lambda: settled(2 * (len(rows) - size)))
     delays = [
         1e3 * (settled - created).total_seconds()
         for created, settled in OutboxEvent.objects.values_list("created_at", "settled_at")

@@ -65,6 +65,9 @@ class Fleet:
         assert wait_until(lambda: answers(port), 90), self.log.read_text()[-3000:]
         return port
 
+    def feedback_loop(self, *arguments: str, **extra: str) -> subprocess.Popen[bytes]:
+        return self._spawn([str(env.ROOT / "manage.py"), "feedback_loop", *arguments], extra)
+
     def kill(self, process: subprocess.Popen[bytes]) -> None:
         """kill -9 of the process and of every child."""
         os.killpg(process.pid, signal.SIGKILL)

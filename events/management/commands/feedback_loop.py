@@ -7,6 +7,7 @@ import asyncio
 import signal
 from typing import Any
 
+import uvloop
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
@@ -23,7 +24,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         if not settings.NATS_URL:
             raise CommandError("Set NATS_URL, or start `manage.py up` with EVENTS=1.")
-        asyncio.run(_run((options["only"],) if options["only"] else PARTS))
+        uvloop.run(_run((options["only"],) if options["only"] else PARTS))
 
 
 async def _run(parts: tuple[str, ...]) -> None:
