@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from typing import Final
 
 import orjson
+from django.db import connection
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.errors import TimeoutError as NothingThere
@@ -17,19 +19,20 @@ from nats.js import JetStreamContext
 from nats.js.api import AckPolicy, ConsumerConfig
 
 from agentcore_site.lib.async_db import lasting
-from agentcore_site.lib.database import trouble_in
+from agentcore_site.lib.database import TROUBLE, trouble_in
 from events import metrics
 from events.intake import receivers  # noqa: F401  (registers them)
-from events.intake.messages import NotTaken, StoredMessage, dead_letter_store, message_take
+from events.intake.messages import NotTaken, Outcome, StoredMessage, block_take, dead_letter_store
 from events.models import DeadLetter, DeadReason
 from events.pausing import pause
-from events.stream_writer import MESSAGE_ID, OURS
+from events.publishing import OutgoingMessage
+from events.stream_writer import OURS, StreamWriter
 from events.subjects import DEAD_LETTERS, StreamPlan
 
 log = logging.getLogger(__name__)
 
 DURABLE: Final = "agentcore"
-BATCH: Final = 100
+BLOCK: Final = 64  # messages of a transaction
 ACK_SECONDS: Final = 60.0
 WAIT_SECONDS: Final = 1.0
 TROUBLE_SECONDS: Final = 1.0
@@ -45,6 +48,7 @@ class EventConsumer:
     ) -> None:
         self._plan, self._stopping, self._wait = plan, stopping, wait
         self._js: JetStreamContext = client.jetstream()
+        self._dead_letters = StreamWriter(client)
         self._subscription: JetStreamContext.PullSubscription | None = None
 
     async def run(self) -> None:
@@ -57,15 +61,23 @@ class EventConsumer:
                 await pause(self._stopping, TROUBLE_SECONDS)
 
     async def once(self) -> int:
-        """Handles one batch. Returns how many messages it had."""
+        """Handles one block. Returns how many messages it had."""
         if self._subscription is None:
             self._subscription = await self._subscribed()
         try:
-            messages = await self._subscription.fetch(BATCH, timeout=self._wait)
+            messages = await self._subscription.fetch(BLOCK, timeout=self._wait)
         except (TimeoutError, NothingThere):
             return 0
+        theirs = []
         for message in messages:
-            await self._handle(message)
+            if (message.headers or {}).get(OURS) and not message.subject.startswith("in."):
+                await message.ack()  # what we said ourselves on a plain subject
+            else:
+                theirs.append(message)
+        # What was delivered before goes alone: if it ends this process, the others are not counted as its cause.
+        fresh = [one for one in theirs if _tries(one) == 1]
+        for block in filter(None, [fresh, *([one] for one in theirs if _tries(one) > 1)]):
+            await self._settle(block, await self._outcomes(block))
         return len(messages)
 
     async def _subscribed(self) -> JetStreamContext.PullSubscription:
@@ -79,49 +91,75 @@ class EventConsumer:
         await self._js.add_consumer(self._plan.name, config)
         return await self._js.pull_subscribe_bind(durable=DURABLE, stream=self._plan.name)
 
-    async def _handle(self, message: Msg) -> None:
-        if (message.headers or {}).get(OURS) and not message.subject.startswith("in."):
-            await message.ack()  # what we said ourselves on a plain subject
-            return
-        tries = message.metadata.num_delivered or 1
-        stored = StoredMessage(
-            message.subject,
-            message.data,
-            self._plan.name,
-            message.metadata.sequence.stream,
-            message.metadata.timestamp,
-        )
+    async def _outcomes(self, block: Sequence[Msg]) -> list[Outcome]:
+        """What became of each; where the whole can't be committed, of each alone."""
+        stored = [self._stored(one) for one in block]
+        if any(_tries(one) > MOST_TRIES for one in block):  # its last handling did not even end
+            return [RuntimeError(f"it was delivered {_tries(one)} times") for one in block]
         try:
-            if tries > MOST_TRIES:  # its last handling did not even end
-                raise RuntimeError(f"it was delivered {tries} times")
-            letter = await lasting(message_take)(stored)
+            return await lasting(block_take)(stored)
         except Exception as error:
             if trouble_in(error) is not None:
                 log.warning("%s waits for the database: %s", self._plan.name, error)
-                await message.nak(delay=TROUBLE_SECONDS)
-                await pause(self._stopping, TROUBLE_SECONDS)
-                return
-            if tries < MOST_TRIES:
-                log.exception("message %s of %s is tried again", stored.sequence, self._plan.name)
-                await message.nak(delay=BACKOFF[min(tries, len(BACKOFF)) - 1])
-                return
-            log.exception("message %s of %s is given up", stored.sequence, self._plan.name)
-            failed = NotTaken(DeadReason.FAILED, f"{type(error).__name__}: {error}")
-            letter = await lasting(dead_letter_store)(stored, failed)
-        if letter is not None:
-            await self._bury(letter)
-        await message.ack()
-        metrics.consumed.labels(self._plan.name, "taken" if letter is None else letter.reason).inc()
+                await self._database_back(block)
+            if len(block) > 1:
+                return [outcome for one in block for outcome in await self._outcomes([one])]
+        try:
+            return await lasting(block_take)(stored)
+        except Exception as error:
+            return [error]
 
-    async def _bury(self, letter: DeadLetter) -> None:
-        """Tells others too. The row is the truth: doubled is once by its id."""
-        told = {
-            "dead_letter_id": str(letter.pk),
-            "subject": letter.subject,
-            "stream": letter.stream,
-            "sequence": letter.sequence,
-            "reason": letter.reason,
-            "detail": letter.detail,
-        }
-        subject = f"{DEAD_LETTERS}.{letter.stream}"
-        await self._js.publish(subject, orjson.dumps(told), headers={MESSAGE_ID: str(letter.pk)})
+    async def _database_back(self, block: Sequence[Msg]) -> None:
+        """Until it answers. Meanwhile the messages stay ours: an outage is no try of theirs."""
+        while not self._stopping.is_set():
+            await pause(self._stopping, TROUBLE_SECONDS)
+            for one in block:
+                await one.in_progress()
+            try:
+                return await lasting(connection.ensure_connection)()
+            except TROUBLE:
+                continue
+
+    async def _settle(self, block: Sequence[Msg], outcomes: Sequence[Outcome]) -> None:
+        """Acknowledges what was committed. Dead letters are told to others first: the row is the truth, and doubled is
+        once by its id."""
+        dead: dict[int, tuple[Msg, DeadLetter]] = {}
+        for message, outcome in zip(block, outcomes, strict=True):
+            if isinstance(outcome, Exception):
+                tries, stored = _tries(message), self._stored(message)
+                log.error("message %s of %s, try %d", stored.sequence, stored.stream, tries, exc_info=outcome)
+                if tries < MOST_TRIES or trouble_in(outcome) is not None:
+                    await message.nak(delay=BACKOFF[min(tries, len(BACKOFF)) - 1])
+                    continue
+                failed = NotTaken(DeadReason.FAILED, f"{type(outcome).__name__}: {outcome}")
+                outcome = await lasting(dead_letter_store)(stored, failed)
+            if outcome is None:
+                await message.ack()
+                metrics.consumed.labels(self._plan.name, "taken").inc()
+            else:
+                dead[message.metadata.sequence.stream] = (message, outcome)
+        told = await self._dead_letters.write([_told(number, letter) for number, (_, letter) in dead.items()])
+        for number in told:
+            message, letter = dead[number]
+            await message.ack()
+            metrics.consumed.labels(self._plan.name, letter.reason).inc()
+
+    def _stored(self, message: Msg) -> StoredMessage:
+        about = message.metadata
+        return StoredMessage(message.subject, message.data, self._plan.name, about.sequence.stream, about.timestamp)
+
+
+def _tries(message: Msg) -> int:
+    return message.metadata.num_delivered or 1
+
+
+def _told(number: int, letter: DeadLetter) -> OutgoingMessage:
+    told = {
+        "dead_letter_id": str(letter.pk),
+        "subject": letter.subject,
+        "stream": letter.stream,
+        "sequence": letter.sequence,
+        "reason": letter.reason,
+        "detail": letter.detail,
+    }
+    return OutgoingMessage(number, str(letter.pk), f"{DEAD_LETTERS}.{letter.stream}", orjson.dumps(told))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
+from uuid import UUID
 
-from django.db import transaction
+from django.db import connection, transaction
 from django.utils import timezone
 
 from agentcore_site.ids import derived
@@ -24,10 +25,22 @@ def received_scope(agent: Agent) -> TrajectoryScope:
     return TrajectoryScope(derived(agent.pk, RECEIVED), agent.organization_id, agent.pk, month, purpose=RECEIVED)
 
 
+def in_turn(organizations: Iterable[UUID]) -> None:
+    """Until the transaction ends, no other one receives anything for these organisations: a trajectory and its reward
+    may come at once by two ways, and neither would see the other. All at once, in one order, so that none waits for
+    one that waits for it."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT pg_advisory_xact_lock(hashtextextended('received ' || id, 0)) FROM unnest(%s::text[]) id",
+            [sorted({str(one) for one in organizations})],
+        )
+
+
 @transaction.atomic
 def trajectories_receive(agent: Agent, found: Mapping[str, Callable[[int], Trajectory]]) -> int:
     """Stores trajectories by their names in the organisation, those that it knows left out. Each is made for the
     scenario that it gets. Returns how many are new."""
+    in_turn([agent.organization_id])
     mine = ReceivedTrajectory.objects.filter(organization_id=agent.organization_id, trajectory_id__in=list(found))
     known = set(mine.values_list("trajectory_id", flat=True))
     new = [

@@ -48,12 +48,19 @@ STREAMS: Final = (
 DEAD_STREAM: Final = "RL_DEAD_LETTERS"
 
 
+Publisher = tuple[UUID | None, UUID | None]  # its organisation and its credential
+
+
 class Origin(NamedTuple):
     """Where a message came from; no ids where it was published by the plain subject, in our own account."""
 
     subject: str
     organization_id: UUID | None = None
     credential_id: UUID | None = None
+
+    @property
+    def publisher(self) -> Publisher:
+        return self.organization_id, self.credential_id
 
 
 def origin_of(subject: str) -> Origin:

@@ -29,7 +29,6 @@ ABOUT: Final = ("reward_type", "normalization", "metadata", "session_id", "times
 def trajectory_receive(sender: Sender, payload: Mapping[str, Any], digest: str) -> None:
     agent = _agent(sender, payload["agent_id"])
     name = payload["trajectory_id"]
-    _alone(sender, name)
     received, new = ReceivedTrajectory.objects.get_or_create(
         organization=sender.organization,
         trajectory_id=name,
@@ -66,7 +65,6 @@ def trajectory_receive(sender: Sender, payload: Mapping[str, Any], digest: str) 
 @receives(REWARD)
 def reward_receive(sender: Sender, payload: Mapping[str, Any], digest: str) -> None:
     name = payload["trajectory_id"]
-    _alone(sender, name)
     record, agent = _rewarded(sender, name)
     if agent is not None:
         _may(sender, agent)
@@ -117,16 +115,11 @@ def status_receive(sender: Sender, payload: Mapping[str, Any], digest: str) -> N
         raise NotTaken(DeadReason.SCHEMA, str(error)) from error
 
 
-def _alone(sender: Sender, trajectory: str) -> None:
-    """Until the transaction ends: a trajectory and its reward may arrive in two consumers at once, and neither would
-    see the other."""
-    with connection.cursor() as cursor:
-        key = f"{sender.organization.pk}/{trajectory}"
-        cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [key])
-
-
 def _agent(sender: Sender, slug: str) -> Agent:
-    agent = Agent.objects.filter(organization=sender.organization, slug=slug, archived_at=None).first()
+    if slug not in sender.agents:
+        mine = Agent.objects.filter(organization=sender.organization, slug=slug, archived_at=None)
+        sender.agents[slug] = mine.first()
+    agent = sender.agents[slug]
     if agent is None:
         raise NotTaken(DeadReason.UNKNOWN_AGENT, f"No agent {slug} is registered.")
     _may(sender, agent)

@@ -10,6 +10,7 @@ from typing import Any
 
 import nats
 import pytest
+from django.utils import timezone
 from nats.aio.client import Client
 from nats.js import JetStreamContext
 
@@ -17,6 +18,7 @@ from agentcore_site.lib.errors import Conflict, Forbidden
 from agentcore_site.tenancy.actors import Actor
 from events.consuming import EventConsumer
 from events.gatekeeping import accounts_write
+from events.intake.messages import RECEIVERS, Sender, StoredMessage, block_take
 from events.models import DeadLetter, EventCredential, ReceivedReward, ReceivedTrajectory
 from events.services import (
     dead_letter_dismiss,
@@ -284,6 +286,23 @@ def test_the_designs_commands_work_word_for_word(bus: Bus, acme: Any, agent: Any
     bus.speak(talk)
     assert ReceivedReward.objects.get(reward_id="test-123").total == 0.92
     assert not DeadLetter.objects.exists()
+
+
+def test_a_fault_of_ours_costs_no_other_message_of_its_block(
+    acme: Any, agent: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(sender: Sender, payload: Any, digest: str) -> None:
+        ReceivedTrajectory.objects.create(organization=acme, agent=agent, trajectory_id=payload["trajectory_id"])
+        if payload["trajectory_id"] == "t-1":
+            raise RuntimeError("a fault")
+
+    monkeypatch.setitem(RECEIVERS, TRAJECTORY, broken)
+    credential = factories.EventCredentialFactory(agent=agent)
+    subject = f"in.{acme.pk}.{credential.pk}.{TRAJECTORY}"
+    bodies = [json.dumps(changed(example(TRAJECTORY), trajectory_id=f"t-{n}")).encode() for n in range(3)]
+    block = [StoredMessage(subject, body, "RL_TRAJECTORIES", n, timezone.now()) for n, body in enumerate(bodies)]
+    assert [str(outcome) for outcome in block_take(block)] == ["None", "a fault", "None"]
+    assert set(ReceivedTrajectory.objects.values_list("trajectory_id", flat=True)) == {"t-0", "t-2"}
 
 
 def test_of_bad_events_each_is_a_dead_letter_or_harmless(

@@ -1,0 +1,343 @@
+"""``python -m tests.performance.cluster [rounds] [seed]``: three NATS servers, and what is killed under load.
+
+Trajectories are stored here and published by agents elsewhere, without a pause. In each round the stream's leader,
+the relay, the consumers and the database are killed by SIGKILL, in an order and at moments that chance draws.
+Afterwards the streams must hold what was committed, once each, and the tables what the streams acknowledged, once each.
+Services of its own, at shipped settings, in a folder that goes at the end. The last line is one JSON object; the status
+says whether it holds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+from uuid import uuid4
+
+from agentcore_site import env
+from agentcore_site.embedded.nats import NatsServer
+from agentcore_site.embedded.ports import answers, free_port
+from agentcore_site.embedded.stack import Stack
+from agentcore_site.embedded.supervisor import Process
+
+NODES: Final = 3
+STREAM: Final = "RL_TRAJECTORIES"
+STORED_AT_ONCE: Final = 10  # trajectories of a transaction
+EVERY: Final = 0.05  # seconds between two transactions, and between two messages of a publisher
+PUBLISHERS: Final = 4
+PAUSE: Final = (0.2, 1.5)  # seconds between two kills
+SETTLING_SECONDS: Final = 240.0  # leases of those that were killed end meanwhile
+
+
+class Cluster:
+    """The processes, each started again when it has ended."""
+
+    def __init__(self, folder: Path) -> None:
+        self.stack = Stack(folder, lambda message: None, any_port=True)
+        self.supervisor = self.stack.supervisor
+        self.ports = [free_port(0) for _ in range(2 * NODES)]
+        self.urls = [f"nats://127.0.0.1:{port}" for port in self.ports[:NODES]]
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def start(self) -> None:
+        for name, url in self.stack.start().items():
+            os.environ[name.upper()] = url
+        os.environ |= {"NATS_URL": ",".join(self.urls), "NATS_REPLICAS": str(NODES)}
+        self._run("migrate", "--verbosity", "0")
+        binary = NatsServer(self.stack.place, self.stack.secrets, 0).binary
+        for number, port in enumerate(self.ports[:NODES]):
+            command = [str(binary), "--config", str(self._configured(number))]
+            self.supervisor.start(
+                Process(node(number), command, lambda port=port: answers(port), self.stack.place.user)
+            )
+        self._run("events_setup", patience=30)
+        for part in ("relay", "consumers"):
+            command = [sys.executable, str(env.ROOT / "manage.py"), "feedback_loop", "--only", part]
+            self.supervisor.start(Process(part, command, cwd=str(env.ROOT)))
+
+    def kill(self, name: str) -> None:
+        for process, handle in list(self.supervisor.running):
+            if process.name == name and handle.poll() is None:
+                os.kill(handle.pid, signal.SIGKILL)
+
+    def whole(self) -> bool:
+        return all(map(answers, self.ports[:NODES]))
+
+    def _configured(self, number: int) -> Path:
+        mine = self.stack.place.make(node(number))
+        routes = ", ".join(f'"nats://127.0.0.1:{port}"' for port in self.ports[NODES:])
+        path = mine / "nats.conf"
+        path.write_text(
+            f'server_name: {node(number)}\nhost: "127.0.0.1"\nport: {self.ports[number]}\n'
+            f'jetstream {{ store_dir: "{mine}" }}\n'
+            f'cluster {{ name: bench, host: "127.0.0.1", port: {self.ports[NODES + number]}, routes: [{routes}] }}\n',
+            encoding="utf-8",
+        )
+        return path
+
+    def _run(self, *command: str, patience: float = 0.0) -> None:
+        """A command of the site; again and again for so many seconds, until it succeeds."""
+        until = time.monotonic() + patience
+        while True:
+            done = subprocess.run([sys.executable, "manage.py", *command], cwd=env.ROOT, capture_output=True, text=True)
+            if not done.returncode:
+                return
+            if time.monotonic() > until:
+                raise RuntimeError(done.stderr[-2_000:])
+            time.sleep(0.5)
+
+    def _watch(self) -> None:
+        while not self.supervisor.stopping.wait(0.1):
+            self.supervisor.watch()
+
+
+def node(number: int) -> str:
+    return f"nats-{number}"
+
+
+class Load:
+    """Stores and publishes until it is told to stop; ``committed`` and ``acknowledged`` are ids of which it was told
+    that they are there."""
+
+    def __init__(self) -> None:
+        from events.models import EventPublisher
+        from experiences.models import Agent
+        from tests import factories
+
+        self.agent: Agent = factories.AgentFactory(slug="agent-zero-main")
+        EventPublisher.objects.create(organization=self.agent.organization)
+        credential = factories.EventCredentialFactory(agent=None, organization=self.agent.organization)
+        self.prefix = f"in.{self.agent.organization_id}.{credential.pk}"
+        self.committed: set[Any] = set()
+        self.acknowledged: set[str] = set()
+        self.stopping = threading.Event()
+        work: list[Callable[[], None]] = [self._store, lambda: asyncio.run(self._publish())]
+        self.threads = [threading.Thread(target=one) for one in work]
+
+    def start(self) -> None:
+        for one in self.threads:
+            one.start()
+
+    def stop(self) -> None:
+        self.stopping.set()
+        for one in self.threads:
+            one.join()
+
+    def _store(self) -> None:
+        from datetime import date
+
+        from django.db import Error, connection, transaction
+
+        from agentcore_site.ids import uuid7
+        from experiences.rollouts.types import RolloutKey, Step, Trajectory
+        from experiences.trajectories.storage import TrajectoryScope, partition_ensure, trajectories_write
+
+        month = date.today().replace(day=1)
+        partition_ensure(month)
+        scope = TrajectoryScope(uuid7(), self.agent.organization_id, self.agent.pk, month)
+        said = Step({"observation": "?"}, {"type": "answer", "parameters": {"text": "42"}}, {"success": True})
+        number = 0
+        while not self.stopping.wait(EVERY):
+            number += 1
+            keys = [RolloutKey(number, 0, sample) for sample in range(STORED_AT_ONCE)]
+            try:
+                with transaction.atomic():
+                    trajectories_write(scope, [Trajectory(key, "6 times 7?", [said], reward=1.0) for key in keys])
+            except Error:
+                connection.close()  # whether it was committed is not known: the database will say
+            else:
+                self.committed |= {scope.id_of(key) for key in keys}
+        connection.close()
+
+    async def _publish(self) -> None:
+        from events.broker import connect
+
+        client = await connect("publishers")
+        await asyncio.gather(*(self._publisher(client) for _ in range(PUBLISHERS)))
+        await client.close()
+
+    async def _publisher(self, client: Any) -> None:
+        """Publishes each until the stream has acknowledged it, as a careful program does."""
+        from nats.errors import Error
+
+        from events.subjects import TRAJECTORY
+        from tests.support.events import example
+
+        js = client.jetstream(timeout=2)
+        while not self.stopping.is_set():
+            payload = example(TRAJECTORY) | {"trajectory_id": str(uuid4())}
+            body, stored = json.dumps(payload).encode(), False
+            while not stored and not self.stopping.is_set():
+                try:
+                    await js.publish(f"{self.prefix}.{TRAJECTORY}", body)
+                    stored = True
+                except (Error, OSError):
+                    await asyncio.sleep(EVERY)
+            if stored:
+                self.acknowledged.add(payload["trajectory_id"])
+            await asyncio.sleep(EVERY)
+
+
+async def leader() -> str:
+    """The name of the node that leads the stream; of any where none says so now."""
+    from events.broker import connect
+
+    client = await connect("kills")
+    try:
+        info = await client.jetstream(timeout=3).stream_info(STREAM)
+        found = info.cluster and info.cluster.leader
+    except Exception:
+        found = None
+    finally:
+        await client.close()
+    return found or node(0)
+
+
+def wreak(cluster: Cluster, rounds: int, chance: random.Random) -> Counter[str]:
+    made: Counter[str] = Counter()
+    for _ in range(rounds):
+        victims = ["leader", "relay", "consumers", "postgres"]
+        chance.shuffle(victims)
+        for victim in victims:
+            time.sleep(chance.uniform(*PAUSE))
+            if victim == "leader":
+                until(cluster.whole, 60)  # two of three must stand, or the cluster has no say
+            cluster.kill(asyncio.run(leader()) if victim == "leader" else victim)
+            made[victim] += 1
+    return made
+
+
+def until(what: Callable[[], bool], seconds: float) -> bool:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if what():
+            return True
+        time.sleep(0.5)
+    return False
+
+
+def settled() -> bool:
+    """Nothing waits in the outbox, or in a stream for our consumers."""
+    from django.db import Error, connection
+
+    from events.models import OutboxEvent
+
+    try:
+        return not OutboxEvent.objects.filter(settled_at=None).exists() and asyncio.run(_pending()) == 0
+    except Error:
+        connection.close()
+        return False
+
+
+async def _pending() -> int:
+    from events.broker import connect
+    from events.consuming import DURABLE
+    from events.subjects import STREAMS
+
+    client = await connect("bench")
+    try:
+        infos = [await client.jetstream().consumer_info(plan.name, DURABLE) for plan in STREAMS]
+        return sum((one.num_pending or 0) + (one.num_ack_pending or 0) for one in infos)
+    except Exception:
+        return 1
+    finally:
+        await client.close()
+
+
+async def in_streams() -> Counter[str]:
+    """How often each message of ours stands in the streams, by its id."""
+    from nats.errors import TimeoutError as NothingThere
+    from nats.js.api import AckPolicy, ConsumerConfig
+
+    from events.broker import connect
+    from events.stream_writer import MESSAGE_ID
+    from events.subjects import STREAMS
+
+    client = await connect("bench")
+    js, found = client.jetstream(), Counter[str]()
+    for plan in STREAMS:
+        config = ConsumerConfig(ack_policy=AckPolicy.NONE, headers_only=True)
+        every = await js.pull_subscribe("", stream=plan.name, config=config)
+        while True:
+            try:
+                messages = await every.fetch(500, timeout=2)
+            except (TimeoutError, NothingThere):
+                break
+            found.update((one.headers or {}).get(MESSAGE_ID, "") for one in messages if one.subject.startswith("out."))
+    await client.close()
+    return found
+
+
+def report(rounds: int, seed: int, load: Load, made: Counter[str], seconds: float) -> dict[str, Any]:
+    from django.db.models import Count
+
+    from events.models import DeadLetter, OutboxEvent, ReceivedTrajectory
+    from experiences.models import TrajectoryRecord
+
+    stored = asyncio.run(in_streams())
+    noted = {str(id) for id in OutboxEvent.objects.filter(withheld="").values_list("message_id", flat=True)}
+    rows = TrajectoryRecord.objects.filter(organization_id=load.agent.organization_id)
+    names = set(ReceivedTrajectory.objects.values_list("trajectory_id", flat=True))
+    queries = rows.filter(purpose="received").values("scenario").annotate(n=Count("id"))
+    return {
+        "rounds": rounds,
+        "seed": seed,
+        "killed": dict(made),
+        "events_committed": len(noted),
+        "events_in_streams": len(stored),
+        "missing": len(noted - set(stored)),
+        "doubled": sum(stored.values()) - len(stored),
+        "of_nothing": len(set(stored) - noted),
+        "commits_lost": len(load.committed - set(rows.values_list("id", flat=True))),
+        "acknowledged": len(load.acknowledged),
+        "taken": len(names),
+        "acknowledged_lost": len(load.acknowledged - names),
+        "taken_twice": rows.filter(purpose="received").count() - len(queries),
+        "rows_of_taken": len(queries),
+        "dead_letters": DeadLetter.objects.count(),
+        "seconds": round(seconds, 1),
+    }
+
+
+ZERO: Final = ("missing", "doubled", "of_nothing", "commits_lost", "acknowledged_lost", "taken_twice", "dead_letters")
+
+
+def main() -> int:
+    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 20
+    seed = int(sys.argv[2]) if len(sys.argv) > 2 else random.SystemRandom().randrange(2**32)
+    folder = Path(tempfile.mkdtemp(prefix="agentcore-cluster-"))
+    folder.chmod(0o711)
+    os.environ |= {"DATA_DIR": str(folder), "DJANGO_SETTINGS_MODULE": "agentcore_site.settings", "LOG_LEVEL": "ERROR"}
+    cluster = Cluster(folder)
+    try:
+        cluster.start()
+        import django
+
+        django.setup()
+        load, began = Load(), time.monotonic()
+        load.start()
+        made = wreak(cluster, rounds, random.Random(seed))
+        load.stop()
+        calm = until(settled, SETTLING_SECONDS)
+        found = report(rounds, seed, load, made, time.monotonic() - began) | {"settled": calm}
+    finally:
+        cluster.stack.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+    print(json.dumps(found))
+    return 0 if calm and found["taken"] == found["rows_of_taken"] and not any(found[name] for name in ZERO) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
