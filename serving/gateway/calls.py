@@ -143,9 +143,7 @@ class Calls:
     async def model(self, organization: uuid.UUID, name: str) -> ServedModel:
         """What is served under a name. Raises CallRefused."""
         key = (organization, name)
-        found = self._models.fresh(key, MODEL_SECONDS)
-        if found is None:
-            found = await self._models.read(key, lambda: served_model(organization, name))
+        found = await self._models.get(key, MODEL_SECONDS, lambda: served_model(organization, name))
         if found is None:  # the database is away: what was known, if the agent's rule says so
             found = self._models.fresh(key, math.inf)
             if found is None or not found.while_away_micros:
@@ -179,7 +177,8 @@ class Calls:
         Raises:
             CallRefused: there is none, and what the caller is told.
         """
-        begun = self.journal.begin({"t": "call", "row": self._row(call)})
+        known = self._row(call)
+        begun = self.journal.begin({"t": "call", "row": known})
         row: dict[str, Any] = {}
         done = None
         try:
@@ -198,7 +197,7 @@ class Calls:
             row = {"status": TraceStatus.INTERRUPTED, "http_status": 0, "error": "the caller went away"}
             raise
         finally:
-            self._store(call, row, begun)
+            self._store(call, known | row, begun)
             if call.model.shadow and call.model.new is not None and call.arm == ArmName.CURRENT:
                 self._shadow(call)
         return done
@@ -284,8 +283,7 @@ class Calls:
             "created_at": call.at.isoformat(),
         }
 
-    def _store(self, call: GatewayCall, row: dict[str, Any], begun: Any) -> None:
-        found = self._row(call) | row
+    def _store(self, call: GatewayCall, found: dict[str, Any], begun: Any) -> None:
         found["hold"], found["cost_micros"] = self._payers.paid(call.payer, call.id)
         found["endpoint"] = call.endpoint[:80]
         found["duration_ms"] = (time.perf_counter() - call.began) * 1e3
@@ -294,7 +292,7 @@ class Calls:
         if call.model.records:
             found["metadata"] = redact_value(call.request.metadata)
             found["request"], found["response"], found["safety"] = kept(
-                call.request.body, call.request.query, row.get("response", {})
+                call.request.body, call.request.query, found.get("response", {})
             )
         else:
             found["response"] = {}
