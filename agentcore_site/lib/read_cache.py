@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
@@ -15,6 +16,7 @@ from agentcore_site.lib.database import TROUBLE
 
 MOST: Final = 10_000
 READERS: Final = 2  # threads that read the database
+AHEAD: Final = 0.7  # the part of its time after which a value that is asked for is read anew
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -38,12 +40,26 @@ class ReadCache(Generic[K, V]):
         found = self._kept.get(key)
         return found[1] if found is not None and time.monotonic() - found[0] < seconds else None
 
+    async def get(self, key: K, seconds: float, look: Callable[[], V | None]) -> V | None:
+        """What was read less than ``seconds`` ago, else what is read now. It is read anew behind the answers before
+        that time is over, so that callers of a key that is asked for all the time never wait."""
+        kept = self._kept.get(key)
+        age = math.inf if kept is None else time.monotonic() - kept[0]
+        if kept is None or age >= seconds:
+            return await self.read(key, look)
+        if age >= seconds * AHEAD and key not in self._reading:
+            self._begun(key, look).add_done_callback(_heard)
+        return kept[1]
+
     async def read(self, key: K, look: Callable[[], V | None]) -> V | None:
         """Reads by ``look``, in a thread. A caller that asks meanwhile waits for the same answer."""
+        return await asyncio.shield(self._begun(key, look))
+
+    def _begun(self, key: K, look: Callable[[], V | None]) -> asyncio.Future[V | None]:
         reading = self._reading.get(key)
         if reading is None:
             reading = self._reading[key] = asyncio.ensure_future(self._looked(key, look))
-        return await asyncio.shield(reading)
+        return reading
 
     async def _looked(self, key: K, look: Callable[[], V | None]) -> V | None:
         began, generation = time.monotonic(), self._generation
@@ -72,6 +88,12 @@ class ReadCache(Generic[K, V]):
 
 
 _readers = ThreadPoolExecutor(READERS, thread_name_prefix="reads")
+
+
+def _heard(reading: asyncio.Future[Any]) -> None:
+    """What went wrong is raised to the next caller, who reads anew."""
+    if not reading.cancelled():
+        reading.exception()
 
 
 def _with_connection(look: Callable[[], Any]) -> Any:

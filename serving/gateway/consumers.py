@@ -46,7 +46,7 @@ class Consumers:
         if not token.startswith(KEY_PREFIX):
             return None
         named = hashlib.sha256(token.encode()).digest()  # no key stands in memory longer than its request
-        found = self._known.fresh(named, SECONDS) or await self._known.read(named, lambda: _consumer(token))
+        found = await self._known.get(named, SECONDS, lambda: _consumer(token))
         found = found or self._known.fresh(named, math.inf)
         return found if found is not None and found.prefix else None
 

@@ -76,9 +76,7 @@ class FastContexts:
         return None if context is None else (headers, context)
 
     async def _caller(self, token: str) -> Caller | None:
-        key = fingerprint(token)
-        known = self._callers.fresh(key, CALLER_SECONDS)
-        return known or await self._callers.read(key, lambda: caller_of(token))
+        return await self._callers.get(fingerprint(token), CALLER_SECONDS, lambda: caller_of(token))
 
     async def _context(self, caller: Caller, agent: str) -> Served | None:
         """One organisation's memory is never another's: its id is a part of the name."""

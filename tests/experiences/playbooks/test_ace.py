@@ -461,6 +461,26 @@ async def test_what_changes_while_it_is_read_is_not_remembered() -> None:
     assert memory.fresh("a", 10.0) == "new"
 
 
+@pytest.mark.django_db(transaction=True)
+async def test_what_is_asked_for_all_the_time_is_read_behind_the_answers() -> None:
+    memory: ReadCache[str, int] = ReadCache()
+    reads = 0
+
+    def look() -> int:
+        nonlocal reads
+        reads += 1
+        time.sleep(0.03)
+        return reads
+
+    waited = []
+    for _ in range(60):
+        began = time.monotonic()
+        assert await memory.get("a", 0.5, look)
+        waited.append(time.monotonic() - began)
+        await asyncio.sleep(0.02)
+    assert reads >= 3 and sum(1 for one in waited if one > 0.02) <= 2  # the first one, and one for a busy machine
+
+
 @pytest.mark.alone
 @pytest.mark.django_db(transaction=True)
 def test_a_change_is_seen_by_every_process_at_once(operator: Actor, playbook: Playbook, fleet: Fleet) -> None:
