@@ -15,7 +15,8 @@ import asyncio
 import itertools
 import logging
 import uuid
-from contextlib import suppress
+from collections import Counter
+from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
@@ -24,10 +25,13 @@ from budgets.prices.pricing import Usage
 
 log = logging.getLogger(__name__)
 
-MOST: Final = 64  # calls that a block is made for
+MOST: Final = 256  # calls that a block is made for
 SECONDS: Final = 2.0
 AGAIN: Final = 1.0  # seconds between tries to tell the ledger of a block that it has not heard of
 SOURCES: Final = ("none", "provider", "table", "estimate")  # of an amount, the least certain one last
+
+
+Line = tuple[str, str]  # purpose and model
 
 
 class BookingMeter(Meter, Protocol):
@@ -87,6 +91,20 @@ class Block:
         return Bill(self.spent, self.usage, self.source, round(self.latency_ms / max(1, self.calls)))
 
 
+@dataclass(frozen=True, eq=False, slots=True)
+class ComingBlock:
+    """The next block: for which amount it was asked, and whether calls wait for it."""
+
+    task: asyncio.Task[Block]
+    amount: int
+    waited: bool
+
+    @property
+    def failure(self) -> BaseException | None:
+        """Why it could not be held, once its task is over."""
+        return asyncio.CancelledError() if self.task.cancelled() else self.task.exception()
+
+
 class BlockMeter:
     """``Meter`` around another, for the calls of one payer. Belongs to one event loop.
 
@@ -105,30 +123,33 @@ class BlockMeter:
         self._meter, self._record = meter, record
         self._most, self._seconds = most, seconds
         self.allowance = allowance
-        self._blocks: dict[tuple[str, str], Block] = {}  # the open one by purpose and model
-        self._sizes: dict[tuple[str, str], int] = {}  # calls that the next one is made for
-        self._opening: dict[tuple[str, str], asyncio.Lock] = {}
-        self._coming: dict[tuple[str, str], asyncio.Task[Block]] = {}  # the one after the open one
+        self._blocks: dict[Line, Block] = {}  # the open one by purpose and model
+        self._sizes: dict[Line, int] = {}  # calls that the next one is made for
+        self._coming: dict[Line, ComingBlock] = {}  # the one after the open one
+        self._waiting: Counter[Line] = Counter()  # calls that wait for it
         self._paid_by: dict[str, Block] = {}  # by call
-        self._late: set[asyncio.Task[None]] = set()
+        self._late: set[asyncio.Task[Any]] = set()
         self._names = itertools.count(1)
         self._name = f"block/{uuid.uuid4().hex[:16]}"
 
     async def reserve(self, call: CallKey, amount: int) -> None:
         """Raises BudgetRefused, and what the meter raises."""
         line = (call.purpose, call.model)
-        block = self._blocks.get(line)
-        if block is None or block.left < amount:
-            async with self._opening.setdefault(line, asyncio.Lock()):
-                block = self._blocks.get(line)
-                if block is None or block.left < amount:
-                    block = await self._next(line, call, amount)
-        elif block.left < block.low and line not in self._coming:
-            self._ask_for_next(line, call, amount)
+        block = self._with_room(line, amount)
+        if block is None:
+            self._waiting[line] += 1
+            try:
+                while block is None:
+                    await self._arrival(line, call, amount)
+                    block = self._with_room(line, amount)
+            finally:
+                self._waiting[line] -= 1
         block.left -= amount
         block.drawn[call.key] = amount
         self._paid_by[call.key] = block
         self._record.drawn(block.hold, call.key, amount)
+        if block.left < block.low and line not in self._coming:  # held while this one is still used: no call waits
+            self._ask(line, self._held(call, amount, min(2 * self._sizes[line], self._most)), amount)
 
     async def settle(self, call: CallKey, bill: Bill) -> None:
         block = self._paid_by.pop(call.key, None)
@@ -153,48 +174,74 @@ class BlockMeter:
         for task in self._late:
             task.cancel()
 
-    async def _next(self, line: tuple[str, str], call: CallKey, amount: int) -> Block:
-        """Opens the block that was asked for before, or one that is asked for now."""
-        before = self._blocks.get(line)
-        size = self._sizes.get(line, 1)
-        if before is not None:  # used up before its time: the next one is larger
-            size = min(2 * max(size, before.calls + len(before.drawn)), self._most)
-            await self._close(line, before)
-        self._sizes[line] = size
-        block = None
-        if coming := self._coming.get(line):
-            await asyncio.wait([coming])  # a caller that is cancelled here leaves it to the others
-            if self._coming.get(line) is coming:
-                del self._coming[line]
-                with suppress(BudgetRefused, MeterFailure):  # it is asked for once more, and refused with its reason
-                    block = coming.result()
-            if block is not None and block.left < amount:
-                await self._settled(block)
-                block = None
-        if block is None:
-            block = await self._held(call, amount, size)
-        self._blocks[line] = block
-        asyncio.get_running_loop().call_later(self._seconds, self._expire, line, block)
-        return block
+    def _with_room(self, line: Line, amount: int) -> Block | None:
+        """The open block, or the next one if it is there and this one is used up."""
+        block = self._blocks.get(line)
+        if block is not None and block.left >= amount:
+            return block
+        coming = self._coming.get(line)
+        if coming is None or not coming.task.done() or coming.failure is not None:
+            return None
+        del self._coming[line]
+        found = coming.task.result()
+        if found.left < amount:
+            self._late_do(self._settled(found))
+            return None
+        if block is not None:
+            self._grow(line, block)
+            if self._retired(line, block):
+                self._late_do(self._settled(block))
+        self._blocks[line] = found
+        asyncio.get_running_loop().call_later(self._seconds, self._expire, line, found)
+        return found
 
-    def _ask_for_next(self, line: tuple[str, str], call: CallKey, amount: int) -> None:
-        """Has the next block held while this one is still used, so that no call waits for it."""
-        size = min(2 * self._sizes.get(line, 1), self._most)
-        coming = asyncio.ensure_future(self._held(call, amount, size))
-        self._coming[line] = coming
-        self._late.add(coming)  # type: ignore[arg-type]
-        coming.add_done_callback(self._late.discard)  # type: ignore[arg-type]
-        coming.add_done_callback(lambda task: task.cancelled() or task.exception())  # it is looked at when it is needed
-        loop = asyncio.get_running_loop()
-        loop.call_later(self._seconds, lambda: self._late_do(self._unused(line, coming)))
+    async def _arrival(self, line: Line, call: CallKey, amount: int) -> None:
+        """Returns when the next block was held, or could not be for another call's sake. All that wait go on together.
 
-    async def _unused(self, line: tuple[str, str], coming: asyncio.Task[Block]) -> None:
-        """Gives a block back that no call came for."""
-        await asyncio.wait([coming])
+        Raises:
+            BudgetRefused: nor can this call's amount.
+            MeterFailure: it can't be asked for.
+        """
+        coming = self._coming.get(line)
+        asked_before = coming is not None
+        if coming is None:
+            coming = self._ask(line, self._instead(line, call, amount), amount)
+        await asyncio.wait([coming.task])  # a caller that is cancelled here leaves it to the others
+        failure = coming.failure
+        if failure is None:
+            return
         if self._coming.get(line) is coming:
             del self._coming[line]
-            if not coming.cancelled() and coming.exception() is None:
-                await self._settled(coming.result())
+        if not asked_before or (coming.waited and amount >= coming.amount):
+            raise failure
+
+    def _ask(self, line: Line, holding: Coroutine[Any, Any, Block], amount: int) -> ComingBlock:
+        waited = self._waiting[line] > 0
+        coming = self._coming[line] = ComingBlock(asyncio.ensure_future(holding), amount, waited)
+        self._late.add(coming.task)
+        coming.task.add_done_callback(self._late.discard)
+        asyncio.get_running_loop().call_later(self._seconds, lambda: self._late_do(self._unused(line, coming)))
+        return coming
+
+    async def _instead(self, line: Line, call: CallKey, amount: int) -> Block:
+        """A block for all that wait, after the open one gave back what it had left."""
+        if (block := self._blocks.get(line)) is not None:
+            self._grow(line, block)
+            await self._close(line, block)
+        size = self._sizes[line] = min(max(self._sizes.get(line, 1), self._waiting[line]), self._most)
+        return await self._held(call, amount, size)
+
+    def _grow(self, line: Line, block: Block) -> None:
+        """It was used up before its time: the next ones are larger."""
+        self._sizes[line] = min(2 * max(self._sizes[line], block.calls + len(block.drawn)), self._most)
+
+    async def _unused(self, line: Line, coming: ComingBlock) -> None:
+        """Gives a block back that no call came for."""
+        await asyncio.wait([coming.task])
+        if self._coming.get(line) is coming:
+            del self._coming[line]
+            if coming.failure is None:
+                await self._settled(coming.task.result())
 
     async def _held(self, call: CallKey, amount: int, size: int) -> Block:
         """A block for ``size`` calls like this one, or for this one alone where no more fits."""
@@ -219,18 +266,22 @@ class BlockMeter:
         block.opened = self._record.opened(block.hold, away=block.away)
         return block
 
-    def _expire(self, line: tuple[str, str], block: Block) -> None:
+    def _expire(self, line: Line, block: Block) -> None:
         if self._blocks.get(line) is block:
             used = block.calls + len(block.drawn)
             self._sizes[line] = max(1, min(self._sizes[line], 2 * used))
             self._late_do(self._close(line, block))
 
-    async def _close(self, line: tuple[str, str], block: Block) -> None:
+    async def _close(self, line: Line, block: Block) -> None:
+        if self._retired(line, block):
+            await self._settled(block)
+
+    def _retired(self, line: Line, block: Block) -> bool:
+        """Has no call draw from it any more. Whether it is to be settled now; its last call does it otherwise."""
         if self._blocks.get(line) is block:
             del self._blocks[line]
-        block.closing = True
-        if not block.drawn:
-            await self._settled(block)
+        before, block.closing = block.closing, True
+        return not (before or block.drawn)
 
     async def _settled(self, block: Block) -> None:
         if block.away:

@@ -79,6 +79,20 @@ async def test_many_calls_are_a_few_holds_that_come_to_what_the_calls_cost() -> 
     assert sum(bill.usage.input_tokens for bill in ledger.bills.values() if bill.usage) == 1_200
 
 
+async def test_calls_that_come_at_once_wait_for_one_hold_together() -> None:
+    ledger = Ledger()
+    await calls(BlockMeter(ledger, Record()), range(200))
+    assert len(ledger.holds) <= 2
+
+
+async def test_a_small_call_is_not_refused_for_a_large_ones_sake() -> None:
+    meter = BlockMeter(Ledger(limit=100), Record())
+    found = await asyncio.gather(
+        meter.reserve(key(0), 1_000), meter.reserve(key(1), 2_000), meter.reserve(key(2), 50), return_exceptions=True
+    )
+    assert [type(one) for one in found] == [BudgetRefused, BudgetRefused, type(None)]
+
+
 async def test_it_never_holds_what_the_budget_has_not_and_the_last_cents_can_be_spent() -> None:
     ledger = Ledger(limit=1_000)
     meter = BlockMeter(ledger, Record(), seconds=0.01)
