@@ -238,7 +238,7 @@ def test_a_process_that_is_killed_loses_no_trace_and_no_cent(
     rows = ProductionTrace.objects.filter(organization=shop.agent.organization)
     eventually(lambda: rows.count() >= server.owed.requests, seconds=40, why="a trace for each request")
     assert answered <= {str(pk) for pk in rows.values_list("pk", flat=True)}
-    assert rows.filter(status="interrupted").exists() and len(answered) > 50
+    assert rows.filter(status="interrupted").exists() and len(answered) > 20
     eventually(lambda: not Reservation.objects.filter(state="held").exists(), seconds=40, why="all holds settled")
     spent = shop.paid(server.owed.micros)
     assert spent >= server.owed.micros  # calls cut off in their midst are charged their worst case

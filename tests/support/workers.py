@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -45,7 +46,8 @@ class Fleet:
 
     def __init__(self) -> None:
         self.processes: list[subprocess.Popen[bytes]] = []
-        self.log = Path(tempfile.mkstemp(prefix="fleet-", suffix=".log")[1])
+        self._folder = Path(tempfile.mkdtemp(prefix="fleet-"))
+        self.log = self._folder / "log"
 
     def worker(self, *, concurrency: int = 1, **extra: str) -> subprocess.Popen[bytes]:
         queues = ["--queues", "compute,default", "--concurrency", str(concurrency)]
@@ -54,7 +56,7 @@ class Fleet:
         return self._spawn(["-m", "celery", "-A", "agentcore_site.celery", "worker", *queues, *name, *quiet], extra)
 
     def beat(self, **extra: str) -> subprocess.Popen[bytes]:
-        schedule = tempfile.mktemp(prefix="beat-")
+        schedule = str(self._folder / f"schedule-{len(self.processes)}")
         command = ["-m", "celery", "-A", "agentcore_site.celery", "beat", "--pidfile", "", "--schedule", schedule]
         return self._spawn([*command, "--loglevel", "WARNING"], extra)
 
@@ -80,7 +82,7 @@ class Fleet:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait(10)
         self.processes.clear()
-        self.log.unlink(missing_ok=True)
+        shutil.rmtree(self._folder, ignore_errors=True)
 
     def _spawn(self, arguments: list[str], extra: dict[str, str]) -> subprocess.Popen[bytes]:
         with open(self.log, "ab") as log:
