@@ -215,8 +215,8 @@ def test_a_process_that_is_killed_loses_no_trace_and_no_cent(
     rng, answered = random.Random(5), set[str]()
     guard = threading.Lock()
 
-    def load(until: float) -> None:
-        while time.monotonic() < until:
+    def load(stop: threading.Event) -> None:
+        while not stop.is_set():
             with contextlib.suppress(httpx.HTTPError):
                 answer = shop.ask(user=str(rng.random()))
                 if answer.status_code == 200:
@@ -225,21 +225,23 @@ def test_a_process_that_is_killed_loses_no_trace_and_no_cent(
 
     server.latency_s = 0.05
     for _ in range(KILLS):
-        ends = time.monotonic() + 1.0 + rng.random()
-        threads = [threading.Thread(target=load, args=(ends + 1,)) for _ in range(8)]
+        stop, before = threading.Event(), len(answered)
+        threads = [threading.Thread(target=load, args=(stop,)) for _ in range(8)]
         for one in threads:
             one.start()
-        time.sleep(max(0.0, ends - time.monotonic()))
+        eventually(lambda n=before: len(answered) > n + 20, seconds=60, why="calls are answered")
+        time.sleep(rng.random())
         fleet.kill(fleet.processes[-1])
+        stop.set()
         for one in threads:
             one.join()
         shop.port = fleet.web(**shop.extra)
     shop.ask()  # the journals are finished once the gateway is asked
     rows = ProductionTrace.objects.filter(organization=shop.agent.organization)
-    eventually(lambda: rows.count() >= server.owed.requests, seconds=40, why="a trace for each request")
+    eventually(lambda: rows.count() >= server.owed.requests, seconds=90, why="a trace for each request")
     assert answered <= {str(pk) for pk in rows.values_list("pk", flat=True)}
-    assert rows.filter(status="interrupted").exists() and len(answered) > 20
-    eventually(lambda: not Reservation.objects.filter(state="held").exists(), seconds=40, why="all holds settled")
+    assert rows.filter(status="interrupted").exists()
+    eventually(lambda: not Reservation.objects.filter(state="held").exists(), seconds=90, why="all holds settled")
     spent = shop.paid(server.owed.micros)
     assert spent >= server.owed.micros  # calls cut off in their midst are charged their worst case
     finished = sum(rows.filter(status="ok").values_list("cost_micros", flat=True))
