@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from datetime import datetime
 from hashlib import blake2b
 from uuid import UUID
 
@@ -12,6 +13,11 @@ def uuid7() -> UUID:
     """A random UUID whose first 48 bits are the time in milliseconds (RFC 9562, version 7)."""
     value = (time.time_ns() // 1_000_000) << 80 | int.from_bytes(os.urandom(10), "big")
     return UUID(int=_stamped(value, version=7))
+
+
+def uuid7_at(at: datetime) -> UUID:
+    """The smallest one of that moment: rows whose ids are not below it were made since."""
+    return UUID(int=_stamped(int(at.timestamp() * 1000) << 80, version=7))
 
 
 def derived(namespace: UUID, *key: object) -> UUID:

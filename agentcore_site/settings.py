@@ -331,9 +331,10 @@ CELERY_BEAT_SCHEDULE = {
     "tenancy.mails": {"task": "tenancy.mails", "schedule": 10},
     "budgets.sweep": {"task": "budgets.sweep", "schedule": 30},
     "evaluation.sweep": {"task": "evaluation.sweep", "schedule": 60},
-    "serving.feedback": {"task": "serving.feedback", "schedule": 10},
+    "serving.feedback": {"task": "serving.feedback", "schedule": 0.5, "options": {"expires": 5}},
+    "serving.sessions": {"task": "serving.sessions", "schedule": 10, "options": {"expires": 10}},
     # One that waits longer is of no use: the next one is there by then.
-    "serving.deployments": {"task": "serving.deployments", "schedule": 2, "options": {"expires": 10}},
+    "serving.deployments": {"task": "serving.deployments", "schedule": 0.5, "options": {"expires": 5}},
     "serving.plans": {"task": "serving.plans", "schedule": 5, "options": {"expires": 10}},
     "serving.loops": {"task": "serving.loops", "schedule": 5, "options": {"expires": 10}},
     "training.retention": {"task": "training.retention", "schedule": timedelta(hours=6)},

@@ -10,7 +10,7 @@ from agentcore_site.lib.alone import alone
 from serving.adapters.outbox import plans_tell
 from serving.deployments.edits import edits_tick
 from serving.deployments.ticking import deployments_tick
-from serving.feedback.sweep import sweep
+from serving.feedback.sweep import sessions_close, sweep
 from serving.loop.ticking import loops_tick
 from serving.traces.retention import traces_forget
 
@@ -20,9 +20,19 @@ TELLING: Final = "serving.plans.tell"
 
 @shared_task(name="serving.feedback")
 def feedback() -> dict[str, int]:
-    """Rewards of new answers, and what sessions say without words; nothing where another worker is at it."""
+    """Rewards of new answers, and the steps of deployments that they are evidence for; nothing where another worker is
+    at it."""
     with alone(SWEEPING) as mine:
-        return sweep() if mine else {}
+        done = sweep() if mine else {}
+    if any(done.values()):
+        deployments_tick()
+    return done
+
+
+@shared_task(name="serving.sessions")
+def sessions() -> int:
+    """What sessions that are over say without words. Returns how many were abandoned."""
+    return sessions_close()
 
 
 @shared_task(name="serving.plans")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import UUID
 
 from django.db import transaction
 from django.db.models import QuerySet
@@ -12,7 +13,7 @@ from agentcore_site.lib.errors import Conflict, Invalid, Missing
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import Membership, organization_id_of
 from agentcore_site.tenancy.permissions import require
-from agentcore_site.tenancy.roles import Role
+from agentcore_site.tenancy.roles import ROLE_MAY, Role
 
 
 def require_members_edit(actor: Actor, organization: Any) -> None:
@@ -40,6 +41,13 @@ def admins_of(organization: Any) -> QuerySet[Membership]:
     """The admins of an organisation who can sign in. For our own use: it asks no actor."""
     rows = Membership.objects.filter(role=Role.ADMIN, user__is_active=True)
     return rows.filter(organization_id=organization_id_of(organization))
+
+
+def who_may(organization_id: UUID, action: str) -> list[Any]:
+    """The people of an organisation who may do that and can sign in, by name. For our own use: it asks no actor."""
+    roles = [role for role, may in ROLE_MAY.items() if action in may]
+    rows = Membership.objects.filter(organization_id=organization_id, role__in=roles, user__is_active=True)
+    return [one.user for one in rows.select_related("user").order_by("user__username")]
 
 
 def member_get(actor: Actor, organization: Any, key: int) -> Membership:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import timedelta
 from typing import Any, Final
-from uuid import UUID
 
 from django.db import transaction
 from django.utils import timezone
@@ -15,21 +14,13 @@ from agentcore_site.jobs.models import Job, JobEvent
 from agentcore_site.lib.errors import Conflict, TooMany
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.mails import mail_queue
-from agentcore_site.tenancy.models import Membership
+from agentcore_site.tenancy.members import who_may
 from agentcore_site.tenancy.permissions import require
-from agentcore_site.tenancy.roles import ROLE_MAY
 from budgets.alerts.job_stops import blocked
 from budgets.ledger.chain import blocking
 
 ASKED: Final = "raise_asked"  # the event's type
 AGAIN_AFTER: Final = timedelta(hours=1)
-
-
-def raisers(organization_id: UUID) -> list[Any]:
-    """The people who may raise the organisation's budgets, by name."""
-    roles = [role for role in ROLE_MAY if "budget.edit" in ROLE_MAY[role]]
-    rows = Membership.objects.filter(organization_id=organization_id, role__in=roles, user__is_active=True)
-    return [one.user for one in rows.select_related("user").order_by("user__username")]
 
 
 def asked_at(job: Job) -> Any:
@@ -56,7 +47,7 @@ def raise_ask(actor: Any, job: Job, *, link: str) -> list[Any]:
         wait = last + AGAIN_AFTER - timezone.now()
         minutes = int(wait.total_seconds() // 60) + 1
         raise TooMany(f"They were asked already. Ask again in {minutes} min.", retry_after=60 * minutes)
-    people = [one for one in raisers(job.organization_id) if one.email]
+    people = [one for one in who_may(job.organization_id, "budget.edit") if one.email]
     if not people:
         raise Conflict("None of those who may raise the budget has a mail address. Tell an admin yourself.")
     name = Actor.of(actor).name

@@ -21,7 +21,7 @@ from agentcore_site.rest.shapes import Shape
 from agentcore_site.rest.views import ScopedViewSet
 from serving.deployments.filters import DeploymentFilters
 from serving.deployments.presenters import sentence_of, shown_deployment
-from serving.deployments.rules import DeploymentRule
+from serving.deployments.rules import HOUR, MARGIN, DeploymentRule, WhenOver
 from serving.deployments.selectors import deployment_get, deployments_visible
 from serving.deployments.services import (
     deployment_advance,
@@ -51,7 +51,21 @@ class DeploymentIn(Strict):
     )
     minutes = serializers.FloatField(default=10, help_text="Of a stage, at least.")
     sessions = serializers.IntegerField(default=50, help_text="Of the new release in a stage, at least.")
-    feedback_minutes = serializers.FloatField(default=10, help_text="When the reward of a session counts.")
+    feedback_minutes = serializers.FloatField(
+        default=10, help_text="When a session counts as a whole; with feedback its reward counts at once."
+    )
+    margin = serializers.FloatField(
+        default=MARGIN,
+        allow_null=True,
+        help_text="A canary goes on once it is shown to be worse by less than that, in failures and in scores; null:"
+        " by minutes and sessions alone.",
+    )
+    patience_hours = serializers.FloatField(default=24, help_text="Of a stage, until it waits for that no longer.")
+    when_over = serializers.ChoiceField(
+        choices=[(one.value, one.value) for one in WhenOver],
+        default=WhenOver.ASK.value,
+        help_text="Then a person is asked, or it goes on by itself.",
+    )
     watch_minutes = serializers.FloatField(default=30, help_text="Of blue-green, after its switch.")
     budget_usd = serializers.FloatField(default=5, help_text="What the answers of a shadow may cost.")
     note = serializers.CharField(default="", allow_blank=True, max_length=300)
@@ -79,6 +93,7 @@ class DeploymentRow(Shape):
     step = serializers.IntegerField()
     sentence = serializers.CharField(help_text="How it stands, in words.")
     reason = serializers.CharField(help_text="Why it was rolled back.")
+    asked_at = serializers.DateTimeField(allow_null=True, help_text="Since when this stage waits for a person.")
     note = serializers.CharField()
     created_at = serializers.DateTimeField()
     ended_at = serializers.DateTimeField(allow_null=True)
@@ -100,6 +115,13 @@ class GuardrailOut(serializers.Serializer[Any]):
     e_value = serializers.FloatField(allow_null=True)
 
 
+class NoWorseOut(serializers.Serializer[Any]):
+    name = serializers.CharField(help_text="failures or score.")
+    margin = serializers.FloatField()
+    e_value = serializers.FloatField(help_text="Evidence that it is worse by less than the margin; 20 is enough.")
+    shown = serializers.BooleanField()
+
+
 class DeploymentEventOut(serializers.Serializer[Any]):
     kind = serializers.CharField()
     share = serializers.FloatField()
@@ -116,6 +138,7 @@ class DeploymentDetail(DeploymentRow):
     e_value = serializers.FloatField(allow_null=True, help_text="Of all guardrails together; at 20 it is taken back.")
     waits_for = serializers.CharField(help_text="What it needs before it goes on by itself.")
     guardrails = GuardrailOut(many=True)
+    no_worse = NoWorseOut(many=True, help_text="What has to be shown before a canary goes on.")
     events = DeploymentEventOut(many=True)
 
     computed = DeploymentRow.computed | {
@@ -124,6 +147,7 @@ class DeploymentDetail(DeploymentRow):
         "e_value": lambda row: finite_or_none(shown_deployment(row).e_value),
         "waits_for": lambda row: shown_deployment(row).waits_for,
         "guardrails": lambda row: GuardrailOut(shown_deployment(row).rows, many=True).data,
+        "no_worse": lambda row: NoWorseOut(shown_deployment(row).no_worse, many=True).data,
         "events": lambda row: DeploymentEventOut(row.events.select_related("by"), many=True).data,
     }
 
@@ -200,9 +224,17 @@ class DeploymentViewSet(ScopedViewSet):
 
 def _rule(values: dict[str, Any]) -> DeploymentRule:
     """Raises Invalid."""
-    shares = values.get("shares") or [0.1, 0.25, 0.5]
     try:
-        stages = DeploymentRule.canary(shares, values["minutes"], values["sessions"], values["feedback_minutes"]).stages
-        return DeploymentRule(stages, values["feedback_minutes"], values["watch_minutes"], micros(values["budget_usd"]))
+        return DeploymentRule.canary(
+            values.get("shares") or [one.share for one in DeploymentRule().stages],
+            values["minutes"],
+            values["sessions"],
+            feedback_minutes=values["feedback_minutes"],
+            watch_minutes=values["watch_minutes"],
+            budget_micros=micros(values["budget_usd"]),
+            margin=values["margin"],
+            patience_minutes=values["patience_hours"] * HOUR,
+            when_over=values["when_over"],
+        )
     except ValueError as error:
         raise Invalid(str(error), fields={"shares": str(error)}) from error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from django import forms
 from django.core.exceptions import ValidationError
@@ -12,9 +12,13 @@ from django.core.exceptions import ValidationError
 from agentcore_site.console.forms import ServiceForm
 from agentcore_site.lib.money import dollars, micros
 from serving.deployments.edits import MOST
-from serving.deployments.rules import DeploymentRule
+from serving.deployments.rules import HOUR, MARGIN, DeploymentRule, WhenOver
 from serving.gate.verdict import GateRule
 from serving.models import AgentServing, DeploymentStrategy
+
+CANARY_FIELDS: Final = (
+    "shares", "minutes", "sessions", "feedback_minutes", "margin", "patience_hours", "when_over",
+)  # fmt: skip
 
 
 class SharesField(forms.CharField):
@@ -31,10 +35,9 @@ class SharesField(forms.CharField):
         return found
 
 
-class DeployForm(ServiceForm):
-    marker: ClassVar[str] = "strategy"
+class CanaryForm(ServiceForm):
+    """How a canary goes on."""
 
-    strategy = forms.ChoiceField(choices=DeploymentStrategy.choices, initial=DeploymentStrategy.CANARY)
     shares = SharesField(
         initial="10, 25, 50",
         required=False,
@@ -44,8 +47,65 @@ class DeployForm(ServiceForm):
     minutes = forms.FloatField(initial=10, min_value=0, label="Minutes of a stage, at least")
     sessions = forms.IntegerField(initial=50, min_value=1, label="Sessions of the new release in a stage, at least")
     feedback_minutes = forms.FloatField(
-        initial=10, min_value=0, label="Minutes for feedback", help_text="Then the reward of a session counts."
+        initial=10,
+        min_value=0,
+        label="Minutes for feedback",
+        help_text="Then a session counts as a whole; with feedback its reward counts at once.",
     )
+    margin = forms.FloatField(
+        initial=100 * MARGIN,
+        required=False,
+        min_value=0.1,
+        max_value=99,
+        label="Goes on once shown to be worse by less than, in points",
+        help_text="In failures, and in scores of answers. Empty: by minutes and sessions alone.",
+    )
+    patience_hours = forms.FloatField(
+        initial=24, required=False, min_value=0, label="Hours of a stage until it is not waited for that any longer"
+    )
+    when_over = forms.ChoiceField(
+        choices=[(WhenOver.ASK, "A person is asked"), (WhenOver.PROMOTE, "It goes on by itself")],
+        required=False,
+        label="Then",
+    )
+
+    @classmethod
+    def initial_of(cls, rule: DeploymentRule) -> dict[str, Any]:
+        stage = rule.stages[0]
+        return {
+            "shares": ", ".join(f"{100 * one.share:g}" for one in rule.stages),
+            "minutes": stage.minutes,
+            "sessions": stage.sessions,
+            "feedback_minutes": rule.feedback_minutes,
+            "margin": None if rule.margin is None else round(100 * rule.margin, 6),
+            "patience_hours": rule.patience_minutes / HOUR,
+            "when_over": rule.when_over,
+        }
+
+    def rule_of(self, found: dict[str, Any], **others: Any) -> DeploymentRule | None:
+        """The rule of cleaned values, which it takes out of ``found``; None with an error where they make none."""
+        shares, minutes, sessions, feedback = (found.pop(name) for name in CANARY_FIELDS[:4])
+        margin, hours, when_over = (found.pop(name) for name in CANARY_FIELDS[4:])
+        try:
+            return DeploymentRule.canary(
+                shares or [one.share for one in DeploymentRule().stages],
+                minutes,
+                sessions,
+                feedback_minutes=feedback,
+                margin=None if margin is None else margin / 100,
+                patience_minutes=DeploymentRule().patience_minutes if hours is None else hours * HOUR,
+                when_over=when_over or WhenOver.ASK,
+                **others,
+            )
+        except ValueError as error:
+            self.add_error("shares", str(error))
+            return None
+
+
+class DeployForm(CanaryForm):
+    marker: ClassVar[str] = "strategy"
+
+    strategy = forms.ChoiceField(choices=DeploymentStrategy.choices, initial=DeploymentStrategy.CANARY)
     watch_minutes = forms.FloatField(
         initial=30, min_value=0, label="Minutes of watching", help_text="Of blue-green, after its switch."
     )
@@ -62,19 +122,13 @@ class DeployForm(ServiceForm):
         label="Why it may go out though the gate says no",
         help_text="Admins only; it stands in the audit log.",
     )
+    field_order = ("strategy", *CANARY_FIELDS)
 
     def clean(self) -> dict[str, Any]:
         found = super().clean()
-        if self.errors:
-            return found
-        try:
-            stages = DeploymentRule.canary(
-                found["shares"] or [0.1], found["minutes"], found["sessions"], found["feedback_minutes"]
-            ).stages
-            budget = micros(found["budget_usd"])
-            found["rule"] = DeploymentRule(stages, found["feedback_minutes"], found["watch_minutes"], budget)
-        except ValueError as error:
-            self.add_error("shares", str(error))
+        if not self.errors:
+            others = {"watch_minutes": found.pop("watch_minutes"), "budget_micros": micros(found.pop("budget_usd"))}
+            found["rule"] = self.rule_of(found, **others)
         return found
 
     def values(self) -> dict[str, Any]:

@@ -5,29 +5,33 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from agentcore_site.console.svg import Picture
 from agentcore_site.lib.statistics import finite_or_none
-from serving.deployments.rules import DeploymentRule
+from serving.deployments.rules import MEASURES, DeploymentRule
 from serving.deployments.ticking import waits_for
 from serving.models import Deployment, DeploymentState, DeploymentStrategy
 from serving.monitoring.bands import Difference
 from serving.monitoring.fixed_rate import FixedRate
 from serving.monitoring.guardrails import ALPHA, COUNTED, WATCHED, Monitor
+from serving.monitoring.non_inferiority import NonInferiority, NoWorse
 
 TITLES: Final = {
     "failures": "Failed requests",
     "reward": "Reward",
     "safety": "Requests with findings of safety",
+    "session_failures": "Failed requests of a whole session",
+    "session_reward": "Reward of a whole session",
     "cost": "Cost",
     "latency": "Time to answer",
 }
-BETTER: Final = {"reward": 1}  # where more of it is better; of the others less
+BETTER: Final = {"reward": 1, "session_reward": 1}  # where more of it is better; of the others less
 WORDS: Final = {
     "started": "Started",
     "advanced": "Went on",
     "paused": "Paused",
+    "asked": "Waits for a person",
     "resumed": "Resumed",
     "overridden": "Gate overridden",
     "rolled_back": "Rolled back",
@@ -79,6 +83,23 @@ class GuardrailRow:
         return self.show(self.new)
 
 
+class NoWorseRow(NamedTuple):
+    """What has to be shown before a canary goes on, and how far that is; ``e_value`` 20 is enough."""
+
+    name: str
+    e_value: float
+    shown: bool
+    margin: float
+
+    @property
+    def title(self) -> str:
+        return f"{MEASURES[self.name].capitalize()} no worse by {self.margin * 100:g} points"
+
+    @property
+    def words(self) -> str:
+        return "shown" if self.shown else f"not shown yet: evidence {self.e_value:,.2f} of {1 / ALPHA:.0f}"
+
+
 @dataclass(frozen=True, slots=True)
 class ShownDeployment:
     """A deployment with its figures. ``sessions`` were counted, ``new`` of them of the new release; ``rate`` is that of
@@ -93,6 +114,7 @@ class ShownDeployment:
     tone: str
     rate: FixedRate | None
     chart: Picture | None
+    no_worse: list[NoWorseRow]
 
 
 def shown_deployment(deployment: Deployment) -> ShownDeployment:
@@ -110,7 +132,17 @@ def shown_deployment(deployment: Deployment) -> ShownDeployment:
         tone={"rolled_back": "bad", "done": "good"}.get(deployment.state, ""),
         rate=rate,
         chart=evidence_chart(stored.get("history", [])),
+        no_worse=_no_worse(deployment),
     )
+
+
+def _no_worse(deployment: Deployment) -> list[NoWorseRow]:
+    rule = DeploymentRule.from_json(deployment.rule)
+    if deployment.strategy != DeploymentStrategy.CANARY or rule.margin is None:
+        return []
+    stored = deployment.monitor.get("no_worse")
+    known = NoWorse.from_json(stored).known if stored else {"failures": NonInferiority(rule.margin)}
+    return [NoWorseRow(name, math.exp(min(one.log, 700)), one.shown, one.margin) for name, one in known.items()]
 
 
 def sentence_of(deployment: Deployment) -> str:
@@ -127,7 +159,8 @@ def sentence_of(deployment: Deployment) -> str:
         return f"{name} answers a copy of {deployment.share:.0%} of the sessions, and nobody sees it.{paused}"
     if deployment.strategy == DeploymentStrategy.BLUE_GREEN and deployment.share == 0:
         return f"{name} is ready beside the current one, and gets no traffic until you switch.{paused}"
-    return f"{name} gets {deployment.share:.0%} of the sessions.{paused}"
+    asked = " It waits for a person: it was not shown in time to be no worse." if deployment.asked_at else ""
+    return f"{name} gets {deployment.share:.0%} of the sessions.{paused}{asked}"
 
 
 def _waits(deployment: Deployment) -> str:
@@ -168,6 +201,8 @@ SHOWN: Final[dict[str, Callable[[float | None], str]]] = {
     "failures": _share,
     "reward": _plain,
     "safety": _share,
+    "session_failures": _share,
+    "session_reward": _plain,
     "cost": _dollars,
     "latency": _time,
 }

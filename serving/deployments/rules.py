@@ -5,12 +5,26 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from enum import StrEnum
 from itertools import pairwise
 from typing import Any, Final, Self
 
 MOST_STAGES: Final = 10
 MOST_MINUTES: Final = 60 * 24 * 14
 MOST_SESSIONS: Final = 1_000_000
+MARGIN: Final = 0.05
+HOUR: Final = 60.0
+YOU: Final = "you"  # what waits for a person
+
+
+class WhenOver(StrEnum):
+    """What happens to a stage whose patience is over and whose release is not shown to be no worse."""
+
+    ASK = "ask"
+    PROMOTE = "promote"
+
+
+MEASURES: Final = {"failures": "failures", "score": "scores"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,13 +42,18 @@ class DeploymentRule:
 
     ``feedback_minutes``: when the reward of a session is taken into the evidence. ``watch_minutes``: how long a
     blue-green deployment is watched after its switch. ``budget_micros``: what the answers of a shadow may cost, in
-    micro-dollars. Raises ValueError: a value is out of its range; it says which.
+    micro-dollars. ``margin``: a canary goes on only when its release is shown to be worse by less than that
+    (``serving.monitoring.non_inferiority``); None: by time and sessions alone. ``patience_minutes`` after a stage began
+    ``when_over`` is done instead. Raises ValueError: a value is out of its range; it says which.
     """
 
     stages: tuple[Stage, ...] = (Stage(0.10), Stage(0.25), Stage(0.50))
     feedback_minutes: float = 10.0
     watch_minutes: float = 30.0
     budget_micros: int = 5_000_000
+    margin: float | None = MARGIN
+    patience_minutes: float = 24 * HOUR
+    when_over: str = WhenOver.ASK
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.stages) <= MOST_STAGES:
@@ -44,34 +63,45 @@ class DeploymentRule:
             raise ValueError("The stages' shares rise, and lie between 0 and 100 %.")
         if self.budget_micros < 0:
             raise ValueError("A budget is not negative.")
-        minutes = [*(one.minutes for one in self.stages), self.feedback_minutes, self.watch_minutes]
+        if self.margin is not None and not 0 < self.margin < 1:
+            raise ValueError("A margin lies between 0 and 100 points.")
+        if self.when_over not in list(WhenOver):
+            raise ValueError(f"When the patience is over: {' or '.join(WhenOver)}.")
+        minutes = [one.minutes for one in self.stages]
+        minutes += [self.feedback_minutes, self.watch_minutes, self.patience_minutes]
         if any(not 0 <= one <= MOST_MINUTES or math.isnan(one) for one in minutes):
             raise ValueError(f"Minutes lie between 0 and {MOST_MINUTES:,}.")
         if any(not 1 <= one.sessions <= MOST_SESSIONS for one in self.stages):
             raise ValueError(f"A stage waits for 1 to {MOST_SESSIONS:,} sessions.")
 
     @classmethod
-    def canary(cls, shares: Sequence[float], minutes: float, sessions: int, feedback_minutes: float = 10.0) -> Self:
-        """Stages that differ in their share alone."""
-        return cls(tuple(Stage(share, minutes, sessions) for share in shares), feedback_minutes)
+    def canary(cls, shares: Sequence[float], minutes: float, sessions: int, **others: Any) -> Self:
+        """Stages that differ in their share alone; ``others`` are its further fields."""
+        return cls(tuple(Stage(share, minutes, sessions) for share in shares), **others)
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> Self:
-        stages = tuple(Stage(**one) for one in stored["stages"])
-        return cls(stages, stored["feedback_minutes"], stored["watch_minutes"], stored["budget_micros"])
+        # A rule of before there was a margin goes on without one.
+        others = {"margin": None} | {name: value for name, value in stored.items() if name != "stages"}
+        return cls(tuple(Stage(**one) for one in stored["stages"]), **others)
 
-    def waits_for(self, step: int, *, minutes: float, sessions: int) -> str:
-        """What a stage still waits for after so many minutes and counted sessions of the new release; "" if it is
-        over."""
+    def waits_for(self, step: int, *, minutes: float, sessions: int, unshown: Sequence[str] = ()) -> str:
+        """What a stage still waits for after so many minutes and counted sessions of the new release, of which
+        ``unshown`` is not known to be no worse; "" if it is over, ``YOU`` if a person has to decide."""
         stage = self.stages[step]
         missing = []
         if minutes < stage.minutes:
             missing.append(f"{_minutes(stage.minutes - minutes)} more")
         if sessions < stage.sessions:
             missing.append(f"{stage.sessions - sessions:,} more of {stage.sessions:,} sessions of the new release")
+        if not missing and self.margin is not None and unshown:
+            if minutes >= self.patience_minutes:
+                return YOU if self.when_over == WhenOver.ASK else ""
+            names = " and ".join(MEASURES[name] for name in unshown)
+            missing.append(f"evidence that {names} are no worse by more than {self.margin * 100:g} points")
         return " and ".join(missing)
 
 

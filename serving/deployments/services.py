@@ -16,6 +16,8 @@ from agentcore_site.lib.row_checks import hold_row
 from agentcore_site.lib.texts import uuid_of
 from agentcore_site.outgoing import check_address
 from agentcore_site.tenancy.actors import Actor
+from agentcore_site.tenancy.mails import mail_queue
+from agentcore_site.tenancy.members import who_may
 from agentcore_site.tenancy.permissions import require
 from experiences.models import Agent, ModelEndpoint
 from experiences.playbooks.invalidation import announce_on_commit
@@ -260,9 +262,20 @@ def advance(deployment: Deployment, *, actor: Any = None, note: str = "") -> Non
         _complete(deployment, actor, note)
         return
     deployment.step += 1
-    deployment.share, deployment.step_began_at = follows, timezone.now()
-    deployment.save(update_fields=["step", "share", "step_began_at"])
+    deployment.share, deployment.step_began_at, deployment.asked_at = follows, timezone.now(), None
+    deployment.save(update_fields=["step", "share", "step_began_at", "asked_at"])
     _tell(actor, deployment, "advanced", note=note)
+
+
+def person_ask(deployment: Deployment, why: str) -> None:
+    """Notes once a stage that a person has to decide, and mails those who may."""
+    deployment.asked_at = timezone.now()
+    deployment.save(update_fields=["asked_at"])
+    _tell(None, deployment, "asked", note=why)
+    subject = f"{deployment.agent.name}: release {deployment.release.number} waits for you"
+    body = f"{why}\n\nGo on with it or take it back, on its page: /deployments/{deployment.pk}/\n"
+    to = [one.email for one in who_may(deployment.organization_id, "deployment.edit")]
+    mail_queue(deployment.organization, to=to, subject=subject, body=body, blind=True)
 
 
 def roll_back(deployment: Deployment, reason: str, *, actor: Any = None, figures: Any = None) -> None:

@@ -79,6 +79,13 @@ def _score(rows: Sequence[ProductionTrace], opinions: Mapping[Any, list[Opinion]
         }
 
 
+def share_earned(raw: Mapping[str, float | None] | None, weights: Mapping[str, float] | None) -> float | None:
+    """What an answer earned of what it could have by all that is known of it, from 0 to 1; None where nothing is."""
+    parts = [(weights[name], value) for name, value in (raw or {}).items() if value is not None] if weights else []
+    whole = math.fsum(weight for weight, _ in parts)
+    return min(1.0, max(0.0, math.fsum(weight * value for weight, value in parts) / whole)) if whole > 0 else None
+
+
 def composite_of(agent: Agent) -> CompositeReward:
     """By the agent's own options where its jobs are paid by the composite too, else as it is by default."""
     made = rewards.get(NAME)(agent.reward_options if agent.reward == NAME else {})

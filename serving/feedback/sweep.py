@@ -26,7 +26,7 @@ UNFINISHED: Final = ("length", "tool_calls", "content_filter")
 
 
 def sweep() -> dict[str, int]:
-    """Looks at the answers that are new, and at the sessions that are over. Returns how many of each kind."""
+    """Looks at the answers that are new. Returns how many were scored, and how many asked for the same anew."""
     began, done = time.monotonic(), {"scored": 0, RETRIED: 0}
     since = timezone.now() - FORGOTTEN_AFTER
     new = scorable().filter(reward=None, created_at__gte=since).select_related("agent").order_by("id")
@@ -38,7 +38,12 @@ def sweep() -> dict[str, int]:
                 break
         done["scored"] += traces_score(codes, codes)
         done[RETRIED] += _retried([row for row in rows if row.pk in codes])
-    return done | {ABANDONED: _abandoned(since)}
+    return done
+
+
+def sessions_close() -> int:
+    """Looks at the sessions that are over. Returns how many were left after an answer that was none."""
+    return _abandoned(timezone.now() - FORGOTTEN_AFTER)
 
 
 def turn_of(trace: ProductionTrace) -> SessionTurn:

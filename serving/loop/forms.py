@@ -6,15 +6,15 @@ from typing import Any, ClassVar
 
 from django import forms
 
-from agentcore_site.console.forms import OptionsField, ServiceForm
-from serving.deployments.forms import SharesField
+from agentcore_site.console.forms import OptionsField
+from serving.deployments.forms import CANARY_FIELDS, CanaryForm
 from serving.deployments.rules import DeploymentRule
 from serving.loop.services import STRATEGIES, settings_of
 from serving.models import LearningLoop, RowReview
 from training.config.presets import PRESETS
 
 
-class LoopForm(ServiceForm):
+class LoopForm(CanaryForm):
     marker: ClassVar[str] = "monthly_usd"
 
     on = forms.BooleanField(
@@ -46,33 +46,18 @@ class LoopForm(ServiceForm):
     strategy = forms.ChoiceField(
         choices=[(one.value, one.label) for one in STRATEGIES], label="How its releases go out"
     )
-    shares = SharesField(required=False, help_text="Of a canary: per cents of the sessions, one stage after the other.")
-    minutes = forms.FloatField(min_value=0, label="Minutes of a stage, at least")
-    sessions = forms.IntegerField(min_value=1, label="Sessions of the new release in a stage, at least")
-    feedback_minutes = forms.FloatField(min_value=0, label="Minutes for feedback")
+    field_order = (
+        "on", "after_traces", "judged_only", "daily", "on_drift", "monthly_usd", "least_rows", "review", "preset",
+        "config", "environment_options", "strategy", *CANARY_FIELDS,
+    )  # fmt: skip
 
     @classmethod
     def of(cls, loop: LearningLoop, data: Any = None) -> LoopForm:
         rule = DeploymentRule.from_json(loop.rule) if loop.rule else DeploymentRule()
-        stage = rule.stages[0]
-        shown = {
-            "shares": ", ".join(f"{100 * one.share:g}" for one in rule.stages),
-            "minutes": stage.minutes,
-            "sessions": stage.sessions,
-            "feedback_minutes": rule.feedback_minutes,
-        }
-        return cls(data, initial=settings_of(loop) | shown)
+        return cls(data, initial=settings_of(loop) | cls.initial_of(rule))
 
     def clean(self) -> dict[str, Any]:
         found = super().clean()
-        if self.errors:
-            return found
-        names = ("shares", "minutes", "sessions", "feedback_minutes")
-        shares, *stage = (found.pop(name) for name in names)
-        try:
-            rule = DeploymentRule.canary(shares or [one.share for one in DeploymentRule().stages], *stage)
-        except ValueError as error:
-            self.add_error("shares", str(error))
-        else:
+        if not self.errors and (rule := self.rule_of(found)) is not None:
             found["rule"] = rule.as_json()
         return found

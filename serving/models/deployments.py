@@ -38,9 +38,9 @@ class Deployment(Scoped):
     """A release on its way into production.
 
     ``share`` is the part of the sessions that the new release gets now, drawn by ``salt`` and their names. ``rule``
-    says how it goes on (``serving.deployments.rules``), ``monitor`` is the evidence so far
-    (``serving.monitoring.guardrails``), ``verdict`` what the gate said when it began.
-    """
+    says how it goes on (``serving.deployments.rules``), ``monitor`` is the evidence so far (``serving.monitoring``),
+    ``verdict`` what the gate said when it began. ``asked_at``: since when this stage waits for a person, because its
+    release was not shown to be no worse in time."""
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="deployments")
@@ -51,6 +51,7 @@ class Deployment(Scoped):
     share = models.FloatField(default=0.0)
     step = models.PositiveSmallIntegerField(default=0)
     step_began_at = models.DateTimeField(default=timezone.now)
+    asked_at = models.DateTimeField(null=True, editable=False)
     salt = models.UUIDField(default=uuid4, editable=False)
     rule: Any = models.JSONField(default=dict)
     monitor: Any = models.JSONField(default=dict, editable=False)
@@ -130,10 +131,13 @@ PlanDelivery.objects.path = "deployment__organization"
 
 
 class CanaryObservation(models.Model):
-    """What the first request of a session in a deployment came to: each session counts once, with the draw it had.
+    """A session in a deployment: what its first request came to, and the draw it had. Later requests are in the same
+    arm by the same draw, so the evidence takes a session in once for each of its guardrails, at four moments.
 
-    ``share`` is the probability with which it was given the new release. The evidence takes ``failed``, ``safety``,
-    cost and latency in when the request is over, its reward when there was time for feedback.
+    ``share`` is the probability with which it was given the new release. ``counted_at``: failure, safety, cost and
+    latency of its first request, when that is over; ``reward_counted_at``: that one's reward, once it is worked out;
+    ``session_counted_at``: the mean reward of the session, at its first feedback, or when there was time for one;
+    ``settled_at``: all that it came to by then.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -149,6 +153,8 @@ class CanaryObservation(models.Model):
     at = models.DateTimeField()
     counted_at = models.DateTimeField(null=True)
     reward_counted_at = models.DateTimeField(null=True)
+    session_counted_at = models.DateTimeField(null=True)
+    settled_at = models.DateTimeField(null=True)
 
     objects = ScopedManager()
 
@@ -161,6 +167,9 @@ class CanaryObservation(models.Model):
             ),
             models.Index(
                 fields=["deployment", "at"], name="observations_to_pay", condition=models.Q(reward_counted_at=None)
+            ),
+            models.Index(
+                fields=["deployment", "at", "id"], name="observations_to_settle", condition=models.Q(settled_at=None)
             ),
         ]
 

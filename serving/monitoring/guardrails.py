@@ -16,21 +16,28 @@ from serving.monitoring.bands import Difference
 from serving.monitoring.evidence import Evidence, FailureBets, ValueBets
 
 ALPHA: Final = 0.05
-WEIGHTS: Final[Mapping[str, float]] = {"failures": 0.84, "reward": 0.08, "safety": 0.08}
+WEIGHTS: Final[Mapping[str, float]] = {
+    "failures": 0.76,
+    "safety": 0.06,
+    "reward": 0.06,
+    "session_failures": 0.06,
+    "session_reward": 0.06,
+}
 WATCHED: Final = (
     *WEIGHTS,
     "cost",
     "latency",
 )  # whether slower or dearer is too much is for people to say
-SIGNS: Final = {"reward": -1, "cost": 1, "latency": 1}  # 1: more of it is worse
-COUNTED: Final = ("failures", "safety")  # of requests; the others are a number for a session
+SIGNS: Final = {"reward": -1, "session_reward": -1, "cost": 1, "latency": 1}  # 1: more of it is worse
+COUNTED: Final = ("failures", "safety", "session_failures")  # of requests; the others are a number for a session
 
 
 class CanarySession(NamedTuple):
     """What one session brought, of which arm it was, and with which probability it was given the new one.
 
-    ``failures`` and ``safety`` (findings) are of ``requests``; None: not known, which says nothing. Guardrails may be
-    told apart in time: of a session that was counted before, its reward alone."""
+    Failures and ``safety`` (findings) are of ``requests``; None: not known, which says nothing. Those that begin with
+    ``session`` are of all its requests, the others of its first one, which can be judged at once. Guardrails may be
+    told apart in time: each has evidence of its own, in which a session is taken in once."""
 
     new: bool
     share: float
@@ -40,6 +47,8 @@ class CanarySession(NamedTuple):
     reward: float | None = None
     cost: float | None = None
     latency: float | None = None
+    session_failures: int | None = None
+    session_reward: float | None = None
 
 
 class Alarm(NamedTuple):

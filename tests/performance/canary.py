@@ -1,4 +1,5 @@
-"""Canaries: how often equal arms are taken back by mistake, and after how many sessions a worse one is.
+"""Canaries: how often equal arms are taken back by mistake, after how many sessions a worse one is, and how many it
+takes to show that one is no worse by five points.
 
 ``python -m tests.performance.canary --ramps 1000``: simulated ramps, looked at after every session, with all
 guardrails. Neither Django nor a service is needed.
@@ -17,7 +18,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from agentcore_site.lib.statistics import wilson_interval
-from tests.support.ramps import RAMP, Arm, Stopped, ramp
+from tests.support.ramps import RAMP, Arm, Promoted, Stopped, promotion, ramp
 
 QUARTER: Final = ((0.25, 6000),)
 HALF: Final = ((0.5, 6000),)
@@ -67,6 +68,42 @@ def line(question: Question, found: Sequence[Stopped | None]) -> str:
     return f"| {question.title} | {len(found):,} | {share:.1%} ({low:.1%} to {high:.1%}) | {after} |"
 
 
+class Promotion(NamedTuple):
+    """A line of the second table."""
+
+    title: str
+    old: Arm
+    new: Arm
+    scored: bool = True
+
+
+PROMOTIONS: Final = (
+    Promotion("equal arms, 5 % failures, no scores", Arm(), Arm(), scored=False),
+    Promotion("equal arms, 5 % failures, 70 % of the answers right", Arm(), Arm()),
+    Promotion("equal arms, 2 % failures, 90 % right", Arm(0.02, 0.9), Arm(0.02, 0.9)),
+    Promotion("3 points fewer failures, 10 points more right", Arm(), Arm(0.02, 0.8)),
+    Promotion("5 points more failures, no scores", Arm(), Arm(0.10), scored=False),
+    Promotion("10 points more failures, no scores", Arm(), Arm(0.15), scored=False),
+    Promotion("5 points fewer right", Arm(), Arm(success=0.65)),
+    Promotion("10 points fewer right", Arm(), Arm(success=0.60)),
+)
+
+
+def promoted(question: Promotion, seed: int) -> Promoted:
+    return promotion(np.random.default_rng((37, seed)), question.old, question.new, scored=question.scored)
+
+
+def promotion_line(question: Promotion, found: Sequence[Promoted]) -> str:
+    whole = [one.sessions for one in found if one.stages == 3]
+    share, (low, high) = len(whole) / len(found), wilson_interval(len(whole), len(found))
+    first = sum(one.stages > 0 for one in found) / len(found)
+    after = ""
+    if len(whole) > len(found) / 2:
+        nine_tenths = sorted([*whole, *[20_000] * (len(found) - len(whole))])[int(0.9 * len(found))]
+        after = f"{median(whole):,.0f} ({nine_tenths:,})"
+    return f"| {question.title} | {len(found):,} | {first:.1%} | {share:.1%} ({low:.1%} to {high:.1%}) | {after} |"
+
+
 def main(arguments: Sequence[str]) -> int:
     options = argparse.ArgumentParser(prog="tests.performance.canary", description=__doc__)
     options.add_argument("--ramps", type=int, default=1000)
@@ -78,6 +115,11 @@ def main(arguments: Sequence[str]) -> int:
             seeds = range(max(1, round(given.ramps * question.part)))
             found = list(pool.map(partial(played, question), seeds, chunksize=10))
             print(line(question, found), flush=True)
+        print("\n| ramp by evidence | simulated | left 10 % | got all | sessions, in the median (nine tenths) |")
+        print("|---|---|---|---|---|")
+        for promotion_ in PROMOTIONS:
+            tried = list(pool.map(partial(promoted, promotion_), range(given.ramps), chunksize=10))
+            print(promotion_line(promotion_, tried), flush=True)
     return 0
 
 

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import random
 import tomllib
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
 import pytest
+from django.db.models import F
 from django.utils import timezone
 
 from agentcore_site.audit.models import AuditEvent
 from agentcore_site.lib.errors import Conflict, Forbidden, Invalid, Missing
 from agentcore_site.tenancy.actors import Actor
+from agentcore_site.tenancy.models import Mail
 from experiences.models import Agent
+from experiences.rollouts.rewards.composite import WEIGHTS
 from serving.adapters.plans import plan_of_agent
-from serving.deployments.rules import DeploymentRule, Stage
+from serving.deployments.presenters import sentence_of, shown_deployment
+from serving.deployments.rules import YOU, DeploymentRule, Stage
 from serving.deployments.services import (
     deployment_advance,
     deployment_pause,
@@ -27,7 +32,8 @@ from serving.deployments.services import (
     release_restore,
     serving_change,
 )
-from serving.deployments.ticking import deployments_tick
+from serving.deployments.sessions import sessions_of
+from serving.deployments.ticking import deployments_tick, waits_for
 from serving.feedback.services import feedback_give
 from serving.gate.verdict import GateRule
 from serving.gateway.calls import drawn
@@ -42,7 +48,8 @@ from tests.support.callers import Caller
 from tests.support.person import unguarded
 
 pytestmark = pytest.mark.django_db
-RULE = DeploymentRule((Stage(0.10, 0, 20), Stage(0.5, 0, 20)), feedback_minutes=0)
+RULE = DeploymentRule((Stage(0.10, 0, 20), Stage(0.5, 0, 20)), feedback_minutes=0, margin=None)
+SHOWN = DeploymentRule((Stage(0.5, 0, 20),), feedback_minutes=10, margin=0.2)
 SLOW = DeploymentRule((Stage(0.5, 0, 99_999),), feedback_minutes=60)
 
 
@@ -201,20 +208,127 @@ def test_a_paused_canary_is_still_taken_back(operator: Actor, releases: list[Rel
     assert deployment.state == "rolled_back"
 
 
-def test_a_reward_counts_when_there_was_time_for_it(operator: Actor, releases: list[Release]) -> None:
+def rewarded(deployment: Deployment, current: float, new: float, *, seed: int = 1) -> None:
+    """Every answer gets its reward, 1 with the probability of its arm."""
+    rng = random.Random(seed)
+    for one in ProductionTrace.objects.filter(deployment_id=deployment.pk):
+        one.reward = float(rng.random() < (new if one.arm == "new" else current))
+        one.components = {"raw": {"completion": one.reward, "feedback": None}, "weights": dict(WEIGHTS)}
+        one.save(update_fields=["reward", "components"])
+
+
+def past(deployment: Deployment, hours: float = 2) -> None:
+    """Its stage and its sessions began so long ago."""
+    ago = timedelta(hours=hours)
+    deployment.observations.update(at=F("at") - ago)
+    with unguarded():
+        ProductionTrace.objects.filter(deployment_id=deployment.pk).update(created_at=F("created_at") - ago)
+    Deployment.objects.filter(pk=deployment.pk).update(step_began_at=F("step_began_at") - ago)
+
+
+def looked_at(deployment: Deployment) -> Deployment:
+    deployments_tick()
+    return Deployment.objects.get(pk=deployment.pk)
+
+
+def test_a_reward_counts_as_soon_as_it_is_worked_out(operator: Actor, releases: list[Release]) -> None:
     deployment = deployment_start(operator, releases[1], strategy="canary", rule=SLOW)
     traffic(deployment, 400, failing=(0.0, 0.0))
-    rng = random.Random(1)
-    for one in ProductionTrace.objects.all():
-        one.reward = float(rng.random() < (0.4 if one.arm == "new" else 0.9))
-        one.save(update_fields=["reward"])
-    deployments_tick()
-    deployment.refresh_from_db()
-    assert deployment.live  # nobody had time to press thumbs
-    deployment.observations.update(at=timezone.now() - timedelta(hours=2))
-    deployments_tick()
-    deployment.refresh_from_db()
+    assert not deployment.observations.exclude(reward_counted_at=None).exists()
+    rewarded(deployment, 0.9, 0.4)
+    deployment = looked_at(deployment)
     assert deployment.state == "rolled_back" and "earns less" in deployment.reason
+    assert not deployment.observations.filter(reward_counted_at=None).exists()
+
+
+def test_feedback_counts_at_once_and_once_for_a_session(operator: Actor, releases: list[Release]) -> None:
+    deployment = deployment_start(operator, releases[1], strategy="canary", rule=SLOW)
+    traffic(deployment, 20, failing=(0.0, 0.0))
+    rewarded(deployment, 1.0, 1.0)
+    looked_at(deployment)
+    first, second = ProductionTrace.objects.order_by("pk")[:2]
+    feedback_give(operator, first, metric="thumbs", value="down")
+    found = looked_at(deployment).monitor["differences"]["session_reward"]
+    assert found["n"] == 1 and found["total"] != 0  # the mean reward as it is with this feedback
+    feedback_give(operator, first, metric="stars", value=1)
+    feedback_give(operator, second, metric="thumbs", value="up")
+    assert looked_at(deployment).monitor["differences"]["session_reward"]["n"] == 2
+    past(deployment)
+    assert looked_at(deployment).monitor["differences"]["session_reward"]["n"] == 20
+    assert looked_at(deployment).monitor["differences"]["session_failures"]["n"] == 20
+
+
+def test_a_session_is_one_observation_with_all_its_requests(operator: Actor, releases: list[Release]) -> None:
+    """The new release breaks at the second request of a session: first requests tell nothing, whole sessions do."""
+    deployment = deployment_start(operator, releases[1], strategy="canary", rule=SHOWN)
+    traffic(deployment, 60, failing=(0.0, 0.0))
+    first = ProductionTrace.objects.filter(deployment_id=deployment.pk)
+    later = [
+        ProductionTrace(**{**values, "id": uuid4(), "status": "failed" if values["arm"] == "new" else "ok"})
+        for values in first.values()
+        for _ in range(3)
+    ]
+    ProductionTrace.objects.bulk_create(later)
+    late = deployment.observations.filter(new=True).order_by("at")[0]
+    other = ProductionTrace.objects.filter(session=late.session, status="failed")[0]
+    with unguarded():  # too late to be of the session, and one that another release answered
+        ProductionTrace.objects.filter(pk=other.pk).update(created_at=late.at + timedelta(minutes=11))
+    known = sessions_of(deployment, list(deployment.observations.all()), timedelta(minutes=10))
+    assert {(one.requests, one.failures) for one in known.values()} == {(4, 0), (4, 3), (3, 2)}
+    assert looked_at(deployment).live  # first requests alone
+    past(deployment)
+    deployment = looked_at(deployment)
+    assert deployment.state == "rolled_back"
+    assert "fails more often in the course of a session" in deployment.reason
+    assert deployment.monitor["evidence"]["failures"]["logs"] == pytest.approx([0.0] * 3, abs=1.5)
+
+
+def test_a_canary_goes_on_once_it_is_shown_to_be_no_worse(operator: Actor, releases: list[Release]) -> None:
+    deployment = deployment_start(operator, releases[1], strategy="canary", rule=SHOWN)
+    traffic(deployment, 60, failing=(0.0, 0.0))
+    rewarded(deployment, 1.0, 1.0)
+    waits = waits_for(looked_at(deployment), SHOWN)
+    assert waits == "evidence that failures are no worse by more than 20 points"  # nothing has settled
+    past(deployment)
+    deployment = looked_at(deployment)
+    assert deployment.state == "done" and deployment.events.get(kind="done").note == ""
+    shown = shown_deployment(deployment).no_worse
+    assert [(one.name, one.shown) for one in shown] == [("failures", True), ("score", True)]
+
+
+def test_one_that_is_worse_or_not_known_waits_and_then_a_person_is_asked_once(
+    operator: Actor, releases: list[Release], adam: Any, dan: Any
+) -> None:
+    deployment = deployment_start(operator, releases[1], strategy="canary", rule=SHOWN)
+    traffic(deployment, 60, failing=(0.0, 0.0))
+    rewarded(deployment, 0.8, 0.7)  # as many failures, worse answers
+    past(deployment)
+    deployment = looked_at(deployment)
+    assert waits_for(deployment, SHOWN) == "evidence that scores are no worse by more than 20 points"
+    assert (deployment.state, deployment.share, deployment.asked_at) == ("running", 0.5, None)
+    past(deployment, hours=24)
+    assert looked_at(deployment).asked_at is not None
+    deployment = looked_at(deployment)
+    assert (deployment.state, deployment.share) == ("running", 0.5)
+    event = deployment.events.get(kind="asked")
+    assert event.note == "Not shown within 24 h to be no worse by more than 20 points."
+    mail = Mail.objects.get()
+    assert set(mail.recipients) == {operator.user.email, adam.email} and str(deployment.pk) in mail.body
+    assert "waits for a person" in sentence_of(deployment) and waits_for(deployment, SHOWN) == YOU
+    deployment_advance(operator, deployment, note="good enough")
+    deployment.refresh_from_db()
+    assert (deployment.state, deployment.events.get(kind="done").note) == ("done", "good enough")
+
+
+def test_or_it_goes_on_by_itself_and_says_so(operator: Actor, releases: list[Release]) -> None:
+    rule = replace(SHOWN, when_over="promote")
+    deployment = deployment_start(operator, releases[1], strategy="canary", rule=rule)
+    traffic(deployment, 60, failing=(0.0, 0.0))
+    rewarded(deployment, 0.8, 0.7)
+    past(deployment, hours=25)
+    deployment = looked_at(deployment)
+    assert deployment.state == "done" and "Not shown within 24 h" in deployment.events.get(kind="done").note
+    assert not Mail.objects.exists()
 
 
 def test_blue_green_is_switched_by_hand_watched_and_taken_back(operator: Actor, releases: list[Release]) -> None:
@@ -275,7 +389,12 @@ def test_a_rule_says_what_is_wrong_with_it() -> None:
     for stages in ((), (Stage(0.5), Stage(0.25)), (Stage(1.0),), (Stage(0.1, -1),), (Stage(0.1, 1, 0),)):
         with pytest.raises(ValueError, match=r"stages|Minutes|stage"):
             DeploymentRule(stages)
+    for wrong in ({"margin": 0.0}, {"margin": 1.0}, {"when_over": "wait"}, {"patience_minutes": -1}):
+        with pytest.raises(ValueError, match=r"margin|patience|Minutes"):
+            DeploymentRule(**wrong)
     assert DeploymentRule.from_json(RULE.as_json()) == RULE
+    older = {name: value for name, value in RULE.as_json().items() if name not in ("margin", "when_over")}
+    assert DeploymentRule.from_json(older) == RULE  # of before there was a margin
     assert RULE.waits_for(0, minutes=0, sessions=20) == ""
     waits = DeploymentRule((Stage(0.1, 10, 50),)).waits_for(0, minutes=1, sessions=20)
     assert waits == "9 min more and 30 more of 50 sessions of the new release"

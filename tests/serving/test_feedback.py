@@ -17,7 +17,7 @@ from experiences.models import Agent
 from serving.feedback.scoring import traces_score
 from serving.feedback.selectors import trace_of
 from serving.feedback.services import feedback_give, feedback_withdraw
-from serving.feedback.sweep import BATCH, sweep
+from serving.feedback.sweep import BATCH, sessions_close, sweep
 from serving.models import Feedback, ProductionTrace
 from serving.tasks import feedback
 from tests.support.callers import Caller
@@ -204,7 +204,7 @@ def test_a_question_asked_again_is_a_signal_on_the_answer_before(agent: Agent) -
     row = Feedback.objects.get()
     assert (row.trace_id, row.metric, row.source, row.giver) == (first.pk, "retried", "implicit", "rule")
     assert reloaded(first).components["raw"]["feedback"] == 0.2 and reloaded(first).reward < thought
-    assert sweep() == {"scored": 0, "retried": 0, "abandoned": 0}
+    assert sweep() == {"scored": 0, "retried": 0}
 
 
 def test_a_session_that_ends_without_an_answer_is_abandoned_and_one_that_goes_on_is_not(agent: Agent) -> None:
@@ -219,11 +219,12 @@ def test_a_session_that_ends_without_an_answer_is_abandoned_and_one_that_goes_on
     answered(agent, id=unnamed, session=str(unnamed), **failed)  # as the gateway has it
     answered(agent, session="well", created_at=then)
     cut = answered(agent, session="cut", finish_reason="length", created_at=then)
-    assert sweep()["abandoned"] == 2
+    sweep()
+    assert sessions_close() == 2
     assert {row.trace_id for row in Feedback.objects.filter(metric="abandoned")} == {left.pk, cut.pk}
     assert reloaded(left).components["raw"] == {"completion": 0, "efficiency": 0.5, "code_quality": None, "feedback": 0}
     assert reloaded(cut).components["raw"]["completion"] == 0.5
-    assert sweep()["abandoned"] == 0
+    assert sessions_close() == 0
 
 
 def test_all_that_waits_is_scored_in_one_sweep_and_by_one_worker(

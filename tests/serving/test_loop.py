@@ -89,6 +89,7 @@ def test_its_page_shows_the_track_the_review_and_what_begins_the_next_turn(
         "minutes": "0",
         "sessions": "5",
         "feedback_minutes": "0",
+        "margin": "",
     }
     assert console.post(page, settings | {"shares": "50, 20"}).status_code == 400
     assert console.post(page, settings | {"config": '{"n_iteration": 3}'}).status_code == 400

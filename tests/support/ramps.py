@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from serving.monitoring.guardrails import CanarySession, Monitor
+from serving.monitoring.non_inferiority import NoWorse
 
 RAMP: Final = ((0.1, 500), (0.25, 1000), (0.5, 1000))  # (share of the new arm, sessions)
 
@@ -52,9 +53,45 @@ def ramp(
         ended = np.argsort(np.arange(n) + at_once * latency, kind="stable")
         columns: Any = zip(*(one[ended] for one in (is_new, failures, reward, cost, latency)), strict=True)
         for arm, failed, paid, dollars, seconds in columns:
-            session = CanarySession(bool(arm), share, 1, int(failed), 0, float(paid), float(dollars), float(seconds))
-            monitor.add(session)
+            first = CanarySession(bool(arm), share, 1, int(failed), 0, float(paid), float(dollars), float(seconds))
+            monitor.add(first._replace(session_failures=int(failed), session_reward=float(paid)))
             seen, of_new = seen + 1, of_new + bool(arm)
             if alarm := monitor.alarm():
                 return Stopped(seen, of_new, alarm.guardrail)
     return None
+
+
+class Promoted(NamedTuple):
+    """How far a ramp went by evidence: stages that it left, and after how many sessions it left the last (0: none)."""
+
+    stages: int
+    sessions: int
+
+
+def promotion(
+    rng: np.random.Generator,
+    old: Arm,
+    new: Arm,
+    *,
+    margin: float = 0.05,
+    shares: Sequence[float] = (0.1, 0.25, 0.5),
+    most: int = 20_000,
+    least: int = 50,
+    scored: bool = True,
+) -> Promoted:
+    """One ramp whose stages end when ``least`` sessions of the new arm were seen and it is shown to be no worse, looked
+    at after every session; at most ``most`` sessions, and none is taken back. Failures alone where answers are not
+    ``scored``."""
+    no_worse, seen, left = NoWorse(margin), 0, 0
+    for stage, share in enumerate(shares):
+        of_new = 0
+        while not (of_new >= least and not no_worse.unshown):
+            if seen >= most:
+                return Promoted(stage, left)
+            is_new = bool(rng.random() < share)
+            arm = new if is_new else old
+            failed, paid = rng.random() < arm.failures, float(rng.random() < arm.success)
+            no_worse.add(new=is_new, share=share, failures=float(failed), score=paid if scored else None)
+            seen, of_new = seen + 1, of_new + is_new
+        left = seen
+    return Promoted(len(shares), left)

@@ -28,8 +28,9 @@ from agentcore_site.jobs.services import (
 from agentcore_site.lib.errors import Invalid
 from agentcore_site.lib.money import dollars
 from agentcore_site.tenancy.actors import Actor
+from agentcore_site.tenancy.members import who_may
 from budgets.alerts.job_stops import blocked
-from budgets.alerts.raise_requests import asked_at, raisers
+from budgets.alerts.raise_requests import asked_at
 from budgets.ledger.chain import blocking
 from training.models import TrainingRun
 from training.presenters import panel
@@ -194,7 +195,7 @@ def _stopped(run: TrainingRun, may: frozenset[str]) -> dict[str, Any]:
     return {
         "no_room": blocked(room),
         "raise_budget": room.budget if raising else None,
-        "raisers": [] if raising else raisers(run.organization_id),
+        "raisers": [] if raising else who_may(run.organization_id, "budget.edit"),
         "raise_asked": asked_at(run.job),
     }
 
