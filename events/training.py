@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final
 from uuid import uuid4
 
@@ -23,20 +25,48 @@ from agentcore_site.lib.texts import uuid_of
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import Organization
 from agentcore_site.tenancy.permissions import current_organization, require
-from events.models import PUBLISHED_PURPOSES, EventKind, OutboxEvent, RequestMode, TrainingRequest
+from budgets.ledger.accounts import DEFAULT_JOB_LIMIT
+from budgets.ledger.values import MOST
+from budgets.selectors import budget_preflight
+from budgets.services import budget_open_job
+from events.models import PUBLISHED_PURPOSES, RequestMode, TrainingRequest
 from events.payloads.moments import read
 from events.payloads.trajectory import OUTSIDE
 from events.schemas import fault_of
+from events.spending import cost_book
 from events.subjects import REQUEST
+from experiences.agents.endpoint_config import at_door
 from experiences.models import Agent, AgentRuntime, DatasetRow, TrajectoryRecord
 from experiences.privacy import redact_value
+from experiences.rollouts.options import POOL
+from training.config.schema import MOST_HELD_OUT
+from training.data.pools import POOL_LIMIT, pool_sizes
+from training.data.splits import HELD_OUT_SHARE, split_counts
+from training.learners import learner_of
 from training.models import TrainingRun
 from training.services.runs import run_start
 
+DEFAULT_PRESET: Final = "recommended"
 ELSEWHERE: Final = "external_training"  # the kind of a mirroring job
-# What learners of ours can do of the algorithms, as their settings call it. The others train weights.
+# What learners of actions and lessons can do of the algorithms, as their settings call it.
 HERE: Final[dict[str, dict[str, Any]]] = {"grpo": {}, "rloo": {"baseline": "loo", "scale_rewards": "none"}}
 OF_ACTIONS: Final = {"learning_rate": "learning_rate", "clip_epsilon": "epsilon", "gamma": "gamma"}
+# Learner weights, for agents at a door of weights: the preset of each algorithm, and what of the request it takes.
+COMMON: Final = frozenset({"learning_rate", "batch_size", "epochs"})
+OF_WEIGHTS: Final = {
+    "grpo": (DEFAULT_PRESET, COMMON | {"clip_epsilon"}),
+    "rloo": ("rloo", COMMON),
+    "ppo": ("ppo", COMMON | {"clip_epsilon", "gamma", "gae_lambda"}),
+    "dpo": ("dpo", COMMON),
+}
+NAMES: Final[dict[str, tuple[str, ...]]] = {
+    "learning_rate": ("learning_rate",),
+    "batch_size": ("batch_size",),
+    "epochs": (),  # as many iterations
+    "clip_epsilon": ("epsilon", "epsilon_high"),
+    "gamma": ("gamma",),
+    "gae_lambda": ("gae_lambda",),
+}
 PRIORITIES: Final = {"high": Priority.HIGH, "normal": Priority.NORMAL, "low": Priority.LOW}
 MOST_TASKS: Final = 10_000
 
@@ -65,8 +95,8 @@ def training_request(actor: Any, payload: Mapping[str, Any], *, digest: str = ""
     agent = _agent(organization, payload)
     selected = _selected(organization, agent, config.get("dataset") or {})
     with transaction.atomic():
-        here = agent is not None and config["algorithm"] in HERE
-        job = _run_here(actor, agent, payload, selected) if here else _hand_over(actor, organization, payload)
+        here = agent is not None and (config["algorithm"] in HERE or at_door(agent))
+        job = (_run_here if here else _hand_over)(actor, organization, agent, payload, selected)
         made = TrainingRequest.objects.create(
             organization=organization,
             training_job_id=name,
@@ -79,10 +109,6 @@ def training_request(actor: Any, payload: Mapping[str, Any], *, digest: str = ""
             request=redact_value(dict(payload)),
             selected=None if selected is None else selected.count(),
         )
-        if not here:
-            OutboxEvent.objects.create(
-                message_id=uuid4(), organization_id=organization.pk, kind=EventKind.REQUEST, key=made.pk
-            )
         record(actor, "training.requested", made, after={"mode": made.mode, "algorithm": made.algorithm})
     return made
 
@@ -132,11 +158,16 @@ def status_take(organization: Organization, payload: Mapping[str, Any]) -> bool:
         raise Missing(f"No training {payload['training_job_id']} was handed over.")
     at = read(payload["timestamp"]) if "timestamp" in payload else timezone.now()
     late = row.reported_at is not None and at <= row.reported_at
+    cost = (payload.get("resource_usage") or {}).get("cost_usd")
+    if row.job.ended and cost is not None and micros(cost) > row.cost_micros:
+        # It was cancelled here, or ended for its budget: what it cost until it heard of that is spent all the same.
+        row.cost_micros = min(micros(cost), MOST)
+        row.save(update_fields=["cost_micros"])
+        transaction.on_commit(partial(cost_book, row, ended=True))
     if late or row.report.get("status") in ENDED or row.job.ended:
         return False
     row.report, row.reported_at = redact_value(dict(payload)), at
-    cost = (payload.get("resource_usage") or {}).get("cost_usd")
-    row.cost_micros = min(micros(cost), 2**62) if cost is not None else row.cost_micros
+    row.cost_micros = min(micros(cost), MOST) if cost is not None else row.cost_micros
     row.save(update_fields=["report", "reported_at", "cost_micros"])
     Job.objects.filter(pk=row.job_id, lease_until=None).update(not_before=None, nudged_at=None)
     wakeup.ring_on_commit(row.job)
@@ -159,7 +190,8 @@ def _agent(organization: Organization, payload: Mapping[str, Any]) -> Agent | No
             raise Invalid(f"There is no agent {slug}.", fields={"metadata": f"There is no agent {slug}."})
         return found
     model = payload["training_config"]["base_model"]
-    several = list(mine.filter(Q(model=model) | Q(slug=model))[:2])
+    called = Q(model=model) | Q(slug=model) | Q(model="", endpoint__model=model)
+    several = list(mine.filter(called)[:2])
     return several[0] if len(several) == 1 else None
 
 
@@ -203,30 +235,78 @@ def _selected(
 
 
 def _run_here(
-    actor: Any, agent: Agent | None, payload: Mapping[str, Any], selected: QuerySet[TrajectoryRecord] | None
+    actor: Any,
+    organization: Organization,
+    agent: Agent | None,
+    payload: Mapping[str, Any],
+    selected: QuerySet[TrajectoryRecord] | None,
 ) -> Job:
     assert agent is not None
     config = payload["training_config"]
-    given = config.get("hyperparameters") or {}
-    settings: dict[str, Any] = dict(HERE[config["algorithm"]])
+    preset, settings = _settings(agent, config)
+    share = _held_out_share(payload)
+    data: dict[str, Any] = {}
+    if agent.environment == "dataset":
+        data["rows"] = _tasks(agent, selected)
+        settings |= {} if share is None else {"held_out_share": share}
+        n_train = split_counts(len(data["rows"]), held_out_share=share or HELD_OUT_SHARE)[0]
+    else:
+        sizes = pool_sizes(agent.environment_options)
+        n_train = sizes["train"]
+        if share is not None:
+            held_out = round(share / (1 - share) * (n_train + sizes["selection"]))
+            pool = sizes | {"held_out": min(max(1, held_out), POOL_LIMIT)}
+            data["environment_options"] = {**agent.environment_options, POOL: pool}
+    epochs = (config.get("hyperparameters") or {}).get("epochs")
+    if at_door(agent) and epochs is not None:
+        batch = settings.get("batch_size", learner_of(agent.runtime, "weights").defaults["batch_size"])
+        settings["n_iterations"] = math.ceil(epochs * n_train / batch)
+    if (cap := (payload.get("metadata") or {}).get("max_cost_usd")) is not None:
+        settings["max_budget_usd"] = cap
+    run = run_start(
+        actor,
+        agent=agent,
+        config=settings,
+        preset=preset,
+        priority=PRIORITIES[payload.get("priority", "normal")],
+        title=f"{config['algorithm']} of {agent.name}, requested"[:200],
+        **data,
+    )
+    return run.job
+
+
+def _settings(agent: Agent, config: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """The preset, and what differs from it.
+
+    Raises:
+        Invalid: weights are asked for what their algorithm has not.
+    """
+    algorithm, given = config["algorithm"], config.get("hyperparameters") or {}
+    if at_door(agent):
+        preset, takes = OF_WEIGHTS[algorithm]
+        if others := sorted(set(given) & set(NAMES) - takes):
+            message = f"{algorithm} of weights has no {', '.join(others)} here."
+            raise Invalid(message, fields={"hyperparameters": message})
+        settings = {ours: given[name] for name in takes if name in given for ours in NAMES[name]}
+        return preset, {"learner": "weights", **settings}
+    settings = dict(HERE[algorithm])
     if agent.runtime == AgentRuntime.ACTION:
         settings |= {ours: given[theirs] for theirs, ours in OF_ACTIONS.items() if theirs in given}
     else:
         settings = {"context": {"epochs": given["epochs"]}} if "epochs" in given else {}
     if "batch_size" in given:
         settings["batch_size"] = given["batch_size"]
-    data: dict[str, Any] = {}
-    if agent.environment == "dataset":
-        data["rows"] = _tasks(agent, selected)
-    run = run_start(
-        actor,
-        agent=agent,
-        config=settings,
-        priority=PRIORITIES[payload.get("priority", "normal")],
-        title=f"{config['algorithm']} of {agent.name}, requested"[:200],
-        **data,
-    )
-    return run.job
+    return DEFAULT_PRESET, settings
+
+
+def _held_out_share(payload: Mapping[str, Any]) -> float | None:
+    """Raises:
+    Invalid: nothing would prove what was learned, or nothing would be learned from."""
+    share = (payload.get("evaluation") or {}).get("holdout_size")
+    if share is not None and not 0 < share <= MOST_HELD_OUT:
+        message = f"holdout_size: what is learned here is proven on held-out queries; above 0, at most {MOST_HELD_OUT}."
+        raise Invalid(message, fields={"evaluation": message})
+    return share
 
 
 def _tasks(agent: Agent, selected: QuerySet[TrajectoryRecord] | None) -> list[dict[str, Any]]:
@@ -251,15 +331,27 @@ def _tasks(agent: Agent, selected: QuerySet[TrajectoryRecord] | None) -> list[di
 # -- elsewhere ---------------------------------------------------------------------------------------------------------
 
 
-def _hand_over(actor: Any, organization: Organization, payload: Mapping[str, Any]) -> Job:
-    config = payload["training_config"]
-    return lifecycle.submit(
+def _hand_over(
+    actor: Any,
+    organization: Organization,
+    agent: Agent | None,
+    payload: Mapping[str, Any],
+    selected: QuerySet[TrajectoryRecord] | None,
+) -> Job:
+    """Its job hands it over, once its budget is held (``events.job_kind``)."""
+    config, cap = payload["training_config"], (payload.get("metadata") or {}).get("max_cost_usd")
+    limit = DEFAULT_JOB_LIMIT if cap is None else min(micros(cap), MOST)
+    agent_id = None if agent is None else agent.pk
+    budget_preflight(organization_id=organization.pk, wanted=limit, agent_id=agent_id, job_limit=limit)
+    job = lifecycle.submit(
         actor,
         kind=ELSEWHERE,
         organization=organization,
         title=f"{config['algorithm']} of {config['base_model']}, elsewhere"[:200],
         priority=PRIORITIES[payload.get("priority", "normal")],
     )
+    budget_open_job(actor, job, agent_id=agent_id, limit=limit)
+    return job
 
 
 def acting_for(user: Any, organization: Organization) -> Actor:

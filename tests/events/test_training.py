@@ -11,9 +11,13 @@ from django.utils import timezone
 
 from agentcore_site.jobs import lifecycle
 from agentcore_site.jobs.models import Job, Status
+from agentcore_site.jobs.services import job_resume
 from agentcore_site.jobs.tasks import run_slice
-from agentcore_site.lib.errors import Conflict, Forbidden, Invalid
+from agentcore_site.lib.errors import Conflict, Forbidden, Insufficient, Invalid
 from agentcore_site.tenancy.actors import Actor
+from budgets.ledger.reconciliation import differences
+from budgets.models import Budget, EntryKind, LedgerEntry
+from budgets.services import budget_set_limit
 from events.models import DeadLetter, EventKind, OutboxEvent, TrainingRequest
 from events.publishing import messages_of
 from events.relay import batch_take
@@ -89,8 +93,8 @@ def waiting(kind: str) -> list[dict[str, Any]]:
 def test_a_request_for_weights_is_handed_over_and_its_job_follows_the_service(operator: Actor, agent: Any) -> None:
     made = training_request(operator, request(priority="high"))
     assert (made.mode, made.job.kind, made.job.priority) == ("elsewhere", "external_training", 0)
-    assert waiting(EventKind.REQUEST) == [made.request]
     assert turn(made.job).status == Status.RUNNING
+    assert waiting(EventKind.REQUEST) == [made.request]
 
     def says(status: str, minute: int, **more: Any) -> None:
         payload = {"training_job_id": "t-1", "timestamp": f"2026-01-01T00:{minute:02}:00Z", "status": status, **more}
@@ -113,17 +117,105 @@ def test_a_request_for_weights_is_handed_over_and_its_job_follows_the_service(op
 
 def test_a_failure_elsewhere_is_the_jobs_and_a_cancel_here_is_told_there(operator: Actor, agent: Any) -> None:
     failed = training_request(operator, request())
+    turn(failed.job)
     error = {"code": "CONVERGENCE", "message": "the loss is not finite"}
     status_take(failed.organization, {"training_job_id": "t-1", "status": "failed", "error": error})
     assert turn(failed.job).status == Status.FAILED
     assert (failed.job.status_reason, failed.job.error) == ("diverged", "CONVERGENCE: the loss is not finite")
     second = training_request(operator, request() | {"training_job_id": "t-2"})
+    turn(second.job)
     training_request_cancel(operator, second)
     [told] = waiting(EventKind.STATUS)
     assert (told["training_job_id"], told["status"]) == ("t-2", "cancelled")
     assert [one.message for one in exact(STATUS).iter_errors(told)] == []
     with pytest.raises(Conflict):
         training_request_cancel(operator, second)
+
+
+def balance(made: TrainingRequest) -> tuple[int, int, int]:
+    """Spent, held and owed by the job's budget, in cents."""
+    row = Budget.objects.get(job=made.job)
+    return tuple(value // 10_000 for value in (row.spent, row.reserved, row.debt))  # type: ignore[return-value]
+
+
+def says_cost(made: TrainingRequest, minute: int, usd: float, status: str = "running") -> None:
+    at = f"2026-01-01T00:{minute:02}:00Z"
+    payload = {"training_job_id": made.training_job_id, "timestamp": at, "status": status}
+    status_take(made.organization, payload | {"resource_usage": {"cost_usd": usd}})
+
+
+def test_a_training_elsewhere_is_paid_from_its_budget_as_calls_of_models_are(operator: Actor, agent: Any) -> None:
+    made = training_request(operator, request(metadata={"max_cost_usd": 10}))
+    turn(made.job)
+    assert balance(made) == (0, 1000, 0)
+    says_cost(made, 1, 4.0)
+    for _ in range(2):  # the same report is booked once
+        turn(made.job)
+        assert balance(made) == (400, 600, 0)
+    says_cost(made, 3, 6.5)
+    says_cost(made, 2, 5.0)  # late
+    turn(made.job)
+    assert balance(made) == (650, 350, 0)
+    says_cost(made, 4, 7.0, "completed")
+    assert turn(made.job).status == Status.COMPLETED
+    assert balance(made) == (700, 0, 0)
+    assert differences() == []
+    entries = LedgerEntry.objects.filter(job_id=made.job_id, kind=EntryKind.SETTLE)
+    assert {(one.model, one.purpose, one.source) for one in entries} == {(made.base_model, "training", "provider")}
+    assert sum(one.cost or 0 for one in entries) == 7_000_000
+
+
+def test_a_training_elsewhere_that_uses_its_budget_up_is_cancelled_there(
+    operator: Actor, published: Any, agent: Any, django_capture_on_commit_callbacks: Any
+) -> None:
+    made = training_request(operator, request(metadata={"max_cost_usd": 10}))
+    turn(made.job)
+    says_cost(made, 1, 10.4)
+    with django_capture_on_commit_callbacks(execute=True):
+        assert turn(made.job).status == Status.FAILED
+    assert made.job.status_reason == "budget_exceeded" and "$10.40" in made.job.error
+    assert balance(made) == (1000, 0, 40)
+    [told] = waiting(EventKind.STATUS)
+    assert (told["status"], told["metadata"]["status_reason"]) == ("cancelled", "budget_exceeded")
+    # What it cost until it heard of that is owed too, once.
+    for _ in range(2):
+        with django_capture_on_commit_callbacks(execute=True):
+            says_cost(made, 2, 11.0, "cancelled")
+        assert balance(made) == (1000, 0, 100)
+    assert differences() == []
+
+
+def test_a_training_elsewhere_is_not_handed_over_without_room_in_a_budget(
+    operator: Actor, adam: Any, acme: Any, agent: Any, django_capture_on_commit_callbacks: Any
+) -> None:
+    budget_set_limit(Actor(adam), organization=acme, limit=5_000_000)
+    with pytest.raises(Insufficient):
+        training_request(operator, request(metadata={"max_cost_usd": 6}))
+    first = training_request(operator, request(metadata={"max_cost_usd": 3}))
+    second = training_request(operator, request(metadata={"max_cost_usd": 3}) | {"training_job_id": "t-2"})
+    turn(first.job)
+    assert (turn(second.job).status, second.job.status_reason) == (Status.PAUSED, "budget_exceeded")
+    assert waiting(EventKind.REQUEST) == [first.request]
+    # What is given up here gives back what it held, and the other has room.
+    with django_capture_on_commit_callbacks(execute=True):
+        training_request_cancel(operator, first)
+    job_resume(operator, second.job)
+    assert turn(second.job).status == Status.RUNNING
+    assert waiting(EventKind.REQUEST)[-1] == second.request
+
+
+def test_the_share_that_is_held_out_is_the_requests(operator: Actor, acme: Any, agent: Any) -> None:
+    made = training_request(operator, request("rloo", agent.slug, evaluation={"holdout_size": 0.5}))
+    run = made.job.training_run
+    assert (run.n_train, run.n_selection, run.n_held_out) == (200, 48, 248)
+    other = factories.AgentFactory(organization=acme, slug="of-rows", environment="dataset")
+    rows = [{"query": f"what is {n}?", "expected_outcome": {"answer": "1"}} for n in range(40)]
+    dataset_create(operator, name="known", rows=rows)
+    asked = request("grpo", other.slug, evaluation={"holdout_size": 0.5}) | {"training_job_id": "t-2"}
+    assert training_request(operator, asked).job.training_run.n_held_out == 20
+    with pytest.raises(Invalid, match="held-out"):
+        asked = request("grpo", other.slug, evaluation={"holdout_size": 0}) | {"training_job_id": "t-3"}
+        training_request(operator, asked)
 
 
 def test_what_a_learner_here_can_do_runs_here(operator: Actor, published: Any, agent: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import random
 from collections.abc import Iterator
@@ -66,4 +67,4 @@ def _break(value: Any, chance: random.Random) -> None:
     elif isinstance(value, dict) and chance.random() < 0.3:
         del value[place]
     else:
-        value[place] = chance.choice(VALUES)
+        value[place] = copy.deepcopy(chance.choice(VALUES))  # what is put in is broken again

@@ -37,7 +37,8 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     "What the policy sees": ("features",),
     "What the agent is told": ("context",),
     "Selection and stopping": (
-        "selection_share", "selection_least", "eval_interval", "eval_samples", "eval_temperature", "early_stopping",
+        "held_out_share", "selection_share", "selection_least", "eval_interval", "eval_samples", "eval_temperature",
+        "early_stopping",
     ),
 }  # fmt: skip
 PLAIN: Final = ("n_iterations", "max_budget_usd")  # stand above the advanced settings

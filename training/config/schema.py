@@ -20,8 +20,10 @@ from training.algorithm.kl import KLEstimator
 from training.algorithm.losses import ImportanceLevel, LossType
 from training.algorithm.optimizers import OptimizerName
 from training.algorithm.value import ValueFit
-from training.data.splits import SELECTION_LEAST, SELECTION_SHARE
+from training.data.splits import HELD_OUT_SHARE, SELECTION_LEAST, SELECTION_SHARE
 from training.policies.features import TokenStyle
+
+MOST_HELD_OUT = 0.9  # of a dataset: the rest has to teach and to select
 
 
 class _Frozen(BaseModel):
@@ -531,6 +533,11 @@ class GRPOConfig(_Frozen):
     )
 
     # Selection.
+    held_out_share: float = Field(
+        HELD_OUT_SHARE, gt=0, le=MOST_HELD_OUT, title="Held-out share",
+        description="Of a dataset's queries, the share that proves what was learned: it neither trains nor selects. "
+        "0.1-0.3.",
+    )  # fmt: skip
     selection_share: float = Field(
         SELECTION_SHARE, gt=0, le=0.5, title="Selection share",
         description="Of a dataset's queries that are not held out, the share that selects: it decides what is shipped "

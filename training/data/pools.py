@@ -19,7 +19,7 @@ from experiences.rollouts.environments.dataset import dataset_environment
 from experiences.rollouts.options import POOL, own_options
 from experiences.rollouts.types import Scenario, reindexed
 from training.config.schema import GRPOConfig
-from training.data.splits import SELECTION_LEAST, SELECTION_SHARE, split_queries
+from training.data.splits import HELD_OUT_SHARE, SELECTION_LEAST, SELECTION_SHARE, split_queries
 
 # How many items a generating environment is asked for; ``environment_options["pool"]`` may say otherwise.
 POOL_SIZES: Final = {"train": 200, "selection": 48, "held_out": 200}
@@ -103,14 +103,19 @@ def _environment(name: str, options_json: str) -> Environment:
 
 
 class Shares(TypedDict):
-    """How much of a dataset selects, as keywords."""
+    """How much of a dataset proves and how much selects, as keywords."""
 
+    held_out_share: float
     selection_share: float
     selection_least: int
 
 
 def shares(config: GRPOConfig) -> Shares:
-    return {"selection_share": config.selection_share, "selection_least": config.selection_least}
+    return {
+        "held_out_share": config.held_out_share,
+        "selection_share": config.selection_share,
+        "selection_least": config.selection_least,
+    }
 
 
 def dataset_pools(
@@ -118,10 +123,11 @@ def dataset_pools(
     options: Mapping[str, Any],
     seed: int,
     *,
+    held_out_share: float = HELD_OUT_SHARE,
     selection_share: float = SELECTION_SHARE,
     selection_least: int = SELECTION_LEAST,
 ) -> Pools:
-    """Pools of an uploaded dataset: 20 % held out, and of the rest a share that selects.
+    """Pools of an uploaded dataset: a share is held out, and of the rest a share selects.
 
     Raises:
         ValueError: a row has nothing to check an answer against (the message has its number).
@@ -129,7 +135,13 @@ def dataset_pools(
     environment = dataset_environment(rows, own_options(options))
     scenarios = environment.scenarios("all", len(rows), seed)
     queries = [scenario.query for scenario in scenarios]
-    split = split_queries(queries, seed=seed, selection_share=selection_share, selection_least=selection_least)
+    split = split_queries(
+        queries,
+        seed=seed,
+        held_out_share=held_out_share,
+        selection_share=selection_share,
+        selection_least=selection_least,
+    )
     train, selection, held_out = (
         reindexed([scenarios[i] for i in part]) for part in (split.train, split.selection, split.held_out)
     )

@@ -21,6 +21,7 @@ from budgets.selectors import NAMES, Headroom, budget_chain
 from experiences.agents.endpoint_config import BadEndpoint, endpoint_of_agent, endpoint_of_reflector
 from experiences.models import Agent, AgentRuntime
 from training.config.schema import GRPOConfig
+from training.data.pools import shares
 from training.data.splits import split_counts
 from training.estimates import measured
 from training.estimates.measured import Rates
@@ -83,10 +84,10 @@ class Planned:
 
     def queries_that_could(self) -> int:
         """The size of a dataset with which the gate would find a gain of 20 points in every second run."""
-        design, share, least = gate.design(self.config), self.config.selection_share, self.config.selection_least
+        design = gate.design(self.config)
 
         def is_enough(n: int) -> bool:
-            selection = split_counts(n, selection_share=share, selection_least=least)[1]
+            selection = split_counts(n, **shares(self.config))[1]
             return design.power(selection, GAINS[-1]).found >= OFTEN
 
         # More queries never find less; each size that is asked for is simulated, which takes a part of a second.
