@@ -31,7 +31,7 @@ bench: ## The table of measured figures
 
 lint: ## Format, lint, templates, types, import contracts
 	@.ci/setup dev
-	.venv/bin/ruff format . && .venv/bin/ruff check --fix . && .venv/bin/djlint templates --quiet && .venv/bin/mypy agentcore_site budgets experiences training evaluation serving events && .venv/bin/lint-imports
+	.venv/bin/ruff format . && .venv/bin/ruff check --fix . && .venv/bin/djlint templates --quiet && .venv/bin/mypy agentcore_site budgets experiences training evaluation serving events warehouse && .venv/bin/lint-imports
 
 openapi: ## Write docs/openapi.yaml anew
 	@.ci/setup dev
@@ -41,4 +41,5 @@ lock: ## Resolve the dependencies anew into docker/requirements*.txt
 	@.ci/setup dev
 	.venv/bin/uv pip compile pyproject.toml --python-version 3.11 --generate-hashes --no-emit-index-url --no-header -q -o docker/requirements.txt
 	printf 'transformers==5.23.0\npeft==0.21.2\ntrl==1.16.0\n' | .venv/bin/uv pip compile - --override .ci/without-torch.txt -c docker/requirements-dev.txt --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate -q -o docker/requirements-weights.txt
+	echo 'chdb-core==26.9.0' | .venv/bin/uv pip compile - --no-deps --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate -q -o docker/requirements-warehouse.txt
 	.venv/bin/uv pip compile pyproject.toml --extra dev --python-version 3.11 --generate-hashes --no-emit-index-url --no-header -q -o docker/requirements-dev.txt

@@ -187,7 +187,7 @@ def services_file() -> Path:
 def services() -> Services:
     database, redis, owner = text("DATABASE_URL"), text("REDIS_URL"), text("DATABASE_OWNER_URL")
     written: dict[str, Any] = {}
-    if not (database and redis) or boolean("EVENTS"):
+    if not (database and redis) or boolean("EVENTS") or boolean("WAREHOUSE"):
         try:
             written = json.loads(services_file().read_text(encoding="utf-8"))
         except (OSError, ValueError):
@@ -211,6 +211,11 @@ def events_settings() -> dict[str, str]:
     names = ("NATS_URL", "NATS_ACCOUNTS_FILE", "NATS_PID_FILE")
     written = {} if text("NATS_URL") else services().extra
     return {name: text(name) or str(written.get(name.lower(), "")) for name in names}
+
+
+def warehouse_url() -> str:
+    """``CLICKHOUSE_URL`` from the environment, else as `up` wrote it. Empty: no warehouse."""
+    return text("CLICKHOUSE_URL") or str(services().extra.get("clickhouse_url", ""))
 
 
 def database_settings(url: str) -> dict[str, Any]:

@@ -64,7 +64,7 @@ def ready(request: HttpRequest) -> JsonResponse:
 @never_cache
 def status(request: HttpRequest) -> JsonResponse:
     """The same for clients that are not members; members see every dependency by name, with how long it took to ask."""
-    return _answer(request, (*READY, "workers", "storage", "disk", *EVENTS))
+    return _answer(request, (*READY, "workers", "storage", "disk", *EVENTS, *BROUGHT))
 
 
 def database() -> HealthFinding:
@@ -194,7 +194,14 @@ class Board:
 WITHOUT: Final[dict[str, dict[str, Any]]] = {
     name: {"status": DEGRADED} for name in ("redis", "workers", "storage", "disk", *EVENTS)
 }
+BROUGHT: Final[list[str]] = []  # by apps that this module knows nothing of
 _boards: dict[int, Board] = {}
+
+
+def check_register(name: str, check: Callable[[], HealthFinding]) -> None:
+    """Adds what an app depends on and can do without. Call it when the app is ready, before anything was asked."""
+    CHECKS[name], WITHOUT[name] = check, {"status": DEGRADED}
+    BROUGHT.append(name)
 
 
 def board() -> Board:

@@ -24,6 +24,8 @@ from agentcore_site.tenancy.authentication import bearer
 from serving.deployments.figures import model_shares
 from training import metrics as training_metrics
 from training.models import TrainingRun, with_money
+from warehouse.models import ChangeSink
+from warehouse.selectors import behind
 
 # Histograms that only workers fill. Named here, so that each name is there before the first job ran.
 NAMED = (training_metrics.rollout_seconds, training_metrics.update_seconds)
@@ -89,6 +91,18 @@ class ModelsCollector(Collector):
         yield from (traffic, reward, errors, scores)
 
 
+class WarehouseCollector(Collector):
+    """How long the oldest change waits for the roll-ups and for the warehouse."""
+
+    def collect(self) -> Iterator[Metric]:
+        lag = GaugeMetricFamily(
+            "warehouse_lag_seconds", "How long the oldest change waits that the sink has not heard of.", labels=["sink"]
+        )
+        for sink in ChangeSink.values:
+            lag.add_metric([sink], behind(sink))
+        yield lag
+
+
 @require_safe
 @never_cache
 def metrics(request: HttpRequest) -> HttpResponse:
@@ -135,4 +149,5 @@ def from_database() -> CollectorRegistry:
     registry = CollectorRegistry()
     registry.register(JobsCollector())
     registry.register(ModelsCollector())
+    registry.register(WarehouseCollector())
     return registry

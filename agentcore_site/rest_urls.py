@@ -49,6 +49,7 @@ from training.api.checkpoints import CheckpointViewSet
 from training.api.datasets import DatasetViewSet, RowViewSet
 from training.api.jobs import TrainingJobViewSet
 from training.api.settings import ConfigSchemaViewSet, PresetViewSet
+from warehouse.api import DashboardViewSet
 
 router = SimpleRouter(trailing_slash=False, use_regex_path=False)
 router.register("agents", AgentViewSet, basename="agent")
@@ -161,6 +162,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("dead-letters/<uuid:pk>", DeadLetterViewSet.as_view({"get": "retrieve"}), name="dead-letter"),
     path("dead-letters/<uuid:pk>/retry", DeadLetterViewSet.as_view({"post": "retry"}), name="dead-letter-retry"),
     path("dead-letters/<uuid:pk>/dismiss", DeadLetterViewSet.as_view({"post": "dismiss"}), name="dead-letter-dismiss"),
+    path("dashboards/<slug:key>", DashboardViewSet.as_view(GET), name="dashboard"),
     path("otlp/v1/traces", OtlpTraceViewSet.as_view({"post": "create"}), name="otlp-traces"),
     *router.urls,
 ]

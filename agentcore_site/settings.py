@@ -47,6 +47,7 @@ INSTALLED_APPS = [
     "evaluation",
     "serving",
     "events",
+    "warehouse",
     "agentcore_site",
 ]
 
@@ -342,6 +343,8 @@ CELERY_BEAT_SCHEDULE = {
     "serving.retention": {"task": "serving.retention", "schedule": timedelta(days=1)},
     "events.traces": {"task": "events.traces", "schedule": 2, "options": {"expires": 10}},
     "events.retention": {"task": "events.retention", "schedule": timedelta(hours=1)},
+    "warehouse.roll_up": {"task": "warehouse.roll_up", "schedule": 20, "options": {"expires": 20}},
+    "warehouse.fill": {"task": "warehouse.fill", "schedule": 5, "options": {"expires": 10}},
 }
 CELERY_BEAT_SCHEDULE_FILENAME = str(DATA_DIR / "run" / "beat-schedule")
 
@@ -373,6 +376,10 @@ NATS_PID_FILE = EVENTS_PLACES["NATS_PID_FILE"]
 # The organisation (its slug) whose events have the plain subjects: for a server without accounts of ours.
 NATS_ORGANIZATION = env.text("NATS_ORGANIZATION")
 NATS_REPLICAS = env.integer("NATS_REPLICAS", 1, low=1, high=5)  # of each stream; 3 in a cluster of three
+
+# -- the warehouse (ClickHouse) --------------------------------------------------------------------------------------
+# http(s)://user:password@host:8123/database. Empty: dashboards ask PostgreSQL's roll-ups.
+CLICKHOUSE_URL = env.warehouse_url()
 
 # -- the gateway (/v1) -----------------------------------------------------------------------------------------------
 # Where each web process writes what the database has not heard of yet. It has to outlive the process; another one on

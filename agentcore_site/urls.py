@@ -31,6 +31,7 @@ console = [
     path("", include("evaluation.urls")),
     path("", include("serving.urls")),
     path("", include("events.urls")),
+    path("", include("warehouse.urls")),
     path("", include("budgets.urls")),
     path("agents/<str:ref>/", agents.agent, name="agent"),
 ]

@@ -106,6 +106,7 @@ CONSOLE = {
     "events/", "events/publishing/", "events/publishers/<uuid:credential_id>/revoke/", "events/dead-letters/",
     "events/trainings/", "events/trainings/<uuid:job_id>/", "events/trainings/<uuid:job_id>/cancel/",
     "events/dead-letters/<uuid:letter_id>/retry/", "events/dead-letters/<uuid:letter_id>/dismiss/",
+    "dashboards/", "dashboards/<slug:key>/", "dashboards/<slug:key>/<slug:chart>.csv",
     "keys/", "traces/", "traces/<uuid:production_trace_id>/", "traces/<uuid:production_trace_id>/json/",
     "traces/<uuid:production_trace_id>/feedback/",
     "suites/", "suites/new/", "suites/add/", "suites/<uuid:suite_id>/", "suites/<uuid:suite_id>/version/",
@@ -246,7 +247,7 @@ REST_READS = {
     "releases/<uuid:pk>/results", "suites", "suites/<uuid:pk>", "suite-runs", "suite-runs/<uuid:pk>",
     "suite-runs/<uuid:run>/results",
     "training/<str:pk>/status", "models", "event-publishing", "event-publishers",
-    "dead-letters", "dead-letters/<uuid:pk>",
+    "dead-letters", "dead-letters/<uuid:pk>", "dashboards/<slug:key>",
     "agents/<str:agent>/small-edits", "agents/<str:agent>/loop",
     "loop-turns", "loop-turns/<uuid:pk>", "loop-turns/<uuid:turn>/rows",
 }  # fmt: skip
@@ -456,6 +457,8 @@ def values(run: TrainingRun, operator: Actor) -> dict[str, Any]:
         "training_job": training.job_id,
         "credential_id": publisher.id,
         "letter_id": letter.id,
+        "key": "training",
+        "chart": "agents",
         "pk": {
             "event-publishers": publisher.id,
             "training": training.training_job_id,

@@ -17,6 +17,7 @@ PATHS: Final = {
     "releases": "M8 1.8 13.5 5v6L8 14.2 2.5 11V5zM2.7 5.2 8 8.2l5.3-3M8 8.2v5.8",
     "checkpoints": "M4 2.5h8v11L8 10.5l-4 3z",
     "budgets": "M2.5 4.5h11v8h-11zM2.5 7h11M10.5 9.8h.8M4.5 4.5l5-2.2 1 2.2",
+    "dashboards": "M2.5 13.5h11M4 11V7.5M7 11V4M10 11V8.5M13 11V2.5",
     "audit": "M4 2.5h6l2.5 2.5v8.5H4zM6.5 7h4M6.5 9.5h4M6.5 12h2",
     "admin": "M8 2 3 4v4c0 3 2 5 5 6 3-1 5-3 5-6V4zM6 8l1.5 1.5L10.5 6.5",
     "launch": "M5 3.5v9l7.5-4.5z",

@@ -47,6 +47,7 @@ PLACES: Final = (
     Entry("Learned", "experiences:library", "learned", r"/(experiences|prompt-packs)/"),
     Entry("Playbooks", "experiences:playbooks", "", r"/(playbooks|agents/[^/]+/playbook|evolutions|executions)/"),
     Entry("Review queue", "experiences:reviews", "", r"/reviews/", review=True),
+    Entry("Dashboards", "warehouse:dashboards", "dashboards", r"/dashboards/"),
     Entry("Budgets", "budgets:budgets", "budgets", r"/budgets/", needs="budget.view"),
 )
 ADMINISTRATION: Final = (

@@ -1,4 +1,5 @@
-"""The services of one data folder: PostgreSQL, Valkey and, where it is asked for, NATS, where no address is given.
+"""The services of one data folder: PostgreSQL, Valkey and, where they are asked for, NATS and the warehouse, where no
+address is given.
 
 Used by `up` and by the tests.
 """
@@ -14,13 +15,14 @@ from pathlib import Path
 from typing import IO
 
 from agentcore_site import env
-from agentcore_site.embedded import nats, postgres, valkey
+from agentcore_site.embedded import nats, postgres, valkey, warehouse
 from agentcore_site.embedded.nats import NatsServer
 from agentcore_site.embedded.ports import free_port
 from agentcore_site.embedded.postgres import Postgres
 from agentcore_site.embedded.service_paths import CannotStart, place_for
 from agentcore_site.embedded.supervisor import Process, Supervisor
 from agentcore_site.embedded.valkey import Valkey
+from agentcore_site.embedded.warehouse import EmbeddedWarehouse
 
 
 class Stack:
@@ -82,6 +84,10 @@ class Stack:
             urls["nats_url"] = given
         elif env.boolean("EVENTS"):
             urls |= self.start_events(taken)
+        if given := env.text("CLICKHOUSE_URL"):
+            urls["clickhouse_url"] = given
+        elif env.boolean("WAREHOUSE"):
+            urls["clickhouse_url"] = self.start_warehouse(taken)
         env.private_file(self.run_folder / "services.json", json.dumps(urls))
         return urls
 
@@ -108,6 +114,16 @@ class Stack:
             "nats_accounts_file": str(server.accounts),
             "nats_pid_file": str(server.pid_file),
         }
+
+    def start_warehouse(self, taken: set[int] | None = None) -> str:
+        """Starts the warehouse. Returns its address."""
+        port = self._port("the warehouse", warehouse.PREFERRED_PORT, taken or set())
+        server = EmbeddedWarehouse(self.data_dir, self.secrets, port)
+        secret = {"WAREHOUSE_PASSWORD": server.password}
+        self.supervisor.start(
+            Process(server.name, server.command(), server.ready, environment=secret, cwd=str(env.ROOT))
+        )
+        return server.url()
 
     def stop(self) -> None:
         self.supervisor.stop()

@@ -35,6 +35,7 @@ LISTS = (
     "/events/",
     "/events/dead-letters/",
     "/events/trainings/",
+    "/dashboards/",
     "/checkpoints/",
     "/search/?q=a",
 )

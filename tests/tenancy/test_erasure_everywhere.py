@@ -42,6 +42,7 @@ from tests.support.suites import suite_run_stored
 from training.models import Epoch, PolicyCheckpoint, TrainingRun
 from training.services.checkpoints import checkpoint_save, checkpoint_tag
 from training.services.runs import run_start
+from warehouse.rollups import roll_up
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -112,6 +113,7 @@ def everything(operator: Actor, adam: Any, acme: Any, run: TrainingRun, server: 
     mail_queue(acme, to=["jo@example.org"], subject="said", body="said", key="1")
     kind = ContentType.objects.get_for_model(Agent)
     LogEntry.objects.create(user=adam, content_type=kind, object_id="1", object_repr="agent", action_flag=CHANGE)
+    roll_up()
     assert not Job.objects.exclude(status__in=ENDED).exists()
     return run
 

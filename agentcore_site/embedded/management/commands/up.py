@@ -31,7 +31,8 @@ LOOPBACK = "127.0.0.0/8,::1/128,localhost"
 class Command(BaseCommand):
     help = (
         "Start PostgreSQL and Valkey (unless DATABASE_URL and REDIS_URL are set), web, workers and beat; with EVENTS=1"
-        " NATS (unless NATS_URL is set) and the feedback loop."
+        " NATS (unless NATS_URL is set) and the feedback loop; with WAREHOUSE=1 a warehouse (unless CLICKHOUSE_URL is"
+        " set)."
     )
     requires_system_checks: list[str] = []
 
@@ -83,7 +84,7 @@ class Command(BaseCommand):
     def _start(self, stack: Stack, options: dict[str, Any]) -> int:
         port = self._web_port(options)
         urls = stack.start()
-        self._prepare()
+        self._prepare(warehouse="clickhouse_url" in urls)
         for process in self._processes(stack, port, options["workers"], events=bool(urls.get("nats_url"))):
             stack.supervisor.start(process)
         return port
@@ -100,14 +101,17 @@ class Command(BaseCommand):
             self.say(f"port {DEFAULT_PORT} is busy; the console takes {port}")
         return port
 
-    def _prepare(self) -> None:
-        """Migrations, prices, static files: in processes of their own, since ours was set up without a database. They
-        may take long, and give up a silent database by themselves."""
-        for name, command in {
+    def _prepare(self, *, warehouse: bool) -> None:
+        """Migrations, prices, static files, tables of the warehouse: in processes of their own, since ours was set up
+        without a database. They may take long, and give up a silent database by themselves."""
+        steps = {
             "migrate": ["migrate", "--no-input", "--verbosity", "0"],
             "load_prices": ["load_prices", "--verbosity", "0"],
             "collectstatic": ["collectstatic", "--no-input", "--verbosity", "0"],
-        }.items():
+        }
+        if warehouse:
+            steps["warehouse_setup"] = ["warehouse_setup"]
+        for name, command in steps.items():
             done = subprocess.run([*_manage(), *command], capture_output=True, text=True, env=_environment())
             if done.returncode:
                 raise CannotStart(f"{name} failed:\n{done.stderr.strip() or done.stdout.strip()}")

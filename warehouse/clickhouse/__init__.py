@@ -1,0 +1,1 @@
+"""ClickHouse: over HTTP, or in this process by chdb."""

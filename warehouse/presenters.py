@@ -1,0 +1,179 @@
+"""Dashboards as pages, lines of CSV and JSON say them."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from typing import Any, Final
+
+from agentcore_site.console.svg import Picture, share
+from agentcore_site.lib.spreadsheets import csv_line
+from agentcore_site.templatetags.console import count, duration, figure, percent, points, usd
+from experiences.models import Agent
+from warehouse.dashboards import ChartColumn, Row
+from warehouse.selectors import DashboardFigures, ShownChart
+
+NOTHING: Final = "–"
+WRITTEN: Final[dict[str, Callable[[Any], str]]] = {
+    "count": lambda value: count(round(value)),
+    "number": figure,
+    "share": percent,
+    "points": points,
+    "usd": usd,
+    "seconds": duration,
+    "text": str,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ShownCell:
+    """``text`` as a person reads it, ``value`` as a chart draws it; ``agent`` leads to an agent's page."""
+
+    text: str
+    value: Any
+    column: ChartColumn
+    agent: Agent | None = None
+    picture: Picture | None = None
+
+    @property
+    def is_number(self) -> bool:
+        return self.column.unit not in ("text", "agent", "moment")
+
+
+@dataclass(frozen=True, slots=True)
+class ChartView:
+    """``columns``: as a page has them."""
+
+    shown: ShownChart
+    columns: list[ChartColumn]
+    rows: list[list[ShownCell]]
+
+
+def chart_views(figures: DashboardFigures) -> list[ChartView]:
+    agents = agents_of(figures)
+    return [_view(one, agents) for one in figures.charts]
+
+
+def _view(shown: ShownChart, agents: dict[uuid.UUID, Agent]) -> ChartView:
+    drawn = {key for column in shown.columns if shown.chart.shape == "table" for key in column.interval or ()}
+    columns = [column for column in shown.columns if column.key not in drawn]
+    rows = [[_cell(column, row, agents, drawn) for column in columns] for row in shown.rows]
+    return ChartView(shown, columns, rows)
+
+
+def agents_of(figures: DashboardFigures) -> dict[uuid.UUID, Agent]:
+    ids = {row["agent_id"] for one in figures.charts for row in one.rows if row.get("agent_id")}
+    return Agent.objects.filter(organization_id=figures.asked.organization).in_bulk(ids)
+
+
+def _cell(column: ChartColumn, row: Row, agents: dict[uuid.UUID, Agent], drawn: Collection[str]) -> ShownCell:
+    value = row.get(column.key)
+    if column.unit == "agent":
+        agent = agents.get(value) if value else None
+        return ShownCell(agent.name if agent else "no agent", None, column, agent)
+    if value is None or value == "":
+        return ShownCell(NOTHING, None, column)
+    if column.unit == "moment":
+        moment = as_moment(value)
+        text = f"{moment.day} {moment:%b}{'' if is_day(value) else f' {moment:%H:%M}'}"
+        return ShownCell(text, moment.timestamp(), column)
+    picture = None
+    if column.interval and column.interval[0] in drawn:
+        low, high = (row[key] for key in column.interval)
+        picture = share(value, low, high, label=f"{percent(low)} to {percent(high)}", width=96)
+    return ShownCell(WRITTEN[column.unit](value), value, column, picture=picture)
+
+
+def is_day(value: date) -> bool:
+    return not isinstance(value, datetime)
+
+
+def as_moment(value: date) -> datetime:
+    """The beginning of a day, UTC, or the moment itself."""
+    return value if isinstance(value, datetime) else datetime(value.year, value.month, value.day, tzinfo=UTC)
+
+
+def summary(figures: DashboardFigures) -> str:
+    """What the dashboard says, in a sentence or two; "" where there is nothing to say."""
+    rows = {one.chart.key: one.rows for one in figures.charts}
+    return SUMMARIES[figures.dashboard.key](rows)
+
+
+def _total(rows: Iterable[Row], key: str) -> float:
+    return float(sum(row[key] for row in rows))
+
+
+def _training(rows: dict[str, list[Row]]) -> str:
+    begun, done, failed = (int(_total(rows["agents"], key)) for key in ("trainings", "completed", "failed"))
+    lived = int(_total(rows["collected"], "trajectories"))
+    parts = []
+    if begun:
+        parts.append(f"{counted(begun, 'training')}: {count(done)} completed, {count(failed)} failed.")
+    if lived:
+        rate = percent(_total(rows["collected"], "successes") / lived)
+        parts.append(
+            f"{counted(lived, 'trajectory')}, of which {rate} succeeded, for {usd(_total(rows['cost'], 'cost_usd'))}."
+        )
+    return " ".join(parts)
+
+
+def _models(rows: dict[str, list[Row]]) -> str:
+    """By the lower end of the interval: a model that was tried a few times is not the best one."""
+    tried = [row for row in rows["models"] if row["model"]]
+    if not tried:
+        return ""
+    best = max(tried, key=lambda row: row["success_low"])
+    low, high = percent(best["success_low"]), percent(best["success_high"])
+    rate, lived = percent(best["success_rate"]), count(best["trajectories"])
+    return f"{best['model']} succeeds most surely: {rate} ({low} to {high}) of {lived}."
+
+
+def _quality(rows: dict[str, list[Row]]) -> str:
+    n = _total(rows["agents"], "trajectories")
+    if not n:
+        return ""
+    ends = [percent(_total(rows["agents"], key) / n) for key in ("successes", "errors", "cuts")]
+    return (
+        f"{counted(int(n), 'trajectory')}: {ends[0]} succeeded, {ends[1]} ended with an error, {ends[2]} were cut off."
+    )
+
+
+def _rewards(rows: dict[str, list[Row]]) -> str:
+    n = _total(rows["agents"], "rewarded")
+    mean = _total(rows["agents"], "reward_total") / n if n else None
+    return f"{counted(int(n), 'reward')}, {figure(mean)} on average." if n else ""
+
+
+def counted(n: int, noun: str) -> str:
+    """1 training, 1,234 trajectories."""
+    many = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    return f"{count(n)} {noun if n == 1 else many}"
+
+
+SUMMARIES: Final[dict[str, Callable[[dict[str, list[Row]]], str]]] = {
+    "training": _training,
+    "models": _models,
+    "trajectories": _quality,
+    "rewards": _rewards,
+}
+
+
+def chart_csv(figures: DashboardFigures, shown: ShownChart) -> Iterator[bytes]:
+    agents = agents_of(figures)
+    yield csv_line(column.key for column in shown.columns)
+    for row in shown.rows:
+        yield csv_line(_plain(column, row.get(column.key), agents) for column in shown.columns)
+
+
+def chart_rows(shown: ShownChart) -> Iterable[Row]:
+    """Rows with the chart's columns alone."""
+    return [{column.key: row.get(column.key) for column in shown.columns} for row in shown.rows]
+
+
+def _plain(column: ChartColumn, value: Any, agents: dict[uuid.UUID, Agent]) -> Any:
+    if column.unit == "agent":
+        agent = agents.get(value)
+        return agent.slug if agent else ""
+    return value
