@@ -6,6 +6,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from django.utils import timezone
 
 from agentcore_site.tenancy.actors import Actor
 from experiences.models import Agent, ContextDelta, Experience, Playbook
@@ -13,7 +14,7 @@ from experiences.playbooks.services.playbooks import playbook_edit
 from tests.api.test_rest import problem
 from tests.factories import AgentFactory, ExperienceFactory
 from tests.support.callers import Caller, pages
-from tests.support.playbooks import TEXTS, delta_waiting, lived, playbook_of
+from tests.support.playbooks import TEXTS, delta_waiting, deployed, lived, playbook_of
 from tests.support.rows import queued_run
 
 pytestmark = pytest.mark.django_db
@@ -30,11 +31,29 @@ def playbook(operator: Actor, agent: Agent) -> Playbook:
 def test_a_playbook_is_read_with_its_items_and_counts(api: Caller, playbook: Playbook) -> None:
     body = api.get(f"playbooks/{playbook.agent.slug}").json()
     assert (body["version"], body["section_count"], body["executions"]) == (2, 2, 2)
-    assert body["context"] == playbook.context and body["tokens"] > 10 and body["evolves"] is True
+    assert body["draft"] == playbook.context and body["tokens"] > 10 and body["evolves"] is True
     assert [(one["id"], one["usage"], one["helpful"]) for one in body["sections"]] == [("s1", 2, 2), ("s2", 2, 2)]
     assert body["evolutions"]["evolution_count"] == 0 and body["evolutions"]["last_error"] is None
     assert api.get(f"playbooks/{playbook.agent_id}").json() == body
     problem(api.get("playbooks/nobody"), 404)
+
+
+def test_its_context_is_what_production_is_told_and_its_draft_what_will_be(
+    api: Caller, operator: Actor, playbook: Playbook
+) -> None:
+    def told() -> tuple[str | None, str]:
+        body = api.get(f"playbooks/{playbook.agent_id}").json()
+        return body["context"], body["draft"]
+
+    before = playbook.context
+    assert told() == (None, before)
+    deployed(operator, playbook)
+    assert told() == (before, before)
+    playbook_edit(operator, playbook, type="update", target="s1", content="Read all of the order.")
+    served, draft = told()
+    assert served == before != draft and "Read all of the order." in draft
+    Agent.objects.filter(pk=playbook.agent_id).update(archived_at=timezone.now())
+    assert told()[0] is None
 
 
 def test_playbooks_are_listed(api: Caller, operator: Actor, playbook: Playbook, charlie: Any) -> None:
@@ -77,7 +96,7 @@ def test_lessons_are_adopted_once_per_key(api: Caller, playbook: Playbook, lesso
     address, body = f"playbooks/{playbook.agent.slug}/adopt", {"experiences": [str(lessons[0].pk)], "version": 2}
     key = uuid4().hex
     first = api.post(address, body, **{"Idempotency-Key": key})
-    assert first.status_code == 200 and first.json()["version"] == 3 and TEXTS[0] in first.json()["context"]
+    assert first.status_code == 200 and first.json()["version"] == 3 and TEXTS[0] in first.json()["draft"]
     assert api.post(address, body, **{"Idempotency-Key": key}).json()["version"] == 3
     problem(api.post(address, body), 409)
     problem(api.post(address, {"experiences": [str(lessons[0].pk)]}), 400)

@@ -17,10 +17,12 @@ from agentcore_site.rest.parsing import Strict, parsed
 from agentcore_site.rest.schema import IDEMPOTENCY_KEY
 from agentcore_site.rest.views import ScopedViewSet
 from experiences.learning.playbooks.items import CATEGORIES, MAX_CONTENT
+from experiences.learning.rendering import context_of
 from experiences.lessons.filters import OfAgent
 from experiences.lessons.selectors import experience_get
 from experiences.models import ContextDelta, DeltaState, DeltaType, Playbook
 from experiences.models.agent_lookup import agent_get
+from experiences.playbooks.deployed import deployed_context
 from experiences.playbooks.item_effects import effects_of
 from experiences.playbooks.presenters.items import tokens_of
 from experiences.playbooks.selectors import (
@@ -105,8 +107,15 @@ class PlaybookOut(serializers.Serializer[Any]):
 
 class PlaybookDetail(PlaybookOut):
     sections = serializers.SerializerMethodField(help_text="In the order in which they are read.")
-    context = serializers.CharField(help_text="As text. What serves is in releases.")  # type: ignore[assignment]
+    context = serializers.SerializerMethodField(  # type: ignore[assignment]
+        help_text="What services are told now, as text: its release's items and lessons. Null: none is deployed."
+    )
+    draft = serializers.CharField(source="context", help_text="Its items as they stand, as text: told once deployed.")
     evolutions = serializers.SerializerMethodField()
+
+    def get_context(self, row: Playbook) -> str | None:
+        deployed = None if row.agent.archived_at else deployed_context(row.agent_id)
+        return None if deployed is None else context_of(deployed.lessons)
 
     @extend_schema_field(SectionOut(many=True))
     def get_sections(self, row: Playbook) -> list[dict[str, Any]]:
