@@ -6,8 +6,8 @@ What a chat completion has no place for is refused and never left out: a caller 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping
-from typing import Any, Final
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from typing import Any, Final, NamedTuple
 
 import orjson
 
@@ -93,16 +93,17 @@ class WholeResponse:
 
 
 class StreamedResponse:
-    """Events as the model's words come; calls of tools are told whole, at the end."""
+    """Events as the model's words and the arguments of its calls come."""
 
     def __init__(self, call: GatewayCall, begun: dict[str, Any]) -> None:
         self._call, self._begun = call, begun
         self._events, self._told = ResponseStream(begun), False
+        self._named: set[int] = set()  # calls of tools, by their number in the answer
         self._pieces: asyncio.Queue[bytes | None] = asyncio.Queue()
 
     def event(self, data: str, text: str) -> bool:
         if data.strip() != DONE:
-            self._tell(text)
+            self._tell(text, _calls_in(data) if '"tool_calls"' in data else ())
         return True
 
     def whole(self, body: bytes, text: str) -> None:
@@ -124,11 +125,17 @@ class StreamedResponse:
         told = {"type": "error", "param": None, **error, "message": error["error"]["message"]}
         return _written([told | {"code": error["error"]["code"]}])
 
-    def _tell(self, text: str) -> None:
+    def _tell(self, text: str, calls: Iterable[CallPiece] = ()) -> None:
         told = self._beginning()
         if text:
             self._call.heard()
             told += _written(self._events.piece(text))
+        for one in calls:
+            if one.name:
+                self._call.heard()
+                self._named.add(one.number)
+            if one.number in self._named:  # a piece before its name can't be told yet: the end tells such a call whole
+                told += _written(self._events.called(one.number, one.arguments, call_id=one.id, name=one.name))
         if told:
             self._pieces.put_nowait(told)
 
@@ -137,6 +144,25 @@ class StreamedResponse:
             return b""
         self._told = True
         return _written(self._events.begin())
+
+
+class CallPiece(NamedTuple):
+    """What a chunk adds to a call of a tool; id and name come with its first."""
+
+    number: int
+    id: str
+    name: str
+    arguments: str
+
+
+def _calls_in(data: str) -> Iterator[CallPiece]:
+    """The pieces of calls in a chunk that was read before, and so is one."""
+    for choice in orjson.loads(data).get("choices") or ():
+        if choice.get("index") in (0, None):
+            for position, part in enumerate((choice.get("delta") or {}).get("tool_calls") or ()):
+                number, function = part.get("index"), part.get("function") or {}
+                told = (part.get("id") or "", function.get("name") or "", function.get("arguments") or "")
+                yield CallPiece(position if number is None else number, *told)
 
 
 def _written(events: Iterable[Mapping[str, Any]]) -> bytes:

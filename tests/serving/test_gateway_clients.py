@@ -140,11 +140,14 @@ def test_responses_of_the_openai_package(shop: Production, server: ModelServer) 
         calls_the_tool(server)
         if streamed:
             with client.responses.stream(model=name, input=talk, tools=tools) as stream:
+                events = list(stream)
                 called: Any = stream.get_final_response()
         else:
             called = client.responses.create(model=name, input=talk, tools=tools)
         (call,) = called.output
         assert (call.type, call.name, call.arguments) == ("function_call", "days_late", '{"order": 7}')
+    pieces = [one.delta for one in events if one.type == "response.function_call_arguments.delta"]
+    assert len(pieces) > 1 and "".join(pieces) == '{"order": 7}'  # as they came, and the whole is what they make
     told = {"name": "days_late", "parameters": schema, "strict": False}
     assert server.requests[-1].body["tools"] == [{"type": "function", "function": told}]
     talk += [call.to_dict(), {"type": "function_call_output", "call_id": call.call_id, "output": "3"}]
@@ -155,7 +158,16 @@ def test_responses_of_the_openai_package(shop: Production, server: ModelServer) 
     typed = client.responses.parse(model=name, input=QUESTION, text_format=Verdict)
     assert typed.output_parsed == Verdict(late=True, days=3)
     assert server.requests[-1].body["response_format"]["json_schema"]["name"] == "Verdict"
-    first, *_, last = shop.traces(6)
+    picture = "data:image/png;base64,iVBORw0KGgo="
+    parts: Any = [
+        {"type": "input_text", "text": "What is this?"}, {"type": "input_image", "image_url": picture, "detail": "low"}
+    ]  # fmt: skip
+    client.responses.create(model=name, input=[{"role": "user", "content": parts}])
+    assert heard(server)[-1]["content"] == [
+        {"type": "text", "text": "What is this?"},
+        {"type": "image_url", "image_url": {"url": picture, "detail": "low"}},
+    ]
+    first, *_, last = shop.traces(7)
     assert first.metadata == {"shop": "1"} and last.status == "ok"
 
 
@@ -170,7 +182,11 @@ def test_responses_of_the_openai_package(shop: Production, server: ModelServer) 
         ({"max_tool_calls": 3}, "max_tool_calls"),
         ({"service_tier": "priority"}, "service_tier"),
         ({"tools": [{"type": "web_search"}]}, "tools.0.type"),
-        ({"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "https://a.b/c"}]}]}, "input.0"),
+        ({"input": [{"role": "user", "content": [{"type": "input_image", "file_id": "file-1"}]}]}, "input.0"),
+        (
+            {"input": [{"role": "system", "content": [{"type": "input_image", "image_url": "https://a.b/c"}]}]},
+            "input.0",
+        ),
     ],
 )
 def test_what_a_chat_completion_has_no_place_for_is_refused_by_name(asked: dict[str, Any], field: str) -> None:

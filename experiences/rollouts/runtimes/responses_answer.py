@@ -62,11 +62,14 @@ def response_json(begun: dict[str, Any], completion: Completion) -> dict[str, An
 
 
 class ResponseStream:
-    """The events of a streamed response, numbered: its text as it comes, then calls of tools and the end."""
+    """The events of a streamed response, numbered: its text and the arguments of its calls as they come, then the end.
+    Its items stand in the order in which they began."""
 
     def __init__(self, begun: dict[str, Any]) -> None:
         self._begun, self._number = begun, 0
-        self._message: dict[str, Any] | None = None  # under way
+        self._items: list[dict[str, Any]] = []  # under way
+        self._message: dict[str, Any] | None = None
+        self._calls: dict[int, dict[str, Any]] = {}  # by their number in the model's answer
 
     def begin(self) -> Iterator[dict[str, Any]]:
         yield self._event("created", response=self._begun)
@@ -75,37 +78,59 @@ class ResponseStream:
     def piece(self, text: str) -> Iterator[dict[str, Any]]:
         if self._message is None:
             (self._message,) = _message("", "in_progress", empty=True)
-            yield self._event("output_item.added", output_index=0, item=self._message | {"content": []})
+            yield self._added(self._message, self._message | {"content": []})
             yield self._part("content_part.added", part=self._message["content"][0])
         yield self._part("output_text.delta", delta=text, logprobs=[])
 
+    def called(self, number: int, arguments: str, *, call_id: str = "", name: str = "") -> Iterator[dict[str, Any]]:
+        """A piece of a call's arguments; the first one of it has its name."""
+        if number not in self._calls:
+            self._calls[number] = _call(ToolCall(call_id, name)) | {"arguments": "", "status": "in_progress"}
+            yield self._added(self._calls[number])
+        item = self._calls[number]
+        if arguments:
+            item["arguments"] += arguments
+            yield self._event("function_call_arguments.delta", **self._place(item), delta=arguments)
+
     def end(self, whole: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """``whole`` is the response; its message gets the name that it had from the beginning."""
-        for index, item in enumerate(whole["output"]):
+        """``whole`` is the response; its items get the names and places that they had from the beginning."""
+        numbers = iter(sorted(self._calls))
+        for item in whole["output"]:
             if item["type"] == "message":
-                (part,) = item["content"]
                 if self._message is None:  # a model that tells all at once
-                    yield from self.piece(part["text"])
+                    yield from self.piece(item["content"][0]["text"])
                 assert self._message is not None
-                item["id"] = self._message["id"]
+                self._message.update(item | {"id": self._message["id"]})
+            else:
+                number = next(numbers, None)
+                if number is None:
+                    number = len(self._items)
+                    yield from self.called(number, item["arguments"], call_id=item["call_id"], name=item["name"])
+                self._calls[number]["status"] = item["status"]  # and its arguments to the letter
+        whole["output"] = self._items
+        for item in self._items:
+            if item is self._message:
+                (part,) = item["content"]
                 yield self._part("output_text.done", text=part["text"], logprobs=[])
                 yield self._part("content_part.done", part=part)
             else:
-                yield from self._called(index, item)
-            yield self._event("output_item.done", output_index=index, item=item)
+                told = {"arguments": item["arguments"], "name": item["name"]}
+                yield self._event("function_call_arguments.done", **self._place(item), **told)
+            yield self._event("output_item.done", output_index=self._place(item)["output_index"], item=item)
         yield self._event(whole["status"], response=whole)
 
-    def _called(self, index: int, item: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        place = {"output_index": index, "item_id": item["id"]}
-        begun = item | {"arguments": "", "status": "in_progress"}
-        yield self._event("output_item.added", output_index=index, item=begun)
-        yield self._event("function_call_arguments.delta", **place, delta=item["arguments"])
-        yield self._event("function_call_arguments.done", **place, arguments=item["arguments"], name=item["name"])
+    def _added(self, item: dict[str, Any], shown: dict[str, Any] | None = None) -> dict[str, Any]:
+        self._items.append(item)
+        return self._event("output_item.added", output_index=len(self._items) - 1, item=shown or dict(item))
+
+    def _place(self, item: dict[str, Any]) -> dict[str, Any]:
+        index = next(at for at, one in enumerate(self._items) if one is item)
+        return {"output_index": index, "item_id": item["id"]}
 
     def _part(self, kind: str, **values: Any) -> dict[str, Any]:
         """An event of the only part of the message under way."""
         assert self._message is not None
-        return self._event(kind, output_index=0, item_id=self._message["id"], content_index=0, **values)
+        return self._event(kind, **self._place(self._message), content_index=0, **values)
 
     def _event(self, kind: str, **values: Any) -> dict[str, Any]:
         number, self._number = self._number, self._number + 1

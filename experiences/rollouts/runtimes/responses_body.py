@@ -4,9 +4,9 @@ what every model's server speaks."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import BeforeValidator, Discriminator, Field, Tag, TypeAdapter, field_validator
+from pydantic import BeforeValidator, Discriminator, Field, Tag, TypeAdapter, field_validator, model_validator
 
 from experiences.rollouts.runtimes.chat_body import MAX_MESSAGES, BadCall, ChatBody, ContentPart, text_of
 
@@ -19,11 +19,43 @@ def _text(content: Any) -> str:
     return text_of(content, TEXTS)
 
 
+class _Image(ContentPart):
+    image_url: str = Field(min_length=1)
+    detail: Literal["auto", "low", "high"] | None = None
+    file_id: None = None  # files are not kept here
+
+    def chat(self) -> dict[str, Any]:
+        return {
+            "type": "image_url",
+            "image_url": self.model_dump(exclude={"image_url"}, exclude_none=True) | {"url": self.image_url},
+        }
+
+
+def _content(content: Any) -> Any:
+    """A text, or parts of a chat completion where there are images among them. Raises ValueError."""
+    if not isinstance(content, list) or not any(_is_image(part) for part in content):
+        return _text(content)
+    return [
+        _Image.model_validate(part).chat() if _is_image(part) else {"type": "text", "text": _text([part])}
+        for part in content
+    ]
+
+
+def _is_image(part: Any) -> bool:
+    return isinstance(part, Mapping) and part.get("type") == "input_image"
+
+
 class MessageItem(ContentPart):
-    """A message of one role."""
+    """A message of one role. Images are for models that see: who passes this on refuses them where none does."""
 
     role: Literal["system", "developer", "user", "assistant"]
-    content: Annotated[str, BeforeValidator(_text)]
+    content: Annotated[str | list[dict[str, Any]], BeforeValidator(_content)]
+
+    @model_validator(mode="after")
+    def _shown_by_users(self) -> Self:
+        if self.role != "user" and not isinstance(self.content, str):
+            raise ValueError("only a user's message holds images")
+        return self
 
     def put(self, messages: list[ChatMessage]) -> None:
         messages.append({"role": self.role, "content": self.content})
@@ -147,8 +179,12 @@ class ResponsesBody(ContentPart):
         """The same request as a chat completion; ``before``: what was said up to the previous response.
 
         Raises:
-            BadCall: it holds nothing that a model could answer, or too much.
+            BadCall: it holds nothing that a model could answer, too much, or images, which can't be priced here.
         """
+        for at, item in enumerate(self.input):
+            if isinstance(item, MessageItem) and not isinstance(item.content, str):
+                why = "It holds something else than text, which can't be priced in advance."
+                raise BadCall(why, param=f"input.{at}.message.content")
         return ChatBody.model_validate(self.chat_json(before))
 
     def chat_json(self, before: Sequence[Item] = ()) -> dict[str, Any]:
