@@ -11,8 +11,6 @@ import time
 import uuid
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
-from functools import lru_cache
-from pathlib import Path
 from typing import Final
 
 import orjson
@@ -23,9 +21,8 @@ from django.utils import timezone
 
 from agentcore_site.jobs.models import ACTIVE, Job
 from warehouse import metrics
-from warehouse.clickhouse.client import ClickHouseStore
+from warehouse.clickhouse.client import ClickHouseStore, store_at
 from warehouse.clickhouse.schema import schema_apply
-from warehouse.clickhouse.transports import ChdbTransport, HttpTransport
 from warehouse.measures import PG_COMPONENTS, PG_TRAININGS
 from warehouse.models import ChangeKind, ChangeSink, RowChange, WarehouseStore
 
@@ -49,14 +46,6 @@ SELECT t.id, json_build_object(
 FROM experiences_trajectory t WHERE t.month = ANY(%(months)s) AND t.id = ANY(%(ids)s)
 """  # noqa: S608  (our own words)
 FORMAT: Final = "YYYY-MM-DD HH24:MI:SS"
-
-
-@lru_cache(maxsize=4)
-def store_at(url: str) -> ClickHouseStore:
-    """``http(s)://…``, or ``chdb:///folder``, which one process alone may have."""
-    if url.startswith("chdb://"):
-        return ClickHouseStore(ChdbTransport(Path(url.removeprefix("chdb://"))))
-    return ClickHouseStore(HttpTransport(url))
 
 
 def store_configured() -> ClickHouseStore | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import shutil
@@ -27,8 +28,12 @@ from agentcore_site.embedded.postgres import Postgres
 from agentcore_site.embedded.service_paths import CannotStart, place_for, walkable
 from agentcore_site.embedded.stack import Stack
 from agentcore_site.embedded.supervisor import Process, Supervisor
+from agentcore_site.ids import uuid7
 from agentcore_site.outbound.addresses import AddressVerdict, AllowList
 from tests.support.up import GIVEN
+from warehouse.clickhouse.client import ClickHouseStore
+from warehouse.clickhouse.schema import schema_apply
+from warehouse.clickhouse.transports import HttpTransport, WarehouseAway, WarehouseRefused
 
 
 def quiet(message: str) -> None: ...
@@ -72,6 +77,31 @@ def test_neither_service_lets_anybody_in_without_the_password(folder: Path, own_
         redis_port = urls["redis_url"].rsplit(":", 1)[1].split("/")[0]
         with pytest.raises(redis.AuthenticationError):
             redis.Redis(port=int(redis_port)).ping()
+    finally:
+        stack.stop()
+
+
+def test_the_warehouse_keeps_its_data_when_it_is_killed_and_lets_no_stranger_in(folder: Path) -> None:
+    pytest.importorskip("chdb", reason="the extra [warehouse] is not installed")
+    stack = Stack(folder, quiet, any_port=True)
+    try:
+        url = stack.start_warehouse()
+        store = ClickHouseStore(HttpTransport(url))
+        schema_apply(store)
+        store.insert("trainings", [f'{{"job_id": "{uuid7()}", "version": 1}}'])
+        [(_, process)] = stack.supervisor.running
+        process.kill()
+
+        def counted() -> bool:
+            stack.supervisor.watch()
+            with contextlib.suppress(WarehouseAway):
+                return store.execute("SELECT count() AS n FROM warehouse_training") == [{"n": 1}]
+            return False
+
+        assert wait_until(counted, 20)
+        stranger = ClickHouseStore(HttpTransport(url.replace("default:", "default:not-")))
+        with pytest.raises(WarehouseRefused, match="Authentication"):
+            stranger.execute("SELECT 1 AS one")
     finally:
         stack.stop()
 

@@ -13,11 +13,11 @@ from django.core.cache import cache
 from django.db import connection
 
 from agentcore_site.embedded.ports import free_port
-from warehouse.clickhouse.client import ClickHouseStore
+from warehouse.clickhouse.client import ClickHouseStore, store_at
 from warehouse.clickhouse.schema import schema_apply
 from warehouse.clickhouse.server import ChdbServer
 from warehouse.clickhouse.transports import ChdbTransport, HttpTransport
-from warehouse.filling import store_at, warehouse_setup
+from warehouse.filling import warehouse_setup
 
 PASSWORD = "it's a secret: %/?"
 

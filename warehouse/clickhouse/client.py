@@ -5,11 +5,13 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, date, datetime
+from functools import lru_cache
+from pathlib import Path
 from typing import Any, Final
 
 import orjson
 
-from warehouse.clickhouse.transports import WarehouseTransport
+from warehouse.clickhouse.transports import ChdbTransport, HttpTransport, WarehouseTransport
 
 ANSWER: Final = (
     " SETTINGS date_time_output_format = 'iso', output_format_json_quote_64bit_integers = 0 FORMAT JSONCompact"
@@ -58,6 +60,14 @@ class ClickHouseStore:
         """
         if data := "\n".join(lines).encode():
             self.transport.send(f"INSERT INTO {table} FORMAT JSONEachRow", {}, data)
+
+
+@lru_cache(maxsize=4)
+def store_at(url: str) -> ClickHouseStore:
+    """``http(s)://…``, or ``chdb:///folder``, which one process alone may have."""
+    if url.startswith("chdb://"):
+        return ClickHouseStore(ChdbTransport(Path(url.removeprefix("chdb://"))))
+    return ClickHouseStore(HttpTransport(url))
 
 
 def _plain(kind: str) -> str:
