@@ -11,6 +11,8 @@ from budgets.llm import tokens
 from budgets.llm.types import Endpoint, Message, ToolSpec
 from budgets.llm.wire import clean
 
+CAPTURE: Final[Mapping[str, Any]] = {"logprobs": True, "return_token_ids": True}  # vLLM and SGLang tell their tokens
+
 
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
@@ -59,7 +61,7 @@ def encode(
     optional = {"temperature": temperature, "seed": seed, "stop": list(stop) if stop else None}
     settings |= {name: value for name, value in optional.items() if value is not None}
     if endpoint.capture_tokens and not stream:
-        settings |= {"logprobs": True, "return_token_ids": True}
+        settings |= CAPTURE
     if stream:
         settings |= {"stream": True, "stream_options": {"include_usage": True}}
     if endpoint.kind == "openrouter":

@@ -148,7 +148,7 @@ class Endpoint:
     body. ``prompt_overhead`` is added to the bound of each prompt's tokens, for templates that say more than ours.
     ``redact`` takes personal data out of what a provider wrote, which may quote the prompt, before it ends in a
     message; ``hidden`` are secrets within ``headers`` that no message may show either. ``capture_tokens`` asks for the
-    ids and log-probabilities of what was sampled, as vLLM gives them.
+    ids and log-probabilities of what was sampled, as vLLM and SGLang give them.
     """
 
     base_url: str

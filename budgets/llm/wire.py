@@ -213,8 +213,10 @@ def _arguments(value: object) -> tuple[Mapping[str, Any], str, str]:
 
 
 def _tokens(value: Mapping[str, Any], choice: Mapping[str, Any]) -> AnswerTokens | None:
-    """What was sampled, as vLLM tells it where it was asked: all of it, in three lists that fit; else nothing."""
-    prompt, ids, told = value.get("prompt_token_ids"), choice.get("token_ids"), choice.get("logprobs")
+    """What was sampled, as vLLM and SGLang tell it where they were asked: all of it, in three lists that fit; else
+    nothing. The ids of the prompt stand beside the choices in the one, within each in the other."""
+    prompt = value.get("prompt_token_ids", choice.get("prompt_token_ids"))
+    ids, told = choice.get("token_ids"), choice.get("logprobs")
     content = told.get("content") if isinstance(told, Mapping) else None
     if not (isinstance(prompt, list) and isinstance(ids, list) and isinstance(content, list)):
         return None

@@ -27,7 +27,7 @@ OPTIONS: Final[Mapping[str, str]] = {
     "extra": 'Added to each request\'s body, e.g. {"top_p": 0.9}.',
     "max_tokens_field": "max_tokens (default) or max_completion_tokens, as the service wants it.",
     "capture_tokens": "true: keeps ids and log-probabilities of sampled tokens with each step, where the service gives"
-    " them, as vLLM does; false by default.",
+    " them, as vLLM and SGLang do; false by default.",
     "gpu_usd_per_hour": "A door of weights: dollars for an hour of training, charged by the second; 0 by default.",
     "prompt_overhead": "Tokens that the service's own template may add to a prompt; 0 by default.",
     "portkey_provider": "Portkey: the provider, e.g. openai.",

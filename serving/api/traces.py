@@ -60,6 +60,9 @@ class ProductionTraceDetail(ProductionTraceRow):
     told = serializers.ListField(child=serializers.CharField(), help_text="Handles of lessons and items it was told.")
     request = serializers.JSONField(help_text="As it was asked, without personal data.")
     response = serializers.JSONField(help_text="As it was answered, without personal data.")
+    sampled = serializers.CharField(
+        help_text="Ids and log-probabilities of its tokens, packed as in steps; empty: none."
+    )
     components = serializers.JSONField(help_text="What the reward is made of: raw, as z-scores, and weighed.")
     feedback = serializers.SerializerMethodField()
 
@@ -78,7 +81,7 @@ class ProductionTraceViewSet(ScopedViewSet):
 
     @extend_schema(summary="List production traces", tags=TAG, responses=ProductionTraceRow(many=True))
     def list(self, request: Request) -> Response:
-        heavy = ("request", "response", "components", "metadata", "told")
+        heavy = ("request", "response", "components", "metadata", "told", "sampled")
         return self.page(production_traces_visible(self.actor).defer(*heavy), ProductionTraceRow)
 
     @extend_schema(summary="One production trace", tags=TAG, responses=ProductionTraceDetail)

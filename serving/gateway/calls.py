@@ -31,6 +31,7 @@ from budgets.llm.transport import Listener
 from budgets.llm.types import Completion
 from budgets.metering.port import BudgetRefused, CallKey, MeterFailure, UnknownPrice
 from experiences.privacy import redact, redact_value
+from experiences.rollouts.captured import SampledTokens
 from experiences.rollouts.runtimes.base import RolloutFailure
 from serving.gateway.consumers import Consumer
 from serving.gateway.key_limits import KeyRates, RecentSpending
@@ -291,9 +292,10 @@ class Calls:
         found["error"] = redact(found.get("error", ""))
         if call.model.records:
             found["metadata"] = redact_value(call.request.metadata)
-            found["request"], found["response"], found["safety"] = kept(
-                call.request.body, call.request.query, found.get("response", {})
-            )
+            content = kept(call.request.body, call.request.query, found.get("response", {}))
+            found |= {"request": content.request, "response": content.response, "safety": content.safety}
+            if content.whole and call.completion is not None and (tokens := call.completion.tokens) is not None:
+                found["sampled"] = SampledTokens(tokens.prompt_ids, tokens.token_ids, tokens.logprobs).packed(None)
         else:
             found["response"] = {}
         if call.consumer.monthly_micros is not None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from budgets.llm import tokens
-from budgets.llm.request import ModelRequest, dumped
+from budgets.llm.request import CAPTURE, ModelRequest, dumped
 from budgets.llm.types import DEARER, Endpoint
 from experiences.rollouts.runtimes.chat_body import MAX_MESSAGES, BadCall, loaded
 
@@ -67,6 +67,9 @@ class ChatRequest:
         if self.stream:
             asked = self.body.get("stream_options")
             ours |= {"stream": True, "stream_options": {**(asked or {}), "include_usage": True}}
+        elif endpoint.capture_tokens:
+            ours |= CAPTURE
+            given = {name: value for name, value in given.items() if name not in CAPTURE}
         if endpoint.kind == "openrouter":
             ours["usage"] = {"include": True}  # without it there is no usage.cost
         extra = {name: value for name, value in endpoint.extra.items() if name not in ours and name not in given}

@@ -52,6 +52,7 @@ class ProductionTrace(Scoped):
     streamed = models.BooleanField(default=False)
     request: Any = models.JSONField(default=dict)
     response: Any = models.JSONField(default=dict)
+    sampled = models.TextField(blank=True, help_text="The tokens of the call, packed, where its endpoint gave them.")
     told = ArrayField(models.CharField(max_length=40), default=list)
     status = models.CharField(max_length=11, choices=TraceStatus.choices)
     http_status = models.PositiveSmallIntegerField(default=200)

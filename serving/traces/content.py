@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
@@ -23,19 +24,31 @@ def session_name(session: str) -> str:
     return hashlib.blake2b(session.encode("utf-8", "replace"), digest_size=16).hexdigest() if session else ""
 
 
-def kept(body: Mapping[str, Any], query: str, answer: Any) -> tuple[dict[str, Any], Any, int | None]:
-    """The request and its answer as they are stored, and how many findings the answer has: personal data of a kind that
-    the ``query`` did not hold."""
-    body = {name: value for name, value in body.items() if name not in LEFT_OUT}
-    body["messages"] = _short([_without_images(one) for one in body["messages"]])
-    asked = redact_value(body)
-    response = redact_value(answer)
+@dataclass(frozen=True, slots=True)
+class KeptContent:
+    """A request and its answer as they are stored.
+
+    ``safety``: how many findings the answer has, which are personal data of a kind that the query did not hold; null
+    where there is no answer. ``whole``: all words are kept, so that the tokens may be, too.
+    """
+
+    request: dict[str, Any]
+    response: Any
+    safety: int | None
+    whole: bool
+
+
+def kept(body: Mapping[str, Any], query: str, answer: Any) -> KeptContent:
+    given = {name: value for name, value in body.items() if name not in LEFT_OUT}
+    given["messages"] = _short([_without_images(one) for one in body["messages"]])
+    asked, response = redact_value(given), redact_value(answer)
+    whole = asked is given and response is answer and len(given["messages"]) == len(body["messages"])
     if not response:
-        return asked, response, None
+        return KeptContent(asked, response, None, whole)
     text = str(answer.get("content") or "")
     found = redact_with_counts(text).counts if response != answer else {}
     known = redact_with_counts(query).counts if found else {}
-    return asked, response, sum(1 for one in found if one not in known)
+    return KeptContent(asked, response, sum(1 for one in found if one not in known), whole)
 
 
 def _short(messages: Sequence[Any]) -> list[Any]:

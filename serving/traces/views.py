@@ -41,7 +41,7 @@ FILTERS: Final = ("agent", "release", "arm", "status", "feedback", "session", "m
 def traces(request: HttpRequest, actor: Actor) -> HttpResponse:
     everything = production_traces_visible(actor)
     given = dict(zip(("search", *FILTERS), asked(request, "q", *FILTERS), strict=True))
-    rows = ProductionTraceFilters.on_page(everything, actor, given).defer("components", "metadata")
+    rows = ProductionTraceFilters.on_page(everything, actor, given).defer("components", "metadata", "sampled")
     rows = rows.annotate(known_reward=Coalesce("reward", Value(LOWEST)))
     found = listing(request, rows, SORTS, one="trace", of=everything)
     release = uuid_of(given["release"])

@@ -21,6 +21,8 @@ from agentcore_site.tenancy.services import api_key_create
 from budgets.models import Budget, Reservation
 from budgets.services import budget_set_limit
 from experiences.agents.services.endpoints import endpoint_create
+from experiences.models import Agent, ModelEndpoint
+from experiences.rollouts.captured import SampledTokens
 from serving.deployments.rules import DeploymentRule
 from serving.models import AgentServing, CanaryObservation, Deployment, ProductionTrace
 from serving.releases.services import release_make
@@ -184,6 +186,26 @@ def test_another_endpoint_answers_where_the_first_does_not(shop: Production, ser
         # A request that no model would take is not carried on.
         server.will(act("status", code=400))
         assert shop.ask().status_code == 400 and len(spare.requests) == 1
+
+
+def test_tokens_are_kept_with_a_trace_where_the_endpoint_gives_them(
+    shop: Production, adam: Any, server: ModelServer
+) -> None:
+    ModelEndpoint.objects.filter(pk=shop.agent.endpoint_id).update(options={"capture_tokens": True})
+    capturing = release_make(Actor(adam), Agent.objects.get(pk=shop.agent.pk))
+    AgentServing.objects.filter(agent=shop.agent).update(release=capturing)
+    time.sleep(1.2)
+    choice = {"message": {"content": "Ask the carrier."}, "finish_reason": "stop", "token_ids": [7, 8]}
+    choice["logprobs"] = {"content": [{"logprob": -1.0}, {"logprob": -0.5}]}
+    answer = {"value": {"prompt_token_ids": [1, 2, 3], "choices": [choice]}}
+    server.will(act("json_body", **answer), act("json_body", **answer))
+    assert shop.ask().status_code == 200
+    personal = [{"role": "user", "content": "Write to ann.lee@example.org."}]
+    assert shop.ask(messages=personal).status_code == 200
+    assert all(one.body["return_token_ids"] for one in server.requests)
+    plain, redacted = sorted(shop.traces(2), key=lambda one: one.created_at)
+    assert SampledTokens.unpacked(plain.sampled, None) == SampledTokens((1, 2, 3), (7, 8), (-1.0, -0.5))
+    assert redacted.sampled == ""  # tokens say what the text does
 
 
 def test_sessions_stay_with_their_arm_through_a_canary(shop: Production, adam: Any, olivia: Any) -> None:

@@ -416,6 +416,9 @@ TOKENS: dict[str, Any] = {
 def test_sampled_tokens_are_read_whole_or_not_at_all() -> None:
     found = wire.read(TOKENS)
     assert found.tokens == AnswerTokens((1, 2, 3), (7, 8), (-1.0, -0.5))
+    within: Any = copy.deepcopy(TOKENS)  # as SGLang tells them
+    within["choices"][0]["prompt_token_ids"] = within.pop("prompt_token_ids")
+    assert wire.read(within).tokens == found.tokens
     for place, odd in itertools.product(
         (("prompt_token_ids",), ("choices", 0, "token_ids"), ("choices", 0, "logprobs", "content", 0, "logprob")),
         ([7, True], [7, "8"], [7, -1], [7, 2**31], None, {}, "text", [7]),
