@@ -5,7 +5,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("serving", "0015_last_erased"),
+        ("serving", "0016_canary_sessions"),
     ]
 
     operations = [
