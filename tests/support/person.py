@@ -31,6 +31,8 @@ OURS: Final = frozenset(
         # Digests, and what is sealed.
         "serving.Release.digest", "serving.SuiteVersion.digest", "serving.SuiteRun.digest", "serving.SuiteRun.done",
         "serving.ProductionTrace.key",
+        # Tokens, kept only where the words that they say stand in the trace whole: it goes with those.
+        "serving.ProductionTrace.sampled",
         "tenancy.Invitation.digest", "tenancy.TokenFamily.current",
         "tenancy.TokenFamily.previous",
         "tenancy.ApiKey.prefix", "tenancy.ApiKey.digest", "tenancy.Erasure.digests", "jobs.ShareLink.digest",
