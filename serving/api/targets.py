@@ -13,23 +13,37 @@ from agentcore_site.rest.views import ScopedViewSet
 from experiences.models.agent_lookup import agent_get
 from serving.adapters.plans import plan_of_agent, tensorzero_of
 from serving.api.releases import ServingFilesOut
-from serving.deployments.edits import MOST, edits_change, said_of_edits
+from serving.deployments.edits import MOST, MOST_A_MONTH, MOST_USD, edits_change, edits_settings, said_of_edits
 from serving.deployments.selectors import serving_of
-from serving.models import Release
+from serving.models import DeploymentStrategy, Release
 
 
 class SmallEditsPatch(Strict):
     most = serializers.IntegerField(
         allow_null=True, min_value=1, max_value=MOST, help_text="Texts that an edit may change; null: none goes out."
     )
+    strategy = serializers.ChoiceField(
+        choices=DeploymentStrategy.choices,
+        required=False,
+        help_text="How they go out; not a shadow.",
+    )
+    a_month = serializers.IntegerField(
+        required=False, min_value=0, max_value=MOST_A_MONTH, help_text="Small edits that go out in a month, at most."
+    )
+    monthly_usd = serializers.FloatField(
+        required=False, min_value=0, max_value=MOST_USD, help_text="For the suites that their gate asks for."
+    )
 
 
 class SmallEditsOut(Shape):
     most = serializers.IntegerField(source="most_edits", allow_null=True)
+    strategy = serializers.ChoiceField(choices=DeploymentStrategy.choices, source="edits_strategy")
+    a_month = serializers.IntegerField(source="edits_a_month")
+    monthly_usd = serializers.FloatField()
     acts_as = serializers.CharField(source="edits_by.username", default=None, allow_null=True)
     sentence = serializers.CharField(help_text="The rule, and what an edit waits for.")
 
-    computed = {"sentence": said_of_edits}
+    computed = {"sentence": said_of_edits, "monthly_usd": lambda row: edits_settings(row)["monthly_usd"]}
 
 
 class SmallEditsViewSet(ScopedViewSet):
@@ -49,8 +63,8 @@ class SmallEditsViewSet(ScopedViewSet):
         responses=SmallEditsOut,
     )
     def partial_update(self, request: Request, agent: str) -> Response:
-        most = parsed(SmallEditsPatch, request.data)["most"]
-        return Response(SmallEditsOut(edits_change(self.actor, agent_get(self.actor, agent), most=most)).data)
+        values = parsed(SmallEditsPatch, request.data)
+        return Response(SmallEditsOut(edits_change(self.actor, agent_get(self.actor, agent), **values)).data)
 
 
 class ServingTargetViewSet(ScopedViewSet):

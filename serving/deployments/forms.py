@@ -11,8 +11,9 @@ from django.core.exceptions import ValidationError
 
 from agentcore_site.console.forms import ServiceForm
 from agentcore_site.lib.money import dollars, micros
-from serving.deployments.edits import MOST
+from serving.deployments.edits import LIMITS, MOST, MOST_A_MONTH, MOST_USD
 from serving.deployments.rules import HOUR, MARGIN, DeploymentRule, WhenOver
+from serving.deployments.services import STRATEGIES
 from serving.gate.verdict import GateRule
 from serving.models import AgentServing, DeploymentStrategy
 
@@ -168,6 +169,19 @@ class EditsForm(ServiceForm):
         label="Texts that an edit may change to go out by itself",
         help_text="Lessons and items of its playbook; never its model, tools or prompt. Empty: a person deploys each.",
     )
+    strategy = forms.ChoiceField(
+        choices=[(one.value, one.label) for one in STRATEGIES], required=False, label="How they go out"
+    )
+    a_month = forms.IntegerField(
+        required=False, min_value=0, max_value=MOST_A_MONTH, label="Small edits in a month, at most"
+    )
+    monthly_usd = forms.FloatField(
+        required=False, min_value=0, max_value=MOST_USD, label="Dollars a month for the suites that their gate asks for"
+    )
+
+    def values(self) -> dict[str, Any]:
+        limits = {name: self.cleaned_data[name] for name in LIMITS if self.cleaned_data[name] not in (None, "")}
+        return {"most": self.cleaned_data["most"], **limits}
 
 
 class ServingForm(ServiceForm):

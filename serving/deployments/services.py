@@ -38,6 +38,11 @@ from serving.models import (
 
 MOST_TEXT: Final = 300
 CHANGES: Final = frozenset({"started", "advanced", "rolled_back", "done"})  # of what serves the agent
+STRATEGIES: Final = (
+    DeploymentStrategy.CANARY,
+    DeploymentStrategy.BLUE_GREEN,
+    DeploymentStrategy.IMMEDIATE,
+)  # that serve
 COMPARES: Final = (DeploymentStrategy.CANARY, DeploymentStrategy.SHADOW, DeploymentStrategy.BLUE_GREEN)
 
 

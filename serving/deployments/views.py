@@ -15,7 +15,7 @@ from agentcore_site.tenancy.permissions import require
 from experiences.agents.selectors import endpoints_visible
 from experiences.models.agent_lookup import agent_find, agent_get
 from serving.adapters.webhook import serving_secret
-from serving.deployments.edits import edits_change, said_of_edits
+from serving.deployments.edits import edits_change, edits_settings, said_of_edits
 from serving.deployments.filters import DeploymentFilters
 from serving.deployments.forms import DeployForm, EditsForm, ServingForm
 from serving.deployments.gate import rule_of, verdict_of
@@ -140,7 +140,7 @@ def serving(request: HttpRequest, actor: Actor, agent_id: Any) -> HttpResponse:
         "agent": agent,
         "serving": found,
         "form": form,
-        "edits": EditsForm(initial={"most": found.most_edits}),
+        "edits": EditsForm(initial=edits_settings(found)),
         "edits_said": said_of_edits(found),
         "live": live_deployment(agent),
         "base_url": request.build_absolute_uri("/v1"),

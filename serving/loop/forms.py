@@ -9,7 +9,8 @@ from django import forms
 from agentcore_site.console.forms import OptionsField
 from serving.deployments.forms import CANARY_FIELDS, CanaryForm
 from serving.deployments.rules import DeploymentRule
-from serving.loop.services import STRATEGIES, settings_of
+from serving.deployments.services import STRATEGIES
+from serving.loop.services import settings_of
 from serving.models import LearningLoop, RowReview
 from training.config.presets import PRESETS
 

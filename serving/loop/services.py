@@ -20,10 +20,9 @@ from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import require
 from experiences.models import Agent
 from serving.deployments.rules import DeploymentRule
-from serving.deployments.services import deployment_roll_back
+from serving.deployments.services import STRATEGIES, deployment_roll_back
 from serving.loop.selectors import NEEDED, cost_of, hindrance, loop_of
 from serving.models import (
-    DeploymentStrategy,
     LearningLoop,
     LoopTrigger,
     LoopTurn,
@@ -37,7 +36,6 @@ SETTINGS: Final = (
     "on", "after_traces", "judged_only", "daily", "on_drift", "monthly_usd", "least_rows", "review", "preset", "config",
     "environment_options", "strategy", "rule",
 )  # fmt: skip
-STRATEGIES: Final = (DeploymentStrategy.CANARY, DeploymentStrategy.BLUE_GREEN, DeploymentStrategy.IMMEDIATE)
 MOST_TEXT: Final = 300
 
 

@@ -186,9 +186,9 @@ class AgentServing(Scoped):
     ``release`` null: nothing was deployed, and the gateway refuses. The endpoints ``fallbacks`` are asked in their
     order where the agent's own does not answer. ``while_away_micros``: what each process may answer while the database
     is away, in micro-dollars; 0: nothing. ``webhook_url`` is told each change of what serves; "": nothing is. Edits of
-    at most ``most_edits`` texts go out by themselves, as ``edits_by``; null: none does. ``last_erased`` is the highest
-    number of a release that an erasure took, which no other gets.
-    """
+    at most ``most_edits`` texts go out by themselves, as ``edits_by``; null: none does. In ``edits_month``
+    ``edits_out`` of them did, and ``edits_runs`` are the runs of suites that were begun for them. ``last_erased`` is
+    the highest number of a release that an erasure took, which no other gets."""
 
     agent = models.OneToOneField(Agent, on_delete=models.CASCADE, primary_key=True, related_name="serving")
     release = models.ForeignKey(Release, null=True, on_delete=models.PROTECT, related_name="serves")
@@ -199,6 +199,16 @@ class AgentServing(Scoped):
     last_erased = models.PositiveIntegerField(default=0, editable=False)
     most_edits = models.PositiveSmallIntegerField(null=True, blank=True)
     edits_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
+    edits_strategy = models.CharField(
+        max_length=10, choices=DeploymentStrategy.choices, default=DeploymentStrategy.CANARY
+    )
+    edits_a_month = models.PositiveSmallIntegerField(default=30, help_text="That go out by themselves, at most.")
+    edits_monthly_micros = models.PositiveBigIntegerField(
+        default=5_000_000, help_text="What suites for them may cost in a month."
+    )
+    edits_month = models.DateField(null=True, editable=False)
+    edits_out = models.PositiveIntegerField(default=0, editable=False)
+    edits_runs = ArrayField(models.UUIDField(), default=list, editable=False)
     updated_at = models.DateTimeField(auto_now=True)
 
     def __str__(self) -> str:

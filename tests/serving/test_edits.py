@@ -8,9 +8,11 @@ import pytest
 from django.test import Client
 
 from agentcore_site.audit.models import AuditEvent
+from agentcore_site.jobs.models import Job, Status
 from agentcore_site.lib.errors import Forbidden, Invalid, Missing
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import Membership
+from budgets.models import Budget
 from budgets.services import price_set
 from experiences.models import Agent
 from experiences.playbooks.services.playbooks import playbook_edit
@@ -18,7 +20,7 @@ from serving.deployments.edits import edits_change, edits_tick, said_of_edits
 from serving.deployments.selectors import serving_of
 from serving.deployments.services import deployment_start, release_restore, serving_change
 from serving.gate.verdict import GateRule
-from serving.models import Deployment, Release, SuiteRun
+from serving.models import AgentServing, Deployment, Release, SuiteRun
 from serving.releases.selectors import bundle_of
 from serving.releases.services import release_make
 from serving.suites.services import suite_create
@@ -58,7 +60,7 @@ def test_an_edit_goes_out_by_itself_only_where_the_rule_says_so(operator: Actor,
     edited(operator, served)
     edits_tick()
     assert number(served) == 1, "off by default"
-    edits_change(operator, served, most=1)
+    edits_change(operator, served, most=1, strategy="immediate")
     assert edits_tick() == 1 and number(served) == 2
     release = serving_of(served).release
     assert release is not None and "Read the order first." in bundle_of(release).context.text_for("")
@@ -91,7 +93,7 @@ def test_the_gates_suites_run_first_and_its_no_holds(operator: Actor, served: Ag
     price_set(Actor(adam), model="small", organization=served.organization, input=1, output=1)
     suite_create(operator, name="work", spec=WORK, description="Work")
     gate_of(operator, served, GateRule(suites={"work": 0.5}, safety=False))
-    edits_change(operator, served, most=3)
+    edits_change(operator, served, most=3, strategy="immediate")
     edited(operator, served)
     edits_tick()
     edits_tick()
@@ -111,8 +113,53 @@ def test_the_gates_suites_run_first_and_its_no_holds(operator: Actor, served: Ag
     assert number(served) == 2
 
 
+def test_it_goes_out_by_canary_unless_the_rule_says_otherwise(operator: Actor, served: Agent) -> None:
+    edits_change(operator, served, most=1)
+    edited(operator, served)
+    edits_tick()
+    deployment = Deployment.objects.latest("created_at")
+    assert (deployment.strategy, deployment.share, deployment.live) == ("canary", 0.10, True) and number(served) == 1
+    edited(operator, served, content="Read it twice.")
+    edits_tick()  # waits for the canary
+    assert Deployment.objects.latest("created_at") == deployment
+
+
+def test_at_most_so_many_go_out_in_a_month(operator: Actor, served: Agent) -> None:
+    edits_change(operator, served, most=1, strategy="immediate", a_month=2)
+    for count, content in enumerate(("Read it.", "Read it twice.", "Read it thrice.")):
+        edited(operator, served, content=content)
+        edits_tick()
+        assert number(served) == min(count + 2, 3)
+    assert "2 small edits went out this month, which is the most." in said_of_edits(serving_of(served))
+    AgentServing.objects.update(edits_month="2026-01-01")
+    edits_tick()
+    assert number(served) == 4
+
+
+def test_suites_for_edits_stay_within_the_months_dollars(operator: Actor, served: Agent, adam: Any) -> None:
+    price_set(Actor(adam), model="small", organization=served.organization, input=1, output=1)
+    suite_create(operator, name="work", spec=WORK, description="Work")
+    gate_of(operator, served, GateRule(suites={"work": 0.5}, safety=False))
+    edits_change(operator, served, most=3, monthly_usd=2)
+    edited(operator, served)
+    edits_tick()
+    runs = SuiteRun.objects.filter(pk__in=AgentServing.objects.get(agent=served).edits_runs)
+    limits = Budget.objects.filter(owner_id__in=runs.values("pk")).values_list("limit", flat=True)
+    assert list(limits) == [1_000_000, 1_000_000]  # half of it each: of both releases
+    runs.update(cost_micros=1_000_000)
+    Job.objects.filter(pk__in=runs.values("pk")).update(status=Status.FAILED)
+    edited(operator, served, content="Read it twice.")
+    edits_tick()
+    edits_tick()
+    assert SuiteRun.objects.filter(agent=served).count() == 2
+    assert "dollars for suites of small edits are used up" in said_of_edits(serving_of(served))
+    edits_change(operator, served, most=3, monthly_usd=3)
+    edits_tick()
+    assert SuiteRun.objects.filter(agent=served).count() == 3
+
+
 def test_what_was_taken_back_is_not_brought_out_again(operator: Actor, served: Agent) -> None:
-    edits_change(operator, served, most=3)
+    edits_change(operator, served, most=3, strategy="immediate")
     edited(operator, served)
     edits_tick()
     release_restore(operator, served)
@@ -121,7 +168,7 @@ def test_what_was_taken_back_is_not_brought_out_again(operator: Actor, served: A
 
 
 def test_whom_it_acts_as_must_still_be_allowed_to(operator: Actor, served: Agent) -> None:
-    edits_change(operator, served, most=3)
+    edits_change(operator, served, most=3, strategy="immediate")
     edited(operator, served)
     Membership.objects.filter(user=operator.user).update(role="viewer")
     edits_tick()
@@ -134,15 +181,17 @@ def test_who_may_set_it_and_how(
     for person, refusal in ((dan, Forbidden), (charlie, Missing)):
         with pytest.raises(refusal):
             edits_change(Actor(person), served, most=1)
-    for wrong in (0, 21):
+    for wrong in ({"most": 0}, {"most": 21}, {"strategy": "shadow"}, {"a_month": -1}, {"monthly_usd": float("nan")}):
         with pytest.raises(Invalid):
-            edits_change(operator, served, most=wrong)
+            edits_change(operator, served, **{"most": 1, **wrong})
     path = f"agents/{served.slug}/small-edits"
     assert api.get(path).json()["most"] is None
     changed = api.patch(path, {"most": 2}).json()
     assert (changed["most"], changed["acts_as"]) == (2, "olivia") and "at most 2 texts" in changed["sentence"]
     assert "at most 2 texts go out by themselves" in html(console.get(f"/agents/{served.pk}/serving/"))
-    console.post(f"/agents/{served.pk}/serving/edits/", {"most": ""})
-    assert serving_of(served).most_edits is None
+    limited = api.patch(path, {"most": 2, "strategy": "blue_green", "a_month": 4, "monthly_usd": 0.5}).json()
+    assert (limited["strategy"], limited["a_month"], limited["monthly_usd"]) == ("blue_green", 4, 0.5)
+    console.post(f"/agents/{served.pk}/serving/edits/", {"most": "", "a_month": "6"})
+    assert (serving_of(served).most_edits, serving_of(served).edits_a_month) == (None, 6)
     ExperienceFactory(agent=served, handle="x0000000009", summary="When nothing helps, say so.")
     assert edits_tick() == 0
