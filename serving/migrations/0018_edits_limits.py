@@ -6,7 +6,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("serving", "0016_canary_sessions"),
+        ("serving", "0017_trace_tokens"),
     ]
 
     operations = [
