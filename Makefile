@@ -6,8 +6,9 @@ SHELL := /bin/bash
 help: ## What there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-run: ## Start everything, make the demo and train it (ONCE=1 ends when it is done; PORT=, DATA_DIR=, SEED=)
+run: ## Start everything, make the demo and train it (ONCE=1 ends when it is done; PORT=, DATA_DIR=, SEED=, EVENTS=1, WEIGHTS=1)
 	@.ci/setup run
+	@$(if $(WEIGHTS),.ci/setup weights)
 	@exec .venv/bin/python manage.py up --demo $(if $(ONCE),--once) $(if $(PORT),--port $(PORT)) $(if $(SEED),--seed $(SEED))
 
 demo-loop: ## The circle with simulated users: production teaches an agent, and a worse release is taken back (PORT=, DATA_DIR=)

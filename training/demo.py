@@ -13,8 +13,12 @@ from agentcore_site import env
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import Membership, Organization
 from agentcore_site.tenancy.roles import Role
+from budgets.services import price_set
 from experiences.agents.services.agents import agent_create
-from experiences.models import Agent
+from experiences.agents.services.datasets import dataset_create
+from experiences.agents.services.endpoints import endpoint_create, endpoint_update
+from experiences.models import Agent, Dataset, ModelEndpoint
+from training.weights.random_model import LETTERS
 
 PEOPLE: Final = {
     "olivia": Role.OPERATOR,
@@ -25,6 +29,8 @@ PEOPLE: Final = {
 ORGANIZATION, OTHER = ("Acme Research", "acme"), ("Elsewhere Ltd", "elsewhere")
 AGENT_SLUG: Final = "tool-router"
 LOOP_SLUG: Final = "helper"
+WEIGHTS_SLUG: Final = "letters"
+DOOR, LETTERS_NAME = "Door of weights", "Letters"
 
 
 def passwords_file() -> Path:
@@ -55,6 +61,36 @@ def seed() -> Agent:
         slug=AGENT_SLUG,
         description="Learns from rewards alone which tool fits a question, and to check before it answers.",
         environment="reasoning_gym",
+    )
+
+
+@transaction.atomic
+def seed_weights(base_url: str, model: str, key: str) -> Agent:
+    """An agent at a door of weights and queries for it, in the organisation of the demo's own; the endpoint is brought
+    to the door's address of now."""
+    beside = seed()
+    home, olivia = beside.organization, Actor(beside.created_by, door="command")
+    adam = Actor(get_user_model().objects.get(username="adam"), door="command")
+    door = {"kind": "weights", "base_url": base_url, "model": model, "api_key": key}
+    endpoint = ModelEndpoint.objects.filter(organization=home, name=DOOR).first()
+    if endpoint is None:
+        price_set(adam, model=model, organization=home, free=True)
+        endpoint = endpoint_create(adam, name=DOOR, **door)
+    else:
+        endpoint_update(adam, endpoint, **door)
+    if not Dataset.objects.filter(organization=home, name=LETTERS_NAME).exists():
+        dataset_create(olivia, name=LETTERS_NAME, rows=LETTERS)
+    found = Agent.objects.filter(organization=home, slug=WEIGHTS_SLUG).first()
+    return found or agent_create(
+        olivia,
+        name="Letters",
+        slug=WEIGHTS_SLUG,
+        description="A language model made at random, whose weights learn which letter to answer.",
+        runtime="llm",
+        endpoint=endpoint,
+        philosophy="cot",
+        environment="dataset",
+        max_tokens=4,
     )
 
 

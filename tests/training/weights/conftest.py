@@ -13,24 +13,16 @@ from budgets.services import price_set
 from experiences.agents.services.agents import agent_create
 from experiences.agents.services.endpoints import endpoint_create
 from experiences.models import Agent
-from tests.support.tiny_model import tiny_model
 from tests.support.weights_door import DoorProcess
+from training.weights.random_model import random_model
 
-# Whoever is asked for the one letter must not say the other.
-WANTED = {"alpha": "^[^b]*a[^b]*$", "beta": "^[^a]*b[^a]*$"}
-ROWS = [
-    {"query": f"{kind} {number}", "expected_outcome": {"regex": WANTED[kind]}}
-    for number in range(40)
-    for kind in WANTED
-]
-TEXTS = [row["query"] for row in ROWS] + ["Think step by step. When you are done, write a last line"] * 20
 PRICE = 1_000_000  # micro-dollars for a million tokens, of prompts, answers and training
 
 
 @pytest.fixture(scope="session")
 def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("torch", reason="the extra [weights] is not installed")
-    return tiny_model(tmp_path_factory.mktemp("models") / "tiny", TEXTS)
+    return random_model(tmp_path_factory.mktemp("models") / "tiny")
 
 
 @pytest.fixture(scope="session")

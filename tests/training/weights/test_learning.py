@@ -24,11 +24,12 @@ from experiences.models import Agent, TrajectoryRecord
 from experiences.rollouts.captured import SampledTokens
 from tests.support.running import run_to_end, slices_of
 from tests.support.weights_door import DoorProcess
-from tests.training.weights.conftest import ROWS, agent_at
+from tests.training.weights.conftest import agent_at
 from training.learners import policy_of
 from training.models import TrainingRun
 from training.services import checkpoints
 from training.services.runs import run_start
+from training.weights.random_model import LETTERS
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow(reason="a model is trained")]
 
@@ -51,7 +52,7 @@ WHOLE = {"n_iterations": 30, "batch_size": 8, "n_trajectories_per_query": 8, "ev
 
 
 def start(actor: Actor, agent: Agent, **changes: Any) -> TrainingRun:
-    return run_start(actor, agent=agent, rows=ROWS, config=CONFIG | changes)
+    return run_start(actor, agent=agent, rows=LETTERS, config=CONFIG | changes)
 
 
 def slice_of(job: Job) -> None:
@@ -70,7 +71,7 @@ def test_a_job_from_the_launch_form_learns_and_is_proven_on_rows_that_were_held_
     client: Client, operator: Actor, tiny_agent: Agent
 ) -> None:
     client.force_login(operator.user)
-    dataset = dataset_create(operator, name="Letters", rows=ROWS)
+    dataset = dataset_create(operator, name="Letters", rows=LETTERS)
     settings = {name: str(value) for name, value in (CONFIG | WHOLE).items() if name not in ("weights", "learner")}
     form = {"agent": tiny_agent.pk, "source": "dataset", "dataset": dataset.pk, "preset": "recommended"}
     form |= {"learner": "weights", "weights.lora_rank": "0"} | settings

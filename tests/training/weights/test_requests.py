@@ -13,7 +13,7 @@ from events.training import training_request
 from experiences.agents.services.datasets import dataset_create
 from experiences.models import Agent
 from tests.support.running import run_to_end
-from tests.training.weights.conftest import ROWS
+from training.weights.random_model import LETTERS
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow(reason="a model is trained")]
 
@@ -38,7 +38,7 @@ def request(algorithm: str, **hyperparameters: Any) -> dict[str, Any]:
 def test_a_request_trains_weights_here(
     algorithm: str, more: dict[str, Any], expected: dict[str, Any], operator: Actor, tiny_agent: Agent
 ) -> None:
-    dataset_create(operator, name="Letters", rows=ROWS)
+    dataset_create(operator, name="Letters", rows=LETTERS)
     made = training_request(operator, request(algorithm, **more))
     run = made.job.training_run
     config = run.configuration
@@ -50,6 +50,6 @@ def test_a_request_trains_weights_here(
 
 
 def test_what_an_algorithm_of_weights_has_not_is_refused(operator: Actor, tiny_agent: Agent) -> None:
-    dataset_create(operator, name="Letters", rows=ROWS)
+    dataset_create(operator, name="Letters", rows=LETTERS)
     with pytest.raises(Invalid, match="dpo of weights has no clip_epsilon, gae_lambda here"):
         training_request(operator, request("dpo", clip_epsilon=0.2, gae_lambda=0.9))

@@ -8,6 +8,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
+from agentcore_site import env
 from agentcore_site.lib.errors import DomainError
 from agentcore_site.tenancy.actors import Actor
 from training import demo
@@ -24,6 +25,8 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         agent = demo.seed()
+        if url := env.text("WEIGHTS_URL"):
+            demo.seed_weights(url, env.text("WEIGHTS_NAME"), env.text("WEIGHTS_TOKEN"))
         people = ", ".join(f"{name} ({role.label.lower()})" for name, role in demo.PEOPLE.items())
         self.stdout.write(f"people: {people}, charlie (operator of another organisation)")
         self.stdout.write(f"passwords: {demo.passwords_file()}")

@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from aiohttp import web
 from django.conf import settings
@@ -16,13 +16,15 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from agentcore_site import env
 
+RANDOM: Final = "random"
+
 
 class Command(BaseCommand):
     requires_system_checks: list[str] = []  # it has no pages and no tables
     help = "Serves and trains the weights of one language model for jobs whose agents call it."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("model", help="Folder of the base model, as save_pretrained writes it.")
+        parser.add_argument("model", help=f"Folder of a model as save_pretrained writes it; {RANDOM}: one made here.")
         parser.add_argument("--name", default="", help="What agents call it; the folder's name by default.")
         parser.add_argument("--host", default="127.0.0.1")
         parser.add_argument("--port", type=int, default=8300)
@@ -30,8 +32,9 @@ class Command(BaseCommand):
         parser.add_argument("--parent", action="store_true", help="End when standard input is closed.")
 
     def handle(self, *, model: str, name: str, host: str, port: int, trainer: str, parent: bool, **_: Any) -> None:
-        folder = Path(model)
-        if not folder.is_dir():
+        saved = Path(settings.DATA_DIR) / "weights"
+        folder = saved / "models" / RANDOM if model == RANDOM else Path(model)
+        if model != RANDOM and not folder.is_dir():
             raise CommandError(f"{folder} is no folder. Give the folder of a model, as save_pretrained writes it.")
         token = env.text("WEIGHTS_TOKEN")
         if not token and host not in ("127.0.0.1", "localhost", "::1"):
@@ -40,6 +43,10 @@ class Command(BaseCommand):
             from training.weights.chat import ChatTokens
             from training.weights.door import Door
 
+            if model == RANDOM and not folder.is_dir():
+                from training.weights.random_model import random_model
+
+                random_model(folder)
             chat = ChatTokens(folder)
             if trainer:
                 from training.weights.tinker_engine import TinkerEngine
@@ -51,7 +58,7 @@ class Command(BaseCommand):
                 engine = TorchEngine(folder)
         except ImportError as error:
             raise CommandError(f"The extra [weights] is not installed here: {error}") from error
-        door = Door(engine, chat, name=name or folder.name, token=token, saved=Path(settings.DATA_DIR) / "weights")
+        door = Door(engine, chat, name=name or folder.name, token=token, saved=saved)
         with contextlib.suppress(KeyboardInterrupt):
             asyncio.run(self._serve(door.application(), host, port, parent=parent))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import os
+import secrets
 import shutil
 import signal
 import stat
@@ -25,6 +26,8 @@ from agentcore_site.embedded.stack import Stack
 from agentcore_site.embedded.supervisor import Process
 
 DEFAULT_PORT = 8000
+WEIGHTS_PORT = 8300
+RANDOM_MODEL = "random"  # what `weights_door` makes by itself
 LOOPBACK = "127.0.0.0/8,::1/128,localhost"
 
 
@@ -32,7 +35,7 @@ class Command(BaseCommand):
     help = (
         "Start PostgreSQL and Valkey (unless DATABASE_URL and REDIS_URL are set), web, workers and beat; with EVENTS=1"
         " NATS (unless NATS_URL is set) and the feedback loop; with WAREHOUSE=1 a warehouse (unless CLICKHOUSE_URL is"
-        " set)."
+        " set); with WEIGHTS=1, or the folder of a model, a door of weights."
     )
     requires_system_checks: list[str] = []
 
@@ -87,7 +90,22 @@ class Command(BaseCommand):
         self._prepare(warehouse="clickhouse_url" in urls)
         for process in self._processes(stack, port, options["workers"], events=bool(urls.get("nats_url"))):
             stack.supervisor.start(process)
+        if model := env.text("WEIGHTS"):
+            stack.supervisor.start(self._door(stack, RANDOM_MODEL if model == "1" else model))
         return port
+
+    def _door(self, stack: Stack, model: str) -> Process:
+        """A door of weights (docs/weights.md), whose address the demo is told. torch loads in some ten seconds."""
+        port, key = free_port(WEIGHTS_PORT), stack.secrets / "weights_token"
+        if not key.exists():
+            env.private_file(key, secrets.token_urlsafe(24))
+        token = key.read_text(encoding="utf-8").strip()
+        known = {"WEIGHTS_URL": f"http://127.0.0.1:{port}/v1", "WEIGHTS_NAME": Path(model).name, "WEIGHTS_TOKEN": token}
+        os.environ.update(known)
+        self.say(f"door of weights: {known['WEIGHTS_URL']} (its key: {key})")
+        command = [*_manage(), "weights_door", model, "--port", str(port)]
+        lean = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+        return Process("weights", command, ready=lambda: answers(port), environment=lean, cwd=str(env.ROOT))
 
     def _web_port(self, options: dict[str, Any]) -> int:
         """A port that was asked for must be free; the default one may give way."""

@@ -1,19 +1,36 @@
-"""A language model made at random: two layers of Qwen3's kind and a byte-level tokenizer trained here. Nothing is
-fetched, and nothing was learned before."""
+"""A language model made at random, to try the learner of weights without one of one's own: two layers of Qwen3's kind
+and a byte-level tokenizer trained here. Nothing is fetched, and nothing was learned before."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any, Final
 
-TEMPLATE = (
+TEMPLATE: Final = (
     "{% for message in messages %}<|{{ message['role'] }}|>{{ message['content'] }}<|end|>{% endfor %}"
     "{% if add_generation_prompt %}<|assistant|>{% endif %}"
 )
-SPECIAL = ["<|end|>", "<|system|>", "<|user|>", "<|assistant|>", "<|tool|>"]
+END: Final = "<|end|>"
+SPECIAL: Final = [END, "<|system|>", "<|user|>", "<|assistant|>", "<|tool|>"]
+
+_PROMPTS: Final = ["Think step by step. When you are done, write a last line"] * 20
+
+# Whoever is asked for the one letter must not say the other.
+_WANTED: Final = {"alpha": "^[^b]*a[^b]*$", "beta": "^[^a]*b[^a]*$"}
+LETTERS: Final[list[dict[str, Any]]] = [
+    {"query": f"{kind} {number}", "expected_outcome": {"regex": _WANTED[kind]}}
+    for number in range(40)
+    for kind in _WANTED
+]
 
 
-def tiny_model(folder: Path, texts: list[str], *, seed: int = 0, merges: int = 36) -> Path:
-    """Writes model and tokenizer to ``folder``: about 112,000 parameters and 256 + 5 + ``merges`` tokens."""
+def random_model(folder: Path, *, seed: int = 0, merges: int = 36) -> Path:
+    """Writes model and tokenizer to ``folder``, for the queries of ``LETTERS``: about 93,000 parameters and 256 + 5 +
+    ``merges`` tokens.
+
+    Raises:
+        ImportError: the extra [weights] is not installed.
+    """
     import torch
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
@@ -24,13 +41,13 @@ def tiny_model(folder: Path, texts: list[str], *, seed: int = 0, merges: int = 3
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     size = len(alphabet) + len(SPECIAL) + merges
     bpe.train_from_iterator(
-        texts,
+        [*(row["query"] for row in LETTERS), *_PROMPTS],
         trainers.BpeTrainer(vocab_size=size, special_tokens=SPECIAL, initial_alphabet=alphabet, show_progress=False),
     )
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=bpe, eos_token="<|end|>", pad_token="<|end|>")
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=bpe, eos_token=END, pad_token=END)
     tokenizer.chat_template = TEMPLATE
     torch.manual_seed(seed)
-    end = tokenizer.convert_tokens_to_ids("<|end|>")
+    end = tokenizer.convert_tokens_to_ids(END)
     model = Qwen3ForCausalLM(
         Qwen3Config(
             vocab_size=len(tokenizer),

@@ -1,0 +1,19 @@
+"""The demo's rows are made once, and follow what moved."""
+
+from __future__ import annotations
+
+import pytest
+
+from experiences.models import Agent, Dataset, ModelEndpoint
+from training import demo
+
+pytestmark = pytest.mark.django_db
+
+
+def test_an_agent_of_weights_is_made_once_and_its_door_is_where_it_is_now() -> None:
+    first = demo.seed_weights("http://127.0.0.1:8300/v1", "random", "key-1")
+    again = demo.seed_weights("http://127.0.0.1:8301/v1", "random", "key-2")
+    assert first == again and first.organization == demo.seed().organization
+    [door] = ModelEndpoint.objects.all()
+    assert (door.kind, door.base_url, door.pk) == ("weights", "http://127.0.0.1:8301/v1", again.endpoint_id)
+    assert Dataset.objects.get().name == "Letters" and Agent.objects.count() == 2
