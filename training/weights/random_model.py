@@ -15,7 +15,7 @@ SPECIAL: Final = [END, "<|system|>", "<|user|>", "<|assistant|>", "<|tool|>"]
 
 _PROMPTS: Final = ["Think step by step. When you are done, write a last line"] * 20
 
-# Whoever is asked for the one letter must not say the other.
+# A query of the one kind wants one letter, and never the other.
 _WANTED: Final = {"alpha": "^[^b]*a[^b]*$", "beta": "^[^a]*b[^a]*$"}
 LETTERS: Final[list[dict[str, Any]]] = [
     {"query": f"{kind} {number}", "expected_outcome": {"regex": _WANTED[kind]}}
