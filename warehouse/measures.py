@@ -1,8 +1,8 @@
 """What is measured of a trajectory, and the SQL that counts it by the hour: once for PostgreSQL, once for ClickHouse.
 
-Both give the relation ``warehouse_measure``: for each organisation, agent, purpose, arm, model, hour, measure and
-bucket the number of values ``n``, their sum ``total`` and the sum of their squares ``squares``. Sums of it are means,
-rates, deviations and distributions of any span of hours: every dashboard is queries of it, the same for both.
+Both give the relation ``warehouse_measure``: of an organisation, agent, purpose, arm, model, hour, measure and bucket
+the number of values ``n``, their sum ``total`` and the sum of their squares ``squares``. Sums of it are means, rates,
+deviations and distributions of any span of hours: every dashboard is queries of it, the same for both.
 
 Buckets. ``tenths``: of a reward and its components, ``floor(10 x)`` between -50 and 50; what is beyond stands at the
 end. ``bits``: of counts and durations, how many binary digits the whole number has: bucket b holds 2^(b-1) to 2^b - 1.
@@ -65,10 +65,11 @@ def _ch_bits(value: str) -> str:
     return f"if({whole} = 0, toInt16(0), toInt16(floor(log2({whole}))) + toInt16(1))"
 
 
+# A row for each value: summed once, by the query. Summed by the hour first, it took ten times as long.
 CH_VIEW: Final = f"""
 CREATE OR REPLACE VIEW warehouse_measure AS
 SELECT organization_id, agent_id, purpose, arm, model, hour, toDate(hour, 'UTC') AS day,
-    m.1 AS measure, m.2 AS bucket, count() AS n, sum(m.3) AS total, sum(m.3 * m.3) AS squares
+    m.1 AS measure, m.2 AS bucket, 1 AS n, m.3 AS total, m.3 * m.3 AS squares
 FROM trajectories FINAL
 ARRAY JOIN arrayFilter(one -> abs(one.3) <= {LIMIT}, arrayConcat(
     [
@@ -84,7 +85,6 @@ ARRAY JOIN arrayFilter(one -> abs(one.3) <= {LIMIT}, arrayConcat(
     arrayMap((name, value) -> (concat('{COMPONENT}', name), {_ch_tenths("value")}, value),
         mapKeys(components), mapValues(components))
 )) AS m
-GROUP BY organization_id, agent_id, purpose, arm, model, hour, measure, bucket
 """  # noqa: S608  (our own words)
 
 # A training, here or elsewhere, as one row: ``warehouse_training``. PostgreSQL reads it as it stands: there are few.
