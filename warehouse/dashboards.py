@@ -249,10 +249,12 @@ def tenths(rows: list[Row]) -> list[Row]:
 
 def bits(rows: list[Row], unit: float = 1.0) -> list[Row]:
     """Named by where a bucket begins: 0, 1, 2, 4, 8 …, in units of so many."""
-    return [
-        {"from": f"{(2 ** (row['bucket'] - 1) if row['bucket'] else 0) / unit:.3g}", "trajectories": row["counted"]}
-        for row in _gapless(rows)
-    ]
+
+    def name(bucket: int) -> str:
+        begins = (2 ** (bucket - 1) if bucket else 0) / unit
+        return f"{begins:,.0f}" if begins >= 100 else f"{begins:.3g}"
+
+    return [{"from": name(row["bucket"]), "trajectories": row["counted"]} for row in _gapless(rows)]
 
 
 def components(rows: list[Row]) -> list[Row]:
@@ -333,11 +335,11 @@ QUALITY: Final = Dashboard(
     (
         DashboardChart("ends", "How they end", "Shares of all trajectories.", "lines", BY_TIME,
             (AT, SUCCESS, ERRORS, CUT_OFF), lived),
-        DashboardChart("steps", "Steps", "How many trajectories had so many steps or more.", "bars",
+        DashboardChart("steps", "Steps", "Trajectories by their number of steps, from one mark to below the next.", "bars",
             _distribution("steps"), (FROM, TRAJECTORIES), bits),
-        DashboardChart("seconds", "Seconds", "How many trajectories took so long or longer.", "bars",
+        DashboardChart("seconds", "Seconds", "Trajectories by how long they took, from one mark to below the next.", "bars",
             _distribution("milliseconds"), (FROM, TRAJECTORIES), lambda rows: bits(rows, 1000)),
-        DashboardChart("tokens", "Tokens", "How many trajectories used so many or more.", "bars",
+        DashboardChart("tokens", "Tokens", "Trajectories by how many they used, from one mark to below the next.", "bars",
             _distribution("tokens"), (FROM, TRAJECTORIES), bits),
         DashboardChart("agents", "By agent", "", "table", BY_AGENT,
             (AGENT, TRAJECTORIES, SUCCESS, ERRORS, CUT_OFF, STEPS, SECONDS, TOKENS), by_most),

@@ -4,6 +4,7 @@
 (function () {
   const HEIGHT = 210;
   const HUES = ["c-blue", "c-orange", "c-green", "c-purple", "c-red", "c-grey"];
+  const TICKS = [3600, 7200, 14400, 21600, 43200, 86400, 172800, 604800, 1209600, 2592000, 7776000, 31536000];
   const charts = new Map();
 
   for (const field of document.querySelectorAll("[data-sends]")) field.addEventListener("change", () => field.form.submit());
@@ -78,7 +79,7 @@
         y: { range: (_, low, high) => (share ? [Math.min(0, low), Math.max(1.02, high)] : [Math.min(0, low), high > 0 ? high * 1.08 : low < 0 ? 0 : 1]) },
       },
       axes: [
-        { ...common, grid: { show: false }, values: (_, ticks) => ticks.map((tick) => (timed || Number.isInteger(tick) ? when(tick) : "")), space: 56, size: 30, incrs: timed ? [3600, 7200, 14400, 21600, 43200, 86400, 172800, 604800, 1209600, 2592000, 7776000] : undefined },
+        { ...common, grid: { show: false }, values: (_, ticks) => ticks.map((tick) => (timed || Number.isInteger(tick) ? when(tick) : "")), space: 56, size: 30, incrs: timed ? TICKS.filter((seconds) => seconds >= Math.min(step, 86400)) : undefined },
         { ...common, grid, values: (_, ticks) => ticks.map(show), size: 56 },
       ],
       bands: band ? [{ series: [3, 2], fill: colour(HUES[0], 0.18) }] : undefined,
