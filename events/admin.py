@@ -7,6 +7,7 @@ from django.contrib import admin
 from agentcore_site.tenancy.administration import KeyedTableAdmin, ReadOnlyAdmin
 from events.models import (
     DeadLetter,
+    ErasedMessage,
     EventCredential,
     EventPublisher,
     OutboxEvent,
@@ -21,6 +22,11 @@ class OutboxEventAdmin(KeyedTableAdmin):
     list_display = ["id", "kind", "key", "created_at", "settled_at", "tries", "withheld"]
     list_filter = ["kind"]
     key_fields = ("key", "message_id")
+
+
+@admin.register(ErasedMessage)
+class ErasedMessageAdmin(KeyedTableAdmin):
+    list_display = ["id", "stream", "sequence", "created_at"]
 
 
 @admin.register(EventPublisher)

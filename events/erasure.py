@@ -1,4 +1,5 @@
-"""Erasure in what came from elsewhere. What goes out is made of rows that are erased themselves."""
+"""Erasure in what came from elsewhere. What goes out is made of rows that are erased themselves; what went out already
+is deleted from its stream (``events.stream_erasure``)."""
 
 from __future__ import annotations
 
@@ -6,7 +7,15 @@ import uuid
 from collections.abc import Sequence
 
 from agentcore_site.tenancy.erasure import ErasureFinding, holding, places, rewritten
-from events.models import DeadLetter, EventCredential, ReceivedReward, ReceivedTrajectory, TrainingRequest, WaitingSpan
+from events.models import (
+    DeadLetter,
+    ErasedMessage,
+    EventCredential,
+    ReceivedReward,
+    ReceivedTrajectory,
+    TrainingRequest,
+    WaitingSpan,
+)
 
 
 @places.register("publishers of events")
@@ -31,8 +40,21 @@ def rewards(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
 def dead_letters(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     mine = DeadLetter.objects.filter(organization_id=organization_id)
     found = holding(mine, words, texts=("payload", "detail", "subject"))
-    ids = list(found.values_list("pk", flat=True))
-    return ErasureFinding(len(ids), lambda: DeadLetter.objects.filter(pk__in=ids).delete())
+    rows = list(found)
+
+    def erase() -> None:
+        ErasedMessage.objects.bulk_create(
+            ErasedMessage(
+                organization_id=organization_id,
+                stream=row.stream,
+                sequence=row.sequence,
+                mark=row.stored_at.isoformat(),
+            )
+            for row in rows
+        )
+        DeadLetter.objects.filter(pk__in=[row.pk for row in rows]).delete()
+
+    return ErasureFinding(len(rows), erase)
 
 
 @places.register("training requests")

@@ -17,6 +17,7 @@ from events.consuming import EventConsumer
 from events.gatekeeping import accounts_keep
 from events.pausing import pause
 from events.relay import Relay
+from events.stream_erasure import streams_erase
 from events.subjects import STREAMS
 
 log = logging.getLogger(__name__)
@@ -39,6 +40,8 @@ async def feedback_loop(stopping: asyncio.Event, parts: tuple[str, ...] = PARTS)
         async with asyncio.TaskGroup() as group:
             for part in parts:
                 group.create_task(work[part]())
+            if "relay" in parts:
+                group.create_task(streams_erase(client.jetstream(), stopping))
             group.create_task(accounts_keep(stopping))
             group.create_task(_beats(stopping, parts))
     finally:

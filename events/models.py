@@ -43,7 +43,8 @@ class OutboxEvent(models.Model):
 
     It names its row (``key``, and ``month`` where the row stands in a partition) and holds no copy of it: the payload
     is made when it is sent. ``data`` are figures that the row will not have any more by then. ``try_after`` is the end
-    of the lease of the relay that took it. ``withheld`` says why a settled one was not published.
+    of the lease of the relay that took it. ``sequence`` is its message's in the stream, ``withheld`` says why a
+    settled one was not published.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -57,6 +58,7 @@ class OutboxEvent(models.Model):
     tries = models.PositiveSmallIntegerField(db_default=0)
     try_after = models.DateTimeField(db_default=Now())
     settled_at = models.DateTimeField(null=True)
+    sequence = models.BigIntegerField(null=True)
     withheld = models.CharField(max_length=60, db_default="")
 
     objects = ScopedManager()
@@ -100,7 +102,8 @@ class EventCredential(Scoped):
 class ReceivedTrajectory(Scoped):
     """A trajectory of an agent elsewhere, which is a row of ``TrajectoryRecord``: received once by its own id.
 
-    ``id`` is the row's scenario: each is a query of its own. ``digest`` is the SHA-256 of the payload.
+    ``id`` is the row's scenario: each is a query of its own. ``digest`` is the SHA-256 of the payload, ``sequence`` its
+    message's in the stream (null: it came by another way).
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -108,6 +111,7 @@ class ReceivedTrajectory(Scoped):
     agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="+")
     credential_id = models.UUIDField(null=True)
     digest = models.CharField(max_length=64)
+    sequence = models.BigIntegerField(null=True)
     record_id = models.UUIDField(null=True)
     month = models.DateField(null=True)
     received_at = models.DateTimeField(default=timezone.now, editable=False)
@@ -134,6 +138,7 @@ class ReceivedReward(Scoped):
     trajectory_id = models.CharField(max_length=100)
     credential_id = models.UUIDField(null=True)
     digest = models.CharField(max_length=64)
+    sequence = models.BigIntegerField(null=True)
     total = models.FloatField()
     components: Any = models.JSONField(default=dict)
     about: Any = models.JSONField(default=dict, help_text="Its type, normalisation and evaluator, as they came.")
@@ -198,6 +203,32 @@ class DeadLetter(models.Model):
 
     def __str__(self) -> str:
         return f"{self.stream} {self.sequence}"
+
+
+class ErasedMessage(models.Model):
+    """A message whose content was erased here, and which is still in its stream (migration 0005 notes trajectories).
+
+    ``mark`` proves that the message at ``sequence`` is the one that is meant, also where the stream was made anew: its
+    ``Nats-Msg-Id``, the SHA-256 of its payload, or when it was stored. ``sequence`` is null where it was on its way.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    organization_id = models.UUIDField(null=True)
+    stream = models.CharField(max_length=40)
+    sequence = models.BigIntegerField(null=True)
+    mark = models.CharField(max_length=64)
+    created_at = models.DateTimeField(db_default=Now(), editable=False)
+
+    objects = ScopedManager()
+
+    class Meta:
+        ordering = ["id"]
+
+    def __str__(self) -> str:
+        return f"{self.stream} {self.sequence}"
+
+
+ErasedMessage.objects.path = "organization_id"
 
 
 class RequestMode(models.TextChoices):

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Final
 
 from django.db import connection
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.utils import timezone
 from nats.aio.client import Client
 from nats.errors import Error as NatsError
@@ -21,10 +21,11 @@ from nats.errors import Error as NatsError
 from agentcore_site.lib.async_db import lasting
 from agentcore_site.lib.database import trouble_in
 from events import metrics
-from events.models import OutboxEvent
+from events.models import EventKind, OutboxEvent
 from events.pausing import pause
 from events.publishing import LeasedEvent, OutgoingMessage, loaded, messages_of
 from events.stream_writer import StreamWriter
+from events.subjects import STREAMS
 
 log = logging.getLogger(__name__)
 
@@ -33,6 +34,8 @@ LEASE_SECONDS: Final = 30
 IDLE_SECONDS: Final = 0.02  # between two looks at an outbox that is empty
 TROUBLE_SECONDS: Final = 1.0
 KEPT: Final = timedelta(days=1)
+ERASABLE: Final = (EventKind.TRAJECTORY, EventKind.REWARD)
+LONGEST: Final = max(one.max_age for one in STREAMS)
 
 
 def batch_take(limit: int = BATCH) -> list[LeasedEvent]:
@@ -51,11 +54,15 @@ def batch_take(limit: int = BATCH) -> list[LeasedEvent]:
     return sorted(found)
 
 
-def batch_settle(sent: Collection[int], withheld: Sequence[OutgoingMessage], failed: Sequence[int] = ()) -> None:
-    """Settles what was sent or is withheld. What was not sent has another try in a moment, and not at the end of its
-    lease."""
+def batch_settle(sent: Mapping[int, int], withheld: Sequence[OutgoingMessage], failed: Sequence[int] = ()) -> None:
+    """Settles what was sent (its sequences, by row) or is withheld. What was not sent has another try in a moment, and
+    not at the end of its lease."""
     with connection.cursor() as cursor:
-        cursor.execute("UPDATE events_outboxevent SET settled_at = clock_timestamp() WHERE id = ANY(%s)", [list(sent)])
+        cursor.execute(
+            "UPDATE events_outboxevent o SET settled_at = clock_timestamp(), sequence = sent.sequence"
+            " FROM unnest(%s::bigint[], %s::bigint[]) AS sent(id, sequence) WHERE o.id = sent.id",
+            [list(sent), list(sent.values())],
+        )
         for one in withheld:
             OutboxEvent.objects.filter(id=one.row).update(settled_at=timezone.now(), withheld=one.withheld[:60])
         if failed:
@@ -64,8 +71,11 @@ def batch_settle(sent: Collection[int], withheld: Sequence[OutgoingMessage], fai
 
 
 def outbox_forget() -> int:
-    """Deletes what was settled long ago. Returns how many rows."""
-    old: QuerySet[OutboxEvent] = OutboxEvent.objects.filter(settled_at__lt=timezone.now() - KEPT)
+    """Deletes what was settled long ago; where an erasure may have to find its message in the stream, as long ago as
+    that keeps it. Returns how many rows."""
+    now = timezone.now()
+    in_stream = Q(sequence__isnull=False, kind__in=ERASABLE, settled_at__gte=now - timedelta(seconds=LONGEST))
+    old: QuerySet[OutboxEvent] = OutboxEvent.objects.filter(~in_stream, settled_at__lt=now - KEPT)
     deleted = 0
     while ids := list(old.order_by("id").values_list("id", flat=True)[:10_000]):
         deleted += OutboxEvent.objects.filter(id__in=ids)._raw_delete("default")
@@ -100,7 +110,7 @@ class Relay:
                     log.warning("the relay waits: %s", error or type(error).__name__)
                 await pause(self._stopping, TROUBLE_SECONDS)
         if taken is not None:
-            await self._settle([], [], [one.row for one in await taken])
+            await self._settle({}, [], [one.row for one in await taken])
         await self._settled()
 
     async def once(self) -> int:
@@ -127,7 +137,9 @@ class Relay:
         failed = [one.row for one in ready if one.row not in sent]
         self._settling = asyncio.create_task(self._settle(sent, withheld, failed))
 
-    async def _settle(self, sent: Collection[int], withheld: Sequence[OutgoingMessage], failed: Sequence[int]) -> None:
+    async def _settle(
+        self, sent: Mapping[int, int], withheld: Sequence[OutgoingMessage], failed: Sequence[int]
+    ) -> None:
         await lasting(batch_settle)(sent, withheld, failed)
 
     async def _settled(self) -> None:

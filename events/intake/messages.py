@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from uuid import NAMESPACE_OID, UUID
 
 import orjson
@@ -50,6 +50,13 @@ class StoredMessage:
     stored_at: datetime
 
 
+class Arrival(NamedTuple):
+    """The SHA-256 of a payload, and its message's sequence in the stream."""
+
+    digest: str
+    sequence: int
+
+
 @dataclass(frozen=True, slots=True)
 class Sender:
     """Who published. Without a credential: by a plain subject in our own account, for the site's one organisation.
@@ -66,12 +73,12 @@ class Sender:
 
 Senders = Mapping[Publisher, Sender | None]  # None: there is no such publisher
 Outcome = DeadLetter | Exception | None
-Receive = Callable[[Sender, Mapping[str, Any], str], None]
+Receive = Callable[[Sender, Mapping[str, Any], Arrival], None]
 RECEIVERS: Final[dict[str, Receive]] = {}  # by subject; filled by ``events.intake.receivers``
 
 
 def receives(subject: str) -> Callable[[Receive], Receive]:
-    """Registers what takes the payloads of a subject; it is given the sender, the payload and its SHA-256."""
+    """Registers what takes the payloads of a subject; it is given the sender, the payload and what it came as."""
 
     def registered(receive: Receive) -> Receive:
         RECEIVERS[subject] = receive
@@ -98,7 +105,7 @@ def block_take(messages: Sequence[StoredMessage]) -> list[Outcome]:
 
 def _outcome(message: StoredMessage, senders: Senders) -> Outcome:
     try:
-        _take(message.subject, message.body, senders, at=message.stored_at)
+        _take(message, senders)
     except NotTaken as refused:
         return _dead_letter(message, refused, senders)
     except Exception as error:
@@ -139,7 +146,7 @@ def payload_retake(row: DeadLetter) -> None:
     """
     senders = _senders([row.subject])
     in_turn(one.organization.pk for one in senders.values() if one is not None)
-    _take(row.subject, row.payload.encode(), senders, at=row.stored_at)
+    _take(StoredMessage(row.subject, row.payload.encode(), row.stream, row.sequence, row.stored_at), senders)
 
 
 def _senders(subjects: Iterable[str]) -> Senders:
@@ -150,12 +157,13 @@ def _senders(subjects: Iterable[str]) -> Senders:
     return {one: _known_sender(*one) for one in publishers}
 
 
-def _take(subject: str, body: bytes, senders: Senders, *, at: datetime) -> None:
+def _take(message: StoredMessage, senders: Senders) -> None:
+    body = message.body
     try:
-        origin = origin_of(subject)
+        origin = origin_of(message.subject)
     except ValueError as error:
         raise NotTaken(DeadReason.UNKNOWN_PUBLISHER, str(error)) from error
-    sender = _sender(origin, senders[origin.publisher], at)
+    sender = _sender(origin, senders[origin.publisher], message.stored_at)
     payload = _payload(body)
     if fault := fault_of(origin.subject, payload):
         raise NotTaken(DeadReason.SCHEMA, fault)
@@ -164,7 +172,7 @@ def _take(subject: str, body: bytes, senders: Senders, *, at: datetime) -> None:
         raise NotTaken(DeadReason.REFUSED, f"Nothing here takes {origin.subject}.")
     try:
         with transaction.atomic():
-            receive(sender, payload, hashlib.sha256(body).hexdigest())
+            receive(sender, payload, Arrival(hashlib.sha256(body).hexdigest(), message.sequence))
     except DomainError as error:
         raise NotTaken(DeadReason.REFUSED, error.message) from error
 

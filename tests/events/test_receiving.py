@@ -16,16 +16,19 @@ from nats.js import JetStreamContext
 
 from agentcore_site.lib.errors import Conflict, Forbidden
 from agentcore_site.tenancy.actors import Actor
+from agentcore_site.tenancy.erasure import subject_erase
 from events.consuming import EventConsumer
 from events.gatekeeping import accounts_write
 from events.intake.messages import RECEIVERS, Sender, StoredMessage, block_take
-from events.models import DeadLetter, EventCredential, ReceivedReward, ReceivedTrajectory
+from events.models import DeadLetter, ErasedMessage, EventCredential, ReceivedReward, ReceivedTrajectory
+from events.relay import Relay
 from events.services import (
     dead_letter_dismiss,
     dead_letter_retry,
     event_credential_create,
     event_credential_revoke,
 )
+from events.stream_erasure import erase_once
 from events.subjects import REWARD, STREAMS, TRAJECTORY
 from experiences.models import TrajectoryRecord
 from tests import factories
@@ -209,6 +212,10 @@ def test_a_stranger_can_publish_nothing_and_a_publisher_only_what_is_its_own(
         for subject in (forged, "agent.rl.training.status.v1", "agent.rl.model.deployed.v1", "$JS.API.STREAM.NAMES"):
             await theirs.publish(subject, b"{}")
         await theirs.flush()
+        for _ in range(100):  # the server's answers to what it dropped
+            if len(errors) == 4:
+                break
+            await asyncio.sleep(0.05)
         await theirs.close()
         assert (await js.stream_info("RL_TRAJECTORIES")).state.messages == 0
         assert (await js.stream_info("RL_TRAINING")).state.messages == 0
@@ -288,10 +295,53 @@ def test_the_designs_commands_work_word_for_word(bus: Bus, acme: Any, agent: Any
     assert not DeadLetter.objects.exists()
 
 
+def test_what_is_erased_is_deleted_from_the_streams(
+    bus: Bus, boss: Actor, published: Any, publisher: Publisher, agent: Any
+) -> None:
+    """What came in, what went out of it, what it was worth, and what was not taken; nothing else."""
+    given = example(TRAJECTORY)
+    of_jane = changed(given, trajectory_id="t-1", task_context={"instructions": "Call Jane Quizzlebottom"})
+    rewards = [changed(example(REWARD), trajectory_id=name, reward_id=f"of {name}") for name in ("t-1", "t-2")]
+    refused = changed(of_jane, agent_id="Jane Quizzlebottom")
+    received(
+        bus,
+        publisher,
+        (TRAJECTORY, of_jane),
+        (TRAJECTORY, changed(given, trajectory_id="t-2")),
+        (TRAJECTORY, refused),
+        *((REWARD, one) for one in rewards),
+    )
+
+    async def kept(ours: Client, js: JetStreamContext) -> list[str]:
+        relay = Relay(ours, asyncio.Event())
+        while await relay.once():
+            pass
+        while await erase_once(js):
+            pass
+        found = await stored(js, "RL_TRAJECTORIES") + await stored(js, "RL_REWARDS")
+        return sorted(f"{subject.partition('.')[0]} {payload['trajectory_id']}" for subject, payload in found)
+
+    both = ["in t-1", "in t-1", "in t-1", "in t-2", "in t-2", "out t-1", "out t-1", "out t-2", "out t-2"]
+    assert bus.speak(kept) == both
+    subject_erase(boss, ["Quizzlebottom"])
+    assert bus.speak(kept) == ["in t-2", "in t-2", "out t-2", "out t-2"]
+    assert not ErasedMessage.objects.exists()
+
+
+def test_a_message_that_is_another_by_now_is_not_deleted(bus: Bus, publisher: Publisher) -> None:
+    """A stream that was made anew counts from one again."""
+    [sequence] = received(bus, publisher, (TRAJECTORY, example(TRAJECTORY)))
+    ErasedMessage.objects.create(stream="RL_TRAJECTORIES", sequence=sequence, mark="of another")
+    ErasedMessage.objects.create(stream="RL_TRAJECTORIES", sequence=sequence + 1, mark="of none")
+    bus.speak(lambda client, js: erase_once(js))
+    assert len(bus.speak(lambda client, js: stored(js, "RL_TRAJECTORIES"))) == 1
+    assert not ErasedMessage.objects.exists()
+
+
 def test_a_fault_of_ours_costs_no_other_message_of_its_block(
     acme: Any, agent: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(sender: Sender, payload: Any, digest: str) -> None:
+    def broken(sender: Sender, payload: Any, arrival: Any) -> None:
         ReceivedTrajectory.objects.create(organization=acme, agent=agent, trajectory_id=payload["trajectory_id"])
         if payload["trajectory_id"] == "t-1":
             raise RuntimeError("a fault")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import copy
 import json
+from contextlib import suppress
 from typing import Any
 
 from jsonschema import Draft202012Validator
 from nats.js import JetStreamContext
+from nats.js.errors import NotFoundError
 
 from events.schemas import schema_of
 from events.subjects import REWARD, TRAJECTORY
@@ -30,12 +32,13 @@ def _closed(schema: Any) -> Any:
 
 
 async def stored(js: JetStreamContext, stream: str) -> list[tuple[str, dict[str, Any]]]:
-    """All messages of a stream: subject and payload."""
+    """All messages of a stream that are still there: subject and payload."""
     info = await js.stream_info(stream)
     found = []
     for seq in range(max(1, info.state.first_seq), info.state.last_seq + 1):
-        message = await js.get_msg(stream, seq)
-        found.append((message.subject or "", json.loads(message.data or b"null")))
+        with suppress(NotFoundError):
+            message = await js.get_msg(stream, seq)
+            found.append((message.subject or "", json.loads(message.data or b"null")))
     return found
 
 

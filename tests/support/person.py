@@ -28,6 +28,7 @@ OURS: Final = frozenset(
         "events.TrainingRequest.digest", "events.TrainingRequest.algorithm",
         "events.WaitingSpan.trace_id", "events.WaitingSpan.span_id",
         "events.DeadLetter.stream", "events.DeadLetter.outcome",
+        "events.ErasedMessage.stream", "events.ErasedMessage.mark",
         # Digests, and what is sealed.
         "serving.Release.digest", "serving.SuiteVersion.digest", "serving.SuiteRun.digest", "serving.SuiteRun.done",
         "serving.ProductionTrace.key",

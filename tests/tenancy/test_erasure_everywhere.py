@@ -25,7 +25,7 @@ from budgets.models import BudgetAlert, BudgetSettings
 from budgets.services import budget_set_limit
 from evaluation.models import EvaluationRun
 from evaluation.services import evaluation_start
-from events.models import ReceivedReward, ReceivedTrajectory, WaitingSpan
+from events.models import ErasedMessage, ReceivedReward, ReceivedTrajectory, WaitingSpan
 from events.training import training_request, training_request_cancel
 from experiences.agents.services.agents import agent_update
 from experiences.lessons.stamps import checked
@@ -96,6 +96,7 @@ def everything(operator: Actor, adam: Any, acme: Any, run: TrainingRun, server: 
     WaitingSpan.objects.create(
         organization=acme, agent=run.agent, body="said", trace_id="a" * 32, span_id="b" * 16, root=True
     )
+    ErasedMessage.objects.create(organization_id=acme.pk, stream="RL_TRAJECTORIES", sequence=1, mark="m")
     ReceivedReward.objects.create(organization=acme, reward_id="r-1", trajectory_id="t-1", digest="d", total=1.0)
     lesson = factories.ExperienceFactory(agent=run.agent)
     ExperienceChange.objects.create(experience=lesson, version=1, action="added", after="said", by="olivia")

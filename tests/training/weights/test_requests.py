@@ -32,7 +32,7 @@ def request(algorithm: str, **hyperparameters: Any) -> dict[str, Any]:
          {"credit": "value", "epsilon": 0.1, "epsilon_high": 0.1, "gamma": 0.9, "gae_lambda": 0.8}),
         ("dpo", {}, {"algorithm": "dpo", "beta": 0.1}),
         ("rloo", {}, {"baseline": "loo", "loss_type": "reinforce"}),
-        ("grpo", {"clip_epsilon": 0.1}, {"baseline": "mean", "epsilon": 0.1}),
+        ("grpo", {"clip_epsilon": 0.1}, {"baseline": "group_mean", "epsilon": 0.1}),
     ],
 )  # fmt: skip
 def test_a_request_trains_weights_here(
