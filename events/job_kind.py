@@ -12,7 +12,7 @@ from django.db.models.functions import Now
 
 from agentcore_site.jobs.events import event_add
 from agentcore_site.jobs.kinds import Progressed, kinds
-from agentcore_site.jobs.lease import Lease, MustFail, MustPause, StopRequested
+from agentcore_site.jobs.lease import Lease, MustFail, StopRequested
 from agentcore_site.jobs.models import ENDED, Job, Reason, Status
 from agentcore_site.lib.money_format import money
 from budgets.metering.port import BudgetRefused
@@ -86,12 +86,12 @@ def _hand_over(row: TrainingRequest, lease: Lease) -> None:
     """The service hears of it once its budget is held.
 
     Raises:
-        MustPause: there is no room for it. It goes on when a person has made some and resumes it.
+        MustFail: there is no room for it by now. It can be asked for again.
     """
     try:
         budget_hold(row)
     except BudgetRefused as error:
-        raise MustPause(Reason.BUDGET_EXCEEDED, str(error)) from error
+        raise MustFail(Reason.BUDGET_EXCEEDED, str(error)) from error
     with lease.fenced():
         OutboxEvent.objects.create(
             message_id=uuid4(), organization_id=row.organization_id, kind=EventKind.REQUEST, key=row.pk

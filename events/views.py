@@ -15,8 +15,10 @@ from agentcore_site.jobs.services import may_cancel
 from agentcore_site.lib.errors import Invalid
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import current_organization, require
+from budgets.models import Budget
 from events.filters import ALIVE, STATES, DeadLetterFilters, EventCredentialFilters, TrainingRequestFilters
 from events.forms import EventCredentialForm
+from events.job_kind import HANDED_OVER
 from events.models import DeadReason
 from events.selectors import (
     dead_letter_get,
@@ -97,6 +99,8 @@ def training(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse:
     context = {
         "row": row,
         "report": row.report,
+        "limit": Budget.objects.filter(job_id=row.job_id).values_list("limit", flat=True).first(),
+        "handed_over": row.job.events.filter(type=HANDED_OVER).exists(),
         "asked": orjson.dumps(row.request, option=orjson.OPT_INDENT_2).decode(),
         "events": row.job.events.order_by("-seq")[:50],
         "may_cancel": row.job.active and may_cancel(actor, row.job),

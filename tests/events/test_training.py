@@ -11,7 +11,6 @@ from django.utils import timezone
 
 from agentcore_site.jobs import lifecycle
 from agentcore_site.jobs.models import Job, Status
-from agentcore_site.jobs.services import job_resume
 from agentcore_site.jobs.tasks import run_slice
 from agentcore_site.lib.errors import Conflict, Forbidden, Insufficient, Invalid
 from agentcore_site.tenancy.actors import Actor
@@ -194,14 +193,15 @@ def test_a_training_elsewhere_is_not_handed_over_without_room_in_a_budget(
     first = training_request(operator, request(metadata={"max_cost_usd": 3}))
     second = training_request(operator, request(metadata={"max_cost_usd": 3}) | {"training_job_id": "t-2"})
     turn(first.job)
-    assert (turn(second.job).status, second.job.status_reason) == (Status.PAUSED, "budget_exceeded")
+    assert (turn(second.job).status, second.job.status_reason) == (Status.FAILED, "budget_exceeded")
     assert waiting(EventKind.REQUEST) == [first.request]
-    # What is given up here gives back what it held, and the other has room.
+    # What is given up here gives back what it held, and another has room.
     with django_capture_on_commit_callbacks(execute=True):
         training_request_cancel(operator, first)
-    job_resume(operator, second.job)
-    assert turn(second.job).status == Status.RUNNING
-    assert waiting(EventKind.REQUEST)[-1] == second.request
+    third = training_request(operator, request(metadata={"max_cost_usd": 3}) | {"training_job_id": "t-3"})
+    assert turn(third.job).status == Status.RUNNING
+    assert waiting(EventKind.REQUEST)[-1] == third.request
+    assert waiting(EventKind.STATUS)[-1]["training_job_id"] == "t-1"  # no service was told of the second
 
 
 def test_the_share_that_is_held_out_is_the_requests(operator: Actor, acme: Any, agent: Any) -> None:
@@ -350,7 +350,7 @@ def test_programs_and_people_see_and_cancel_it(operator: Actor, agent: Any, oliv
     console = Client()
     console.force_login(olivia)
     assert "dpo of m" in html(console.get("/events/trainings/"))
-    assert "no training service has reported yet" in html(console.get(f"/events/trainings/{started.json()['job_id']}/"))
+    assert "Asked for" in html(console.get(f"/events/trainings/{started.json()['job_id']}/"))
     assert api.post(f"training/{name}/cancel", {}).json()["status"] == "cancelled"
     assert "dpo of m" not in html(console.get("/events/trainings/?status=queued"))
     assert api.get("models").json()["results"] == []
