@@ -63,7 +63,7 @@ def dead_letters(request: HttpRequest, actor: Actor) -> HttpResponse:
     context = {
         "listing": listing(request, rows, LETTER_SORTS, one="dead letter", of=everything),
         "reason": reason,
-        "reasons": DeadReason.choices,
+        "reasons": [(one.value, one.value.replace("_", " ").capitalize()) for one in DeadReason],
         "state": state,
         "states": STATES,
         "may": allowed(actor, current_organization(actor).pk),

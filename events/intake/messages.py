@@ -50,7 +50,7 @@ class StoredMessage:
     stored_at: datetime
 
 
-class Arrival(NamedTuple):
+class MessageStamp(NamedTuple):
     """The SHA-256 of a payload, and its message's sequence in the stream."""
 
     digest: str
@@ -73,7 +73,7 @@ class Sender:
 
 Senders = Mapping[Publisher, Sender | None]  # None: there is no such publisher
 Outcome = DeadLetter | Exception | None
-Receive = Callable[[Sender, Mapping[str, Any], Arrival], None]
+Receive = Callable[[Sender, Mapping[str, Any], MessageStamp], None]
 RECEIVERS: Final[dict[str, Receive]] = {}  # by subject; filled by ``events.intake.receivers``
 
 
@@ -172,7 +172,7 @@ def _take(message: StoredMessage, senders: Senders) -> None:
         raise NotTaken(DeadReason.REFUSED, f"Nothing here takes {origin.subject}.")
     try:
         with transaction.atomic():
-            receive(sender, payload, Arrival(hashlib.sha256(body).hexdigest(), message.sequence))
+            receive(sender, payload, MessageStamp(hashlib.sha256(body).hexdigest(), message.sequence))
     except DomainError as error:
         raise NotTaken(DeadReason.REFUSED, error.message) from error
 

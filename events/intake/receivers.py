@@ -11,7 +11,7 @@ from django.db import connection
 from agentcore_site.lib.feedback_metrics import PROFILES, trajectory_collected
 from agentcore_site.lib.statistics import finite_or_none
 from agentcore_site.lib.texts import uuid_of
-from events.intake.messages import Arrival, NotTaken, Sender, receives
+from events.intake.messages import MessageStamp, NotTaken, Sender, receives
 from events.models import DeadReason, EventPublisher, ReceivedReward, ReceivedTrajectory
 from events.payloads.trajectory import OUTSIDE, trajectory_read
 from events.received import SCENARIOS, received_scope
@@ -26,16 +26,16 @@ ABOUT: Final = ("reward_type", "normalization", "metadata", "session_id", "times
 
 
 @receives(TRAJECTORY)
-def trajectory_receive(sender: Sender, payload: Mapping[str, Any], arrival: Arrival) -> None:
+def trajectory_receive(sender: Sender, payload: Mapping[str, Any], stamp: MessageStamp) -> None:
     agent = _agent(sender, payload["agent_id"])
     name = payload["trajectory_id"]
     received, new = ReceivedTrajectory.objects.get_or_create(
         organization=sender.organization,
         trajectory_id=name,
-        defaults={"agent": agent, "credential_id": sender.credential_id, **arrival._asdict()},
+        defaults={"agent": agent, "credential_id": sender.credential_id, **stamp._asdict()},
     )
     if not new:
-        _same(received.digest, arrival.digest, f"trajectory {name}")
+        _same(received.digest, stamp.digest, f"trajectory {name}")
         return
     try:
         trajectory = trajectory_read(payload, scenario=received.pk % SCENARIOS)
@@ -63,7 +63,7 @@ def trajectory_receive(sender: Sender, payload: Mapping[str, Any], arrival: Arri
 
 
 @receives(REWARD)
-def reward_receive(sender: Sender, payload: Mapping[str, Any], arrival: Arrival) -> None:
+def reward_receive(sender: Sender, payload: Mapping[str, Any], stamp: MessageStamp) -> None:
     name = payload["trajectory_id"]
     record, agent = _rewarded(sender, name)
     if agent is not None:
@@ -74,7 +74,7 @@ def reward_receive(sender: Sender, payload: Mapping[str, Any], arrival: Arrival)
         defaults={
             "trajectory_id": name,
             "credential_id": sender.credential_id,
-            **arrival._asdict(),
+            **stamp._asdict(),
             "total": float(payload["total_reward"]),
             "components": redact_value(payload.get("reward_components") or {}),
             "about": redact_value({key: payload[key] for key in ABOUT if key in payload}),
@@ -82,14 +82,14 @@ def reward_receive(sender: Sender, payload: Mapping[str, Any], arrival: Arrival)
         },
     )
     if not new:
-        _same(row.digest, arrival.digest, f"reward {payload['reward_id']}")
+        _same(row.digest, stamp.digest, f"reward {payload['reward_id']}")
     elif record is not None:
         row.applied = _paid(record, row.total)
         row.save(update_fields=["applied"])
 
 
 @receives(REQUEST)
-def request_receive(sender: Sender, payload: Mapping[str, Any], arrival: Arrival) -> None:
+def request_receive(sender: Sender, payload: Mapping[str, Any], stamp: MessageStamp) -> None:
     """In the name of the person who made the publisher, with no more rights than they have."""
     credential = sender.credential
     if credential is None:
@@ -104,11 +104,11 @@ def request_receive(sender: Sender, payload: Mapping[str, Any], arrival: Arrival
             payload = {**payload, "metadata": {**(payload.get("metadata") or {}), "agent_id": named}}
     if user is None:
         raise NotTaken(DeadReason.UNKNOWN_PUBLISHER, "No person stands for this publisher any more.")
-    training_request(acting_for(user, sender.organization), payload, digest=arrival.digest)
+    training_request(acting_for(user, sender.organization), payload, digest=stamp.digest)
 
 
 @receives(STATUS)
-def status_receive(sender: Sender, payload: Mapping[str, Any], arrival: Arrival) -> None:
+def status_receive(sender: Sender, payload: Mapping[str, Any], stamp: MessageStamp) -> None:
     try:
         status_take(sender.organization, payload)
     except ValueError as error:

@@ -341,7 +341,7 @@ def test_a_message_that_is_another_by_now_is_not_deleted(bus: Bus, publisher: Pu
 def test_a_fault_of_ours_costs_no_other_message_of_its_block(
     acme: Any, agent: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(sender: Sender, payload: Any, arrival: Any) -> None:
+    def broken(sender: Sender, payload: Any, stamp: Any) -> None:
         ReceivedTrajectory.objects.create(organization=acme, agent=agent, trajectory_id=payload["trajectory_id"])
         if payload["trajectory_id"] == "t-1":
             raise RuntimeError("a fault")
