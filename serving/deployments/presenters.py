@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from agentcore_site.console.svg import Picture
 from agentcore_site.lib.statistics import finite_or_none
-from serving.deployments.rules import MEASURES, DeploymentRule
+from serving.deployments.rules import HOUR, MEASURES, DeploymentRule
 from serving.deployments.ticking import waits_for
 from serving.models import Deployment, DeploymentState, DeploymentStrategy
 from serving.monitoring.bands import Difference
@@ -115,6 +115,7 @@ class ShownDeployment:
     rate: FixedRate | None
     chart: Picture | None
     no_worse: list[NoWorseRow]
+    patience_hours: float
 
 
 def shown_deployment(deployment: Deployment) -> ShownDeployment:
@@ -133,6 +134,7 @@ def shown_deployment(deployment: Deployment) -> ShownDeployment:
         rate=rate,
         chart=evidence_chart(stored.get("history", [])),
         no_worse=_no_worse(deployment),
+        patience_hours=DeploymentRule.from_json(deployment.rule).patience_minutes / HOUR,
     )
 
 

@@ -121,7 +121,7 @@ def said_of_promotion(deployment: Deployment, rule: DeploymentRule) -> str:
 
 def said(alarm: Alarm) -> str:
     """An alarm in words."""
-    error = f"error of at most {ALPHA:.0%} over all looks"
+    error = f"error of at most {100 * ALPHA:g} % over all looks"
     return f"The new release {WORDS[alarm.guardrail]} than the current one ({error}; e-value {alarm.e_value:,.0f})."
 
 

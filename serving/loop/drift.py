@@ -57,7 +57,7 @@ class DriftLook:
             moved = f"{self.failed_first:.1%} of the traces failed at first, {self.failed_since:.1%} since"
         else:
             moved = f"the reward was {self.reward_first:.3f} at first and {self.reward_since:.3f} since"
-        return f"Production got worse: {moved} (error of at most {ALPHA:.0%} over all looks)."
+        return f"Production got worse: {moved} (error of at most {100 * ALPHA:g} % over all looks)."
 
     def as_json(self) -> dict[str, Any]:
         known = {name: finite_or_none(min(value, 1e12)) for name, value in asdict(self).items()}

@@ -110,5 +110,5 @@ def next_of(loop: LearningLoop) -> list[str]:
         found.append(f"On {at:%d %B at %H:%M} UTC, as every day.")
     if loop.on_drift:
         said = loop.drift.get("sentence", "It was not looked at yet.")
-        found.append(f"When production gets worse (error of at most {ALPHA:.0%}): {said}")
+        found.append(f"When production gets worse (error of at most {100 * ALPHA:g} %): {said}")
     return found or ["Nothing begins one by itself: choose what does."]
