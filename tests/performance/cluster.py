@@ -130,17 +130,21 @@ class Load:
         for one in self.threads:
             one.start()
 
-    def stop(self) -> None:
+    def stop(self) -> bool:
+        """Whether it stored and published until now."""
+        whole = all(one.is_alive() for one in self.threads)
         self.stopping.set()
         for one in self.threads:
             one.join()
+        return whole
 
     def _store(self) -> None:
         from datetime import date
 
-        from django.db import Error, connection, transaction
+        from django.db import connection, transaction
 
         from agentcore_site.ids import uuid7
+        from agentcore_site.lib.database import TROUBLE
         from experiences.rollouts.types import RolloutKey, Step, Trajectory
         from experiences.trajectories.storage import TrajectoryScope, partition_ensure, trajectories_write
 
@@ -155,7 +159,7 @@ class Load:
             try:
                 with transaction.atomic():
                     trajectories_write(scope, [Trajectory(key, "6 times 7?", [said], reward=1.0) for key in keys])
-            except Error:
+            except TROUBLE:
                 connection.close()  # whether it was committed is not known: the database will say
             else:
                 self.committed |= {scope.id_of(key) for key in keys}
@@ -329,14 +333,18 @@ def main() -> int:
         load, began = Load(), time.monotonic()
         load.start()
         made = wreak(cluster, rounds, random.Random(seed))
-        load.stop()
+        loaded = load.stop()
         calm = until(settled, SETTLING_SECONDS)
-        found = report(rounds, seed, load, made, time.monotonic() - began) | {"settled": calm}
+        found = report(rounds, seed, load, made, time.monotonic() - began) | {"settled": calm, "loaded": loaded}
     finally:
         cluster.stack.stop()
         shutil.rmtree(folder, ignore_errors=True)
     print(json.dumps(found))
-    return 0 if calm and found["taken"] == found["rows_of_taken"] and not any(found[name] for name in ZERO) else 1
+    return (
+        0
+        if calm and loaded and found["taken"] == found["rows_of_taken"] and not any(found[name] for name in ZERO)
+        else 1
+    )
 
 
 if __name__ == "__main__":
