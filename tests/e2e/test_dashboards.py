@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import pytest
 from django.utils import timezone
 
-from experiences.models import Agent
+from experiences.models import Agent, TrajectoryRecord
 from tests.e2e.test_launch import chrome, sign_in  # noqa: F401  (a fixture)
 from tests.support.browser import Watched
 from tests.support.rows import lived_run
@@ -17,6 +19,13 @@ from tests.support.workers import LiveSite
 from tests.warehouse.rows import lived
 from warehouse.dashboards import DASHBOARDS
 from warehouse.rollups import roll_up
+
+
+@pytest.fixture(autouse=True)
+def emptied(transactional_db: None) -> Iterator[None]:
+    """Django doesn't know the table of trajectories, and doesn't empty it."""
+    yield
+    TrajectoryRecord.objects.all()._raw_delete("default")
 
 
 def test_charts_are_drawn_of_tables(live_site: LiveSite, operator: Any, agent: Agent, chrome: Any) -> None:  # noqa: F811
