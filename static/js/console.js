@@ -146,6 +146,42 @@ document.addEventListener("click", (event) => {
   if (event.target.closest("[data-print]")) print();
 });
 
+// A part of a form that comes from the server knows what the form held when it was asked for. What a person changed since
+// then stays as it is.
+const held = new WeakMap(); // by request: the values of its form
+const valuesOf = (form) =>
+  new Map(
+    [...form.elements]
+      .filter((one) => one.name && one.type !== "file" && one.type !== "hidden")
+      .map((one) => (one.type === "radio" || one.type === "checkbox" ? [`${one.name}=${one.value}`, one.checked] : [one.name, one.value])),
+  );
+
+document.addEventListener("htmx:beforeSend", (event) => {
+  const form = event.detail.elt.closest("form");
+  if (form) held.set(event.detail.xhr, { form, before: valuesOf(form) });
+});
+
+document.addEventListener("htmx:beforeSwap", (event) => {
+  const request = held.get(event.detail.xhr);
+  if (!request) return;
+  request.typed = [...valuesOf(request.form)].filter(([name, value]) => request.before.has(name) && request.before.get(name) !== value);
+});
+
+document.addEventListener("htmx:afterSwap", (event) => {
+  const request = held.get(event.detail.xhr);
+  if (!request?.typed?.length) return;
+  const typed = new Map(request.typed);
+  const now = valuesOf(request.form);
+  for (const field of request.form.elements) {
+    const box = field.type === "radio" || field.type === "checkbox";
+    const name = box ? `${field.name}=${field.value}` : field.name;
+    if (!typed.has(name) || now.get(name) === typed.get(name)) continue;
+    if (box) field.checked = typed.get(name);
+    else field.value = typed.get(name);
+    field.dispatchEvent(new Event("input", { bubbles: true }));
+  }
+});
+
 // The network is away: say so, since nothing else on the page would.
 document.addEventListener("htmx:sendError", () => {
   const notice = document.createElement("div");

@@ -14,6 +14,7 @@ from django.utils import timezone
 
 from agentcore_site.jobs.services import share_create, share_revoke_all
 from experiences.agents.services.agents import agent_update
+from experiences.agents.services.datasets import dataset_create
 from experiences.models import Agent
 from tests.factories import PASSWORD
 from tests.support.browser import Watched, browser
@@ -77,6 +78,22 @@ def test_it_launches_follows_live_and_proves(live_site: LiveSite, olivia: Any, a
     page.click("text=side by side >> nth=0")
     page.wait_for_selector("table.columns")
     assert watched.complaints == []
+
+
+def test_what_is_typed_while_an_answer_comes_stays(live_site: LiveSite, olivia: Any, agent: Agent, chrome: Any) -> None:
+    dataset_create(olivia, name="Letters", rows=[{"query": f"{n} + 1?", "expected_outcome": n + 1} for n in range(20)])
+    agent_update(olivia, agent, environment="dataset", environment_options={})
+    watched = Watched(chrome.new_page())
+    page = watched.page
+    sign_in(page, live_site, "olivia")
+    page.goto(f"{live_site.url}/launch/?agent={agent.pk}")
+    page.route("**/launch/data/", lambda route: (page.wait_for_timeout(600), route.continue_()))
+    with page.expect_response("**/launch/data/"):
+        page.select_option("select[name=dataset]", index=1)
+        page.fill("[name=n_iterations]", "77")
+        page.fill("[name=max_budget_usd]", "3")
+    page.wait_for_selector("#plan >> text=77 ×")
+    assert page.input_value("[name=max_budget_usd]") == "3"
 
 
 def test_it_works_without_a_mouse_and_on_a_phone(live_site: LiveSite, olivia: Any, agent: Agent, chrome: Any) -> None:
