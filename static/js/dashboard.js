@@ -96,7 +96,8 @@
   function beside(i, n, step) {
     return (u, series) => {
       const path = new Path2D();
-      const width = (u.valToPos(step, "x", true) - u.valToPos(0, "x", true)) * (0.8 / n);
+      const room = (u.valToPos(step, "x", true) - u.valToPos(0, "x", true)) * (0.8 / n);
+      const width = Math.min(room, 40 * devicePixelRatio); // one day alone is no wall
       const zero = u.valToPos(0, "y", true);
       u.data[series].forEach((value, at) => {
         if (!value) return;
