@@ -346,6 +346,7 @@ CELERY_BEAT_SCHEDULE = {
     "warehouse.roll_up": {"task": "warehouse.roll_up", "schedule": 20, "options": {"expires": 20}},
     "warehouse.fill": {"task": "warehouse.fill", "schedule": 5, "options": {"expires": 10}},
 }
+CELERY_BEAT_SCHEDULER = "agentcore_site.jobs.beat:LeasedScheduler"
 CELERY_BEAT_SCHEDULE_FILENAME = str(DATA_DIR / "run" / "beat-schedule")
 
 # Whose text may change a playbook without a person who releases it. None by default.

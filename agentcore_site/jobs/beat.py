@@ -1,0 +1,76 @@
+"""Celery's beat on several hosts: one of them asks for the tasks, another takes over when it is gone."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import socket
+import time
+from typing import Any, Final
+
+from celery.beat import PersistentScheduler
+from django.conf import settings
+from django.db import connection
+
+from agentcore_site.lib.database import TROUBLE
+from agentcore_site.models import SiteFact
+
+log = logging.getLogger(__name__)
+
+FACT: Final = "beat_lease"
+SECONDS: Final = 10.0  # after so long without a word of its holder another may have it
+RENEWED: Final = 3.0
+
+# A row and no advisory lock, which would not outlive a transaction behind a pooler. Its value: the holder, a space, and
+# until when it is theirs by the database's clock.
+TAKE: Final = f"""
+INSERT INTO {SiteFact._meta.db_table} (name, value, updated_at)
+VALUES (%(fact)s, %(holder)s || ' ' || (extract(epoch FROM clock_timestamp()) + %(seconds)s)::text, clock_timestamp())
+ON CONFLICT (name) DO UPDATE SET value = EXCLUDED.value, updated_at = EXCLUDED.updated_at
+WHERE split_part({SiteFact._meta.db_table}.value, ' ', 1) = %(holder)s
+   OR split_part({SiteFact._meta.db_table}.value, ' ', 2)::float8 < extract(epoch FROM clock_timestamp())
+"""  # noqa: S608  (our own table's name)
+
+
+class BeatLease:
+    """What one beat at a time holds. ``holder``: its name, the same after it was started anew at the same place."""
+
+    def __init__(self, holder: str, *, seconds: float = SECONDS, renewed: float = RENEWED) -> None:
+        self._holder, self._seconds, self._renewed = holder.replace(" ", "_"), seconds, renewed
+        self._mine, self._asked_at = False, float("-inf")
+
+    def held(self) -> bool:
+        """Whether it is ours, asked of the database now and again. While that is away, what was so stays so."""
+        if time.monotonic() - self._asked_at < self._renewed:
+            return self._mine
+        try:
+            mine = self._take()
+        except TROUBLE as error:
+            log.warning("the lease of the beat could not be renewed: %s", error)
+            connection.close()
+        else:
+            if mine != self._mine:
+                log.warning(
+                    "this beat %s", "asks for the tasks" if mine else "stands by: another one asks for the tasks"
+                )
+            self._mine = mine
+        self._asked_at = time.monotonic()
+        return self._mine
+
+    def _take(self) -> bool:
+        with connection.cursor() as cursor:
+            cursor.execute(TAKE, {"fact": FACT, "holder": self._holder, "seconds": self._seconds})
+            return cursor.rowcount == 1
+
+
+class LeasedScheduler(PersistentScheduler):  # type: ignore[misc]  # Celery has no types
+    """Asks for tasks only while it holds the lease."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        folder = hashlib.sha256(str(settings.DATA_DIR).encode()).hexdigest()[:12]
+        self._lease = BeatLease(f"{socket.gethostname()[:100]}:{folder}")
+        super().__init__(*args, **options)
+
+    def tick(self, *args: Any, **options: Any) -> float:
+        """Seconds until there is something to do."""
+        return float(super().tick(*args, **options)) if self._lease.held() else 1.0
