@@ -38,7 +38,9 @@ class Stack:
         tuning: dict[str, str] | None = None,
         *,
         any_port: bool = False,
+        role: str = "",
     ) -> None:
+        """``role``: of several processes that share the folder, each with a role of its own and no service."""
         self.data_dir, self.say, self.tuning, self.any_port = data_dir, say, tuning, any_port
         self.place = place_for(data_dir)
         self.run_folder = data_dir / "run"
@@ -48,6 +50,7 @@ class Stack:
         self.secrets.mkdir(exist_ok=True, mode=0o700)
         self.supervisor = Supervisor(self.run_folder / "log", say)
         self._lock: IO[str] | None = None
+        self.role = role
 
     def lock(self) -> None:
         """Takes the data folder for this process.
@@ -55,7 +58,7 @@ class Stack:
         Raises:
             CannotStart: another `up` has it.
         """
-        self._lock = open(self.run_folder / "up.lock", "a+", encoding="utf-8")  # noqa: SIM115  (held until we end)
+        self._lock = open(self.run_folder / f"up{self.role}.lock", "a+", encoding="utf-8")  # noqa: SIM115  (held until we end)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -88,7 +91,8 @@ class Stack:
             urls["clickhouse_url"] = given
         elif env.boolean("WAREHOUSE"):
             urls["clickhouse_url"] = self.start_warehouse(taken)
-        env.private_file(self.run_folder / "services.json", json.dumps(urls))
+        if not self.role:
+            env.private_file(self.run_folder / "services.json", json.dumps(urls))
         return urls
 
     def start_database(self, taken: set[int] | None = None) -> dict[str, str]:
@@ -127,7 +131,8 @@ class Stack:
 
     def stop(self) -> None:
         self.supervisor.stop()
-        (self.run_folder / "services.json").unlink(missing_ok=True)
+        if not self.role:
+            (self.run_folder / "services.json").unlink(missing_ok=True)
         if self._lock is not None:
             self._lock.close()
 

@@ -26,6 +26,18 @@ from agentcore_site.embedded.stack import Stack
 from agentcore_site.embedded.supervisor import Process
 
 DEFAULT_PORT = 8000
+LOCAL = "127.0.0.1"
+WILDCARDS = {"0.0.0.0": LOCAL, "::": "::1"}  # noqa: S104  (where a process that listens everywhere is asked)
+ALL = "all"
+ROLES = {
+    ALL: frozenset({"web", "worker", "helper", "beat", "events"}),
+    "web": frozenset({"web"}),
+    "worker": frozenset({"worker", "helper"}),
+    "beat": frozenset({"beat"}),
+    "events": frozenset({"events"}),
+}
+NEEDED = ("DATABASE_URL", "REDIS_URL", "SECRET_KEY")  # of a role of its own
+MIGRATION_SECONDS = 600
 WEIGHTS_PORT = 8300
 RANDOM_MODEL = "random"  # what `weights_door` makes by itself
 LOOPBACK = "127.0.0.0/8,::1/128,localhost"
@@ -40,6 +52,14 @@ class Command(BaseCommand):
     requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument(
+            "--role",
+            choices=sorted(ROLES),
+            default=ALL,
+            help=f"what of it runs here: {', '.join(sorted(ROLES))} (default: {ALL}). Another than {ALL} starts no"
+            " service, and needs the address of each and the SECRET_KEY of all hosts.",
+        )
+        parser.add_argument("--bind", default=LOCAL, help=f"address that the console listens on (default: {LOCAL})")
         parser.add_argument("--port", type=int, help=f"port of the console (PORT, else {DEFAULT_PORT})")
         parser.add_argument("--workers", type=int, help="processes that run jobs (default: one a core, at most 4)")
         parser.add_argument("--demo", action="store_true", help="make the demo people and agent, train it, follow")
@@ -50,13 +70,17 @@ class Command(BaseCommand):
         parser.add_argument("--seed", type=int, help="seed of the demo's run (SEED)")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        stopping = threading.Event()
+        stopping = self._stopping = threading.Event()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, lambda *_: stopping.set())
         started = time.monotonic()
-        _allow_loopback()
+        role = options["role"]
+        if options["bind"] == LOCAL:
+            _allow_loopback()
         try:
-            stack = Stack(env.data_dir(), self.say)
+            if role != ALL:
+                _check_environment(role, options)
+            stack = Stack(env.data_dir(), self.say, role="" if role == ALL else role)
             stack.lock()
         except CannotStart as error:
             raise CommandError(str(error)) from error
@@ -64,7 +88,8 @@ class Command(BaseCommand):
         try:
             port = self._start(stack, options)
             self.say(f"ready after {time.monotonic() - started:.1f} s")
-            self.say(f"console: http://127.0.0.1:{port}/", sys.stdout)
+            if "web" in ROLES[role]:
+                self.say(f"console: http://{options['bind']}:{port}/", sys.stdout)
             last_line, status = self._stay(stack, options, stopping, port)
         except (CannotStart, env.BadEnvironment) as error:
             raise CommandError(str(error)) from error
@@ -85,12 +110,22 @@ class Command(BaseCommand):
     # -- starting --------------------------------------------------------------------------------------------------
 
     def _start(self, stack: Stack, options: dict[str, Any]) -> int:
-        port = self._web_port(options)
+        names = ROLES[options["role"]]
+        port = self._web_port(options) if "web" in names else 0
         urls = stack.start()
-        self._prepare(warehouse="clickhouse_url" in urls)
-        for process in self._processes(stack, port, options["workers"], events=bool(urls.get("nats_url"))):
-            stack.supervisor.start(process)
-        if model := env.text("WEIGHTS"):
+        if options["role"] == ALL:
+            self._prepare(warehouse="clickhouse_url" in urls)
+        else:
+            self._await_migrations()
+            self._run("check", "--database", "default", "--tag", "database")  # among them: the same SECRET_KEY
+            if "web" in names:
+                self._run("collectstatic", "--no-input", "--verbosity", "0")
+        if not urls.get("nats_url"):
+            names = names - {"events"}
+        for process in self._processes(stack, port, options["workers"], options["bind"]):
+            if process.name in names:
+                stack.supervisor.start(process)
+        if options["role"] == ALL and (model := env.text("WEIGHTS")):
             stack.supervisor.start(self._door(stack, RANDOM_MODEL if model == "1" else model))
         return port
 
@@ -122,25 +157,42 @@ class Command(BaseCommand):
     def _prepare(self, *, warehouse: bool) -> None:
         """Migrations, prices, static files, tables of the warehouse: in processes of their own, since ours was set up
         without a database. They may take long, and give up a silent database by themselves."""
-        steps = {
-            "migrate": ["migrate", "--no-input", "--verbosity", "0"],
-            "load_prices": ["load_prices", "--verbosity", "0"],
-            "collectstatic": ["collectstatic", "--no-input", "--verbosity", "0"],
-        }
+        self._run("migrate", "--no-input", "--verbosity", "0")
+        self._run("load_prices", "--verbosity", "0")
+        self._run("collectstatic", "--no-input", "--verbosity", "0")
         if warehouse:
-            steps["warehouse_setup"] = ["warehouse_setup"]
-        for name, command in steps.items():
-            done = subprocess.run([*_manage(), *command], capture_output=True, text=True, env=_environment())
-            if done.returncode:
-                raise CannotStart(f"{name} failed:\n{done.stderr.strip() or done.stdout.strip()}")
+            self._run("warehouse_setup")
 
-    def _processes(self, stack: Stack, port: int, workers: int | None, *, events: bool) -> list[Process]:
+    def _run(self, *command: str) -> None:
+        """Raises CannotStart."""
+        done = subprocess.run([*_manage(), *command], capture_output=True, text=True, env=_environment())
+        if done.returncode:
+            raise CannotStart(f"{command[0]} failed:\n{done.stderr.strip() or done.stdout.strip()}")
+
+    def _await_migrations(self) -> None:
+        """Until another host, or a step of its own, has migrated: a role's process owns no tables.
+
+        Raises:
+            CannotStart: it took too long, the database is away, or this process is to stop.
+        """
+        ends = time.monotonic() + MIGRATION_SECONDS
+        while True:
+            try:
+                return self._run("migrate", "--check", "--skip-checks", "--verbosity", "0")
+            except CannotStart:
+                if time.monotonic() > ends:
+                    raise
+            self.say("waits until the database is migrated")
+            if self._stopping.wait(2):
+                raise CannotStart("stopped before the database was migrated")
+
+    def _processes(self, stack: Stack, port: int, workers: int | None, bind: str) -> list[Process]:
         python, cwd = sys.executable, str(env.ROOT)
         count = workers or min(4, max(1, os.cpu_count() or 1))
         celery = [python, "-m", "celery", "-A", "agentcore_site.celery"]
         quiet = ["--loglevel", "WARNING", "--without-mingle", "--without-gossip"]
         worker = [*celery, "worker", *quiet]
-        uvicorn = [python, "-m", "uvicorn", "agentcore_site.asgi:application", "--host", "127.0.0.1"]
+        uvicorn = [python, "-m", "uvicorn", "agentcore_site.asgi:application", "--host", bind]
         # Its own default is to believe every proxy header that comes over loopback.
         uvicorn += ["--forwarded-allow-ips", ",".join(str(one) for one in settings.TRUSTED_PROXIES)]
         # Pages send nothing over a socket; a larger frame closes it with 1009.
@@ -153,7 +205,7 @@ class Command(BaseCommand):
             Process(
                 "web",
                 [*uvicorn, "--port", str(port), "--lifespan", "off", "--log-level", "warning"],
-                ready=lambda: answers(port),
+                ready=lambda: answers(port, WILDCARDS.get(bind, bind)),
                 environment=metrics | {"DB_POOL": "12"},
                 cwd=cwd,
             ),
@@ -184,7 +236,7 @@ class Command(BaseCommand):
                 environment=lean,
                 cwd=cwd,
             ),
-            *([Process("events", [*_manage(), "feedback_loop"], environment=lean, cwd=cwd)] if events else ()),
+            Process("events", [*_manage(), "feedback_loop"], environment=lean, cwd=cwd),
         ]
 
     # -- staying ---------------------------------------------------------------------------------------------------
@@ -238,6 +290,16 @@ class Demo:
             self.last_line = line.rstrip("\n")
 
 
+def _check_environment(role: str, options: dict[str, Any]) -> None:
+    """Raises CannotStart."""
+    needed = [*NEEDED, *(["NATS_URL"] if role == "events" else [])]
+    if missing := [name for name in needed if not env.text(name)]:
+        names = ", ".join(missing)
+        raise CannotStart(f"The role {role} starts no service, and shares a secret with other hosts: set {names}.")
+    if options["demo"] or options["demo_loop"]:
+        raise CannotStart("The demo needs all roles: leave --role out.")
+
+
 def _allow_loopback() -> None:
     """The console is served on loopback, to people of this machine: their own model servers may be called at once."""
     if not {"OUTBOUND_ALLOW", "OUTBOUND_ALLOW_FILE"} & os.environ.keys():
@@ -258,7 +320,7 @@ def _metrics_folder(stack: Stack) -> Any:
     In memory where there is a folder for that: the files are mapped, and a process that writes into one on a full disk
     dies of SIGBUS.
     """
-    folder = _folder_in_memory(stack) or stack.run_folder / "metrics"
+    folder = _folder_in_memory(stack) or stack.run_folder / f"metrics{stack.role}"
     folder.mkdir(exist_ok=True)
     for path in folder.glob("*.db"):
         path.unlink(missing_ok=True)
@@ -267,7 +329,7 @@ def _metrics_folder(stack: Stack) -> Any:
 
 def _folder_in_memory(stack: Stack) -> Path | None:
     """A folder of ours for these data in the system's memory; None where there is none, or the name is another's."""
-    digest = hashlib.sha256(str(stack.data_dir).encode()).hexdigest()[:12]
+    digest = hashlib.sha256(f"{stack.data_dir}{stack.role}".encode()).hexdigest()[:12]
     folder = Path("/dev/shm") / f"agentcore-{os.getuid()}-{digest}"  # noqa: S108  (made for its owner, or not taken)
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
