@@ -27,10 +27,12 @@ from rest_framework.request import Request
 from rest_framework.settings import api_settings
 
 from agentcore_site.jobs.models import Job, Status
+from agentcore_site.jobs.wakeup import messages_waiting
 from agentcore_site.jobs.workers import workers_seen
 from agentcore_site.lib import disk
 from agentcore_site.lib.beats import PARTS, beat_key
 from agentcore_site.lib.database import TROUBLE
+from agentcore_site.lib.redis_address import redis_client
 from agentcore_site.tenancy.authentication import actor_of
 
 OK, DEGRADED, DOWN = "ok", "degraded", "down"
@@ -64,7 +66,7 @@ def ready(request: HttpRequest) -> JsonResponse:
 @never_cache
 def status(request: HttpRequest) -> JsonResponse:
     """The same for clients that are not members; members see every dependency by name, with how long it took to ask."""
-    return _answer(request, (*READY, "workers", "storage", "disk", *EVENTS, *BROUGHT))
+    return _answer(request, (*READY, "broker", "workers", "storage", "disk", *EVENTS, *BROUGHT))
 
 
 def database() -> HealthFinding:
@@ -81,12 +83,21 @@ def migrations() -> HealthFinding:
     return HealthFinding(OK, "applied")
 
 
-def broker() -> HealthFinding:
+def redis_answers() -> HealthFinding:
     try:
-        with redis.Redis.from_url(settings.REDIS_URL, **settings.REDIS_TIMEOUTS) as client:
+        with redis_client(settings.REDIS_URL, **settings.REDIS_TIMEOUTS) as client:
             client.ping()
     except redis.RedisError:
         return HealthFinding(DEGRADED, "away: jobs are accepted and wait, live pages poll")
+    return HealthFinding(OK, "answers")
+
+
+def broker() -> HealthFinding:
+    """Of messages to workers, where it is another than Redis."""
+    if settings.CELERY_BROKER_URL == settings.REDIS_URL:
+        return HealthFinding(OK, "is Redis")
+    if messages_waiting() is None:
+        return HealthFinding(DEGRADED, "away: jobs are accepted and wait")
     return HealthFinding(OK, "answers")
 
 
@@ -140,7 +151,8 @@ def _events_part(name: str) -> HealthFinding:
 CHECKS: Final[dict[str, Callable[[], HealthFinding]]] = {
     "database": database,
     "migrations": migrations,
-    "redis": broker,
+    "redis": redis_answers,
+    "broker": broker,
     "workers": workers,
     "storage": storage,
     "disk": room,
@@ -192,7 +204,7 @@ class Board:
 
 # What only makes jobs wait is no reason to send requests elsewhere.
 WITHOUT: Final[dict[str, dict[str, Any]]] = {
-    name: {"status": DEGRADED} for name in ("redis", "workers", "storage", "disk", *EVENTS)
+    name: {"status": DEGRADED} for name in ("redis", "broker", "workers", "storage", "disk", *EVENTS)
 }
 BROUGHT: Final[list[str]] = []  # by apps that this module knows nothing of
 _boards: dict[int, Board] = {}

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from agentcore_site import env
+from agentcore_site.lib.queues import SHORT_TASKS, broker_settings
+from agentcore_site.lib.redis_address import AnyPool, channels_host
 from agentcore_site.postgresql.watched import CONNECT_SECONDS, WatchedConnection
 
 BASE_DIR = env.ROOT
@@ -125,14 +127,14 @@ REDIS_URL = SERVICES.redis_url or "redis://127.0.0.1:1/0"
 CHANNEL_LAYERS = {
     "default": {
         "BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer",
-        "CONFIG": {"hosts": [REDIS_URL], "prefix": "agentcore"},
+        "CONFIG": {"hosts": [channels_host(REDIS_URL)], "prefix": "agentcore"},
     }
 }
 CACHES = {
     "default": {
         "BACKEND": "django.core.cache.backends.redis.RedisCache",
         "LOCATION": REDIS_URL,
-        "OPTIONS": REDIS_TIMEOUTS,
+        "OPTIONS": REDIS_TIMEOUTS | {"pool_class": AnyPool},
     }
 }
 
@@ -308,25 +310,18 @@ env.check_known(
     ),
 )
 
-CELERY_BROKER_URL = env.text("CELERY_BROKER_URL") or REDIS_URL
+CELERY_BROKER_URL, CELERY_BROKER_TRANSPORT_OPTIONS, CELERY_TASK_QUEUES = broker_settings(
+    env.text("CELERY_BROKER_URL") or REDIS_URL
+)
 CELERY_TASK_IGNORE_RESULT = True
-CELERY_TASK_DEFAULT_QUEUE = "default"
+CELERY_TASK_DEFAULT_QUEUE = SHORT_TASKS
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 # Early acknowledgement on purpose: the row is the truth. A message lost with its worker is sent again by the sweep,
 # while a late one would be delivered twice to two healthy workers after the visibility timeout.
 CELERY_TASK_ACKS_LATE = False
-CELERY_BROKER_TRANSPORT_OPTIONS = {
-    "visibility_timeout": 3600,
-    "queue_order_strategy": "priority",
-    "priority_steps": [0, 3, 6],
-    "sep": ":",
-    "socket_timeout": 10,
-    "socket_connect_timeout": 2,
-}
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_TASK_PUBLISH_RETRY_POLICY = {"max_retries": 1, "interval_start": 0, "interval_max": 0.2}
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
-CELERY_TASK_ROUTES = {"jobs.advance": {"queue": "compute"}}
 CELERY_BEAT_SCHEDULE = {
     "jobs.sweep": {"task": "jobs.sweep", "schedule": JOB_SWEEP_SECONDS},
     "tenancy.mails": {"task": "tenancy.mails", "schedule": 10},
@@ -417,6 +412,8 @@ LOGGING: dict[str, Any] = {
         "uvicorn.access": {"level": "WARNING"},
         # Through our formatter, which cuts what lets people in out of addresses.
         "uvicorn.error": {"level": "WARNING", "handlers": ["console"], "propagate": False},
+        # It warns of tasks with a time, of which there are none, at each start beside RabbitMQ.
+        "kombu.transport.native_delayed_delivery": {"level": "ERROR"},
         # They log addresses, and a webhook's path is its secret.
         **{name: {"level": "WARNING"} for name in ("aiohttp", "httpx", "httpx2", "httpcore", "httpcore2", "mcp")},
     },

@@ -17,6 +17,7 @@ from redis import Redis
 from redis.exceptions import RedisError
 
 from agentcore_site.lib.broker import broker_asked
+from agentcore_site.lib.redis_address import redis_client
 
 LEASE_SECONDS: Final = 15
 
@@ -81,4 +82,4 @@ def _key(subject: str) -> str:
 
 @cache
 def _redis() -> Redis:
-    return Redis.from_url(settings.REDIS_URL, **settings.REDIS_TIMEOUTS)
+    return redis_client(settings.REDIS_URL, **settings.REDIS_TIMEOUTS)

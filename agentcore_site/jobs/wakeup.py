@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, Final
 
@@ -14,11 +16,12 @@ from django.utils import timezone
 from agentcore_site.celery import app
 from agentcore_site.jobs.models import Job
 from agentcore_site.lib.broker import broker_asked
+from agentcore_site.lib.queues import JOB_QUEUES, job_queue
 
 LINKS: Final = 8
-QUEUE: Final = "compute"  # of jobs
 ADVANCE: Final = "jobs.advance"  # the task, by its name: its module stands above this one
 ACQUIRE_SECONDS: Final = 0.3
+AMQP_TIMEOUTS: Final = {"read_timeout": 1, "write_timeout": 1}  # RabbitMQ answers when a message is on disk
 
 log = logging.getLogger(__name__)
 
@@ -27,12 +30,19 @@ log = logging.getLogger(__name__)
 def _links(_: int) -> Any:
     """This process's connections for sending, which give up at once; made anew after a fork. Those of workers wait
     longer: they listen."""
-    options = (
-        settings.CELERY_BROKER_TRANSPORT_OPTIONS | settings.REDIS_TIMEOUTS | {"max_retries": 1, "interval_start": 0}
-    )
+    options = settings.CELERY_BROKER_TRANSPORT_OPTIONS | settings.REDIS_TIMEOUTS | AMQP_TIMEOUTS
+    options |= {"max_retries": 1, "interval_start": 0}
     return app.connection_for_write(
         transport_options=options, connect_timeout=settings.REDIS_TIMEOUTS["socket_connect_timeout"]
     ).Pool(limit=LINKS)
+
+
+@contextmanager
+def _link() -> Iterator[Any]:
+    """A connection to the broker for one question or message. Raises what kombu raises, of many kinds."""
+    pool = _links(os.getpid())
+    with broker_asked(settings.CELERY_BROKER_URL), pool.acquire(block=True, timeout=ACQUIRE_SECONDS) as link:
+        yield link
 
 
 def ring_on_commit(job: Job) -> None:
@@ -44,8 +54,8 @@ def ring_on_commit(job: Job) -> None:
 def ring(job_id: Any, attempt: int, priority: int) -> bool:
     """Sends the message. False (and a log line) if the broker is away; the sweep will ring again."""
     try:
-        with broker_asked(), _links(os.getpid()).acquire(block=True, timeout=ACQUIRE_SECONDS) as link:
-            app.send_task(ADVANCE, args=[str(job_id), attempt], priority=priority, retry=False, connection=link)
+        with _link() as link:
+            app.send_task(ADVANCE, args=[str(job_id), attempt], queue=job_queue(priority), retry=False, connection=link)
     except Exception as error:  # kombu raises many kinds; none of them may reach the person who submitted the job
         log.warning("no worker was woken for job %s, the sweep will: %s", job_id, error)
         Job.objects.filter(id=job_id, attempt=attempt).update(nudged_at=None)
@@ -57,8 +67,9 @@ def ring(job_id: Any, attempt: int, priority: int) -> bool:
 def messages_waiting() -> int | None:
     """How many messages no worker has taken yet; None while the broker is away."""
     try:
-        with broker_asked(), _links(os.getpid()).acquire(block=True, timeout=ACQUIRE_SECONDS) as link:
-            return int(link.default_channel.queue_declare(queue=QUEUE).message_count)
+        with _link() as link:
+            queues = (app.amqp.queues[name] for name in JOB_QUEUES)
+            return sum(queue.queue_declare(channel=link.default_channel).message_count for queue in queues)
     except Exception as error:  # kombu raises many kinds
         log.warning("the queue can't be counted: %s", error)
         return None

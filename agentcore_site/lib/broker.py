@@ -1,4 +1,4 @@
-"""Redis in the path of a request: asked briefly, and not at all for a while after it did not answer.
+"""Redis and the broker in the path of a request: asked briefly, and not at all for a while after no answer came.
 
 Nothing that a request needs is kept only there, so a request goes on without it: nothing is limited, workers are woken
 by the sweep, and pages poll.
@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
+from django.conf import settings
 from kombu.exceptions import OperationalError
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError
@@ -19,24 +20,24 @@ REMEMBERED_SECONDS: Final = 2.0
 
 
 class BrokerAway(RedisConnectionError):
-    """The broker did not answer a moment ago, so it was not asked again."""
+    """It did not answer a moment ago, so it was not asked again."""
 
 
-_away_until = 0.0
+_away_until: dict[str, float] = {}  # by address
 
 
 @contextmanager
-def broker_asked() -> Iterator[None]:
-    """For the block that asks Redis.
+def broker_asked(url: str = "") -> Iterator[None]:
+    """For the block that asks what is at ``url``; Redis by default.
 
     Raises:
         BrokerAway: it was away a moment ago. What the block raises is passed on, and remembered for two seconds.
     """
-    global _away_until
-    if time.monotonic() < _away_until:
-        raise BrokerAway("Redis did not answer a moment ago.")
+    url = url or settings.REDIS_URL
+    if time.monotonic() < _away_until.get(url, 0.0):
+        raise BrokerAway("It did not answer a moment ago.")
     try:
         yield
     except (RedisConnectionError, TimeoutError, OperationalError, OSError):
-        _away_until = time.monotonic() + REMEMBERED_SECONDS
+        _away_until[url] = time.monotonic() + REMEMBERED_SECONDS
         raise

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Final
 from django.conf import settings
 from redis.exceptions import RedisError
 
+from agentcore_site.lib.redis_address import async_redis_client
+
 if TYPE_CHECKING:
     from redis.asyncio import Redis
 
@@ -54,11 +56,11 @@ class SharedPace:
         self._client: Redis | None = None
 
     async def turn(self, purpose: str, per_minute: int) -> float:
-        from redis.asyncio import Redis  # two megabytes that only a worker with a limited endpoint needs
-
         interval = 60.0 / per_minute
         if self._client is None:
-            self._client = Redis.from_url(settings.REDIS_URL, socket_timeout=SECONDS, socket_connect_timeout=SECONDS)
+            self._client = async_redis_client(
+                settings.REDIS_URL, socket_timeout=SECONDS, socket_connect_timeout=SECONDS
+            )
         try:
             wait = await self._client.eval(TURN, 1, f"{self._key}:{purpose}", str(interval), str(max(1.0, interval)))
         except (TimeoutError, RedisError, OSError) as error:

@@ -17,6 +17,7 @@ from django.conf import settings
 from django.db import transaction
 
 from agentcore_site.lib.broker import broker_asked
+from agentcore_site.lib.redis_address import redis_client
 
 log = logging.getLogger(__name__)
 
@@ -39,4 +40,4 @@ def announce(agent_id: uuid.UUID) -> None:
 @lru_cache(maxsize=1)
 def _client(_: int) -> redis.Redis:
     """This process's connections; made anew after a fork."""
-    return redis.Redis.from_url(settings.REDIS_URL, **settings.REDIS_TIMEOUTS)
+    return redis_client(settings.REDIS_URL, **settings.REDIS_TIMEOUTS)

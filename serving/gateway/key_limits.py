@@ -14,6 +14,7 @@ from django.conf import settings
 from redis.exceptions import RedisError
 
 from agentcore_site.lib.broker import broker_asked
+from agentcore_site.lib.redis_address import async_redis_client
 from serving.models import ArmName
 
 if TYPE_CHECKING:
@@ -66,11 +67,9 @@ class KeyRates:
         return max(wait, 0.0)
 
     def _redis(self) -> Redis:
-        from redis.asyncio import Redis  # two megabytes that only a site with limited keys needs
-
         if self._client is None:
             limits: dict[str, Any] = settings.REDIS_TIMEOUTS
-            self._client = Redis.from_url(settings.REDIS_URL, **limits)
+            self._client = async_redis_client(settings.REDIS_URL, **limits)
         return self._client
 
     async def aclose(self) -> None:

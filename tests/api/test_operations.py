@@ -78,7 +78,8 @@ def test_a_stranger_hears_one_word_and_a_member_hears_why(olivia: Any, monkeypat
     assert set(asked("/health/ready", olivia).json()["dependencies"]) == {"database", "migrations", "redis"}
     told = asked(person=olivia).json()["dependencies"]
     assert set(told) == {
-        "database", "migrations", "redis", "workers", "storage", "disk", "nats", "relay", "consumers", "warehouse"
+        "database", "migrations", "redis", "broker", "workers", "storage", "disk", "nats", "relay", "consumers",
+        "warehouse",
     }  # fmt: skip
     assert told["workers"]["jobs_waiting"] == 3
     assert "dependencies" not in asked(person=factories.UserFactory()).json()  # who belongs to no organisation

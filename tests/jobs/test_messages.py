@@ -19,7 +19,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.fixture(autouse=True)
 def empty_queue(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(broker, "_away_until", 0.0)  # an earlier test may have found it away
+    monkeypatch.setattr(broker, "_away_until", {})  # an earlier test may have found it away
     with redis.Redis.from_url(settings.REDIS_URL) as client:
         client.flushall()
 

@@ -22,7 +22,7 @@ from training.services.runs import run_start
 OTHER = "a key of another host that is long enough to be one"
 CELERY = ["-m", "celery", "-A", "agentcore_site.celery"]
 STARTS = {
-    "worker": [*CELERY, "worker", "--queues", "compute", "--loglevel", "WARNING"],
+    "worker": [*CELERY, "worker", "--queues", "compute.0", "--loglevel", "WARNING"],
     "beat": [*CELERY, "beat", "--pidfile", "", "--schedule", "{schedule}", "--loglevel", "WARNING"],
     "web": ["-m", "uvicorn", "agentcore_site.asgi:application", "--port", "0", "--lifespan", "off"],
     "up": ["manage.py", "migrate", "--verbosity", "0"],

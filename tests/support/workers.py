@@ -20,6 +20,7 @@ from django.db import connection
 
 from agentcore_site import env
 from agentcore_site.embedded.ports import answers, free_port, wait_until
+from agentcore_site.lib.queues import JOB_QUEUES, SHORT_TASKS
 
 
 def environment() -> dict[str, str]:
@@ -50,7 +51,7 @@ class Fleet:
         self.log = self._folder / "log"
 
     def worker(self, *, concurrency: int = 1, **extra: str) -> subprocess.Popen[bytes]:
-        queues = ["--queues", "compute,default", "--concurrency", str(concurrency)]
+        queues = ["--queues", ",".join((*JOB_QUEUES, SHORT_TASKS)), "--concurrency", str(concurrency)]
         name = ["--hostname", f"w{len(self.processes)}-{os.getpid()}@%h"]
         quiet = ["--loglevel", "WARNING", "--without-mingle", "--without-gossip"]
         return self._spawn(["-m", "celery", "-A", "agentcore_site.celery", "worker", *queues, *name, *quiet], extra)

@@ -8,10 +8,10 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-import redis.asyncio as redis
 from django.conf import settings
 from redis.exceptions import RedisError
 
+from agentcore_site.lib.redis_address import async_redis_client
 from experiences.playbooks.invalidation import CHANNEL
 
 log = logging.getLogger(__name__)
@@ -52,7 +52,7 @@ class Hearing:
     async def _listen(self) -> None:
         """Raises:
         RedisError, OSError: the connection is gone."""
-        client = redis.Redis.from_url(settings.REDIS_URL, socket_connect_timeout=AGAIN_SECONDS)
+        client = async_redis_client(settings.REDIS_URL, socket_connect_timeout=AGAIN_SECONDS)
         async with client, client.pubsub() as pubsub:
             await pubsub.subscribe(CHANNEL)
             heard = time.monotonic()

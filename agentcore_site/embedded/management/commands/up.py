@@ -24,6 +24,7 @@ from agentcore_site.embedded.ports import answers, free_port, is_free
 from agentcore_site.embedded.service_paths import CannotStart
 from agentcore_site.embedded.stack import Stack
 from agentcore_site.embedded.supervisor import Process
+from agentcore_site.lib.queues import JOB_QUEUES, SHORT_TASKS
 
 DEFAULT_PORT = 8000
 LOCAL = "127.0.0.1"
@@ -211,13 +212,13 @@ class Command(BaseCommand):
             ),
             Process(
                 "worker",
-                [*worker, "--queues", "compute", "--concurrency", str(count), "--hostname", "compute@%h"],
+                [*worker, "--queues", ",".join(JOB_QUEUES), "--concurrency", str(count), "--hostname", "compute@%h"],
                 environment=lean,
                 cwd=cwd,
             ),
             Process(
                 "helper",
-                [*worker, "--queues", "default", "--pool", "threads", "--concurrency", "2", "--hostname", "default@%h"],
+                [*worker, "--queues", SHORT_TASKS, "--pool", "threads", "-c", "2", "--hostname", "default@%h"],
                 environment=lean,
                 cwd=cwd,
             ),
