@@ -148,6 +148,13 @@ def private_file(path: Path, content: str) -> None:
     os.replace(temporary, path)
 
 
+def kept_secret(path: Path) -> str:
+    """What stands in the file; a secret that is generated and written there where there is none."""
+    if not path.exists():
+        private_file(path, secrets.token_urlsafe(24))
+    return path.read_text(encoding="utf-8").strip()
+
+
 def secret_key() -> str:
     """``SECRET_KEY``, else one that is generated once and kept in the data folder."""
     given = text("SECRET_KEY")

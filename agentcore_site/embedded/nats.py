@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pwd
-import secrets
 import sysconfig
 from pathlib import Path
 
@@ -35,9 +34,7 @@ class NatsServer:
 
     @property
     def password(self) -> str:
-        if not self.password_file.exists():
-            env.private_file(self.password_file, secrets.token_urlsafe(24))
-        return self.password_file.read_text(encoding="utf-8").strip()
+        return env.kept_secret(self.password_file)
 
     def url(self) -> str:
         return f"nats://{USER}:{self.password}@127.0.0.1:{self.port}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 import subprocess
 from pathlib import Path
 from typing import Final
@@ -55,10 +54,8 @@ class Postgres:
         return f"postgresql://{role}:{self._password(role)}@127.0.0.1:{self.port}/{database}"
 
     def _password(self, role: str) -> str:
-        path = self.secrets_folder / ("postgres_password" if role == OWNER else f"postgres_password_{role}")
-        if not path.exists():
-            env.private_file(path, secrets.token_urlsafe(24))
-        return path.read_text(encoding="utf-8").strip()
+        name = "postgres_password" if role == OWNER else f"postgres_password_{role}"
+        return env.kept_secret(self.secrets_folder / name)
 
     def prepare(self) -> None:
         """Makes the data folder if there is none.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 from pathlib import Path
 
 import redis
@@ -28,9 +27,7 @@ class Valkey:
 
     @property
     def password(self) -> str:
-        if not self.password_file.exists():
-            env.private_file(self.password_file, secrets.token_urlsafe(24))
-        return self.password_file.read_text(encoding="utf-8").strip()
+        return env.kept_secret(self.password_file)
 
     def url(self) -> str:
         return f"redis://:{self.password}@127.0.0.1:{self.port}/0"

@@ -4,7 +4,6 @@ folder."""
 from __future__ import annotations
 
 import importlib.util
-import secrets
 import sys
 from pathlib import Path
 
@@ -27,9 +26,7 @@ class EmbeddedWarehouse:
 
     @property
     def password(self) -> str:
-        if not self.password_file.exists():
-            env.private_file(self.password_file, secrets.token_urlsafe(24))
-        return self.password_file.read_text(encoding="utf-8").strip()
+        return env.kept_secret(self.password_file)
 
     def url(self) -> str:
         return f"http://default:{self.password}@127.0.0.1:{self.port}/agentcore"

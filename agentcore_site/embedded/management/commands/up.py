@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import hashlib
 import os
-import secrets
 import shutil
 import signal
 import stat
@@ -133,10 +132,11 @@ class Command(BaseCommand):
     def _door(self, stack: Stack, model: str) -> Process:
         """A door of weights (docs/weights.md), whose address the demo is told. torch loads in some ten seconds."""
         port, key = free_port(WEIGHTS_PORT), stack.secrets / "weights_token"
-        if not key.exists():
-            env.private_file(key, secrets.token_urlsafe(24))
-        token = key.read_text(encoding="utf-8").strip()
-        known = {"WEIGHTS_URL": f"http://127.0.0.1:{port}/v1", "WEIGHTS_NAME": Path(model).name, "WEIGHTS_TOKEN": token}
+        known = {
+            "WEIGHTS_URL": f"http://127.0.0.1:{port}/v1",
+            "WEIGHTS_NAME": Path(model).name,
+            "WEIGHTS_TOKEN": env.kept_secret(key),
+        }
         os.environ.update(known)
         self.say(f"door of weights: {known['WEIGHTS_URL']} (its key: {key})")
         command = [*_manage(), "weights_door", model, "--port", str(port)]
