@@ -11,7 +11,7 @@ django_application = get_asgi_application()
 from channels.routing import ProtocolTypeRouter  # noqa: E402  (after Django is set up)
 from django.urls import get_resolver  # noqa: E402
 
-from agentcore_site.lib import gc_freeze  # noqa: E402
+from agentcore_site.lib import gc_freeze, ticks  # noqa: E402
 from agentcore_site.routing import websocket_application  # noqa: E402
 from agentcore_site.secret_key import require_same_or_exit  # noqa: E402
 from experiences.playbooks.ace.asgi_fast_path import FastContexts  # noqa: E402
@@ -29,3 +29,4 @@ application = ProtocolTypeRouter(
 # answers for 0.13 s, twice a second under load.
 get_resolver().url_patterns  # noqa: B018
 gc_freeze.settle()
+ticks.tick_in_loop()

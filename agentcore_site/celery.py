@@ -14,6 +14,7 @@ os.environ.setdefault("CELERY_SKIP_CHECKS", "true")
 app = Celery("agentcore")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks()
+app.steps["consumer"].add("agentcore_site.jobs.ticking:Ticking")
 
 
 @celeryd_init.connect

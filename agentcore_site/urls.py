@@ -4,7 +4,7 @@ from django.contrib import admin
 from django.urls import include, path
 
 from agentcore_site import health, prometheus, rest_urls, rpc
-from agentcore_site.views import agents, audit, invitation, overview, people, search, session
+from agentcore_site.views import agents, audit, invitation, overview, people, search, session, system
 
 handler400 = "agentcore_site.rest_urls.bad_request"
 handler403 = "agentcore_site.views.errors.forbidden"
@@ -25,6 +25,7 @@ console = [
     path("people/invitations/<uuid:invitation_id>/revoke/", people.revoke, name="invitation_revoke"),
     path("invitations/<str:token>/", invitation.invitation, name="invitation"),
     path("audit/", audit.audit, name="audit"),
+    path("system/", system.system, name="system"),
     path("agents/", agents.agents, name="agents"),
     path("", include("experiences.urls")),
     path("", include("training.urls")),

@@ -73,7 +73,8 @@ INVITED = {"invitations/<str:token>/"}
 CONSOLE = {
     "people/", "people/<int:member_id>/", "people/<int:member_id>/remove/",
     "people/invitations/<uuid:invitation_id>/resend/", "people/invitations/<uuid:invitation_id>/revoke/",
-    "", "overview/workers/", "search/", "audit/", "agents/", "agents/<str:ref>/", "agents/new/", "agents/options/",
+    "", "overview/workers/", "search/", "audit/", "system/",
+    "agents/", "agents/<str:ref>/", "agents/new/", "agents/options/",
     "agents/<uuid:agent_id>/edit/", "agents/<uuid:agent_id>/archive/", "endpoints/", "endpoints/new/",
     "endpoints/test/", "endpoints/<uuid:endpoint_id>/", "endpoints/<uuid:endpoint_id>/archive/", "tool-servers/",
     "tool-servers/new/", "tool-servers/<uuid:server_id>/", "tool-servers/<uuid:server_id>/archive/",

@@ -1,4 +1,5 @@
-"""Keeps a handful of processes running: started in order, restarted with back-off, stopped in reverse order."""
+"""Keeps a handful of processes running: started in order, restarted with back-off or when they hang, stopped in reverse
+order."""
 
 from __future__ import annotations
 
@@ -16,18 +17,24 @@ from pathlib import Path
 
 from agentcore_site.embedded.ports import wait_until
 from agentcore_site.embedded.service_paths import CannotStart
+from agentcore_site.lib import ticks
 
 FIRST_DELAY, LONGEST_DELAY, STOP_SECONDS = 0.2, 30.0, 20.0
 # A process that ran this long had started well, and one killed from outside is not the cause: both restart at once.
 CALM_SECONDS, LONGEST_DELAY_KILLED = 5.0, 1.0
 KILLED = (-signal.SIGKILL, -signal.SIGTERM)
+# Longer than a busy loop is ever silent, and not longer than a frozen worker's job is waited for.
+HUNG_SECONDS = 30.0
+LOOK_SECONDS = 1.0
+ASLEEP_SECONDS = 10.0  # between two looks: we ourselves stood still, with the whole machine, and nothing was seen
 LOG_LIMIT = 16 * 1024 * 1024
 PR_SET_PDEATHSIG = 1
 
 
 @dataclass
 class Process:
-    """One process to keep: how to start it, when it is ready, how to ask it to stop."""
+    """One process to keep: how to start it, when it is ready, how to ask it to stop. ``ticks``: it says by
+    ``agentcore_site.lib.ticks`` that its main loop turns."""
 
     name: str
     command: list[str]
@@ -37,6 +44,35 @@ class Process:
     stop_signal: signal.Signals = signal.SIGTERM
     cwd: str = "/"
     ready_seconds: float = 60.0
+    ticks: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessState:
+    """``pid`` 0: it is down. ``age``: seconds since it was started. ``silent_for``: since its loop last turned; None
+    before it did, and for what never says."""
+
+    name: str
+    pid: int
+    restarts: int
+    age: float
+    silent_for: float | None
+
+
+class Silence:
+    """Since when something looks the same, by our own clock, and only while we look."""
+
+    def __init__(self) -> None:
+        self._seen: dict[object, tuple[object, float]] = {}
+
+    def lasts(self, key: object, sign: object, now: float) -> float:
+        """For how many seconds ``sign`` has been the same at ``key``."""
+        if self._seen.get(key, (None, 0.0))[0] != sign:
+            self._seen[key] = (sign, now)
+        return now - self._seen[key][1]
+
+    def forget(self) -> None:
+        self._seen.clear()
 
 
 class Supervisor:
@@ -48,6 +84,8 @@ class Supervisor:
         self._delays: dict[str, float] = {}
         self._started: dict[str, float] = {}
         self._restart_at: dict[str, float] = {}
+        self._restarts: dict[str, int] = {}
+        self._silence, self._looked_at = Silence(), time.monotonic()
         self.stopping = threading.Event()
 
     def start(self, process: Process) -> None:
@@ -65,8 +103,13 @@ class Supervisor:
             raise CannotStart(f"{process.name} did not start. The end of its log:\n{self.tail(process.name)}")
 
     def watch(self) -> None:
-        """Restarts what died. Call it a few times a second."""
+        """Restarts what died, and kills what hangs. Call it a few times a second."""
         now = time.monotonic()
+        if now - self._looked_at > LOOK_SECONDS:
+            if now - self._looked_at > ASLEEP_SECONDS:
+                self._silence.forget()
+            self._looked_at = now
+            self._end_hung(now)
         for index, (process, handle) in enumerate(self.running):
             if self.stopping.is_set() or handle.poll() is None:
                 continue
@@ -80,7 +123,44 @@ class Supervisor:
                 self.say(f"{process.name} ended with {handle.returncode}; starting it again in {delay:.1f} s")
             elif now >= self._restart_at[process.name]:
                 del self._restart_at[process.name]
+                self._restarts[process.name] = self._restarts.get(process.name, 0) + 1
                 self.running[index] = (process, self._spawn(process))
+
+    def states(self) -> list[ProcessState]:
+        found = []
+        for process, handle in list(self.running):
+            pid = handle.pid if handle.poll() is None else 0
+            ticked = self._ticked_at(process)
+            silent = max(0.0, time.time() - ticked) if ticked else None
+            age = time.monotonic() - self._started[process.name]
+            found.append(ProcessState(process.name, pid, self._restarts.get(process.name, 0), age, silent))
+        return found
+
+    def _end_hung(self, now: float) -> None:
+        """A process whose loop stood still is killed, and so is a child of it that was stopped and never went on."""
+        for process, handle in self.running:
+            if not process.ticks or self.stopping.is_set() or handle.poll() is not None:
+                continue
+            ticked = self._ticked_at(process)
+            if ticked and self._silence.lasts(process.name, (handle.pid, ticked), now) > HUNG_SECONDS:
+                self.say(f"{process.name} (pid {handle.pid}) has hung for {HUNG_SECONDS:.0f} s and is killed")
+                handle.kill()
+            for child in _children(handle.pid):
+                stopped = _is_stopped(child)
+                if self._silence.lasts(child, stopped, now) > HUNG_SECONDS and stopped:
+                    self.say(f"a child of {process.name} (pid {child}) was stopped and is killed")
+                    with suppress(ProcessLookupError):
+                        os.kill(child, signal.SIGKILL)
+
+    def _tick_file(self, process: Process) -> Path:
+        return self.log_folder / f"{process.name}.tick"
+
+    def _ticked_at(self, process: Process) -> float:
+        """Seconds of the clock; 0 before its first sign."""
+        try:
+            return self._tick_file(process).stat().st_mtime if process.ticks else 0.0
+        except OSError:
+            return 0.0
 
     def stop(self) -> None:
         """Asks each to stop, the last started first; kills what does not within twenty seconds."""
@@ -108,12 +188,17 @@ class Supervisor:
         path = self.log_folder / f"{process.name}.log"
         if path.exists() and path.stat().st_size > LOG_LIMIT:
             path.replace(path.with_suffix(".log.1"))
+        environment = os.environ | process.environment
+        if process.ticks:
+            self._tick_file(process).touch()
+            os.utime(self._tick_file(process), (0, 0))
+            environment[ticks.FILE] = str(self._tick_file(process))
         with open(path, "ab") as log:
             handle = subprocess.Popen(
                 process.command,
                 user=process.user,
                 cwd=process.cwd,
-                env=os.environ | process.environment,
+                env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -122,6 +207,20 @@ class Supervisor:
             )
         self._started[process.name] = time.monotonic()
         return handle
+
+
+def _children(pid: int) -> list[int]:
+    try:
+        return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:  # it ended, or this is not Linux
+        return []
+
+
+def _is_stopped(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "T"
+    except OSError:
+        return False
 
 
 def _dies_with_parent(stop_signal: signal.Signals) -> Callable[[], None] | None:

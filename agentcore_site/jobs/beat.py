@@ -13,6 +13,7 @@ from django.conf import settings
 from django.db import connection
 
 from agentcore_site.lib.database import TROUBLE
+from agentcore_site.lib.ticks import tick
 from agentcore_site.models import SiteFact
 
 log = logging.getLogger(__name__)
@@ -73,4 +74,5 @@ class LeasedScheduler(PersistentScheduler):  # type: ignore[misc]  # Celery has 
 
     def tick(self, *args: Any, **options: Any) -> float:
         """Seconds until there is something to do."""
+        tick()
         return float(super().tick(*args, **options)) if self._lease.held() else 1.0

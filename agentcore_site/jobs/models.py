@@ -63,6 +63,27 @@ class Priority(models.IntegerChoices):
     LOW = 6, "Low"
 
 
+class HostProcess(models.Model):
+    """A process of the site as the ``manage.py up`` of its host sees it, told every few seconds. ``place``: one for
+    each ``up``. ``ticked_at``: when its main loop last turned; null for a service, which never says."""
+
+    place = models.CharField(max_length=120)
+    name = models.CharField(max_length=30)
+    host = models.CharField(max_length=100)
+    pid = models.PositiveIntegerField(help_text="0 while it is down.")
+    restarts = models.PositiveIntegerField(default=0)
+    started_at = models.DateTimeField()
+    ticked_at = models.DateTimeField(null=True)
+    seen_at = models.DateTimeField()
+
+    class Meta:
+        ordering = ["host", "name"]
+        constraints = [models.UniqueConstraint(fields=["place", "name"], name="one_process_of_a_name_and_place")]
+
+    def __str__(self) -> str:
+        return f"{self.name} on {self.host}"
+
+
 class Job(Scoped):
     """How something long is executed. What it learns or finds stands in the row of its kind (1-1).
 

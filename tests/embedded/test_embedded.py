@@ -12,6 +12,7 @@ import stat
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ import pytest
 import redis
 
 from agentcore_site import env
-from agentcore_site.embedded import service_paths
+from agentcore_site.embedded import service_paths, supervisor
 from agentcore_site.embedded.management.commands import up
 from agentcore_site.embedded.ports import free_port, is_free, wait_until
 from agentcore_site.embedded.postgres import Postgres
@@ -189,6 +190,47 @@ def test_what_is_killed_from_outside_is_back_at_once_however_often(folder: Path)
         os.kill(pid, signal.SIGKILL)
         assert wait_until(lambda pid=pid: supervisor.watch() or supervisor.running[0][1].pid != pid, 5.0, every=0.01)
     supervisor.stop()
+
+
+TURNS = """
+import os, subprocess, sys, time
+child = subprocess.Popen(["/bin/sleep", "60"])
+print(child.pid, flush=True)
+while True:
+    os.utime(os.environ["TICK_FILE"])
+    time.sleep(0.05)
+"""
+
+
+def test_what_hangs_is_killed_and_a_machine_that_slept_is_not_taken_for_that(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor, "HUNG_SECONDS", 1.0)
+    monkeypatch.setattr(supervisor, "LOOK_SECONDS", 0.1)
+    monkeypatch.setattr(supervisor, "ASLEEP_SECONDS", 0.5)
+    said: list[str] = []
+    keeper = Supervisor(folder, said.append)
+    keeper.start(Process("turns", [sys.executable, "-c", TURNS], ticks=True))
+    first = keeper.running[0][1]
+
+    def looked_until(done: Callable[[], bool]) -> bool:
+        return wait_until(lambda: keeper.watch() or done(), 15.0, every=0.02)
+
+    try:
+        assert looked_until(lambda: keeper.states()[0].silent_for is not None)
+        child = int((folder / "turns.log").read_text().split()[0])
+        os.kill(child, signal.SIGSTOP)
+        assert looked_until(lambda: any("a child of turns" in line for line in said))
+        first.send_signal(signal.SIGSTOP)
+        keeper.watch()
+        time.sleep(1.5)  # unseen, as when the machine sleeps
+        keeper.watch()
+        assert first.poll() is None
+        assert looked_until(lambda: first.poll() is not None)
+        assert looked_until(lambda: keeper.states()[0].pid not in (0, first.pid))
+        assert keeper.states()[0].restarts == 1
+    finally:
+        keeper.stop()
 
 
 def test_a_killed_valkey_is_back_with_its_data(folder: Path, own_services: None) -> None:

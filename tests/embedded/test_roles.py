@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,8 +13,9 @@ import pytest
 from django.conf import settings
 
 from agentcore_site.embedded.ports import answers, free_port
-from agentcore_site.jobs.models import Job, Status
+from agentcore_site.jobs.models import HostProcess, Job, Status
 from agentcore_site.secret_key import require_same
+from agentcore_site.views import system
 from experiences.models import Agent
 from tests.support.running import SMALL_POOL
 from tests.support.up import Up
@@ -43,7 +46,8 @@ def hosts(tmp_path: Path) -> Iterator[Hosts]:
     found = Hosts(tmp_path)
     yield found
     for one in found.running:
-        one.stop()
+        if one.process.poll() is None:
+            one.stop()
 
 
 def test_a_job_is_launched_at_one_host_and_done_at_another(hosts: Hosts, olivia: Any, agent: Agent) -> None:
@@ -57,6 +61,31 @@ def test_a_job_is_launched_at_one_host_and_done_at_another(hosts: Hosts, olivia:
     health = httpx.get(f"http://127.0.0.1:{port}/health/").json()
     assert health["status"] == "ok", health
     assert not any((one.data / "run" / "services.json").exists() for one in hosts.running)
+
+
+def test_a_worker_and_a_beat_that_hang_are_seen_and_replaced(hosts: Hosts) -> None:
+    hosts.start("worker", "--workers", "1")
+    hosts.start("beat")
+    before = eventually(lambda: ticking("worker", "helper", "beat"), seconds=90, why="all have told of themselves")
+    for name in ("worker", "beat"):
+        os.kill(before[name], signal.SIGSTOP)
+    eventually(lambda: system.processes().filter(state="hangs").count() == 2, seconds=45, why="the page names them")
+    after = eventually(
+        lambda: (now := ticking("worker", "helper", "beat")) and now["worker"] != before["worker"] and now,
+        seconds=45,
+        why="they were replaced",
+    )
+    assert after["beat"] != before["beat"] and after["helper"] == before["helper"]
+    for host in hosts.running:
+        host.stop()
+    assert not HostProcess.objects.exists()
+
+
+def ticking(*names: str) -> dict[str, int]:
+    """Process ids by name, once all of them run; nothing before."""
+    found = system.processes().filter(state="running", ticked_at__isnull=False)
+    pids: dict[str, int] = dict(found.values_list("name", "pid"))
+    return pids if set(pids) == set(names) else {}
 
 
 @pytest.mark.parametrize(

@@ -44,6 +44,7 @@ OURS: Final = frozenset(
         "experiences.Question.asked", "experiences.PromptPack.earlier_stamps",
         "training.PolicyCheckpoint.sha256", "evaluation.HeldOutLook.fingerprint",
         "site_roof.IdempotencyRecord.fingerprint", "site_roof.SiteFact.name", "site_roof.SiteFact.value",
+        "jobs.HostProcess.place", "jobs.HostProcess.name", "jobs.HostProcess.host",
         # Words from a closed list of ours.
         "tenancy.Membership.role", "tenancy.ApiKey.scopes", "tenancy.Erasure.found", "tenancy.Erasure.left",
         "tenancy.Erasure.notes", "audit.AuditEvent.door", "audit.AuditEvent.action", "audit.AuditEvent.target_type",

@@ -20,6 +20,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from agentcore_site import env
 from agentcore_site.embedded.ports import answers, free_port, is_free
+from agentcore_site.embedded.reporting import Reporter, place_of
 from agentcore_site.embedded.service_paths import CannotStart
 from agentcore_site.embedded.stack import Stack
 from agentcore_site.embedded.supervisor import Process
@@ -71,6 +72,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         stopping = self._stopping = threading.Event()
+        self._reporter: Reporter | None = None
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, lambda *_: stopping.set())
         started = time.monotonic()
@@ -95,6 +97,8 @@ class Command(BaseCommand):
             raise CommandError(str(error)) from error
         finally:
             self.say("stopping")
+            if self._reporter is not None:
+                self._reporter.stop()
             stack.stop()
             shutil.rmtree(_metrics_folder(stack), ignore_errors=True)
             self.say("stopped; the data stay in " + str(stack.data_dir))
@@ -127,6 +131,8 @@ class Command(BaseCommand):
                 stack.supervisor.start(process)
         if options["role"] == ALL and (model := env.text("WEIGHTS")):
             stack.supervisor.start(self._door(stack, RANDOM_MODEL if model == "1" else model))
+        self._reporter = Reporter(urls["database_url"], place_of(stack.data_dir, stack.role), stack.supervisor.states)
+        self._reporter.start()
         return port
 
     def _door(self, stack: Stack, model: str) -> Process:
@@ -209,18 +215,21 @@ class Command(BaseCommand):
                 ready=lambda: answers(port, WILDCARDS.get(bind, bind)),
                 environment=metrics | {"DB_POOL": "12"},
                 cwd=cwd,
+                ticks=True,
             ),
             Process(
                 "worker",
                 [*worker, "--queues", ",".join(JOB_QUEUES), "--concurrency", str(count), "--hostname", "compute@%h"],
                 environment=lean,
                 cwd=cwd,
+                ticks=True,
             ),
             Process(
                 "helper",
                 [*worker, "--queues", SHORT_TASKS, "--pool", "threads", "-c", "2", "--hostname", "default@%h"],
                 environment=lean,
                 cwd=cwd,
+                ticks=True,
             ),
             Process(
                 "beat",
@@ -236,8 +245,9 @@ class Command(BaseCommand):
                 ],
                 environment=lean,
                 cwd=cwd,
+                ticks=True,
             ),
-            Process("events", [*_manage(), "feedback_loop"], environment=lean, cwd=cwd),
+            Process("events", [*_manage(), "feedback_loop"], environment=lean, cwd=cwd, ticks=True),
         ]
 
     # -- staying ---------------------------------------------------------------------------------------------------

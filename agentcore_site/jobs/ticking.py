@@ -1,0 +1,37 @@
+"""Signs of a worker's main process: from its event loop, and while it waits for a broker that is away."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from celery import bootsteps
+from celery.worker.consumer import Consumer
+
+from agentcore_site.lib.ticks import SECONDS, tick
+
+
+class Ticking(bootsteps.StartStopStep):  # type: ignore[misc]  # Celery has no types
+    """Begins anew with each connection to the broker: a consumer that lost its own forgets its timers."""
+
+    requires = ("celery.worker.consumer.tasks:Tasks",)
+
+    def start(self, consumer: Any) -> None:
+        consumer.timer.call_repeatedly(SECONDS, tick)
+
+
+class TickingConsumer(Consumer):  # type: ignore[misc]
+    """Waiting for the broker, it sleeps outside of the event loop, and asks each second whether to stop."""
+
+    def ensure_connected(self, conn: Any) -> Any:
+        ensure = conn.ensure_connection
+
+        def ensure_and_tick(*args: Any, callback: Callable[[], None], **options: Any) -> Any:
+            def asked() -> None:
+                tick()
+                callback()
+
+            return ensure(*args, callback=asked, **options)
+
+        conn.ensure_connection = ensure_and_tick
+        return super().ensure_connected(conn)

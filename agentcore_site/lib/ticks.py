@@ -1,0 +1,31 @@
+"""A process's sign that its main loop turns: the time of a file, at which ``manage.py up`` looks."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from contextlib import suppress
+from typing import Final
+
+FILE: Final = "TICK_FILE"  # set by what started the process; without it nothing is said
+SECONDS: Final = 2.0
+_kept: set[asyncio.Task[None]] = set()  # a loop forgets its tasks
+
+
+def tick() -> None:
+    """Says it. Where the file is gone nothing is said: a sign that stays away only after there was one counts."""
+    if path := os.environ.get(FILE):
+        with suppress(OSError):
+            os.utime(path)
+
+
+def tick_in_loop() -> None:
+    """Says it from the running event loop for as long as that turns; does nothing without one."""
+    with suppress(RuntimeError):
+        _kept.add(asyncio.get_running_loop().create_task(_ticking()))
+
+
+async def _ticking() -> None:
+    while True:
+        tick()
+        await asyncio.sleep(SECONDS)
