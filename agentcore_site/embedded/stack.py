@@ -48,7 +48,8 @@ class Stack:
         (self.run_folder / "log").mkdir(exist_ok=True)
         self.secrets = data_dir / "secrets"
         self.secrets.mkdir(exist_ok=True, mode=0o700)
-        self.supervisor = Supervisor(self.run_folder / "log", say)
+        to_stdout = env.among("LOGS", ("files", "stdout")) == {"stdout"}
+        self.supervisor = Supervisor(self.run_folder / "log", say, to_stdout=to_stdout)
         self._lock: IO[str] | None = None
         self.role = role
 

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
 
 from agentcore_site.embedded.ports import wait_until
 from agentcore_site.embedded.service_paths import CannotStart
@@ -78,8 +79,9 @@ class Silence:
 class Supervisor:
     """Owns its processes: they die with it, also when it is killed with -9."""
 
-    def __init__(self, log_folder: Path, say: Callable[[str], None]) -> None:
-        self.log_folder, self.say = log_folder, say
+    def __init__(self, log_folder: Path, say: Callable[[str], None], *, to_stdout: bool = False) -> None:
+        """``to_stdout``: what processes write goes where our own output goes, and not to a file each."""
+        self.log_folder, self.say, self._to_stdout = log_folder, say, to_stdout
         self.running: list[tuple[Process, subprocess.Popen[bytes]]] = []
         self._delays: dict[str, float] = {}
         self._started: dict[str, float] = {}
@@ -185,15 +187,12 @@ class Supervisor:
         return "\n".join(text.splitlines()[-lines:])
 
     def _spawn(self, process: Process) -> subprocess.Popen[bytes]:
-        path = self.log_folder / f"{process.name}.log"
-        if path.exists() and path.stat().st_size > LOG_LIMIT:
-            path.replace(path.with_suffix(".log.1"))
         environment = os.environ | process.environment
         if process.ticks:
             self._tick_file(process).touch()
             os.utime(self._tick_file(process), (0, 0))
             environment[ticks.FILE] = str(self._tick_file(process))
-        with open(path, "ab") as log:
+        with self._log(process.name) as log:
             handle = subprocess.Popen(
                 process.command,
                 user=process.user,
@@ -207,6 +206,14 @@ class Supervisor:
             )
         self._started[process.name] = time.monotonic()
         return handle
+
+    def _log(self, name: str) -> IO[bytes]:
+        if self._to_stdout:
+            return os.fdopen(os.dup(sys.stdout.fileno()), "ab")
+        path = self.log_folder / f"{name}.log"
+        if path.exists() and path.stat().st_size > LOG_LIMIT:
+            path.replace(path.with_suffix(".log.1"))
+        return open(path, "ab")
 
 
 def _children(pid: int) -> list[int]:

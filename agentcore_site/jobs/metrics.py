@@ -10,7 +10,6 @@ _training_created = Counter("training_jobs_created_total", "Training jobs create
 _training_completed = Counter("training_jobs_completed_total", "Training jobs that ended, by status.", ["status"])
 _created = Counter("jobs_created_total", "Jobs created, by kind.", ["kind"])
 _completed = Counter("jobs_completed_total", "Jobs that ended, by kind and status.", ["kind", "status"])
-errors = Counter("training_errors_total", "Errors by type and component.", ["error_type", "component"])
 
 
 def created(kind: str) -> None:

@@ -12,12 +12,13 @@ from django.db import close_old_connections
 from django.utils import timezone
 
 from agentcore_site import secret_key
-from agentcore_site.jobs import lifecycle, metrics, wakeup
+from agentcore_site.jobs import lifecycle, wakeup
 from agentcore_site.jobs.kinds import kinds
 from agentcore_site.jobs.lease import Lease, LeaseLost, MustFail, MustPause, StopRequested
 from agentcore_site.jobs.models import Job, Reason, Status
 from agentcore_site.lib import disk, gc_freeze
 from agentcore_site.lib.database import TROUBLE, trouble_in
+from agentcore_site.lib.error_metrics import errors
 from agentcore_site.lib.errors import DomainError
 from agentcore_site.lib.object_storage import ObjectsAway
 
@@ -51,6 +52,7 @@ def run_slice(job: Job) -> str:
             log.warning("lease lost: %s", lost)
             return "lost"
         except TROUBLE as error:
+            errors.labels(error_type="database_away", component=job.kind).inc()
             log.warning("the database failed job %s: %s", job.id, error)
             lifecycle.put_back(job, lease)
             return "database away"
@@ -96,7 +98,7 @@ def _failed(job: Job, lease: Lease, error: Exception) -> str:
     else:
         message = _described(error)
         log.error("job %s failed", job.id, exc_info=error)
-    metrics.errors.labels(error_type="job_failed", component=job.kind).inc()
+    errors.labels(error_type="job_failed", component=job.kind).inc()
     reason = error.reason if isinstance(error, MustFail) else Reason.ERROR
     lifecycle.finish(job, lease, status=Status.FAILED, reason=reason, error=message)
     return "failed"
@@ -134,5 +136,5 @@ def _end_abandoned(job: Job) -> None:
     except TROUBLE:
         raise
     except Exception:
-        metrics.errors.labels(error_type="job_not_ended", component=job.kind).inc()
+        errors.labels(error_type="job_not_ended", component=job.kind).inc()
         log.exception("job %s could not be ended", job.id)

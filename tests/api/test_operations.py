@@ -270,3 +270,10 @@ def test_metrics_are_guarded(
     response = anybody.get("/metrics", REMOTE_ADDR=address, **extra)
     assert response.status_code == status
     assert (b"training_jobs_created" in response.content) == (status == 200)
+
+
+def test_probes_and_prometheus_ask_by_an_address_and_are_sent_to_no_other(anybody: Client, settings: Any) -> None:
+    settings.ALLOWED_HOSTS, settings.SECURE_SSL_REDIRECT = [".agentcore.example.org"], True
+    for path in ("/health/live", "/metrics"):
+        assert anybody.get(path, headers={"Host": "10.1.2.3:8000"}).status_code == 200, path
+    assert anybody.get("/sign-in/", headers={"Host": "10.1.2.3:8000"}).status_code == 400

@@ -23,6 +23,7 @@ from agentcore_site.embedded.ports import answers, free_port, is_free
 from agentcore_site.embedded.reporting import Reporter, place_of
 from agentcore_site.embedded.service_paths import CannotStart
 from agentcore_site.embedded.stack import Stack
+from agentcore_site.embedded.status_server import StatusServer
 from agentcore_site.embedded.supervisor import Process
 from agentcore_site.lib.queues import JOB_QUEUES, SHORT_TASKS
 
@@ -84,11 +85,14 @@ class Command(BaseCommand):
                 _check_environment(role, options)
             stack = Stack(env.data_dir(), self.say, role="" if role == ALL else role)
             stack.lock()
-        except CannotStart as error:
+            status_server = _status_server(stack)
+        except (CannotStart, env.BadEnvironment) as error:
             raise CommandError(str(error)) from error
         last_line, status = "", 0
         try:
             port = self._start(stack, options)
+            if status_server:
+                status_server.ready = True
             self.say(f"ready after {time.monotonic() - started:.1f} s")
             if "web" in ROLES[role]:
                 self.say(f"console: http://{options['bind']}:{port}/", sys.stdout)
@@ -99,6 +103,8 @@ class Command(BaseCommand):
             self.say("stopping")
             if self._reporter is not None:
                 self._reporter.stop()
+            if status_server:
+                status_server.stop()
             stack.stop()
             shutil.rmtree(_metrics_folder(stack), ignore_errors=True)
             self.say("stopped; the data stay in " + str(stack.data_dir))
@@ -325,7 +331,15 @@ def _environment() -> dict[str, str]:
     return dict(os.environ)
 
 
-def _metrics_folder(stack: Stack) -> Any:
+def _status_server(stack: Stack) -> StatusServer | None:
+    """Raises CannotStart."""
+    if not (port := env.integer("METRICS_PORT", 0, low=0, high=65535)):
+        return None
+    states = stack.supervisor.states
+    return StatusServer(port, token=env.text("METRICS_TOKEN"), folder=_metrics_folder(stack), states=states)
+
+
+def _metrics_folder(stack: Stack) -> Path:
     """Where web and workers leave their Prometheus figures for /metrics; emptied, since counters start anew.
 
     In memory where there is a folder for that: the files are mapped, and a process that writes into one on a full disk
