@@ -8,7 +8,7 @@ class SiteConfig(AppConfig):
     verbose_name = "Site"
 
     def ready(self) -> None:
-        from agentcore_site import checks, database_roles, erasure, secret_key  # noqa: F401
+        from agentcore_site import checks, database_roles, erasure, retention, secret_key  # noqa: F401
         from agentcore_site.outbound import configure
         from agentcore_site.outgoing import site_policy
         from agentcore_site.rest import schema  # noqa: F401  (how OpenAPI describes our ways to sign in)

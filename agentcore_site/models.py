@@ -1,4 +1,4 @@
-"""Rows that REST itself keeps."""
+"""Rows of the site itself."""
 
 from __future__ import annotations
 
@@ -18,6 +18,21 @@ class SiteFact(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+
+class TableSize(models.Model):
+    """What a table took on the disk on one day, its indexes with it, in bytes: how fast it grows."""
+
+    day = models.DateField()
+    name = models.CharField(max_length=63)
+    size = models.BigIntegerField()
+
+    class Meta:
+        ordering = ["day", "name"]
+        constraints = [models.UniqueConstraint(fields=["day", "name"], name="one_reading_a_day")]
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.day}"
 
 
 class IdempotencyRecord(Scoped):

@@ -36,6 +36,7 @@ from experiences.playbooks.api.evolutions import EvolutionViewSet
 from experiences.playbooks.api.playbooks import PlaybookViewSet, ReviewViewSet
 from experiences.trajectories.api.rewards import RewardCheckViewSet, RewardTryViewSet, RewardViewSet
 from experiences.trajectories.api.trajectories import TrajectoryViewSet
+from experiences.trajectories.archive.api import ArchiveRuleViewSet, ArchiveViewSet, StorageViewSet
 from serving.api.deployments import DeploymentViewSet
 from serving.api.feedback import FeedbackViewSet
 from serving.api.keys import KeySpendingViewSet
@@ -64,6 +65,8 @@ router.register("datasets", DatasetViewSet, basename="dataset")
 router.register("training-jobs", TrainingJobViewSet, basename="training-job")
 router.register("jobs", JobViewSet, basename="job")
 router.register("trajectories", TrajectoryViewSet, basename="trajectory")
+router.register("archives", ArchiveViewSet, basename="archive")
+router.register("archive-rules", ArchiveRuleViewSet, basename="archive-rule")
 router.register("checkpoints", CheckpointViewSet, basename="checkpoint")
 router.register("evaluations", EvaluationViewSet, basename="evaluation")
 router.register("deployments", DeploymentViewSet, basename="deployment")
@@ -123,6 +126,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("me", MeViewSet.as_view(GET), name="me"),
     path("me/sign-out-everywhere", MeViewSet.as_view({"post": "sign_out"}), name="sign-out-everywhere"),
     path("environments", EnvironmentViewSet.as_view(GET), name="environments"),
+    path("storage", StorageViewSet.as_view(GET), name="storage"),
     path("tools", ToolViewSet.as_view(GET), name="tools"),
     path("rewards", RewardViewSet.as_view(GET), name="rewards"),
     path("rewards/validate", RewardCheckViewSet.as_view({"post": "create"}), name="rewards-validate"),

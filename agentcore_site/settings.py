@@ -308,6 +308,7 @@ env.check_known(
         "TRAINING_DEFAULT_BUDGET_USD",
         "TRAINING_CHECKPOINT_INTERVAL",
         "TRAINING_MAX_CONCURRENT_ROLLOUTS",
+        "TRAINING_TRAJECTORY_RETENTION_DAYS",
     ),
 )
 
@@ -335,11 +336,8 @@ CELERY_BEAT_SCHEDULE = {
     "serving.deployments": {"task": "serving.deployments", "schedule": 0.5, "options": {"expires": 5}},
     "serving.plans": {"task": "serving.plans", "schedule": 5, "options": {"expires": 10}},
     "serving.loops": {"task": "serving.loops", "schedule": 5, "options": {"expires": 10}},
-    "training.retention": {"task": "training.retention", "schedule": timedelta(hours=6)},
-    "experiences.retention": {"task": "experiences.retention", "schedule": timedelta(days=1)},
-    "serving.retention": {"task": "serving.retention", "schedule": timedelta(days=1)},
     "events.traces": {"task": "events.traces", "schedule": 2, "options": {"expires": 10}},
-    "events.retention": {"task": "events.retention", "schedule": timedelta(hours=1)},
+    "retention": {"task": "retention", "schedule": timedelta(hours=1), "options": {"expires": 3600}},
     "warehouse.roll_up": {"task": "warehouse.roll_up", "schedule": 20, "options": {"expires": 20}},
     "warehouse.fill": {"task": "warehouse.fill", "schedule": 5, "options": {"expires": 10}},
 }
@@ -384,6 +382,13 @@ CLICKHOUSE_URL = env.warehouse_url()
 # the same disk finishes the work of one that was killed.
 GATEWAY_JOURNAL = env.text("GATEWAY_JOURNAL") or str(DATA_DIR / "gateway")
 PRODUCTION_TRACE_DAYS = env.integer("PRODUCTION_TRACE_DAYS", 30, low=1, high=3650)
+
+# -- retention -------------------------------------------------------------------------------------------------------
+# Days after the end of its month that a trajectory stays in the database; then it is archived. 0: it is never.
+TRAJECTORY_HOT_DAYS = env.integer("TRAINING_TRAJECTORY_RETENTION_DAYS", 30, low=0, high=3650)
+# Days that an archive is kept where neither its agent nor its organisation says otherwise. 0: for ever.
+TRAJECTORY_ARCHIVE_DAYS = env.integer("TRAJECTORY_ARCHIVE_DAYS", 90, low=0, high=3650)
+JOB_EVENT_DAYS = env.integer("JOB_EVENT_DAYS", 365, low=0, high=3650)  # after a job's end; 0: for ever
 
 # -- learning what to tell a model -----------------------------------------------------------------------------------
 # Off: nothing is rolled out in groups for training-free GRPO; such a job is refused at every interface. On: agents may

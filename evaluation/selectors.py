@@ -12,6 +12,7 @@ from agentcore_site.jobs.selectors import as_uuid
 from agentcore_site.lib.errors import Missing
 from evaluation.models import Against, EvaluationResult, EvaluationRun, Split
 from experiences.models import TrajectoryRecord
+from experiences.trajectories.archive.reading import job_rows
 from training.models import LARGE, PolicyCheckpoint
 
 
@@ -66,6 +67,7 @@ def changed_queries(evaluation: EvaluationRun, line: str, *, only_changed: bool 
 def _trajectory_ids(evaluation: EvaluationRun, line: str) -> dict[tuple[str, int], list[UUID]]:
     rows = TrajectoryRecord.objects.filter(job_id=evaluation.job_id, purpose="evaluation", line=line)
     found: dict[tuple[str, int], list[UUID]] = {}
-    for arm, scenario, trajectory in rows.order_by("scenario", "rollout").values_list("arm", "scenario", "id"):
-        found.setdefault((arm, scenario), []).append(trajectory)
+    with job_rows(None, evaluation.job_id):
+        for arm, scenario, trajectory in rows.order_by("scenario", "rollout").values_list("arm", "scenario", "id"):
+            found.setdefault((arm, scenario), []).append(trajectory)
     return found

@@ -5,4 +5,4 @@ class EventsConfig(AppConfig):
     name = "events"
 
     def ready(self) -> None:
-        from events import erasure, job_kind  # noqa: F401  (register places of personal data, and the kind)
+        from events import erasure, job_kind, retention  # noqa: F401  (register places of personal data, and the kind)

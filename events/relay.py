@@ -13,7 +13,6 @@ from datetime import timedelta
 from typing import Final
 
 from django.db import connection
-from django.db.models import Q, QuerySet
 from django.utils import timezone
 from nats.aio.client import Client
 from nats.errors import Error as NatsError
@@ -21,11 +20,10 @@ from nats.errors import Error as NatsError
 from agentcore_site.lib.async_db import lasting
 from agentcore_site.lib.database import trouble_in
 from events import metrics
-from events.models import EventKind, OutboxEvent
+from events.models import OutboxEvent
 from events.pausing import pause
 from events.publishing import LeasedEvent, OutgoingMessage, loaded, messages_of
 from events.stream_writer import StreamWriter
-from events.subjects import STREAMS
 
 log = logging.getLogger(__name__)
 
@@ -33,9 +31,6 @@ BATCH: Final = 500
 LEASE_SECONDS: Final = 30
 IDLE_SECONDS: Final = 0.02  # between two looks at an outbox that is empty
 TROUBLE_SECONDS: Final = 1.0
-KEPT: Final = timedelta(days=1)
-ERASABLE: Final = (EventKind.TRAJECTORY, EventKind.REWARD)
-LONGEST: Final = max(one.max_age for one in STREAMS)
 
 
 def batch_take(limit: int = BATCH) -> list[LeasedEvent]:
@@ -68,18 +63,6 @@ def batch_settle(sent: Mapping[int, int], withheld: Sequence[OutgoingMessage], f
         if failed:
             soon = timezone.now() + timedelta(seconds=TROUBLE_SECONDS)
             OutboxEvent.objects.filter(id__in=failed).update(try_after=soon)
-
-
-def outbox_forget() -> int:
-    """Deletes what was settled long ago; where an erasure may have to find its message in the stream, as long ago as
-    that keeps it. Returns how many rows."""
-    now = timezone.now()
-    in_stream = Q(sequence__isnull=False, kind__in=ERASABLE, settled_at__gte=now - timedelta(seconds=LONGEST))
-    old: QuerySet[OutboxEvent] = OutboxEvent.objects.filter(~in_stream, settled_at__lt=now - KEPT)
-    deleted = 0
-    while ids := list(old.order_by("id").values_list("id", flat=True)[:10_000]):
-        deleted += OutboxEvent.objects.filter(id__in=ids)._raw_delete("default")
-    return deleted
 
 
 class Relay:

@@ -8,15 +8,8 @@ from celery import shared_task
 
 from agentcore_site.lib.alone import alone
 from events.otlp.collecting import traces_collect
-from events.relay import outbox_forget
 
 COLLECTING: Final = "events.traces.collect"
-
-
-@shared_task(name="events.retention")
-def retention() -> int:
-    """Deletes what was published long ago. Returns how many rows."""
-    return outbox_forget()
 
 
 @shared_task(name="events.traces")

@@ -11,9 +11,15 @@ class ExperiencesConfig(AppConfig):
         from experiences import erasure  # noqa: F401
         from experiences.models import Agent
         from experiences.playbooks import erasure as playbooks_erasure  # noqa: F401
-        from experiences.playbooks import receivers  # noqa: F401
+        from experiences.playbooks import (
+            receivers,  # noqa: F401
+            retention,  # noqa: F401
+        )
         from experiences.playbooks.evolution import job_kind  # noqa: F401
         from experiences.privacy import redact_value
+        from experiences.trajectories.archive import erasure as archive_erasure  # noqa: F401
+        from experiences.trajectories.archive import job_kind as archive_kind  # noqa: F401
+        from experiences.trajectories.archive import rules  # noqa: F401
 
         redactor_register(redact_value)
         agents_register(Agent.objects)

@@ -6,6 +6,7 @@ from experiences.agents.views import agents, endpoints, tool_servers
 from experiences.lessons.views import lessons, packs
 from experiences.playbooks.views import evolutions, items, playbooks, reviews, versions
 from experiences.trajectories import views
+from experiences.trajectories.archive import views as archive
 
 app_name = "experiences"
 urlpatterns = [
@@ -60,6 +61,12 @@ urlpatterns = [
     path("prompt-packs/new/", packs.new, name="prompt_pack_new"),
     path("prompt-packs/<uuid:pack_id>/", packs.edit, name="prompt_pack"),
     path("prompt-packs/<uuid:pack_id>/archive/", packs.archive, name="prompt_pack_archive"),
+    path("archives/", archive.archives, name="archives"),
+    path("archives/jobs/<uuid:job_id>/", archive.archives, name="archiving"),
+    path("archives/start/", archive.start, name="archive_start"),
+    path("archives/cancel/", archive.cancel, name="archive_cancel"),
+    path("archives/rule/", archive.rule, name="archive_rule"),
+    path("archives/<uuid:archive_id>/restore/", archive.restore, name="archive_restore"),
     path("trajectories/", views.trajectories, name="trajectories"),
     path("trajectories/compare/", views.compare, name="compare"),
     path("trajectories/<uuid:trajectory_id>/", views.trajectory, name="trajectory"),

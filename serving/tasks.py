@@ -12,7 +12,6 @@ from serving.deployments.edits import edits_tick
 from serving.deployments.ticking import deployments_tick
 from serving.feedback.sweep import sessions_close, sweep
 from serving.loop.ticking import loops_tick
-from serving.traces.retention import traces_forget
 
 SWEEPING: Final = "serving.feedback.sweep"
 TELLING: Final = "serving.plans.tell"
@@ -54,9 +53,3 @@ def loops() -> int:
     """Begins the turns of learning loops that are due, and takes a step with each, and with agents whose small edits go
     out by themselves. Returns how many are under way."""
     return loops_tick() + edits_tick()
-
-
-@shared_task(name="serving.retention")
-def retention() -> dict[str, int]:
-    """Deletes production traces that are too old. Returns how many rows of each kind."""
-    return traces_forget()

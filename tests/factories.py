@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from functools import cache
 
 import factory
@@ -14,7 +15,7 @@ from agentcore_site.tenancy.roles import Role
 from events.models import DeadLetter, EventCredential
 from experiences.learning.lessons.stamps import pack_stamp
 from experiences.lessons.stamps import stamp_of_agent, stamped
-from experiences.models import Agent, Experience, ModelEndpoint, PromptPack, ToolServer
+from experiences.models import Agent, ArchiveState, Experience, ModelEndpoint, PromptPack, ToolServer, TrajectoryArchive
 from serving.deployments.rules import DeploymentRule
 from serving.models import (
     AgentServing,
@@ -136,6 +137,22 @@ class DeadLetterFactory(factory.django.DjangoModelFactory):  # type: ignore[misc
     reason = "unknown_agent"
     detail = "No agent of-tomorrow is registered."
     payload = "{}"
+
+
+class TrajectoryArchiveFactory(factory.django.DjangoModelFactory):  # type: ignore[misc]
+    """What is said of a file; there is none."""
+
+    class Meta:
+        model = TrajectoryArchive
+
+    agent = factory.SubFactory("tests.factories.AgentFactory")
+    organization = factory.SelfAttribute("agent.organization")
+    month = date(2026, 1, 1)
+    state = ArchiveState.ARCHIVED
+    sha256 = "0" * 64
+    size = 1_000
+    rows = 10
+    first_at = last_at = archived_at = factory.LazyFunction(timezone.now)
 
 
 class ExperienceFactory(factory.django.DjangoModelFactory):  # type: ignore[misc]

@@ -114,6 +114,8 @@ CONSOLE = {
     "suites/<uuid:suite_id>/archive/", "suites/<uuid:suite_id>/run/", "suite-runs/<uuid:job_id>/",
     "suite-runs/<uuid:job_id>/json/", "suite-runs/<uuid:job_id>/cancel/", "suite-runs/<uuid:job_id>/resume/",
     "prompt-packs/", "prompt-packs/new/", "prompt-packs/<uuid:pack_id>/", "prompt-packs/<uuid:pack_id>/archive/",
+    "archives/", "archives/jobs/<uuid:job_id>/", "archives/start/", "archives/cancel/", "archives/rule/",
+    "archives/<uuid:archive_id>/restore/",
     "trajectories/", "trajectories/compare/",
     "trajectories/<uuid:trajectory_id>/", "trajectories/<uuid:trajectory_id>/steps/",
     "trajectories/<uuid:trajectory_id>/json/", "jobs/<uuid:job_id>/groups/<int:iteration>/<int:scenario>/", "jobs/",
@@ -188,6 +190,10 @@ CONSOLE_WRITES = {
     "suites/<uuid:suite_id>/run/": "evaluate",
     "suite-runs/<uuid:job_id>/cancel/": "run.cancel",
     "suite-runs/<uuid:job_id>/resume/": "run.resume",
+    "archives/rule/": "retention.edit",
+    "archives/start/": "retention.run",
+    "archives/cancel/": "retention.run",
+    "archives/<uuid:archive_id>/restore/": "retention.run",
     "prompt-packs/new/": "agent.edit",
     "prompt-packs/<uuid:pack_id>/": "agent.edit",
     "prompt-packs/<uuid:pack_id>/archive/": "agent.edit",
@@ -250,6 +256,7 @@ REST_READS = {
     "training/<str:pk>/status", "models", "event-publishing", "event-publishers",
     "dead-letters", "dead-letters/<uuid:pk>", "dashboards/<slug:key>",
     "agents/<str:agent>/small-edits", "agents/<str:agent>/loop",
+    "archives", "archives/<uuid:pk>", "archive-rules", "storage",
     "loop-turns", "loop-turns/<uuid:pk>", "loop-turns/<uuid:turn>/rows",
 }  # fmt: skip
 STAMP = experience_stamp(pack_stamp(""), "x9", 1, "", "When lost, ask.")
@@ -302,6 +309,9 @@ REST_WRITES: dict[tuple[str, str], tuple[str, Any]] = {
     ("post", "suite-runs"): ("evaluate", {"suite": "zanzibar-suite", "agent": "router-7"}),
     ("post", "suite-runs/<uuid:pk>/cancel"): ("run.cancel", {}),
     ("post", "suite-runs/<uuid:pk>/resume"): ("run.resume", {}),
+    ("post", "archives"): ("retention.run", {}),
+    ("post", "archives/<uuid:pk>/restore"): ("retention.run", {}),
+    ("post", "archive-rules"): ("retention.edit", {"agent": "router-7", "keep_days": 30}),
     ("post", "prompt-packs"): ("agent.edit", {"name": "new", "system": "You are careful."}),
     ("patch", "prompt-packs/<uuid:pk>"): ("agent.edit", {"domain": "x"}),
     ("delete", "prompt-packs/<uuid:pk>"): ("agent.edit", {}),
@@ -422,6 +432,7 @@ def values(run: TrainingRun, operator: Actor) -> dict[str, Any]:
     turn = LoopTurn.objects.get()
     publisher = factories.EventCredentialFactory(agent=run.agent, name="Zanzibar program")
     training = training_request(operator, {"training_config": {"algorithm": "dpo", "base_model": "Zanzibar-7b"}})
+    archive = factories.TrajectoryArchiveFactory(organization=run.organization, agent=run.agent)
     letter = factories.DeadLetterFactory(organization=run.organization, detail="No agent Zanzibar is registered.")
     return {
         "ref": run.agent.slug,
@@ -460,12 +471,14 @@ def values(run: TrainingRun, operator: Actor) -> dict[str, Any]:
         "training_job": training.job_id,
         "credential_id": publisher.id,
         "letter_id": letter.id,
+        "archive_id": archive.id,
         "key": "training",
         "chart": "agents",
         "pk": {
             "event-publishers": publisher.id,
             "training": training.training_job_id,
             "dead-letters": letter.id,
+            "archives": archive.id,
             "datasets": dataset.id,
             "members": member.id,
             "invitations": invitation.id,

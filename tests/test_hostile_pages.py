@@ -22,6 +22,7 @@ pytestmark = pytest.mark.django_db
 LISTS = (
     "/agents/", "/jobs/", "/trajectories/", "/experiences/", "/playbooks/", "/reviews/", "/evaluations/", "/suites/",
     "/checkpoints/", "/budgets/", "/budgets/prices/", "/audit/", "/search/", "/prompt-packs/", "/launch/",
+    "/archives/",
     "/events/", "/events/dead-letters/", "/events/trainings/",
 )  # fmt: skip
 EACH = 3

@@ -6,11 +6,12 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from django.db import connection, transaction
 
+from experiences.trajectories.archive.reading import hour_rows
 from warehouse.measures import PG_HOUR, PG_TRAININGS
 from warehouse.models import ChangeSink, HourlyMeasure, RowChange
 
@@ -47,5 +48,6 @@ def hour_count(organization_id: uuid.UUID, hour: datetime) -> None:
         notes = RowChange.objects.filter(sink=ChangeSink.ROLLUPS, organization_id=organization_id, hour=hour)
         heard = list(notes.values_list("id", flat=True))
         HourlyMeasure.objects.filter(organization_id=organization_id, hour=hour)._raw_delete("default")
-        cursor.execute(PG_HOUR, given)
+        with hour_rows(organization_id, hour, hour + timedelta(hours=1)):
+            cursor.execute(PG_HOUR, given)
         RowChange.objects.filter(id__in=heard)._raw_delete("default")

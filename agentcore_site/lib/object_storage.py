@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from django.core.files.base import ContentFile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from django.core.files.base import ContentFile, File
 from django.core.files.storage import default_storage
 
 from agentcore_site.lib.errors import Unavailable
@@ -38,5 +43,49 @@ def object_load(path: str) -> bytes:
             return bytes(stored.read())
     except FileNotFoundError:
         raise
+    except Exception as error:
+        raise ObjectsAway from error
+
+
+def object_save_file(name: str, path: Path) -> None:
+    """Stores a file under exactly this name, in place of what stood there, without reading it whole.
+
+    Raises:
+        ObjectsAway: it could not be stored.
+    """
+    try:
+        default_storage.delete(name)
+        with path.open("rb") as data:
+            default_storage.save(name, File(data))
+    except Exception as error:
+        raise ObjectsAway from error
+
+
+@contextmanager
+def object_open(path: str) -> Iterator[IO[bytes]]:
+    """A file of the object that can be read at any place.
+
+    Raises:
+        FileNotFoundError: there is no such object.
+        ObjectsAway: the storage can't be asked.
+    """
+    try:
+        stored = default_storage.open(path)
+    except FileNotFoundError:
+        raise
+    except Exception as error:
+        raise ObjectsAway from error
+    with stored:
+        yield stored
+
+
+def object_delete(*paths: str) -> None:
+    """Deletes objects; nothing where there is none.
+
+    Raises:
+        ObjectsAway: the storage can't be asked."""
+    try:
+        for path in paths:
+            default_storage.delete(path)
     except Exception as error:
         raise ObjectsAway from error

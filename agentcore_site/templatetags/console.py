@@ -33,6 +33,7 @@ JOB_PAGES = {
     "evolution": "experiences:evolution",
     "suite": "serving:suite_run",
     "external_training": "events:training",
+    "retention": "experiences:archiving",
 }
 UNITS = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 

@@ -34,6 +34,8 @@ NAMES = {
     "budget.edit": "edit budgets",
     "price.edit": "edit prices",
     "events.edit": "edit events",
+    "retention.run": "archive trajectories and bring them back",
+    "retention.edit": "say how long archives are kept",
     "subject.erase": "erase a person's data",
     "view": "see this",
 }

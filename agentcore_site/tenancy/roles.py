@@ -37,6 +37,7 @@ OPERATE: Final = DEVELOP | {
     "playbook.evolve",
     "release.make",
     "deployment.edit",
+    "retention.run",
 }
 
 MANAGE: Final = frozenset(
@@ -50,6 +51,7 @@ MANAGE: Final = frozenset(
         "subject.erase",
         "deployment.override",
         "events.edit",
+        "retention.edit",
     }
 )
 

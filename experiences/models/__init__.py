@@ -1,6 +1,7 @@
 """Agents, their queries, their trajectories, and what they learned."""
 
 from experiences.models.agents import Agent, AgentRuntime, EndpointKind, ModelEndpoint, Philosophy, ToolServer
+from experiences.models.archives import ArchivedJob, ArchiveRule, ArchiveState, TrajectoryArchive
 from experiences.models.lessons import (
     ITERATION,
     Experience,
@@ -27,6 +28,9 @@ __all__ = [
     "ITERATION",
     "Agent",
     "AgentRuntime",
+    "ArchiveRule",
+    "ArchiveState",
+    "ArchivedJob",
     "ContextDelta",
     "Dataset",
     "DatasetRow",
@@ -49,5 +53,6 @@ __all__ = [
     "PromptPack",
     "Question",
     "ToolServer",
+    "TrajectoryArchive",
     "TrajectoryRecord",
 ]

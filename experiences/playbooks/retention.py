@@ -3,31 +3,32 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any, Final
 
 from django.conf import settings
 from django.db.models import QuerySet
 from django.utils import timezone
 
+from agentcore_site.lib.retention import kept, old_rows, rows_delete
 from experiences.learning.playbooks.deltas import SETTLED
 from experiences.models import ContextDelta, ExecutionTrace
 
-AT_ONCE: Final = 5_000
+
+def executions() -> QuerySet[ExecutionTrace]:
+    return ExecutionTrace.objects.filter(recorded_at__lt=timezone.now() - timedelta(days=settings.ACE_TRACE_DAYS))
+
+
+def deltas() -> QuerySet[ContextDelta]:
+    old = ContextDelta.objects.filter(created_at__lt=timezone.now() - timedelta(days=settings.ACE_DELTA_DAYS))
+    return old.exclude(state__in=[str(state) for state in SETTLED])
 
 
 def forget() -> dict[str, int]:
     """Deletes what is too old. Returns how many rows of each there were."""
-    now = timezone.now()
-    old_traces = ExecutionTrace.objects.filter(recorded_at__lt=now - timedelta(days=settings.ACE_TRACE_DAYS))
-    old_deltas = ContextDelta.objects.filter(created_at__lt=now - timedelta(days=settings.ACE_DELTA_DAYS)).exclude(
-        state__in=[str(state) for state in SETTLED]
-    )
-    return {"traces": _delete(old_traces), "deltas": _delete(old_deltas)}
+    return {"traces": rows_delete(executions(), raw=True), "deltas": rows_delete(deltas(), raw=True)}
 
 
-def _delete(rows: QuerySet[Any]) -> int:
-    """In small transactions, so that recording an execution never waits."""
-    deleted = 0
-    while ids := list(rows.order_by("pk").values_list("pk", flat=True)[:AT_ONCE]):
-        deleted += rows.model.objects.filter(pk__in=ids)._raw_delete("default")
-    return deleted
+old_rows("executions", "Deleted.", executions, setting="ACE_TRACE_DAYS", raw=True)
+old_rows(
+    "changes proposed to playbooks", "Deleted unless they were applied.", deltas, setting="ACE_DELTA_DAYS", raw=True
+)
+kept("playbooks and lessons", "Kept, with their history.", "experiences_playbookversion", "experiences_experience")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import chain
 from operator import attrgetter
 from typing import Any, Final
 
@@ -20,8 +21,9 @@ from agentcore_site.lib.spreadsheets import csv_line
 from agentcore_site.rest.paging import keyset, values_at
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import current_organization, require
-from experiences.models import TrajectoryRecord
+from experiences.models import ArchivedJob, TrajectoryRecord
 from experiences.models.agent_lookup import agent_get
+from experiences.trajectories.archive.reading import archived_batches, archived_in
 from experiences.trajectories.filters import trajectories_filtered
 from experiences.trajectories.presenters.shapes import LEARNED, LISTED
 from experiences.trajectories.selectors import advantages_for, trajectories_visible
@@ -45,26 +47,39 @@ _EMPTY: Final[dict[str, Any]] = dict.fromkeys(COLUMNS)
 @dataclass(frozen=True)
 class Export:
     """The rows that the actor may export, in an order that an index serves: within a job as it was trained, else by
-    time."""
+    time. What is archived comes first, file by file."""
 
     rows: QuerySet[TrajectoryRecord]
     order: tuple[str, ...]
+    archived: Sequence[ArchivedJob] = ()
 
-    def batch(self, last: TrajectoryRecord | None, size: int = BATCH) -> list[TrajectoryRecord]:
-        """The next rows after ``last``, found by its place and not by an offset."""
-        rows = self.rows if last is None else keyset(self.rows, self.order, values_at(last, self.order))
-        return list(rows.order_by(*self.order)[:size])
+    def count(self) -> int:
+        return self.rows.count() + sum(map(len, self._archived()))
 
     def batches(self, limit: int | None = None) -> Iterator[list[TrajectoryRecord]]:
-        last: TrajectoryRecord | None = None
+        """All rows, or the first so many, some at a time; between two batches the database is not needed."""
         left = limit
-        while left is None or left > 0:
-            page = self.batch(last, BATCH if left is None else min(BATCH, left))
+        for page in chain(self._archived(), self._hot()):
+            if left is not None:
+                page, left = page[:left], left - len(page)
+            if page:
+                yield page
+            if left is not None and left <= 0:
+                return
+
+    def _archived(self) -> Iterator[list[TrajectoryRecord]]:
+        return archived_batches(self.archived, self.rows, self.order)
+
+    def _hot(self) -> Iterator[list[TrajectoryRecord]]:
+        """Each batch is found by the last one's place and not by an offset."""
+        last: TrajectoryRecord | None = None
+        while True:
+            rows = self.rows if last is None else keyset(self.rows, self.order, values_at(last, self.order))
+            page = list(rows.order_by(*self.order)[:BATCH])
             if not page:
                 return
             yield page
             last = page[-1]
-            left = None if left is None else left - len(page)
 
 
 def export_start(actor: Actor, filters: dict[str, Any], *, format: str) -> Export:
@@ -83,7 +98,8 @@ def export_start(actor: Actor, filters: dict[str, Any], *, format: str) -> Expor
     for organization in organizations:
         record(actor, "trajectories.exported", organization=organization, after={"format": format, "filters": asked})
     order = ("iteration", "scenario", "rollout", "id") if filters.get("job") else ("created_at", "id")
-    return Export(rows.filter(organization_id__in=organizations), order)
+    archived = archived_in(actor, organizations, filters)
+    return Export(rows.filter(organization_id__in=organizations), order, archived)
 
 
 def export_all(export: Export, *, limit: int | None = None) -> dict[str, Any]:
@@ -94,7 +110,7 @@ def export_all(export: Export, *, limit: int | None = None) -> dict[str, Any]:
     """
     if limit is not None and limit > MAX_AT_ONCE:
         raise TooLarge(f"limit is {limit:,}; at most {MAX_AT_ONCE:,} trajectories are answered at once. {STREAM}")
-    total = export.rows.count()
+    total = export.count()
     if limit is None and total > MAX_AT_ONCE:
         raise TooLarge(f"{total:,} trajectories pass these filters; at most {MAX_AT_ONCE:,} are answered. {STREAM}")
     rows = [row for batch in export.batches(limit) for row in as_exported(batch)]
@@ -104,24 +120,17 @@ def export_all(export: Export, *, limit: int | None = None) -> dict[str, Any]:
 async def stream(export: Export, format: str) -> AsyncIterator[bytes]:
     """The export as bytes, batch by batch. Between two batches no connection to the database is held, so that a
     slow reader holds up no other. An async generator, because Django reads a sync one whole before the first byte."""
-    write = WRITERS[format]
     if format == "csv":
         yield csv_line(CSV_COLUMNS)
-    last: TrajectoryRecord | None = None
-    while True:
-        page, lines = await _read(export, last, write)
-        if not page:
-            return
+    batches = export.batches()
+    while lines := await _read(batches, WRITERS[format]):
         yield lines
-        last = page[-1]
 
 
 @briefly
-def _read(
-    export: Export, last: TrajectoryRecord | None, write: Callable[[dict[str, Any]], bytes]
-) -> tuple[list[TrajectoryRecord], bytes]:
-    page = export.batch(last)
-    return page, b"".join(write(row) for row in as_exported(page))
+def _read(batches: Iterator[list[TrajectoryRecord]], write: Callable[[dict[str, Any]], bytes]) -> bytes:
+    """The next batch as lines; nothing after the last one."""
+    return b"".join(write(row) for row in as_exported(next(batches, [])))
 
 
 def as_exported(rows: list[TrajectoryRecord]) -> Iterator[dict[str, Any]]:

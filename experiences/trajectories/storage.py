@@ -17,6 +17,7 @@ from typing import Any
 import orjson
 from django.db import connection
 from django.db.models import QuerySet
+from django.utils import timezone
 
 from agentcore_site.ids import derived
 from agentcore_site.lib.database import copying
@@ -61,7 +62,8 @@ def trajectories_write(owner: TrajectoryScope, trajectories: Sequence[Trajectory
 def trajectories_kept(
     owner: TrajectoryScope, *, iteration: int, scenarios: Collection[int] | None = None
 ) -> dict[RolloutKey, Trajectory]:
-    """The rollouts of one iteration (of some scenarios) that were kept before a crash."""
+    """The rollouts of one iteration (of some scenarios) that were kept before a crash. More of them may follow."""
+    partition_ensure(owner.month)
     rows = _rows_of(owner).filter(iteration=iteration)
     if scenarios is not None:
         rows = rows.filter(scenario__in=scenarios)
@@ -136,14 +138,19 @@ def _alone(row: TrajectoryRecord) -> float:
 
 
 def partition_ensure(month: date) -> None:
-    """Makes the partition of a month if it is not there. Cheap when it is."""
+    """Makes the partition of a month if it is not there. Cheap when it is. Older ones are asked for each time: they may
+    have been archived since."""
     if (month.year, month.month) in _known_partitions:
         return
+    partition_make(month)
+    if not connection.in_atomic_block and month >= timezone.now().date().replace(day=1):
+        _known_partitions.add((month.year, month.month))
+
+
+def partition_make(month: date) -> None:
     with connection.cursor() as cursor:
         # A function of the owner's: the application's role may make no tables.
         cursor.execute("SELECT experiences_trajectory_partition(%s)", [month])
-    if not connection.in_atomic_block:
-        _known_partitions.add((month.year, month.month))
 
 
 _known_partitions: set[tuple[int, int]] = set()

@@ -15,6 +15,7 @@ from agentcore_site.jobs.selectors import job_get
 from agentcore_site.lib.errors import Missing
 from agentcore_site.tenancy.actors import Actor
 from experiences.models import GroupRecord, TrajectoryRecord
+from experiences.trajectories.archive.reading import job_rows, trajectory_rows
 from experiences.trajectories.presenters.comparison import Column, aligned, columns
 from experiences.trajectories.presenters.lists import trajectory_listing
 from experiences.trajectories.selectors import (
@@ -36,35 +37,39 @@ def trajectories(request: HttpRequest, actor: Actor) -> HttpResponse:
 
 @page
 def trajectory(request: HttpRequest, actor: Actor, trajectory_id: Any) -> HttpResponse:
-    row = trajectory_light(actor, trajectory_id)
-    first = _first(request, row)
-    others = list(siblings(row).values_list("id", flat=True))
-    place = others.index(row.id)
-    context = {
-        "row": row,
-        "job": Job.objects.visible_to(actor).filter(id=row.job_id).first(),
-        "learned": advantages_for([row]).get(row.id),
-        "parts": [(name, value) for name, value in row.components.items() if value],
-        "in_group": group_of(row) is not None,
-        "place": place + 1,
-        "n_siblings": len(others),
-        "previous": others[place - 1] if place > 0 else None,
-        "following": others[place + 1] if place + 1 < len(others) else None,
-        **_window(row, first),
-    }
-    return render(request, "trajectories/trajectory.html", context)
+    with trajectory_rows(actor, trajectory_id) as archive:
+        row = trajectory_light(actor, trajectory_id)
+        first = _first(request, row)
+        others = list(siblings(row).values_list("id", flat=True))
+        place = others.index(row.id)
+        context = {
+            "row": row,
+            "archive": archive,
+            "job": Job.objects.visible_to(actor).filter(id=row.job_id).first(),
+            "learned": advantages_for([row]).get(row.id),
+            "parts": [(name, value) for name, value in row.components.items() if value],
+            "in_group": group_of(row) is not None,
+            "place": place + 1,
+            "n_siblings": len(others),
+            "previous": others[place - 1] if place > 0 else None,
+            "following": others[place + 1] if place + 1 < len(others) else None,
+            **_window(row, first),
+        }
+        return render(request, "trajectories/trajectory.html", context)
 
 
 @page
 def steps(request: HttpRequest, actor: Actor, trajectory_id: Any) -> HttpResponse:
     """The next steps of the line, for scrolling."""
-    row = trajectory_light(actor, trajectory_id)
-    return render(request, "trajectories/_steps.html", {"row": row, **_window(row, _first(request, row))})
+    with trajectory_rows(actor, trajectory_id):
+        row = trajectory_light(actor, trajectory_id)
+        return render(request, "trajectories/_steps.html", {"row": row, **_window(row, _first(request, row))})
 
 
 @page
 def raw(request: HttpRequest, actor: Actor, trajectory_id: Any) -> HttpResponse:
-    row = trajectory_get(actor, trajectory_id)
+    with trajectory_rows(actor, trajectory_id):
+        row = trajectory_get(actor, trajectory_id)
     names = [field.attname for field in row._meta.concrete_fields]
     body = {name: getattr(row, name) for name in names if name not in ("month", "organization_id", "n_steps")}
     return JsonResponse(body, json_dumps_params={"indent": 2, "ensure_ascii": False})
@@ -75,16 +80,18 @@ def group(request: HttpRequest, actor: Actor, job_id: Any, iteration: int, scena
     """A group's rollouts as columns, its steps as rows, with what the update made of each."""
     job = job_get(actor, job_id)
     found = GroupRecord.objects.visible_to(actor).filter(job_id=job.id, iteration=iteration, scenario=scenario).first()
-    rows = list(
-        trajectories_visible(actor)
-        .filter(job_id=job.id, purpose="training", iteration=iteration, scenario=scenario)
-        .order_by("rollout")
-    )
+    with job_rows(actor, job.id, iteration=iteration, scenario=scenario) as archive:
+        rows = list(
+            trajectories_visible(actor)
+            .filter(job_id=job.id, purpose="training", iteration=iteration, scenario=scenario)
+            .order_by("rollout")
+        )
     if not rows:
         raise Missing(f"There is no group of query {scenario} in iteration {iteration} of this job.")
     near = GroupRecord.objects.filter(job_id=job.id, scenario=scenario)
     context = {
         "job": job,
+        "archive": archive,
         "group": found,
         "query": rows[0].query,
         "iteration": iteration,
@@ -99,9 +106,12 @@ def group(request: HttpRequest, actor: Actor, job_id: Any, iteration: int, scena
 @page
 def compare(request: HttpRequest, actor: Actor) -> HttpResponse:
     """Two trajectories side by side, e.g. those of both arms of an evaluation."""
-    rows = [trajectory_get(actor, request.GET.get(name, "")) for name in ("a", "b")]
+    names = [request.GET.get(name, "") for name in ("a", "b")]
+    with trajectory_rows(actor, *names) as archive:
+        rows = [trajectory_get(actor, name) for name in names]
     context = {
         "query": rows[0].query,
+        "archive": archive,
         "same": rows[0].query == rows[1].query,
         **_side_by_side(rows, advantages_for(rows)),
     }

@@ -14,6 +14,7 @@ from agentcore_site.jobs.models import Status
 from agentcore_site.jobs.selectors import as_uuid
 from agentcore_site.lib.errors import Missing
 from experiences.models import Agent, TrajectoryRecord
+from experiences.trajectories.archive.reading import job_rows
 from serving.models import Release, Suite, SuiteKind, SuiteResult, SuiteRun, SuiteVersion, line_of
 from serving.releases.bundle import Bundle
 from serving.releases.selectors import address_now, bundle_of
@@ -96,7 +97,9 @@ def trajectories_of(results: list[SuiteResult], run: SuiteRun) -> dict[int, list
         scenario__in={scenario for _, scenario in by_place},
     )
     found: dict[int, list[UUID]] = {}
-    for line, scenario, key in rows.order_by("rollout").values_list("line", "scenario", "id"):
+    with job_rows(None, run.job_id):
+        played = list(rows.order_by("rollout").values_list("line", "scenario", "id"))
+    for line, scenario, key in played:
         if (line, scenario) in by_place:
             found.setdefault(by_place[line, scenario], []).append(key)
     return found

@@ -2,32 +2,34 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-from typing import Any, Final
+from datetime import datetime, timedelta
 
 from django.conf import settings
 from django.db.models import QuerySet
 from django.utils import timezone
 
+from agentcore_site.lib.retention import kept, old_rows, rows_delete
 from serving.models import LIVE, CanaryObservation, ProductionTrace
 
-AT_ONCE: Final = 2_000
+
+def _before() -> datetime:
+    return timezone.now() - timedelta(days=settings.PRODUCTION_TRACE_DAYS)
+
+
+def traces() -> QuerySet[ProductionTrace]:
+    return ProductionTrace.objects.filter(created_at__lt=_before())
+
+
+def observations() -> QuerySet[CanaryObservation]:
+    return CanaryObservation.objects.filter(at__lt=_before()).exclude(deployment__state__in=LIVE)
 
 
 def traces_forget() -> dict[str, int]:
     """Deletes what is older than ``PRODUCTION_TRACE_DAYS``. Returns how many rows of each there were."""
-    before = timezone.now() - timedelta(days=settings.PRODUCTION_TRACE_DAYS)
-    counted = CanaryObservation.objects.filter(at__lt=before).exclude(deployment__state__in=LIVE)
-    return {
-        "traces": _delete(ProductionTrace.objects.filter(created_at__lt=before)),
-        "observations": _delete(counted),
-    }
+    return {"traces": rows_delete(traces()), "observations": rows_delete(observations())}
 
 
-def _delete(rows: QuerySet[Any]) -> int:
-    """In small transactions, so that storing a trace never waits."""
-    deleted = 0
-    while ids := list(rows.order_by("pk").values_list("pk", flat=True)[:AT_ONCE]):
-        rows.model._base_manager.filter(pk__in=ids).delete()
-        deleted += len(ids)
-    return deleted
+SETTING = "PRODUCTION_TRACE_DAYS"
+old_rows("production traces and sessions", "Deleted, with what was thought of them.", traces, setting=SETTING)
+old_rows("what canaries counted", "Deleted once the deployment has ended.", observations, setting=SETTING)
+kept("releases", "Kept: they say what was in production.", "serving_release", "serving_deploymentevent")

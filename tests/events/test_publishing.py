@@ -14,10 +14,12 @@ from nats.js import JetStreamContext
 from agentcore_site.health import board
 from agentcore_site.jobs import lifecycle
 from agentcore_site.lib.beats import beat
+from agentcore_site.lib.retention import rows_delete
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import Organization
 from events.models import EventKind, OutboxEvent
-from events.relay import Relay, batch_take, outbox_forget
+from events.relay import Relay, batch_take
+from events.retention import settled
 from events.subjects import DEPLOYED, REWARD, STATUS, TRAJECTORY
 from experiences.models import TrajectoryRecord
 from experiences.rollouts.types import RolloutKey, Step, Trajectory
@@ -164,9 +166,9 @@ def test_a_paused_job_is_told_as_queued(bus: Bus, published: Organization, opera
 
 def test_what_was_published_a_day_ago_is_forgotten(published: Organization, operator: Actor, agent: Any) -> None:
     queued_run(operator, agent)
-    assert outbox_forget() == 0
+    assert rows_delete(settled(), raw=True) == 0
     OutboxEvent.objects.update(settled_at="2020-01-01T00:00Z")
-    assert outbox_forget() == 1
+    assert rows_delete(settled(), raw=True) == 1
 
 
 def test_the_streams_are_made_by_one_command_as_the_design_has_them(bus: Bus) -> None:

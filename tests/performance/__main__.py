@@ -1,7 +1,7 @@
 """``make bench``: runs every figure and prints the table.
 
-Arguments choose parts (science storage jobs llm ace ledger paid privacy learning telemetry rewarders feedback gateway
-events bad_events otlp poison context),
+Arguments choose parts (science storage archive jobs llm ace ledger paid privacy learning telemetry rewarders feedback
+gateway events bad_events otlp poison context),
 or one of a part: ``jobs.fairness``.
 ``fuzz [requests]``, ``worlds [options]``, ``again [options]``, ``same [options]``, ``rivals [options]``, ``canary
 [options]`` and ``gate [options]`` are benches of their own."""
@@ -53,6 +53,7 @@ def main() -> int:
     owner.leave()  # figures are of the application's role
     from tests.performance import (
         ace,
+        archive,
         context,
         events,
         feedback,
@@ -75,6 +76,7 @@ def main() -> int:
     parts = {
         "science": [science.rollouts, science.update],
         "storage": [storage.writes],
+        "archive": [archive.months],
         "jobs": [jobs.one_worker, jobs.fairness],
         "llm": [llm.calls, llm.rollouts, llm.broken],
         "events": [events.relayed, events.latency, events.producers],

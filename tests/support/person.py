@@ -22,6 +22,7 @@ OURS: Final = frozenset(
         "auth.Permission.name", "auth.Permission.codename", "auth.Group.name", "contenttypes.ContentType.app_label",
         "contenttypes.ContentType.model", "sessions.Session.session_key", "sessions.Session.session_data",
         "auth.User.password", "admin.LogEntry.object_id",
+        "site_roof.TableSize.name", "experiences.TrajectoryArchive.sha256",
         "warehouse.WarehouseStore.name", "warehouse.HourlyMeasure.purpose", "warehouse.HourlyMeasure.arm",
         "events.OutboxEvent.data", "events.OutboxEvent.withheld", "events.EventCredential.user",
         "events.EventCredential.digest", "events.ReceivedTrajectory.digest", "events.ReceivedReward.digest",

@@ -22,6 +22,7 @@ from experiences.lessons.selectors import of_agent
 from experiences.lessons.stamps import max_words_of, stamp_faults
 from experiences.models import Experience, ExperienceStatus, TrajectoryRecord
 from experiences.privacy import redact
+from experiences.trajectories.archive.reading import job_rows
 from training.data.splits import normalized
 from training.models import TrainingRun
 from training.selectors.learned import goes_on_from, lessons_of_run, run_epochs
@@ -212,7 +213,8 @@ def _held_out(run: TrainingRun, texts: Mapping[str, Sequence[str]]) -> dict[str,
     held_out = set(texts["held_out"])
     shared = held_out & {*texts["train"], *texts["selection"]}
     played = TrajectoryRecord.objects.filter(job_id=run.pk, purpose="training").order_by()
-    met = {normalized(query) for query in played.values_list("query", flat=True).distinct()}
+    with job_rows(None, run.pk):
+        met = {normalized(query) for query in played.values_list("query", flat=True).distinct()}
     crossed = {normalized(redact(text)) for text in held_out} & met
     return {"shared_with_training": len(shared), "met_in_training": len(crossed), "held": not shared and not crossed}
 

@@ -17,6 +17,7 @@ from agentcore_site.jobs.selectors import as_uuid
 from agentcore_site.lib.errors import Missing
 from agentcore_site.lib.money import dollars
 from experiences.models import GroupRecord, TrajectoryRecord
+from experiences.trajectories.archive.reading import job_rows
 from experiences.trajectories.exports import as_exported, jsonl_line
 from training.algorithm.inference import surely_apart
 from training.models import LARGE, Iteration, PolicyCheckpoint, TrainingRun, with_money
@@ -252,7 +253,8 @@ def _damage(checkpoint_id: UUID, sha256: str) -> str:
 
 def _exports(run: TrainingRun) -> bool:
     """Whether there are trajectories of its training, and the first one can be written as a line of JSONL."""
-    first = list(TrajectoryRecord.objects.filter(job_id=run.job_id, purpose="training").order_by("id")[:1])
+    with job_rows(None, run.job_id):
+        first = list(TrajectoryRecord.objects.filter(job_id=run.job_id, purpose="training").order_by("id")[:1])
     return any(jsonl_line(row) for row in as_exported(first))
 
 

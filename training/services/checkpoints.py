@@ -178,18 +178,25 @@ def job_with_queries(checkpoint: PolicyCheckpoint) -> UUID:
 
 
 def retention() -> int:
-    """Deletes untagged checkpoints older than ninety days, but none that ``_kept`` names. Returns how many."""
+    """Deletes the expired ones. Returns how many."""
+    gone = expired()
+    for checkpoint in gone:
+        _delete(checkpoint)
+    return len(gone)
+
+
+def expired() -> list[PolicyCheckpoint]:
+    """Untagged checkpoints older than ninety days, but none that ``_kept`` names."""
     old = timezone.now() - timedelta(days=KEEP_DAYS)
-    gone = 0
     kept: dict[UUID, set[UUID]] = {}
+    found = []
     for checkpoint in PolicyCheckpoint.objects.filter(created_at__lt=old, tags=[]).defer("data"):
         agent_id = checkpoint.agent_id
         if agent_id not in kept:
             kept[agent_id] = _kept(agent_id)
         if checkpoint.id not in kept[agent_id]:
-            _delete(checkpoint)
-            gone += 1
-    return gone
+            found.append(checkpoint)
+    return found
 
 
 def _kept(agent_id: UUID) -> set[UUID]:

@@ -16,8 +16,10 @@ from rest_framework.response import Response
 
 from agentcore_site.lib.errors import Invalid
 from agentcore_site.lib.money import dollars
+from agentcore_site.lib.texts import uuid_of
 from agentcore_site.rest.views import ScopedViewSet
 from experiences.models import TrajectoryRecord
+from experiences.trajectories.archive.reading import job_rows, trajectory_rows
 from experiences.trajectories.exports import as_exported, export_all, export_start, stream
 from experiences.trajectories.filters import TrajectoryFilters
 from experiences.trajectories.presenters.shapes import LISTED, ExportOut, TrajectoryColumns, TrajectoryOut
@@ -56,17 +58,20 @@ class TrajectoryViewSet(ScopedViewSet):
 
     @extend_schema(summary="Search trajectories", tags=["trajectories"], responses=TrajectoryRow(many=True))
     def list(self, request: Request) -> Response:
-        rows = trajectories_visible(self.actor).annotate(short_query=Left("query", 200))
-        return self.page(rows.only("id", "cost_micros", *LISTED), TrajectoryRow)
+        with job_rows(self.actor, uuid_of(request.query_params.get("job"))):
+            rows = trajectories_visible(self.actor).annotate(short_query=Left("query", 200))
+            return self.page(rows.only("id", "cost_micros", *LISTED), TrajectoryRow)
 
     @extend_schema(
         summary="One trajectory with its steps and advantages", tags=["trajectories"], responses=WholeTrajectoryOut
     )
     def retrieve(self, request: Request, pk: UUID) -> Response:
-        row = trajectory_get(self.actor, pk)
+        with trajectory_rows(self.actor, pk):
+            row = trajectory_get(self.actor, pk)
+            others = list(siblings(row).values_list("id", flat=True))
         group = group_of(row)
         [whole] = as_exported([row])
-        whole["group"] = list(siblings(row).values_list("id", flat=True))
+        whole["group"] = others
         whole["has_signal"] = group.has_signal if group else None
         return Response(whole)
 

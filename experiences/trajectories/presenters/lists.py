@@ -11,6 +11,7 @@ from django.http import HttpRequest
 
 from agentcore_site.console.pages import Sort, asked, beside, listing
 from agentcore_site.tenancy.actors import Actor
+from experiences.trajectories.archive.reading import job_rows
 from experiences.trajectories.filters import PURPOSES, TrajectoryFilters
 from experiences.trajectories.selectors import trajectories_visible
 from experiences.trajectories.step_window import steps_between, trajectory_light
@@ -35,7 +36,13 @@ OUTCOMES: Final = {
 
 
 def trajectory_listing(request: HttpRequest, actor: Actor, *, job_id: UUID | None = None) -> dict[str, Any]:
-    """Template context of a list: the page that the address asks for and the filters that are set."""
+    """Template context of a list: the page that the address asks for and the filters that are set. Rows of a job that
+    are archived are read from there."""
+    with job_rows(actor, job_id) as archive:
+        return {**_listed(request, actor, job_id), "archive": archive}
+
+
+def _listed(request: HttpRequest, actor: Actor, job_id: UUID | None) -> dict[str, Any]:
     everything = trajectories_visible(actor)
     if job_id is not None:
         everything = everything.filter(job_id=job_id)

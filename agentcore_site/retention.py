@@ -1,0 +1,50 @@
+"""How the site's own rows age: sessions, tokens, answers to POSTs, events of jobs, readings; and what never does."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from django.conf import settings
+from django.contrib.sessions.models import Session
+from django.db.models import Q, QuerySet
+from django.utils import timezone
+
+from agentcore_site.jobs.models import ENDED, JobEvent
+from agentcore_site.lib.retention import kept, old_rows
+from agentcore_site.models import IdempotencyRecord, TableSize
+from agentcore_site.rest.idempotency import KEPT
+from agentcore_site.tenancy.models import TokenFamily
+
+READING_DAYS = 400
+
+
+def sessions() -> QuerySet[Session]:
+    return Session.objects.filter(expire_date__lt=timezone.now())
+
+
+def tokens() -> QuerySet[TokenFamily]:
+    return TokenFamily.objects.filter(expires_at__lt=timezone.now())
+
+
+def answers() -> QuerySet[IdempotencyRecord]:
+    return IdempotencyRecord.objects.filter(created_at__lt=timezone.now() - KEPT)
+
+
+def events() -> QuerySet[JobEvent]:
+    days = settings.JOB_EVENT_DAYS
+    old = Q(job__status__in=ENDED, job__finished_at__lt=timezone.now() - timedelta(days=days))
+    return JobEvent.objects.filter(old) if days else JobEvent.objects.none()
+
+
+def readings() -> QuerySet[TableSize]:
+    return TableSize.objects.filter(day__lt=timezone.now().date() - timedelta(days=READING_DAYS))
+
+
+old_rows("sessions", "Deleted once they have ended.", sessions, raw=True)
+old_rows("tokens", "Families of tokens are deleted once they have ended.", tokens)
+old_rows("answers to POSTs", "Deleted after a day: so long a key is known again.", answers, raw=True)
+old_rows("events of jobs", "Deleted after the job's end.", events, setting="JOB_EVENT_DAYS", raw=True)
+old_rows("readings of sizes", f"Deleted after {READING_DAYS} days.", readings, raw=True)
+kept("jobs", "Kept: what ran, and how it ended.", "jobs_job")
+kept("mails", "Kept without their text: by its name a mail is sent once.", "tenancy_mail")
+kept("audit log", "Kept: nothing takes a line out of it, but an erasure its words.", "audit_auditevent")

@@ -1,0 +1,7 @@
+"""What money left behind is kept."""
+
+from __future__ import annotations
+
+from agentcore_site.lib.retention import kept
+
+kept("ledger", "Kept: every dollar, and every limit that was set.", "budgets_ledgerentry", "budgets_budgetlimit")

@@ -1,0 +1,47 @@
+"""``manage.py retention``: what the hourly task and its jobs do, at once; ``--dry-run`` says what that would be."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from agentcore_site.lib.errors import DomainError
+from agentcore_site.lib.retention import rules
+from agentcore_site.tenancy.models import Organization
+
+
+class Command(BaseCommand):
+    help = "Let everything age by its rule: archive months, delete what is over. Safe to end and to run again."
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("--dry-run", action="store_true", help="say what would go, and change nothing")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        if options["dry_run"]:
+            for name, rule in rules.items():
+                said = "kept" if rule.due is None else f"{rule.due():,} rows are due"
+                self.stdout.write(f"{name}: {said}. {rule.says}")
+            return
+        try:
+            self._archive()
+        except (DomainError, FileNotFoundError) as error:
+            raise CommandError(str(error)) from error
+        for name, rule in rules.items():
+            if rule.age is not None and (gone := rule.age()):
+                self.stdout.write(f"{name}: {gone:,}")
+
+    def _archive(self) -> None:
+        """Here and now, and not by jobs."""
+        from experiences.trajectories.archive.ageing import Unhindered, stray_delete
+        from experiences.trajectories.archive.execution import do, months_drop, todo
+
+        for organization in Organization.objects.all():
+            left = todo(organization.pk)
+            for place, one in enumerate(left, 1):
+                _, said, _ = do(Unhindered(), one)
+                self.stdout.write(f"{organization.slug} {place}/{len(left)}: {said}")
+            stray_delete(organization.pk)
+        for month in months_drop():
+            self.stdout.write(f"{month} is in the archive alone now.")

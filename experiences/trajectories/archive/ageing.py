@@ -1,0 +1,349 @@
+"""How months age: written as Parquet, read back, dropped, kept by rule, deleted.
+
+Each step leaves the next one what it needs, so that a process may die anywhere: an archive has a row once its file was
+read back; the partition goes in the transaction that says that its archives hold it; what was written in between is
+found by the digests there. A file without a row is swept up a day later.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import tempfile
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import date, timedelta
+from pathlib import Path
+from typing import IO, Any, Final, Protocol
+
+import orjson
+from django.conf import settings
+from django.core.files.storage import default_storage
+from django.db import OperationalError, connection, transaction
+from django.utils import timezone
+
+from agentcore_site.audit.services import record
+from agentcore_site.jobs.models import ACTIVE, Job
+from agentcore_site.lib.errors import Conflict
+from agentcore_site.lib.object_storage import object_delete, object_open, object_save, object_save_file
+from experiences.models import ArchivedJob, ArchiveRule, ArchiveState, GroupRecord, TrajectoryArchive
+from experiences.models.archives import folder_of
+from experiences.trajectories.archive.digests import NONE, file_marks
+from experiences.trajectories.archive.files import COLUMNS, ArchiveWriter
+from experiences.trajectories.archive.rows import job_write, months
+from experiences.trajectories.storage import partition_ensure
+
+log = logging.getLogger(__name__)
+
+FILE_ROWS: Final = 50_000  # a file is begun anew after the job that reaches this
+FORMAT: Final = 1
+KIND: Final = "retention"  # the job that archives
+STRAY: Final = timedelta(days=1)
+
+
+class ArchiveUnsound(Conflict):
+    """What was read back is not what was written."""
+
+    title = "Archive unsound"
+
+
+class Turn(Protocol):
+    """Who works: a job's lease, or a command, which nobody stops."""
+
+    def check(self) -> None: ...
+
+    def fenced(self) -> AbstractContextManager[None]: ...
+
+
+class Unhindered:
+    """A command's turn."""
+
+    def check(self) -> None:
+        """Goes on."""
+
+    def fenced(self) -> AbstractContextManager[None]:
+        return transaction.atomic()
+
+
+@dataclass(frozen=True)
+class Portion:
+    """What comes into one file: jobs of one agent and month."""
+
+    organization_id: uuid.UUID
+    agent_id: uuid.UUID
+    month: date
+    jobs: tuple[uuid.UUID, ...]
+    rows: int
+
+
+def following(month: date) -> date:
+    return month.replace(year=month.year + month.month // 12, month=month.month % 12 + 1)
+
+
+def months_due(today: date | None = None) -> list[date]:
+    """Months that ended so many days ago, of which no job is active, and none was brought back since."""
+    days = settings.TRAJECTORY_HOT_DAYS
+    if not days:
+        return []
+    before = (today or timezone.now().date()) - timedelta(days=days)
+    back = timezone.now() - timedelta(days=days)
+    return [
+        month
+        for month in months()
+        if following(month) <= before
+        and not Job.objects.filter(
+            status__in=ACTIVE, created_at__date__gte=month, created_at__date__lt=following(month)
+        )
+        .exclude(kind=KIND)
+        .exists()
+        and not ArchivedJob.objects.filter(archive__month=month, restored_at__gt=back).exists()
+    ]
+
+
+def portions(month: date, organization_id: uuid.UUID | None = None) -> list[Portion]:
+    """What of a month has no archive yet, cut into files."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            # Counted in the index alone; a job is of one agent.
+            "WITH hot AS (SELECT job_id, count(*) n FROM experiences_trajectory WHERE month = %(month)s GROUP BY 1)"
+            " SELECT whose.organization_id, whose.agent_id, hot.job_id, hot.n FROM hot, LATERAL ("
+            "   SELECT t.organization_id, t.agent_id FROM experiences_trajectory t"
+            "   WHERE t.month = %(month)s AND t.job_id = hot.job_id LIMIT 1) whose"
+            " WHERE (%(organization)s::uuid IS NULL OR whose.organization_id = %(organization)s) AND NOT EXISTS ("
+            "   SELECT FROM experiences_archivedjob j JOIN experiences_trajectoryarchive a ON a.id = j.archive_id"
+            "   WHERE a.month = %(month)s AND a.agent_id = whose.agent_id AND j.job_id = hot.job_id"
+            "     AND (a.state = 'written' OR a.state = 'archived' AND j.restored_at IS NOT NULL))"
+            " ORDER BY 1, 2, 3",
+            {"month": month, "organization": organization_id},
+        )
+        found = cursor.fetchall()
+    return list(_cut(month, found))
+
+
+def _cut(month: date, jobs: list[tuple[uuid.UUID, uuid.UUID, uuid.UUID, int]]) -> Iterator[Portion]:
+    waiting: list[tuple[uuid.UUID, int]] = []
+    for place, (organization, agent, job, rows) in enumerate(jobs):
+        waiting.append((job, rows))
+        total = sum(n for _, n in waiting)
+        last = place + 1 == len(jobs) or jobs[place + 1][:2] != (organization, agent)
+        if last or total >= FILE_ROWS:
+            yield Portion(organization, agent, month, tuple(job for job, _ in waiting), total)
+            waiting = []
+
+
+def archive_write(turn: Turn, portion: Portion) -> TrajectoryArchive:
+    """Writes a file, reads it back from where it is stored, and only then says that there is one.
+
+    Raises:
+        ArchiveUnsound: what was read back is something else.
+        ObjectsAway: the storage can't be reached.
+    """
+    made = TrajectoryArchive(organization_id=portion.organization_id, agent_id=portion.agent_id, month=portion.month)
+
+    def rows(writer: ArchiveWriter) -> Iterator[tuple[uuid.UUID, int]]:
+        for job in portion.jobs:
+            for n in job_write(writer, portion.month, portion.agent_id, job):
+                turn.check()
+                yield job, n
+
+    jobs = file_store(made, rows, turn.check)
+    with turn.fenced(), connection.cursor() as cursor:
+        # Of two that archive the same, the second finds the first one's.
+        cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"archive {made.agent_id}"])
+        there = ArchivedJob.objects.filter(
+            archive__month=made.month, archive__agent=made.agent_id, archive__state=ArchiveState.WRITTEN
+        )
+        if not there.filter(job_id__in=portion.jobs).exists():
+            made.save(force_insert=True)
+            ArchivedJob.objects.bulk_create(jobs)
+    return made
+
+
+def file_store(
+    archive: TrajectoryArchive,
+    rows: Callable[[ArchiveWriter], Iterator[tuple[uuid.UUID, int]]],
+    check: Callable[[], None],
+) -> list[ArchivedJob]:
+    """Writes the file that ``archive`` names, with its manifest, and reads it back. ``rows`` writes, and says of which
+    job how many, as they come. Sets what the row says of its file, and returns what it says of jobs; neither is saved.
+
+    Raises:
+        ArchiveUnsound, ObjectsAway: there is no file that can be relied on.
+    """
+    with tempfile.TemporaryDirectory(prefix="archive-") as folder:
+        path = Path(folder) / "rows.parquet"
+        writer = ArchiveWriter(path)
+        written: dict[uuid.UUID, ArchivedJob] = {}
+        for job_id, n in rows(writer):
+            one = written.setdefault(
+                job_id,
+                ArchivedJob(
+                    organization_id=archive.organization_id, archive=archive, job_id=job_id, rows=0, first_group=0
+                ),
+            )
+            one.rows += n
+            one.first_group, one.groups = _groups(written, job_id, writer.groups)
+        writer.close()
+        with path.open("rb") as data:
+            archive.sha256, archive.size = _sha256(data), path.stat().st_size
+        archive.rows = sum(one.rows for one in written.values())
+        if writer.first_at and writer.last_at:
+            archive.first_at, archive.last_at = writer.first_at, writer.last_at
+        object_save_file(archive.path, path)
+    with object_open(archive.path) as stored:
+        if _sha256(stored) != archive.sha256:
+            raise ArchiveUnsound(f"{archive.path} does not read back as it was written.")
+        stored.seek(0)
+        found = file_marks(stored, check)
+    for job_id, one in written.items():
+        back = found.pop((archive.agent_id, job_id), NONE)
+        if back.rows != one.rows:
+            raise ArchiveUnsound(f"{archive.path} holds other rows of job {job_id} than were written.")
+        one.mark = back.mark
+    if found:
+        raise ArchiveUnsound(f"{archive.path} holds jobs that were not written.")
+    manifest_store(archive, list(written.values()))
+    return list(written.values())
+
+
+def _groups(written: dict[uuid.UUID, ArchivedJob], job_id: uuid.UUID, groups: int) -> tuple[int, int]:
+    """First row group and number of row groups of the job that is being written: the last one."""
+    first = sum(one.groups or 0 for name, one in written.items() if name != job_id)
+    return first, groups - first
+
+
+def manifest_store(archive: TrajectoryArchive, jobs: list[ArchivedJob]) -> None:
+    """What the file holds, beside it: it can be understood and checked without this database."""
+    manifest = {
+        "format": FORMAT,
+        "organization_id": archive.organization_id,
+        "agent_id": archive.agent_id,
+        "month": archive.month,
+        "rows": archive.rows,
+        "bytes": archive.size,
+        "sha256": archive.sha256,
+        "first_at": archive.first_at,
+        "last_at": archive.last_at,
+        "written_at": archive.written_at,
+        "columns": COLUMNS,
+        "jobs": [
+            {"job_id": one.job_id, "rows": one.rows, "first_row_group": one.first_group, "row_groups": one.groups,
+             "mark": str(one.mark)}
+            for one in jobs
+        ],
+    }  # fmt: skip
+    object_delete(archive.manifest)
+    object_save(archive.manifest, orjson.dumps(manifest, option=orjson.OPT_INDENT_2))
+
+
+def month_drop(month: date) -> bool:
+    """Drops the partition if archives hold all that is in it, as it is now. False: not now, and why not was mended, so
+    that the next archiving has it: what changed since is written anew."""
+    try:
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute("SELECT agent_id, job_id FROM experiences_trajectory_partition_drop(%s)", [month])
+            missing = cursor.fetchall()
+            if not missing:
+                _dropped(month)
+                return True
+    except OperationalError as error:  # somebody reads or writes: the lock is asked for again another time
+        log.warning("%s can't be dropped now: %s", month, error)
+        return False
+    with transaction.atomic():
+        for agent_id, job_id in missing:
+            stale = ArchivedJob.objects.filter(archive__month=month, archive__agent=agent_id, job_id=job_id)
+            stale.filter(archive__state=ArchiveState.ARCHIVED, restored_at__isnull=False).delete()
+            for archive in TrajectoryArchive.objects.filter(
+                id__in=stale.filter(archive__state=ArchiveState.WRITTEN).values("archive")
+            ):
+                archive_forget(archive)
+    return False
+
+
+def _dropped(month: date) -> None:
+    done = TrajectoryArchive.objects.filter(month=month, state=ArchiveState.WRITTEN)
+    for archive in done:
+        record(None, "trajectories.archived", archive, after={"rows": archive.rows, "sha256": archive.sha256})
+    done.update(state=ArchiveState.ARCHIVED, archived_at=timezone.now())
+    ArchivedJob.objects.filter(archive__month=month).update(restored_at=None)
+
+
+def archive_forget(archive: TrajectoryArchive) -> None:
+    """Deletes an archive whose rows the database has, in the caller's transaction."""
+    paths = archive.path, archive.manifest
+    archive.delete()
+    transaction.on_commit(lambda: object_delete(*paths), robust=True)
+
+
+def keep_days() -> Callable[[TrajectoryArchive], int]:
+    """How many days an archive is kept: by its agent's rule, else its organisation's, else the site's. 0: for ever."""
+    rules = {(one.organization_id, one.agent_id): one.keep_days for one in ArchiveRule.objects.all()}
+
+    def days(archive: TrajectoryArchive) -> int:
+        site = settings.TRAJECTORY_ARCHIVE_DAYS
+        of_all = rules.get((archive.organization_id, None), site)
+        return int(rules.get((archive.organization_id, archive.agent_id), of_all))
+
+    return days
+
+
+def expired(organization_id: uuid.UUID | None = None) -> list[TrajectoryArchive]:
+    """Archives whose time is over, and of which no job is back in the database."""
+    kept = TrajectoryArchive.objects.filter(state=ArchiveState.ARCHIVED).exclude(jobs__restored_at__isnull=False)
+    if organization_id is not None:
+        kept = kept.filter(organization_id=organization_id)
+    days, now = keep_days(), timezone.now()
+    return [
+        one for one in kept if (most := days(one)) and one.archived_at and one.archived_at <= now - timedelta(days=most)
+    ]
+
+
+def archive_delete(turn: Turn, archive: TrajectoryArchive) -> None:
+    """Deletes the file, then says so: what dies between is done again. What the update made of its groups goes too."""
+    object_delete(archive.path, archive.manifest)
+    with turn.fenced():
+        gone = TrajectoryArchive.objects.filter(pk=archive.pk, state=ArchiveState.ARCHIVED)
+        if gone.update(state=ArchiveState.DELETED, deleted_at=timezone.now()):
+            GroupRecord.objects.filter(job_id__in=archive.jobs.values("job_id"))._raw_delete("default")
+            record(None, "trajectories.deleted", archive, after={"rows": archive.rows})
+
+
+def stray_delete(organization_id: uuid.UUID) -> int:
+    """Deletes files that no row names, left by a process that died. Returns how many."""
+    named: set[str] = set()
+    for archive in TrajectoryArchive.objects.filter(organization_id=organization_id).exclude(
+        state=ArchiveState.DELETED
+    ):
+        named |= {archive.path, archive.manifest}
+    gone = 0
+    for path in _files(folder_of(organization_id)):
+        if path not in named and default_storage.get_modified_time(path) < timezone.now() - STRAY:
+            object_delete(path)
+            gone += 1
+    return gone
+
+
+def _files(folder: str) -> Iterator[str]:
+    try:
+        folders, files = default_storage.listdir(folder)
+    except FileNotFoundError:
+        return
+    yield from (f"{folder}/{name}" for name in files)
+    for name in folders:
+        yield from _files(f"{folder}/{name}")
+
+
+def partitions_ahead() -> None:
+    """Makes this month's partition and the next one's before they are needed."""
+    month = timezone.now().date().replace(day=1)
+    partition_ensure(month)
+    partition_ensure(following(month))
+
+
+def _sha256(data: IO[bytes] | Any) -> str:
+    digest = hashlib.sha256()
+    while block := data.read(2**20):
+        digest.update(block)
+    return digest.hexdigest()

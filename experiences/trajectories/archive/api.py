@@ -1,0 +1,159 @@
+"""REST: archives, what they are kept by, and how the database stands."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django_filters import rest_framework as filters
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.decorators import action
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from agentcore_site.lib.retention import rules
+from agentcore_site.rest.parsing import Strict, parsed
+from agentcore_site.rest.schema import IDEMPOTENCY_KEY
+from agentcore_site.rest.views import ScopedViewSet
+from agentcore_site.storage import storage_stand
+from agentcore_site.tenancy.permissions import current_organization, require
+from experiences.lessons.filters import OfAgent
+from experiences.models import ArchiveRule, ArchiveState, TrajectoryArchive
+from experiences.models.agent_lookup import agent_get
+from experiences.trajectories.archive.selectors import archive_get, archive_rules_visible, archives_visible
+from experiences.trajectories.archive.services import LONGEST, archive_rule_set, restore_ask, retention_start
+
+TAG = ["archives"]
+
+
+class ArchiveFilters(OfAgent):
+    archive_state = filters.ChoiceFilter(field_name="state", choices=ArchiveState.choices)
+    month = filters.DateFilter(field_name="month", help_text="The first day of a month.")
+
+    class Meta:
+        model = TrajectoryArchive
+        fields: list[str] = []
+
+
+class ArchiveOut(serializers.Serializer[Any]):
+    id = serializers.UUIDField()
+    agent_id = serializers.UUIDField()
+    month = serializers.DateField()
+    archive_state = serializers.ChoiceField(source="state", choices=ArchiveState.choices)
+    rows = serializers.IntegerField()
+    size_bytes = serializers.IntegerField(source="size")
+    sha256 = serializers.CharField()
+    jobs = serializers.IntegerField(source="n_jobs")
+    jobs_restored = serializers.IntegerField(source="n_restored", help_text="How many are back in the database.")
+    archived_at = serializers.DateTimeField(allow_null=True)
+    deleted_at = serializers.DateTimeField(allow_null=True)
+
+
+class RestoreIn(Strict):
+    job = serializers.UUIDField(required=False, help_text="One job of the archive; without it all of them.")
+
+
+class RetentionJobOut(serializers.Serializer[Any]):
+    job_id = serializers.UUIDField(help_text="Its events: `GET /api/v1/jobs/{id}/events`.")
+
+
+class ArchiveRuleOut(serializers.Serializer[Any]):
+    agent_id = serializers.UUIDField(allow_null=True, help_text="Null: of all agents.")
+    keep_days = serializers.IntegerField(help_text="0: for ever.")
+
+
+class ArchiveRuleIn(Strict):
+    agent = serializers.CharField(required=False, help_text="Its id or slug; without it the rule is of all agents.")
+    keep_days = serializers.IntegerField(min_value=0, max_value=LONGEST, allow_null=True, help_text="Null: no rule.")
+
+
+class TableStandOut(serializers.Serializer[Any]):
+    table = serializers.CharField(source="name")
+    size_bytes = serializers.IntegerField(source="size")
+    bytes_per_day = serializers.FloatField(source="growth", allow_null=True)
+
+
+class RetentionRuleOut(serializers.Serializer[Any]):
+    rule = serializers.CharField()
+    tables = serializers.ListField(child=serializers.CharField())
+    says = serializers.CharField()
+
+
+class StorageStandOut(serializers.Serializer[Any]):
+    size_bytes = serializers.IntegerField(source="size")
+    bytes_per_day = serializers.FloatField(source="growth", allow_null=True, help_text="Null before the second day.")
+    free_bytes = serializers.IntegerField(source="free", allow_null=True)
+    full_in_days = serializers.FloatField(source="days", allow_null=True)
+    tables = TableStandOut(many=True)
+    rules = serializers.SerializerMethodField()
+
+    @extend_schema(responses=RetentionRuleOut(many=True))
+    def get_rules(self, _: Any) -> list[dict[str, Any]]:
+        return [{"rule": name, "tables": list(rule.tables), "says": rule.says} for name, rule in rules.items()]
+
+
+class ArchiveViewSet(ScopedViewSet):
+    """Months of trajectories that are in the object storage, and no longer in the database."""
+
+    queryset = TrajectoryArchive.objects.none()
+    filterset_class = ArchiveFilters
+    orderings = {"-month": "month", "-size": "size", "-rows": "rows"}
+    lookup_value_converter = "uuid"
+
+    @extend_schema(summary="List archives", tags=TAG, responses=ArchiveOut(many=True))
+    def list(self, request: Request) -> Response:
+        return self.page(archives_visible(self.actor), ArchiveOut)
+
+    @extend_schema(summary="One archive", tags=TAG, responses=ArchiveOut)
+    def retrieve(self, request: Request, pk: UUID) -> Response:
+        return Response(ArchiveOut(archive_get(self.actor, pk)).data)
+
+    @extend_schema(
+        summary="Archive what is due now", tags=TAG, request=None, responses={202: RetentionJobOut},
+        parameters=[IDEMPOTENCY_KEY],
+    )  # fmt: skip
+    def create(self, request: Request) -> Response:
+        return self.once(request, lambda: _queued(retention_start(self.actor, current_organization(self.actor))))
+
+    @extend_schema(
+        summary="Bring trajectories back", tags=TAG, request=RestoreIn, responses={202: RetentionJobOut},
+        parameters=[IDEMPOTENCY_KEY],
+    )  # fmt: skip
+    @action(detail=True, methods=["post"], pagination_class=None)
+    def restore(self, request: Request, pk: UUID) -> Response:
+        job = parsed(RestoreIn, request.data).get("job")
+        return self.once(request, lambda: _queued(restore_ask(self.actor, archive_get(self.actor, pk), job)))
+
+
+class ArchiveRuleViewSet(ScopedViewSet):
+    """How long archives are kept: by the agent's rule, else the organisation's, else the site's."""
+
+    queryset = ArchiveRule.objects.none()
+    orderings = {"id": "id"}
+
+    @extend_schema(summary="Rules of archives", tags=TAG, responses=ArchiveRuleOut(many=True))
+    def list(self, request: Request) -> Response:
+        return self.page(archive_rules_visible(self.actor), ArchiveRuleOut)
+
+    @extend_schema(summary="Set a rule of archives", tags=TAG, request=ArchiveRuleIn, responses={204: None})
+    def create(self, request: Request) -> Response:
+        given = parsed(ArchiveRuleIn, request.data)
+        organization = current_organization(self.actor)
+        require(self.actor, "retention.edit", organization)
+        agent = agent_get(self.actor, given["agent"]) if given.get("agent") else None
+        archive_rule_set(self.actor, organization, agent, given["keep_days"])
+        return Response(status=204)
+
+
+class StorageViewSet(ScopedViewSet):
+    """What the database takes, how fast it grows, and what ages how."""
+
+    @extend_schema(summary="Storage and retention", tags=TAG, responses=StorageStandOut)
+    def retrieve(self, request: Request) -> Response:
+        require(self.actor, "retention.run", current_organization(self.actor))
+        return Response(StorageStandOut(storage_stand()).data)
+
+
+def _queued(job: Any) -> Response:
+    return Response({"job_id": job.pk}, status=202)

@@ -1,0 +1,100 @@
+"""Erasure in archives: a file that holds the words is written anew without those rows, and the old one deleted. Where
+the database has the rows still, the file is given up, and written again when its month is due."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from django.db import transaction
+from django.utils import timezone
+
+from agentcore_site.jobs.models import ACTIVE, Job
+from agentcore_site.lib.errors import Conflict
+from agentcore_site.lib.object_storage import object_delete, object_open
+from agentcore_site.tenancy.erasure import ErasureFinding, places
+from experiences.erasure import stored_queries
+from experiences.models import ArchivedJob, ArchiveState, TrajectoryArchive, TrajectoryRecord
+from experiences.trajectories.storage import partition_make
+
+
+@places.register("archived trajectories")
+def archives(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
+    """Raises:
+    Conflict: an archive is being written."""
+    kept = TrajectoryArchive.objects.filter(organization_id=organization_id).exclude(state=ArchiveState.DELETED)
+    working = Job.objects.filter(kind="retention", organization_id=organization_id, status__in=ACTIVE)
+    if kept.exists() and working.exists():
+        raise Conflict("Trajectories are being archived. Let that job end, or cancel it, then try again.")
+    asked = stored_queries(organization_id, words)
+    found = {one: rows for one in kept if (rows := _rows_with(one, words, asked))}
+
+    def erase() -> None:
+        for archive in found:
+            _rewrite(archive, words, asked)
+
+    return ErasureFinding(sum(found.values()), erase)
+
+
+def _rows_with(archive: TrajectoryArchive, words: Sequence[str], asked: Sequence[str]) -> int:
+    from experiences.trajectories.archive.files import groups_read, without_rows
+
+    try:
+        with object_open(archive.path) as stored:
+            return sum(one.num_rows - without_rows(one, words, asked).num_rows for one in groups_read(stored))
+    except FileNotFoundError:  # a file that is gone holds nothing of anybody
+        return 0
+
+
+def _rewrite(archive: TrajectoryArchive, words: Sequence[str], asked: Sequence[str]) -> None:
+    """In the erasure's transaction: if that fails, the new file is a stray one, without the words, and swept up."""
+    from experiences.trajectories.archive.ageing import archive_forget, file_store
+    from experiences.trajectories.archive.files import ArchiveWriter, groups_read, without_ids, without_rows
+
+    if archive.state == ArchiveState.WRITTEN:
+        archive_forget(archive)
+        return
+    old, parts = [archive.path, archive.manifest], list(archive.jobs.order_by("first_group"))
+    archive.revision += 1
+    gone: list[Any] = []
+
+    def rows(writer: ArchiveWriter) -> Iterator[tuple[uuid.UUID, int]]:
+        with object_open(old[0]) as stored:
+            for part in parts:
+                for group in groups_read(stored, range(part.first_group, part.first_group + part.groups)):
+                    left = without_rows(group, words, asked)
+                    gone.append(without_ids(group, left["id"].to_pylist()))
+                    writer.write_table(left)
+                    yield part.job_id, left.num_rows
+
+    jobs = file_store(archive, rows, lambda: None)
+    _announce(archive, gone)
+    if not archive.rows:
+        archive.state, archive.deleted_at = ArchiveState.DELETED, timezone.now()
+        transaction.on_commit(lambda: object_delete(archive.path, archive.manifest), robust=True)
+    archive.save()
+    _renew(parts, {one.job_id: one for one in jobs})
+    transaction.on_commit(lambda: object_delete(*old), robust=True)
+
+
+def _announce(archive: TrajectoryArchive, gone: Sequence[Any]) -> None:
+    """What listens to deletions (events that were published, the warehouse) hears of these too: they are in the table
+    for a moment, and are deleted there."""
+    from experiences.trajectories.archive.files import without_ids
+    from experiences.trajectories.archive.rows import partition, rows_put
+
+    partition_make(archive.month)
+    ids = [one for table in gone for one in table["id"].to_pylist()]
+    rows = TrajectoryRecord.objects.filter(month=archive.month, id__in=ids)
+    back = set(map(str, rows.values_list("id", flat=True)))  # of a job that was brought back: deleted by another place
+    rows_put(f"public.{partition(archive.month)}", (without_ids(table, back) for table in gone))
+    rows.exclude(id__in=back)._raw_delete("default")
+
+
+def _renew(parts: Sequence[ArchivedJob], jobs: dict[uuid.UUID, Any]) -> None:
+    """What is known of each job, as the new file has it; that it was brought back stays."""
+    for part in parts:
+        new = jobs[part.job_id]
+        part.rows, part.mark, part.first_group, part.groups = new.rows, new.mark, new.first_group, new.groups
+        part.save(update_fields=["rows", "mark", "first_group", "groups"])

@@ -1,0 +1,151 @@
+"""Trajectories as Parquet (zstd): in a row group stand rows of one job. Rows come and go as CSV, as COPY writes and
+reads it: text columns are never null there, and what is null has no quotes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import IO, Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+
+# Of what comes: JSON, which is full of commas and quotes, needs none of its own.
+DELIMITER, QUOTE = "\x1f", "\x01"
+GROUP_ROWS: Final = 2_000
+GROUP_BYTES: Final = 2**25  # of CSV, which is all that is held in memory
+LEVEL: Final = 3
+TEXT: Final = pa.string()
+# Names and types are the format: a column that the table gets later is null in older files.
+JSON: Final = ("components", "evidence", "steps")
+KINDS: Final = (
+    (TEXT, "id organization_id agent_id job_id purpose arm line query error policy_version model"),
+    (TEXT, " ".join(JSON)),
+    (pa.date32(), "month"),
+    (pa.int16(), "n_steps"),
+    (pa.int32(), "iteration scenario rollout tokens"),
+    (pa.int64(), "cost_micros"),
+    (pa.bool_(), "success truncated"),
+    (pa.float64(), "outcome reward reward_before_ranking duration_ms"),
+    (pa.timestamp("us", tz="UTC"), "created_at"),
+)
+SCHEMA: Final = pa.schema([(name, kind) for kind, names in KINDS for name in names.split()])
+COLUMNS: Final = tuple(SCHEMA.names)
+PLACE: Final = ["iteration", "scenario", "rollout", "id"]  # of a row in its job
+REPEATED: Final = "month organization_id agent_id job_id purpose arm line policy_version model query components error"
+
+
+class ArchiveWriter:
+    """Writes a file; call ``close``."""
+
+    def __init__(self, path: Path) -> None:
+        self._writer = pq.ParquetWriter(
+            path,
+            SCHEMA,
+            compression="zstd",
+            compression_level=LEVEL,
+            use_dictionary=REPEATED.split(),
+            write_page_checksum=True,
+        )
+        self.groups = 0
+        self.first_at: datetime | None = None
+        self.last_at: datetime | None = None
+
+    def write(self, lines: Iterable[bytes | bytearray | memoryview]) -> tuple[int, dict[str, Any] | None]:
+        """Writes rows of one job, as many row groups as they take. Returns how many there were, and the last one's
+        place in the job."""
+        rows, last = 0, None
+        for group in _grouped(lines):
+            table = _from_csv(group)
+            self.write_table(table)
+            rows += table.num_rows
+            last = table.select(PLACE).slice(table.num_rows - 1).to_pylist()[0]
+        return rows, last
+
+    def write_table(self, table: pa.Table) -> None:
+        """One row group, as it is."""
+        self._writer.write_table(table, row_group_size=max(table.num_rows, 1))
+        self.groups += 1
+        times = pc.min_max(table["created_at"]).as_py()
+        self.first_at = min(filter(None, (self.first_at, times["min"])), default=None)
+        self.last_at = max(filter(None, (self.last_at, times["max"])), default=None)
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+def groups_read(file: IO[bytes], groups: Iterable[int] | None = None, **wanted: Any) -> Iterator[pa.Table]:
+    """Row groups one after the other (all of them without ``groups``), of each only the rows whose columns have the
+    ``wanted`` values. Every page's checksum is looked at."""
+    with pq.ParquetFile(file, page_checksum_verification=True) as parquet:
+        for number in range(parquet.num_row_groups) if groups is None else groups:
+            table = parquet.read_row_group(number)
+            for name, value in wanted.items():
+                table = table.filter(pc.equal(table[name], value))
+            yield table
+
+
+def place_of(file: IO[bytes], trajectory_id: str) -> dict[str, Any] | None:
+    """Job, iteration, scenario and row group of a trajectory; None if it is not in this file."""
+    with pq.ParquetFile(file, page_checksum_verification=True) as parquet:
+        for number in range(parquet.num_row_groups):
+            place = pc.index(parquet.read_row_group(number, columns=["id"])["id"], trajectory_id).as_py()
+            if place >= 0:
+                names = ["job_id", "iteration", "scenario"]
+                found = parquet.read_row_group(number, columns=names).slice(place, 1).to_pylist()[0]
+                return {**found, "group": number}
+    return None
+
+
+def without_rows(table: pa.Table, words: Sequence[str], queries: Sequence[str]) -> pa.Table:
+    """The rows that hold none of the words in any text (in JSON as it is written there), in any case, nor have one of
+    the queries."""
+    gone = pc.is_in(table["query"], value_set=pa.array(queries, TEXT))
+    for name in ("query", "error", "model", "steps", "evidence", "components"):
+        for word in words:
+            said = json.dumps(word, ensure_ascii=False)[1:-1] if name in JSON else word
+            gone = pc.or_(gone, pc.match_substring(table[name], said, ignore_case=True))
+    return table.filter(pc.invert(gone))
+
+
+def without_ids(table: pa.Table, ids: Iterable[str]) -> pa.Table:
+    return table.filter(pc.invert(pc.is_in(table["id"], value_set=pa.array(list(ids), TEXT))))
+
+
+def as_csv(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    pa_csv.write_csv(table, sink, pa_csv.WriteOptions(include_header=False))
+    return bytes(sink.getvalue())
+
+
+def _grouped(lines: Iterable[bytes | bytearray | memoryview]) -> Iterator[bytes]:
+    waiting: list[bytes | bytearray | memoryview] = []
+    size = 0
+    for line in lines:
+        waiting.append(line)
+        size += len(line)
+        if len(waiting) >= GROUP_ROWS or size >= GROUP_BYTES:
+            yield b"".join(waiting)
+            waiting, size = [], 0
+    if waiting:
+        yield b"".join(waiting)
+
+
+def _from_csv(data: bytes) -> pa.Table:
+    return pa_csv.read_csv(
+        pa.BufferReader(data),
+        read_options=pa_csv.ReadOptions(column_names=list(COLUMNS), block_size=len(data) + 1, use_threads=False),
+        parse_options=pa_csv.ParseOptions(delimiter=DELIMITER, quote_char=QUOTE, newlines_in_values=True),
+        convert_options=pa_csv.ConvertOptions(
+            column_types=SCHEMA,
+            null_values=[""],
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+            true_values=["t"],
+            false_values=["f"],
+        ),
+    )

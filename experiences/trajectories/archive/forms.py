@@ -1,0 +1,26 @@
+"""How long archives are kept, as people type it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import forms
+
+from agentcore_site.console.forms import ServiceForm
+from experiences.models import Agent
+from experiences.trajectories.archive.services import LONGEST
+
+
+class ArchiveRuleForm(ServiceForm):
+    agent = forms.ModelChoiceField(Agent.objects.none(), required=False, empty_label="all agents")
+    keep_days = forms.IntegerField(
+        required=False,
+        min_value=0,
+        max_value=LONGEST,
+        label="Days",
+        help_text="After its month was archived. 0: for ever. Empty: as it is for all.",
+    )
+
+    def __init__(self, *args: Any, agents: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["agent"].queryset = agents  # type: ignore[attr-defined]

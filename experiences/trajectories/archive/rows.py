@@ -1,0 +1,86 @@
+"""Rows between the table of trajectories and Parquet, and the partitions of the table."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from datetime import date
+from typing import Any, Final
+
+import pyarrow as pa
+from django.db import connection, transaction
+
+from agentcore_site.lib.database import copying
+from experiences.trajectories.archive.digests import Marked
+from experiences.trajectories.archive.files import COLUMNS, DELIMITER, PLACE, QUOTE, ArchiveWriter, as_csv
+
+TABLE: Final = "experiences_trajectory"
+NAME: Final = re.compile(rf"{TABLE}_(\d{{4}})_(\d{{2}})")
+# A COPY is short: one that lasts is taken for that of a frozen worker.
+AT_ONCE: Final = 20_000
+LISTED: Final = ", ".join(COLUMNS)
+ORDER: Final = ", ".join(PLACE)
+
+
+def months() -> list[date]:
+    """The months that have a partition."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid"
+            " WHERE i.inhparent = 'public.experiences_trajectory'::regclass ORDER BY 1"
+        )
+        found = [NAME.fullmatch(name) for (name,) in cursor.fetchall()]
+    return [date(int(one[1]), int(one[2]), 1) for one in found if one]
+
+
+def partition(month: date) -> str:
+    return f"{TABLE}_{month:%Y_%m}"
+
+
+def job_write(writer: ArchiveWriter, month: date, agent_id: uuid.UUID, job_id: uuid.UUID) -> Iterator[int]:
+    """Writes the job's rows of the month, in order; yields how many after each part."""
+    last: dict[str, Any] | None = None
+    while True:
+        after = f" AND ({ORDER}) > (%s, %s, %s, %s)" if last else ""
+        select = (
+            f"COPY (SELECT {LISTED} FROM public.{TABLE} WHERE month = %s AND agent_id = %s AND job_id = %s{after}"  # noqa: S608
+            f" ORDER BY {ORDER} LIMIT {AT_ONCE}) TO STDOUT (FORMAT csv, DELIMITER '{DELIMITER}', QUOTE '{QUOTE}')"
+        )
+        values = [month, agent_id, job_id, *(last or {}).values()]
+        with connection.cursor() as cursor, connection.wrap_database_errors, cursor.copy(select, values) as copy:
+            rows, last = writer.write(copy)
+        if not rows:
+            return
+        yield rows
+
+
+def rows_put(relation: str, tables: Iterable[pa.Table]) -> None:
+    """Appends rows to a table that has the columns of the file. Into a partition itself: what listens to the table
+    (events, the warehouse) has heard of these rows before."""
+    for table in tables:
+        if table.num_rows:
+            names = ", ".join(table.schema.names)
+            with copying(f"COPY {relation} ({names}) FROM STDIN (FORMAT csv)") as copy:
+                copy.write(as_csv(table))
+
+
+def marks(relation: str, jobs: Iterable[uuid.UUID] | None = None) -> dict[tuple[uuid.UUID, uuid.UUID], Marked]:
+    """By agent and job: rows and digest of a table of trajectories."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT agent_id, job_id, n, mark FROM experiences_trajectory_marks(%s::regclass, %s)",
+            [relation, None if jobs is None else list(jobs)],
+        )
+        return {(agent, job): Marked(n, int(mark)) for agent, job, n, mark in cursor.fetchall()}
+
+
+@contextmanager
+def shadow() -> Iterator[str]:
+    """A transaction in which every query of the table of trajectories asks an empty one of this session, whose name it
+    yields: what is put there is listed, filtered and paged by the code that does it with rows of the database."""
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(f"CREATE TEMPORARY TABLE {TABLE} (LIKE public.{TABLE} INCLUDING DEFAULTS) ON COMMIT DROP")
+        yield f"pg_temp.{TABLE}"
+        cursor.execute(f"DROP TABLE pg_temp.{TABLE}")

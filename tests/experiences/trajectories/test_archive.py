@@ -1,0 +1,326 @@
+"""Months that age: archived as Parquet, proven, dropped, read there, brought back, deleted by rule."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from datetime import date, timedelta
+from io import StringIO
+from typing import Any
+
+import orjson
+import pyarrow.parquet as pq
+import pytest
+from django.core.files.base import ContentFile
+from django.core.files.storage import default_storage
+from django.core.management import call_command
+from django.db import connection
+from django.test import Client
+from django.utils import timezone
+
+from agentcore_site.jobs.models import Status
+from agentcore_site.lib.retention import rules
+from agentcore_site.models import TableSize
+from agentcore_site.storage import sizes
+from agentcore_site.tenancy.actors import Actor
+from agentcore_site.tenancy.erasure import subject_erase
+from experiences.models import Agent, ArchivedJob, ArchiveState, TrajectoryArchive, TrajectoryRecord
+from experiences.trajectories import storage
+from experiences.trajectories.archive import ageing
+from experiences.trajectories.archive.restoring import archived_jobs, job_restore
+from experiences.trajectories.archive.services import archive_rule_set, restore_ask, retention_start
+from experiences.trajectories.exports import export_all, export_start
+from tests import factories
+from tests.support.callers import Caller
+from tests.support.pages import html
+from tests.support.rows import lived_run, owner_of
+from tests.support.running import run_to_end
+from training.models import TrainingRun
+
+pytestmark = pytest.mark.django_db
+working = pytest.mark.django_db(transaction=True)  # a lease looks at the job by a connection of its own
+
+
+@pytest.fixture(autouse=True)
+def this_month(settings: Any) -> Iterator[date]:
+    """Nothing but what the test makes; its partition is there again when it ends."""
+    with connection.cursor() as cursor:
+        cursor.execute("TRUNCATE experiences_trajectory")
+    yield timezone.now().date().replace(day=1)
+    storage._known_partitions.clear()
+    ageing.partitions_ahead()
+
+
+@pytest.fixture
+def run(operator: Actor, agent: Agent) -> TrainingRun:
+    return lived_run(operator, agent)
+
+
+@pytest.fixture
+def console(olivia: Any) -> Client:
+    client = Client()
+    client.force_login(olivia)
+    return client
+
+
+def archived(month: date) -> list[TrajectoryArchive]:
+    """The month, archived and dropped."""
+    made = [ageing.archive_write(ageing.Unhindered(), one) for one in ageing.portions(month)]
+    assert ageing.month_drop(month)
+    return made
+
+
+def exported(actor: Actor, run: TrainingRun) -> list[dict[str, Any]]:
+    return export_all(export_start(actor, {"job": run.job_id}, format="json"))["trajectories"]
+
+
+def test_a_month_goes_into_a_file_and_its_job_is_exported_and_brought_back_as_it_was(
+    operator: Actor, run: TrainingRun, this_month: date
+) -> None:
+    before = exported(operator, run)
+    [archive] = archived(this_month)
+    assert not TrajectoryRecord.objects.exists()
+    assert exported(operator, run) == before and len(before) == 24
+    [job] = archived_jobs(job_id=run.job_id)
+    assert job_restore(job) == 24
+    assert exported(operator, run) == before and TrajectoryRecord.objects.count() == 24
+    archive.refresh_from_db()
+    assert archive.state == ArchiveState.ARCHIVED and archive.rows == 24
+
+
+def test_the_file_is_parquet_with_a_manifest_that_tells_what_it_holds(run: TrainingRun, this_month: date) -> None:
+    [archive] = archived(this_month)
+    with default_storage.open(archive.path) as stored:
+        data = stored.read()
+        assert pq.ParquetFile(stored).metadata.num_rows == 24
+    manifest = orjson.loads(default_storage.open(archive.manifest).read())
+    assert manifest["sha256"] == hashlib.sha256(data).hexdigest() == archive.sha256
+    assert manifest["jobs"][0]["job_id"] == str(run.job_id) and manifest["rows"] == 24
+
+
+def later(monkeypatch: Any, days: int = 62) -> None:
+    """So many days go by, by the application's clock."""
+    now = timezone.now() + timedelta(days=days)
+    monkeypatch.setattr(timezone, "now", lambda: now)
+
+
+@working
+def test_a_job_archives_what_is_due_and_drops_the_month_with_the_last_organisation(
+    operator: Actor, run: TrainingRun, charlie: Any, elsewhere: Any, acme: Any, this_month: date, monkeypatch: Any
+) -> None:
+    theirs = lived_run(Actor(charlie), factories.AgentFactory(organization=elsewhere))
+    later(monkeypatch)
+    job = run_to_end(retention_start(operator, acme))
+    assert (job.status, job.progress) == (Status.COMPLETED, 1.0)
+    assert TrajectoryRecord.objects.filter(job_id=run.job_id).count() == 24  # the other's have no archive yet
+    run_to_end(retention_start(None, elsewhere))
+    assert not TrajectoryRecord.objects.exists()
+    kept = {one.organization_id: one for one in TrajectoryArchive.objects.all()}
+    assert {one.state for one in kept.values()} == {ArchiveState.ARCHIVED}
+    assert str(acme.pk) in kept[acme.pk].path and str(elsewhere.pk) in kept[theirs.organization_id].path
+
+
+def test_a_month_whose_job_is_active_stays(operator: Actor, agent: Agent, this_month: date, monkeypatch: Any) -> None:
+    run = lived_run(operator, agent)
+    type(run.job).objects.filter(pk=run.job_id).update(status=Status.PAUSED)
+    later(monkeypatch)
+    assert this_month not in ageing.months_due()
+
+
+def test_a_row_that_came_after_the_file_was_written_is_not_lost(
+    operator: Actor, run: TrainingRun, this_month: date
+) -> None:
+    for one in ageing.portions(this_month):
+        ageing.archive_write(ageing.Unhindered(), one)
+    with connection.cursor() as cursor:  # a reward that came late, the one change that a row can see
+        cursor.execute("UPDATE experiences_trajectory SET reward = 0.75, reward_before_ranking = coalesce(reward, 0)"
+                       " WHERE iteration = 1 AND scenario = 0 AND rollout = 0")  # fmt: skip
+    before = exported(operator, run)
+    assert not ageing.month_drop(this_month) and TrajectoryRecord.objects.count() == 24
+    archived(this_month)  # the next time
+    assert exported(operator, run) == before and TrajectoryArchive.objects.count() == 1
+
+
+def test_a_process_that_dies_between_two_steps_loses_nothing_and_does_nothing_twice(
+    operator: Actor, run: TrainingRun, this_month: date, monkeypatch: Any
+) -> None:
+    """It dies at each write to storage and to the database in turn."""
+    before = exported(operator, run)
+    calls = [(ageing, "object_save_file"), (ageing, "file_marks"), (ageing, "manifest_store"), (ageing, "_dropped")]
+    for module, name in calls:
+        with monkeypatch.context() as patch:
+            patch.setattr(module, name, _die)
+            with pytest.raises(Died):
+                archived(this_month)
+        assert TrajectoryRecord.objects.count() == 24
+    archived(this_month)
+    assert exported(operator, run) == before
+    assert TrajectoryArchive.objects.count() == ArchivedJob.objects.count() == 1
+    later(monkeypatch)
+    assert ageing.stray_delete(run.organization_id) == 2  # of the deaths before there was a row
+    assert exported(operator, run) == before
+
+
+class Died(Exception):
+    """The process ends here."""
+
+
+def _die(*_: Any, **__: Any) -> Any:
+    raise Died
+
+
+def test_a_file_that_reads_back_as_something_else_is_no_archive(
+    run: TrainingRun, this_month: date, monkeypatch: Any
+) -> None:
+    save = ageing.object_save_file
+
+    def damaged(name: str, path: Any) -> None:
+        save(name, path)
+        data = bytearray(default_storage.open(name).read())
+        data[len(data) // 2] ^= 1
+        default_storage.delete(name)
+        default_storage.save(name, ContentFile(bytes(data)))
+
+    monkeypatch.setattr(ageing, "object_save_file", damaged)
+    with pytest.raises(ageing.ArchiveUnsound, match="does not read back"):
+        archived(this_month)
+    assert TrajectoryRecord.objects.count() == 24 and not TrajectoryArchive.objects.exists()
+
+
+@working
+def test_a_job_that_was_brought_back_ages_again_without_a_second_file(
+    operator: Actor, run: TrainingRun, this_month: date, monkeypatch: Any
+) -> None:
+    before = exported(operator, run)
+    [archive] = archived(this_month)
+    archive.refresh_from_db()
+    run_to_end(restore_ask(operator, archive, run.job_id))
+    assert TrajectoryRecord.objects.count() == 24
+    later(monkeypatch, 20)
+    assert this_month not in ageing.months_due()
+    later(monkeypatch, 31)
+    run_to_end(retention_start(operator, run.organization))
+    assert not TrajectoryRecord.objects.exists() and exported(operator, run) == before
+    assert TrajectoryArchive.objects.count() == 1
+
+
+def test_a_job_that_goes_on_after_its_month_was_dropped_is_read_whole(
+    operator: Actor, run: TrainingRun, this_month: date
+) -> None:
+    archived(this_month)
+    from tests.support.rows import group
+
+    made = group(7, 0, 4)
+    storage.trajectories_write(owner_of(run), made.trajectories)  # no partition is there: they wait in the default one
+    storage.partition_make(this_month)
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT count(*) FROM experiences_trajectory_other")
+        assert cursor.fetchone() == (0,)
+    assert len(exported(operator, run)) == 28
+    archived(this_month)
+    assert len(exported(operator, run)) == 28 and not TrajectoryRecord.objects.exists()
+
+
+@working
+def test_archives_go_by_the_rule_of_the_agent_then_of_the_organisation_then_of_the_site(
+    adam: Any, run: TrainingRun, agent: Agent, acme: Any, this_month: date, monkeypatch: Any
+) -> None:
+    boss = Actor(adam)
+    [archive] = archived(this_month)
+    later(monkeypatch, 40)
+    assert not ageing.expired()
+    archive_rule_set(boss, acme, None, 30)
+    assert ageing.expired() == [archive]
+    archive_rule_set(boss, acme, agent, 0)
+    assert not ageing.expired()
+    archive_rule_set(boss, acme, agent, None)
+    run_to_end(retention_start(boss, acme))
+    archive.refresh_from_db()
+    assert archive.state == ArchiveState.DELETED and not default_storage.exists(archive.path)
+    assert not default_storage.exists(archive.manifest) and exported(boss, run) == []
+
+
+def test_an_erasure_takes_a_persons_rows_out_of_archives(
+    adam: Any, run: TrainingRun, this_month: date, django_capture_on_commit_callbacks: Any
+) -> None:
+    boss = Actor(adam)
+    before = exported(boss, run)
+    word = before[0]["query"]
+    hers = [one for one in before if one["query"] == word]
+    [archive] = archived(this_month)
+    old = archive.path
+    with django_capture_on_commit_callbacks(execute=True):
+        report = subject_erase(boss, [word])
+    assert report.found["archived trajectories"] == len(hers) and report.left["archived trajectories"] == 0
+    assert 0 < len(hers) < len(before) and not default_storage.exists(old)
+    left = exported(boss, run)
+    assert left == [one for one in before if one["query"] != word]
+    assert sum(job_restore(one) for one in archived_jobs()) == len(left)
+
+
+def test_commands_archive_and_bring_back_without_a_worker(
+    operator: Actor, run: TrainingRun, this_month: date, monkeypatch: Any
+) -> None:
+    later(monkeypatch)
+    out = StringIO()
+    call_command("retention", "--dry-run", stdout=out)
+    assert "trajectories: 24 rows are due" in out.getvalue() and TrajectoryRecord.objects.count() == 24
+    call_command("retention", stdout=out)
+    assert "is in the archive alone now" in out.getvalue() and not TrajectoryRecord.objects.exists()
+    call_command("restore_archive", "--month", f"{this_month:%Y-%m}", stdout=out)
+    assert TrajectoryRecord.objects.count() == 24
+
+
+def test_pages_read_the_archive_and_say_so(console: Client, run: TrainingRun, this_month: date) -> None:
+    one, other = TrajectoryRecord.objects.filter(job_id=run.job_id).order_by("id")[:2]
+    addresses = (
+        f"/jobs/{run.job_id}/?tab=trajectories&outcome=success",
+        f"/trajectories/{one.pk}/",
+        f"/jobs/{run.job_id}/groups/{one.iteration}/{one.scenario}/",
+        f"/trajectories/compare/?a={one.pk}&b={other.pk}",
+    )
+    before = [html(console.get(address)) for address in addresses]
+    archived(this_month)
+    for address, hot in zip(addresses, before, strict=True):
+        shown = html(console.get(address))
+        assert "read from the archive" in shown and "read from the archive" not in hot, address
+        assert hot.count("data-row") == shown.count("data-row") and hot.count("advantage") == shown.count("advantage")
+    assert console.get(f"/trajectories/{one.pk}/json/").json()["query"] == one.query
+    assert TrajectoryRecord.objects.count() == 0  # the table of the session is gone with its page
+
+
+def test_a_stranger_reads_no_archive(charlie: Any, run: TrainingRun, this_month: date) -> None:
+    one = TrajectoryRecord.objects.filter(job_id=run.job_id).first()
+    assert one is not None
+    archived(this_month)
+    stranger = Client()
+    stranger.force_login(charlie)
+    for address in (f"/trajectories/{one.pk}/", f"/jobs/{run.job_id}/groups/{one.iteration}/{one.scenario}/"):
+        assert stranger.get(address).status_code == 404
+    assert Caller(charlie).get(f"trajectories/{one.pk}").status_code == 404
+    assert Caller(charlie).get("archives").json()["results"] == []
+
+
+def test_rest_lists_and_reads_archived_trajectories(operator: Actor, run: TrainingRun, this_month: date) -> None:
+    caller, job = Caller(operator.user), str(run.job_id)
+    before = caller.get("trajectories", job=job, iteration=1, limit=5).json()
+    one = before["results"][0]["trajectory_id"]
+    whole = caller.get(f"trajectories/{one}").json()
+    archived(this_month)
+    assert caller.get("trajectories", job=job, iteration=1, limit=5).json() == before
+    assert caller.get(f"trajectories/{one}").json() == whole
+    [shown] = caller.get("archives").json()["results"]
+    assert (shown["rows"], shown["jobs"], shown["archive_state"]) == (24, 1, "archived")
+
+
+def test_the_page_of_storage_says_how_it_stands_and_what_ages_how(
+    console: Client, run: TrainingRun, this_month: date, monkeypatch: Any
+) -> None:
+    assert "how fast it grows is known tomorrow" in html(console.get("/archives/"))
+    day = timezone.now().date() - timedelta(days=2)
+    TableSize.objects.bulk_create([TableSize(day=day, name=name, size=0) for name in sizes()])
+    archived(this_month)
+    shown = html(console.get("/archives/"))
+    assert "a day: the disk is full in" in shown and "Bring back" in shown
+    assert all(name.lower() in shown.lower() for name, _ in rules.items())
+    assert "No archive matches" in html(console.get("/archives/?q=nothing-of-that-name"))

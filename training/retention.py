@@ -1,0 +1,24 @@
+"""How checkpoints, runs and their iterations age."""
+
+from __future__ import annotations
+
+from agentcore_site.lib.retention import RetentionRule, kept, rules
+from training.models import PolicyCheckpoint
+from training.services.checkpoints import KEEP_BEST, KEEP_DAYS, checkpoints_move, expired, retention
+
+
+def _age() -> int:
+    checkpoints_move()  # those that waited for the object storage
+    return retention()
+
+
+rules.register("checkpoints")(
+    RetentionRule(
+        (PolicyCheckpoint._meta.db_table,),
+        f"Deleted after {KEEP_DAYS} days, but the best {KEEP_BEST} and the newest of an agent, the best of a run, what"
+        " was released, promoted or tagged, and what a run began with.",
+        due=lambda: len(expired()),
+        age=_age,
+    )
+)
+kept("runs and iterations", "Kept: what was learned, and how.", "training_trainingrun", "training_iteration")
