@@ -72,7 +72,7 @@ SCOPES: Final[dict[str, frozenset[str]]] = {
     "training:evaluate": frozenset({"evaluate", "suite.edit"}),
     "training:export": frozenset({"export", "checkpoint.download"}),
     "feedback:write": frozenset({"feedback.give"}),
-    "training:manage": MANAGE | {"checkpoint.edit", "share.edit", "release.make", "deployment.edit"},
+    "training:manage": MANAGE | {"checkpoint.edit", "share.edit", "release.make", "deployment.edit", "retention.run"},
     # For programs that call agents and models.
     "gateway:call": frozenset({"gateway.call"}),
     # For exporters of traces.

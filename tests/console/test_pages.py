@@ -32,7 +32,6 @@ LISTS = (
     "/deployments/",
     "/traces/",
     "/keys/",
-    "/archives/",
     "/events/",
     "/events/dead-letters/",
     "/events/trainings/",

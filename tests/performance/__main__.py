@@ -76,7 +76,7 @@ def main() -> int:
     parts = {
         "science": [science.rollouts, science.update],
         "storage": [storage.writes],
-        "archive": [archive.months],
+        "archive": [archive.months, archive.growth],
         "jobs": [jobs.one_worker, jobs.fairness],
         "llm": [llm.calls, llm.rollouts, llm.broken],
         "events": [events.relayed, events.latency, events.producers],

@@ -12,7 +12,7 @@ import logging
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
 from datetime import date, timedelta
 from pathlib import Path
@@ -49,8 +49,8 @@ class ArchiveUnsound(Conflict):
     title = "Archive unsound"
 
 
-class Turn(Protocol):
-    """Who works: a job's lease, or a command, which nobody stops."""
+class ArchiveTurn(Protocol):
+    """The worker's right to go on: a job's lease, or a command, which no person stops."""
 
     def check(self) -> None: ...
 
@@ -133,7 +133,7 @@ def _cut(month: date, jobs: list[tuple[uuid.UUID, uuid.UUID, uuid.UUID, int]]) -
             waiting = []
 
 
-def archive_write(turn: Turn, portion: Portion) -> TrajectoryArchive:
+def archive_write(turn: ArchiveTurn, portion: Portion) -> TrajectoryArchive:
     """Writes a file, reads it back from where it is stored, and only then says that there is one.
 
     Raises:
@@ -174,18 +174,17 @@ def file_store(
     """
     with tempfile.TemporaryDirectory(prefix="archive-") as folder:
         path = Path(folder) / "rows.parquet"
-        writer = ArchiveWriter(path)
         written: dict[uuid.UUID, ArchivedJob] = {}
-        for job_id, n in rows(writer):
-            one = written.setdefault(
-                job_id,
-                ArchivedJob(
-                    organization_id=archive.organization_id, archive=archive, job_id=job_id, rows=0, first_group=0
-                ),
-            )
-            one.rows += n
-            one.first_group, one.groups = _groups(written, job_id, writer.groups)
-        writer.close()
+        with closing(ArchiveWriter(path)) as writer:
+            for job_id, n in rows(writer):
+                one = written.setdefault(
+                    job_id,
+                    ArchivedJob(
+                        organization_id=archive.organization_id, archive=archive, job_id=job_id, rows=0, first_group=0
+                    ),
+                )
+                one.rows += n
+                one.first_group, one.groups = _groups(written, job_id, writer.groups)
         with path.open("rb") as data:
             archive.sha256, archive.size = _sha256(data), path.stat().st_size
         archive.rows = sum(one.rows for one in written.values())
@@ -248,7 +247,7 @@ def month_drop(month: date) -> bool:
             if not missing:
                 _dropped(month)
                 return True
-    except OperationalError as error:  # somebody reads or writes: the lock is asked for again another time
+    except OperationalError as error:  # a reader or writer is at it: the lock is asked for again another time
         log.warning("%s can't be dropped now: %s", month, error)
         return False
     with transaction.atomic():
@@ -300,7 +299,7 @@ def expired(organization_id: uuid.UUID | None = None) -> list[TrajectoryArchive]
     ]
 
 
-def archive_delete(turn: Turn, archive: TrajectoryArchive) -> None:
+def archive_delete(turn: ArchiveTurn, archive: TrajectoryArchive) -> None:
     """Deletes the file, then says so: what dies between is done again. What the update made of its groups goes too."""
     object_delete(archive.path, archive.manifest)
     with turn.fenced():

@@ -50,6 +50,10 @@ class ArchiveOut(serializers.Serializer[Any]):
     deleted_at = serializers.DateTimeField(allow_null=True)
 
 
+class RetentionIn(Strict):
+    """Nothing can be chosen: what is due is archived."""
+
+
 class RestoreIn(Strict):
     job = serializers.UUIDField(required=False, help_text="One job of the archive; without it all of them.")
 
@@ -110,14 +114,15 @@ class ArchiveViewSet(ScopedViewSet):
         return Response(ArchiveOut(archive_get(self.actor, pk)).data)
 
     @extend_schema(
-        summary="Archive what is due now", tags=TAG, request=None, responses={202: RetentionJobOut},
+        summary="Archive what is due now", tags=TAG, request=RetentionIn, responses={201: RetentionJobOut},
         parameters=[IDEMPOTENCY_KEY],
     )  # fmt: skip
     def create(self, request: Request) -> Response:
+        parsed(RetentionIn, request.data)
         return self.once(request, lambda: _queued(retention_start(self.actor, current_organization(self.actor))))
 
     @extend_schema(
-        summary="Bring trajectories back", tags=TAG, request=RestoreIn, responses={202: RetentionJobOut},
+        summary="Bring trajectories back", tags=TAG, request=RestoreIn, responses={201: RetentionJobOut},
         parameters=[IDEMPOTENCY_KEY],
     )  # fmt: skip
     @action(detail=True, methods=["post"], pagination_class=None)
@@ -140,9 +145,9 @@ class ArchiveRuleViewSet(ScopedViewSet):
     def create(self, request: Request) -> Response:
         given = parsed(ArchiveRuleIn, request.data)
         organization = current_organization(self.actor)
-        require(self.actor, "retention.edit", organization)
+        require(self.actor, "retention.edit", organization)  # before it is said whether there is such an agent
         agent = agent_get(self.actor, given["agent"]) if given.get("agent") else None
-        archive_rule_set(self.actor, organization, agent, given["keep_days"])
+        archive_rule_set(self.actor, organization.pk, agent, given["keep_days"])
         return Response(status=204)
 
 
@@ -156,4 +161,4 @@ class StorageViewSet(ScopedViewSet):
 
 
 def _queued(job: Any) -> Response:
-    return Response({"job_id": job.pk}, status=202)
+    return Response({"job_id": job.pk}, status=201)

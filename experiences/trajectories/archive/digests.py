@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from typing import IO, Any, Final, NamedTuple
 
 import numpy as np
@@ -37,14 +38,18 @@ NONE: Final = Marked(0, 0)
 def file_marks(file: IO[bytes], check: Any) -> dict[tuple[uuid.UUID, uuid.UUID], Marked]:
     """By agent and job, of a whole file, in which a row group is of one job."""
     found: dict[tuple[uuid.UUID, uuid.UUID], Marked] = {}
-    for table in groups_read(file):
-        check()
-        if not table.num_rows:
-            continue
-        if any(len(table[name].unique()) > 1 for name in ("agent_id", "job_id")):
-            raise ValueError("a row group is of several jobs")
-        key = uuid.UUID(table["agent_id"][0].as_py()), uuid.UUID(table["job_id"][0].as_py())
-        found[key] = found.get(key, NONE).plus(Marked(table.num_rows, marked(table)))
+    tables = groups_read(file)
+    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="parquet") as beside:
+        ahead = beside.submit(next, tables, None)
+        while (table := ahead.result()) is not None:
+            ahead = beside.submit(next, tables, None)  # read while this one is counted
+            check()
+            if not table.num_rows:
+                continue
+            if any(len(table[name].unique()) > 1 for name in ("agent_id", "job_id")):
+                raise ValueError("a row group is of several jobs")
+            key = uuid.UUID(table["agent_id"][0].as_py()), uuid.UUID(table["job_id"][0].as_py())
+            found[key] = found.get(key, NONE).plus(Marked(table.num_rows, marked(table)))
     return found
 
 

@@ -11,8 +11,8 @@ from agentcore_site.jobs.lease import Lease
 from agentcore_site.jobs.models import Job
 from experiences.models import ArchivedJob, TrajectoryArchive
 from experiences.trajectories.archive.ageing import (
+    ArchiveTurn,
     Portion,
-    Turn,
     archive_delete,
     archive_write,
     expired,
@@ -56,7 +56,7 @@ def todo(organization_id: uuid.UUID) -> list[ArchivedJob | TrajectoryArchive | P
     return [*asked, *expired(organization_id), *due]
 
 
-def do(turn: Turn, one: ArchivedJob | TrajectoryArchive | Portion) -> tuple[str, str, dict[str, Any]]:
+def do(turn: ArchiveTurn, one: ArchivedJob | TrajectoryArchive | Portion) -> tuple[str, str, dict[str, Any]]:
     """Does one of these. Returns the type of its event, its message and its data."""
     if isinstance(one, ArchivedJob):
         rows = job_restore(one)

@@ -4,7 +4,9 @@ reads it: text columns are never null there, and what is null has no quotes."""
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import datetime
 from pathlib import Path
 from typing import IO, Any, Final
@@ -51,6 +53,7 @@ class ArchiveWriter:
             use_dictionary=REPEATED.split(),
             write_page_checksum=True,
         )
+        self._beside = ThreadPoolExecutor(max_workers=1, thread_name_prefix="parquet")
         self.groups = 0
         self.first_at: datetime | None = None
         self.last_at: datetime | None = None
@@ -59,12 +62,22 @@ class ArchiveWriter:
         """Writes rows of one job, as many row groups as they take. Returns how many there were, and the last one's
         place in the job."""
         rows, last = 0, None
+        written: deque[Future[tuple[int, dict[str, Any]]]] = deque()
         for group in _grouped(lines):
-            table = _from_csv(group)
-            self.write_table(table)
-            rows += table.num_rows
-            last = table.select(PLACE).slice(table.num_rows - 1).to_pylist()[0]
+            # Beside the database, which makes the next rows meanwhile.
+            written.append(self._beside.submit(self._write_csv, group))
+            if len(written) > 1:
+                n, last = written.popleft().result()
+                rows += n
+        for one in written:
+            n, last = one.result()
+            rows += n
         return rows, last
+
+    def _write_csv(self, group: bytes) -> tuple[int, dict[str, Any]]:
+        table = _from_csv(group)
+        self.write_table(table)
+        return table.num_rows, table.select(PLACE).slice(table.num_rows - 1).to_pylist()[0]
 
     def write_table(self, table: pa.Table) -> None:
         """One row group, as it is."""
@@ -75,6 +88,7 @@ class ArchiveWriter:
         self.last_at = max(filter(None, (self.last_at, times["max"])), default=None)
 
     def close(self) -> None:
+        self._beside.shutdown()
         self._writer.close()
 
 

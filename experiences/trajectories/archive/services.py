@@ -83,24 +83,24 @@ def restore_ask(actor: Any, archive: TrajectoryArchive, job_id: uuid.UUID | None
 
 
 @transaction.atomic
-def archive_rule_set(actor: Any, organization: Organization, agent: Agent | None, keep_days: int | None) -> None:
+def archive_rule_set(actor: Any, organization_id: uuid.UUID, agent: Agent | None, keep_days: int | None) -> None:
     """Says how long archives of the agent (without one: of all agents) are kept: 0 for ever, None by the next rule.
 
     Raises:
         Missing, Forbidden: the actor may not, or the agent is another organisation's.
         Invalid: more than ten years.
     """
-    require(actor, "retention.edit", organization)
-    if agent is not None and agent.organization_id != organization.pk:
+    require(actor, "retention.edit", organization_id)
+    if agent is not None and agent.organization_id != organization_id:
         raise Missing("There is no such agent.")
     if keep_days is not None and not 0 <= keep_days <= LONGEST:
         message = f"0 (for ever) to {LONGEST:,} days."
         raise Invalid(f"Archives are kept {message}", fields={"keep_days": message})
-    mine = ArchiveRule.objects.filter(organization=organization, agent=agent)
+    mine = ArchiveRule.objects.filter(organization_id=organization_id, agent=agent)
     before = mine.values_list("keep_days", flat=True).first()
     if keep_days is None:
         mine.delete()
     elif not mine.update(keep_days=keep_days, updated_at=timezone.now()):
-        ArchiveRule.objects.create(organization=organization, agent=agent, keep_days=keep_days)
+        ArchiveRule.objects.create(organization_id=organization_id, agent=agent, keep_days=keep_days)
     said = {"agent": agent.slug if agent else "", "keep_days": keep_days}
-    record(actor, "retention.rule_set", organization=organization, before={"keep_days": before}, after=said)
+    record(actor, "retention.rule_set", organization=organization_id, before={"keep_days": before}, after=said)

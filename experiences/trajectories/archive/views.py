@@ -12,10 +12,11 @@ from django.shortcuts import redirect, render
 from agentcore_site.console.pages import Sort, allowed, asked, listing, matching, page, post_page
 from agentcore_site.jobs.lifecycle import cancel as job_cancel
 from agentcore_site.jobs.selectors import job_get
-from agentcore_site.lib.errors import Missing
+from agentcore_site.lib.errors import Conflict
 from agentcore_site.lib.retention import rules
 from agentcore_site.storage import storage_stand
 from agentcore_site.tenancy.actors import Actor
+from agentcore_site.tenancy.models import Organization
 from agentcore_site.tenancy.permissions import current_organization, require
 from experiences.models import ArchiveState
 from experiences.models.agent_lookup import agents_visible
@@ -59,6 +60,7 @@ def _page(request: HttpRequest, actor: Actor, form: ArchiveRuleForm) -> HttpResp
         "kept_days": settings.TRAJECTORY_ARCHIVE_DAYS,
         "archive_rules": archive_rules_visible(actor),
         "job": job_active(organization.pk),
+        "organization": organization,
         "form": form,
         "may": allowed(actor, organization.pk),
     }
@@ -66,30 +68,29 @@ def _page(request: HttpRequest, actor: Actor, form: ArchiveRuleForm) -> HttpResp
 
 
 @post_page
-def rule(request: HttpRequest, actor: Actor) -> HttpResponse:
-    organization = current_organization(actor)
-    require(actor, "retention.edit", organization)
+def rule(request: HttpRequest, actor: Actor, organization_id: Any) -> HttpResponse:
+    require(actor, "retention.edit", organization_id)
     form = ArchiveRuleForm(request.POST, agents=agents_visible(actor))
     if not form.is_valid():
         return _page(request, actor, form)
-    archive_rule_set(actor, organization, form.cleaned_data["agent"], form.cleaned_data["keep_days"])
+    archive_rule_set(actor, organization_id, form.cleaned_data["agent"], form.cleaned_data["keep_days"])
     messages.success(request, "Saved.")
     return redirect("experiences:archives")
 
 
 @post_page
-def start(request: HttpRequest, actor: Actor) -> HttpResponse:
-    retention_start(actor, current_organization(actor))
+def start(request: HttpRequest, actor: Actor, organization_id: Any) -> HttpResponse:
+    require(actor, "retention.run", organization_id)
+    retention_start(actor, Organization.objects.get(pk=organization_id))
     messages.success(request, "Archiving has begun.")
     return redirect("experiences:archives")
 
 
 @post_page
-def cancel(request: HttpRequest, actor: Actor) -> HttpResponse:
-    organization = current_organization(actor)
-    require(actor, "retention.run", organization)
-    if (job := job_active(organization.pk)) is None:
-        raise Missing("Nothing is being archived.")
+def cancel(request: HttpRequest, actor: Actor, organization_id: Any) -> HttpResponse:
+    require(actor, "retention.run", organization_id)
+    if (job := job_active(organization_id)) is None:
+        raise Conflict("Nothing is being archived.")
     job_cancel(actor, job)
     messages.success(request, "Archiving ends with the file that it is at. What is due is archived the next time.")
     return redirect("experiences:archives")
