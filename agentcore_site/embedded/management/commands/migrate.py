@@ -1,0 +1,41 @@
+"""``manage.py migrate``, which holds up nothing: a change of a table gives up after seconds where others use the table,
+and is tried again.
+
+A session that waits for a lock on a table makes all later ones wait behind it, so that without a limit one long read
+would stop the whole site for as long as it takes. Each migration is one transaction: what was applied stays applied.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Final
+
+from django.core.management.base import CommandError
+from django.core.management.commands import migrate
+from django.db import OperationalError, connections
+from psycopg.errors import LockNotAvailable
+
+LOCK_SECONDS: Final = 5
+TRIES: Final = 20
+PAUSE_SECONDS: Final = 2.0  # in which those who waited behind us have their turn
+
+
+class Command(migrate.Command):
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Raises CommandError: a table was in use through all tries."""
+        connection = connections[options["database"]]
+        for number in range(1, TRIES + 1):
+            try:
+                with connection.cursor() as cursor:
+                    cursor.execute(f"SET lock_timeout = '{LOCK_SECONDS}s'")
+                super().handle(*args, **options)
+            except OperationalError as error:
+                if not isinstance(error.__cause__, LockNotAvailable):
+                    raise
+                self.stderr.write(f"A table is in use: tried {number} of {TRIES} times, {LOCK_SECONDS} s each.")
+                time.sleep(PAUSE_SECONDS)
+            else:
+                with connection.cursor() as cursor:
+                    cursor.execute("RESET lock_timeout")
+                return
+        raise CommandError("A table was in use all the time. End what uses it (pg_stat_activity), then migrate again.")
