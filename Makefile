@@ -1,7 +1,7 @@
 # Two commands matter: `make run` and `make test`. Both set up what they need.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help run demo-loop test test-fast bench lint manifests openapi lock setup
+.PHONY: help run demo-loop chaos-hosts test test-fast bench lint manifests openapi lock setup
 
 help: ## What there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -14,6 +14,11 @@ run: ## Start everything, make the demo and train it (ONCE=1 ends when it is don
 demo-loop: ## The circle with simulated users: production teaches an agent, and a worse release is taken back (PORT=, DATA_DIR=)
 	@.ci/setup run
 	@exec .venv/bin/python manage.py up --demo-loop $(if $(PORT),--port $(PORT))
+
+chaos-hosts: ## Two hosts that share a site, under 200 faults and the loss of one host (ARGS="faults jobs iterations seed")
+	@.ci/setup dev
+	@.ci/programs
+	@exec .venv/bin/python -m tests.performance.chaos_hosts $(ARGS)
 
 WORKERS ?= 2
 

@@ -324,6 +324,8 @@ CELERY_TASK_ACKS_LATE = False
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_TASK_PUBLISH_RETRY_POLICY = {"max_retries": 1, "interval_start": 0, "interval_max": 0.2}
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
+# A worker that was killed is started again by the same name: its queue for questions must not be locked meanwhile.
+CELERY_CONTROL_QUEUE_EXCLUSIVE, CELERY_CONTROL_QUEUE_DURABLE = False, True
 CELERY_WORKER_CONSUMER = "agentcore_site.jobs.ticking:TickingConsumer"
 CELERY_BEAT_SCHEDULE = {
     "jobs.sweep": {"task": "jobs.sweep", "schedule": JOB_SWEEP_SECONDS},

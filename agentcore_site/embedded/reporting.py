@@ -1,22 +1,22 @@
-"""Tells the database of the processes of one ``manage.py up``, for the page of the system (``HostProcess``)."""
+"""Tells the database of the processes of one ``manage.py up``: for the page of the system (``HostProcess``), and which
+workers are gone, so that their jobs need not wait for the ends of their leases."""
 
 from __future__ import annotations
 
-import hashlib
 import logging
-import socket
 import threading
+import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Final
 
 import psycopg
 
-from agentcore_site.embedded.supervisor import ProcessState
+from agentcore_site.embedded.supervisor import ProcessState, is_alive
 
 log = logging.getLogger(__name__)
 
 SECONDS: Final = 5.0
+FREED_SECONDS: Final = 1.0
 # By the database's clock, so that those of hosts may differ: ages are told, and no times.
 TELL: Final = """
 INSERT INTO jobs_hostprocess (place, name, host, pid, restarts, started_at, ticked_at, seen_at)
@@ -28,19 +28,22 @@ ON CONFLICT (place, name) DO UPDATE SET host = EXCLUDED.host, pid = EXCLUDED.pid
 FORGET: Final = """
 DELETE FROM jobs_hostprocess WHERE (place = %s AND NOT name = ANY(%s)) OR seen_at < now() - interval '7 days'
 """
-
-
-def place_of(data_dir: Path, role: str = "") -> str:
-    """The name of one ``up``: the same after it was started anew on its data folder."""
-    folder = hashlib.sha256(str(data_dir).encode()).hexdigest()[:12]
-    return f"{socket.gethostname()[:90]}:{folder}:{role or 'all'}"
+HOLDERS: Final = """
+SELECT DISTINCT worker FROM jobs_job
+WHERE status = 'running' AND lease_until > clock_timestamp() AND starts_with(worker, %s)
+"""
+FREE: Final = """
+UPDATE jobs_job SET lease_until = clock_timestamp() - interval '1 millisecond'
+WHERE status = 'running' AND lease_until > clock_timestamp() AND worker = ANY(%s)
+"""
 
 
 class Reporter:
-    """Tells every few seconds, in a thread of its own. A database that is away is told when it is back."""
+    """Tells every few seconds, in a thread of its own. A database that is away is told when it is back. ``place``: of
+    the data folder; ``role``: of several ``up`` on it."""
 
-    def __init__(self, url: str, place: str, states: Callable[[], Sequence[ProcessState]]) -> None:
-        self._url, self._place, self._states = url, place, states
+    def __init__(self, url: str, place: str, role: str, states: Callable[[], Sequence[ProcessState]]) -> None:
+        self._url, self._place, self._name, self._states = url, place, f"{place}:{role or 'all'}", states
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="reporting", daemon=True)
 
@@ -66,10 +69,14 @@ class Reporter:
 
     def _tell_until_stopped(self, connection: psycopg.Connection) -> None:
         """Raises psycopg.Error."""
+        told_at = -SECONDS
         while not self._stopping.is_set():
-            self.tell(connection)
-            self._stopping.wait(SECONDS)
-        connection.execute(FORGET, [self._place, []])
+            if time.monotonic() - told_at >= SECONDS:
+                self.tell(connection)
+                told_at = time.monotonic()
+            self.free(connection)
+            self._stopping.wait(FREED_SECONDS)
+        connection.execute(FORGET, [self._name, []])
 
     def tell(self, connection: psycopg.Connection) -> None:
         """Raises psycopg.Error."""
@@ -77,6 +84,18 @@ class Reporter:
         with connection.cursor() as cursor:
             cursor.executemany(
                 TELL,
-                [(self._place, one.name, host, one.pid, one.restarts, one.age, one.silent_for) for one in states],
+                [(self._name, one.name, host, one.pid, one.restarts, one.age, one.silent_for) for one in states],
             )
-            cursor.execute(FORGET, [self._place, [one.name for one in states]])
+            cursor.execute(FORGET, [self._name, [one.name for one in states]])
+
+    def free(self, connection: psycopg.Connection) -> None:
+        """Ends the leases of workers of this place that are gone; the next sweep rings for their jobs. A worker that
+        lives after all loses nothing but its turn: the fence is the job's next attempt.
+
+        Raises:
+            psycopg.Error: the database is away.
+        """
+        holders = [name for (name,) in connection.execute(HOLDERS, [f"{self._place}:"]).fetchall()]
+        if dead := [name for name in holders if not is_alive(int(name.rsplit(":", 1)[1]))]:
+            freed = connection.execute(FREE, [dead]).rowcount
+            log.warning("%s jobs of workers that are gone are free: %s", freed, ", ".join(dead))

@@ -224,10 +224,20 @@ def _children(pid: int) -> list[int]:
 
 
 def _is_stopped(pid: int) -> bool:
+    return _state(pid) == "T"
+
+
+def is_alive(pid: int) -> bool:
+    """Whether there is such a process here; where that can't be asked (no Linux), there is."""
+    return _state(pid) not in ("", "Z", "X") or not Path("/proc/self/stat").exists()
+
+
+def _state(pid: int) -> str:
+    """One letter, as Linux has it; "" where there is no such process."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "T"
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
     except OSError:
-        return False
+        return ""
 
 
 def _dies_with_parent(stop_signal: signal.Signals) -> Callable[[], None] | None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
-import socket
 import time
 from typing import Any, Final
 
@@ -13,6 +11,7 @@ from django.conf import settings
 from django.db import connection
 
 from agentcore_site.lib.database import TROUBLE
+from agentcore_site.lib.places import place_name
 from agentcore_site.lib.ticks import tick
 from agentcore_site.models import SiteFact
 
@@ -68,8 +67,7 @@ class LeasedScheduler(PersistentScheduler):  # type: ignore[misc]  # Celery has 
     """Asks for tasks only while it holds the lease."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
-        folder = hashlib.sha256(str(settings.DATA_DIR).encode()).hexdigest()[:12]
-        self._lease = BeatLease(f"{socket.gethostname()[:100]}:{folder}")
+        self._lease = BeatLease(place_name(settings.DATA_DIR))
         super().__init__(*args, **options)
 
     def tick(self, *args: Any, **options: Any) -> float:

@@ -7,7 +7,6 @@ import logging
 import math
 import os
 import signal
-import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -59,10 +58,6 @@ class MustFail(Exception):
         super().__init__(message)
         self.reason = reason
         self.message = message
-
-
-def worker_name() -> str:
-    return f"{socket.gethostname()}:{os.getpid()}"
 
 
 class Turn(NamedTuple):

@@ -17,11 +17,12 @@ from agentcore_site.audit.services import record
 from agentcore_site.jobs import metrics, wakeup
 from agentcore_site.jobs.events import event_add
 from agentcore_site.jobs.kinds import kinds
-from agentcore_site.jobs.lease import Lease, LeaseLost, StopRequested, worker_name
+from agentcore_site.jobs.lease import Lease, LeaseLost, StopRequested
 from agentcore_site.jobs.models import ACTIVE, ENDED, TRANSITIONS, Job, Priority, Reason, Status
 from agentcore_site.lib import disk
 from agentcore_site.lib.database import TROUBLE
 from agentcore_site.lib.errors import Conflict, TooMany
+from agentcore_site.lib.places import worker_name
 from agentcore_site.lib.redaction import stored_text
 from agentcore_site.lib.registry import UnknownName
 from agentcore_site.tenancy.actors import Actor

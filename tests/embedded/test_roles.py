@@ -14,6 +14,7 @@ from django.conf import settings
 
 from agentcore_site.embedded.ports import answers, free_port
 from agentcore_site.jobs.models import HostProcess, Job, Status
+from agentcore_site.lib.places import place_name
 from agentcore_site.secret_key import require_same
 from agentcore_site.views import system
 from experiences.models import Agent
@@ -61,6 +62,17 @@ def test_a_job_is_launched_at_one_host_and_done_at_another(hosts: Hosts, olivia:
     health = httpx.get(f"http://127.0.0.1:{port}/health/").json()
     assert health["status"] == "ok", health
     assert not any((one.data / "run" / "services.json").exists() for one in hosts.running)
+
+
+def test_a_killed_workers_job_does_not_wait_for_the_end_of_its_lease(hosts: Hosts, olivia: Any, agent: Agent) -> None:
+    worker = hosts.start("worker", "--workers", "1")
+    hosts.start("beat")
+    run = run_start(olivia, agent=agent, environment_options=SMALL_POOL, config={"n_iterations": 10_000})
+    job = Job.objects.filter(pk=run.job_id, lease_until__isnull=False)
+    held = eventually(lambda: job.filter(attempt__gt=1).first(), seconds=90, why="the worker has the job")
+    assert held.worker.startswith(place_name(worker.data) + ":")
+    os.kill(int(held.worker.rsplit(":", 1)[1]), signal.SIGKILL)
+    eventually(lambda: job.filter(attempt__gt=held.attempt), seconds=25, why="a lease takes 30 s")
 
 
 def test_a_worker_and_a_beat_that_hang_are_seen_and_replaced(hosts: Hosts) -> None:

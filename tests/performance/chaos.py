@@ -20,7 +20,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import psycopg
 import redis
@@ -45,6 +45,12 @@ FROM (SELECT iteration, scenario, rollout,
              (SELECT jsonb_agg(s - 'timestamp' - 'duration_ms') FROM jsonb_array_elements(steps) s) AS steps
       FROM experiences_trajectory WHERE job_id = %s AND purpose = 'training') t
 """
+
+
+class Site(Protocol):
+    """Whose database can be asked."""
+
+    def rows(self, query: str, *arguments: Any) -> list[Any]: ...
 
 
 class Stack:
@@ -184,7 +190,7 @@ def launch(names: list[tuple[str, int]], iterations: int) -> dict[str, str]:
     return jobs
 
 
-def outcome(up: Up, job: str) -> dict[str, Any]:
+def outcome(up: Site, job: str) -> dict[str, Any]:
     """What has to be equal for equal seeds, by name."""
     import hashlib
 
@@ -223,7 +229,7 @@ def outcome(up: Up, job: str) -> dict[str, Any]:
     }
 
 
-def ended(up: Up, jobs: dict[str, str]) -> bool:
+def ended(up: Site, jobs: dict[str, str]) -> bool:
     try:
         query = "SELECT count(*) FROM jobs_job WHERE id::text = ANY(%s) AND finished_at IS NULL"
         [(left,)] = up.rows(query, list(jobs.values()))
@@ -236,7 +242,7 @@ class Takeovers:
     """How long a job was held by a worker that was killed or frozen (until it was put back), and stood still (until the
     next attempt: it may wait there for a worker's turn, and for what other faults took away)."""
 
-    def __init__(self, up: Up, jobs: dict[str, str]) -> None:
+    def __init__(self, up: Site, jobs: dict[str, str]) -> None:
         self.up, self.jobs = up, jobs
         self.since: dict[str, tuple[float, int, str]] = {}
         self.held: dict[str, list[float]] = {"killed": [], "frozen": []}

@@ -41,8 +41,9 @@ PAUSE: Final = (0.2, 1.5)  # seconds between two kills
 SETTLING_SECONDS: Final = 240.0  # leases of those that were killed end meanwhile
 
 
-class Cluster:
-    """The processes, each started again when it has ended."""
+class SharedServices:
+    """PostgreSQL, Valkey and a NATS cluster, each started again when it has ended. Their addresses stand in the
+    environment."""
 
     def __init__(self, folder: Path) -> None:
         self.stack = Stack(folder, lambda message: None, any_port=True)
@@ -55,22 +56,22 @@ class Cluster:
         for name, url in self.stack.start().items():
             os.environ[name.upper()] = url
         os.environ |= {"NATS_URL": ",".join(self.urls), "NATS_REPLICAS": str(NODES)}
-        self._run("migrate", "--verbosity", "0")
+        self.manage("migrate", "--verbosity", "0")
         binary = NatsServer(self.stack.place, self.stack.secrets, 0).binary
         for number, port in enumerate(self.ports[:NODES]):
             command = [str(binary), "--config", str(self._configured(number))]
             self.supervisor.start(
                 Process(node(number), command, lambda port=port: answers(port), self.stack.place.user)
             )
-        self._run("events_setup", patience=30)
-        for part in ("relay", "consumers"):
-            command = [sys.executable, str(env.ROOT / "manage.py"), "feedback_loop", "--only", part]
-            self.supervisor.start(Process(part, command, cwd=str(env.ROOT)))
+        self.manage("events_setup", patience=30)
 
-    def kill(self, name: str) -> None:
+    def kill(self, name: str, number: signal.Signals = signal.SIGKILL) -> bool:
+        """Whether it was up."""
         for process, handle in list(self.supervisor.running):
             if process.name == name and handle.poll() is None:
-                os.kill(handle.pid, signal.SIGKILL)
+                handle.send_signal(number)
+                return True
+        return False
 
     def whole(self) -> bool:
         return all(map(answers, self.ports[:NODES]))
@@ -87,7 +88,7 @@ class Cluster:
         )
         return path
 
-    def _run(self, *command: str, patience: float = 0.0) -> None:
+    def manage(self, *command: str, patience: float = 0.0) -> None:
         """A command of the site; again and again for so many seconds, until it succeeds."""
         until = time.monotonic() + patience
         while True:
@@ -101,6 +102,16 @@ class Cluster:
     def _watch(self) -> None:
         while not self.supervisor.stopping.wait(0.1):
             self.supervisor.watch()
+
+
+class Cluster(SharedServices):
+    """With the relay and the consumers, each a process of its own."""
+
+    def start(self) -> None:
+        super().start()
+        for part in ("relay", "consumers"):
+            command = [sys.executable, str(env.ROOT / "manage.py"), "feedback_loop", "--only", part]
+            self.supervisor.start(Process(part, command, cwd=str(env.ROOT)))
 
 
 def node(number: int) -> str:

@@ -17,11 +17,9 @@ from tests.support.workers import environment
 CONNECTIONS = 4  # to the server: fewer than its clients, so that they really share
 
 
-@contextmanager
-def pgbouncer() -> Iterator[str]:
-    """Its address, for the database and the role of the tests."""
-    url = urlsplit(environment()["DATABASE_URL"])
-    folder, port = Path(tempfile.mkdtemp(prefix="pgbouncer-")), free_port(0)
+def prepare(folder: Path, database_url: str, port: int, connections: int = CONNECTIONS) -> list[str]:
+    """Writes its settings into ``folder``. Returns the command that starts it on ``port``."""
+    url = urlsplit(database_url)
     (folder / "users.txt").write_text(f'"{unquote(url.username or "")}" "{unquote(url.password or "")}"\n')
     settings = {
         "listen_addr": "127.0.0.1",
@@ -30,7 +28,7 @@ def pgbouncer() -> Iterator[str]:
         "auth_type": "scram-sha-256",
         "auth_file": folder / "users.txt",
         "pool_mode": "transaction",
-        "default_pool_size": CONNECTIONS,
+        "default_pool_size": connections,
         "max_client_conn": 200,
         "logfile": folder / "log",
     }
@@ -42,10 +40,25 @@ def pgbouncer() -> Iterator[str]:
         for path in (folder, *folder.iterdir()):
             shutil.chown(path, "nobody")
         command[1:1] = ["-u", "nobody"]
+    return command
+
+
+def through(database_url: str, port: int) -> str:
+    """The address of the database behind the pooler."""
+    url = urlsplit(database_url)
+    return url._replace(netloc=f"{url.netloc.rsplit('@', 1)[0]}@127.0.0.1:{port}").geturl()
+
+
+@contextmanager
+def pgbouncer() -> Iterator[str]:
+    """Its address, for the database and the role of the tests."""
+    url = environment()["DATABASE_URL"]
+    folder, port = Path(tempfile.mkdtemp(prefix="pgbouncer-")), free_port(0)
+    command = prepare(folder, url, port)
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         assert wait_until(lambda: answers(port), 15), (folder / "log").read_text()
-        yield url._replace(netloc=f"{url.netloc.rsplit('@', 1)[0]}@127.0.0.1:{port}").geturl()
+        yield through(url, port)
     finally:
         process.terminate()
         process.wait(10)

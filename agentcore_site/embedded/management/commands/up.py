@@ -20,11 +20,12 @@ from django.core.management.base import BaseCommand, CommandError
 
 from agentcore_site import env
 from agentcore_site.embedded.ports import answers, free_port, is_free
-from agentcore_site.embedded.reporting import Reporter, place_of
+from agentcore_site.embedded.reporting import Reporter
 from agentcore_site.embedded.service_paths import CannotStart
 from agentcore_site.embedded.stack import Stack
 from agentcore_site.embedded.status_server import StatusServer
 from agentcore_site.embedded.supervisor import Process
+from agentcore_site.lib.places import PLACE, folder_name, place_name
 from agentcore_site.lib.queues import JOB_QUEUES, SHORT_TASKS
 
 DEFAULT_PORT = 8000
@@ -137,7 +138,7 @@ class Command(BaseCommand):
                 stack.supervisor.start(process)
         if options["role"] == ALL and (model := env.text("WEIGHTS")):
             stack.supervisor.start(self._door(stack, RANDOM_MODEL if model == "1" else model))
-        self._reporter = Reporter(urls["database_url"], place_of(stack.data_dir, stack.role), stack.supervisor.states)
+        self._reporter = Reporter(urls["database_url"], place_name(stack.data_dir), stack.role, stack.supervisor.states)
         self._reporter.start()
         return port
 
@@ -201,6 +202,7 @@ class Command(BaseCommand):
 
     def _processes(self, stack: Stack, port: int, workers: int | None, bind: str) -> list[Process]:
         python, cwd = sys.executable, str(env.ROOT)
+        place = folder_name(stack.data_dir)  # two of a host need names of their own
         count = workers or min(4, max(1, os.cpu_count() or 1))
         celery = [python, "-m", "celery", "-A", "agentcore_site.celery"]
         quiet = ["--loglevel", "WARNING", "--without-mingle", "--without-gossip"]
@@ -213,6 +215,7 @@ class Command(BaseCommand):
         metrics = {"PROMETHEUS_MULTIPROC_DIR": str(_metrics_folder(stack))}
         # One thread each for linear algebra: two workers on two cores must not fight over them.
         lean = metrics | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "C_FORCE_ROOT": "1"}
+        lean[PLACE] = place_name(stack.data_dir)
         lean["MALLOC_ARENA_MAX"] = "2"  # freed memory goes back to the system instead of to a thread
         return [
             Process(
@@ -225,14 +228,14 @@ class Command(BaseCommand):
             ),
             Process(
                 "worker",
-                [*worker, "--queues", ",".join(JOB_QUEUES), "--concurrency", str(count), "--hostname", "compute@%h"],
+                [*worker, "--queues", ",".join(JOB_QUEUES), "-c", str(count), "--hostname", f"compute@%h-{place}"],
                 environment=lean,
                 cwd=cwd,
                 ticks=True,
             ),
             Process(
                 "helper",
-                [*worker, "--queues", SHORT_TASKS, "--pool", "threads", "-c", "2", "--hostname", "default@%h"],
+                [*worker, "--queues", SHORT_TASKS, "--pool", "threads", "-c", "2", "--hostname", f"default@%h-{place}"],
                 environment=lean,
                 cwd=cwd,
                 ticks=True,
