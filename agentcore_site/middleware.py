@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextvars
 import re
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from django.conf import settings
@@ -15,9 +16,12 @@ from django.shortcuts import render
 from django.views.defaults import bad_request
 
 from agentcore_site.changes import changed_nothing, changes_noted
+from agentcore_site.lib import trace_context
 from agentcore_site.lib.database import TROUBLE
 from agentcore_site.lib.error_metrics import errors
 from agentcore_site.lib.storable import unstorable
+from agentcore_site.lib.trace_context import TraceParent
+from agentcore_site.telemetry import inside, tracer
 
 request_id: contextvars.ContextVar[str] = contextvars.ContextVar("request_id", default="")
 AWAY: Final = "The database can't be reached at the moment."
@@ -39,11 +43,28 @@ class RequestId:
         token = request_id.set(value)
         request.request_id = value  # type: ignore[attr-defined]
         try:
-            response = self.get_response(request)
+            with self._traced(request):
+                response = self.get_response(request)
         finally:
             request_id.reset(token)
         response["X-Request-Id"] = value
         return response
+
+    @contextmanager
+    def _traced(self, request: HttpRequest) -> Iterator[None]:
+        """The request belongs to its caller's trace, or begins one. One that may change something is a span: jobs are
+        launched by such."""
+        given = trace_context.parsed(request.headers.get(trace_context.HEADER, ""))
+        by = None if request.method in SAFE else tracer()
+        if by is None:
+            with trace_context.work(given or trace_context.begun()):
+                yield
+            return
+        with by.start_as_current_span(f"{request.method} {request.path}", context=inside(given)) as span:
+            span.set_attribute("request_id", request_id.get())
+            own = span.get_span_context()
+            with trace_context.work(TraceParent(f"{own.trace_id:032x}", f"{own.span_id:016x}")):
+                yield
 
 
 class AskedByAddress:

@@ -77,6 +77,9 @@ class ModelsCollector(Collector):
         )
         reward = GaugeMetricFamily("agent_rl_model_reward_mean", "Mean reward of deployed model", labels=version)
         errors = GaugeMetricFamily("agent_rl_model_error_rate", "Error rate by model version", labels=version)
+        cost = GaugeMetricFamily(
+            "agent_rl_model_cost_per_1000_queries_usd", "What 1,000 queries cost, by model version", labels=version
+        )
         scores = GaugeMetricFamily(
             "agent_rl_model_benchmark_score", "Benchmark score by task type", labels=[*version, "task_type"]
         )
@@ -86,9 +89,11 @@ class ModelsCollector(Collector):
                 reward.add_metric([model.version], model.reward)
             if model.error_rate is not None:
                 errors.add_metric([model.version], model.error_rate)
+            if model.query_micros is not None:
+                cost.add_metric([model.version], dollars(round(1000 * model.query_micros)))
             for name, score in model.scores.items():
                 scores.add_metric([model.version, name], score)
-        yield from (traffic, reward, errors, scores)
+        yield from (traffic, reward, errors, cost, scores)
 
 
 class WarehouseCollector(Collector):

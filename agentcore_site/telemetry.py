@@ -1,5 +1,5 @@
 """Structured logs, one JSON object a line, with the ids that tie a line to its request and job, and the
-tracer of jobs, where ``OTEL_EXPORTER_OTLP_ENDPOINT`` says where spans go."""
+tracer of requests and jobs, where ``OTEL_EXPORTER_OTLP_ENDPOINT`` says where spans go."""
 
 from __future__ import annotations
 
@@ -9,7 +9,11 @@ import re
 from functools import cache
 from typing import Any, Final
 
-from opentelemetry.trace import Tracer
+from opentelemetry.context import Context
+from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, Tracer, set_span_in_context
+
+from agentcore_site.lib import trace_context
+from agentcore_site.lib.trace_context import TraceParent
 
 log = logging.getLogger(__name__)
 SERVICE: Final = "agentcore"
@@ -33,6 +37,7 @@ class JsonFormatter(logging.Formatter):
         }
         if current := request_id.get():
             line["request_id"] = current
+        line |= trace_context.log_fields()
         line |= {key: str(value) for key, value in vars(record).items() if key not in STANDARD}
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
@@ -45,6 +50,14 @@ class OneLine(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         record.exc_info = record.exc_text = None
         return True
+
+
+def inside(trace: TraceParent | None) -> Context:
+    """Where a span is made that belongs to ``trace``; None: it begins one."""
+    if trace is None:
+        return Context()
+    own = SpanContext(int(trace.trace_id, 16), int(trace.span_id, 16), is_remote=True, trace_flags=TraceFlags(1))
+    return set_span_in_context(NonRecordingSpan(own), Context())
 
 
 @cache

@@ -19,7 +19,7 @@ from agentcore_site.jobs.events import event_add
 from agentcore_site.jobs.kinds import kinds
 from agentcore_site.jobs.lease import Lease, LeaseLost, StopRequested
 from agentcore_site.jobs.models import ACTIVE, ENDED, TRANSITIONS, Job, Priority, Reason, Status
-from agentcore_site.lib import disk
+from agentcore_site.lib import disk, trace_context
 from agentcore_site.lib.database import TROUBLE
 from agentcore_site.lib.errors import Conflict, TooMany
 from agentcore_site.lib.places import worker_name
@@ -79,7 +79,9 @@ def submit(
         if "one_active_job_per_key" in str(error):
             raise Conflict(_held(kind, exclusive_key) or busy) from error
         raise
-    event_add(job, "created", message="Job created and queued.", data={"status": job.status})
+    trace = trace_context.current()
+    traced = {} if trace is None else {trace_context.HEADER: str(trace)}
+    event_add(job, "created", message="Job created and queued.", data={"status": job.status, **traced})
     metrics.created(kind)
     wakeup.ring_on_commit(job)
     return job

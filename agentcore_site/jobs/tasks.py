@@ -16,11 +16,12 @@ from agentcore_site.jobs import lifecycle, wakeup
 from agentcore_site.jobs.kinds import kinds
 from agentcore_site.jobs.lease import Lease, LeaseLost, MustFail, MustPause, StopRequested
 from agentcore_site.jobs.models import Job, Reason, Status
-from agentcore_site.lib import disk, gc_freeze
+from agentcore_site.lib import disk, gc_freeze, trace_context
 from agentcore_site.lib.database import TROUBLE, trouble_in
 from agentcore_site.lib.error_metrics import errors
 from agentcore_site.lib.errors import DomainError
 from agentcore_site.lib.object_storage import ObjectsAway
+from agentcore_site.lib.trace_context import TraceParent
 
 log = logging.getLogger(__name__)
 
@@ -43,9 +44,15 @@ def advance(job_id: str, attempt: int | None = None) -> str:
         gc_freeze.settle()
 
 
+def _trace_of(job: Job) -> TraceParent:
+    """That of the request which launched it."""
+    created = job.events.order_by("seq").values_list("data", flat=True).first() or {}
+    return trace_context.of_job(job.id, str(created.get(trace_context.HEADER, "")))
+
+
 def run_slice(job: Job) -> str:
     """One turn with a claimed job. However the database fails meanwhile, the job is taken up again."""
-    with Lease(job) as lease:
+    with trace_context.work(_trace_of(job), job_id=str(job.id)), Lease(job) as lease:
         try:
             return _turn(job, lease)
         except LeaseLost as lost:

@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Callable
 from typing import Final, Protocol
 
+from agentcore_site.lib import trace_context
 from agentcore_site.outbound import (
     AddressRefused,
     ConnectionBroken,
@@ -124,6 +125,8 @@ class Connection:
         if self._target is None:
             self._target, self._headers = self._client.target(self._endpoint.url), _headers(self._endpoint)
         headers = self._headers
+        if (here := trace_context.current()) is not None:
+            headers = {trace_context.HEADER: str(here), **headers}
         if trace and self._endpoint.kind == "portkey" and "x-portkey-trace-id" not in headers:
             shown = "".join(filter(str.isprintable, trace)).encode("ascii", "replace").decode()
             headers = {**headers, "x-portkey-trace-id": shown}

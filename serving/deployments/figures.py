@@ -20,13 +20,14 @@ WINDOW: Final = timedelta(minutes=30)
 
 @dataclass(frozen=True, slots=True)
 class ModelShare:
-    """A release that gets a ``share`` of its agent's sessions. Reward and errors (0 to 1) are of the last half hour,
-    None where nothing was asked; ``scores`` by suite."""
+    """A release that gets a ``share`` of its agent's sessions. Reward, errors (0 to 1) and what a query cost (in
+    millionths of a dollar) are of the last half hour, None where nothing was asked; ``scores`` by suite."""
 
     version: str
     share: float
     reward: float | None
     error_rate: float | None
+    query_micros: float | None
     scores: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -44,7 +45,9 @@ def model_shares() -> list[ModelShare]:
     failed = Count("pk", filter=Q(status__in=(TraceStatus.FAILED, TraceStatus.INTERRUPTED)))
     figures = {
         one["release_id"]: one
-        for one in lately.values("release_id").annotate(n=Count("pk"), failed=failed, paid=Avg("reward"))
+        for one in lately.values("release_id").annotate(
+            n=Count("pk"), failed=failed, paid=Avg("reward"), micros=Avg("cost_micros")
+        )
     }
     scores: dict[UUID, dict[str, float]] = {}
     runs = SuiteRun.objects.filter(release__in=shares, job__status=Status.COMPLETED, score__isnull=False)
@@ -56,6 +59,7 @@ def model_shares() -> list[ModelShare]:
             share=shares[one.pk],
             reward=figures.get(one.pk, {}).get("paid"),
             error_rate=figures[one.pk]["failed"] / figures[one.pk]["n"] if one.pk in figures else None,
+            query_micros=figures.get(one.pk, {}).get("micros"),
             scores=scores.get(one.pk, {}),
         )
         for one in releases

@@ -67,10 +67,17 @@ def test_models_in_production_are_read_when_they_are_asked_for(operator: Actor, 
     AgentServing.objects.create(organization=acme, agent=agent, release=release)
     for status, reward in (("ok", 0.5), ("failed", None)):
         ProductionTrace.objects.create(
-            organization=acme, agent=agent, release_id=release.pk, model="m", status=status, reward=reward
+            organization=acme,
+            agent=agent,
+            release_id=release.pk,
+            model="m",
+            status=status,
+            reward=reward,
+            cost_micros=1_500,
         )
     text = Client().get("/metrics").content.decode()
     version = '{model_version="acme/clerk-1"}'
     assert f"agent_rl_model_traffic_percentage{version} 100.0" in text
     assert f"agent_rl_model_reward_mean{version} 0.5" in text
     assert f"agent_rl_model_error_rate{version} 0.5" in text
+    assert f"agent_rl_model_cost_per_1000_queries_usd{version} 1.5" in text

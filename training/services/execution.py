@@ -24,6 +24,7 @@ from agentcore_site.lib.database import TROUBLE
 from agentcore_site.lib.feedback_metrics import trajectory_collected
 from agentcore_site.lib.money import dollars
 from agentcore_site.lib.statistics import finite_or_none
+from agentcore_site.lib.trace_context import log_field
 from experiences.agents.consent import recording, recording_check
 from experiences.agents.foreign import context_arrival_set, dropped_context_repair
 from experiences.agents.runtime_factory import RuntimeFactory
@@ -180,8 +181,10 @@ class TrainingSlice:
             self._afford_another()
             iterations = steps(self.setup, self.state, kept=self.kept, keep=self.keep, check=self._keeper.check)
             with contextlib.closing(iterations):
+                log_field("iteration", self.state.iteration + 1)
                 for report in iterations:
                     self.apply(report)
+                    log_field("iteration", report.iteration + 1)
                     if report.stop_reason:
                         return self._finished(report.stop_reason)
                     self.lease.count_unit()

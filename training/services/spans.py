@@ -15,7 +15,9 @@ from typing import Any, Self
 from opentelemetry.context import Context
 from opentelemetry.trace import Span, Tracer, set_span_in_context
 
+from agentcore_site.lib import trace_context
 from agentcore_site.lib.money import dollars
+from agentcore_site.telemetry import inside as inside_trace
 from agentcore_site.telemetry import tracer
 from experiences.rollouts.structured_output import ModelAnswer
 from experiences.rollouts.types import Step
@@ -67,7 +69,7 @@ class RunSpans:
             "success_rate": float(report.metrics.get("success_rate", 0.0)),
         }
         began = min([ended - worked, *(one.started_at for one in rollouts)])  # some were kept from before a crash
-        span = self._span("iteration", began, Context(), every | own)
+        span = self._span("iteration", began, inside_trace(trace_context.current()), every | own)
         inside = set_span_in_context(span, Context())
         for rollout in rollouts:
             for step in rollout.steps:
