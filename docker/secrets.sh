@@ -9,8 +9,9 @@ word() { od -An -N24 -tx1 /dev/urandom | tr -d ' \n'; }
 put() { [ -e "secrets/$1" ] || { printf '%s\n' "$2" >"secrets/$1" && chmod 644 "secrets/$1"; }; }
 
 owner=$(word) application=$(word) store=$(word) bus=$(word) key=$(word)
-if [ ! -e secrets/database_url ]; then # these three belong together
+if [ ! -e secrets/database_url ]; then # these four belong together
     put database_url "postgresql://agentcore_app:$application@pgbouncer:6432/agentcore"
+    put database_probe_url "postgresql://agentcore_app:$application@pgbouncer:6432/agentcore_probe"
     put database_owner_url "postgresql://agentcore:$owner@postgres:5432/agentcore"
     put pgbouncer_users "\"agentcore_app\" \"$application\""
 fi

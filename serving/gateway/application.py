@@ -14,6 +14,7 @@ from typing import Any, Final
 import orjson
 from django.conf import settings
 
+from agentcore_site.lib import trace_context
 from experiences.rollouts.runtimes.chat_body import BadCall
 from serving.gateway.answers import ChatInterface, StreamedAnswer
 from serving.gateway.calls import CallRefused, Calls, GatewayCall
@@ -51,7 +52,9 @@ class Gateway:
         headers = {name.lower(): value for name, value in scope["headers"]}
         try:
             consumer = await self._consumer(headers)
-            await self._served(scope, headers, consumer, receive, send)
+            given = trace_context.parsed(headers.get(TRACE, b"").decode("latin-1"))
+            with trace_context.work(given or trace_context.begun()):
+                await self._served(scope, headers, consumer, receive, send)
         except BadCall as error:
             await _refuse(send, CallRefused(error.status, str(error), error.kind), param=error.param)
         except CallRefused as error:

@@ -78,6 +78,13 @@ def test_the_openai_package_asks_an_agent_by_its_name(shop: Production, server: 
     assert shop.paid(server.owed.micros) == server.owed.micros
     assert len(trace.told) == 1 and trace.hold and trace.duration_ms > 0 and trace.safety == 0
 
+    # A trace of the caller's goes on to the model.
+    theirs = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    client.chat.completions.create(
+        model=f"agent:{shop.agent.slug}", messages=ASKED, extra_headers={"traceparent": theirs}
+    )
+    assert server.requests[-1].headers["traceparent"] == theirs
+
 
 def test_the_first_words_are_through_before_the_last_are_made(shop: Production, server: ModelServer) -> None:
     go = threading.Event()

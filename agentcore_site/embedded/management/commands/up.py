@@ -204,7 +204,7 @@ class Command(BaseCommand):
         python, cwd = sys.executable, str(env.ROOT)
         place = folder_name(stack.data_dir)  # two of a host need names of their own
         count = workers or min(4, max(1, os.cpu_count() or 1))
-        celery = [python, "-m", "celery", "-A", "agentcore_site.celery"]
+        celery = [python, "-m", "celery", "-A", "agentcore_site.celery", "--quiet"]
         quiet = ["--loglevel", "WARNING", "--without-mingle", "--without-gossip"]
         worker = [*celery, "worker", *quiet]
         uvicorn = [python, "-m", "uvicorn", "agentcore_site.asgi:application", "--host", bind]
