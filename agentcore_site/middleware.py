@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextvars
 import re
 import uuid
 from collections.abc import Callable, Iterator
@@ -20,10 +19,9 @@ from agentcore_site.lib import trace_context
 from agentcore_site.lib.database import TROUBLE
 from agentcore_site.lib.error_metrics import errors
 from agentcore_site.lib.storable import unstorable
-from agentcore_site.lib.trace_context import TraceParent
+from agentcore_site.lib.trace_context import TraceParent, request_id
 from agentcore_site.telemetry import inside, tracer
 
-request_id: contextvars.ContextVar[str] = contextvars.ContextVar("request_id", default="")
 AWAY: Final = "The database can't be reached at the moment."
 SAFE: Final = ("GET", "HEAD", "OPTIONS", "TRACE")
 GIVEN = re.compile(r"^[A-Za-z0-9._-]{1,64}$")

@@ -27,16 +27,12 @@ SECRET_PATHS: Final = re.compile(r"(/(?:shared|invitations)/)[^/\s\"'\\?#]+")
 
 class JsonFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        from agentcore_site.middleware import request_id
-
         line: dict[str, Any] = {
             "at": self.formatTime(record, "%Y-%m-%dT%H:%M:%S"),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
         }
-        if current := request_id.get():
-            line["request_id"] = current
         line |= trace_context.log_fields()
         line |= {key: str(value) for key, value in vars(record).items() if key not in STANDARD}
         if record.exc_info:

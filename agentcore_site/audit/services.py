@@ -11,7 +11,7 @@ from django.db.models import Model
 from django.utils import timezone
 
 from agentcore_site.audit.models import AuditEvent
-from agentcore_site.middleware import request_id
+from agentcore_site.lib.trace_context import request_id
 
 
 def record(

@@ -30,6 +30,7 @@ class TraceParent:
         return f"00-{self.trace_id}-{self.span_id}-01"
 
 
+request_id: Final[ContextVar[str]] = ContextVar("request_id", default="")
 _trace: ContextVar[TraceParent | None] = ContextVar("trace", default=None)
 _fields: ContextVar[Mapping[str, str]] = ContextVar("log_fields", default={})  # noqa: B039  (a mapping: never written)
 
@@ -58,8 +59,9 @@ def current() -> TraceParent | None:
 
 def log_fields() -> dict[str, str]:
     """What each line of the log carries here."""
-    trace = _trace.get()
-    return dict(_fields.get()) | ({"trace_id": trace.trace_id} if trace else {})
+    trace, request = _trace.get(), request_id.get()
+    ids = {"request_id": request} if request else {}
+    return ids | dict(_fields.get()) | ({"trace_id": trace.trace_id} if trace else {})
 
 
 @contextmanager

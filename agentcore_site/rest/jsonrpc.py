@@ -22,7 +22,7 @@ from agentcore_site.lib.async_db import briefly, in_thread
 from agentcore_site.lib.database import TROUBLE
 from agentcore_site.lib.errors import DomainError, Forbidden, Invalid
 from agentcore_site.lib.storable import parse_json
-from agentcore_site.middleware import request_id
+from agentcore_site.lib.trace_context import request_id
 from agentcore_site.rest.problems import UNEXPECTED
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import NAMES, who_may
