@@ -88,6 +88,36 @@ def among(name: str, allowed: Collection[str]) -> frozenset[str]:
     return found
 
 
+def origin(name: str) -> str:
+    """``https://host`` or ``http://host:port``, without a path; "" where none is given."""
+    value = text(name).rstrip("/")
+    if value:
+        parts = urlsplit(value)
+        if parts.scheme not in {"http", "https"} or not parts.hostname or value != f"{parts.scheme}://{parts.netloc}":
+            raise BadEnvironment(f"{name} must be https://host or http://host:port, without a path; got {value!r}.")
+        if "@" in parts.netloc:
+            raise BadEnvironment(f"{name} must name no user.")
+    return value
+
+
+def host_of(url: str) -> list[str]:
+    """The host of an ``origin`` as Django's ALLOWED_HOSTS writes it."""
+    host = urlsplit(url).hostname or ""
+    return [f"[{host}]" if ":" in host else host] if host else []
+
+
+def certificate() -> tuple[str, str]:
+    """``TLS_CERT_FILE`` and ``TLS_KEY_FILE``: both, or neither; they are files that can be read."""
+    names = ("TLS_CERT_FILE", "TLS_KEY_FILE")
+    cert, key = (text(name) for name in names)
+    if bool(cert) != bool(key):
+        raise BadEnvironment("TLS_CERT_FILE and TLS_KEY_FILE belong together: set both, or neither.")
+    for name, path in zip(names, (cert, key), strict=True):
+        if path and not os.access(path, os.R_OK):
+            raise BadEnvironment(f"{name}={path} cannot be read.")
+    return cert, key
+
+
 def networks(name: str) -> list[IPv4Network | IPv6Network]:
     """Networks and addresses by comma, e.g. ``10.0.0.0/8,::1``."""
     try:

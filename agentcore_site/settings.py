@@ -17,10 +17,13 @@ DATA_DIR = env.data_dir()
 DEBUG = env.boolean("DEBUG")
 SECRET_KEY = env.secret_key()
 SECRET_KEY_FALLBACKS = env.listed("SECRET_KEY_FALLBACKS")
-ALLOWED_HOSTS = env.listed("ALLOWED_HOSTS", "localhost,127.0.0.1,[::1]")
-CSRF_TRUSTED_ORIGINS = env.listed("CSRF_TRUSTED_ORIGINS")
-# TLS ends at the proxy; on a developer's own machine there is none, and a secure cookie would lock all users out.
-HTTPS = env.boolean("HTTPS", default=False)
+# Where people find the site: what follows from that needs no setting of its own.
+PUBLIC_URL = env.origin("PUBLIC_URL")
+ALLOWED_HOSTS = env.listed("ALLOWED_HOSTS", "localhost,127.0.0.1,[::1]") + env.host_of(PUBLIC_URL)
+CSRF_TRUSTED_ORIGINS = env.listed("CSRF_TRUSTED_ORIGINS", PUBLIC_URL)
+TLS_CERT_FILE, TLS_KEY_FILE = env.certificate()  # where `manage.py up` itself is the end of TLS, and no proxy
+# On a developer's own machine there is no TLS, and a secure cookie would lock all users out.
+HTTPS = env.boolean("HTTPS", default=PUBLIC_URL.startswith("https://") or bool(TLS_CERT_FILE))
 
 INSTALLED_APPS = [
     "unfold",

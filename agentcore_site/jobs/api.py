@@ -15,6 +15,7 @@ from agentcore_site.jobs.events import events_after
 from agentcore_site.jobs.models import SHARE_DAYS
 from agentcore_site.jobs.selectors import job_get, share_links
 from agentcore_site.jobs.services import MOST_DAYS, share_create, share_revoke, share_revoke_all
+from agentcore_site.lib.links import absolute
 from agentcore_site.rest.parsing import Strict, parsed
 from agentcore_site.rest.views import ScopedViewSet
 
@@ -78,7 +79,7 @@ class JobViewSet(ScopedViewSet):
         job = job_get(self.actor, pk)
         found = events_after(job, asked["after"], asked["limit"])
         last = found[-1]["seq"] if found else asked["after"]
-        more = f"{request.build_absolute_uri(request.path)}?after={last}&limit={asked['limit']}"
+        more = f"{absolute(request, request.path)}?after={last}&limit={asked['limit']}"
         return Response(
             {
                 "next": more if len(found) == asked["limit"] else None,
@@ -100,7 +101,7 @@ class JobViewSet(ScopedViewSet):
         job = job_get(self.actor, pk)
         if request.method == "POST":
             token = share_create(self.actor, job, **parsed(ShareIn, request.data))
-            return Response({"url": request.build_absolute_uri(f"/shared/{token}/")}, status=201)
+            return Response({"url": absolute(request, f"/shared/{token}/")}, status=201)
         if request.method == "DELETE":
             share_revoke_all(self.actor, job)
             return Response(status=204)

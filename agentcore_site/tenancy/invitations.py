@@ -23,6 +23,7 @@ from django.utils import timezone
 
 from agentcore_site.audit.services import record
 from agentcore_site.lib.errors import Conflict, Forbidden, Invalid, Missing, TooMany
+from agentcore_site.lib.links import absolute
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.mails import mail_queue
 from agentcore_site.tenancy.members import require_members_edit, role_check
@@ -37,7 +38,7 @@ Link = Callable[[str], str]  # the address of the page for a token
 
 def link_at(request: Any) -> Link:
     """How an invitation's page is addressed from outside."""
-    return lambda token: str(request.build_absolute_uri(reverse("invitation", args=[token])))
+    return lambda token: absolute(request, reverse("invitation", args=[token]))
 
 
 def invitations_open(actor: Actor, organization: Any) -> QuerySet[Invitation]:

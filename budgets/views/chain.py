@@ -13,6 +13,7 @@ from django.shortcuts import redirect, render
 from agentcore_site.console.pages import allowed, page, post_page
 from agentcore_site.jobs.models import Job, Reason, Status
 from agentcore_site.lib.errors import Missing
+from agentcore_site.lib.links import absolute
 from agentcore_site.templatetags.console import job_url
 from agentcore_site.tenancy.actors import Actor
 from budgets.alerts.raise_requests import raise_ask
@@ -83,7 +84,7 @@ def ask(request: HttpRequest, actor: Actor, job_id: UUID) -> HttpResponse:
     job = Job.objects.visible_to(actor).select_related("organization").filter(id=job_id).first()
     if job is None:
         raise Missing("There is no such job.")
-    asked = raise_ask(actor, job, link=request.build_absolute_uri(job_url(job)))
+    asked = raise_ask(actor, job, link=absolute(request, job_url(job)))
     messages.success(request, f"A mail is on its way to {', '.join(one.username for one in asked)}.")
     return redirect(job_url(job))
 

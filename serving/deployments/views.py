@@ -10,6 +10,7 @@ from django.shortcuts import redirect, render
 
 from agentcore_site.console.pages import Sort, allowed, asked, is_part, listing, page, post_page, sent
 from agentcore_site.lib.errors import Conflict, Invalid
+from agentcore_site.lib.links import absolute
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import require
 from experiences.agents.selectors import endpoints_visible
@@ -143,7 +144,7 @@ def serving(request: HttpRequest, actor: Actor, agent_id: Any) -> HttpResponse:
         "edits": EditsForm(initial=edits_settings(found)),
         "edits_said": said_of_edits(found),
         "live": live_deployment(agent),
-        "base_url": request.build_absolute_uri("/v1"),
+        "base_url": absolute(request, "/v1"),
         "may": allowed(actor, agent.organization_id),
         "past": deployments_visible(actor).filter(agent=agent)[:10],
     }

@@ -26,6 +26,7 @@ from agentcore_site.jobs.services import (
     share_revoke_all,
 )
 from agentcore_site.lib.errors import Invalid
+from agentcore_site.lib.links import absolute
 from agentcore_site.lib.money import dollars
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.members import who_may
@@ -131,7 +132,7 @@ def share(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse:
     """Makes a link and shows it, once."""
     run = run_get(actor, job_id)
     token = share_create(actor, run.job, days=whole_number(request.POST, "days") or SHARE_DAYS)
-    link = request.build_absolute_uri(reverse("training:shared", args=[token]))
+    link = absolute(request, reverse("training:shared", args=[token]))
     if not is_part(request):
         messages.success(request, f"The link, shown only now: {link}")
         return redirect("training:job", job_id=run.pk)

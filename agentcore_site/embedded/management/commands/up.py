@@ -96,7 +96,9 @@ class Command(BaseCommand):
                 status_server.ready = True
             self.say(f"ready after {time.monotonic() - started:.1f} s")
             if "web" in ROLES[role]:
-                self.say(f"console: http://{options['bind']}:{port}/", sys.stdout)
+                scheme = "https" if settings.TLS_CERT_FILE else "http"
+                here = f"{scheme}://{options['bind']}:{port}"
+                self.say(f"console: {settings.PUBLIC_URL or here}/", sys.stdout)
             last_line, status = self._stay(stack, options, stopping, port)
         except (CannotStart, env.BadEnvironment) as error:
             raise CommandError(str(error)) from error
@@ -212,6 +214,8 @@ class Command(BaseCommand):
         uvicorn += ["--forwarded-allow-ips", ",".join(str(one) for one in settings.TRUSTED_PROXIES)]
         # Pages send nothing over a socket; a larger frame closes it with 1009.
         uvicorn += ["--ws-max-size", str(settings.SOCKET_MAX_FRAME)]
+        if settings.TLS_CERT_FILE:
+            uvicorn += ["--ssl-certfile", settings.TLS_CERT_FILE, "--ssl-keyfile", settings.TLS_KEY_FILE]
         metrics = {"PROMETHEUS_MULTIPROC_DIR": str(_metrics_folder(stack))}
         # One thread each for linear algebra: two workers on two cores must not fight over them.
         lean = metrics | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "C_FORCE_ROOT": "1"}

@@ -1,0 +1,12 @@
+"""Addresses of our own pages, as people outside reach them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.conf import settings
+
+
+def absolute(request: Any, path: str) -> str:
+    """Under PUBLIC_URL, else as the request came: a proxy may have asked by another name than people do."""
+    return f"{settings.PUBLIC_URL}{path}" if settings.PUBLIC_URL else str(request.build_absolute_uri(path))

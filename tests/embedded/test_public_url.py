@@ -1,0 +1,100 @@
+"""Where the site is found: PUBLIC_URL and what follows from it, and TLS that `up` speaks itself."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import ssl
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from django.test import RequestFactory
+
+from agentcore_site import env
+from agentcore_site.embedded.management.commands.up import Command
+from agentcore_site.embedded.ports import free_port
+from agentcore_site.lib.links import absolute
+from tests.support.workers import environment, eventually
+
+NAMES = ("ALLOWED_HOSTS", "CSRF_TRUSTED_ORIGINS", "HTTPS", "SESSION_COOKIE_SECURE", "SECURE_SSL_REDIRECT",
+         "SILENCED_SYSTEM_CHECKS")  # fmt: skip
+TELL = f"import json; from agentcore_site import settings as s; print(json.dumps([getattr(s, n) for n in {NAMES!r}]))"
+
+
+def settings_with(**variables: str) -> dict[str, Any]:
+    kept = {name: value for name, value in os.environ.items() if name not in {*NAMES, "PUBLIC_URL"}}
+    command = [sys.executable, "-c", TELL]
+    done = subprocess.run(command, cwd=env.ROOT, env=kept | variables, capture_output=True, text=True, check=True)
+    return dict(zip(NAMES, json.loads(done.stdout), strict=True))
+
+
+def test_one_address_gives_hosts_origins_and_secure_cookies() -> None:
+    found = settings_with(PUBLIC_URL="https://agentcore.example.org/")
+    assert found["ALLOWED_HOSTS"][-1] == "agentcore.example.org" and "localhost" in found["ALLOWED_HOSTS"]
+    assert found["CSRF_TRUSTED_ORIGINS"] == ["https://agentcore.example.org"]
+    assert found["HTTPS"] and found["SESSION_COOKIE_SECURE"] and found["SECURE_SSL_REDIRECT"]
+    assert found["SILENCED_SYSTEM_CHECKS"] == []
+    plain = settings_with(PUBLIC_URL="http://intranet:8080")
+    assert plain["CSRF_TRUSTED_ORIGINS"] == ["http://intranet:8080"] and not plain["HTTPS"]
+    assert settings_with(PUBLIC_URL="https://a.example", HTTPS="0")["HTTPS"] is False  # what is said counts
+    assert settings_with()["CSRF_TRUSTED_ORIGINS"] == []
+
+
+@pytest.mark.parametrize(
+    "value", ["agentcore.example.org", "ftp://a.example", "https://a.example/b", "https://u@a.example"]
+)
+def test_an_address_that_can_not_be_used_says_so(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PUBLIC_URL", value)
+    with pytest.raises(env.BadEnvironment, match="PUBLIC_URL must"):
+        env.origin("PUBLIC_URL")
+
+
+def test_a_certificate_comes_with_its_key(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("TLS_CERT_FILE", str(tmp_path / "none.pem"))
+    with pytest.raises(env.BadEnvironment, match="belong together"):
+        env.certificate()
+    monkeypatch.setenv("TLS_KEY_FILE", str(tmp_path / "none.key"))
+    with pytest.raises(env.BadEnvironment, match="cannot be read"):
+        env.certificate()
+
+
+def test_links_lead_to_where_people_find_the_site(settings: Any) -> None:
+    request = RequestFactory().get("/", headers={"host": "localhost"})
+    assert absolute(request, "/shared/x/") == "http://localhost/shared/x/"
+    settings.PUBLIC_URL = "https://agentcore.example.org"
+    assert absolute(request, "/shared/x/") == "https://agentcore.example.org/shared/x/"
+
+
+def test_up_speaks_tls_with_a_given_certificate(db: None, tmp_path: Path, settings: Any) -> None:
+    cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    made = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 1 -subj /CN=localhost"
+    made += f" -addext subjectAltName=DNS:localhost -keyout {key} -out {cert}"
+    subprocess.run(made.split(), check=True, capture_output=True)
+    settings.TLS_CERT_FILE, settings.TLS_KEY_FILE = str(cert), str(key)
+    port = free_port(18_443)
+    stack: Any = SimpleNamespace(data_dir=tmp_path, run_folder=tmp_path, role="")
+    web = next(one for one in Command()._processes(stack, port, 1, "127.0.0.1") if one.name == "web")
+    process = subprocess.Popen(web.command, cwd=env.ROOT, env=environment(), stderr=subprocess.DEVNULL)
+    trusting = ssl.create_default_context(cafile=str(cert))
+
+    def answer() -> bytes:
+        try:
+            with (
+                socket.create_connection(("127.0.0.1", port), timeout=2) as link,
+                trusting.wrap_socket(link, server_hostname="localhost") as secure,
+            ):
+                secure.sendall(b"GET /health/live HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+                return secure.recv(100)
+        except OSError:
+            return b""
+
+    try:
+        assert eventually(answer, why="it answers over TLS").startswith(b"HTTP/1.1 200")
+    finally:
+        process.terminate()
+        process.wait(20)
