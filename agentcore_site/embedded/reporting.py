@@ -28,6 +28,7 @@ ON CONFLICT (place, name) DO UPDATE SET host = EXCLUDED.host, pid = EXCLUDED.pid
 FORGET: Final = """
 DELETE FROM jobs_hostprocess WHERE (place = %s AND NOT name = ANY(%s)) OR seen_at < now() - interval '7 days'
 """
+EVERY_ROW: Final = "SET LOCAL agentcore.scope = '*'"  # a host works for all organisations
 HOLDERS: Final = """
 SELECT DISTINCT worker FROM jobs_job
 WHERE status = 'running' AND lease_until > clock_timestamp() AND starts_with(worker, %s)
@@ -95,7 +96,9 @@ class Reporter:
         Raises:
             psycopg.Error: the database is away.
         """
-        holders = [name for (name,) in connection.execute(HOLDERS, [f"{self._place}:"]).fetchall()]
-        if dead := [name for name in holders if not is_alive(int(name.rsplit(":", 1)[1]))]:
-            freed = connection.execute(FREE, [dead]).rowcount
-            log.warning("%s jobs of workers that are gone are free: %s", freed, ", ".join(dead))
+        with connection.transaction():
+            connection.execute(EVERY_ROW)
+            holders = [name for (name,) in connection.execute(HOLDERS, [f"{self._place}:"]).fetchall()]
+            if dead := [name for name in holders if not is_alive(int(name.rsplit(":", 1)[1]))]:
+                freed = connection.execute(FREE, [dead]).rowcount
+                log.warning("%s jobs of workers that are gone are free: %s", freed, ", ".join(dead))

@@ -96,7 +96,7 @@ class Services(SharedServices):
         }
 
     def rows(self, query: str, *arguments: Any) -> list[Any]:
-        with psycopg.connect(os.environ["DATABASE_URL"], connect_timeout=5, autocommit=True) as connection:
+        with psycopg.connect(os.environ["DATABASE_OWNER_URL"], connect_timeout=5, autocommit=True) as connection:
             return connection.execute(query, arguments).fetchall()  # type: ignore[arg-type]
 
     def _make_bucket(self) -> None:
@@ -379,21 +379,21 @@ def main() -> int:
     }
     for name in ("services", "here"):
         (folder / name).mkdir(mode=0o711)
-    services, hosts, stopping = Services(folder), [], threading.Event()
+    services, hosts, stopping = Services(folder), list[Host](), threading.Event()
+    ended_at: dict[tuple[str, str], float] = {}
+
+    def keep() -> None:
+        while not stopping.wait(0.5):
+            for host in hosts:
+                host.keep(ended_at)
+
+    keeper = threading.Thread(target=keep, daemon=True)
+    keeper.start()
     try:
         services.start()
         services.manage("load_prices", "--verbosity", "0")
         services.manage("seed_demo")
-        hosts = [Host(folder, number, services.shared()) for number in range(2)]
-        ended_at: dict[tuple[str, str], float] = {}
-
-        def keep() -> None:
-            while not stopping.wait(0.5):
-                for host in hosts:
-                    host.keep(ended_at)
-
-        keeper = threading.Thread(target=keep, daemon=True)
-        keeper.start()
+        hosts.extend(Host(folder, number, services.shared()) for number in range(2))
         assert wait_until(lambda: all(answers(host.port) for host in hosts), 300), "the hosts did not start"
         import django
 
@@ -432,7 +432,10 @@ def main() -> int:
         wrong = found["lost"] + found["doubled"] + found["events_lost"] + found["events_doubled"]
         return 1 if wrong or found["identical"] != found["jobs"] else 0
     finally:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, signal.SIG_IGN)  # until all that was started is ended
         stopping.set()
+        keeper.join()
         for host in hosts:
             host.kill_whole()
         services.supervisor.stop()
