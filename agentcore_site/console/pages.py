@@ -159,7 +159,9 @@ class Listing:
 
     @property
     def nouns(self) -> str:
-        return f"{self.one[:-1]}ies" if self.one.endswith("y") else f"{self.one}s"
+        if self.one.endswith("y"):
+            return f"{self.one[:-1]}ies"
+        return f"{self.one}es" if self.one.endswith("s") else f"{self.one}s"
 
     @property
     def orders(self) -> list[tuple[str, str]]:

@@ -250,6 +250,12 @@ def status(job: Any) -> SafeString:
 
 
 @register.simple_tag
+def state(word: str, like: str) -> SafeString:
+    """A word that looks like a job's status ``like``."""
+    return format_html('<span class="status {}">{}{}</span>', like, icon(STATUS[like]), word)
+
+
+@register.simple_tag
 def spark(values: Sequence[float | None] | None) -> Picture:
     return svg.sparkline(values or ())
 
