@@ -1,6 +1,8 @@
 """The ASGI application: HTTP through Django, websockets through Channels."""
 
 import os
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "agentcore_site.settings")
 
@@ -17,9 +19,23 @@ from agentcore_site.secret_key import require_same_or_exit  # noqa: E402
 from experiences.playbooks.ace.asgi_fast_path import FastContexts  # noqa: E402
 from serving.gateway.application import Gateway  # noqa: E402
 
+Receive = Callable[[], Awaitable[dict[str, Any]]]
+Send = Callable[[dict[str, Any]], Awaitable[None]]
+
 require_same_or_exit()
+
+
+async def lifespan(scope: object, receive: Receive, send: Send) -> None:
+    """What has to begin and end with the server: the sign that its loop turns."""
+    while (await receive())["type"] != "lifespan.shutdown":
+        ticks.tick_in_loop()
+        await send({"type": "lifespan.startup.complete"})
+    await send({"type": "lifespan.shutdown.complete"})
+
+
 application = ProtocolTypeRouter(
     {
+        "lifespan": lifespan,
         "http": Gateway(FastContexts(django_application)),
         "websocket": websocket_application,
     }
@@ -29,4 +45,3 @@ application = ProtocolTypeRouter(
 # answers for 0.13 s, twice a second under load.
 get_resolver().url_patterns  # noqa: B018
 gc_freeze.settle()
-ticks.tick_in_loop()

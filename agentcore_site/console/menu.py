@@ -52,8 +52,8 @@ PLACES: Final = (
 )
 ADMINISTRATION: Final = (
     Entry("People", "people", "person", r"/people/", needs="members.edit"),
-    Entry("Storage", "experiences:archives", "", r"/archives/", needs="retention.run"),
     Entry("Audit", "audit", "audit", r"/audit/$", needs="audit.view"),
+    Entry("Storage", "experiences:archives", "storage", r"/archives/", needs="retention.run"),
     Entry("System", "system", "info", r"/system/$", needs=STAFF),
     Entry("Admin", "admin:index", "admin", "", needs=STAFF),
 )

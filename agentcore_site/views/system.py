@@ -44,10 +44,16 @@ def system(request: HttpRequest, actor: Actor) -> HttpResponse:
         "listing": found,
         "state": state,
         "states": STATES,
-        "dependencies": health.board().found(),
+        "dependencies": found_of_each(),
         "tones": TONES,
     }
     return render(request, "agentcore_site/system.html", context)
+
+
+def found_of_each() -> list[tuple[str, dict[str, Any]]]:
+    """Each dependency by its name in words, and what was found of it."""
+    titles = {"nats": "NATS"}
+    return [(titles.get(name, name.capitalize()), found) for name, found in health.board().found().items()]
 
 
 def processes() -> QuerySet[Any]:

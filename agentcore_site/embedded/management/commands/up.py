@@ -224,7 +224,7 @@ class Command(BaseCommand):
         return [
             Process(
                 "web",
-                [*uvicorn, "--port", str(port), "--lifespan", "off", "--log-level", "warning"],
+                [*uvicorn, "--port", str(port), "--lifespan", "on", "--log-level", "warning"],
                 ready=lambda: answers(port, WILDCARDS.get(bind, bind)),
                 environment=metrics | {"DB_POOL": "12"},
                 cwd=cwd,
