@@ -1,4 +1,4 @@
-"""Admin of the audit log and of the rows that REST itself keeps."""
+"""Admin of the audit log, of the rows that REST itself keeps, and of those of the whole site."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from django.db.models import Model
 from django.http import HttpRequest
 
 from agentcore_site.audit.models import AuditEvent
-from agentcore_site.models import IdempotencyRecord, SiteFact
+from agentcore_site.jobs.models import HostProcess
+from agentcore_site.models import IdempotencyRecord, SiteFact, TableSize
 from agentcore_site.tenancy.admin import ForSuperusers
 from agentcore_site.tenancy.administration import LongTableAdmin
 
@@ -32,12 +33,8 @@ class IdempotencyRecordAdmin(LongTableAdmin):
     search_fields = ["key", "operation", "user__username"]
 
 
-@admin.register(SiteFact)
-class SiteFactAdmin(ForSuperusers, LongTableAdmin):
-    """Facts about the whole site, written by processes as they start."""
-
-    list_display = ["name", "value", "updated_at"]
-    search_fields = ["name"]
+class SiteTableAdmin(ForSuperusers, LongTableAdmin):
+    """Rows of the whole site, which its processes write."""
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
@@ -47,3 +44,21 @@ class SiteFactAdmin(ForSuperusers, LongTableAdmin):
 
     def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
         return False
+
+
+@admin.register(SiteFact)
+class SiteFactAdmin(SiteTableAdmin):
+    list_display = ["name", "value", "updated_at"]
+    search_fields = ["name"]
+
+
+@admin.register(HostProcess)
+class HostProcessAdmin(SiteTableAdmin):
+    list_display = ["name", "host", "pid", "restarts", "started_at", "ticked_at", "seen_at"]
+    search_fields = ["name", "host"]
+
+
+@admin.register(TableSize)
+class TableSizeAdmin(SiteTableAdmin):
+    list_display = ["day", "name", "size"]
+    search_fields = ["name"]

@@ -31,6 +31,8 @@ from experiences.lessons.services.lessons import (
 from experiences.lessons.services.packs import pack_archive
 from experiences.models import (
     Agent,
+    ArchivedJob,
+    ArchiveRule,
     ContextDelta,
     Dataset,
     DatasetRow,
@@ -47,6 +49,7 @@ from experiences.models import (
     PromptPack,
     Question,
     ToolServer,
+    TrajectoryArchive,
     TrajectoryRecord,
 )
 
@@ -305,3 +308,29 @@ class EvolutionAdmin(ReadOnlyAdmin):
     list_filter = ["trigger", "organization"]
     list_select_related = ["agent", "job", "organization"]
     search_fields = ["agent__name", "agent__slug"]
+
+
+@admin.register(TrajectoryArchive)
+class TrajectoryArchiveAdmin(LongTableAdmin):
+    """Written, dropped and deleted by the work alone: a file stands behind each."""
+
+    list_display = ["month", "agent", "organization", "state", "rows", "size", "archived_at", "deleted_at"]
+    list_filter = ["state", "organization"]
+    list_select_related = ["agent", "organization"]
+    search_fields = ["agent__name", "sha256"]
+
+
+@admin.register(ArchivedJob)
+class ArchivedJobAdmin(KeyedTableAdmin):
+    key_fields = ("job_id",)
+    list_display = ["job_id", "archive", "rows", "restored_at"]
+    list_select_related = ["archive__agent"]
+
+
+@admin.register(ArchiveRule)
+class ArchiveRuleAdmin(ReadOnlyAdmin):
+    """Changed on the page Storage and over REST, where the right to do so is asked for."""
+
+    list_display = ["organization", "agent", "keep_days", "updated_at"]
+    list_filter = ["organization"]
+    list_select_related = ["agent", "organization"]

@@ -16,9 +16,9 @@ from django.urls import reverse
 from django.utils import timezone
 
 from agentcore_site.audit.models import AuditEvent
-from agentcore_site.jobs.models import Job, Status
+from agentcore_site.jobs.models import HostProcess, Job, Status
 from agentcore_site.jobs.services import share_create
-from agentcore_site.models import IdempotencyRecord, SiteFact
+from agentcore_site.models import IdempotencyRecord, SiteFact, TableSize
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.mails import mail_queue
 from agentcore_site.tenancy.models import ApiKey, Erasure, Invitation, Membership, Organization, TokenFamily
@@ -27,7 +27,7 @@ from agentcore_site.tenancy.services import api_key_create
 from evaluation.models import EvaluationResult, HeldOutLook
 from evaluation.services import evaluation_start
 from experiences.agents.services.datasets import dataset_create
-from experiences.models import Agent, ExperienceChange, Question, TrajectoryRecord
+from experiences.models import Agent, ArchivedJob, ArchiveRule, ExperienceChange, Question, TrajectoryRecord
 from tests import factories
 from tests.budgets.rows import a_row_of_each
 from tests.support.playbooks import a_row_of_each_playbook_table
@@ -39,11 +39,13 @@ pytestmark = pytest.mark.django_db
 OURS = [model for model in apps.get_models() if model._meta.app_config.name.split(".")[0] in {
     "agentcore_site", "budgets", "experiences", "training", "evaluation"
 }]  # fmt: skip
+OF_THE_SITE = {SiteFact, HostProcess, TableSize}
 READ_ONLY = {
     "auditevent", "apikey", "job", "jobevent", "sharelink", "dataset", "datasetrow", "trajectoryrecord", "grouprecord",
     "trainingrun", "iteration", "policycheckpoint", "evaluationrun", "evaluationresult", "heldoutlook",
     "idempotencyrecord", "budgetlimit", "reservation", "ledgerentry", "budgetalert", "modelendpoint", "toolserver",
-    "erasure", "tokenfamily", "sitefact", "mail",
+    "erasure", "tokenfamily", "sitefact", "mail", "hostprocess", "tablesize", "trajectoryarchive", "archivedjob",
+    "archiverule",
     "promptpack", "experience", "experiencechange", "question", "epoch", "playbook",
     "playbookversion", "playbooksection", "playbookchange", "contextdelta", "executiontrace", "evolution",
 }  # fmt: skip
@@ -88,6 +90,15 @@ def everything(operator: Actor, agent: Agent, adam: Any) -> TrainingRun:
         organization=run.organization, email="new@example.org", digest="d", expires_at=timezone.now()
     )
     SiteFact.objects.create(name="a_fact", value="v")
+    TableSize.objects.create(day=timezone.now().date(), name="jobs_job", size=8_192)
+    HostProcess.objects.create(
+        place="one:abc:all", name="web", host="one", pid=7, started_at=timezone.now(), seen_at=timezone.now()
+    )
+    ArchiveRule.objects.create(organization=run.organization, keep_days=30)
+    archive = factories.TrajectoryArchiveFactory(agent=agent)
+    ArchivedJob.objects.create(
+        organization=run.organization, archive=archive, job_id=run.job_id, rows=1, mark=1, first_group=0, groups=1
+    )
     mail_queue(run.organization, to=["olivia@example.com"], subject="A subject", body="A body.")
     TokenFamily.objects.create(user=adam, current="j", expires_at=timezone.now())
     Erasure.objects.create(organization=run.organization, digests=["d"], found={"rows": 1}, left={"rows": 0})
@@ -211,7 +222,7 @@ def test_an_organisations_admin_sees_only_its_own_rows(everything: TrainingRun, 
     client.force_login(carla)
     for model in OURS:
         listing = client.get(address(model, "changelist"))
-        assert listing.status_code == (403 if model is SiteFact else 200), model  # a fact of the whole site
+        assert listing.status_code == (403 if model in OF_THE_SITE else 200), model
         shown = listing.content.decode()
         for secret in (str(everything.job_id), everything.agent.name, everything.agent.slug, "question 1"):
             assert secret not in shown, (model, secret)
