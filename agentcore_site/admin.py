@@ -6,7 +6,7 @@ from django.contrib import admin
 from django.db.models import Model
 from django.http import HttpRequest
 
-from agentcore_site.audit.models import AuditEvent
+from agentcore_site.audit.models import AuditEvent, ErasedWords, Seal
 from agentcore_site.jobs.models import HostProcess
 from agentcore_site.models import IdempotencyRecord, SiteFact, TableSize
 from agentcore_site.tenancy.admin import ForSuperusers
@@ -62,3 +62,15 @@ class HostProcessAdmin(SiteTableAdmin):
 class TableSizeAdmin(SiteTableAdmin):
     list_display = ["day", "name", "size"]
     search_fields = ["name"]
+
+
+@admin.register(Seal)
+class SealAdmin(SiteTableAdmin):
+    list_display = ["kind", "id", "top", "sealed_at"]
+    list_filter = ["kind"]
+    fields = ["kind", "top", "sealed_at"]
+
+
+@admin.register(ErasedWords)
+class ErasedWordsAdmin(SiteTableAdmin):
+    list_display = ["number", "erased_at"]

@@ -28,7 +28,13 @@ EVERYWHERE: Final = (
     "REVOKE INSERT, UPDATE, DELETE ON django_migrations FROM {role}",
 )
 # Tables to which lines are added and no more.
-APPEND_ONLY: Final = ("audit_auditevent", "budgets_ledgerentry", "budgets_budgetlimit")
+APPEND_ONLY: Final = (
+    "audit_auditevent",
+    "budgets_ledgerentry",
+    "budgets_budgetlimit",
+    "audit_seal",
+    "audit_erasedwords",
+)
 # Histories: a line outlives the job that it names. A trigger refuses to delete them. (The right itself stays: Django
 # asks to delete what belongs to a deleted row also where there is nothing.)
 HISTORIES: Final = ("experiences_experiencechange", "experiences_playbookchange", "experiences_playbookversion")

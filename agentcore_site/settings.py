@@ -331,6 +331,7 @@ CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_CONTROL_QUEUE_EXCLUSIVE, CELERY_CONTROL_QUEUE_DURABLE = False, True
 CELERY_WORKER_CONSUMER = "agentcore_site.jobs.ticking:TickingConsumer"
 CELERY_BEAT_SCHEDULE = {
+    "audit.seal": {"task": "audit.seal", "schedule": 10, "options": {"expires": 10}},
     "jobs.sweep": {"task": "jobs.sweep", "schedule": JOB_SWEEP_SECONDS},
     "tenancy.mails": {"task": "tenancy.mails", "schedule": 10},
     "budgets.sweep": {"task": "budgets.sweep", "schedule": 30},

@@ -5,4 +5,4 @@ class BudgetsConfig(AppConfig):
     name = "budgets"
 
     def ready(self) -> None:
-        from budgets import erasure, retention  # noqa: F401  (say where personal data may stand, and what is kept)
+        from budgets import erasure, retention, sealing  # noqa: F401  (where personal data may stand, what is kept and sealed)

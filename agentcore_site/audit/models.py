@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.conf import settings
 from django.db import models
+from django.db.models import Func, Value
 from django.utils import timezone
 
 from agentcore_site.ids import uuid7
+
+
+class MultirangeField(models.Field):  # type: ignore[type-arg]  # not subscriptable when it runs
+    """Whole numbers as ranges, ``int8multirange``."""
+
+    def db_type(self, connection: Any) -> str:
+        return "int8multirange"
 
 
 class AuditEvent(models.Model):
@@ -29,9 +39,45 @@ class AuditEvent(models.Model):
     target = models.CharField(max_length=200, blank=True)
     before = models.JSONField(null=True, blank=True)
     after = models.JSONField(null=True, blank=True)
+    # For its seal (agentcore_site.audit.sealing). An erasure of words changes their salt.
+    number = models.BigIntegerField(
+        unique=True, editable=False, db_default=Func(Value("audit_auditevent_number"), function="nextval")
+    )
+    salt = models.UUIDField(editable=False, db_default=Func(function="gen_random_uuid"))
 
     class Meta:
         ordering = ["-at", "-id"]
 
     def __str__(self) -> str:
         return f"{self.actor} {self.action} {self.target}"
+
+
+class Seal(models.Model):
+    """A block of lines that were sealed together. ``members``: their numbers; ``top``: the first number behind all that
+    was sealed so far; ``digests``: of each line, cut; ``previous``: the digest of the seal before it."""
+
+    kind = models.CharField(max_length=20)
+    members = MultirangeField()
+    top = models.BigIntegerField()
+    digests = models.BinaryField()
+    previous = models.BinaryField()
+    digest = models.BinaryField()
+    sealed_at = models.DateTimeField()
+
+    class Meta:
+        ordering = ["-id"]
+        indexes = [models.Index(fields=["kind", "-id"], name="seals_by_kind")]
+
+    def __str__(self) -> str:
+        return f"{self.kind}, seal {self.pk}"
+
+
+class ErasedWords(models.Model):
+    """The digest that the words of a line had when they were sealed. Written by the owner's function alone."""
+
+    number = models.BigIntegerField(primary_key=True)
+    digest = models.BinaryField()
+    erased_at = models.DateTimeField(default=timezone.now)
+
+    def __str__(self) -> str:
+        return f"line {self.number}"

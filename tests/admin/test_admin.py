@@ -15,7 +15,9 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
 
-from agentcore_site.audit.models import AuditEvent
+from agentcore_site.audit.models import AuditEvent, ErasedWords, Seal
+from agentcore_site.audit.services import event_erase, record
+from agentcore_site.audit.tasks import seal_all
 from agentcore_site.jobs.models import HostProcess, Job, Status
 from agentcore_site.jobs.services import share_create
 from agentcore_site.models import IdempotencyRecord, SiteFact, TableSize
@@ -39,13 +41,13 @@ pytestmark = pytest.mark.django_db
 OURS = [model for model in apps.get_models() if model._meta.app_config.name.split(".")[0] in {
     "agentcore_site", "budgets", "experiences", "training", "evaluation"
 }]  # fmt: skip
-OF_THE_SITE = {SiteFact, HostProcess, TableSize}
+OF_THE_SITE = {SiteFact, HostProcess, TableSize, Seal, ErasedWords}
 READ_ONLY = {
     "auditevent", "apikey", "job", "jobevent", "sharelink", "dataset", "datasetrow", "trajectoryrecord", "grouprecord",
     "trainingrun", "iteration", "policycheckpoint", "evaluationrun", "evaluationresult", "heldoutlook",
     "idempotencyrecord", "budgetlimit", "reservation", "ledgerentry", "budgetalert", "modelendpoint", "toolserver",
     "erasure", "tokenfamily", "sitefact", "mail", "hostprocess", "tablesize", "trajectoryarchive", "archivedjob",
-    "archiverule",
+    "archiverule", "seal", "erasedwords",
     "promptpack", "experience", "experiencechange", "question", "epoch", "playbook",
     "playbookversion", "playbooksection", "playbookchange", "contextdelta", "executiontrace", "evolution",
 }  # fmt: skip
@@ -94,6 +96,8 @@ def everything(operator: Actor, agent: Agent, adam: Any) -> TrainingRun:
     HostProcess.objects.create(
         place="one:abc:all", name="web", host="one", pid=7, started_at=timezone.now(), seen_at=timezone.now()
     )
+    event_erase(record(None, "test.line").pk, target="", before=None, after=None)
+    seal_all()
     ArchiveRule.objects.create(organization=run.organization, keep_days=30)
     archive = factories.TrajectoryArchiveFactory(agent=agent)
     ArchivedJob.objects.create(

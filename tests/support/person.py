@@ -44,7 +44,9 @@ OURS: Final = frozenset(
         "experiences.Dataset.sha256", "experiences.PromptPack.stamp", "experiences.Experience.stamp",
         "experiences.Question.asked", "experiences.PromptPack.earlier_stamps",
         "training.PolicyCheckpoint.sha256", "evaluation.HeldOutLook.fingerprint",
-        "site_roof.IdempotencyRecord.fingerprint", "site_roof.SiteFact.name", "site_roof.SiteFact.value",
+        "site_roof.IdempotencyRecord.fingerprint", "audit.Seal.kind",
+        "audit.Seal.digests", "audit.Seal.previous", "audit.Seal.digest", "audit.ErasedWords.digest",
+        "site_roof.SiteFact.name", "site_roof.SiteFact.value",
         "jobs.HostProcess.place", "jobs.HostProcess.name", "jobs.HostProcess.host",
         # Words from a closed list of ours.
         "tenancy.Membership.role", "tenancy.ApiKey.scopes", "tenancy.Erasure.found", "tenancy.Erasure.left",

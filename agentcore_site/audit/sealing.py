@@ -1,0 +1,216 @@
+"""Seals over lines that must never change: each holds the digests of some lines, and the digest of the seal before it.
+
+A line is sealed some seconds after its commit, in a block with others, so that writing it costs nothing. Transactions
+end out of order: what a block had to leave out is taken by a later one, for an hour. What turns up behind that, what is
+missing and what differs is found by ``verify``, which names the line. Who can write anything as the owner of the
+database could make the whole chain anew: keep its head elsewhere, and ``verify`` asks for it.
+
+A line's words may be erased for a person's sake (``AuditEvent``). Their digest stays, salted with a number that goes
+with them, so that it tells nothing; and each erasure is a line of the log itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from django.db import connection, transaction
+
+AT_ONCE: Final = 20_000  # lines of a block
+LATE: Final = "1 hour"  # that a transaction may take to show its lines
+SHORT: Final = 8  # bytes of a line's digest that its seal keeps, to say which one differs
+LOCK: Final = 0x5EA1
+
+
+@dataclass(frozen=True, slots=True)
+class SealedTable:
+    """``key``: its column of numbers that only rise. ``said``: SQL of what a line says, of the row ``t``; another one
+    breaks the chain. ``words``: SQL of the digest of words that may be erased, ``joined``: what that reads."""
+
+    name: str
+    table: str
+    key: str
+    said: tuple[str, ...]
+    words: str = ""
+    joined: str = ""
+
+    def lines(self, where: str) -> str:
+        """A query for number and digest of lines."""
+        said = ", ".join(f"t.{self.key}" if one == self.key else one for one in self.said)
+        digest = f"convert_to(jsonb_build_array({said})::text, 'UTF8')"
+        if self.words:
+            digest += f" || {self.words}"
+        return f"SELECT t.{self.key} AS number, sha256({digest}) AS digest FROM {self.table} t {self.joined} {where}"  # noqa: S608
+
+
+MICROSECONDS: Final = "(extract(epoch FROM t.at) * 1000000)::bigint"
+tables: Final[dict[str, SealedTable]] = {}
+
+
+def sealed(table: SealedTable) -> None:
+    tables[table.name] = table
+
+
+sealed(
+    SealedTable(
+        "audit log",
+        "audit_auditevent",
+        "number",
+        (
+            *("number", "t.id", MICROSECONDS, "t.organization_id", "t.user_id", "t.actor", "t.door", "t.ip"),
+            *("t.request_id", "t.action", "t.target_type", "t.target_id"),
+        ),
+        words="coalesce(e.digest, audit_words_digest(t))",
+        joined="LEFT JOIN audit_erasedwords e ON e.number = t.number",
+    )
+)
+
+
+def seal(table: SealedTable) -> int:
+    """Seals what came since. Returns how many lines."""
+    key = f"t.{table.key}"
+    after = table.lines(f"WHERE {key} >= (SELECT top FROM bounds) ORDER BY {key} LIMIT {AT_ONCE}")  # noqa: S608
+    between = table.lines(f"JOIN gaps ON {key} >= lower(gap) AND {key} < upper(gap)")
+    statement = f"""
+        WITH last AS (SELECT digest, top FROM audit_seal WHERE kind = %(kind)s ORDER BY id DESC LIMIT 1),
+        bounds AS (SELECT coalesce((SELECT top FROM last), 0) AS top, coalesce((
+            SELECT top FROM audit_seal WHERE kind = %(kind)s AND sealed_at < now() - interval '{LATE}'
+            ORDER BY id DESC LIMIT 1), 0) AS floor),
+        late AS (SELECT range_agg(members) AS members FROM audit_seal, bounds WHERE kind = %(kind)s
+            AND audit_seal.top > floor),
+        gaps AS (SELECT unnest(int8multirange(int8range(floor, top)) - coalesce(members, '{{}}')) AS gap
+            FROM bounds, late),
+        lines AS (({after}) UNION ALL ({between})),
+        block AS (SELECT range_agg(int8range(number, number + 1)) AS members, max(number) + 1 AS top, count(*) AS n,
+            string_agg(substring(digest FOR {SHORT}), ''::bytea ORDER BY number) AS digests,
+            string_agg(digest, ''::bytea ORDER BY number) AS said FROM lines)
+        INSERT INTO audit_seal (kind, members, top, digests, previous, digest, sealed_at)
+        SELECT %(kind)s, members, greatest(block.top, bounds.top), digests, coalesce(last.digest, ''),
+            sha256(coalesce(last.digest, '') || convert_to(members::text, 'UTF8') || said), now()
+        FROM bounds CROSS JOIN block LEFT JOIN last ON true WHERE n > 0
+        RETURNING length(digests) / {SHORT}
+    """  # noqa: S608  (names of our own)
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_xact_lock(%s)", [LOCK])
+        cursor.execute(statement, {"kind": table.name})
+        found = cursor.fetchone()
+    return int(found[0]) if found else 0
+
+
+@dataclass(slots=True)
+class Verified:
+    """What was found of one table. ``head``: the newest seal's digest, hexadecimal. ``wrong``: in words, by line."""
+
+    name: str
+    lines: int = 0
+    seals: int = 0
+    head: str = ""
+    unsealed: int = 0
+    wrong: list[str] | None = None
+
+
+def verify(table: SealedTable, *, head: str = "", most: int = 100) -> Verified:
+    """Goes through all seals. ``head``: a digest that was kept elsewhere and has to be one of the chain's; ``most``:
+    how many faults are named."""
+    found = Verified(table.name, wrong=[])
+    wrong: list[str] = found.wrong or []
+    found.wrong = wrong
+    previous, known = b"", not head
+    for number, members, digests, before, digest in _seals(table.name):
+        found.seals += 1
+        if bytes(before) != previous:
+            wrong.append(f"seal {number} does not follow the one before it")
+        there, said = _lines(table, members), b""
+        for place, line in enumerate(_numbers(members)):
+            whole = there.get(line)
+            if whole is None:
+                wrong.append(f"line {line} is missing")
+            elif whole[:SHORT] != bytes(digests[SHORT * place : SHORT * (place + 1)]):
+                wrong.append(f"line {line} was altered")
+            said += whole or b""
+        if not wrong and _digest(previous, members, said) != bytes(digest):
+            wrong.append(f"seal {number} was altered")
+        found.lines += len(there)
+        previous = bytes(digest)
+        found.head = previous.hex()
+        known = known or found.head == head
+        if len(wrong) >= most:
+            return found
+    if not known:
+        wrong.append(f"no seal has the digest {head}: the chain was made anew")
+    wrong += [f"line {line} was added after its time" for line in _added(table, most)]
+    wrong += _unproven(table)
+    found.unsealed = _count(table) - found.lines
+    return found
+
+
+def _seals(kind: str) -> Iterator[Any]:
+    last = 0
+    with connection.cursor() as cursor:
+        while True:
+            cursor.execute(
+                "SELECT id, members, digests, previous, digest FROM audit_seal WHERE kind = %s AND id > %s"
+                " ORDER BY id LIMIT 100",
+                [kind, last],
+            )
+            rows = cursor.fetchall()
+            yield from rows
+            if not rows:
+                return
+            last = rows[-1][0]
+
+
+def _lines(table: SealedTable, members: Any) -> dict[int, bytes]:
+    query = table.lines(
+        f"JOIN unnest(%s::int8multirange) block ON t.{table.key} >= lower(block) AND t.{table.key} < upper(block)"
+    )
+    with connection.cursor() as cursor:
+        cursor.execute(query, [members])
+        return {number: bytes(digest) for number, digest in cursor.fetchall()}
+
+
+def _numbers(members: Iterable[Any]) -> Iterator[int]:
+    for one in members:
+        yield from range(one.lower, one.upper)
+
+
+def _digest(previous: bytes, members: Any, said: bytes) -> bytes:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT sha256(%s || convert_to(%s::int8multirange::text, 'UTF8') || %s)", [previous, members, said]
+        )
+        return bytes(cursor.fetchone()[0])
+
+
+def _added(table: SealedTable, most: int) -> list[int]:
+    """Lines that no seal has, though later ones have long been sealed."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"SELECT t.{table.key} FROM {table.table} t WHERE t.{table.key} < coalesce((SELECT max(top) FROM audit_seal"  # noqa: S608
+            f"   WHERE kind = %(kind)s AND sealed_at < now() - interval '{LATE}'), 0)"
+            f" AND NOT t.{table.key} <@ (SELECT range_agg(members) FROM audit_seal WHERE kind = %(kind)s)"
+            f" ORDER BY 1 LIMIT {most}",
+            {"kind": table.name},
+        )
+        return [number for (number,) in cursor.fetchall()]
+
+
+def _unproven(table: SealedTable) -> list[str]:
+    """Words that are said to be erased, of which no line of the log tells, or other ones than it tells."""
+    if not table.words:
+        return []
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT e.number FROM audit_erasedwords e JOIN audit_auditevent t ON t.number = e.number"
+            " WHERE NOT EXISTS (SELECT FROM audit_auditevent told WHERE told.action = 'audit.words_erased'"
+            "   AND told.target_id = t.id::text AND told.after->>'now' = encode(audit_words_digest(t), 'hex'))"
+            " ORDER BY 1"
+        )
+        return [f"words of line {number} were altered, and no erasure tells of it" for (number,) in cursor.fetchall()]
+
+
+def _count(table: SealedTable) -> int:
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT count(*) FROM {table.table}")  # noqa: S608
+        return int(cursor.fetchone()[0])
