@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import logging
 from collections.abc import Sequence
+from datetime import datetime, timedelta
 from typing import Final
 
 from django.db import connection
@@ -22,6 +23,7 @@ log = logging.getLogger(__name__)
 
 BATCH: Final = 500
 LOOK_SECONDS: Final = 2.0
+ROUNDED: Final = timedelta(milliseconds=1)
 
 # One that was on its way waits until it is settled; then it has a sequence, or was never sent.
 DUE: Final = """
@@ -56,15 +58,23 @@ async def erase_once(js: JetStreamContext) -> int:
 
 async def _delete(js: JetStreamContext, stream: str, sequence: int, mark: str) -> None:
     try:
-        if mark in _marks(await js.get_msg(stream, sequence)):
+        message = await js.get_msg(stream, sequence)
+        if mark in _marks(message) or _is_time(mark, message.time):
             await js.delete_msg(stream, sequence)
     except NotFoundError:
         return  # its time in the stream was over
 
 
 def _marks(message: RawStreamMsg) -> set[str]:
-    found = {hashlib.sha256(message.data or b"").hexdigest(), (message.headers or {}).get(MESSAGE_ID, "")}
-    return found | ({message.time.isoformat()} if message.time else set())
+    return {hashlib.sha256(message.data or b"").hexdigest(), (message.headers or {}).get(MESSAGE_ID, "")}
+
+
+def _is_time(mark: str, stored_at: datetime | None) -> bool:
+    """The client rounds the server's nanoseconds otherwise in a message that is delivered than in one that is read."""
+    try:
+        return stored_at is not None and abs(datetime.fromisoformat(mark) - stored_at) <= ROUNDED
+    except ValueError:
+        return False
 
 
 def _due() -> list[tuple[int, str, int | None, str]]:

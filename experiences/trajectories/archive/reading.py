@@ -15,6 +15,7 @@ from django.utils.dateparse import parse_datetime
 
 from agentcore_site.lib.errors import Missing
 from agentcore_site.lib.object_storage import object_open
+from agentcore_site.lib.storable import in_utc
 from agentcore_site.lib.texts import uuid_of
 from agentcore_site.tenancy.actors import Actor
 from experiences.models import ArchivedJob, ArchiveState, TrajectoryArchive, TrajectoryRecord
@@ -175,4 +176,4 @@ def archived_in(actor: Actor, organizations: Sequence[uuid.UUID], filters: dict[
 
 def _moment(value: Any) -> datetime | None:
     found = value if isinstance(value, datetime) else parse_datetime(str(value or ""))
-    return found if found is not None and found.tzinfo is not None else None
+    return in_utc(found) if found is not None and found.tzinfo is not None else None

@@ -316,7 +316,7 @@ def test_rest_lists_and_reads_archived_trajectories(operator: Actor, run: Traini
 def test_the_page_of_storage_says_how_it_stands_and_what_ages_how(
     console: Client, run: TrainingRun, this_month: date, monkeypatch: Any
 ) -> None:
-    assert "how fast it grows is known tomorrow" in html(console.get("/archives/"))
+    assert "How fast it grows is known tomorrow" in html(console.get("/archives/"))
     day = timezone.now().date() - timedelta(days=2)
     TableSize.objects.bulk_create([TableSize(day=day, name=name, size=0) for name in sizes()])
     archived(this_month)

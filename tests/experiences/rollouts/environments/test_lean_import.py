@@ -54,7 +54,7 @@ def test_a_worker_imports_the_tool_protocol_only_where_a_server_is_used() -> Non
     seen = python(
         "import os, sys; os.environ['DJANGO_SETTINGS_MODULE'] = 'agentcore_site.settings';"
         "import django; django.setup();"
-        "import agentcore_site.celery, training.tasks, training.services.execution, evaluation.execution;"
+        "import agentcore_site.celery, agentcore_site.tasks, training.services.execution, evaluation.execution;"
         "print('mcp' in sys.modules, 'scipy' in sys.modules, 'reasoning_gym' in sys.modules)"
     )
     assert seen == "False False False"
