@@ -7,11 +7,13 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Final
 
 import psycopg
 
 from agentcore_site.embedded.supervisor import ProcessState, is_alive
+from agentcore_site.lib.places import place_name, place_of_processes
 
 log = logging.getLogger(__name__)
 
@@ -40,11 +42,13 @@ WHERE status = 'running' AND lease_until > clock_timestamp() AND worker = ANY(%s
 
 
 class Reporter:
-    """Tells every few seconds, in a thread of its own. A database that is away is told when it is back. ``place``: of
-    the data folder; ``role``: of several ``up`` on it."""
+    """Tells every few seconds, in a thread of its own. A database that is away is told when it is back. ``role``:
+    of several ``up`` on the data folder."""
 
-    def __init__(self, url: str, place: str, role: str, states: Callable[[], Sequence[ProcessState]]) -> None:
-        self._url, self._place, self._name, self._states = url, place, f"{place}:{role or 'all'}", states
+    def __init__(self, url: str, data_dir: Path, role: str, states: Callable[[], Sequence[ProcessState]]) -> None:
+        self._url, self._states = url, states
+        self._place = f"{place_name(data_dir)}:{role or 'all'}"
+        self._workers = f"{place_of_processes(data_dir)}:"
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="reporting", daemon=True)
 
@@ -77,7 +81,7 @@ class Reporter:
                 told_at = time.monotonic()
             self.free(connection)
             self._stopping.wait(FREED_SECONDS)
-        connection.execute(FORGET, [self._name, []])
+        connection.execute(FORGET, [self._place, []])
 
     def tell(self, connection: psycopg.Connection) -> None:
         """Raises psycopg.Error."""
@@ -85,9 +89,9 @@ class Reporter:
         with connection.cursor() as cursor:
             cursor.executemany(
                 TELL,
-                [(self._name, one.name, host, one.pid, one.restarts, one.age, one.silent_for) for one in states],
+                [(self._place, one.name, host, one.pid, one.restarts, one.age, one.silent_for) for one in states],
             )
-            cursor.execute(FORGET, [self._name, [one.name for one in states]])
+            cursor.execute(FORGET, [self._place, [one.name for one in states]])
 
     def free(self, connection: psycopg.Connection) -> None:
         """Ends the leases of workers of this place that are gone; the next sweep rings for their jobs. A worker that
@@ -98,7 +102,7 @@ class Reporter:
         """
         with connection.transaction():
             connection.execute(EVERY_ROW)
-            holders = [name for (name,) in connection.execute(HOLDERS, [f"{self._place}:"]).fetchall()]
+            holders = [name for (name,) in connection.execute(HOLDERS, [self._workers]).fetchall()]
             if dead := [name for name in holders if not is_alive(int(name.rsplit(":", 1)[1]))]:
                 freed = connection.execute(FREE, [dead]).rowcount
                 log.warning("%s jobs of workers that are gone are free: %s", freed, ", ".join(dead))

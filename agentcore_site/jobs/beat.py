@@ -11,7 +11,7 @@ from django.conf import settings
 from django.db import connection
 
 from agentcore_site.lib.database import TROUBLE
-from agentcore_site.lib.places import place_name
+from agentcore_site.lib.places import place_of_processes
 from agentcore_site.lib.ticks import tick
 from agentcore_site.models import SiteFact
 
@@ -67,7 +67,7 @@ class LeasedScheduler(PersistentScheduler):  # type: ignore[misc]  # Celery has 
     """Asks for tasks only while it holds the lease."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
-        self._lease = BeatLease(place_name(settings.DATA_DIR))
+        self._lease = BeatLease(place_of_processes(settings.DATA_DIR))
         super().__init__(*args, **options)
 
     def tick(self, *args: Any, **options: Any) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import socket
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -18,9 +19,25 @@ def folder_name(data_dir: Path) -> str:
 
 def place_name(data_dir: Path) -> str:
     """Of a data folder on this host: the same after a new start."""
-    return f"{socket.gethostname()[:80]}:{folder_name(data_dir)}"
+    return f"{socket.gethostname()[:70]}:{folder_name(data_dir)}"
+
+
+def place_of_processes(data_dir: Path) -> str:
+    """The same with what tells process ids apart from those of other kernels and containers: hosts may have one name,
+    and a process id says nothing outside of its own space."""
+    return f"{place_name(data_dir)}:{_process_space()}"
+
+
+@cache
+def _process_space() -> str:
+    """Of this kernel since it booted, and of the container; "" where Linux does not say."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        return hashlib.sha256(f"{boot} {os.readlink('/proc/self/ns/pid')}".encode()).hexdigest()[:12]
+    except OSError:
+        return ""
 
 
 def worker_name() -> str:
     """Of this process: its place, and its process id."""
-    return f"{os.environ.get(PLACE) or socket.gethostname()[:80]}:{os.getpid()}"
+    return f"{os.environ.get(PLACE) or socket.gethostname()[:70]}:{os.getpid()}"

@@ -25,7 +25,7 @@ from agentcore_site.embedded.service_paths import CannotStart
 from agentcore_site.embedded.stack import Stack
 from agentcore_site.embedded.status_server import StatusServer
 from agentcore_site.embedded.supervisor import Process
-from agentcore_site.lib.places import PLACE, folder_name, place_name
+from agentcore_site.lib.places import PLACE, folder_name, place_of_processes
 from agentcore_site.lib.queues import JOB_QUEUES, SHORT_TASKS
 
 DEFAULT_PORT = 8000
@@ -140,7 +140,7 @@ class Command(BaseCommand):
                 stack.supervisor.start(process)
         if options["role"] == ALL and (model := env.text("WEIGHTS")):
             stack.supervisor.start(self._door(stack, RANDOM_MODEL if model == "1" else model))
-        self._reporter = Reporter(urls["database_url"], place_name(stack.data_dir), stack.role, stack.supervisor.states)
+        self._reporter = Reporter(urls["database_url"], stack.data_dir, stack.role, stack.supervisor.states)
         self._reporter.start()
         return port
 
@@ -219,7 +219,7 @@ class Command(BaseCommand):
         metrics = {"PROMETHEUS_MULTIPROC_DIR": str(_metrics_folder(stack))}
         # One thread each for linear algebra: two workers on two cores must not fight over them.
         lean = metrics | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "C_FORCE_ROOT": "1"}
-        lean[PLACE] = place_name(stack.data_dir)
+        lean[PLACE] = place_of_processes(stack.data_dir)
         lean["MALLOC_ARENA_MAX"] = "2"  # freed memory goes back to the system instead of to a thread
         return [
             Process(
