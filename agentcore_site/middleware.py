@@ -6,7 +6,9 @@ import re
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from ipaddress import ip_address
 from typing import Final
+from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.core.exceptions import SuspiciousOperation
@@ -66,17 +68,27 @@ class RequestId:
 
 
 class AskedByAddress:
-    """Probes and Prometheus name a process by its address, which is none of ``ALLOWED_HOSTS``. What they are told
-    depends on no host, so that theirs is not looked at."""
+    """Probes and Prometheus name a process by its IP address, which is none of ``ALLOWED_HOSTS``. What they are told
+    depends on no host. Another name is looked at as everywhere: a foreign page may have it lead to this machine."""
 
     def __init__(self, get_response: Respond) -> None:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        if request.path == "/metrics" or request.path.startswith("/health/"):
+        asked = request.path == "/metrics" or request.path.startswith("/health/")
+        if asked and _is_address(request.META.get("HTTP_HOST", "")):
             host = settings.ALLOWED_HOSTS[0].removeprefix(".") if settings.ALLOWED_HOSTS else "localhost"
             request.META["HTTP_HOST"] = "localhost" if host == "*" else host
         return self.get_response(request)
+
+
+def _is_address(host: str) -> bool:
+    """Whether a ``Host`` header has an IP address, with a port or without."""
+    try:
+        ip_address(urlsplit(f"//{host}").hostname or "")
+    except ValueError:
+        return False
+    return True
 
 
 class StorableQuery:

@@ -277,4 +277,6 @@ def test_probes_and_prometheus_ask_by_an_address_and_are_sent_to_no_other(anybod
     settings.ALLOWED_HOSTS, settings.SECURE_SSL_REDIRECT = [".agentcore.example.org"], True
     for path in ("/health/live", "/metrics"):
         assert anybody.get(path, headers={"Host": "10.1.2.3:8000"}).status_code == 200, path
+        # A page of others may let its own name lead to this machine, in the browser of a person who works there.
+        assert anybody.get(path, headers={"Host": "rebound.example.net:8000"}).status_code == 400, path
     assert anybody.get("/sign-in/", headers={"Host": "10.1.2.3:8000"}).status_code == 400
