@@ -28,13 +28,9 @@ EVERYWHERE: Final = (
     "REVOKE INSERT, UPDATE, DELETE ON django_migrations FROM {role}",
 )
 # Tables to which lines are added and no more.
-APPEND_ONLY: Final = (
-    "audit_auditevent",
-    "budgets_ledgerentry",
-    "budgets_budgetlimit",
-    "audit_seal",
-    "audit_erasedwords",
-)
+APPEND_ONLY: Final = ("audit_auditevent", "budgets_ledgerentry", "budgets_budgetlimit", "audit_seal")
+# Written by functions of the owner's alone: a line here says that words of the audit log may differ from their seal.
+OWNERS: Final = ("audit_erasedwords",)
 # Histories: a line outlives the job that it names. A trigger refuses to delete them. (The right itself stays: Django
 # asks to delete what belongs to a deleted row also where there is nothing.)
 HISTORIES: Final = ("experiences_experiencechange", "experiences_playbookchange", "experiences_playbookversion")
@@ -64,6 +60,9 @@ def _grants(role: str) -> list[sql.Composed]:
     statements = [sql.SQL(line).format(role=named) for line in EVERYWHERE]
     for table in APPEND_ONLY:
         revoke = sql.SQL("REVOKE UPDATE, DELETE, TRUNCATE ON {} FROM {}")
+        statements.append(revoke.format(sql.Identifier(table), named))
+    for table in OWNERS:
+        revoke = sql.SQL("REVOKE INSERT, UPDATE, DELETE, TRUNCATE ON {} FROM {}")
         statements.append(revoke.format(sql.Identifier(table), named))
     for table in HISTORIES:
         for line in ("REVOKE UPDATE, TRUNCATE ON {} FROM {}", "GRANT UPDATE (job_id) ON {} TO {}"):
