@@ -13,6 +13,7 @@ from django.db.models.functions import TruncDate
 
 from agentcore_site.lib.errors import Insufficient, Invalid, Missing
 from agentcore_site.lib.money_format import money
+from agentcore_site.lib.months import month_after
 from agentcore_site.tenancy.actors import Actor
 from budgets.forecasting import Forecast, forecast
 from budgets.ledger.accounts import BudgetOwner, budgets_of, limit_standing, month_of, owners
@@ -260,7 +261,7 @@ def budget_forecast(budget: Budget, *, now: Callable[[], datetime] = lambda: dat
     if budget.scope == Scope.JOB:
         raise Invalid("A job's budget is a total; only monthly ones are forecast.")
     moment, start = now(), budget.period_start
-    end = date(start.year + start.month // 12, start.month % 12 + 1, 1)
+    end = month_after(start)
     spent = budget.spent + budget.debt
     if moment.date() >= end:
         return forecast(spent, [], 0.0)

@@ -12,7 +12,7 @@ with them, so that it tells nothing; and each erasure is a line of the log itsel
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from django.db import connection, transaction
@@ -107,16 +107,14 @@ class Verified:
     seals: int = 0
     head: str = ""
     unsealed: int = 0
-    wrong: list[str] | None = None
+    wrong: list[str] = field(default_factory=list)
 
 
 def verify(table: SealedTable, *, head: str = "", most: int = 100) -> Verified:
     """Goes through all seals. ``head``: a digest that was kept elsewhere and has to be one of the chain's; ``most``:
     how many faults are named."""
-    found = Verified(table.name, wrong=[])
-    wrong: list[str] = found.wrong or []
-    found.wrong = wrong
-    previous, known = b"", not head
+    found = Verified(table.name)
+    wrong, previous, known = found.wrong, b"", not head
     for number, members, digests, before, digest in _seals(table.name):
         found.seals += 1
         if bytes(before) != previous:

@@ -20,9 +20,8 @@ def tick() -> None:
 
 
 def tick_in_loop() -> None:
-    """Says it from the running event loop for as long as that turns; does nothing without one."""
-    with suppress(RuntimeError):
-        _kept.add(asyncio.get_running_loop().create_task(_ticking()))
+    """Says it from the running event loop for as long as that turns."""
+    _kept.add(asyncio.get_running_loop().create_task(_ticking()))
 
 
 async def _ticking() -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from math import ceil
 
 from django.db.models import F, Max, Min, Sum
 from django.db.models.functions import Trunc
 
+from agentcore_site.lib.months import month_after
 from agentcore_site.templatetags.console import money, percent
 from budgets.forecasting import Forecast
 from budgets.ledger.accounts import month_over
@@ -27,11 +28,6 @@ class BudgetVerdict:
 
 def now() -> datetime:
     return datetime.now(UTC)
-
-
-def month_end(start: date) -> date:
-    """The first day of the next month."""
-    return date(start.year + start.month // 12, start.month % 12 + 1, 1)
 
 
 def forecast_of(budget: Budget) -> Forecast | None:
@@ -74,7 +70,7 @@ def _when(budget: Budget) -> str:
 def _pace(budget: Budget, forecast: Forecast | None) -> str:
     if forecast is None or not forecast.days:
         return "."
-    last = month_end(budget.period_start) - DAY
+    last = month_after(budget.period_start) - DAY
     words = f"; at this pace {money(forecast.middle)} by {last.day} {last:%B}"
     if forecast.low is not None and forecast.high is not None and forecast.high > forecast.low:
         words += f" (90 % range {money(forecast.low)} to {money(forecast.high)})"
@@ -98,7 +94,7 @@ def curve(budget: Budget, forecast: Forecast | None = None) -> Curve | None:
 
 
 def _of_month(budget: Budget, forecast: Forecast | None) -> Curve:
-    start, end = budget.period_start, month_end(budget.period_start)
+    start, end = budget.period_start, month_after(budget.period_start)
     days = (end - start).days
     moment = now()
     last = min(moment.date(), end - DAY)

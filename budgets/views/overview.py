@@ -12,6 +12,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
 from agentcore_site.console.pages import Sort, asked, listing, page
+from agentcore_site.lib.months import month_after
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import Organization
 from agentcore_site.tenancy.permissions import current_organization, require
@@ -20,7 +21,7 @@ from budgets.alerts.delivery import subject
 from budgets.forms import RangeForm
 from budgets.ledger.accounts import BudgetOwner, limit_standing, month_of
 from budgets.models import Budget, Scope
-from budgets.presenters.budget_verdict import curve, forecast_of, month_end, nothing_yet, verdict
+from budgets.presenters.budget_verdict import curve, forecast_of, nothing_yet, verdict
 from budgets.presenters.charts import pictures
 from budgets.presenters.naming import agent_names, agents_called, jobs_of, named
 from budgets.selectors import BY, Spending, alerts_visible, breakdown, budgets_visible
@@ -109,7 +110,7 @@ def _head(organization: Organization, month: date) -> dict[str, Any]:
 
 def _alerts(actor: Actor, organization: Organization, month: date) -> dict[str, Any]:
     rows = alerts_visible(actor).filter(
-        budget__organization=organization, created_at__date__gte=month, created_at__date__lt=month_end(month)
+        budget__organization=organization, created_at__date__gte=month, created_at__date__lt=month_after(month)
     )
     shown = list(rows[:20])
     names = named(actor, [one.budget for one in shown])
@@ -146,7 +147,7 @@ def _range(request: HttpRequest, month: date) -> tuple[date, date, RangeForm]:
     until = form.cleaned_data.get("until") if right else None
     since = form.cleaned_data.get("since") if right else None
     since = since or min(month, (until or month).replace(day=1))
-    return since, until or max(since, month_end(month) - timedelta(days=1)), form
+    return since, until or max(since, month_after(month) - timedelta(days=1)), form
 
 
 def _spending(request: HttpRequest, actor: Actor, organization: Organization, month: date) -> dict[str, Any]:

@@ -27,19 +27,20 @@ from django.utils import timezone
 from agentcore_site.audit.services import record
 from agentcore_site.jobs.models import ACTIVE, Job
 from agentcore_site.lib.errors import Conflict
+from agentcore_site.lib.months import month_after
 from agentcore_site.lib.object_storage import object_delete, object_open, object_save, object_save_file
 from experiences.models import ArchivedJob, ArchiveRule, ArchiveState, GroupRecord, TrajectoryArchive
 from experiences.models.archives import folder_of
 from experiences.trajectories.archive.digests import NONE, file_marks
 from experiences.trajectories.archive.files import COLUMNS, ArchiveWriter
 from experiences.trajectories.archive.rows import job_write, months
+from experiences.trajectories.archive.services import KIND
 from experiences.trajectories.storage import partition_ensure
 
 log = logging.getLogger(__name__)
 
 FILE_ROWS: Final = 50_000  # a file is begun anew after the job that reaches this
 FORMAT: Final = 1
-KIND: Final = "retention"  # the job that archives
 STRAY: Final = timedelta(days=1)
 
 
@@ -78,10 +79,6 @@ class Portion:
     rows: int
 
 
-def following(month: date) -> date:
-    return month.replace(year=month.year + month.month // 12, month=month.month % 12 + 1)
-
-
 def months_due(today: date | None = None) -> list[date]:
     """Months that ended so many days ago, of which no job is active, and none was brought back since."""
     days = settings.TRAJECTORY_HOT_DAYS
@@ -92,9 +89,9 @@ def months_due(today: date | None = None) -> list[date]:
     return [
         month
         for month in months()
-        if following(month) <= before
+        if month_after(month) <= before
         and not Job.objects.filter(
-            status__in=ACTIVE, created_at__date__gte=month, created_at__date__lt=following(month)
+            status__in=ACTIVE, created_at__date__gte=month, created_at__date__lt=month_after(month)
         )
         .exclude(kind=KIND)
         .exists()
@@ -338,7 +335,7 @@ def partitions_ahead() -> None:
     """Makes this month's partition and the next one's before they are needed."""
     month = timezone.now().date().replace(day=1)
     partition_ensure(month)
-    partition_ensure(following(month))
+    partition_ensure(month_after(month))
 
 
 def _sha256(data: IO[bytes] | Any) -> str:

@@ -10,12 +10,12 @@ from typing import Any
 from django.db import transaction
 from django.utils import timezone
 
-from agentcore_site.jobs.models import ACTIVE, Job
 from agentcore_site.lib.errors import Conflict
 from agentcore_site.lib.object_storage import object_delete, object_open
 from agentcore_site.tenancy.erasure import ErasureFinding, places
 from experiences.erasure import stored_queries
 from experiences.models import ArchivedJob, ArchiveState, TrajectoryArchive, TrajectoryRecord
+from experiences.trajectories.archive.services import job_active
 from experiences.trajectories.storage import partition_make
 
 
@@ -24,8 +24,7 @@ def archives(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding
     """Raises:
     Conflict: an archive is being written."""
     kept = TrajectoryArchive.objects.filter(organization_id=organization_id).exclude(state=ArchiveState.DELETED)
-    working = Job.objects.filter(kind="retention", organization_id=organization_id, status__in=ACTIVE)
-    if kept.exists() and working.exists():
+    if kept.exists() and job_active(organization_id):
         raise Conflict("Trajectories are being archived. Let that job end, or cancel it, then try again.")
     asked = stored_queries(organization_id, words)
     found = {one: rows for one in kept if (rows := _rows_with(one, words, asked))}

@@ -5,9 +5,10 @@ from __future__ import annotations
 from agentcore_site.jobs.kinds import Progressed, kinds
 from agentcore_site.jobs.lease import Lease
 from agentcore_site.jobs.models import Job
+from experiences.trajectories.archive.services import KIND
 
 
-@kinds.register("retention")
+@kinds.register(KIND)
 class RetentionKind:
     """Slices of archiving: files that are written, brought back or deleted."""
 

@@ -20,7 +20,7 @@ from experiences.trajectories.archive.reading import archived_visible
 
 log = logging.getLogger(__name__)
 
-KIND = "retention"
+KIND = "retention"  # of the job that archives
 LONGEST = 3_650
 
 

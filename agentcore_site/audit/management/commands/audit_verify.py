@@ -32,9 +32,9 @@ class Command(BaseCommand):
         wrong = 0
         for name, table in tables.items():
             found = verify(table, head=heads.get(name, ""))
-            for one in found.wrong or []:
+            for one in found.wrong:
                 self.stdout.write(f"{name}: {one}")
-            wrong += len(found.wrong or [])
+            wrong += len(found.wrong)
             sealed = f"{found.lines:,} lines in {found.seals:,} seals, {found.unsealed:,} not sealed yet"
             self.stdout.write(f"{name}: {sealed}; head {found.head or '-'}")
         if wrong:
