@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
 from typing import Final
 from uuid import UUID
 
@@ -36,6 +37,15 @@ def in_turn(organizations: Iterable[UUID]) -> None:
         )
 
 
+def timed(trajectory: Trajectory, came: datetime) -> Trajectory:
+    """Without a time of its own it counts from when it ``came``: one of 1970 is in no period that people look at."""
+    if trajectory.started_at <= 0:
+        trajectory.started_at = came.timestamp()
+        for step in trajectory.steps:
+            step.timestamp = step.timestamp or trajectory.started_at
+    return trajectory
+
+
 @transaction.atomic
 def trajectories_receive(agent: Agent, found: Mapping[str, Callable[[int], Trajectory]]) -> int:
     """Stores trajectories by their names in the organisation, those that it knows left out. Each is made for the
@@ -50,7 +60,7 @@ def trajectories_receive(agent: Agent, found: Mapping[str, Callable[[int], Traje
     ]
     rows = ReceivedTrajectory.objects.bulk_create(new)
     scope = received_scope(agent)
-    made = [found[row.trajectory_id](row.pk % SCENARIOS) for row in rows]
+    made = [timed(found[row.trajectory_id](row.pk % SCENARIOS), row.received_at) for row in rows]
     partition_ensure(scope.month)
     trajectories_write(scope, made)
     for row, trajectory in zip(rows, made, strict=True):

@@ -14,7 +14,7 @@ from agentcore_site.lib.texts import uuid_of
 from events.intake.messages import MessageStamp, NotTaken, Sender, receives
 from events.models import DeadReason, EventPublisher, ReceivedReward, ReceivedTrajectory
 from events.payloads.trajectory import OUTSIDE, trajectory_read
-from events.received import SCENARIOS, received_scope
+from events.received import SCENARIOS, received_scope, timed
 from events.subjects import REQUEST, REWARD, STATUS, TRAJECTORY
 from events.training import acting_for, status_take, training_request
 from experiences.models import Agent, TrajectoryRecord
@@ -38,7 +38,7 @@ def trajectory_receive(sender: Sender, payload: Mapping[str, Any], stamp: Messag
         _same(received.digest, stamp.digest, f"trajectory {name}")
         return
     try:
-        trajectory = trajectory_read(payload, scenario=received.pk % SCENARIOS)
+        trajectory = timed(trajectory_read(payload, scenario=received.pk % SCENARIOS), received.received_at)
     except (ValueError, OSError) as error:
         raise NotTaken(DeadReason.SCHEMA, str(error)) from error
     scope = received_scope(agent)
