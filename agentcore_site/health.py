@@ -17,7 +17,7 @@ import redis
 from django.conf import settings
 from django.core.cache import cache
 from django.core.files.storage import default_storage
-from django.db import connection
+from django.db import connection, connections
 from django.db.migrations.executor import MigrationExecutor
 from django.http import HttpRequest, JsonResponse
 from django.views.decorators.cache import never_cache
@@ -33,6 +33,7 @@ from agentcore_site.lib import disk
 from agentcore_site.lib.beats import PARTS, beat_key
 from agentcore_site.lib.database import TROUBLE
 from agentcore_site.lib.redis_address import redis_client
+from agentcore_site.postgresql.replica import ALIAS, seconds_behind
 from agentcore_site.tenancy.authentication import actor_of
 
 OK, DEGRADED, DOWN = "ok", "degraded", "down"
@@ -164,6 +165,16 @@ READY: Final = ("database", "migrations", "redis")
 EVENTS: Final = ("nats", *PARTS)
 
 
+def replica() -> HealthFinding:
+    try:
+        behind = seconds_behind()
+    finally:
+        connections[ALIAS].close()
+    if behind is None:
+        return HealthFinding(DEGRADED, "is no replica: lists and exports are read from the primary")
+    return HealthFinding(OK, f"replayed a transaction {behind:.1f} s ago")
+
+
 class Board:
     """What was found of each dependency. All are asked at once, each in a thread of its own and for at most
     ``DEADLINE`` seconds together; for ``KEPT_SECONDS`` nothing is asked again."""
@@ -214,6 +225,10 @@ def check_register(name: str, check: Callable[[], HealthFinding]) -> None:
     """Adds what an app depends on and can do without. Call it when the app is ready, before anything was asked."""
     CHECKS[name], WITHOUT[name] = check, {"status": DEGRADED}
     BROUGHT.append(name)
+
+
+if ALIAS in connections:
+    check_register(ALIAS, replica)
 
 
 def board() -> Board:

@@ -125,6 +125,11 @@ if DB_POOL := env.integer("DB_POOL", 0, low=0, high=200):
         "connection_class": WatchedConnection,
         "reconnect_timeout": 1.0,  # the next request tries again; the pool's own pauses would grow to minutes
     }
+# Lists and exports are read from it where it has caught up (agentcore_site.postgresql.replica).
+if REPLICA_URL := env.text("DATABASE_REPLICA_URL"):
+    OPTIONS = DATABASES["default"]["OPTIONS"] | {"application_name": "agentcore-replica"}
+    DATABASES["replica"] = DATABASES["default"] | env.database_settings(REPLICA_URL) | {"OPTIONS": OPTIONS}
+    DATABASE_ROUTERS = ["agentcore_site.postgresql.replica.PrimaryRouter"]
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 REDIS_TIMEOUTS = {"socket_timeout": 0.2, "socket_connect_timeout": 0.2}  # seconds that a request may wait for it
 REDIS_URL = SERVICES.redis_url or "redis://127.0.0.1:1/0"

@@ -24,6 +24,7 @@ from django.views.decorators.http import require_POST
 from agentcore_site.lib.database import TROUBLE
 from agentcore_site.lib.errors import DomainError, Invalid
 from agentcore_site.lib.storable import as_column, unstorable
+from agentcore_site.postgresql.replica import from_replica
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.authentication import actor_of
 from agentcore_site.tenancy.roles import ROLE_MAY
@@ -209,21 +210,27 @@ def listing(
     ``of``: the rows before they were filtered; without it the list counts as one that has some.
     """
     sort = next((one for one in sorts if one.key == request.GET.get("sort")), sorts[0])
-    count = rows.order_by()[: COUNT_LIMIT + 1].count()
     cursor = _decoded(request.GET.get("cursor", ""))
-    sign = "-" if sort.descending else ""
-    found = rows.annotate(_at=F(sort.field)).order_by(f"{sign}_at", f"{sign}{tie}")
-    after = None
-    try:
-        after = _after(found, cursor, tie, "lt" if sort.descending else "gt") if cursor else None
-        chosen = list(found.filter(after)[: size + 1] if after is not None else found[: size + 1])
-    except (ValidationError, ValueError, TypeError):
-        after, chosen = None, list(found[: size + 1])
+    count, chosen, after = from_replica(rows, lambda rows: _read(rows, sort, cursor, tie, size + 1))
     last = chosen[size - 1] if len(chosen) > size else None
     following = _encoded(last._at, last.pk) if last is not None else ""
     some = bool(count) or of is None or of.exists()
     [query] = asked(request, "q")
     return Listing(chosen[:size], following, count, after is None, sort, sorts, some, query, one)
+
+
+def _read(
+    rows: QuerySet[Any], sort: Sort, cursor: tuple[Any, Any] | None, tie: str, most: int
+) -> tuple[int, list[Any], Q | None]:
+    """How many rows there are, the first ones after the cursor, and what "after" means (None: it is the first page)."""
+    count = rows.order_by()[: COUNT_LIMIT + 1].count()
+    sign = "-" if sort.descending else ""
+    found = rows.annotate(_at=F(sort.field)).order_by(f"{sign}_at", f"{sign}{tie}")
+    try:
+        after = _after(found, cursor, tie, "lt" if sort.descending else "gt") if cursor else None
+        return count, list(found.filter(after)[:most] if after is not None else found[:most]), after
+    except (ValidationError, ValueError, TypeError):
+        return count, list(found[:most]), None
 
 
 def _after(rows: QuerySet[Any], cursor: tuple[Any, Any], tie: str, side: str) -> Q:

@@ -26,6 +26,7 @@ log = logging.getLogger(__name__)
 TLS_SECONDS: Final = 0.4  # for the answer about TLS
 STATEMENT_SECONDS: Final = 0.6  # to sign in and to have a statement answered
 KNOWN_SECONDS: Final = 0.5  # that an answer, or its absence, is believed
+REPLICA_NAME: Final = "agentcore-replica"  # of sessions of the read replica, which is another server
 TLS_REQUEST: Final = struct.pack("!ii", 8, 80877103)
 
 
@@ -95,9 +96,10 @@ def server_named(name: str, server: DatabaseServer) -> None:
 
 def probe_conninfo(connection: pq.abc.PGconn) -> bytes:
     """How to ask a statement beside this connection: DATABASE_PROBE_URL, or with what the connection was made."""
-    if given := env.text("DATABASE_PROBE_URL"):
-        return given.encode()
     parameters = {one.keyword.decode(): one.val.decode() for one in connection.info if one.val}
+    given = env.text("DATABASE_PROBE_URL")
+    if given and parameters.get("application_name") != REPLICA_NAME:
+        return given.encode()
     return psycopg.conninfo.make_conninfo("", **parameters).encode()
 
 

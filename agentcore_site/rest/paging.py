@@ -21,6 +21,7 @@ from rest_framework.utils.urls import replace_query_param
 
 from agentcore_site.lib.errors import Invalid
 from agentcore_site.lib.storable import as_column
+from agentcore_site.postgresql.replica import from_replica
 
 DEFAULT_LIMIT: Final = 50
 MAX_LIMIT: Final = 200
@@ -64,7 +65,7 @@ class CursorPages(BasePagination):
         rows = queryset.order_by(*names)
         if values is not None:
             rows = keyset(rows, names, values)
-        found = list(rows[: limit + 1])
+        found = from_replica(rows, lambda rows: list(rows[: limit + 1]))
         more, page = len(found) > limit, found[:limit]
         if backwards:
             page.reverse()

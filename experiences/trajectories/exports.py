@@ -18,6 +18,7 @@ from agentcore_site.lib.async_db import briefly
 from agentcore_site.lib.errors import TooLarge
 from agentcore_site.lib.money import dollars
 from agentcore_site.lib.spreadsheets import csv_line
+from agentcore_site.postgresql.replica import from_replica
 from agentcore_site.rest.paging import keyset, values_at
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import current_organization, require
@@ -54,7 +55,7 @@ class Export:
     archived: Sequence[ArchivedJob] = ()
 
     def count(self) -> int:
-        return self.rows.count() + sum(map(len, self._archived()))
+        return from_replica(self.rows, QuerySet.count) + sum(map(len, self._archived()))
 
     def batches(self, limit: int | None = None) -> Iterator[list[TrajectoryRecord]]:
         """All rows, or the first so many, some at a time; between two batches the database is not needed."""
@@ -75,7 +76,7 @@ class Export:
         last: TrajectoryRecord | None = None
         while True:
             rows = self.rows if last is None else keyset(self.rows, self.order, values_at(last, self.order))
-            page = list(rows.order_by(*self.order)[:BATCH])
+            page = from_replica(rows, lambda rows: list(rows.order_by(*self.order)[:BATCH]))
             if not page:
                 return
             yield page
