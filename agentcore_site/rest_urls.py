@@ -12,6 +12,7 @@ from django.views.decorators.csrf import csrf_exempt
 from drf_spectacular.views import SpectacularAPIView
 from rest_framework.routers import SimpleRouter
 
+from agentcore_site.audit_export.api import AuditEventViewSet
 from agentcore_site.jobs.api import JobViewSet
 from agentcore_site.rest.problems import body_of
 from agentcore_site.tenancy.api import ApiKeyViewSet, ErasureViewSet, MeViewSet, RefreshView, RevokeView, TokenView
@@ -79,6 +80,7 @@ router.register("suites", SuiteViewSet, basename="suite")
 router.register("suite-runs", SuiteRunViewSet, basename="suite-run")
 router.register("budgets", BudgetViewSet, basename="budget")
 router.register("prices", PriceViewSet, basename="price")
+router.register("audit-events", AuditEventViewSet, basename="audit-event")
 router.register("erasures", ErasureViewSet, basename="erasure")
 router.register("members", MemberViewSet, basename="member")
 router.register("invitations", InvitationViewSet, basename="invitation")

@@ -25,6 +25,7 @@ console = [
     path("people/invitations/<uuid:invitation_id>/revoke/", people.revoke, name="invitation_revoke"),
     path("invitations/<str:token>/", invitation.invitation, name="invitation"),
     path("audit/", audit.audit, name="audit"),
+    path("audit/export/", audit.export, name="audit_export"),
     path("system/", system.system, name="system"),
     path("agents/", agents.agents, name="agents"),
     path("", include("experiences.urls")),

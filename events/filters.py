@@ -8,18 +8,11 @@ from django.db.models import Q, QuerySet
 from django_filters import rest_framework as filters
 
 from agentcore_site.jobs.models import Status
+from agentcore_site.rest.filters import OnPage
 from events.models import DeadLetter, DeadReason, EventCredential, RequestMode, TrainingRequest
 
 STATES: Final = (("open", "open"), ("taken", "taken"), ("dismissed", "dismissed"))
 ALIVE: Final = (("alive", "alive"), ("revoked", "revoked"))
-
-
-class OnPage(filters.FilterSet):
-    @classmethod
-    def on_page(cls, rows: QuerySet[Any], values: dict[str, str]) -> QuerySet[Any]:
-        """The rows that pass, as a page filters: a value that is wrong is left out."""
-        found = cls({name: value for name, value in values.items() if value}, rows)
-        return found.filter_queryset(rows) if found.is_valid() else rows
 
 
 class DeadLetterFilters(OnPage):

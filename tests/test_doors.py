@@ -73,7 +73,7 @@ INVITED = {"invitations/<str:token>/"}
 CONSOLE = {
     "people/", "people/<int:member_id>/", "people/<int:member_id>/remove/",
     "people/invitations/<uuid:invitation_id>/resend/", "people/invitations/<uuid:invitation_id>/revoke/",
-    "", "overview/workers/", "search/", "audit/", "system/",
+    "", "overview/workers/", "search/", "audit/", "audit/export/", "system/",
     "agents/", "agents/<str:ref>/", "agents/new/", "agents/options/",
     "agents/<uuid:agent_id>/edit/", "agents/<uuid:agent_id>/archive/", "endpoints/", "endpoints/new/",
     "endpoints/test/", "endpoints/<uuid:endpoint_id>/", "endpoints/<uuid:endpoint_id>/archive/", "tool-servers/",
@@ -242,7 +242,7 @@ REST_READS = {
     "training-jobs/<uuid:pk>/curves.svg", "jobs/<uuid:pk>/events", "trajectories",
     "trajectories/<uuid:pk>", "trajectories/export", "checkpoints", "checkpoints/<uuid:pk>", "checkpoints/compare",
     "checkpoints/<uuid:pk>/download", "evaluations", "evaluations/<uuid:pk>", "evaluations/<uuid:pk>/queries",
-    "api-keys", "members", "invitations", "tools", "tool-servers",
+    "api-keys", "audit-events", "audit-events/export", "members", "invitations", "tools", "tool-servers",
     "tool-servers/<uuid:pk>", "erasures", "model-endpoints", "model-endpoints/<uuid:pk>", "budgets",
     "budgets/<int:pk>", "budgets/<int:budget>/ledger", "budgets/breakdown", "prices",
     "playbooks", "playbooks/<str:agent>", "playbooks/<str:agent>/versions", "playbooks/<str:agent>/diff", "reviews",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from django.conf import settings
+from django.contrib.postgres.indexes import GistIndex
 from django.db import models
 from django.db.models import Func, Value
 from django.utils import timezone
@@ -22,7 +23,7 @@ class MultirangeField(models.Field):  # type: ignore[type-arg]  # not subscripta
 class AuditEvent(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     at = models.DateTimeField(default=timezone.now, db_index=True)
-    organization_id = models.UUIDField(null=True, db_index=True)
+    organization_id = models.UUIDField(null=True)
     user = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, on_delete=models.DO_NOTHING, db_constraint=False, related_name="+"
     )
@@ -47,6 +48,7 @@ class AuditEvent(models.Model):
 
     class Meta:
         ordering = ["-at", "-id"]
+        indexes = [models.Index(fields=["organization_id", "number"], name="audit_by_organization")]
 
     def __str__(self) -> str:
         return f"{self.actor} {self.action} {self.target}"
@@ -66,7 +68,10 @@ class Seal(models.Model):
 
     class Meta:
         ordering = ["-id"]
-        indexes = [models.Index(fields=["kind", "-id"], name="seals_by_kind")]
+        indexes = [
+            models.Index(fields=["kind", "-id"], name="seals_by_kind"),
+            GistIndex(fields=["members"], name="seals_by_member"),
+        ]
 
     def __str__(self) -> str:
         return f"{self.kind}, seal {self.pk}"

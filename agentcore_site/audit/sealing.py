@@ -35,13 +35,16 @@ class SealedTable:
     words: str = ""
     joined: str = ""
 
+    @property
+    def digest(self) -> str:
+        """SQL of a line's digest."""
+        said = ", ".join(f"t.{self.key}" if one == self.key else one for one in self.said)
+        words = f" || {self.words}" if self.words else ""
+        return f"sha256(convert_to(jsonb_build_array({said})::text, 'UTF8'){words})"
+
     def lines(self, where: str) -> str:
         """A query for number and digest of lines."""
-        said = ", ".join(f"t.{self.key}" if one == self.key else one for one in self.said)
-        digest = f"convert_to(jsonb_build_array({said})::text, 'UTF8')"
-        if self.words:
-            digest += f" || {self.words}"
-        return f"SELECT t.{self.key} AS number, sha256({digest}) AS digest FROM {self.table} t {self.joined} {where}"  # noqa: S608
+        return f"SELECT t.{self.key} AS number, {self.digest} AS digest FROM {self.table} t {self.joined} {where}"  # noqa: S608
 
 
 MICROSECONDS: Final = "(extract(epoch FROM t.at) * 1000000)::bigint"

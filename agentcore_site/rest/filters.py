@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
 from django import forms
+from django.db.models import QuerySet
 from django_filters import rest_framework as filters
 from django_filters.fields import IsoDateTimeField
 
+from agentcore_site.lib.errors import Invalid
 from agentcore_site.lib.storable import in_utc
 from agentcore_site.rest.parsing import refuse_unknown
 
@@ -74,3 +77,26 @@ class Moment(filters.IsoDateTimeFilter):
     """A moment with any offset that ISO 8601 has, as the database knows it."""
 
     field_class = _MomentField
+
+
+class OnPage(filters.FilterSet):
+    """Filters of a REST list that a page has as well."""
+
+    @classmethod
+    def on_page(cls, rows: QuerySet[Any], values: Mapping[str, str]) -> QuerySet[Any]:
+        """The rows that pass, as a page filters: a value that is wrong is left out."""
+        found = cls({name: value for name, value in values.items() if value}, rows)
+        return found.filter_queryset(rows) if found.is_valid() else rows
+
+    @classmethod
+    def passing(cls, rows: QuerySet[Any], values: Mapping[str, Any]) -> QuerySet[Any]:
+        """The rows that pass, as an export filters.
+
+        Raises:
+            Invalid: a value is of the wrong kind.
+        """
+        found = cls(values, rows)
+        if not found.is_valid():
+            fields = {name: " ".join(map(str, messages)) for name, messages in found.errors.items()}
+            raise Invalid(" ".join(f"{name}: {message}" for name, message in fields.items()), fields=fields)
+        return found.filter_queryset(rows)

@@ -186,7 +186,8 @@ def test_every_page_keeps_the_strict_policy(console: Client, addresses: list[str
 def test_every_address_of_the_console_is_tried_here(addresses: list[str]) -> None:
     """A new page without a line in these tests fails this one."""
     tried = {
-        "overview", "workers", "search", "sign_in", "sign_out", "audit", "system", "agents", "agent", "agent_new",
+        "overview", "workers", "search", "sign_in", "sign_out", "audit", "audit_export", "system", "agents",
+        "agent", "agent_new",
         "agent_edit", "sign_out_everywhere", "people", "member_change", "member_remove",
         "invitation", "invitation_resend", "invitation_revoke",
         "agent_archive", "agent_options", "agent_test", "agent_server_tools",

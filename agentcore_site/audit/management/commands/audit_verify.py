@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
+from agentcore_site.audit.lines import copy_compare
 from agentcore_site.audit.sealing import tables, verify
+from agentcore_site.lib.errors import Invalid
 
 
 class Command(BaseCommand):
@@ -23,9 +26,12 @@ class Command(BaseCommand):
             metavar="NAME=DIGEST",
             help=f"a head that an earlier check printed and you kept elsewhere; names: {', '.join(tables)}",
         )
+        parser.add_argument(
+            "--copy", type=Path, metavar="FILE", help="an export of the audit log, which is compared with the seals too"
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Raises CommandError: a name that there is not."""
+        """Raises CommandError: a name that there is not, or a file that is no export."""
         heads = dict(one.partition("=")[::2] for one in options["head"])
         if unknown := set(heads) - set(tables):
             raise CommandError(f"There is no {unknown.pop()!r}; names: {', '.join(tables)}.")
@@ -37,6 +43,19 @@ class Command(BaseCommand):
             wrong += len(found.wrong)
             sealed = f"{found.lines:,} lines in {found.seals:,} seals, {found.unsealed:,} not sealed yet"
             self.stdout.write(f"{name}: {sealed}; head {found.head or '-'}")
+        if options["copy"] is not None:
+            wrong += self._compare(options["copy"])
         if wrong:
             self.stderr.write(f"{wrong} faults.")
             raise SystemExit(1)
+
+    def _compare(self, path: Path) -> int:
+        try:
+            with path.open("rb") as file:
+                found = copy_compare(file)
+        except (OSError, Invalid) as error:
+            raise CommandError(f"{path}: {error}") from error
+        for one in found.wrong:
+            self.stdout.write(one)
+        self.stdout.write(f"{path}: {found.lines:,} lines, {found.unsealed:,} of them not sealed")
+        return len(found.wrong)

@@ -1,0 +1,109 @@
+"""Lines of the audit log as they leave the database: JSON, each with its digest and its seal, and the check of such a
+copy.
+
+The database itself writes them, so that numbers and texts are exactly those over which the digest is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, Final
+
+import orjson
+from django.db import connection
+
+from agentcore_site.audit.sealing import SHORT, tables
+from agentcore_site.lib.errors import Invalid
+
+LOG: Final = tables["audit log"]
+AT_ONCE: Final = 1_000  # lines of a copy that are checked together
+PLAIN: Final = ("organization_id", "user_id", "actor", "door", "ip", "request_id", "action")
+TARGET: Final = ("target_type", "target_id", "target", "before", "after", "salt")
+MEMBERS: Final = {
+    "number": "t.number",
+    "id": "t.id",
+    "at": """to_char(t.at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')""",
+    **{name: f"t.{name}" for name in (*PLAIN, *TARGET)},
+    "digest": f"encode({LOG.digest}, 'hex')",
+    "seal": "s.id",
+    "seal_digest": "encode(s.digest, 'hex')",
+}
+_SEALED: Final = (
+    f"LEFT JOIN LATERAL (SELECT id, digest FROM audit_seal WHERE kind = '{LOG.name}' AND members @> t.number LIMIT 1) s"  # noqa: S608
+    " ON true"
+)
+
+
+def lines_of(numbers: Sequence[int]) -> Iterator[bytes]:
+    """The lines with these numbers, in their order. ``seal`` is null for one that is not sealed yet."""
+    members = ", ".join(f"'{name}', {value}" for name, value in MEMBERS.items())
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"SELECT json_build_object({members})::text FROM {LOG.table} t {LOG.joined} {_SEALED}"  # noqa: S608
+            " WHERE t.number = ANY(%s) ORDER BY t.number",
+            [list(numbers)],
+        )
+        for (line,) in cursor.fetchall():
+            yield line.encode() + b"\n"
+
+
+@dataclass(slots=True)
+class ComparedCopy:
+    """What was found of a copy. ``wrong``: in words, by line."""
+
+    lines: int = 0
+    unsealed: int = 0
+    wrong: list[str] = field(default_factory=list)
+
+
+def copy_compare(lines: Iterable[bytes], *, most: int = 100) -> ComparedCopy:
+    """Whether a copy says what was sealed. A line whose words were erased since says what it said before, or what
+    stands there now. ``most``: how many faults are named.
+
+    Raises:
+        Invalid: a line is none of an export.
+    """
+    found, left = ComparedCopy(), iter(lines)
+    while some := list(islice(left, AT_ONCE)):
+        for number, digest, sealed in _compared(some, found.lines):
+            found.lines += 1
+            if sealed is None:
+                found.unsealed += 1
+            elif digest[:SHORT] != sealed and len(found.wrong) < most:
+                found.wrong.append(f"line {number} of the copy is not what was sealed")
+    return found
+
+
+def _compared(lines: Sequence[bytes], before: int) -> Iterator[tuple[int, bytes, bytes | None]]:
+    """Of each line its number, its digest by what the copy says, and what its seal keeps of the digest."""
+    for place, line in enumerate(lines, before + 1):
+        _check(line, place)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"""
+            SELECT t.number, {LOG.digest}, substring(s.digests FOR {SHORT} FROM 1 + {SHORT} * (
+                SELECT coalesce(sum(least(upper(block), t.number) - lower(block)), 0)::int
+                FROM unnest(s.members) block WHERE lower(block) < t.number))
+            FROM unnest(%s::text[]) WITH ORDINALITY said(line, place)
+            CROSS JOIN LATERAL jsonb_populate_record(NULL::{LOG.table}, said.line::jsonb) t
+            LEFT JOIN {LOG.table} stored ON stored.number = t.number
+            LEFT JOIN audit_erasedwords e ON e.number = t.number
+                AND audit_words_digest(stored) = audit_words_digest(t)
+            LEFT JOIN audit_seal s ON s.kind = '{LOG.name}' AND s.members @> t.number
+            ORDER BY said.place
+            """,  # noqa: S608
+            [[line.decode() for line in lines]],
+        )
+        for number, digest, sealed in cursor.fetchall():
+            yield number, bytes(digest), None if sealed is None else bytes(sealed)
+
+
+def _check(line: bytes, place: int) -> None:
+    try:
+        said: Any = orjson.loads(line)
+    except ValueError:
+        said = None
+    if not isinstance(said, dict) or not said.keys() >= MEMBERS.keys():
+        raise Invalid(f"Line {place} of the file is none of an export of the audit log.")

@@ -1,0 +1,37 @@
+"""Filters of the audit log, for the page, for REST and for exports."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from django.db.models import Q, QuerySet
+from django_filters import rest_framework as filters
+
+from agentcore_site.audit.models import AuditEvent
+from agentcore_site.rest.filters import Moment, OnPage
+
+FAMILIES: Final = ("run", "job", "evaluation", "agent", "dataset", "checkpoint", "api_key", "person")
+
+
+class AuditEventFilters(OnPage):
+    about = filters.ChoiceFilter(
+        method="of_family", choices=[(one, one) for one in FAMILIES], help_text="What the action is about."
+    )
+    action = filters.CharFilter(field_name="action", help_text="Exactly this action, such as run.started.")
+    actor = filters.CharFilter(field_name="actor", help_text="Exactly this name.")
+    since = Moment(field_name="at", lookup_expr="gte", help_text="From this moment on.")
+    until = Moment(field_name="at", lookup_expr="lt", help_text="Before this moment.")
+    search = filters.CharFilter(
+        method="searched", help_text="Text in actor, action or object; or the id of an object or of a request."
+    )
+
+    class Meta:
+        model = AuditEvent
+        fields: list[str] = []
+
+    def of_family(self, rows: QuerySet[Any], name: str, value: str) -> QuerySet[Any]:
+        return rows.filter(action__startswith=f"{value}.")
+
+    def searched(self, rows: QuerySet[Any], name: str, value: str) -> QuerySet[Any]:
+        holds = Q(actor__icontains=value) | Q(target__icontains=value) | Q(action__icontains=value)
+        return rows.filter(holds | Q(target_id=value) | Q(request_id=value))
