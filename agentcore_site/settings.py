@@ -341,10 +341,11 @@ CELERY_BEAT_SCHEDULE = {
     "tenancy.mails": {"task": "tenancy.mails", "schedule": 10},
     "budgets.sweep": {"task": "budgets.sweep", "schedule": 30},
     "evaluation.sweep": {"task": "evaluation.sweep", "schedule": 60},
+    # New answers and feedback step their deployments themselves; what only time moves can wait two seconds.
     "serving.feedback": {"task": "serving.feedback", "schedule": 0.5, "options": {"expires": 5}},
     "serving.sessions": {"task": "serving.sessions", "schedule": 10, "options": {"expires": 10}},
     # One that waits longer is of no use: the next one is there by then.
-    "serving.deployments": {"task": "serving.deployments", "schedule": 0.5, "options": {"expires": 5}},
+    "serving.deployments": {"task": "serving.deployments", "schedule": 2, "options": {"expires": 5}},
     "serving.plans": {"task": "serving.plans", "schedule": 5, "options": {"expires": 10}},
     "serving.loops": {"task": "serving.loops", "schedule": 5, "options": {"expires": 10}},
     "events.traces": {"task": "events.traces", "schedule": 2, "options": {"expires": 10}},

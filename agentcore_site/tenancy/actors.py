@@ -59,6 +59,11 @@ class Actor:
         return self.scopes == frozenset({SERVICE})
 
     @property
+    def runs_site(self) -> bool:
+        """Staff, who see what belongs to no organisation: processes, dependencies, sizes. Not by a key of one."""
+        return bool(getattr(self.user, "is_staff", False)) and self.organization_id is None
+
+    @property
     def may_read(self) -> bool:
         return self.allowed_by_scopes is None or bool(self.allowed_by_scopes & VIEW)
 

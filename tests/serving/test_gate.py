@@ -135,6 +135,17 @@ def test_what_looks_equal_goes_through_where_no_gain_is_asked() -> None:
     assert verdict.passed, verdict.sentence
 
 
+def test_nothing_is_asked_by_an_empty_rule() -> None:
+    verdict = decide(GateRule({}, safety=False), GateInputs())
+    assert verdict.passed and verdict.sentence == "It may go out: nothing is asked of this agent's releases."
+
+
+def test_suites_in_which_no_query_was_answered_by_both_compare_nothing() -> None:
+    apart = SuiteScores([0.9, np.nan], [np.nan, 0.5])
+    verdict = decide(RULE, replace(GOOD, suites={"support": apart}))
+    assert {one.sentence for one in verdict.findings if one.check == "better"} == {"nothing compares it with release 2"}
+
+
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [

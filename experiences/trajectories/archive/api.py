@@ -12,6 +12,7 @@ from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from agentcore_site.lib.errors import Forbidden
 from agentcore_site.lib.retention import rules
 from agentcore_site.rest.parsing import Strict, parsed
 from agentcore_site.rest.schema import IDEMPOTENCY_KEY
@@ -157,6 +158,8 @@ class StorageViewSet(ScopedViewSet):
     @extend_schema(summary="Storage and retention", tags=TAG, responses=StorageStandOut)
     def retrieve(self, request: Request) -> Response:
         require(self.actor, "retention.run", current_organization(self.actor))
+        if not self.actor.runs_site:
+            raise Forbidden("How much the site stores, of all organisations, is for people who run it.")
         return Response(StorageStandOut(storage_stand()).data)
 
 

@@ -48,13 +48,13 @@ def _page(request: HttpRequest, actor: Actor, form: ArchiveRuleForm) -> HttpResp
     query, state = asked(request, "q", "state")
     rows = matching(everything, query, "agent__name", "agent__slug", "month")
     rows = rows.filter(state=state) if state in ArchiveState.values else rows
-    stand = storage_stand()
+    stand = storage_stand() if actor.runs_site else None  # of all organisations
     context = {
         "listing": listing(request, rows, SORTS, one="archive", of=everything),
         "state": state,
         "states": ArchiveState.choices,
         "stand": stand,
-        "tables": stand.tables[:TABLES],
+        "tables": stand.tables[:TABLES] if stand else (),
         "rules": [(name, rule, rule.setting and getattr(settings, rule.setting)) for name, rule in rules.items()],
         "hot_days": settings.TRAJECTORY_HOT_DAYS,
         "kept_days": settings.TRAJECTORY_ARCHIVE_DAYS,

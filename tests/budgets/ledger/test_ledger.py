@@ -57,6 +57,10 @@ def test_it_admits_up_to_the_last_micro_dollar(chain: Chain) -> None:
     reserve(hold(chain, "b", 1))
 
 
+def test_nothing_asked_for_is_nothing_done(db: None) -> None:
+    assert reserve_many([]) == settle_many([]) == []
+
+
 def test_it_admits_a_batch_in_order_and_refuses_the_rest(chain: Chain) -> None:
     holds = [hold(chain, key, amount * CENT) for key, amount in [("z", 60), ("y", 60), ("x", 30), ("w", 20), ("v", 10)]]
     outcomes = reserve_many(holds)

@@ -11,6 +11,7 @@ from typing import Any
 import orjson
 import pyarrow.parquet as pq
 import pytest
+from django.contrib.auth import get_user_model
 from django.core.files.base import ContentFile
 from django.core.files.storage import default_storage
 from django.core.management import call_command
@@ -314,8 +315,9 @@ def test_rest_lists_and_reads_archived_trajectories(operator: Actor, run: Traini
 
 
 def test_the_page_of_storage_says_how_it_stands_and_what_ages_how(
-    console: Client, run: TrainingRun, this_month: date, monkeypatch: Any
+    console: Client, run: TrainingRun, this_month: date, operator: Actor
 ) -> None:
+    get_user_model().objects.filter(pk=operator.user.pk).update(is_staff=True)
     assert "How fast it grows is known tomorrow" in html(console.get("/archives/"))
     day = timezone.now().date() - timedelta(days=2)
     TableSize.objects.bulk_create([TableSize(day=day, name=name, size=0) for name in sizes()])
@@ -324,3 +326,12 @@ def test_the_page_of_storage_says_how_it_stands_and_what_ages_how(
     assert "a day: the disk is full in" in shown and "Bring back" in shown
     assert all(name.lower() in shown.lower() for name, _ in rules.items())
     assert "No archive matches" in html(console.get("/archives/?q=nothing-of-that-name"))
+
+
+def test_how_much_all_organisations_store_is_for_staff(console: Client, operator: Actor) -> None:
+    assert "The database takes" not in html(console.get("/archives/"))
+    assert Caller(operator.user).get("storage").status_code == 403
+    get_user_model().objects.filter(pk=operator.user.pk).update(is_staff=True)
+    assert "The database takes" in html(console.get("/archives/"))
+    assert console.get("/api/v1/storage").json()["size_bytes"] > 0
+    assert Caller(operator.user).get("storage").status_code == 403  # by a key of one organisation

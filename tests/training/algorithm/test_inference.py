@@ -14,6 +14,7 @@ from training.algorithm.inference import (
     paired_difference,
     per_query,
     sign_flip_p_value,
+    student_interval,
     surely_apart,
 )
 
@@ -99,6 +100,12 @@ def test_it_pairs_arms_query_by_query() -> None:
 def test_it_leaves_out_queries_that_one_arm_has_no_sample_of() -> None:
     found = paired_difference([1.0, math.nan, 1.0], [0.0, 0.0, 1.0])
     assert (found.mean, found.n) == (0.5, 2)
+
+
+def test_one_value_says_nothing_and_equal_ones_that_have_no_bound_need_to_be_many() -> None:
+    assert student_interval(np.array([0.4])) == (-1.0, 1.0)
+    assert student_interval(np.array([0.4] * 3), reach=math.inf) == (-math.inf, math.inf)
+    assert student_interval(np.array([0.4] * 40), reach=math.inf) == pytest.approx((0.4, 0.4))
 
 
 def test_it_refuses_arms_that_cannot_be_paired() -> None:

@@ -28,7 +28,7 @@ def test_crossing_agrees_with_simulated_sums() -> None:
     sums = np.random.default_rng(1).standard_normal((200_000, 4)).cumsum(axis=1)
     for bound in (0.0, 1.5, 4.049, 6.0):
         assert crossing(4, bound) == pytest.approx((sums.max(axis=1) >= bound).mean(), abs=0.004)
-    assert crossing(4, math.inf) == 0.0 and crossing(4, -math.inf) == 1.0
+    assert crossing(4, math.inf) == 0.0 and crossing(4, -math.inf) == crossing(4, -17.0) == 1.0
 
 
 @pytest.mark.parametrize("freedom", [4, 9, 29])
