@@ -33,7 +33,7 @@ from events.services import (
     event_credential_revoke,
     publishing_set,
 )
-from events.training import training_request, training_request_cancel, training_request_get
+from events.training import training_request, training_request_cancel, training_request_get, unused_here
 from experiences.models.agent_lookup import agent_get
 from serving.models import Release
 from serving.releases.selectors import releases_visible
@@ -176,6 +176,9 @@ class TrainingStartedOut(serializers.Serializer[Any]):
     selected = serializers.IntegerField(
         allow_null=True, help_text="Stored trajectories that its filter lets through; null: it has none."
     )
+    unused = serializers.ListField(
+        child=serializers.CharField(), help_text="What it asks for and a training here does without."
+    )
 
 
 class ModelOut(serializers.Serializer[Any]):
@@ -236,6 +239,7 @@ class TrainingViewSet(ScopedViewSet):
             "job_id": row.job_id,
             "mode": row.mode,
             "selected": row.selected,
+            "unused": unused_here(row.agent, row.request) if row.agent and row.mode == RequestMode.HERE else [],
         }
         return Response(TrainingStartedOut(values).data, status=status)
 

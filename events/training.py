@@ -16,6 +16,7 @@ from django.utils import timezone
 
 from agentcore_site.audit.services import record
 from agentcore_site.jobs import lifecycle, wakeup
+from agentcore_site.jobs.events import event_add
 from agentcore_site.jobs.models import ENDED, Job, Priority
 from agentcore_site.jobs.services import job_cancel
 from agentcore_site.lib.errors import Conflict, Invalid, Missing
@@ -67,6 +68,16 @@ NAMES: Final[dict[str, tuple[str, ...]]] = {
     "gamma": ("gamma",),
     "gae_lambda": ("gae_lambda",),
 }
+# Parts of a request that no learner here looks at; a service elsewhere gets all of it.
+UNUSED: Final = (
+    "training_config.compute",
+    "training_config.checkpointing.max_checkpoints",
+    "training_config.checkpointing.storage_path",
+    "evaluation.metrics",
+    "evaluation.benchmark_tasks",
+    "metadata.previous_training_job",
+)
+DROPPED: Final = "request.unused"  # the type of the event that names them
 PRIORITIES: Final = {"high": Priority.HIGH, "normal": Priority.NORMAL, "low": Priority.LOW}
 MOST_TASKS: Final = 10_000
 
@@ -272,7 +283,37 @@ def _run_here(
         title=f"{config['algorithm']} of {agent.name}, requested"[:200],
         **data,
     )
+    if unused := unused_here(agent, payload):
+        event_add(run.job, DROPPED, level="warning", message=f"Asked for and not used here: {', '.join(unused)}.")
     return run.job
+
+
+def unused_here(agent: Agent, payload: Mapping[str, Any]) -> list[str]:
+    """What a request asks for and a learner here does without, by its names with dots between."""
+    config = payload["training_config"]
+    given = set(config.get("hyperparameters") or ())
+    parts = [name for name in UNUSED if _part(payload, name) not in (None, [], {})]
+    parts += [f"training_config.hyperparameters.{name}" for name in sorted(given - _taken(agent, config["algorithm"]))]
+    if agent.environment != "dataset":  # it makes its tasks itself
+        parts += [name for name in ("training_config.dataset.filter", "training_config.dataset.sample_size")
+                  if _part(payload, name) is not None]  # fmt: skip
+    if _part(payload, "evaluation.enabled") is False:
+        parts.append("evaluation.enabled")
+    return parts
+
+
+def _part(payload: Mapping[str, Any], name: str) -> Any:
+    value: Any = payload
+    for key in name.split("."):
+        value = (value or {}).get(key)
+    return value
+
+
+def _taken(agent: Agent, algorithm: str) -> frozenset[str]:
+    """The hyperparameters that its learner has."""
+    if at_door(agent):
+        return OF_WEIGHTS[algorithm][1]
+    return frozenset(OF_ACTIONS if agent.runtime == AgentRuntime.ACTION else {"epochs"}) | {"batch_size"}
 
 
 def _settings(agent: Agent, config: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -282,13 +323,15 @@ def _settings(agent: Agent, config: Mapping[str, Any]) -> tuple[str, dict[str, A
         Invalid: weights are asked for what their algorithm has not.
     """
     algorithm, given = config["algorithm"], config.get("hyperparameters") or {}
+    interval = (config.get("checkpointing") or {}).get("save_interval")
+    saved = {} if interval is None else {"checkpoint_interval": interval}
     if at_door(agent):
         preset, takes = OF_WEIGHTS[algorithm]
         if others := sorted(set(given) & set(NAMES) - takes):
             message = f"{algorithm} of weights has no {', '.join(others)} here."
             raise Invalid(message, fields={"hyperparameters": message})
         settings = {ours: given[name] for name in takes if name in given for ours in NAMES[name]}
-        return preset, {"learner": "weights", **settings}
+        return preset, {"learner": "weights", **settings, **saved}
     settings = dict(HERE[algorithm])
     if agent.runtime == AgentRuntime.ACTION:
         settings |= {ours: given[theirs] for theirs, ours in OF_ACTIONS.items() if theirs in given}
@@ -296,7 +339,7 @@ def _settings(agent: Agent, config: Mapping[str, Any]) -> tuple[str, dict[str, A
         settings = {"context": {"epochs": given["epochs"]}} if "epochs" in given else {}
     if "batch_size" in given:
         settings["batch_size"] = given["batch_size"]
-    return DEFAULT_PRESET, settings
+    return DEFAULT_PRESET, settings | saved
 
 
 def _held_out_share(payload: Mapping[str, Any]) -> float | None:

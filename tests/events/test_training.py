@@ -230,6 +230,28 @@ def test_what_a_learner_here_can_do_runs_here(operator: Actor, published: Any, a
     assert Caller(operator.user).get("training/t-1/status").json()["status"] == "queued"
 
 
+def test_what_is_asked_for_and_not_used_here_is_said(operator: Actor, agent: Any) -> None:
+    asked = request(
+        "grpo",
+        agent.slug,
+        config={
+            "hyperparameters": {"gamma": 0.9, "gae_lambda": 0.95},
+            "checkpointing": {"save_interval": 3, "max_checkpoints": 5},
+            "compute": {"gpu_count": 4},
+        },
+        evaluation={"holdout_size": 0.2, "metrics": ["success_rate"]},
+        dataset={"source": "nats_stream", "sample_size": 10},
+    )
+    answer = Caller(operator.user).post("training/start", asked).json()
+    assert answer["unused"] == [
+        "training_config.compute", "training_config.checkpointing.max_checkpoints", "evaluation.metrics",
+        "training_config.hyperparameters.gae_lambda", "training_config.dataset.sample_size",
+    ]  # fmt: skip
+    job = Job.objects.get(pk=answer["job_id"])
+    assert job.training_run.configuration.checkpoint_interval == 3
+    assert ", ".join(answer["unused"]) in job.events.get(type="request.unused").message
+
+
 def test_each_filter_of_the_dataset_selects(bus: Bus, operator: Actor, boss: Actor, agent: Any, published: Any) -> None:
     service = publishing(bus, boss)
     given = example(TRAJECTORY)
