@@ -7,10 +7,11 @@ from django.db.models import Model
 from django.http import HttpRequest
 
 from agentcore_site.audit.models import AuditEvent, ErasedWords, Seal
+from agentcore_site.audit_export.models import AuditStream
 from agentcore_site.jobs.models import HostProcess
 from agentcore_site.models import IdempotencyRecord, SiteFact, TableSize
 from agentcore_site.tenancy.admin import ForSuperusers
-from agentcore_site.tenancy.administration import LongTableAdmin
+from agentcore_site.tenancy.administration import LongTableAdmin, ReadOnlyAdmin
 
 
 @admin.register(AuditEvent)
@@ -23,6 +24,14 @@ class AuditEventAdmin(LongTableAdmin):
     search_fields = ["actor", "action", "target", "target_id"]
     date_hierarchy = None
     exclude = ["user"]
+
+
+@admin.register(AuditStream)
+class AuditStreamAdmin(ReadOnlyAdmin):
+    list_display = ["organization", "url", "paused", "sent_lines", "sent_at", "error", "failing_since"]
+    list_filter = ["paused"]
+    list_select_related = ["organization"]
+    search_fields = ["organization__name", "url"]
 
 
 @admin.register(IdempotencyRecord)

@@ -44,6 +44,7 @@ INSTALLED_APPS = [
     "django_prometheus",
     "agentcore_site.tenancy",
     "agentcore_site.audit",
+    "agentcore_site.audit_export",
     "agentcore_site.jobs",
     "agentcore_site.embedded",
     "budgets",
@@ -337,6 +338,7 @@ CELERY_CONTROL_QUEUE_EXCLUSIVE, CELERY_CONTROL_QUEUE_DURABLE = False, True
 CELERY_WORKER_CONSUMER = "agentcore_site.jobs.ticking:TickingConsumer"
 CELERY_BEAT_SCHEDULE = {
     "audit.seal": {"task": "audit.seal", "schedule": 10, "options": {"expires": 10}},
+    "audit.send": {"task": "audit.send", "schedule": 5, "options": {"expires": 10}},
     "jobs.sweep": {"task": "jobs.sweep", "schedule": JOB_SWEEP_SECONDS},
     "tenancy.mails": {"task": "tenancy.mails", "schedule": 10},
     "budgets.sweep": {"task": "budgets.sweep", "schedule": 30},

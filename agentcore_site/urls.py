@@ -26,6 +26,11 @@ console = [
     path("invitations/<str:token>/", invitation.invitation, name="invitation"),
     path("audit/", audit.audit, name="audit"),
     path("audit/export/", audit.export, name="audit_export"),
+    path("audit/webhook/", audit.stream, name="audit_stream"),
+    *(
+        path(f"audit/webhook/{action}/", audit.stream_act, {"action": action}, name=f"audit_stream_{action}")
+        for action in audit.STREAM_ACTS
+    ),
     path("system/", system.system, name="system"),
     path("agents/", agents.agents, name="agents"),
     path("", include("experiences.urls")),

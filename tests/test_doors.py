@@ -13,6 +13,7 @@ from django.test import Client
 from django.utils import timezone
 
 from agentcore_site.audit.models import AuditEvent
+from agentcore_site.audit_export.models import AuditStream
 from agentcore_site.jobs import workers
 from agentcore_site.jobs.models import Job, ShareLink
 from agentcore_site.jobs.services import share_create, share_revoke_all
@@ -21,6 +22,7 @@ from agentcore_site.rpc import METHODS
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import ApiKey, Invitation, Membership, Organization
 from agentcore_site.tenancy.roles import ROLE_MAY, Role
+from agentcore_site.views.audit import STREAM_ACTS
 from budgets.models import Budget, BudgetLimit, ModelPrice
 from evaluation.models import EvaluationRun
 from evaluation.services import evaluation_start
@@ -74,6 +76,8 @@ CONSOLE = {
     "people/", "people/<int:member_id>/", "people/<int:member_id>/remove/",
     "people/invitations/<uuid:invitation_id>/resend/", "people/invitations/<uuid:invitation_id>/revoke/",
     "", "overview/workers/", "search/", "audit/", "audit/export/", "system/",
+    "audit/webhook/", "audit/webhook/test/", "audit/webhook/pause/", "audit/webhook/resume/",
+    "audit/webhook/beginning/", "audit/webhook/now/", "audit/webhook/secret/", "audit/webhook/remove/",
     "agents/", "agents/<str:ref>/", "agents/new/", "agents/options/",
     "agents/<uuid:agent_id>/edit/", "agents/<uuid:agent_id>/archive/", "endpoints/", "endpoints/new/",
     "endpoints/test/", "endpoints/<uuid:endpoint_id>/", "endpoints/<uuid:endpoint_id>/archive/", "tool-servers/",
@@ -134,6 +138,8 @@ CONSOLE = {
 }  # fmt: skip
 # What a POST to a console page needs; the others only show.
 CONSOLE_WRITES = {
+    "audit/webhook/": "audit.stream",
+    **{f"audit/webhook/{one}/": "audit.stream" for one in STREAM_ACTS},
     "people/": "members.edit",
     "people/<int:member_id>/": "members.edit",
     "people/<int:member_id>/remove/": "members.edit",
@@ -405,6 +411,7 @@ def values(run: TrainingRun, operator: Actor) -> dict[str, Any]:
     server = factories.ToolServerFactory(organization=run.organization, name="zanzibar-tools")
     pack = factories.PromptPackFactory(organization=run.organization, name="zanzibar-pack", system="Zanzibar prompt")
     lesson = factories.ExperienceFactory(agent=run.agent, summary="When in Zanzibar, ask twice.")
+    AuditStream.objects.create(organization=run.organization, url="http://127.0.0.1:1/zanzibar")
     release = Release.objects.create(
         organization=run.organization,
         agent=run.agent,

@@ -37,12 +37,12 @@ _SEALED: Final = (
 
 
 def lines_of(numbers: Sequence[int]) -> Iterator[bytes]:
-    """The lines with these numbers, in their order. ``seal`` is null for one that is not sealed yet."""
+    """The lines with these numbers, in the order given. ``seal`` is null for one that is not sealed yet."""
     members = ", ".join(f"'{name}', {value}" for name, value in MEMBERS.items())
     with connection.cursor() as cursor:
         cursor.execute(
-            f"SELECT json_build_object({members})::text FROM {LOG.table} t {LOG.joined} {_SEALED}"  # noqa: S608
-            " WHERE t.number = ANY(%s) ORDER BY t.number",
+            f"SELECT json_build_object({members})::text FROM unnest(%s::bigint[]) WITH ORDINALITY asked(line, place)"  # noqa: S608
+            f" JOIN {LOG.table} t ON t.number = asked.line {LOG.joined} {_SEALED} ORDER BY asked.place",
             [list(numbers)],
         )
         for (line,) in cursor.fetchall():

@@ -27,6 +27,7 @@ NAMES = {
     "checkpoint.download": "download checkpoints",
     "share.edit": "share jobs",
     "audit.view": "read the audit log",
+    "audit.stream": "send the audit log elsewhere",
     "members.edit": "edit members",
     "keys.edit": "edit API keys",
     "endpoint.edit": "edit model endpoints",

@@ -43,6 +43,7 @@ OPERATE: Final = DEVELOP | {
 MANAGE: Final = frozenset(
     {
         "audit.view",
+        "audit.stream",
         "members.edit",
         "keys.edit",
         "budget.edit",

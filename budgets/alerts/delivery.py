@@ -11,9 +11,10 @@ from django.utils import timezone
 
 from agentcore_site.lib.backoff import MOST_TRIES, next_try
 from agentcore_site.lib.money_format import money
+from agentcore_site.outbound.webhooks import WebhookFailed
 from agentcore_site.tenancy.mails import mail_queue
 from agentcore_site.tenancy.members import admins_of
-from budgets.alerts.webhooks import WebhookFailed, webhook_post, webhook_secret
+from budgets.alerts.webhooks import webhook_post, webhook_secret
 from budgets.models import AlertKind, BudgetAlert, BudgetSettings, Period
 from budgets.presenters.naming import owner_name
 

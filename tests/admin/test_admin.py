@@ -18,6 +18,7 @@ from django.utils import timezone
 from agentcore_site.audit.models import AuditEvent, ErasedWords, Seal
 from agentcore_site.audit.services import event_erase, record
 from agentcore_site.audit.tasks import seal_all
+from agentcore_site.audit_export.models import AuditStream
 from agentcore_site.jobs.models import HostProcess, Job, Status
 from agentcore_site.jobs.services import share_create
 from agentcore_site.models import IdempotencyRecord, SiteFact, TableSize
@@ -47,7 +48,7 @@ READ_ONLY = {
     "trainingrun", "iteration", "policycheckpoint", "evaluationrun", "evaluationresult", "heldoutlook",
     "idempotencyrecord", "budgetlimit", "reservation", "ledgerentry", "budgetalert", "modelendpoint", "toolserver",
     "erasure", "tokenfamily", "sitefact", "mail", "hostprocess", "tablesize", "trajectoryarchive", "archivedjob",
-    "archiverule", "seal", "erasedwords",
+    "archiverule", "seal", "erasedwords", "auditstream",
     "promptpack", "experience", "experiencechange", "question", "epoch", "playbook",
     "playbookversion", "playbooksection", "playbookchange", "contextdelta", "executiontrace", "evolution",
 }  # fmt: skip
@@ -99,6 +100,7 @@ def everything(operator: Actor, agent: Agent, adam: Any) -> TrainingRun:
     event_erase(record(None, "test.line").pk, target="", before=None, after=None)
     seal_all()
     ArchiveRule.objects.create(organization=run.organization, keep_days=30)
+    AuditStream.objects.create(organization=run.organization, url="https://siem.example.org/log")
     archive = factories.TrajectoryArchiveFactory(agent=agent)
     ArchivedJob.objects.create(
         organization=run.organization, archive=archive, job_id=run.job_id, rows=1, mark=1, first_group=0, groups=1

@@ -9,6 +9,7 @@ from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
 
 from agentcore_site.tenancy.actors import Actor
+from agentcore_site.views.audit import STREAM_ACTS
 from budgets.models import Budget, BudgetAlert
 from budgets.services import budget_set_limit
 from evaluation.models import EvaluationRun
@@ -187,6 +188,7 @@ def test_every_address_of_the_console_is_tried_here(addresses: list[str]) -> Non
     """A new page without a line in these tests fails this one."""
     tried = {
         "overview", "workers", "search", "sign_in", "sign_out", "audit", "audit_export", "system", "agents",
+        "audit_stream", *(f"audit_stream_{one}" for one in STREAM_ACTS),
         "agent", "agent_new",
         "agent_edit", "sign_out_everywhere", "people", "member_change", "member_remove",
         "invitation", "invitation_resend", "invitation_revoke",

@@ -15,7 +15,8 @@ import pytest
 
 from agentcore_site.outbound import AddressRefused, ConnectFailed, OutboundClient, OutboundPolicy, Redirected
 from agentcore_site.outbound.addresses import AllowList
-from budgets.alerts.webhooks import WebhookFailed, webhook_post
+from agentcore_site.outbound.webhooks import WebhookFailed
+from budgets.alerts.webhooks import webhook_post
 from tests.experiences.rollouts.tools.test_fetch import Pages, certificate
 from tests.support.names import Names
 

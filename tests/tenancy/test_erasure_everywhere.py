@@ -14,6 +14,7 @@ from django.utils import timezone
 
 from agentcore_site.audit.models import AuditEvent
 from agentcore_site.audit.services import event_erase
+from agentcore_site.audit_export.models import AuditStream
 from agentcore_site.jobs.models import ENDED, Job, Status
 from agentcore_site.lib.errors import Conflict
 from agentcore_site.models import IdempotencyRecord
@@ -107,6 +108,7 @@ def everything(operator: Actor, adam: Any, acme: Any, run: TrainingRun, server: 
     budget = budget_set_limit(boss, organization=acme.id, limit=10**9, note="for the year")
     BudgetAlert.objects.create(budget=budget, threshold=75, limit=1, spent=1)
     BudgetSettings.objects.get_or_create(organization=acme)
+    AuditStream.objects.create(organization=acme, url="https://siem.example.org/log")
     expires = timezone.now() + timezone.timedelta(days=1)
     ApiKey.objects.create(organization=acme, user=adam, name="key", prefix="ak", digest="d", expires_at=expires)
     IdempotencyRecord.objects.create(organization=acme, user=adam, key="1", operation="POST", fingerprint="f", body={})

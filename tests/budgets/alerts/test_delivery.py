@@ -15,10 +15,11 @@ from django.core import mail
 from django.utils import timezone
 
 from agentcore_site.lib.errors import Forbidden, Invalid
+from agentcore_site.outbound.webhooks import WebhookFailed
 from agentcore_site.tenancy.mails import mails_send
 from agentcore_site.tenancy.models import Mail, Organization
 from budgets.alerts.delivery import MOST_TRIES, alert_deliver, alerts_due
-from budgets.alerts.webhooks import SIGNATURE, WebhookFailed, signature, webhook_post, webhook_secret
+from budgets.alerts.webhooks import SIGNATURE, signature, webhook_post, webhook_secret
 from budgets.ledger import reserve, settle
 from budgets.ledger.accounts import Chain
 from budgets.models import Budget, BudgetAlert, BudgetSettings, Reservation

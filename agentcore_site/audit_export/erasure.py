@@ -1,0 +1,17 @@
+"""Erasure in where the audit log is sent."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+
+from agentcore_site.audit_export.models import AuditStream
+from agentcore_site.tenancy.erasure import ErasureFinding, holding, places
+
+
+@places.register("webhook of the audit log")
+def streams(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
+    """It goes whole: what is left of its address without the words could be another person's address."""
+    mine = AuditStream.objects.filter(organization_id=organization_id)
+    found = holding(mine, words, texts=("url", "error"))
+    return ErasureFinding(found.count(), found.delete, "The audit log is sent nowhere now: give it another address.")
