@@ -9,7 +9,7 @@ from pathlib import Path
 from django.conf import settings
 
 from agentcore_site.embedded.service_paths import services_folder
-from agentcore_site.lib.errors import Insufficient
+from agentcore_site.lib.errors import DomainError, Insufficient
 
 MEBIBYTE = 2**20
 
@@ -29,11 +29,14 @@ def shortage() -> str:
     return ""
 
 
-def require_room() -> None:
-    """Raises:
-    Insufficient: the disk is nearly full. The message names no folder: every caller reads it."""
+def require_room(refused: type[DomainError] = Insufficient) -> None:
+    """``refused``: Unavailable where a program asks that tries again by itself.
+
+    Raises:
+        Insufficient, Unavailable: the disk is nearly full. The message names no folder: every caller reads it.
+    """
     if shortage():
-        raise Insufficient("The server's disk is nearly full, so nothing new is taken. Ask an admin to free some room.")
+        raise refused("The server's disk is nearly full, so nothing new is taken. Ask an admin to free some room.")
 
 
 def _free(folder: Path) -> int | None:

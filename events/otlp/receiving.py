@@ -10,6 +10,8 @@ import orjson
 from django.db import connection
 from django.utils.text import slugify
 
+from agentcore_site.lib import disk
+from agentcore_site.lib.errors import Unavailable
 from agentcore_site.lib.texts import plain
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import require
@@ -37,7 +39,9 @@ def spans_receive(actor: Any, exports: Iterable[ResourceSpans], *, agent: str = 
 
     Raises:
         Forbidden: the actor may not record what agents do.
+        Unavailable: the disk is nearly full. Exporters try again.
     """
+    disk.require_room(Unavailable)
     actor = Actor.of(actor)
     known: dict[str, Agent | None] = {}
     rejected: Counter[str] = Counter()

@@ -15,9 +15,12 @@ from agentcore_site import health
 from agentcore_site.jobs.models import Job, Reason, Status
 from agentcore_site.lib.errors import Insufficient
 from agentcore_site.tenancy.actors import Actor
-from experiences.models import Agent
+from experiences.agents.services.datasets import dataset_create
+from experiences.models import Agent, Dataset
+from tests.support.callers import Caller
 from tests.support.running import SMALL_POOL
 from tests.support.workers import Fleet, eventually
+from training.services.checkpoint_uploads import checkpoint_upload
 from training.services.runs import run_start
 
 pytestmark = [
@@ -61,3 +64,13 @@ def test_a_launch_is_refused_with_what_to_do(operator: Actor, agent: Agent, sett
     assert health.room().status == health.DEGRADED and "MiB are free" in health.room().detail
     with pytest.raises(Insufficient, match="Ask an admin to free some room"):
         run_start(operator, agent=agent, environment_options=SMALL_POOL, config={"n_iterations": 1})
+
+
+def test_uploads_and_traces_from_elsewhere_are_refused_too(operator: Actor, agent: Agent, settings: Any) -> None:
+    settings.DISK_MINIMUM_FREE_MB = shutil.disk_usage(settings.DATA_DIR).total // 2**20 + 1
+    with pytest.raises(Insufficient, match="disk is nearly full"):
+        dataset_create(operator, name="numbers", rows=[{"query": "what is 1?", "expected_outcome": {"answer": "1"}}])
+    with pytest.raises(Insufficient, match="disk is nearly full"):
+        checkpoint_upload(operator, agent, b"", sha256="0" * 64)
+    spans = Caller(operator.user).post("otlp/v1/traces", {"resourceSpans": []})
+    assert spans.status_code == 503 and not Dataset.objects.exists()  # exporters try again after a 503

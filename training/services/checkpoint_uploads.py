@@ -9,6 +9,7 @@ from django.core.files.uploadedfile import UploadedFile
 from django.db import transaction
 
 from agentcore_site.audit.services import record
+from agentcore_site.lib import disk
 from agentcore_site.lib.errors import Conflict, Invalid, TooLarge
 from agentcore_site.lib.registry import UnknownName
 from agentcore_site.lib.row_checks import hold_row
@@ -57,8 +58,10 @@ def checkpoint_upload(actor: Any, agent: Agent, data: bytes, *, sha256: str) -> 
         Invalid: a byte differs from what ``sha256`` is of, or it is no checkpoint of this program, or not one for this
             agent (``fields`` says which).
         Conflict: the agent has it already, or is archived.
+        Insufficient: the disk is nearly full.
     """
     require(actor, "checkpoint.edit", agent.organization_id)
+    disk.require_room()
     sha256 = sha256.strip().lower()
     if not _SHA256.fullmatch(sha256):
         message = "Give the SHA-256 of the file, 64 hexadecimal digits: it stands beside the checkpoint, and in the"

@@ -10,6 +10,7 @@ import orjson
 from django.db import transaction
 
 from agentcore_site.audit.services import record
+from agentcore_site.lib import disk
 from agentcore_site.lib.errors import Conflict, Invalid
 from agentcore_site.lib.row_checks import hold_row
 from agentcore_site.lib.storable import unstorable
@@ -30,9 +31,11 @@ def dataset_create(actor: Any, *, name: str, rows: Sequence[Mapping[str, Any]], 
         Forbidden, Missing: the actor may not.
         Invalid: the domain is no short text.
         Conflict: the same rows are there already, for another domain.
+        Insufficient: the disk is nearly full.
     """
     organization = current_organization(actor)
     require(actor, "dataset.edit", organization)
+    disk.require_room()
     domain = _clean_domain(domain)
     found = dataset_of_rows(organization, rows)
     if found is not None:
