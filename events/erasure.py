@@ -5,17 +5,23 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
+from typing import Final
 
 from agentcore_site.tenancy.erasure import ErasureFinding, holding, places, rewritten
 from events.models import (
     DeadLetter,
     ErasedMessage,
     EventCredential,
+    EventKind,
+    OutboxEvent,
     ReceivedReward,
     ReceivedTrajectory,
     TrainingRequest,
     WaitingSpan,
 )
+from events.subjects import REQUEST, stream_of
+
+TRAININGS: Final = stream_of(REQUEST)  # also of what is said of them
 
 
 @places.register("publishers of events")
@@ -61,7 +67,25 @@ def dead_letters(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFin
 def training_requests(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     mine = TrainingRequest.objects.filter(organization_id=organization_id)
     names, values = ("training_job_id", "base_model"), ("request", "report")
-    return rewritten(mine, words, names=names, values=values)
+    rows = list(holding(mine, words, texts=names, values=values))
+    found = rewritten(mine, words, names=names, values=values)
+
+    def erase() -> None:
+        sent = OutboxEvent.objects.filter(
+            organization_id=organization_id,
+            kind__in=(EventKind.REQUEST, EventKind.STATUS),
+            key__in=[key for row in rows for key in (row.pk, row.job_id)],
+            withheld="",
+        )
+        marks = [(row.sequence, row.digest) for row in rows if row.sequence is not None]
+        marks += [(one.sequence, str(one.message_id)) for one in sent]
+        ErasedMessage.objects.bulk_create(
+            ErasedMessage(organization_id=organization_id, stream=TRAININGS, sequence=sequence, mark=mark)
+            for sequence, mark in marks
+        )
+        found.erase()
+
+    return ErasureFinding(len(rows), erase)
 
 
 @places.register("spans of traces that are not whole")

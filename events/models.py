@@ -237,7 +237,8 @@ class RequestMode(models.TextChoices):
 
 
 class TrainingRequest(Scoped):
-    """A request to train, and the job that does so or mirrors the service that does.
+    """A request to train, and the job that does so or mirrors the service that does. ``digest`` is the SHA-256 of its
+    payload, ``sequence`` its message's in the stream (null: it came by another way).
 
     ``request`` is the payload as it came, ``report`` the latest status of a service elsewhere (``reported_at`` by its
     own clock). ``selected``: how many stored trajectories its filter lets through; null where it has none.
@@ -246,6 +247,7 @@ class TrainingRequest(Scoped):
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     training_job_id = models.CharField(max_length=100)
     digest = models.CharField(max_length=64)
+    sequence = models.BigIntegerField(null=True)
     algorithm = models.CharField(max_length=10)
     base_model = models.CharField(max_length=200)
     mode = models.CharField(max_length=10, choices=RequestMode.choices)

@@ -13,7 +13,7 @@ from events.models import EventKind, OutboxEvent
 from events.subjects import STREAMS
 
 KEPT: Final = timedelta(days=1)
-ERASABLE: Final = (EventKind.TRAJECTORY, EventKind.REWARD)
+ERASABLE: Final = (EventKind.TRAJECTORY, EventKind.REWARD, EventKind.REQUEST, EventKind.STATUS)
 LONGEST: Final = max(one.max_age for one in STREAMS)
 
 

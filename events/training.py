@@ -82,8 +82,10 @@ PRIORITIES: Final = {"high": Priority.HIGH, "normal": Priority.NORMAL, "low": Pr
 MOST_TASKS: Final = 10_000
 
 
-def training_request(actor: Any, payload: Mapping[str, Any], *, digest: str = "") -> TrainingRequest:
-    """Takes a request of ``docs/events``. The same one twice is one.
+def training_request(
+    actor: Any, payload: Mapping[str, Any], *, digest: str = "", sequence: int | None = None
+) -> TrainingRequest:
+    """Takes a request of ``docs/events``. The same one twice is one. ``digest`` and ``sequence``: of its message.
 
     Raises:
         Missing, Forbidden: the actor may not.
@@ -112,6 +114,7 @@ def training_request(actor: Any, payload: Mapping[str, Any], *, digest: str = ""
             organization=organization,
             training_job_id=name,
             digest=digest,
+            sequence=sequence,
             algorithm=config["algorithm"],
             base_model=config["base_model"],
             mode=RequestMode.HERE if here else RequestMode.ELSEWHERE,

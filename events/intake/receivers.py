@@ -104,7 +104,7 @@ def request_receive(sender: Sender, payload: Mapping[str, Any], stamp: MessageSt
             payload = {**payload, "metadata": {**(payload.get("metadata") or {}), "agent_id": named}}
     if user is None:
         raise NotTaken(DeadReason.UNKNOWN_PUBLISHER, "No person stands for this publisher any more.")
-    training_request(acting_for(user, sender.organization), payload, digest=stamp.digest)
+    training_request(acting_for(user, sender.organization), payload, **stamp._asdict())
 
 
 @receives(STATUS)

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
 import pytest
 from django.test import Client
 from django.utils import timezone
+from nats.aio.client import Client as NatsClient
+from nats.js import JetStreamContext
 
 from agentcore_site.jobs import lifecycle
 from agentcore_site.jobs.models import Job, Status
 from agentcore_site.jobs.tasks import run_slice
 from agentcore_site.lib.errors import Conflict, Forbidden, Insufficient, Invalid
 from agentcore_site.tenancy.actors import Actor
+from agentcore_site.tenancy.erasure import subject_erase
 from budgets.ledger.reconciliation import differences
 from budgets.models import Budget, EntryKind, LedgerEntry
 from budgets.services import budget_set_limit
-from events.models import DeadLetter, EventKind, OutboxEvent, TrainingRequest
+from events.models import DeadLetter, ErasedMessage, EventKind, OutboxEvent, TrainingRequest
 from events.publishing import messages_of
-from events.relay import batch_take
+from events.relay import Relay, batch_take
+from events.stream_erasure import erase_once
 from events.subjects import REQUEST, STATUS, TRAJECTORY
 from events.training import status_take, training_request, training_request_cancel
 from experiences.agents.services.datasets import dataset_create
@@ -28,7 +33,7 @@ from tests import factories
 from tests.events.conftest import Bus
 from tests.events.test_receiving import consumed, publishing, received
 from tests.support.callers import Caller
-from tests.support.events import exact, example
+from tests.support.events import exact, example, stored
 from tests.support.pages import html
 from tests.support.rows import lived_run
 
@@ -315,6 +320,30 @@ def test_tasks_of_the_selected_trajectories_are_what_an_agent_of_datasets_trains
     without = request("grpo", other.slug) | {"training_job_id": "t-3"}
     made = training_request(operator, without)
     assert made.job.training_run.dataset.size == 9
+
+
+def test_a_request_to_train_that_is_erased_is_deleted_with_what_was_said_of_it(
+    bus: Bus, boss: Actor, published: Any
+) -> None:
+    asked = {"training_config": {"algorithm": "dpo", "base_model": "m"}}
+    notes = {"training_job_id": "of jane", "metadata": {"notes": "as Jane Quizzlebottom asked"}}
+    service = publishing(bus, boss)
+    received(bus, service, (REQUEST, asked | notes), (REQUEST, asked | {"training_job_id": "of others"}))
+    for row in TrainingRequest.objects.all():
+        turn(row.job)  # it is handed over
+
+    async def kept(ours: NatsClient, js: JetStreamContext) -> list[str]:
+        relay = Relay(ours, asyncio.Event())
+        while await relay.once():
+            pass
+        while await erase_once(js):
+            pass
+        return sorted({payload["training_job_id"] for _, payload in await stored(js, "RL_TRAINING")})
+
+    assert bus.speak(kept) == ["of jane", "of others"]
+    subject_erase(boss, ["Quizzlebottom"])
+    assert bus.speak(kept) == ["of others"]
+    assert not ErasedMessage.objects.exists()
 
 
 def test_a_request_is_one_by_its_id_and_asks_for_the_right(operator: Actor, dan: Any, agent: Any) -> None:
