@@ -44,7 +44,7 @@ def test_a_job_waits_for_room_and_goes_on_by_itself(
     monkeypatch.setenv("DATA_DIR", str(small_disk))
     fleet.worker()
     fleet.beat()
-    run = run_start(operator, agent=agent, environment_options=SMALL_POOL, config={"n_iterations": 60})
+    run = run_start(operator, agent=agent, environment_options=SMALL_POOL, config={"n_iterations": 300})
     job = Job.objects.filter(id=run.job_id)
     eventually(lambda: job.filter(training_run__iteration__gte=3).exists(), why="it trains")
 
