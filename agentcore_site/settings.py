@@ -10,6 +10,7 @@ from typing import Any
 from agentcore_site import env
 from agentcore_site.lib.queues import SHORT_TASKS, broker_settings
 from agentcore_site.lib.redis_address import AnyPool, channels_host
+from agentcore_site.postgresql.server import REPLICA_NAME
 from agentcore_site.postgresql.watched import CONNECT_SECONDS, WatchedConnection
 
 BASE_DIR = env.ROOT
@@ -128,7 +129,7 @@ if DB_POOL := env.integer("DB_POOL", 0, low=0, high=200):
     }
 # Lists and exports are read from it where it has caught up (agentcore_site.postgresql.replica).
 if REPLICA_URL := env.text("DATABASE_REPLICA_URL"):
-    OPTIONS = DATABASES["default"]["OPTIONS"] | {"application_name": "agentcore-replica"}
+    OPTIONS = DATABASES["default"]["OPTIONS"] | {"application_name": REPLICA_NAME}
     DATABASES["replica"] = DATABASES["default"] | env.database_settings(REPLICA_URL) | {"OPTIONS": OPTIONS}
     DATABASE_ROUTERS = ["agentcore_site.postgresql.replica.PrimaryRouter"]
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"

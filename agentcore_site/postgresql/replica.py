@@ -68,7 +68,7 @@ def from_replica(rows: QuerySet[M], look: Callable[[QuerySet[M]], T]) -> T:
                 reads.labels("replica").inc()
                 return found
         except TROUBLE as error:
-            log.warning("lists and exports are read from the primary, the replica is away: %s", error)
+            log.warning("the replica is not asked for %g s: %s", REST, error)
         _Resting.until = time.monotonic() + REST
     reads.labels("primary").inc()
     return look(rows)
