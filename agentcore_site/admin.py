@@ -8,6 +8,7 @@ from django.http import HttpRequest
 
 from agentcore_site.audit.models import AuditEvent, ErasedWords, Seal
 from agentcore_site.audit_export.models import AuditStream
+from agentcore_site.encryption.models import DataKey
 from agentcore_site.jobs.models import HostProcess
 from agentcore_site.models import IdempotencyRecord, SiteFact, TableSize
 from agentcore_site.tenancy.admin import ForSuperusers
@@ -40,6 +41,16 @@ class IdempotencyRecordAdmin(LongTableAdmin):
     list_filter = ["organization"]
     list_select_related = ["user", "organization"]
     search_fields = ["key", "operation", "user__username"]
+
+
+@admin.register(DataKey)
+class DataKeyAdmin(LongTableAdmin):
+    """Made and changed on the page *Encryption*."""
+
+    list_display = ["organization", "version", "holder", "active", "created_at"]
+    list_filter = ["organization", "active"]
+    list_select_related = ["organization"]
+    exclude = ["sealed"]
 
 
 class SiteTableAdmin(ForSuperusers, LongTableAdmin):

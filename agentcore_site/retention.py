@@ -47,4 +47,5 @@ old_rows("events of jobs", "Deleted after the job's end.", events, setting="JOB_
 old_rows("readings of sizes", f"Deleted after {READING_DAYS} days.", readings, raw=True)
 kept("jobs", "Kept: what ran, and how it ended.", "jobs_job")
 kept("mails", "Kept without their text: by its name a mail is sent once.", "tenancy_mail")
+kept("data keys", "Kept as long as their organisation: archives may need them.", "encryption_datakey")
 kept("audit log", "Kept: nothing takes a line out of it, but an erasure its words.", "audit_auditevent", "audit_seal")

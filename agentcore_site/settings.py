@@ -47,6 +47,7 @@ INSTALLED_APPS = [
     "agentcore_site.audit",
     "agentcore_site.audit_export",
     "agentcore_site.jobs",
+    "agentcore_site.encryption",
     "agentcore_site.embedded",
     "budgets",
     "experiences",
@@ -391,6 +392,15 @@ NATS_REPLICAS = env.integer("NATS_REPLICAS", 1, low=1, high=5)  # of each stream
 # -- the warehouse (ClickHouse) --------------------------------------------------------------------------------------
 # http(s)://user:password@host:8123/database. Empty: dashboards ask PostgreSQL's roll-ups.
 CLICKHOUSE_URL = env.warehouse_url()
+
+# -- encryption at rest ----------------------------------------------------------------------------------------------
+# Who has the key of data keys: the transit engine of a Vault or an OpenBao, else a key made of SECRET_KEY.
+VAULT_ADDR = env.origin("VAULT_ADDR")
+VAULT_TOKEN = env.text("VAULT_TOKEN")
+VAULT_NAMESPACE = env.text("VAULT_NAMESPACE")
+VAULT_TRANSIT_MOUNT = env.text("VAULT_TRANSIT_MOUNT", "transit")
+VAULT_TRANSIT_KEY = env.text("VAULT_TRANSIT_KEY", "agentcore")
+ENCRYPTION_HOLDER = "vault" if VAULT_ADDR else "local"
 
 # -- the gateway (/v1) -----------------------------------------------------------------------------------------------
 # Where each web process writes what the database has not heard of yet. It has to outlive the process; another one on

@@ -4,7 +4,7 @@ from django.contrib import admin
 from django.urls import include, path
 
 from agentcore_site import health, prometheus, rest_urls, rpc
-from agentcore_site.views import agents, audit, invitation, overview, people, search, session, system
+from agentcore_site.views import agents, audit, encryption, invitation, overview, people, search, session, system
 
 handler400 = "agentcore_site.rest_urls.bad_request"
 handler403 = "agentcore_site.views.errors.forbidden"
@@ -31,6 +31,12 @@ console = [
         path(f"audit/webhook/{action}/", audit.stream_act, {"action": action}, name=f"audit_stream_{action}")
         for action in audit.STREAM_ACTS
     ),
+    path("encryption/", encryption.encryption, name="encryption"),
+    path("encryption/jobs/<uuid:job_id>/", encryption.encryption, name="encrypting"),
+    path("encryption/<uuid:organization_id>/rotate/", encryption.rotate, name="encryption_rotate"),
+    path("encryption/<uuid:organization_id>/end/", encryption.end, name="encryption_end"),
+    path("encryption/<uuid:organization_id>/move/", encryption.move, name="encryption_move"),
+    path("encryption/<uuid:organization_id>/stop/", encryption.stop, name="encryption_stop"),
     path("system/", system.system, name="system"),
     path("agents/", agents.agents, name="agents"),
     path("", include("experiences.urls")),

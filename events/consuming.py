@@ -18,6 +18,7 @@ from nats.errors import TimeoutError as NothingThere
 from nats.js import JetStreamContext
 from nats.js.api import AckPolicy, ConsumerConfig
 
+from agentcore_site.encryption.errors import KeyAway
 from agentcore_site.lib.async_db import lasting
 from agentcore_site.lib.database import TROUBLE, trouble_in
 from events import metrics
@@ -128,7 +129,7 @@ class EventConsumer:
             if isinstance(outcome, Exception):
                 tries, stored = _tries(message), self._stored(message)
                 log.error("message %s of %s, try %d", stored.sequence, stored.stream, tries, exc_info=outcome)
-                if tries < MOST_TRIES or trouble_in(outcome) is not None:
+                if tries < MOST_TRIES or isinstance(outcome, KeyAway) or trouble_in(outcome) is not None:
                     await message.nak(delay=BACKOFF[min(tries, len(BACKOFF)) - 1])
                     continue
                 failed = NotTaken(DeadReason.FAILED, f"{type(outcome).__name__}: {outcome}")

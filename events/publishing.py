@@ -19,6 +19,8 @@ from django.db import connection
 from django.db.models import Q
 from django.utils import timezone
 
+from agentcore_site.encryption.columns import opened
+from agentcore_site.encryption.errors import KeyAway, Unopenable
 from agentcore_site.ids import derived
 from agentcore_site.lib.money import dollars
 from agentcore_site.tenancy.models import Organization
@@ -44,6 +46,7 @@ SUBJECT_OF: Final[dict[str, str]] = {
 }
 GONE: Final = "it is gone"
 NOT_RECORDED: Final = "its agent may not be recorded"
+KEY_AWAY: Final = "encrypted; its key can't be had now"
 
 Payload = dict[str, Any]
 
@@ -82,7 +85,7 @@ class OutgoingMessage:
 
 
 def messages_of(rows: Sequence[LeasedEvent]) -> list[OutgoingMessage]:
-    """In the order of the rows."""
+    """In the order of the rows, without those whose key can't be had: they are taken again when their lease ends."""
     plain = _plain_organization()
     messages: dict[int, OutgoingMessage] = {}
     by_kind: dict[str, list[LeasedEvent]] = defaultdict(list)
@@ -91,7 +94,8 @@ def messages_of(rows: Sequence[LeasedEvent]) -> list[OutgoingMessage]:
     for kind, some in by_kind.items():
         # One by one: a payload is bytes before the next one is made, and the garbage collector has nothing to walk.
         messages |= {row.id: _message(row, payload, plain) for row, payload in MAKERS[kind](some)}
-    return [messages.get(row.id) or _message(row, GONE, plain) for row in rows]
+    made = (messages.get(row.id) or _message(row, GONE, plain) for row in rows)
+    return [one for one in made if one.withheld != KEY_AWAY]
 
 
 def _message(row: LeasedEvent, payload: Payload | str, plain: uuid.UUID | None) -> OutgoingMessage:
@@ -153,7 +157,12 @@ def trajectory_payloads(rows: Sequence[LeasedEvent]) -> Made:
             continue
         key, job, _, _, scenario, _, _, _, evidence, query, steps, at, duration, model, tokens, cost = values
         outside = loaded(evidence).get(OUTSIDE) or {}
-        slug, played = agent[0], loaded(steps)
+        slug = agent[0]
+        try:
+            played = opened("experiences_trajectory", "steps", row.organization_id, key, loaded(steps))
+        except (KeyAway, Unopenable) as error:
+            yield row, KEY_AWAY if isinstance(error, KeyAway) else error.title
+            continue
         yield (
             row,
             trajectory_payload(

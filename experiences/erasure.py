@@ -16,6 +16,7 @@ from typing import Final
 
 from django.db.models import Q, QuerySet
 
+from agentcore_site.encryption.finding import sealed_holding
 from agentcore_site.jobs.models import Job
 from agentcore_site.lib.erased import ERASED, without
 from agentcore_site.lib.errors import Conflict
@@ -73,6 +74,8 @@ def trajectories(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFin
             "month", "id", "job_id"
         )
     )
+    sealed = sealed_holding(mine, words, "steps", fields=("month", "job_id"))
+    found |= {(row.month, row.id, row.job_id) for row in sealed}
     asked = stored_queries(organization_id, words)
     found |= set(mine.filter(query__in=asked).values_list("month", "id", "job_id")) if asked else set()
     ids, months = [id for _, id, _ in found], {month for month, _, _ in found}

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from django.db import connection
 from django.db.models import Q
 
+from agentcore_site.encryption.finding import sealed_holding
 from agentcore_site.jobs.models import Job
 from agentcore_site.tenancy.erasure import ErasureFinding, holding, places, rewritten
 from experiences.erasure import ERASURE, idle_require, rows_about, stored_queries
@@ -72,7 +73,8 @@ def production_traces(organization_id: uuid.UUID, words: Sequence[str]) -> Erasu
     mine = ProductionTrace.objects.filter(organization_id=organization_id)
     texts = ("session", "model", "endpoint", "error", "finish_reason")
     found = holding(mine, words, texts=texts, values=("metadata", "request", "response", "components"))
-    ids = list(found.values_list("pk", flat=True))
+    sealed = sealed_holding(mine, words, "request", "response", fields=())
+    ids = {*found.values_list("pk", flat=True), *(row.pk for row in sealed)}
     return ErasureFinding(len(ids), lambda: ProductionTrace.objects.filter(pk__in=ids).delete())
 
 

@@ -54,6 +54,7 @@ ADMINISTRATION: Final = (
     Entry("People", "people", "person", r"/people/", needs="members.edit"),
     Entry("Audit", "audit", "audit", r"/audit/", needs="audit.view"),
     Entry("Storage", "experiences:archives", "storage", r"/archives/", needs="retention.run"),
+    Entry("Encryption", "encryption", "", r"/encryption/", needs="encryption.edit"),
     Entry("System", "system", "info", r"/system/$", needs=STAFF),
     Entry("Admin", "admin:index", "admin", "", needs=STAFF),
 )

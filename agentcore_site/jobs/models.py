@@ -49,6 +49,7 @@ class Reason(models.TextChoices):
     SPENDS_TOO_FAST = "spends_too_fast", "it spends far more than its calls need"
     WAITING_FOR_LLM = "waiting_for_llm", "waiting for the model's service"
     DISK_FULL = "disk_full", "the disk is nearly full"
+    KEY_AWAY = "key_away", "its encryption key can't be had"
     LLM_REFUSED = "llm_refused", "the model's service refuses"
     REWARD_TIMEOUT = "reward_timeout", "its reward ran out of time"
     NOT_RECORDED = "not_recorded", "its agent may not be recorded"

@@ -12,6 +12,7 @@ from django.db import close_old_connections
 from django.utils import timezone
 
 from agentcore_site import secret_key
+from agentcore_site.encryption.errors import KeyAway
 from agentcore_site.jobs import lifecycle, wakeup
 from agentcore_site.jobs.kinds import kinds
 from agentcore_site.jobs.lease import Lease, LeaseLost, MustFail, MustPause, StopRequested
@@ -90,6 +91,9 @@ def _turn(job: Job, lease: Lease) -> str:
     except MustPause as pause:
         why = {"reason": pause.reason, "error": pause.message}
         lifecycle.finish(job, lease, status=Status.PAUSED, retry_after=pause.retry_after, **why)
+        return "paused"
+    except KeyAway as away:
+        lifecycle.finish(job, lease, status=Status.PAUSED, reason=Reason.KEY_AWAY, error=away.message)
         return "paused"
     except (LeaseLost, ObjectsAway):
         raise

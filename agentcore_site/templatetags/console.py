@@ -34,6 +34,7 @@ JOB_PAGES = {
     "suite": "serving:suite_run",
     "external_training": "events:training",
     "retention": "experiences:archiving",
+    "encryption": "encrypting",
 }
 UNITS = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 

@@ -20,7 +20,7 @@ from typing import Any, Final, Protocol
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Q, QuerySet, TextField
+from django.db.models import Func, Q, QuerySet, TextField
 from django.db.models.functions import Cast
 
 from agentcore_site.audit.services import record
@@ -106,8 +106,9 @@ def digest(identifier: str) -> str:
 
 
 def holding(rows: QuerySet[Any], words: Sequence[str], *, texts: Sequence[str], values: Sequence[str] = ()) -> Any:
-    """The rows of which a text column or a JSON column holds one of the words, in any case."""
-    rows = rows.annotate(**{f"_{name}_text": Cast(name, TextField()) for name in values})
+    """The rows of which a text column or a JSON column holds one of the words, in any case. JSON that is encrypted
+    holds none here (``agentcore_site.encryption.finding``)."""
+    rows = rows.annotate(**{f"_{name}_text": readable(name) for name in values})
     wanted = [Q(**{f"{name}__icontains": word}) for name in texts for word in words]
     # A word inside JSON stands there as JSON writes it.
     wanted += [
@@ -116,6 +117,11 @@ def holding(rows: QuerySet[Any], words: Sequence[str], *, texts: Sequence[str], 
         for word in words
     ]
     return rows.filter(reduce(or_, wanted))
+
+
+def readable(name: str) -> Func:
+    """A JSON column as a text in which words can be looked for."""
+    return Func(Cast(name, TextField()), function="encryption_readable", output_field=TextField())
 
 
 def rewritten(

@@ -37,6 +37,7 @@ NAMES = {
     "events.edit": "edit events",
     "retention.run": "archive trajectories and bring them back",
     "retention.edit": "say how long archives are kept",
+    "encryption.edit": "change encryption",
     "subject.erase": "erase a person's data",
     "view": "see this",
 }

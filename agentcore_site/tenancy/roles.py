@@ -53,6 +53,7 @@ MANAGE: Final = frozenset(
         "deployment.override",
         "events.edit",
         "retention.edit",
+        "encryption.edit",
     }
 )
 

@@ -10,6 +10,7 @@ from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
+from agentcore_site.encryption.columns import JSON, EncryptedTable, SealedJSONField, tables
 from agentcore_site.ids import uuid7
 from agentcore_site.jobs.models import Job
 from agentcore_site.tenancy.models import Scoped, ScopedManager
@@ -217,8 +218,8 @@ class ExecutionTrace(Scoped):
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="traces")
     task_id = models.CharField(max_length=100, blank=True)
-    inputs: Any = models.JSONField(default=dict)
-    outputs: Any = models.JSONField(default=dict)
+    inputs: Any = SealedJSONField(default=dict)
+    outputs: Any = SealedJSONField(default=dict)
     duration_ms = models.FloatField()
     success = models.BooleanField()
     context_version = models.PositiveIntegerField(null=True, help_text="The playbook's version that it was told.")
@@ -237,6 +238,11 @@ class ExecutionTrace(Scoped):
 
     def __str__(self) -> str:
         return f"{'success' if self.success else 'failure'} after {self.duration_ms:,.0f} ms"
+
+
+tables.register("executions")(
+    EncryptedTable("experiences_executiontrace", {"id": "uuid"}, {"inputs": JSON, "outputs": JSON})
+)
 
 
 class Evolution(Scoped):

@@ -9,6 +9,7 @@ from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.utils import timezone
 
+from agentcore_site.encryption.columns import JSON, EncryptedTable, SealedJSONField, tables
 from agentcore_site.ids import uuid7
 from agentcore_site.tenancy.models import Scoped, ScopedManager
 
@@ -95,7 +96,7 @@ class TrajectoryRecord(models.Model):
     model = models.CharField(max_length=80, blank=True)
     components = models.JSONField(default=dict)
     evidence = models.JSONField(default=dict)
-    steps = models.JSONField(default=list)
+    steps = SealedJSONField(default=list)
     created_at = models.DateTimeField()
 
     objects = ScopedManager()
@@ -112,6 +113,9 @@ class TrajectoryRecord(models.Model):
 
 
 TrajectoryRecord.objects.path = "organization_id"
+tables.register("trajectories")(
+    EncryptedTable("experiences_trajectory", {"month": "date", "id": "uuid"}, {"steps": JSON})
+)
 
 
 class GroupRecord(models.Model):

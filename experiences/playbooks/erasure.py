@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from agentcore_site.encryption.finding import sealed_holding
 from agentcore_site.lib.erased import without
 from agentcore_site.tenancy.erasure import ErasureFinding, holding, places, staying
 from experiences.erasure import ERASURE, WHO_ACTED, idle_require
@@ -26,7 +27,8 @@ def executions(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFindi
     """Raises:
     Conflict: an evolution of such an agent is at work."""
     mine = ExecutionTrace.objects.filter(organization_id=organization_id)
-    return _rows(mine, words, lambda rows: rows.delete(), texts=("task_id",), values=("inputs", "outputs"))
+    sealed = ("inputs", "outputs")
+    return _rows(mine, words, lambda rows: rows.delete(), texts=("task_id",), values=sealed, sealed=sealed)
 
 
 @places.register("deltas")
@@ -92,9 +94,17 @@ def _take_out(playbook: Playbook, words: Sequence[str]) -> None:
 
 
 def _rows(
-    mine: Any, words: Sequence[str], delete: Callable[[Any], Any], *, texts: Sequence[str], values: Sequence[str] = ()
+    mine: Any,
+    words: Sequence[str],
+    delete: Callable[[Any], Any],
+    *,
+    texts: Sequence[str],
+    values: Sequence[str] = (),
+    sealed: Sequence[str] = (),
 ) -> ErasureFinding:
     found = dict(holding(mine, words, texts=texts, values=values).values_list("pk", "agent_id"))
+    if sealed:
+        found |= {row.pk: row.agent_id for row in sealed_holding(mine, words, *sealed, fields=("agent_id",))}
     _evolutions_require_idle(found.values())
     return ErasureFinding(len(found), lambda: delete(mine.model.objects.filter(pk__in=list(found))))
 

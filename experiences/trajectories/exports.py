@@ -13,6 +13,7 @@ import orjson
 from django.db.models import QuerySet
 
 from agentcore_site.audit.services import record
+from agentcore_site.encryption.data_keys import active_key
 from agentcore_site.jobs.selectors import job_get
 from agentcore_site.lib.async_db import briefly
 from agentcore_site.lib.errors import TooLarge
@@ -90,10 +91,12 @@ def export_start(actor: Actor, filters: dict[str, Any], *, format: str) -> Expor
         Missing: job or agent are not there, or not the actor's.
         Forbidden: neither role nor data permission allow it.
         Invalid: a filter is wrong.
+        KeyAway: rows are encrypted, and can't be read now.
     """
     organizations = _owners(actor, filters)
     for organization in organizations:
         require(actor, "export", organization)
+        active_key(organization)  # one that can't be had is said before the first byte is sent
     rows = trajectories_filtered(trajectories_visible(actor), actor, filters)
     asked = {name: str(value) for name, value in filters.items() if value is not None}
     for organization in organizations:

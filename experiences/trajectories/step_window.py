@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from django.db import connection
 
+from agentcore_site.encryption.columns import opened
 from agentcore_site.jobs.selectors import as_uuid
 from agentcore_site.lib.errors import Missing
 from experiences.models import TrajectoryRecord
@@ -15,7 +16,8 @@ from experiences.trajectories.selectors import trajectories_visible
 WINDOW: Final = 100  # steps that are shown at once
 
 CUT = (
-    "SELECT jsonb_path_query_array(steps, '$[$first to $last]', jsonb_build_object('first', %s::int, 'last', %s::int))"
+    "SELECT CASE jsonb_typeof(steps) WHEN 'array' THEN jsonb_path_query_array("
+    "steps, '$[$first to $last]', jsonb_build_object('first', %s::int, 'last', %s::int)) ELSE steps END"
     " FROM experiences_trajectory WHERE month = %s AND id = %s"
 )
 
@@ -42,5 +44,8 @@ def steps_between(row: TrajectoryRecord, first: int, last: int) -> list[dict[str
         found = cursor.fetchone()
     if found is None:
         return []
-    steps: list[dict[str, Any]] = json.loads(found[0]) if isinstance(found[0], str) else found[0]
-    return steps
+    steps = json.loads(found[0]) if isinstance(found[0], str) else found[0]
+    if isinstance(steps, str):  # encrypted: the database can't cut it
+        whole = opened("experiences_trajectory", "steps", row.organization_id, row.id, steps)
+        steps = whole[first : last + 1]
+    return list(steps)

@@ -19,6 +19,7 @@ from django.db import connection
 from django.db.models import QuerySet
 from django.utils import timezone
 
+from agentcore_site.encryption.columns import Sealer
 from agentcore_site.ids import derived
 from agentcore_site.lib.database import copying
 from agentcore_site.lib.statistics import finite_or_none
@@ -27,6 +28,7 @@ from experiences.models import GroupRecord, TrajectoryRecord
 from experiences.privacy import is_clean, redact, redact_value
 from experiences.rollouts.types import RolloutKey, Step, Trajectory, TrajectoryGroup
 
+TABLE = TrajectoryRecord._meta.db_table
 COLUMNS = ", ".join(field.attname for field in TrajectoryRecord._meta.concrete_fields)
 GROUP_COLUMNS = ", ".join(field.attname for field in GroupRecord._meta.concrete_fields if not field.primary_key)
 MONTHS_AHEAD = 1
@@ -182,17 +184,20 @@ def as_trajectory(row: TrajectoryRecord) -> Trajectory:
 def _lines(owner: TrajectoryScope, trajectories: Iterable[Trajectory]) -> Iterator[bytes]:
     head = f"{owner.month}\t{owner.organization_id}\t{owner.agent_id}\t{owner.job_id}\t{owner.purpose}"
     head = f"{head}\t{owner.arm}\t{owner.line}"
+    sealer = Sealer(owner.organization_id)
     for original in trajectories:
         one = without_personal_data(original)
         key = one.key
+        id = owner.id_of(key)
         fields = (
-            f"{owner.id_of(key)}\t{head}\t{key.iteration}\t{key.scenario}\t{key.rollout}\t{_text(one.query)}"
+            f"{id}\t{head}\t{key.iteration}\t{key.scenario}\t{key.rollout}\t{_text(one.query)}"
             f"\t{'t' if one.success else 'f'}\t{one.outcome!r}\t{_number(finite_or_none(one.reward))}"
             f"\t{_number(one.reward_before_ranking)}"
             f"\t{len(one.steps)}\t{'t' if one.truncated else 'f'}\t{_text(one.error)}\t{one.tokens}\t{one.cost_micros}"
             f"\t{one.duration_ms:.3f}\t{_text(one.policy_version)}\t{_text(one.model)}"
         )
-        columns = (_json(one.components), _json(one.evidence), _json([step_json(step) for step in one.steps]))
+        steps = sealer.json(TABLE, "steps", id, _json([step_json(step) for step in one.steps]))
+        columns = map(_escaped, (_json(one.components), _json(one.evidence), steps))
         yield b"\t".join((fields.encode("utf-8"), *columns, _moment(one.started_at) + b"\n"))
 
 
@@ -275,7 +280,11 @@ def _json(value: Any) -> bytes:
         raw = orjson.dumps(_clean_value(value))
     if b"\\u0000" in raw:  # JSONB refuses NUL
         raw = orjson.dumps(_clean_value(value))
-    return raw.replace(b"\\", b"\\\\")
+    return raw
+
+
+def _escaped(written: bytes) -> bytes:
+    return written.replace(b"\\", b"\\\\")
 
 
 def _text(value: str) -> str:

@@ -8,6 +8,14 @@ from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.utils import timezone
 
+from agentcore_site.encryption.columns import (
+    JSON,
+    TEXT,
+    EncryptedTable,
+    SealedJSONField,
+    SealedTextField,
+    tables,
+)
 from agentcore_site.ids import uuid7
 from agentcore_site.tenancy.models import Scoped
 from experiences.models import Agent
@@ -50,9 +58,9 @@ class ProductionTrace(Scoped):
     model = models.CharField(max_length=120)
     endpoint = models.CharField(max_length=80, blank=True)
     streamed = models.BooleanField(default=False)
-    request: Any = models.JSONField(default=dict)
-    response: Any = models.JSONField(default=dict)
-    sampled = models.TextField(blank=True, help_text="The tokens of the call, packed, where its endpoint gave them.")
+    request: Any = SealedJSONField(default=dict)
+    response: Any = SealedJSONField(default=dict)
+    sampled = SealedTextField(blank=True, help_text="The tokens of the call, packed, where its endpoint gave them.")
     told = ArrayField(models.CharField(max_length=40), default=list)
     status = models.CharField(max_length=11, choices=TraceStatus.choices)
     http_status = models.PositiveSmallIntegerField(default=200)
@@ -101,6 +109,11 @@ class ProductionTrace(Scoped):
     def messages(self) -> list[dict[str, Any]]:
         """The conversation as the caller sent it, without what the gateway told beside it."""
         return list(self.request.get("messages", []))
+
+
+tables.register("production traces")(
+    EncryptedTable("serving_productiontrace", {"id": "uuid"}, {"request": JSON, "response": JSON, "sampled": TEXT})
+)
 
 
 class KeySpending(Scoped):

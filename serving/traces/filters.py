@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from django.db.models import Exists, OuterRef, Q, QuerySet, TextField
-from django.db.models.functions import Cast
+from django.db.models import Exists, OuterRef, Q, QuerySet
 from django_filters import rest_framework as filters
 
 from agentcore_site.rest.filters import Moment
+from agentcore_site.tenancy.erasure import readable
 from experiences.lessons.filters import OfAgent
 from experiences.models.agent_lookup import agent_get
 from serving.feedback.opinions import ABANDONED, CORRECTION, RETRIED, STARS, THUMBS
@@ -34,7 +34,10 @@ class ProductionTraceFilters(OfAgent):
     max_reward = filters.NumberFilter(field_name="reward", lookup_expr="lte")
     since = Moment(field_name="created_at", lookup_expr="gte", help_text="From this moment on.")
     until = Moment(field_name="created_at", lookup_expr="lt", help_text="Before this moment.")
-    search = filters.CharFilter(method="searched", help_text="Text in what was asked or answered, or in the error.")
+    search = filters.CharFilter(
+        method="searched",
+        help_text="Text in what was asked or answered (not where that is encrypted), or in the error.",
+    )
 
     class Meta:
         model = ProductionTrace
@@ -47,7 +50,7 @@ class ProductionTraceFilters(OfAgent):
         return rows.filter(~found if value == "none" else found) if value else rows
 
     def searched(self, rows: QuerySet[Any], name: str, value: str) -> QuerySet[Any]:
-        texts = {f"_{column}": Cast(column, TextField()) for column in ("request", "response")}
+        texts = {f"_{column}": readable(column) for column in ("request", "response")}
         found = rows.annotate(**texts)
         return found.filter(Q(_request__icontains=value) | Q(_response__icontains=value) | Q(error__icontains=value))
 

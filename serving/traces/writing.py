@@ -16,6 +16,8 @@ import orjson
 from django.db import connection, transaction
 from django.utils.dateparse import parse_datetime
 
+from agentcore_site.encryption.columns import Sealer
+from agentcore_site.encryption.errors import KeyAway
 from agentcore_site.lib.database import TROUBLE
 from serving.models import ArmName, CanaryObservation, ProductionTrace, TraceStatus
 from serving.traces.journal import Journal, Segment
@@ -24,6 +26,7 @@ log = logging.getLogger(__name__)
 
 LINGER: Final = 0.1  # seconds that a trace waits for company
 BATCH: Final = 500
+TABLE: Final = ProductionTrace._meta.db_table
 AGAIN: Final = 1.0  # seconds between tries while the database is away
 UUIDS: Final = ("id", "agent_id", "organization_id", "release_id", "deployment_id", "key_id")
 
@@ -87,8 +90,8 @@ class TraceWriter:
         while batch:
             try:
                 traces_write([one.row for one in batch])
-            except TROUBLE as error:
-                log.warning("%d traces wait for the database: %s", len(batch), error)
+            except (KeyAway, *TROUBLE) as error:
+                log.warning("%d traces wait: %s", len(batch), error)
                 connection.close()
                 time.sleep(AGAIN)
             except Exception:  # one that no database takes must not keep the others
@@ -115,15 +118,26 @@ def traces_write(rows: Sequence[Mapping[str, Any]]) -> None:
     observed = [_observation(_values(row)) for row in rows if _counts(row)]
     insert, defaults = _insert()
     with transaction.atomic():
+        sealers = {owner: Sealer(UUID(owner)) for owner in sorted({str(row["organization_id"]) for row in rows})}
         with connection.cursor() as cursor:
-            cursor.execute(insert, [orjson.dumps([{**defaults, **row} for row in rows]).decode()])
+            given = (_sealed({**defaults, **row}, sealers) for row in rows)
+            cursor.execute(insert, [orjson.dumps(list(given)).decode()])
         CanaryObservation.objects.bulk_create(observed, ignore_conflicts=True)
+
+
+def _sealed(row: dict[str, Any], sealers: Mapping[str, Sealer]) -> dict[str, Any]:
+    sealer, id = sealers[str(row["organization_id"])], row["id"]
+    row["sampled"] = sealer.text(TABLE, "sampled", id, row["sampled"])
+    if sealer.key is not None:
+        for column in ("request", "response"):
+            row[column] = orjson.Fragment(sealer.json(TABLE, column, id, orjson.dumps(row[column])))
+    return row
 
 
 @cache
 def _insert() -> tuple[str, Mapping[str, Any]]:
     """The statement, and what a column has that a row does not name."""
-    table, fields = ProductionTrace._meta.db_table, ProductionTrace._meta.concrete_fields
+    table, fields = TABLE, ProductionTrace._meta.concrete_fields
     columns = ", ".join(one.attname for one in fields)
     given = f"jsonb_populate_recordset(NULL::{table}, %s::jsonb)"
     defaults = {one.attname: one.get_default() for one in fields if not one.primary_key and one.name != "created_at"}

@@ -19,6 +19,7 @@ from agentcore_site.audit.models import AuditEvent, ErasedWords, Seal
 from agentcore_site.audit.services import event_erase, record
 from agentcore_site.audit.tasks import seal_all
 from agentcore_site.audit_export.models import AuditStream
+from agentcore_site.encryption.models import DataKey
 from agentcore_site.jobs.models import HostProcess, Job, Status
 from agentcore_site.jobs.services import share_create
 from agentcore_site.models import IdempotencyRecord, SiteFact, TableSize
@@ -49,6 +50,7 @@ READ_ONLY = {
     "idempotencyrecord", "budgetlimit", "reservation", "ledgerentry", "budgetalert", "modelendpoint", "toolserver",
     "erasure", "tokenfamily", "sitefact", "mail", "hostprocess", "tablesize", "trajectoryarchive", "archivedjob",
     "archiverule", "seal", "erasedwords", "auditstream",
+    "datakey",
     "promptpack", "experience", "experiencechange", "question", "epoch", "playbook",
     "playbookversion", "playbooksection", "playbookchange", "contextdelta", "executiontrace", "evolution",
 }  # fmt: skip
@@ -105,6 +107,7 @@ def everything(operator: Actor, agent: Agent, adam: Any) -> TrainingRun:
     ArchivedJob.objects.create(
         organization=run.organization, archive=archive, job_id=run.job_id, rows=1, mark=1, first_group=0, groups=1
     )
+    DataKey.objects.create(organization=run.organization, version=1, holder="local", sealed="s", active=False)
     mail_queue(run.organization, to=["olivia@example.com"], subject="A subject", body="A body.")
     TokenFamily.objects.create(user=adam, current="j", expires_at=timezone.now())
     Erasure.objects.create(organization=run.organization, digests=["d"], found={"rows": 1}, left={"rows": 0})

@@ -47,6 +47,7 @@ def labels(may: frozenset[str], *, staff: bool = False) -> list[list[str]]:
         ("/budgets/prices/", "Budgets"),
         ("/people/", "People"),
         ("/archives/", "Storage"),
+        ("/encryption/", "Encryption"),
         ("/audit/", "Audit"),
         ("/system/", "System"),
     ],
@@ -67,7 +68,9 @@ def test_each_entry_leads_to_a_page_of_its_own() -> None:
 
 def test_people_see_the_entries_that_their_role_allows() -> None:
     everywhere, administration = labels(ROLE_MAY[Role.ADMIN], staff=True)
-    assert everywhere[-1] == "Budgets" and administration == ["People", "Audit", "Storage", "System", "Admin"]
+    assert everywhere[-1] == "Budgets" and administration == [
+        *("People", "Audit", "Storage", "Encryption", "System", "Admin")
+    ]
     (only,) = labels(frozenset({"view"}))
     assert "Review queue" in only and "Budgets" not in only
 

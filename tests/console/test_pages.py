@@ -202,6 +202,7 @@ def test_every_address_of_the_console_is_tried_here(addresses: list[str]) -> Non
         "execution", "reviews", "review", "review_approve", "review_reject", "review_approve_lesson",
         "review_reject_lesson", "prompt_packs", "prompt_pack_new", "prompt_pack", "prompt_pack_archive",
         "archives", "archiving", "archive_start", "archive_cancel", "archive_rule", "archive_restore",
+        "encryption", "encrypting", "encryption_rotate", "encryption_end", "encryption_move", "encryption_stop",
         "trajectories", "compare", "trajectory", "steps", "raw", "group", "jobs",
         "job", "status", "series", "pause", "resume", "cancel", "share", "unshare", "unshare_one", "launch",
         "plan", "data", "domain",

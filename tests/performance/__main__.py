@@ -75,7 +75,7 @@ def main() -> int:
 
     parts = {
         "science": [science.rollouts, science.update],
-        "storage": [storage.writes],
+        "storage": [storage.writes, storage.encrypted],
         "archive": [archive.months, archive.growth],
         "jobs": [jobs.one_worker, jobs.fairness],
         "llm": [llm.calls, llm.rollouts, llm.broken],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from dataclasses import replace
 from datetime import date
@@ -10,13 +11,19 @@ from statistics import median
 
 from django.db import connection, transaction
 
+from agentcore_site.encryption.envelope import KEY_BYTES
+from agentcore_site.encryption.holders import LOCAL, holder
+from agentcore_site.encryption.models import DataKey
+from agentcore_site.encryption.services import key_rotate
 from agentcore_site.ids import uuid7
+from agentcore_site.tenancy.models import Organization
 from experiences.rollouts.collect import RolloutLimits, RolloutPlan, collect
 from experiences.rollouts.runtimes.action import ActionRuntime
 from experiences.rollouts.types import RolloutKey, Trajectory
 from experiences.trajectories import storage
 from tests.performance.table import Figure, at_least, at_most
 from tests.support.owner import as_owner
+from tests.support.running import run_to_end
 from training.config.validation import parse_config
 from training.data.pools import environment_pools
 from training.learners.action import ActionLearner
@@ -58,17 +65,26 @@ def trajectories() -> list[Trajectory]:
     ]
 
 
+def encrypting() -> storage.TrajectoryScope:
+    """A scope whose organisation encrypts."""
+    name = f"encrypting-{uuid7().hex[-12:]}"
+    organization = Organization.objects.create(name=name, slug=name)
+    sealed = holder(LOCAL).seal(os.urandom(KEY_BYTES))
+    DataKey.objects.create(organization=organization, version=1, holder=LOCAL, sealed=sealed, active=True)
+    return replace(owner(), organization_id=organization.pk)
+
+
 def owner() -> storage.TrajectoryScope:
     return storage.TrajectoryScope(uuid7(), uuid7(), uuid7(), MONTH)
 
 
-def ours(rows: list[Trajectory]) -> float:
+def ours(rows: list[Trajectory], whose: storage.TrajectoryScope | None = None, batch: int = BATCH) -> float:
     """Seconds of the product's own path: objects to JSON to COPY, in transactions of 1,000."""
-    whose = owner()
+    whose = whose or owner()
     began = time.perf_counter()
-    for first in range(0, len(rows), BATCH):
+    for first in range(0, len(rows), batch):
         with transaction.atomic():
-            storage.trajectories_write(whose, rows[first : first + BATCH])
+            storage.trajectories_write(whose, rows[first : first + batch])
     return time.perf_counter() - began
 
 
@@ -122,4 +138,29 @@ def writes() -> list[Figure]:
             "P7", "10,000 trajectories on disk, indexes and all (target 100 MB)", size / 2**20, 100, "MB", digits=1
         ),
         at_most("P7", "10,000 trajectories on disk, the goal", size / 2**20, 20, "MB", digits=1),
+    ]
+
+
+def encrypted() -> list[Figure]:
+    """S7: the same rows with and without encryption, in turn, by COPY of 500."""
+    with transaction.atomic():
+        storage.partition_ensure(MONTH)
+    rows, whose = trajectories(), encrypting()
+    seconds: dict[bool, list[float]] = {True: [], False: []}
+    size: dict[bool, int] = {}
+    for _ in range(5):
+        for sealed in (False, True):
+            emptied()
+            seconds[sealed].append(ours(rows, whose if sealed else None, 500))
+            size[sealed] = size_of_partition()
+    began = time.perf_counter()
+    run_to_end(key_rotate(None, Organization.objects.get(pk=whose.organization_id)))
+    moving = time.perf_counter() - began
+    emptied()
+    taken = median(seconds[True]) / median(seconds[False])
+    return [
+        at_most("S7", "COPY of 500 encrypted trajectories, of the time in plain", taken, 1.5, "times"),
+        at_most("S7", "10,000 encrypted on disk, of the size in plain", size[True] / size[False], 1.25, "times"),
+        at_least("S7", "rows brought under another key, while they are read", ROWS / moving, 2_000, "rows/s", digits=0),
+        at_most("S7", "10,000 encrypted on disk", size[True] / 2**20, 27, "MB", digits=1),
     ]

@@ -47,6 +47,7 @@ OURS: Final = frozenset(
         "site_roof.IdempotencyRecord.fingerprint", "audit.Seal.kind",
         "audit.Seal.digests", "audit.Seal.previous", "audit.Seal.digest", "audit.ErasedWords.digest",
         "site_roof.SiteFact.name", "site_roof.SiteFact.value",
+        "encryption.DataKey.holder", "encryption.DataKey.sealed",
         "jobs.HostProcess.place", "jobs.HostProcess.name", "jobs.HostProcess.host",
         # Words from a closed list of ours.
         "tenancy.Membership.role", "tenancy.ApiKey.scopes", "tenancy.Erasure.found", "tenancy.Erasure.left",

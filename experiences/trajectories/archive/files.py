@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import datetime
 from pathlib import Path
@@ -115,15 +115,19 @@ def place_of(file: IO[bytes], trajectory_id: str) -> dict[str, Any] | None:
     return None
 
 
-def without_rows(table: pa.Table, words: Sequence[str], queries: Sequence[str]) -> pa.Table:
+def without_rows(
+    table: pa.Table, words: Sequence[str], queries: Sequence[str], opened: Callable[[pa.Table], list[str]]
+) -> pa.Table:
     """The rows that hold none of the words in any text (in JSON as it is written there), in any case, nor have one of
-    the queries."""
+    the queries. ``opened`` reads steps that are encrypted."""
+    rows = table
+    table = table.set_column(table.schema.get_field_index("steps"), "steps", pa.array(opened(table), TEXT))
     gone = pc.is_in(table["query"], value_set=pa.array(queries, TEXT))
     for name in ("query", "error", "model", "steps", "evidence", "components"):
         for word in words:
             said = json.dumps(word, ensure_ascii=False)[1:-1] if name in JSON else word
             gone = pc.or_(gone, pc.match_substring(table[name], said, ignore_case=True))
-    return table.filter(pc.invert(gone))
+    return rows.filter(pc.invert(gone))
 
 
 def without_ids(table: pa.Table, ids: Iterable[str]) -> pa.Table:

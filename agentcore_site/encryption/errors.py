@@ -1,0 +1,17 @@
+"""What keeps an encrypted text from being read or written."""
+
+from __future__ import annotations
+
+from agentcore_site.lib.errors import DomainError, Unavailable
+
+
+class KeyAway(Unavailable):
+    """The key can't be had now; what was asked may be tried again, and nothing was written meanwhile."""
+
+    title = "Encryption key away"
+
+
+class Unopenable(DomainError):
+    """The text was encrypted for another row or with another key, or altered: trying again does not help."""
+
+    code, title = 500, "Encrypted text damaged"

@@ -1,0 +1,64 @@
+"""Who has the key that data keys are encrypted with: this site (a key made of ``SECRET_KEY``), or a server outside."""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from functools import cache
+from typing import Final, Protocol
+
+from agentcore_site import vault
+from agentcore_site.encryption.errors import KeyAway
+from agentcore_site.lib.registry import Registry
+
+LOCAL: Final = "local"
+
+
+class KeyHolder(Protocol):
+    """Encrypts and decrypts data keys."""
+
+    def seal(self, key: bytes) -> str:
+        """Raises:
+        KeyAway: it can't be asked."""
+        ...
+
+    def open(self, sealed: str) -> bytes:
+        """Raises:
+        KeyAway: it can't be asked, or does not open this."""
+        ...
+
+    def seal_again(self, sealed: str) -> str:
+        """The same under its newest key. The data key itself need not come here.
+
+        Raises:
+            KeyAway: as above.
+        """
+        ...
+
+
+holders: Registry[type[KeyHolder]] = Registry("holder of keys", entry_point_group="agentcore.key_holders")
+
+
+@holders.register(LOCAL)
+class LocalHolder:
+    """A key derived from ``SECRET_KEY``, as for other secrets in the database."""
+
+    def seal(self, key: bytes) -> str:
+        return vault.sealed(b64encode(key).decode())
+
+    def open(self, sealed: str) -> bytes:
+        try:
+            return b64decode(vault.opened(sealed))
+        except vault.Unsealable as error:
+            raise KeyAway(
+                "A data key can't be opened: SECRET_KEY changed. Put the old one into SECRET_KEY_FALLBACKS."
+            ) from error
+
+    def seal_again(self, sealed: str) -> str:
+        return self.seal(self.open(sealed))
+
+
+@cache
+def holder(name: str) -> KeyHolder:
+    """Raises:
+    UnknownName: there is none of that name."""
+    return holders.get(name)()

@@ -1,0 +1,27 @@
+"""The encryption of what is stored as the job engine sees it."""
+
+from __future__ import annotations
+
+from agentcore_site.encryption.services import KIND
+from agentcore_site.jobs.kinds import Progressed, kinds
+from agentcore_site.jobs.lease import Lease
+from agentcore_site.jobs.models import Job
+
+
+@kinds.register(KIND)
+class EncryptionKind:
+    """Slices of rows that are encrypted, decrypted, or encrypted by another key."""
+
+    @staticmethod
+    def advance(job: Job, lease: Lease) -> Progressed:
+        from agentcore_site.encryption.moving import moving_slice
+
+        return moving_slice(job, lease)
+
+    @staticmethod
+    def stopped(job: Job) -> None:
+        """Each row says itself how it is stored."""
+
+    @staticmethod
+    def resume_check(job: Job) -> None:
+        """Nothing keeps it from going on."""

@@ -1,0 +1,61 @@
+"""Data keys encrypted by the transit engine of HashiCorp Vault or OpenBao, over HTTP. Its key never leaves the server.
+
+What is stored is what the engine answers: ``vault:v<version of its key>:<base64>``.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+from base64 import b64decode, b64encode
+from typing import Any, Final
+from urllib.parse import quote, urlsplit
+
+from django.conf import settings
+
+from agentcore_site.encryption.errors import KeyAway
+from agentcore_site.encryption.holders import holders
+
+NAME: Final = "vault"
+SECONDS: Final = 5.0
+
+
+@holders.register(NAME)
+class TransitHolder:
+    """The key ``VAULT_TRANSIT_KEY`` of the engine at ``VAULT_TRANSIT_MOUNT``."""
+
+    def seal(self, key: bytes) -> str:
+        return str(self._ask("encrypt", {"plaintext": b64encode(key).decode()})["ciphertext"])
+
+    def open(self, sealed: str) -> bytes:
+        return b64decode(self._ask("decrypt", {"ciphertext": sealed})["plaintext"])
+
+    def seal_again(self, sealed: str) -> str:
+        return str(self._ask("rewrap", {"ciphertext": sealed})["ciphertext"])
+
+    def _ask(self, what: str, body: dict[str, str]) -> dict[str, Any]:
+        place = urlsplit(settings.VAULT_ADDR)
+        make = http.client.HTTPSConnection if place.scheme == "https" else http.client.HTTPConnection
+        path = f"{place.path.rstrip('/')}/v1/{settings.VAULT_TRANSIT_MOUNT}/{what}/{quote(settings.VAULT_TRANSIT_KEY)}"
+        headers = {"X-Vault-Token": settings.VAULT_TOKEN, "X-Vault-Request": "true", "Content-Type": "application/json"}
+        if settings.VAULT_NAMESPACE:
+            headers["X-Vault-Namespace"] = settings.VAULT_NAMESPACE
+        connection = make(place.hostname or "", place.port, timeout=SECONDS)
+        try:
+            connection.request("POST", path, json.dumps(body), headers)
+            answer = connection.getresponse()
+            status, said = answer.status, answer.read()
+            if status == http.client.OK:
+                return dict(json.loads(said)["data"])
+        except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError) as error:
+            raise KeyAway("The key server (VAULT_ADDR) does not answer. Nothing was lost; try again later.") from error
+        finally:
+            connection.close()
+        raise KeyAway(f"The key server (VAULT_ADDR) refuses to {what} with {status}: {_errors(said)}")
+
+
+def _errors(said: bytes) -> str:
+    try:
+        return "; ".join(map(str, json.loads(said)["errors"]))[:300] or "it gives no reason."
+    except (ValueError, KeyError, TypeError):
+        return "it gives no reason."
