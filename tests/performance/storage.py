@@ -161,6 +161,6 @@ def encrypted() -> list[Figure]:
     return [
         at_most("S7", "COPY of 500 encrypted trajectories, of the time in plain", taken, 1.5, "times"),
         at_most("S7", "10,000 encrypted on disk, of the size in plain", size[True] / size[False], 1.25, "times"),
-        at_least("S7", "rows brought under another key, while they are read", ROWS / moving, 2_000, "rows/s", digits=0),
+        at_least("S7", "rows brought under another key by the job", ROWS / moving, 2_000, "rows/s", digits=0),
         at_most("S7", "10,000 encrypted on disk", size[True] / 2**20, 27, "MB", digits=1),
     ]
