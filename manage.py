@@ -14,6 +14,10 @@ def main() -> None:
         os.environ.setdefault("DATABASE_AS_OWNER", "1")
     from django.core.management import execute_from_command_line
 
+    from agentcore_site.lib import row_scope
+
+    row_scope.outside(row_scope.EVERYTHING)  # an operator's command works across organisations
+
     execute_from_command_line(sys.argv)
 
 

@@ -4,14 +4,25 @@
 import os
 from typing import Any
 
-from celery import Celery
+from celery import Celery, Task
 from celery.signals import beat_init, celeryd_init
+
+from agentcore_site.lib.row_scope import everything
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "agentcore_site.settings")
 # Django's checks load every page and form, 9 MB in each worker. The web process and CI make them.
 os.environ.setdefault("CELERY_SKIP_CHECKS", "true")
 
-app = Celery("agentcore")
+
+class ScopedTask(Task):
+    """A task works across organisations, but for a job's turn, which narrows itself."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        with everything():
+            return super().__call__(*args, **kwargs)
+
+
+app = Celery("agentcore", task_cls=ScopedTask)
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks()
 app.steps["consumer"].add("agentcore_site.jobs.ticking:Ticking")

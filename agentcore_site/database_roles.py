@@ -17,6 +17,8 @@ from django.db import connections, transaction
 from django.db.utils import ProgrammingError
 from psycopg import sql
 
+from agentcore_site import row_security
+
 log = logging.getLogger(__name__)
 
 EVERYWHERE: Final = (
@@ -48,10 +50,11 @@ def grant(sender: Any = None, *, using: str = "default", **_: Any) -> None:
         mine, owner = cursor.fetchone() or ("", "")
     if mine != owner:  # between tests the application's role flushes tables, which ends with this signal too
         return
-    if role != owner:
-        with transaction.atomic(using=using), connection.cursor() as cursor:
-            for statement in _grants(role):
-                cursor.execute(statement)
+    with transaction.atomic(using=using), connection.cursor() as cursor:
+        for statement in _grants(role) if role != owner else ():
+            cursor.execute(statement)
+        row_security.close_partitions(cursor)
+    row_security.apply(connection)
     _limit_idle_transactions(connection, role)
 
 

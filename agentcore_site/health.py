@@ -33,6 +33,7 @@ from agentcore_site.lib import disk
 from agentcore_site.lib.beats import PARTS, beat_key
 from agentcore_site.lib.database import TROUBLE
 from agentcore_site.lib.redis_address import redis_client
+from agentcore_site.lib.row_scope import everything
 from agentcore_site.postgresql.replica import ALIAS, seconds_behind
 from agentcore_site.tenancy.authentication import actor_of
 
@@ -256,6 +257,7 @@ def _is_member(request: HttpRequest) -> bool:
         return False
 
 
+@everything()
 def _looked_at(name: str) -> dict[str, Any]:
     began = time.monotonic()
     try:

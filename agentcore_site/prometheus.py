@@ -20,6 +20,7 @@ from prometheus_client.registry import Collector
 from agentcore_site.embedded import status_server
 from agentcore_site.jobs.models import ACTIVE, Job, Status
 from agentcore_site.lib.money import dollars
+from agentcore_site.lib.row_scope import everything
 from agentcore_site.tenancy.authentication import bearer
 from serving.deployments.figures import model_shares
 from training import metrics as training_metrics
@@ -110,6 +111,7 @@ class WarehouseCollector(Collector):
 
 @require_safe
 @never_cache
+@everything()
 def metrics(request: HttpRequest) -> HttpResponse:
     """Prometheus' text format. With the database away it still tells what the processes counted."""
     if not allowed(request):

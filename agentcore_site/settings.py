@@ -66,6 +66,7 @@ MIDDLEWARE = [
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "agentcore_site.csp.ContentSecurityPolicy",
     "agentcore_site.middleware.RequestId",
+    "agentcore_site.tenancy.row_scopes.RowScope",
     "agentcore_site.middleware.DatabaseAway",
     "agentcore_site.middleware.StorableQuery",
     "agentcore_site.console.refusals.RefusalMiddleware",

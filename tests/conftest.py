@@ -11,6 +11,7 @@ from django.db import connection
 from django.test import TransactionTestCase
 from redis import Redis
 
+from agentcore_site.lib import row_scope
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import Organization
 from agentcore_site.tenancy.roles import Role
@@ -31,6 +32,7 @@ def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> Iterator[N
                 cursor.execute(f"ALTER TABLE {table} DISABLE TRIGGER no_truncate")
             owner.share_with_application(cursor)
         owner.leave()
+    row_scope.outside(row_scope.EVERYTHING)  # a test looks at what it likes; requests and jobs see their own
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(TransactionTestCase, "_fixture_teardown", emptying.empty)
         yield

@@ -11,6 +11,7 @@ from django.db.models import Model
 from django.utils import timezone
 
 from agentcore_site.audit.models import AuditEvent
+from agentcore_site.lib.row_scope import everything
 from agentcore_site.lib.trace_context import request_id
 
 
@@ -30,7 +31,7 @@ def record(
     user = getattr(actor, "user", actor)
     user_id = getattr(user, "pk", None)
     owner = organization if organization is not None else getattr(target, "organization_id", None)
-    return AuditEvent.objects.create(
+    event = AuditEvent(
         organization_id=owner if isinstance(owner, uuid.UUID) else getattr(owner, "id", None),
         user_id=user_id,
         actor=str(getattr(user, "username", "") or "system")[:150],
@@ -44,6 +45,9 @@ def record(
         before=before,
         after=after,
     )
+    with everything():  # also before it is known who asks, and for a person of another organisation
+        event.save(force_insert=True)
+    return event
 
 
 def archive(actor: Any, row: Any, action: str, **emptied: Any) -> bool:

@@ -24,6 +24,7 @@ from agentcore_site.jobs.models import Job
 from agentcore_site.jobs.slots import slot_free, slot_renew, slot_take
 from agentcore_site.jobs.viewers import Viewer, viewer_of
 from agentcore_site.lib.database import TROUBLE
+from agentcore_site.lib.row_scope import only
 
 log = logging.getLogger(__name__)
 
@@ -126,7 +127,8 @@ class JobConsumer(AsyncWebsocketConsumer):
 
     @database_sync_to_async
     def _read(self) -> list[LiveEvent]:
-        return events_after(self.job, self.seq)
+        with only(self.job.organization_id):
+            return events_after(self.job, self.seq)
 
     async def _take_slot(self) -> bool:
         name = uuid4().hex

@@ -18,6 +18,7 @@ from django.db import connection, transaction
 
 from agentcore_site.jobs.models import Job, Status
 from agentcore_site.lib.database import TROUBLE
+from agentcore_site.lib.row_scope import everything
 
 log = logging.getLogger(__name__)
 
@@ -67,6 +68,7 @@ class Turn(NamedTuple):
     units: float = math.inf
 
 
+@everything()
 def fair_turn() -> Turn:
     """The usual slice. Where many jobs wait it is shorter, so that a round through them stays short, and ends after a
     few units at the latest: a job whose iterations became quick (its agent learned to take fewer steps) would
@@ -152,6 +154,7 @@ class Lease:
 
     # -- the keeper's thread ---------------------------------------------------------------------------------------
 
+    @everything()
     def _keep(self) -> None:
         try:
             while not self._done.wait(POLL_SECONDS):

@@ -12,6 +12,7 @@ from django.utils import timezone
 
 from agentcore_site.jobs.models import Job, ShareLink
 from agentcore_site.lib.errors import Missing
+from agentcore_site.lib.row_scope import everything, let_in
 from agentcore_site.lib.texts import uuid_of
 from agentcore_site.tenancy.permissions import require
 
@@ -46,6 +47,7 @@ def token_digest(token: str) -> str:
     return hashlib.sha256(token.encode()).hexdigest()
 
 
+@everything()
 def shared_job(token: str) -> Job | None:
     """The job behind a living share link. That it was used is noted, at most once a minute."""
     link = living_links().filter(digest=token_digest(token)).select_related("job").first()
@@ -54,9 +56,11 @@ def shared_job(token: str) -> Job | None:
     now = timezone.now()
     if link.last_seen_at is None or now - link.last_seen_at > SEEN_EVERY:
         ShareLink.objects.filter(id=link.id).update(last_seen_at=now)
+    let_in(link.organization_id)
     return link.job
 
 
+@everything()
 def share_alive(token: str) -> bool:
     return living_links().filter(digest=token_digest(token)).exists()
 

@@ -17,7 +17,7 @@ from agentcore_site.jobs import lifecycle, wakeup
 from agentcore_site.jobs.kinds import kinds
 from agentcore_site.jobs.lease import Lease, LeaseLost, MustFail, MustPause, StopRequested
 from agentcore_site.jobs.models import Job, Reason, Status
-from agentcore_site.lib import disk, gc_freeze, trace_context
+from agentcore_site.lib import disk, gc_freeze, row_scope, trace_context
 from agentcore_site.lib.database import TROUBLE, trouble_in
 from agentcore_site.lib.error_metrics import errors
 from agentcore_site.lib.errors import DomainError
@@ -33,7 +33,10 @@ def advance(job_id: str, attempt: int | None = None) -> str:
     try:
         secret_key.require_same_once()
         job = lifecycle.claim(job_id, attempt=attempt)
-        return "taken" if job is None else run_slice(job)
+        if job is None:
+            return "taken"
+        with row_scope.only(job.organization_id):
+            return run_slice(job)
     except secret_key.OtherSecretKey as error:
         log.error("job %s is left to other workers: %s", job_id, error)
         return "another key"

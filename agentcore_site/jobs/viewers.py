@@ -15,6 +15,7 @@ from django.http import parse_cookie
 from agentcore_site.jobs.models import Job
 from agentcore_site.jobs.selectors import job_get, share_alive, shared_job, token_digest
 from agentcore_site.lib.errors import DomainError
+from agentcore_site.lib.row_scope import only
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.authentication import actor_of_token, bearer
 
@@ -82,7 +83,8 @@ class MemberViewer:
     @database_sync_to_async
     def _job(self, actor: Actor) -> Job | None:
         try:
-            return None if actor.only_service or not actor.may_read else job_get(actor, self.job_id)
+            with only(*actor.organization_ids):
+                return None if actor.only_service or not actor.may_read else job_get(actor, self.job_id)
         except DomainError:
             return None
 

@@ -12,6 +12,7 @@ from django.db.models.functions import Now
 
 from agentcore_site.celery import app
 from agentcore_site.jobs.models import Job
+from agentcore_site.lib.row_scope import everything
 
 PING_SECONDS: Final = 0.5
 A_MOMENT: Final = timedelta(minutes=1)
@@ -37,6 +38,7 @@ class Workers:
         return "unknown" if self.answering is None else "none"
 
 
+@everything()
 def workers_seen() -> Workers:
     """Asks the database and the broker; takes up to half a second."""
     held = Q(lease_until__gt=Now())

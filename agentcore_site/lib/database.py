@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Final
+from typing import Any, Final
 
 import psycopg
-from django.db import InterfaceError, InternalError, OperationalError, connection
+from django.db import InterfaceError, InternalError, OperationalError, connection, transaction
 
 # Django wraps the driver's errors in its own where it knows of the call; a COPY that is written row by row, or a
 # connection that breaks while a cursor is closed, may still raise the driver's.
@@ -41,11 +41,17 @@ def _sqlstate(error: BaseException) -> str:
 
 
 @contextmanager
-def copying(command: str) -> Iterator[psycopg.Copy]:
-    """A ``COPY … FROM STDIN`` that ends with the block.
+def copying(command: str, values: Sequence[Any] = ()) -> Iterator[psycopg.Copy]:
+    """A ``COPY`` from or to here, which ends with the block.
 
     Raises:
         django.db.Error: as for every other statement.
     """
-    with connection.cursor() as cursor, connection.wrap_database_errors, cursor.copy(command) as copy:
+    # The scope of rows can be told to a transaction only (agentcore_site.postgresql.scoped).
+    with (
+        transaction.atomic(savepoint=False),
+        connection.cursor() as cursor,
+        connection.wrap_database_errors,
+        cursor.copy(command, values) as copy,
+    ):
         yield copy

@@ -1,6 +1,6 @@
 """Django's backend, which notes what a request may have changed (``agentcore_site.changes``), waits longer for a
-connection of the pool where the server is there and only busy, and gives up a server that fell silent, also without a
-pool."""
+connection of the pool where the server is there and only busy, gives up a server that fell silent, also without a
+pool, and tells whose rows a statement may see."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from django.db.backends.postgresql import base
 from psycopg_pool import PoolTimeout
 
 from agentcore_site.changes import may_have_changed
+from agentcore_site.lib import row_scope
+from agentcore_site.postgresql.cursors import ScopedCursor, ScopedServerSideCursor
 from agentcore_site.postgresql.server import server_at
 from agentcore_site.postgresql.watched import SILENT, PatientConnection
 
@@ -34,7 +36,17 @@ class DatabaseWrapper(base.DatabaseWrapper):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.execute_wrappers.append(_note)
+        self.execute_wrappers += [_scoped, _note]
+
+    def get_connection_params(self) -> dict[str, Any]:
+        return {**super().get_connection_params(), "cursor_factory": ScopedCursor}
+
+    def create_cursor(self, name: str | None = None) -> Any:
+        """Of the server's where it has a name, as Django reads long lists."""
+        made = super().create_cursor(name)
+        if name:
+            made.__class__ = ScopedServerSideCursor
+        return made
 
     def get_new_connection(self, conn_params: dict[str, Any]) -> Any:
         """A pool that is used up and a server that is away look alike to who waits: the server is asked."""
@@ -52,6 +64,12 @@ class DatabaseWrapper(base.DatabaseWrapper):
     def _commit(self) -> Any:
         may_have_changed()  # also where it fails: the answer may be lost after the commit was done
         return super()._commit()  # type: ignore[misc]  # not in the stubs
+
+
+def _scoped(execute: Callable[..., Any], sql: Any, params: Any, many: bool, context: dict[str, Any]) -> Any:
+    """The scope is found out here: further down the connection is locked, and to find out may take a query."""
+    row_scope.resolve()
+    return execute(sql, params, many, context)
 
 
 def _note(execute: Callable[..., Any], sql: Any, params: Any, many: bool, context: dict[str, Any]) -> Any:

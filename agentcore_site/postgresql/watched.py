@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Final, Self, TypeVar
 import psycopg
 from psycopg.rows import tuple_row
 
+from agentcore_site.postgresql.scoped import ScopedConnection
 from agentcore_site.postgresql.server import DatabaseServer, probe_conninfo, server_at, server_named
 
 T = TypeVar("T")
@@ -25,7 +26,7 @@ INTERVAL: Final = 0.1  # between two looks at the clock
 SILENT: Final = "the database server does not answer"
 
 
-class WatchedConnection(psycopg.Connection[Any]):
+class WatchedConnection(ScopedConnection):
     """Raises ``OperationalError`` where its server is silent; a pool makes connections of this class.
 
     ``patience``: seconds without an answer before the server is asked. ``silence``: seconds for which it has to be

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from agentcore_site.lib.row_scope import everything
 from agentcore_site.tenancy.roles import ROLE_MAY, SCOPES, SERVICE, VIEW
 
 if TYPE_CHECKING:
@@ -41,7 +42,8 @@ class Actor:
         rows = self.user.memberships.select_related("organization").order_by("created_at", "id")
         if self.organization_id is not None:
             rows = rows.filter(organization_id=self.organization_id)
-        return {row.organization_id: row for row in rows}
+        with everything():
+            return {row.organization_id: row for row in rows}
 
     @property
     def organization_ids(self) -> list[uuid.UUID]:

@@ -13,6 +13,7 @@ from rest_framework.request import Request
 from rest_framework_simplejwt.authentication import JWTAuthentication
 from rest_framework_simplejwt.exceptions import InvalidToken
 
+from agentcore_site.lib.row_scope import everything
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.addresses import client_address
 from agentcore_site.tenancy.models import ApiKey
@@ -28,6 +29,7 @@ def bearer(header: str) -> str:
     return token.strip() if scheme.lower() == "bearer" else ""
 
 
+@everything()
 def living_key(key: str) -> ApiKey | None:
     """The row of a living key of an active person, with the person; it is noted that it was used."""
     row = ApiKey.objects.filter(digest=key_digest(key)).select_related("user").first()
@@ -64,7 +66,12 @@ def actor_of(request: HttpRequest | Request) -> Actor:
     actor = getattr(request, "auth", None)
     if isinstance(actor, Actor):
         return actor
-    return Actor(request.user, ip=client_address(request), door="console")
+    known = getattr(request, "_actor", None)
+    if known is None or known.user is not request.user:
+        # One for all of the request: its memberships are read once.
+        known = Actor(request.user, ip=client_address(request), door="console")
+        request._actor = known  # type: ignore[union-attr]
+    return known
 
 
 class ApiKeyAuthentication(BaseAuthentication):

@@ -24,6 +24,7 @@ from django.utils import timezone
 from agentcore_site.audit.services import record
 from agentcore_site.lib.errors import Conflict, Forbidden, Invalid, Missing, TooMany
 from agentcore_site.lib.links import absolute
+from agentcore_site.lib.row_scope import everything, let_in
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.mails import mail_queue
 from agentcore_site.tenancy.members import require_members_edit, role_check
@@ -120,6 +121,7 @@ def invitation_revoke(actor: Actor, row: Invitation) -> None:
     record(actor, "invitation.revoked", row)
 
 
+@everything()
 def invitation_of(token: str) -> Invitation:
     """What a link leads to.
 
@@ -130,6 +132,7 @@ def invitation_of(token: str) -> Invitation:
     row = rows.select_related("organization", "invited_by").first()
     if row is None:
         raise Missing("This invitation was answered, revoked or is too old. Ask for a new one.")
+    let_in(row.organization_id)
     return row
 
 

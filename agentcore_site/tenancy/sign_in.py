@@ -21,6 +21,7 @@ from redis.exceptions import RedisError
 from agentcore_site.audit.models import AuditEvent
 from agentcore_site.lib.broker import broker_asked
 from agentcore_site.lib.errors import TooMany
+from agentcore_site.lib.row_scope import everything
 from agentcore_site.tenancy.addresses import client_address, network_of
 
 PERIOD: Final = timedelta(minutes=15)
@@ -87,6 +88,7 @@ class Tries:
         except (RedisError, ValueError):  # ValueError: the counter ended in between
             return
 
+    @everything()
     def _over_by_audit(self) -> bool:
         wrong = _events(FAILED, PERIOD)
         if wrong.filter(ip=self.address).count() >= PER_ADDRESS:

@@ -18,6 +18,7 @@ from typing import Any, Final, TypeVar
 from django.db import DatabaseError, connections
 
 from agentcore_site.lib.database import TROUBLE as AWAY
+from agentcore_site.lib.row_scope import everything
 from budgets.ledger import Hold, Reserved, Settled, Settlement, reserve_many, settle_many
 from budgets.metering.port import Bill, MeterFailure
 
@@ -159,6 +160,7 @@ class LedgerWriter:
 
     # -- the writing side --------------------------------------------------------------------------------------------
 
+    @everything()
     def _run(self) -> None:
         try:
             closing = False

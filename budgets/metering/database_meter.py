@@ -10,6 +10,7 @@ from typing import Final, Self
 
 from asgiref.sync import sync_to_async
 
+from agentcore_site.lib.row_scope import only
 from budgets.ledger import LEASE, Hold, Settlement
 from budgets.ledger.accounts import Chain, chain_open, month_of
 from budgets.ledger.writer import LedgerAway, LedgerWriter
@@ -164,7 +165,8 @@ class DatabaseMeter:
 
         try:
             brake = site_brake()
-            return brake.refusal(job_spent_lately(self.organization_id, job_id)) if brake.factor else ""
+            with only(self.organization_id):
+                return brake.refusal(job_spent_lately(self.organization_id, job_id)) if brake.factor else ""
         except DatabaseError as error:
             raise LedgerAway(f"The ledger can't be read, so no call may be made: {error}") from error
         finally:
@@ -174,7 +176,8 @@ class DatabaseMeter:
         from django.db import Error, connection
 
         try:
-            return chain_open(self.organization_id, agent_id=self.agent_id, job_id=self.job_id)
+            with only(self.organization_id):
+                return chain_open(self.organization_id, agent_id=self.agent_id, job_id=self.job_id)
         except Error as error:
             raise LedgerAway(f"The budgets can't be read, so no call may be made: {error}") from error
         finally:

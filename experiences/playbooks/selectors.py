@@ -14,6 +14,7 @@ from agentcore_site.jobs.models import ACTIVE, Job, Status
 from agentcore_site.jobs.selectors import as_uuid
 from agentcore_site.lib.errors import Conflict, Missing
 from agentcore_site.lib.money import micros
+from agentcore_site.lib.row_scope import everything
 from budgets.models import LedgerEntry
 from experiences.agents.evolution_settings import evolution_settings
 from experiences.learning.lessons.library import Lesson
@@ -294,6 +295,7 @@ def agent_holder(agent_id: uuid.UUID) -> Job | None:
     return Job.objects.filter(exclusive_key=f"agent:{agent_id}", status__in=ACTIVE).first()
 
 
+@everything()
 def queue_position(job: Job) -> int:
     """Its place among the evolutions that wait: 1 is next."""
     waiting = Job.objects.filter(kind="evolution", status=Status.QUEUED, created_at__lt=job.created_at)

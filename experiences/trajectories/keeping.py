@@ -14,6 +14,7 @@ import uuid
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from contextvars import copy_context
 from typing import Any, Final, NamedTuple
 
 from django.db import connection
@@ -83,7 +84,7 @@ class RolloutKeeper:
             self._waiting.append(waiting)
             self._arrived.set()
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="keep", daemon=True)
+                self._thread = threading.Thread(target=copy_context().run, args=[self._run], name="keep", daemon=True)
                 self._thread.start()
         return waiting.written
 
@@ -121,7 +122,7 @@ class RolloutKeeper:
             with recording(self._lease, self._agent_id):
                 store()
 
-        self._answers.submit(self._patiently, fenced).result()
+        self._answers.submit(copy_context().run, self._patiently, fenced).result()
 
     def save(self) -> None:
         """Writes what waits, also when the database has just come back.

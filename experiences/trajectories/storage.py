@@ -11,11 +11,11 @@ import uuid
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import orjson
-from django.db import connection
+from django.db import connection, transaction
 from django.db.models import QuerySet
 from django.utils import timezone
 
@@ -56,8 +56,7 @@ def trajectories_write(owner: TrajectoryScope, trajectories: Sequence[Trajectory
     if not trajectories:
         return
     lines = b"".join(_lines(owner, trajectories))
-    command = f"COPY experiences_trajectory ({COLUMNS}) FROM STDIN"
-    with copying(command) as copy:
+    with copying(f"COPY {partition_of(owner.month)} ({COLUMNS}) FROM STDIN") as copy:
         copy.write(lines)
 
 
@@ -92,27 +91,33 @@ def last_kept_iteration(owner: TrajectoryScope) -> int:
 
 
 def groups_write(owner: TrajectoryScope, iteration: int, groups: Sequence[TrajectoryGroup]) -> None:
-    """Appends the narrow rows of an iteration's groups: rewards and advantages, by one COPY. Trajectories that were
+    """Appends the narrow rows of an iteration's groups: rewards and advantages. Trajectories that were
     written before their group paid get its payment."""
     _rank_stored(owner, groups)
-    table = GroupRecord._meta.db_table
-    with copying(f"COPY {table} ({GROUP_COLUMNS}) FROM STDIN") as copy:
-        for group in groups:
-            copy.write_row(
-                (
-                    owner.job_id,
-                    owner.organization_id,
-                    iteration,
-                    group.scenario.index,
-                    plain(redact(group.scenario.query))[:200],
-                    group.has_signal,
-                    [trajectory.success for trajectory in group.trajectories],
-                    [finite_or_none(trajectory.reward) for trajectory in group.trajectories],
-                    list(map(float, group.normalized_rewards)),
-                    list(map(float, group.advantages)),
-                    orjson.dumps([_rounded(steps) for steps in group.step_advantages]).decode(),
-                )
-            )
+    rows = [
+        (
+            owner.job_id,
+            owner.organization_id,
+            iteration,
+            group.scenario.index,
+            plain(redact(group.scenario.query))[:200],
+            group.has_signal,
+            [trajectory.success for trajectory in group.trajectories],
+            [finite_or_none(trajectory.reward) for trajectory in group.trajectories],
+            list(map(float, group.normalized_rewards)),
+            list(map(float, group.advantages)),
+            orjson.dumps([_rounded(steps) for steps in group.step_advantages]).decode(),
+        )
+        for group in groups
+    ]
+    if not rows:
+        return
+    line = f"({', '.join(['%s'] * len(rows[0]))})"
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"INSERT INTO {GroupRecord._meta.db_table} ({GROUP_COLUMNS}) VALUES {', '.join([line] * len(rows))}",  # noqa: S608
+            [value for row in rows for value in row],
+        )
 
 
 def _rank_stored(owner: TrajectoryScope, groups: Sequence[TrajectoryGroup]) -> None:
@@ -140,13 +145,10 @@ def _alone(row: TrajectoryRecord) -> float:
 
 
 def partition_ensure(month: date) -> None:
-    """Makes the partition of a month if it is not there. Cheap when it is. Older ones are asked for each time: they may
-    have been archived since."""
-    if (month.year, month.month) in _known_partitions:
-        return
-    partition_make(month)
-    if not connection.in_atomic_block and month >= timezone.now().date().replace(day=1):
-        _known_partitions.add((month.year, month.month))
+    """Makes the partition of a month if it is not there. Cheap when it is."""
+    if not _is_known(month):
+        partition_make(month)
+        _remember(month)
 
 
 def partition_make(month: date) -> None:
@@ -155,7 +157,31 @@ def partition_make(month: date) -> None:
         cursor.execute("SELECT experiences_trajectory_partition(%s)", [month])
 
 
-_known_partitions: set[tuple[int, int]] = set()
+def partition_of(month: date) -> str:
+    """The table that the rows of a month are in. COPY goes there: it refuses a table with policies
+    (``agentcore_site.row_security``)."""
+    name = f"experiences_trajectory_{month:%Y_%m}"
+    if _is_known(month):
+        return name
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT to_regclass(%s) IS NOT NULL", [name])
+        [made] = cursor.fetchone()
+    if not made:
+        return "experiences_trajectory_other"
+    _remember(month)
+    return name
+
+
+def _is_known(month: date) -> bool:
+    """Older months are asked for each time: they may have been archived since."""
+    return month.replace(day=1) in _known_partitions and month >= timezone.now().date().replace(day=1)
+
+
+def _remember(month: date) -> None:
+    transaction.on_commit(partial(_known_partitions.add, month.replace(day=1)))
+
+
+_known_partitions: set[date] = set()
 
 
 def as_trajectory(row: TrajectoryRecord) -> Trajectory:

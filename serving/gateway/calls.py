@@ -17,6 +17,7 @@ from agentcore_site.ids import uuid7
 from agentcore_site.lib.database import TROUBLE
 from agentcore_site.lib.money_format import money
 from agentcore_site.lib.read_cache import ReadCache
+from agentcore_site.lib.row_scope import everything
 from budgets.llm.errors import (
     BadRequest,
     CircuitOpen,
@@ -367,6 +368,7 @@ def _of_model(error: LLMError) -> CallRefused:
     return CallRefused(error.status or 502, error.message, "invalid_request_error")
 
 
+@everything()
 def _recover(folder: Path) -> int:
     from django.db import connection
 

@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from agentcore_site.lib.read_cache import ReadCache
+from agentcore_site.lib.row_scope import only
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.authentication import living_key
+from agentcore_site.tenancy.models import ApiKey
 from agentcore_site.tenancy.services import KEY_PREFIX
 from serving.keys.selectors import spent_by
 
@@ -57,6 +59,11 @@ def _consumer(token: str) -> Consumer:
     row = living_key(token)
     if row is None:
         return Consumer(uuid.UUID(int=0), "")
+    with only(row.organization_id):
+        return _allowed(row, began)
+
+
+def _allowed(row: ApiKey, began: float) -> Consumer:
     actor = Actor(row.user, scopes=frozenset(row.scopes), organization_id=row.organization_id)
     may = actor.may("gateway.call", row.organization_id)
     why = "" if may else "This key may not call models. Make one with the scope gateway:call."

@@ -13,6 +13,7 @@ from django.core.exceptions import ObjectDoesNotExist
 
 from agentcore_site.lib.errors import DomainError
 from agentcore_site.lib.registry import UnknownName
+from agentcore_site.lib.row_scope import only
 from budgets.llm.types import Endpoint
 from budgets.metering.price_book import DatabasePriceBook
 from experiences.agents.endpoint_config import BadEndpoint, endpoint_value
@@ -80,6 +81,11 @@ class ServedModel:
 
 def served_model(organization_id: uuid.UUID, name: str) -> ServedModel:
     """What the organisation has under a name. It always is something: where there is nothing, it says so."""
+    with only(organization_id):
+        return _served(organization_id, name)
+
+
+def _served(organization_id: uuid.UUID, name: str) -> ServedModel:
     if not name.startswith(AGENT):
         return _plain(organization_id, name)
     slug = name[len(AGENT) :]
@@ -118,7 +124,8 @@ def names_served(organization_id: uuid.UUID) -> list[str]:
     slugs = agents.exclude(release=None).order_by("agent__slug").values_list("agent__slug", flat=True)
     rows = ModelEndpoint.objects.filter(organization_id=organization_id, archived_at=None).exclude(model="")
     models = rows.order_by("model").values_list("model", flat=True).distinct()
-    return [*(f"{AGENT}{slug}" for slug in slugs), *models]
+    with only(organization_id):
+        return [*(f"{AGENT}{slug}" for slug in slugs), *models]
 
 
 def _plain(organization_id: uuid.UUID, name: str) -> ServedModel:

@@ -19,6 +19,7 @@ from django.utils.dateparse import parse_datetime
 from agentcore_site.encryption.columns import Sealer
 from agentcore_site.encryption.errors import KeyAway
 from agentcore_site.lib.database import TROUBLE
+from agentcore_site.lib.row_scope import everything
 from serving.models import ArmName, CanaryObservation, ProductionTrace, TraceStatus
 from serving.traces.journal import Journal, Segment
 
@@ -65,6 +66,7 @@ class TraceWriter:
             self._arrived.put(None)
             thread.join(timeout)
 
+    @everything()
     def _run(self) -> None:
         try:
             while True:

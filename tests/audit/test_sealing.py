@@ -82,6 +82,7 @@ def test_a_chain_that_was_made_anew_does_not_have_the_head_that_was_kept() -> No
 def test_a_line_whose_transaction_ends_late_is_sealed_later_and_one_slipped_in_is_found() -> None:
     first = lines(1)[0]
     with psycopg.connect(environment()["DATABASE_URL"]) as late:
+        late.execute("SET agentcore.scope = '*'")
         late.execute(
             "INSERT INTO audit_auditevent (id, at, actor, door, ip, action, target_type, target_id, target)"
             " VALUES (gen_random_uuid(), now(), 'late', '', '', 'test.late', '', '', '')"

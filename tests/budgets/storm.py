@@ -138,7 +138,10 @@ def mother(path: str, rounds: int, seed: int, texts: Sequence[str]) -> None:
     django.setup()
     from datetime import date
 
+    from agentcore_site.lib import row_scope
     from budgets.ledger.accounts import Chain
+
+    row_scope.outside(row_scope.EVERYTHING)
 
     def parsed(text: str) -> Chain:
         organization, agent, job, month, *budgets = [None if part == "-" else part for part in text.split(",")]

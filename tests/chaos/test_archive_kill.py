@@ -18,7 +18,7 @@ from agentcore_site.ids import uuid7
 from experiences.models import Agent, ArchivedJob, TrajectoryArchive, TrajectoryRecord
 from experiences.trajectories import storage
 from experiences.trajectories.archive.restoring import archived_jobs, job_restore
-from experiences.trajectories.archive.rows import marks, partition
+from experiences.trajectories.archive.rows import marks
 from tests.support.rows import group
 from tests.support.workers import environment
 
@@ -37,7 +37,7 @@ def test_a_month_is_archived_whole_and_once_though_its_process_is_killed_at_rand
         for iteration in range(25):
             made: Any = group(iteration, 0, 100)
             storage.trajectories_write(whose, made.trajectories)
-    before = marks(partition(MONTH))
+    before = marks(MONTH)
     command = [sys.executable, str(env.ROOT / "manage.py"), "retention"]
     began = time.monotonic()
     assert (
@@ -58,4 +58,4 @@ def test_a_month_is_archived_whole_and_once_though_its_process_is_killed_at_rand
     assert TrajectoryArchive.objects.count() == 1
     for one in archived_jobs():
         job_restore(one)
-    assert marks(partition(MONTH)) == before
+    assert marks(MONTH) == before

@@ -100,7 +100,8 @@ def test_a_session_that_ends_in_any_statement_of_training_or_evaluation_changes_
     with sessions_ended(each_once()) as ender:
         job = lives_through(run.job, ender)
     assert (job.status, job.error) == (Status.COMPLETED, "")
-    assert sum(one.startswith("copy: ") for one in ender.ended) == 2
+    assert any(one.startswith("copy: ") for one in ender.ended)
+    assert any(GroupRecord._meta.db_table in one for one in ender.ended)
     assert rollouts(job) == rollouts(calm.job)
     groups = GroupRecord.objects.filter(job_id=job.id)
     assert groups.count() == GroupRecord.objects.filter(job_id=calm.job_id).count() > 0

@@ -202,8 +202,9 @@ def test_a_worker_that_freezes_in_the_middle_of_a_copy_does_not_hold_its_job_for
         closing(psycopg.connect(**params)) as frozen,
         closing(psycopg.connect(**params | {"application_name": "pg_restore"})) as restoring,
     ):
+        frozen.execute("SET agentcore.scope = '*'")
         frozen.execute("UPDATE jobs_job SET attempt = attempt WHERE id = %s", [run.job_id])
-        copies = [one.cursor().copy("COPY jobs_jobevent (id) FROM STDIN") for one in (frozen, restoring)]
+        copies = [one.cursor().copy("COPY experiences_trajectory_other (id) FROM STDIN") for one in (frozen, restoring)]
         for copy in copies:
             copy.__enter__()
         began = time.monotonic()

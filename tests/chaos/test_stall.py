@@ -23,7 +23,8 @@ import sys, threading, django
 django.setup()
 from agentcore_site.jobs.lease import Lease
 from agentcore_site.jobs.lifecycle import claim
-with Lease(claim(sys.argv[1])):
+from agentcore_site.lib.row_scope import everything
+with everything(), Lease(claim(sys.argv[1])):
     lock = threading.Lock()
     lock.acquire()
     lock.acquire()
@@ -39,7 +40,7 @@ def test_a_process_whose_job_stands_still_says_where_and_ends(operator: Actor, a
     )
     assert hung.returncode == -signal.SIGKILL, hung.stderr
     assert f"job {run.job_id} has stood still for 2 s" in hung.stderr
-    assert "most recent call first" in hung.stderr and 'File "<string>", line 9' in hung.stderr  # where it hangs
+    assert "most recent call first" in hung.stderr and 'File "<string>", line 10' in hung.stderr  # where it hangs
     assert Job.objects.get(id=run.job_id).status == Status.RUNNING
     fleet.worker()
     fleet.beat()

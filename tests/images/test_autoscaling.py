@@ -13,6 +13,7 @@ from django.utils import timezone
 from agentcore_site import env
 from agentcore_site.jobs.lifecycle import claim
 from agentcore_site.jobs.models import Job, Status
+from agentcore_site.lib import row_scope
 
 pytestmark = pytest.mark.django_db
 WORKER = list(yaml.safe_load_all((env.ROOT / "docker/k8s/base/worker.yaml").read_text(encoding="utf-8")))
@@ -20,7 +21,7 @@ TRIGGER = next(one for one in WORKER if one["kind"] == "ScaledObject")["spec"]["
 
 
 def asked() -> int:
-    with connection.cursor() as cursor:
+    with row_scope.limited(row_scope.NOTHING), connection.cursor() as cursor:  # as a program that knows of no scope
         cursor.execute(TRIGGER["query"])
         (found,) = cursor.fetchone()
     return int(found)

@@ -1,7 +1,7 @@
 """``make bench``: runs every figure and prints the table.
 
 Arguments choose parts (science storage archive jobs llm ace ledger paid privacy learning telemetry rewarders feedback
-gateway events bad_events otlp poison context),
+gateway events bad_events otlp poison walls context),
 or one of a part: ``jobs.fairness``.
 ``fuzz [requests]``, ``worlds [options]``, ``again [options]``, ``same [options]``, ``rivals [options]``, ``canary
 [options]`` and ``gate [options]`` are benches of their own."""
@@ -46,11 +46,13 @@ def main() -> int:
     call_command("migrate", verbosity=0)
     from django.db import connection
 
+    from agentcore_site.lib import row_scope
     from tests.support import owner
 
     with connection.cursor() as cursor:
         owner.share_with_application(cursor)  # tables are emptied between two figures
     owner.leave()  # figures are of the application's role
+    row_scope.outside(row_scope.EVERYTHING)
     from tests.performance import (
         ace,
         archive,
@@ -70,6 +72,7 @@ def main() -> int:
         science,
         storage,
         telemetry,
+        walls,
     )
     from tests.performance.table import Figure, show
 
@@ -92,6 +95,7 @@ def main() -> int:
         "gateway": [gateway.calls],
         "otlp": [otlp.suite],
         "poison": [poison.poison],
+        "walls": [walls.costs],
         "context": [context.gains, context.nulls, context.free],
     }
     figures: list[Figure] = []

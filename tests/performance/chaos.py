@@ -25,6 +25,7 @@ from typing import Any, Final, Protocol
 import psycopg
 import redis
 
+from agentcore_site.lib import row_scope
 from tests.support.up import Up
 
 SEEDS: Final = 6
@@ -332,6 +333,7 @@ def main() -> int:
         import django
 
         django.setup()
+        row_scope.outside(row_scope.EVERYTHING)
         seeds = [index % SEEDS for index in range(count)]
         calm = launch([(f"calm-{seed}", seed) for seed in sorted(set(seeds))], iterations)
         began = time.monotonic()

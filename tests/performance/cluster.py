@@ -31,6 +31,7 @@ from agentcore_site.embedded.nats import NatsServer
 from agentcore_site.embedded.ports import answers, free_port
 from agentcore_site.embedded.stack import Stack
 from agentcore_site.embedded.supervisor import Process
+from agentcore_site.lib import row_scope
 
 NODES: Final = 3
 STREAM: Final = "RL_TRAJECTORIES"
@@ -341,6 +342,7 @@ def main() -> int:
         import django
 
         django.setup()
+        row_scope.outside(row_scope.EVERYTHING)
         load, began = Load(), time.monotonic()
         load.start()
         made = wreak(cluster, rounds, random.Random(seed))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+import uuid
 from dataclasses import replace
 from datetime import date
 from statistics import median
@@ -71,11 +72,11 @@ def encrypting() -> storage.TrajectoryScope:
     organization = Organization.objects.create(name=name, slug=name)
     sealed = holder(LOCAL).seal(os.urandom(KEY_BYTES))
     DataKey.objects.create(organization=organization, version=1, holder=LOCAL, sealed=sealed, active=True)
-    return replace(owner(), organization_id=organization.pk)
+    return owner(organization.pk)
 
 
-def owner() -> storage.TrajectoryScope:
-    return storage.TrajectoryScope(uuid7(), uuid7(), uuid7(), MONTH)
+def owner(organization: uuid.UUID | None = None) -> storage.TrajectoryScope:
+    return storage.TrajectoryScope(uuid7(), organization or uuid7(), uuid7(), MONTH)
 
 
 def ours(rows: list[Trajectory], whose: storage.TrajectoryScope | None = None, batch: int = BATCH) -> float:
@@ -92,7 +93,7 @@ def bare(rows: list[Trajectory]) -> float:
     """Seconds of a bare COPY of the same rows, serialised before the clock starts, into the same table."""
     lines = b"".join(storage._lines(owner(), rows))
     began = time.perf_counter()
-    command = f"COPY experiences_trajectory ({storage.COLUMNS}) FROM STDIN"
+    command = f"COPY {storage.partition_of(MONTH)} ({storage.COLUMNS}) FROM STDIN"
     with transaction.atomic(), connection.cursor() as cursor, cursor.copy(command) as copy:
         copy.write(lines)
     return time.perf_counter() - began

@@ -44,6 +44,7 @@ class Up:
 
     def rows(self, query: str, *arguments: Any) -> list[Any]:
         with psycopg.connect(self.urls()["database_url"], connect_timeout=5, autocommit=True) as connection:
+            connection.execute("SET agentcore.scope = '*'")
             return connection.execute(query, arguments).fetchall()  # type: ignore[arg-type]
 
     def until(self, query: str, seconds: float = 180) -> Any:

@@ -16,8 +16,10 @@ from agentcore_site.audit.models import AuditEvent
 from agentcore_site.audit.services import event_erase
 from agentcore_site.audit_export.models import AuditStream
 from agentcore_site.jobs.models import ENDED, Job, Status
+from agentcore_site.lib import row_scope
 from agentcore_site.lib.errors import Conflict
 from agentcore_site.models import IdempotencyRecord
+from agentcore_site.row_security import SHARED, tenant_models
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.erasure import places, subject_erase
 from agentcore_site.tenancy.mails import mail_queue
@@ -283,3 +285,18 @@ def test_rows_that_differ_only_in_the_address_lose_what_was_asked_with_them_toge
     assert DatasetRow.objects.filter(query__contains="john@example.org").count() == 1
     assert not TrajectoryRecord.objects.filter(agent_id=agent.id, query__contains="[email]").exists()
     assert TrajectoryRecord.objects.filter(agent_id=agent.id).exists()
+
+
+def test_no_row_of_any_table_is_seen_by_another_organisation(
+    everything: TrainingRun, acme: Any, elsewhere: Any
+) -> None:
+    """Asked without any filter, through all models: the second wall (``agentcore_site.row_security``)."""
+    filled = {model: model._default_manager.count() for model in tenant_models()}
+    with row_scope.only(acme.id):
+        own = {model: model._default_manager.count() for model in filled}
+    with row_scope.only(elsewhere.id):
+        others = {model: model._default_manager.count() for model in filled}
+    shared = {model for model in filled if model._meta.db_table in SHARED}
+    assert {model for model, n in filled.items() if own[model] + others[model] != n} - shared == set()
+    assert {model._meta.db_table for model, n in others.items() if n} - set(SHARED) == {"tenancy_organization"}
+    assert len([n for n in own.values() if n]) > 50

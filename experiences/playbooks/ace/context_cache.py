@@ -14,6 +14,7 @@ from typing import Final
 from rest_framework.exceptions import APIException
 
 from agentcore_site.lib.errors import Conflict, Missing
+from agentcore_site.lib.row_scope import only
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.authentication import JwtAuthentication, actor_of_key, scopes_of
 from agentcore_site.tenancy.services import KEY_PREFIX
@@ -82,7 +83,8 @@ def _actor_of_jwt(token: str) -> Actor | None:
 def served(caller: Caller, agent: str) -> Served | None:
     """The context of an agent, if the caller may see one and a release is deployed."""
     try:
-        found = compiled(caller.actor, agent)
+        with only(*caller.actor.organization_ids):
+            found = compiled(caller.actor, agent)
     except (Missing, Conflict):
         return None
     return Served(str(found.agent_id), found, None if found.rate else _sent(context_answer(found)))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import replace
 from typing import Final
 
@@ -66,8 +67,9 @@ class EvolutionQuestions:
         clients = JobClients(self.evolution.agent, job_id=self.job.id)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner, ThreadPoolExecutor(1) as writer:
             # On an event loop Django refuses to wait: a thread writes with a connection of its own.
+            run = copy_context().run  # the thread sees what this job sees
             book = AnswerLog(
-                self.job, self.evolution.agent_id, lambda store: writer.submit(self._fenced, store).result()
+                self.job, self.evolution.agent_id, lambda store: writer.submit(run, self._fenced, store).result()
             )
             try:
                 found = runner.run(self._asked(clients, book, evidence))

@@ -29,6 +29,7 @@ from agentcore_site.jobs.models import ACTIVE, Job
 from agentcore_site.lib.errors import Conflict
 from agentcore_site.lib.months import month_after
 from agentcore_site.lib.object_storage import object_delete, object_open, object_save, object_save_file
+from agentcore_site.lib.row_scope import everything
 from experiences.models import ArchivedJob, ArchiveRule, ArchiveState, GroupRecord, TrajectoryArchive
 from experiences.models.archives import folder_of
 from experiences.trajectories.archive.digests import NONE, file_marks
@@ -79,6 +80,7 @@ class Portion:
     rows: int
 
 
+@everything()
 def months_due(today: date | None = None) -> list[date]:
     """Months that ended so many days ago, of which no job is active, and none was brought back since."""
     days = settings.TRAJECTORY_HOT_DAYS

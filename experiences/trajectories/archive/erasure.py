@@ -94,13 +94,13 @@ def _announce(archive: TrajectoryArchive, gone: Sequence[Any]) -> None:
     """What listens to deletions (events that were published, the warehouse) hears of these too: they are in the table
     for a moment, and are deleted there."""
     from experiences.trajectories.archive.files import without_ids
-    from experiences.trajectories.archive.rows import partition, rows_put
+    from experiences.trajectories.archive.rows import rows_return
 
     partition_make(archive.month)
     ids = [one for table in gone for one in table["id"].to_pylist()]
     rows = TrajectoryRecord.objects.filter(month=archive.month, id__in=ids)
     back = set(map(str, rows.values_list("id", flat=True)))  # of a job that was brought back: deleted by another place
-    rows_put(f"public.{partition(archive.month)}", (without_ids(table, back) for table in gone))
+    rows_return(archive.month, (without_ids(table, back) for table in gone))
     rows.exclude(id__in=back)._raw_delete("default")
 
 

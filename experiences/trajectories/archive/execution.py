@@ -9,6 +9,7 @@ from agentcore_site.jobs.events import event_add
 from agentcore_site.jobs.kinds import Progressed
 from agentcore_site.jobs.lease import Lease
 from agentcore_site.jobs.models import Job
+from agentcore_site.lib.row_scope import everything
 from experiences.models import ArchivedJob, TrajectoryArchive
 from experiences.trajectories.archive.ageing import (
     ArchiveTurn,
@@ -68,6 +69,7 @@ def do(turn: ArchiveTurn, one: ArchivedJob | TrajectoryArchive | Portion) -> tup
     return WRITTEN, f"{made.rows:,} trajectories of {made.month:%Y-%m} were archived.", {"archive": str(made.pk)}
 
 
+@everything()
 def months_drop() -> list[str]:
     """Drops the months of which every organisation has archived all."""
     return [f"{month:%Y-%m}" for month in months_due() if not portions(month) and month_drop(month)]

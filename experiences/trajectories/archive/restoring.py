@@ -15,7 +15,7 @@ from experiences.models import ArchivedJob, ArchiveState
 from experiences.trajectories.archive.ageing import ArchiveUnsound
 from experiences.trajectories.archive.digests import NONE, Marked
 from experiences.trajectories.archive.files import groups_read
-from experiences.trajectories.archive.rows import marks, partition, rows_put
+from experiences.trajectories.archive.rows import marks, rows_return
 from experiences.trajectories.storage import partition_make
 
 
@@ -41,12 +41,11 @@ def job_restore(archived: ArchivedJob) -> int:
         if archived_jobs().filter(pk=archived.pk).select_for_update(of=("self",)).first() is None:
             raise Missing("These rows are not in the archive any more.")
         partition_make(archive.month)
-        relation = f"public.{partition(archive.month)}"
-        before = marks(relation, [archived.job_id]).get(key, NONE)
+        before = marks(archive.month, [archived.job_id]).get(key, NONE)
         groups = range(archived.first_group, archived.first_group + archived.groups)
         with object_open(archive.path) as stored:
-            rows_put(relation, groups_read(stored, groups))
-        after = marks(relation, [archived.job_id]).get(key, before)
+            rows_return(archive.month, groups_read(stored, groups))
+        after = marks(archive.month, [archived.job_id]).get(key, before)
         if after != before.plus(Marked(archived.rows, int(archived.mark))):
             raise ArchiveUnsound(f"{archive.path} does not hold job {archived.job_id} as it was archived.")
         ArchivedJob.objects.filter(pk=archived.pk).update(restored_at=timezone.now(), restore_asked_at=None)

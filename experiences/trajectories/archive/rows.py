@@ -15,6 +15,7 @@ from django.db import connection, transaction
 from agentcore_site.lib.database import copying
 from experiences.trajectories.archive.digests import Marked
 from experiences.trajectories.archive.files import COLUMNS, DELIMITER, PLACE, QUOTE, ArchiveWriter, as_csv
+from experiences.trajectories.storage import partition_of
 
 TABLE: Final = "experiences_trajectory"
 NAME: Final = re.compile(rf"{TABLE}_(\d{{4}})_(\d{{2}})")
@@ -35,10 +36,6 @@ def months() -> list[date]:
     return [date(int(one[1]), int(one[2]), 1) for one in found if one]
 
 
-def partition(month: date) -> str:
-    return f"{TABLE}_{month:%Y_%m}"
-
-
 def job_write(writer: ArchiveWriter, month: date, agent_id: uuid.UUID, job_id: uuid.UUID) -> Iterator[int]:
     """Writes the job's rows of the month, in order; yields how many after each part."""
     last: dict[str, Any] | None = None
@@ -49,7 +46,7 @@ def job_write(writer: ArchiveWriter, month: date, agent_id: uuid.UUID, job_id: u
             f" ORDER BY {ORDER} LIMIT {AT_ONCE}) TO STDOUT (FORMAT csv, DELIMITER '{DELIMITER}', QUOTE '{QUOTE}')"
         )
         values = [month, agent_id, job_id, *(last or {}).values()]
-        with connection.cursor() as cursor, connection.wrap_database_errors, cursor.copy(select, values) as copy:
+        with copying(select, values) as copy:
             rows, last = writer.write(copy)
         if not rows:
             return
@@ -57,8 +54,7 @@ def job_write(writer: ArchiveWriter, month: date, agent_id: uuid.UUID, job_id: u
 
 
 def rows_put(relation: str, tables: Iterable[pa.Table]) -> None:
-    """Appends rows to a table that has the columns of the file. Into a partition itself: what listens to the table
-    (events, the warehouse) has heard of these rows before."""
+    """Appends rows to a table that has the columns of the file."""
     for table in tables:
         if table.num_rows:
             names = ", ".join(table.schema.names)
@@ -66,12 +62,20 @@ def rows_put(relation: str, tables: Iterable[pa.Table]) -> None:
                 copy.write(as_csv(table))
 
 
-def marks(relation: str, jobs: Iterable[uuid.UUID] | None = None) -> dict[tuple[uuid.UUID, uuid.UUID], Marked]:
-    """By agent and job: rows and digest of a table of trajectories."""
+def rows_return(month: date, tables: Iterable[pa.Table]) -> None:
+    """Puts rows back into their partition. What listens to new ones (events, the warehouse) heard of these before."""
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("SET LOCAL agentcore.returned = 'on'")
+        rows_put(partition_of(month), tables)
+        cursor.execute("SET LOCAL agentcore.returned = ''")
+
+
+def marks(month: date, jobs: Iterable[uuid.UUID] | None = None) -> dict[tuple[uuid.UUID, uuid.UUID], Marked]:
+    """By agent and job: how many rows of a month, and their digest."""
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT agent_id, job_id, n, mark FROM experiences_trajectory_marks(%s::regclass, %s)",
-            [relation, None if jobs is None else list(jobs)],
+            "SELECT agent_id, job_id, n, mark FROM experiences_trajectory_marks(%s, %s, %s)",
+            [f"public.{TABLE}", None if jobs is None else list(jobs), month],
         )
         return {(agent, job): Marked(n, int(mark)) for agent, job, n, mark in cursor.fetchall()}
 

@@ -37,6 +37,7 @@ from tests.support.pages import html
 from tests.support.rows import lived_run, owner_of
 from tests.support.running import run_to_end
 from training.models import TrainingRun
+from warehouse.models import RowChange
 
 pytestmark = pytest.mark.django_db
 working = pytest.mark.django_db(transaction=True)  # a lease looks at the job by a connection of its own
@@ -83,8 +84,10 @@ def test_a_month_goes_into_a_file_and_its_job_is_exported_and_brought_back_as_it
     assert not TrajectoryRecord.objects.exists()
     assert exported(operator, run) == before and len(before) == 24
     [job] = archived_jobs(job_id=run.job_id)
+    noted = RowChange.objects.count()
     assert job_restore(job) == 24
     assert exported(operator, run) == before and TrajectoryRecord.objects.count() == 24
+    assert RowChange.objects.count() == noted > 0  # what listens to new rows heard of these, and hears of them once
     archive.refresh_from_db()
     assert archive.state == ArchiveState.ARCHIVED and archive.rows == 24
 
@@ -215,8 +218,8 @@ def test_a_job_that_goes_on_after_its_month_was_dropped_is_read_whole(
     storage.trajectories_write(owner_of(run), made.trajectories)  # no partition is there: they wait in the default one
     storage.partition_make(this_month)
     with connection.cursor() as cursor:
-        cursor.execute("SELECT count(*) FROM experiences_trajectory_other")
-        assert cursor.fetchone() == (0,)
+        cursor.execute("SELECT DISTINCT tableoid::regclass::text FROM experiences_trajectory")
+        assert cursor.fetchall() == [(f"experiences_trajectory_{this_month:%Y_%m}",)]
     assert len(exported(operator, run)) == 28
     archived(this_month)
     assert len(exported(operator, run)) == 28 and not TrajectoryRecord.objects.exists()

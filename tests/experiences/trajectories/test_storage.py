@@ -120,8 +120,8 @@ def test_a_month_gets_its_own_partition_and_december_is_followed_by_january() ->
     whose = TrajectoryScope(uuid7(), uuid7(), uuid7(), date(2026, 12, 1))
     trajectories_write(whose, [trajectory()])
     with connection.cursor() as cursor:
-        cursor.execute("SELECT count(*) FROM experiences_trajectory_2026_12 WHERE job_id = %s", [whose.job_id])
-        assert cursor.fetchone()[0] == 1
+        cursor.execute("SELECT tableoid::regclass::text FROM experiences_trajectory WHERE job_id = %s", [whose.job_id])
+        assert cursor.fetchall() == [("experiences_trajectory_2026_12",)]
 
 
 def test_a_ranked_reward_takes_the_place_of_the_first_once_and_nothing_else_changes() -> None:

@@ -20,6 +20,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Final
 
+from agentcore_site.lib import row_scope
 from tests.performance.fuzz.tally import Tally
 from tests.performance.fuzz.world import Caller
 from tests.support.up import Up
@@ -84,6 +85,7 @@ def asked(up: Up, base: str, n: int) -> int:
     import django
 
     django.setup()
+    row_scope.outside(row_scope.EVERYTHING)
     from tests.performance.fuzz import world
 
     callers, began, ended = world.make(), time.monotonic(), threading.Event()

@@ -1,0 +1,91 @@
+"""Whose rows the database shows to a statement: the second wall behind ``visible_to`` (docs/decisions/0024).
+
+A scope is a text that PostgreSQL is told with each statement (``agentcore_site.postgresql.scoped``) and that the
+policies of the tables read (``agentcore_site.row_security``): the ids of organisations as an array, ``EVERYTHING`` for
+what works across them (sweeps, sign-in, writers of many organisations' rows), ``NOTHING`` where none was said.
+
+It holds for the code inside of a ``with``, and what that calls, also over ``await`` and ``sync_to_async``. A thread of
+its own begins outside of it.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Final, Protocol
+
+EVERYTHING: Final = "*"
+NOTHING: Final = ""
+
+
+class LateScope(Protocol):
+    """One that is only known later: a request's, once its actor is known."""
+
+    text: str
+
+    def resolve(self) -> None:
+        """Finds out; it may ask the database."""
+
+    def let_in(self, organization: uuid.UUID) -> None:
+        """The holder of a link sees the organisation's rows as well."""
+
+
+_scope: ContextVar[str | LateScope | None] = ContextVar("row_scope", default=None)
+_request: ContextVar[LateScope | None] = ContextVar("row_scope_of_request", default=None)
+_outside = NOTHING
+
+
+def outside(text: str) -> None:
+    """What holds in this process where none is said: ``EVERYTHING`` for an operator's command."""
+    global _outside
+    _outside = text
+
+
+def resolve() -> None:
+    scope = _scope.get()
+    if scope is not None and not isinstance(scope, str):
+        scope.resolve()
+
+
+def in_force() -> str:
+    scope = _scope.get()
+    return _outside if scope is None else scope if isinstance(scope, str) else scope.text
+
+
+@contextmanager
+def limited(scope: str | LateScope) -> Iterator[None]:
+    token = _scope.set(scope)
+    request = None if isinstance(scope, str) else _request.set(scope)
+    try:
+        yield
+    finally:
+        _scope.reset(token)
+        if request is not None:
+            _request.reset(request)
+
+
+@contextmanager
+def everything() -> Iterator[None]:
+    """For what works across organisations. As a decorator, of plain functions only: a coroutine would begin outside."""
+    with limited(EVERYTHING):
+        yield
+
+
+@contextmanager
+def only(*organizations: uuid.UUID) -> Iterator[None]:
+    with limited(scope_of(organizations)):
+        yield
+
+
+def let_in(organization: uuid.UUID) -> None:
+    """The request goes on as one who may see this organisation's rows: it has shown a link that opens some."""
+    if (request := _request.get()) is not None:
+        request.let_in(organization)
+
+
+def scope_of(organizations: Iterable[uuid.UUID]) -> str:
+    # Only what is an id gets into the statement.
+    ids = ",".join(str(uuid.UUID(str(one))) for one in organizations)
+    return f"{{{ids}}}" if ids else NOTHING
