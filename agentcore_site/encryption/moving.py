@@ -7,7 +7,6 @@ nothing to repair: the next one passes over what is done.
 from __future__ import annotations
 
 import uuid
-from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -82,29 +81,29 @@ def _batch(table: EncryptedTable, job: Job, after: list[str] | None) -> tuple[in
     sealer = Sealer(job.organization_id)
     wanted = sealer.key.version if sealer.key else 0
     n = len(table.key)
-    changed: dict[str, list[tuple[Any, ...]]] = defaultdict(list)
+    changed: list[tuple[Any, ...]] = []
     rows = _read(table, job.organization_id, after, wanted)
-    for relation, *values in rows:
-        key, stored = values[:n], values[n:]
+    for row in rows:
+        key, stored = row[:n], row[n:]
         if any(stored):  # those of a row that is right are not read
             try:
-                changed[relation].append((*key, *_moved(table, sealer, key[-1], stored)))
+                changed.append((*key, *_moved(table, sealer, key[-1], stored)))
             except Unopenable as error:
                 event_add(job, DAMAGED, level="error", message=error.message)
-    for relation, found in changed.items():
-        _write(table, relation, found)
-    return len(rows), rows[-1][1 : n + 1] if rows else None
+    if changed:
+        _write(table, changed)
+    return len(rows), rows[-1][:n] if rows else None
 
 
 def _read(table: EncryptedTable, organization_id: uuid.UUID, after: list[str] | None, wanted: int) -> list[list[Any]]:
-    """Partition, key and columns of the next rows, as texts. Columns that are right already are null."""
+    """Key and columns of the next rows, as texts. Columns that are right already are null."""
     key = ", ".join(table.key)
     texts = ", ".join(f"CASE WHEN encryption_version({one}) <> %s THEN {one}::text END" for one in table.columns)
     further = f" AND ({key}) > ({', '.join('%s::' + kind for kind in table.key.values())})" if after else ""
     keys = ", ".join(f"{one}::text" for one in table.key)
     with connection.cursor() as cursor:
         cursor.execute(
-            f"SELECT tableoid::regclass::text, {keys}, {texts} FROM {table.name}"  # noqa: S608  (names are ours)
+            f"SELECT {keys}, {texts} FROM {table.name}"  # noqa: S608  (names are ours)
             f" WHERE organization_id = %s{further} ORDER BY {key} LIMIT %s",
             [*[wanted] * len(table.columns), organization_id, *(after or ()), AT_ONCE],
         )
@@ -124,16 +123,17 @@ def _moved(table: EncryptedTable, sealer: Sealer, row_id: str, stored: list[str 
             yield sealer.text(table.name, column, row_id, said)
 
 
-def _write(table: EncryptedTable, relation: str, rows: list[tuple[Any, ...]]) -> None:
-    """Into the partition itself: what listens to the table (events, the warehouse) hears of new content, and this is
-    none."""
+def _write(table: EncryptedTable, rows: list[tuple[Any, ...]]) -> None:
+    """What listens to the table (events, the warehouse) hears of new content, and this is none."""
     types = [*table.key.values(), *("text" for _ in table.columns)]
     names = [*table.key, *table.columns]
     lists = ", ".join(f"%s::{kind}[]" for kind in types)
     sets = ", ".join(f"{one} = coalesce(moved.{one}::{kind}, t.{one})" for one, kind in table.columns.items())
     same = " AND ".join(f"t.{one} = moved.{one}" for one in table.key)
     with connection.cursor() as cursor:
+        cursor.execute("SET LOCAL agentcore.not_news = 'on'")
         cursor.execute(
-            f"UPDATE {relation} t SET {sets} FROM unnest({lists}) AS moved({', '.join(names)}) WHERE {same}",  # noqa: S608
+            f"UPDATE {table.name} t SET {sets} FROM unnest({lists}) AS moved({', '.join(names)}) WHERE {same}",  # noqa: S608
             [list(column) for column in zip(*rows, strict=True)],
         )
+        cursor.execute("SET LOCAL agentcore.not_news = ''")

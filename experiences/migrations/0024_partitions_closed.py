@@ -18,7 +18,7 @@ BEGIN
                WHERE i.inhrelid = partition AND NOT t.tgisinternal AND t.tgtype & 1 = 0 AND t.tgtype & 4 = 4
                  AND NOT EXISTS (SELECT FROM pg_trigger m WHERE m.tgrelid = partition AND m.tgname = t.tgname) LOOP
         EXECUTE replace(regexp_replace(one.told, ' ON \\S+ ', format(' ON %s ', partition)), ' STATEMENT EXECUTE ',
-            ' STATEMENT WHEN (current_setting(''agentcore.returned'', true) IS DISTINCT FROM ''on'') EXECUTE ');
+            ' STATEMENT WHEN (current_setting(''agentcore.not_news'', true) IS DISTINCT FROM ''on'') EXECUTE ');
     END LOOP;
 END $$;
 REVOKE ALL ON FUNCTION experiences_partition_close(regclass) FROM PUBLIC;

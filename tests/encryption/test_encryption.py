@@ -23,8 +23,10 @@ from agentcore_site.encryption.services import encryption_end, key_rotate, texts
 from agentcore_site.ids import uuid7
 from agentcore_site.jobs.models import Job, Reason, Status
 from agentcore_site.lib.errors import Conflict, Forbidden
+from agentcore_site.lib.row_scope import NOTHING, limited
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.erasure import subject_erase
+from events.models import EventPublisher, OutboxEvent
 from experiences.models import Agent, ExecutionTrace, TrajectoryRecord
 from experiences.trajectories.archive import ageing
 from experiences.trajectories.archive.restoring import archived_jobs, job_restore
@@ -37,6 +39,7 @@ from tests.support.pages import html
 from tests.support.rows import group, lived_run, owner_of
 from tests.support.running import run_to_end, slices_of
 from tests.support.transit_server import TOKEN, TransitServer, transit_server
+from warehouse.models import RowChange
 
 pytestmark = pytest.mark.django_db
 working = pytest.mark.django_db(transaction=True)  # a lease looks at the job by a connection of its own
@@ -84,6 +87,27 @@ def test_what_is_stored_is_encrypted_moved_to_another_key_and_decrypted_and_read
     assert steps_between(row, 0, 0) == before[0][:1]
     assert run_to_end(encryption_end(admin, acme)).status == Status.COMPLETED
     assert stored() == plain and DataKey.objects.filter(organization=acme, active=False).count() == 2
+
+
+@working
+def test_rows_under_another_key_are_no_news_to_what_listens(
+    admin: Actor, operator: Actor, agent: Agent, acme: Any
+) -> None:
+    EventPublisher.objects.create(organization=acme)
+    lived_run(operator, agent)
+    noted = OutboxEvent.objects.count(), RowChange.objects.count()
+    assert all(noted)
+    run_to_end(key_rotate(admin, acme))
+    assert all(text.startswith('"sealed:1:') for text in stored())
+    assert (OutboxEvent.objects.count(), RowChange.objects.count()) == noted
+
+
+def test_which_key_is_active_is_known_also_where_no_row_is_seen(admin: Actor, acme: Any) -> None:
+    key_rotate(admin, acme)
+    with limited(NOTHING):
+        assert not DataKey.objects.exists() and data_keys.active_version(acme.pk) == 1
+        with pytest.raises(KeyAway):  # and nothing is written in plain
+            data_keys.active_key(acme.pk)
 
 
 def test_a_text_that_was_moved_to_another_row_or_altered_is_refused(

@@ -65,9 +65,9 @@ def rows_put(relation: str, tables: Iterable[pa.Table]) -> None:
 def rows_return(month: date, tables: Iterable[pa.Table]) -> None:
     """Puts rows back into their partition. What listens to new ones (events, the warehouse) heard of these before."""
     with transaction.atomic(), connection.cursor() as cursor:
-        cursor.execute("SET LOCAL agentcore.returned = 'on'")
+        cursor.execute("SET LOCAL agentcore.not_news = 'on'")
         rows_put(partition_of(month), tables)
-        cursor.execute("SET LOCAL agentcore.returned = ''")
+        cursor.execute("SET LOCAL agentcore.not_news = ''")
 
 
 def marks(month: date, jobs: Iterable[uuid.UUID] | None = None) -> dict[tuple[uuid.UUID, uuid.UUID], Marked]:
