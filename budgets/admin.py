@@ -277,13 +277,35 @@ class ModelPriceAdmin(ServiceAdmin):
     output_ = money_column("output", "output")
 
 
+class BudgetSettingsForm(forms.ModelForm):  # type: ignore[type-arg]
+    minute_usd = forms.DecimalField(
+        label="Dollars a minute", help_text="What all calls together may cost a minute. Empty: not limited.", **DOLLARS
+    )
+
+    class Meta:
+        model = BudgetSettings
+        fields = ["organization", "email_admins", "webhook_url", "secret_version"]
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if "minute_usd" in self.fields:
+            self.initial["minute_usd"] = in_dollars(self.instance.most_per_minute)
+
+    def clean(self) -> dict[str, Any]:
+        cleaned = super().clean() or {}
+        self.instance.most_per_minute = in_micros(cleaned.get("minute_usd"))
+        return cleaned
+
+
 @admin.register(BudgetSettings)
 class BudgetSettingsAdmin(ServiceAdmin):
-    list_display = ["organization", "email_admins", "webhook_url"]
+    form = BudgetSettingsForm
+    list_display = ["organization", "email_admins", "webhook_url", "minute_"]
     list_select_related = ["organization"]
     search_fields = ["organization__name", "webhook_url"]
     autocomplete_fields = ["organization"]
-    fields = ["organization", "email_admins", "webhook_url", "secret_version"]
+    fields = ["organization", "email_admins", "webhook_url", "secret_version", "minute_usd"]
+    minute_ = money_column("most_per_minute", "a minute", none="not limited")
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
         return ["organization"] if obj else []
@@ -295,6 +317,7 @@ class BudgetSettingsAdmin(ServiceAdmin):
             email_admins=obj.email_admins,
             webhook_url=obj.webhook_url,
             secret_version=obj.secret_version,
+            most_per_minute=obj.most_per_minute,
         )
         obj.secret_is_new = not change or "secret_version" in form.changed_data
         obj._state.adding = False

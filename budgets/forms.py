@@ -16,7 +16,7 @@ from agentcore_site.lib.errors import DomainError, Invalid
 from agentcore_site.lib.money import MICROS, micros
 from agentcore_site.lib.money_format import money
 from budgets.ledger.values import MOST
-from budgets.models import ModelPrice
+from budgets.models import BudgetSettings, ModelPrice
 
 # 1,000 and 1,000.50, but not 0,50: a comma that could be a decimal point must not multiply the amount by a hundred.
 THOUSANDS: Final = re.compile(r"^\d{1,3}(,\d{3})+(\.\d*)?$")
@@ -152,6 +152,15 @@ class SettingsForm(RowForm):
         help_text="Gets each alert as a signed POST of JSON. Empty: none.",
         widget=forms.TextInput(attrs={"placeholder": "https://", "autocomplete": "off", "spellcheck": "false"}),
     )
+    most_per_minute = DollarsField(
+        required=False,
+        label="Dollars a minute",
+        help_text="What all calls together may cost a minute. Those beyond it wait. Empty: not limited.",
+    )
+
+    @classmethod
+    def initial_of(cls, row: BudgetSettings) -> dict[str, Any]:
+        return super().initial_of(row) | {"most_per_minute": typed(row.most_per_minute)}
 
 
 class RangeForm(forms.Form):

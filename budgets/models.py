@@ -56,7 +56,8 @@ class Budget(Scoped):
     ``owner_id`` is the id of the organisation, the agent or the job. Every owner has a row, also one without a limit
     (``limit`` is null), so that all spending can be counted. The organisation's and agents' rows are monthly, a job's
     is a total. ``debt`` is what calls cost beyond their holds and the limit had no room for: while it is not paid,
-    nothing more is reserved.
+    nothing more is reserved. ``minute_level``: what was lately spent and held of the organisation's rate
+    (``BudgetSettings.most_per_minute``), which runs off by that rate.
     """
 
     scope = models.CharField(max_length=12, choices=Scope.choices)
@@ -69,6 +70,10 @@ class Budget(Scoped):
     spent = models.BigIntegerField(default=0)
     reserved = models.BigIntegerField(default=0)
     debt = models.BigIntegerField(default=0)
+    minute_level = models.BigIntegerField(
+        default=0, db_default=0, editable=False, help_text="Micro-dollars of the last minute at ``minute_at``."
+    )
+    minute_at = models.DateTimeField(null=True, editable=False)
     created_at = models.DateTimeField(default=timezone.now, editable=False)
 
     class Meta:
@@ -275,7 +280,7 @@ class ModelPrice(models.Model):
 
 
 class BudgetSettings(models.Model):
-    """Where an organisation's alerts go, beside the console."""
+    """Where an organisation's alerts go, beside the console, and how fast it may spend."""
 
     organization = models.OneToOneField(Organization, on_delete=models.CASCADE, related_name="+", primary_key=True)
     email_admins = models.BooleanField("e-mail the admins", default=True)
@@ -283,10 +288,18 @@ class BudgetSettings(models.Model):
     secret_version = models.PositiveIntegerField(
         default=1, help_text="Raise it to change the secret that signs the webhook."
     )
+    most_per_minute = models.BigIntegerField(
+        null=True, blank=True, help_text="Micro-dollars that calls may cost a minute; empty: not limited."
+    )
 
     objects = ScopedManager()
 
     class Meta:
+        constraints = [
+            models.CheckConstraint(
+                name="rate_positive", condition=models.Q(most_per_minute=None) | models.Q(most_per_minute__gt=0)
+            )
+        ]
         verbose_name = "budget settings"
         verbose_name_plural = "budget settings"
 

@@ -32,6 +32,7 @@ from budgets.ledger.values import MOST
 from budgets.models import Budget, BudgetLimit, BudgetSettings, ModelPrice, Scope
 from budgets.presenters.naming import agent_is_of
 
+SETTINGS = ("email_admins", "webhook_url", "secret_version", "most_per_minute")
 PRICED = ("input", "cached_input", "output", "per_call", "free", "source")
 
 
@@ -240,12 +241,13 @@ def budget_settings_set(
     email_admins: bool = True,
     webhook_url: str = "",
     secret_version: int | None = None,
+    most_per_minute: int | None = None,
 ) -> BudgetSettings:
-    """Where alerts go.
+    """Where alerts go, and how fast is spent: ``most_per_minute`` in micro-dollars, None: not limited.
 
     Raises:
         Missing, Forbidden: the actor may not edit budgets there.
-        Invalid: the address is malformed, or this site does not call it.
+        Invalid: the address is malformed, or this site does not call it; the rate is not above zero, or beyond reason.
     """
     require(actor, "budget.edit", organization)
     url = webhook_url.strip()
@@ -253,11 +255,14 @@ def budget_settings_set(
         raise Invalid("The address is too long.", fields={"webhook_url": "At most 500 characters."})
     row = BudgetSettings.objects.filter(organization=organization).first() or BudgetSettings(organization=organization)
     check_address("webhook_url", url, before=row.webhook_url)
-    before = {"email_admins": row.email_admins, "webhook_url": row.webhook_url, "secret_version": row.secret_version}
-    row.email_admins, row.webhook_url = email_admins, url
+    if most_per_minute is not None and not 0 < most_per_minute <= MOST:
+        wrong = f"A rate is above $0 and at most {money(MOST)}; leave it empty where nothing is limited."
+        raise Invalid(wrong, fields={"most_per_minute": wrong})
+    before = {name: getattr(row, name) for name in SETTINGS}
+    row.email_admins, row.webhook_url, row.most_per_minute = email_admins, url, most_per_minute
     row.secret_version = secret_version or row.secret_version
     row.save()
-    after = {"email_admins": row.email_admins, "webhook_url": url, "secret_version": row.secret_version}
+    after = {name: getattr(row, name) for name in SETTINGS}
     record(actor, "budget.settings_changed", row, organization=organization, before=before, after=after)
     return row
 

@@ -30,7 +30,13 @@ from agentcore_site.tenancy.models import Organization
 
 log = logging.getLogger(__name__)
 
-WAITS: Final = (Reason.WAITING_FOR_LLM, Reason.DISK_FULL, Reason.KEY_AWAY)  # paused jobs that go on by themselves
+# Paused jobs that go on by themselves, by why: once their time has come, and once the server has room.
+AGAIN: Final = {
+    Reason.WAITING_FOR_LLM: "Trying the model's service again.",
+    Reason.KEY_AWAY: "Asking for the encryption key again.",
+    Reason.SPENDING_RATE: "Its organisation may spend again.",
+}
+WAITS: Final = (*AGAIN, Reason.DISK_FULL)
 
 SHORTEST_WAIT: Final = 15.0  # seconds before a service that was away is asked again
 LONGEST_WAIT: Final = 1_800.0
@@ -244,7 +250,7 @@ def finish(
     """
     _allowed(Status.RUNNING, status)
     ended: dict[str, Any] = {"finished_at": Now()} if status in ENDED else {}
-    if reason in (Reason.WAITING_FOR_LLM, Reason.KEY_AWAY):
+    if reason in AGAIN:
         ended["not_before"] = Now() + timedelta(seconds=max(retry_after or 0.0, _next_wait(job)))
     elif reason == Reason.DISK_FULL:
         ended["not_before"] = Now()  # the sweep looks at the disk
@@ -266,10 +272,7 @@ def finish(
 def resume_waiting(limit: int = 500) -> int:
     """Puts jobs that waited for a model's service, or for room on the disk, back into the queue once their time has
     come. Returns how many."""
-    again = {
-        Reason.WAITING_FOR_LLM: "Trying the model's service again.",
-        Reason.KEY_AWAY: "Asking for the encryption key again.",
-    }
+    again = dict(AGAIN)
     if not disk.shortage():
         again[Reason.DISK_FULL] = "There is room on the disk again."
     waiting = Job.objects.filter(status=Status.PAUSED, status_reason__in=again, not_before__lte=Now())

@@ -46,6 +46,7 @@ class Reason(models.TextChoices):
     ALL_ITERATIONS = "all_iterations", "all iterations ran"
     EARLY_STOPPED = "early_stopped", "no further gain on the selection queries"
     BUDGET_EXCEEDED = "budget_exceeded", "the budget is used up"
+    SPENDING_RATE = "spending_rate", "its organisation spends as much a minute as it may"
     SPENDS_TOO_FAST = "spends_too_fast", "it spends far more than its calls need"
     WAITING_FOR_LLM = "waiting_for_llm", "waiting for the model's service"
     DISK_FULL = "disk_full", "the disk is nearly full"

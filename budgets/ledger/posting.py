@@ -17,17 +17,26 @@ log = logging.getLogger(__name__)
 
 THRESHOLDS: Final = (75, 90, 100)  # per cent of a limit
 
+# With what is left of the last minute's spending where the organisation has a rate: a leaky bucket.
 LOCK = """
-SELECT id, scope, "limit", spent, reserved, debt FROM budgets_budget WHERE id = ANY(%s::bigint[])
-ORDER BY array_position(ARRAY['organization', 'agent', 'job'], scope::text), id FOR NO KEY UPDATE
+SELECT b.id, b.scope, b."limit", b.spent, b.reserved, b.debt, s.most_per_minute, CASE WHEN s.most_per_minute IS NULL
+    THEN 0 ELSE greatest(0, b.minute_level - coalesce(s.most_per_minute
+        * extract(epoch FROM clock_timestamp() - b.minute_at) / 60, 0))::bigint END
+FROM budgets_budget b LEFT JOIN budgets_budgetsettings s
+    ON b.scope = 'organization' AND s.organization_id = b.organization_id AND s.most_per_minute IS NOT NULL
+WHERE b.id = ANY(%s::bigint[])
+ORDER BY array_position(ARRAY['organization', 'agent', 'job'], b.scope::text), b.id FOR NO KEY UPDATE OF b
 """
 
 POST = """
 WITH moved AS (
     UPDATE budgets_budget b
-    SET spent = b.spent + d.spent, reserved = b.reserved + d.reserved, debt = b.debt + d.debt
-    FROM unnest(%(budgets)s::bigint[], %(spent)s::bigint[], %(reserved)s::bigint[], %(debt)s::bigint[])
-        AS d(id, spent, reserved, debt)
+    SET spent = b.spent + d.spent, reserved = b.reserved + d.reserved, debt = b.debt + d.debt,
+        minute_level = coalesce(d.level, b.minute_level),
+        minute_at = CASE WHEN d.level IS NULL THEN b.minute_at ELSE clock_timestamp() END
+    FROM unnest(
+        %(budgets)s::bigint[], %(spent)s::bigint[], %(reserved)s::bigint[], %(debt)s::bigint[], %(levels)s::bigint[]
+    ) AS d(id, spent, reserved, debt, level)
     WHERE b.id = d.id
 ), ended AS (
     UPDATE budgets_reservation r SET state = d.state, actual = d.actual, ended_at = clock_timestamp()
@@ -80,7 +89,11 @@ ON CONFLICT DO NOTHING
 
 @dataclass(slots=True)
 class Balance:
-    """A budget's row under its lock. All amounts are micro-dollars; ``limit`` None: not limited."""
+    """A budget's row under its lock. All amounts are micro-dollars; ``limit`` None: not limited.
+
+    ``rate``: what its calls may cost a minute, None: as much as they do. ``level``: what they cost and hold of the last
+    minute.
+    """
 
     id: int
     scope: str
@@ -88,6 +101,8 @@ class Balance:
     spent: int
     reserved: int
     debt: int
+    rate: int | None = None
+    level: int = 0
     was: tuple[int, int, int] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -95,6 +110,14 @@ class Balance:
 
     def fits(self, amount: int) -> bool:
         return self.debt == 0 and (self.limit is None or self.spent + self.reserved + amount <= self.limit)
+
+    def wait(self, amount: int, lately: int = 0) -> float:
+        """Seconds until the rate has room for a call, on top of what was taken ``lately`` and is not in the level yet.
+        A call that is dearer than a whole minute waits for an empty one."""
+        if self.rate is None:
+            return 0.0
+        over = self.level + lately + min(amount, self.rate) - self.rate
+        return max(0.0, 60 * over / self.rate)
 
     def pay(self) -> int:
         """Moves as much debt to ``spent`` as the limit has room for, and says how much."""
@@ -121,7 +144,8 @@ class Balance:
 class Move:
     """One ledger entry to be: what a reservation does to every budget of its chain.
 
-    ``ends`` is the state that the reservation gets, with ``cost`` as its actual cost; "" leaves it as it is.
+    ``ends`` is the state that the reservation gets, with ``cost`` as its actual cost; "" leaves it as it is. ``paced``
+    is what it adds to the spending of this minute.
     """
 
     reservation: int
@@ -137,6 +161,7 @@ class Move:
     source: str = ""
     estimated: bool = False
     error: str = ""
+    paced: int = 0
 
 
 def lock(cursor: Any, budgets: Collection[int]) -> dict[int, Balance]:
@@ -160,14 +185,15 @@ def post(cursor: Any, balances: dict[int, Balance], moves: Sequence[Move]) -> No
             balance.spent += move.spent
             balance.reserved += move.reserved
             balance.debt += move.debt
+            balance.level = max(0, balance.level + move.paced)
     paid = [(one.id, amount) for one in balances.values() if one.debt and (amount := one.pay())]
     if not moves and not paid:
         return
-    changed = [(one.id, *one.deltas) for one in balances.values()]
+    changed = [(one.id, *one.deltas, None if one.rate is None else one.level) for one in balances.values()]
     ended = [(move.reservation, move.ends, move.cost) for move in moves if move.ends]
     cursor.execute(
         POST,
-        _columns(("budgets", "spent", "reserved", "debt"), changed)
+        _columns(("budgets", "spent", "reserved", "debt", "levels"), changed)
         | _columns(("ended", "states", "actuals"), ended)
         | _columns(MOVED, [_row(move) for move in moves]),
     )

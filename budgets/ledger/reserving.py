@@ -68,15 +68,17 @@ def reserve_many(holds: Sequence[Hold]) -> list[Reserved]:
         # 3. Decide one by one.
         refused: dict[str, LedgerRefusal] = {}
         moves: list[Move] = []
-        held = dict.fromkeys(balances, 0)
+        held, lately = dict.fromkeys(balances, 0), dict.fromkeys(balances, 0)
         for hold in mine:
-            refusal = _refusal(hold, balances, held)
+            refusal = _refusal(hold, balances, held, lately)
             if refusal is not None:
                 refused[hold.key] = refusal
                 continue
             for one in hold.chain.budgets:
                 held[one] += hold.amount
-            move = Move(fresh[hold.key], hold.chain.budgets, EntryKind.RESERVE, reserved=hold.amount)
+            paced = hold.amount if hold.paced else 0
+            lately[hold.chain.organization_budget] += paced
+            move = Move(fresh[hold.key], hold.chain.budgets, EntryKind.RESERVE, reserved=hold.amount, paced=paced)
             moves.append(move)
         # 4. Give back the keys of what was refused: asked again, it may fit.
         if refused:
@@ -119,8 +121,11 @@ def _known(cursor: Any, keys: Sequence[str]) -> dict[str, Reserved]:
     return {key: Reserved(key, state) for key, state in cursor.fetchall()}
 
 
-def _refusal(hold: Hold, balances: dict[int, Balance], held: dict[int, int]) -> LedgerRefusal | None:
-    """The first budget of the chain without room for this hold on top of what this batch ``held`` already."""
+def _refusal(
+    hold: Hold, balances: dict[int, Balance], held: dict[int, int], lately: dict[int, int]
+) -> LedgerRefusal | None:
+    """The first budget of the chain without room for this hold on top of what this batch ``held`` already; then its
+    organisation's rate, of which this batch took ``lately`` already."""
     if hold.late:
         return None
     for one in hold.chain.budgets:
@@ -130,6 +135,10 @@ def _refusal(hold: Hold, balances: dict[int, Balance], held: dict[int, int]) -> 
             # Only a limit refuses: a budget without one has its debt paid at once.
             limit, spent = balance.limit or 0, balance.spent + balance.debt
             return LedgerRefusal(one, balance.scope, limit, spent, reserved, hold.amount)
+    one = hold.chain.organization_budget
+    balance, level = balances[one], balances[one].level + lately[one]
+    if hold.paced and (wait := balance.wait(hold.amount, lately[one])):
+        return LedgerRefusal(one, balance.scope, balance.rate or 0, level, 0, hold.amount, wait)
     return None
 
 
@@ -143,6 +152,6 @@ def _refuse(
     used_up = {
         no.budget
         for no in refused.values()
-        if no.spent + no.wanted > no.limit and 100 * no.spent >= NEARLY_ALL * no.limit
+        if not no.wait and no.spent + no.wanted > no.limit and 100 * no.spent >= NEARLY_ALL * no.limit
     }
     alerts_raise(cursor, [Alert(balances[one], 100) for one in used_up])

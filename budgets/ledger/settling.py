@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 from django.db import connection, transaction
 
 from budgets.ledger.posting import Move, lock, post
-from budgets.ledger.values import Settled, Settlement, UnknownHold, storable
+from budgets.ledger.values import LEASE, Settled, Settlement, UnknownHold, storable
 from budgets.metering.port import Bill
 from budgets.models import EntryKind, HoldState
 
@@ -23,7 +23,11 @@ log = logging.getLogger(__name__)
 
 MEASURED: Final = 100  # calls that have to be known before their dearest stands for one that is not
 LAST: Final = 500  # entries of a job that are looked at
-COLUMNS = "id, key, state, amount, organization_budget_id, agent_budget_id, job_budget_id, actual"
+COLUMNS = (
+    "id, key, state, amount, organization_budget_id, agent_budget_id, job_budget_id, actual,"
+    f" expires_at - created_at < make_interval(secs => {LEASE + 1}),"  # its two times were taken one after the other
+    " created_at > clock_timestamp() - interval '1 minute'"
+)
 FIND = f"SELECT {COLUMNS} FROM budgets_reservation WHERE key = ANY(%s) ORDER BY key FOR NO KEY UPDATE"  # noqa: S608
 EXPIRED = (
     f"SELECT {COLUMNS} FROM budgets_reservation WHERE state = 'held' AND expires_at <= clock_timestamp()"  # noqa: S608
@@ -42,7 +46,8 @@ TAGS = "SELECT id, job_id, model, purpose FROM budgets_reservation WHERE id = AN
 
 
 class Row(NamedTuple):
-    """A reservation under its lock. ``actual`` is what it was charged or settled at."""
+    """A reservation under its lock. ``actual`` is what it was charged or settled at; ``paced``: it counts for how fast
+    its organisation spends; ``fresh``: it was made in the last minute."""
 
     id: int
     key: str
@@ -52,6 +57,8 @@ class Row(NamedTuple):
     agent_budget: int | None
     job_budget: int | None
     actual: int | None = None
+    paced: bool = True
+    fresh: bool = True
 
     @property
     def budgets(self) -> list[int]:
@@ -61,6 +68,11 @@ class Row(NamedTuple):
     def covered(self) -> int:
         """What a bill may come to without debt: the hold, or what took its place when it was charged."""
         return self.amount if self.state == HoldState.HELD or self.actual is None else self.actual
+
+    def pace(self, bill: int) -> int:
+        """What a bill changes of this minute's spending: the hold counts for the minute in which it was made."""
+        change = bill - self.amount if self.paced else 0
+        return change if self.fresh else max(0, change)
 
 
 def settle(key: str, bill: Bill) -> Settled:
@@ -178,6 +190,7 @@ def _moves(row: Row, outcome: Settled, bill: Bill) -> list[Move]:
             source=bill.source[:12],
             estimated=bill.source == "estimate" or bool(usage and usage.estimated),
             error=storable(bill.error, 1000),
+            paced=0 if late else row.pace(bill.amount),
         )
     ]
     if outcome.excess:

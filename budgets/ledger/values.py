@@ -7,7 +7,7 @@ from typing import Final
 
 from agentcore_site.lib.texts import plain
 from budgets.ledger.accounts import Chain
-from budgets.metering.port import Bill, BudgetRefused
+from budgets.metering.port import Bill, BudgetRefused, SpendingRateFull
 
 LEASE: Final = 600.0  # seconds until a hold that was not settled is charged
 MOST: Final = 10**15  # micro-dollars: what is more than a billion dollars is a mistake, and sums must stay integers
@@ -21,7 +21,8 @@ class UnknownHold(LookupError):
 class Hold:
     """The worst case of one attempt of one call. ``amount`` in micro-dollars, ``lease`` in seconds.
 
-    ``late``: it was spent before the ledger could be asked, so that no limit can refuse it any more.
+    ``late``: it was spent before the ledger could be asked, so that no limit can refuse it any more. What is held for
+    longer than ``LEASE`` is no call's, and does not count for how fast an organisation spends.
 
     Raises ValueError for an amount that is negative (it would give money away) or beyond reason.
     """
@@ -35,6 +36,10 @@ class Hold:
     rollout: str = ""
     lease: float = LEASE
     late: bool = False
+
+    @property
+    def paced(self) -> bool:
+        return self.lease <= LEASE
 
     def __post_init__(self) -> None:
         if not 0 <= self.amount <= MOST:
@@ -55,7 +60,11 @@ class Settlement:
 
 @dataclass(frozen=True, slots=True)
 class LedgerRefusal:
-    """Which budget had no room. All amounts are micro-dollars; ``spent`` includes what is owed."""
+    """Which budget had no room. All amounts are micro-dollars; ``spent`` includes what is owed.
+
+    ``wait`` above 0: it has none in this minute, and has some in so many seconds; ``limit`` and ``spent`` are then of a
+    minute.
+    """
 
     budget: int
     scope: str
@@ -63,8 +72,11 @@ class LedgerRefusal:
     spent: int
     reserved: int
     wanted: int
+    wait: float = 0.0
 
     def error(self) -> BudgetRefused:
+        if self.wait:
+            return SpendingRateFull(self.limit, self.spent, self.wanted, self.wait)
         return BudgetRefused(self.scope, self.limit, self.spent, self.reserved, self.wanted)
 
 

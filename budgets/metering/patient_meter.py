@@ -10,7 +10,7 @@ import asyncio
 import time
 from typing import Final
 
-from budgets.metering.port import Bill, BudgetRefused, CallKey, Meter
+from budgets.metering.port import Bill, BudgetRefused, CallKey, Meter, SpendingRateFull
 
 WAIT_S: Final = 60.0  # for what others hold in a budget that is shared
 SHORTEST, LONGEST = 0.1, 3.0  # seconds until they are asked again
@@ -19,8 +19,8 @@ SHORTEST, LONGEST = 0.1, 3.0  # seconds until they are asked again
 class PatientMeter:
     """``Meter`` around another: a refused call tries again whenever one of this meter's own calls has settled.
 
-    Where only others hold what it lacks, it asks again for ``wait_s`` seconds. It gives up at once when the call would
-    not fit even if nothing were held.
+    Where only others hold what it lacks, it asks again for ``wait_s`` seconds; so it does where the organisation may
+    not spend more in this minute. It gives up at once when the call would not fit even if nothing were held.
     """
 
     def __init__(self, meter: Meter, *, wait_s: float = WAIT_S) -> None:
@@ -36,6 +36,11 @@ class PatientMeter:
             settled = self._settled
             try:
                 await self._meter.reserve(call, amount)
+            except SpendingRateFull as full:
+                if time.monotonic() + full.retry_after > ends:
+                    raise
+                await asyncio.sleep(full.retry_after + pause)  # those that wait are not all back at once
+                pause = min(2 * pause, LONGEST)
             except BudgetRefused as refusal:
                 if refusal.spent + amount > refusal.limit:
                     raise

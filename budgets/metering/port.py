@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from agentcore_site.lib.money_format import money
 from budgets.prices.pricing import Price, UnknownPrice, Usage
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "Meter",
     "MeterFailure",
     "PriceBook",
+    "SpendingRateFull",
     "SpendingTooFast",
     "UnknownPrice",
 ]
@@ -75,6 +77,23 @@ class BudgetRefused(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.scope, self.limit, self.spent, self.reserved, self.wanted)
+
+
+class SpendingRateFull(BudgetRefused):
+    """The organisation spends as much a minute as it may; there is room for the call in ``retry_after`` seconds. All
+    amounts are micro-dollars: ``limit`` and ``spent`` of a minute."""
+
+    def __init__(self, limit: int, spent: int, wanted: int, retry_after: float) -> None:
+        Exception.__init__(
+            self,
+            f"The organisation may spend {money(limit)} a minute. {money(spent)} was spent or is on hold, and this call"
+            f" may cost {money(wanted)}: there is room for it in {retry_after:,.1f} seconds.",
+        )
+        self.scope, self.limit, self.spent, self.reserved, self.wanted = "organization", limit, spent, 0, wanted
+        self.retry_after = retry_after
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.limit, self.spent, self.wanted, self.retry_after)
 
 
 class MeterFailure(Exception):

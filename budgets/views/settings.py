@@ -1,4 +1,5 @@
-"""Destinations of alerts: by e-mail to the admins, and as signed POSTs to an address of the organisation's."""
+"""Where alerts go (by e-mail to the admins, and as signed POSTs to an address of the organisation's), and how fast the
+organisation may spend."""
 
 from __future__ import annotations
 
@@ -42,6 +43,7 @@ def secret(request: HttpRequest, actor: Actor) -> HttpResponse:
         email_admins=row.email_admins,
         webhook_url=row.webhook_url,
         secret_version=row.secret_version + 1,
+        most_per_minute=row.most_per_minute,
     )
     context = {"form": SettingsForm.of(made), "secret": webhook_secret(organization.id, made.secret_version)}
     response = _shown(request, actor, organization, context, 200)

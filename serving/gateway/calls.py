@@ -30,7 +30,7 @@ from budgets.llm.errors import (
 )
 from budgets.llm.transport import Listener
 from budgets.llm.types import Completion
-from budgets.metering.port import BudgetRefused, CallKey, MeterFailure, UnknownPrice
+from budgets.metering.port import BudgetRefused, CallKey, MeterFailure, SpendingRateFull, UnknownPrice
 from experiences.privacy import redact, redact_value
 from experiences.rollouts.captured import SampledTokens
 from experiences.rollouts.runtimes.base import RolloutFailure
@@ -242,6 +242,8 @@ class Calls:
                     refused.attempts = attempts
                     raise refused from None
                 log.info("endpoint %s does not answer, another is asked: %s", upstream.name, error.message)
+            except SpendingRateFull as error:
+                raise CallRefused(429, str(error), "rate_limit_exceeded", wait=error.retry_after) from None
             except BudgetRefused as error:
                 raise CallRefused(402, str(error), "insufficient_quota") from None
             except UnknownPrice as error:

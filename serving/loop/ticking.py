@@ -14,6 +14,7 @@ from django.db import transaction
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
+from agentcore_site.jobs import lifecycle
 from agentcore_site.jobs.models import ACTIVE, ENDED, Job, Reason, Status
 from agentcore_site.lib.database import TROUBLE
 from agentcore_site.lib.errors import Conflict, DomainError, Forbidden, Missing, TooMany, Unavailable
@@ -73,7 +74,7 @@ DAILY_AT: Final = 2  # o'clock, UTC
 LOOK_AFTER: Final = timedelta(minutes=5)  # between two looks for drift
 RIPE_AFTER: Final = timedelta(minutes=30)  # a trace's reward may have changed by feedback until then
 # Why a paused job goes on by itself; for any other reason its turn ends, or a person resumes what a person paused.
-WAITS: Final = (Reason.USER, Reason.WAITING_FOR_LLM, Reason.DISK_FULL)
+WAITS: Final = (Reason.USER, *lifecycle.WAITS)
 
 
 class TurnEnds(Exception):

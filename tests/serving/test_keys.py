@@ -20,6 +20,7 @@ from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import ApiKey, Organization
 from agentcore_site.tenancy.services import api_key_create
 from budgets.ledger.accounts import month_of
+from budgets.models import BudgetSettings
 from serving.gateway.key_limits import KeyRates, RecentSpending
 from serving.keys.selectors import spent_by
 from serving.models import KeySpending, ProductionTrace
@@ -38,6 +39,18 @@ CALLS = ["gateway:call"]
 def server() -> Iterator[ModelServer]:
     with ModelServer(prices={"small": PRICE}) as running:
         yield running
+
+
+@pytest.mark.django_db(transaction=True)
+def test_calls_beyond_the_dollars_a_minute_of_their_organisation_are_told_when_to_come_again(
+    fleet: Fleet, adam: Any, acme: Organization, server: ModelServer, tmp_path: Path
+) -> None:
+    shop = production(fleet, Actor(adam), server, acme, GATEWAY_JOURNAL=str(tmp_path))
+    BudgetSettings.objects.create(organization=acme, most_per_minute=1)
+    assert shop.ask().status_code == 200  # dearer than a minute, which was empty
+    refused = shop.ask()
+    assert refused.status_code == 429 and int(refused.headers["retry-after"]) > 60, refused.text
+    assert "may spend $0.000001 a minute" in refused.text and len(server.requests) == 1
 
 
 @pytest.mark.django_db(transaction=True)

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from budgets.metering.patient_meter import PatientMeter
-from budgets.metering.port import Bill, BudgetRefused, CallKey, MeterFailure, UnknownPrice
+from budgets.metering.port import Bill, BudgetRefused, CallKey, MeterFailure, SpendingRateFull, UnknownPrice
 from budgets.prices.pricing import Price, Usage, cost
 from experiences.agents.endpoint_config import GPU_PRICE
 from experiences.agents.runtime_factory import RuntimeFactory
@@ -92,6 +92,8 @@ class MeteredTrainer:
         key = CallKey(f"{self._prefix}/{self._calls}", "training", price.model)
         try:
             await meter.reserve(key, cost(price, usage) + self._of_seconds(CALL_SECONDS))
+        except SpendingRateFull as error:
+            raise Halted("spending_rate", str(error), error.retry_after) from error
         except BudgetRefused as error:
             raise Halted("budget_exceeded", str(error)) from error
         except MeterFailure as error:

@@ -36,8 +36,8 @@ class Halted(Exception):
     """No rollout of this run can go on for now: the budget refuses, or the model's service is away.
 
     It says nothing about the agent, so this rollout is dropped and not counted as a failure. ``reason`` is
-    "budget_exceeded", "spends_too_fast", "waiting_for_llm", "llm_refused" or "reward_timeout"; ``retry_after`` is in
-    seconds, None where it is not known.
+    "budget_exceeded", "spending_rate", "spends_too_fast", "waiting_for_llm", "llm_refused" or "reward_timeout";
+    ``retry_after`` is in seconds, None where it is not known.
     """
 
     def __init__(self, reason: str, message: str, retry_after: float | None = None) -> None:

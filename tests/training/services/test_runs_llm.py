@@ -15,8 +15,9 @@ from agentcore_site.jobs.models import Job, JobEvent, Status
 from agentcore_site.jobs.services import job_cancel, job_resume
 from agentcore_site.lib.errors import Conflict, Forbidden, Insufficient, Invalid
 from agentcore_site.tenancy.actors import Actor
+from agentcore_site.tenancy.models import Organization
 from budgets.ledger.reconciliation import differences
-from budgets.models import Budget, LedgerEntry
+from budgets.models import Budget, BudgetSettings, LedgerEntry
 from budgets.services import budget_set_limit, price_set
 from evaluation.models import EvaluationRun
 from evaluation.services import evaluation_start
@@ -525,5 +526,20 @@ def test_a_job_whose_money_goes_to_calls_without_an_answer_pauses_and_says_so(
     job = run_to_end(run.job)
     assert (job.status, job.status_reason) == (Status.PAUSED, "spends_too_fast"), job.error
     assert "in the last minute" in job.error and "a minute stops it" in job.error
+    assert not TrajectoryRecord.objects.filter(job_id=job.id).exclude(error="").exists()
+    assert differences() == []
+
+
+def test_a_job_waits_where_its_organisation_spends_as_much_a_minute_as_it_may(
+    operator: Actor, model_agent: Agent, acme: Organization, server: ModelServer
+) -> None:
+    BudgetSettings.objects.create(organization=acme, most_per_minute=1)
+    job = run_to_end(start(operator, model_agent).job)
+    assert (job.status, job.status_reason) == (Status.PAUSED, "spending_rate"), job.error
+    assert "a minute" in job.error and job.not_before
+    BudgetSettings.objects.update(most_per_minute=None)
+    Job.objects.filter(id=job.id).update(not_before=job.created_at)
+    assert lifecycle.resume_waiting() == 1
+    assert run_to_end(job).status == Status.COMPLETED
     assert not TrajectoryRecord.objects.filter(job_id=job.id).exclude(error="").exists()
     assert differences() == []

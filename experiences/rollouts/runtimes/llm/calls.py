@@ -24,7 +24,14 @@ from budgets.llm.errors import (
 )
 from budgets.llm.transport import OnDelta
 from budgets.llm.types import Completion, Message, ToolCall, ToolSpec
-from budgets.metering.port import BudgetRefused, CallKey, MeterFailure, SpendingTooFast, UnknownPrice
+from budgets.metering.port import (
+    BudgetRefused,
+    CallKey,
+    MeterFailure,
+    SpendingRateFull,
+    SpendingTooFast,
+    UnknownPrice,
+)
 from experiences.privacy import cut_short
 from experiences.rollouts.captured import SampledTokens
 from experiences.rollouts.rollout_clock import Clock, current_clock
@@ -253,6 +260,8 @@ class Conversation:
             if self.purpose != "judge":  # a slow verdict is not the agent's doing
                 own = answer.latency_ms / 1000
             return answer
+        except SpendingRateFull as error:
+            raise Halted("spending_rate", str(error), error.retry_after) from error
         except BudgetRefused as error:
             raise Halted("budget_exceeded", str(error)) from error
         except UnknownPrice as error:
