@@ -19,6 +19,7 @@ from nats.js import JetStreamContext
 from nats.js.api import AckPolicy, ConsumerConfig
 
 from agentcore_site.encryption.errors import KeyAway
+from agentcore_site.lib import disk
 from agentcore_site.lib.async_db import lasting
 from agentcore_site.lib.database import TROUBLE, trouble_in
 from events import metrics
@@ -37,12 +38,14 @@ BLOCK: Final = 64  # messages of a transaction
 ACK_SECONDS: Final = 60.0
 WAIT_SECONDS: Final = 1.0
 TROUBLE_SECONDS: Final = 1.0
+DISK_SECONDS: Final = 5.0
 MOST_TRIES: Final = 5
 BACKOFF: Final = (1.0, 5.0, 30.0, 120.0)  # seconds before the next try
 
 
 class EventConsumer:
-    """Takes the messages of one stream until ``stopping`` is set; survives NATS and the database away."""
+    """Takes the messages of one stream until ``stopping`` is set; survives NATS and the database away, and waits while
+    the disk is nearly full."""
 
     def __init__(
         self, client: Client, plan: StreamPlan, stopping: asyncio.Event, *, wait: float = WAIT_SECONDS
@@ -51,6 +54,7 @@ class EventConsumer:
         self._js: JetStreamContext = client.jetstream()
         self._dead_letters = StreamWriter(client)
         self._subscription: JetStreamContext.PullSubscription | None = None
+        self._keyless: set[int] = set()  # messages whose tries failed for want of a key, which is no fault of theirs
 
     async def run(self) -> None:
         while not self._stopping.is_set():
@@ -63,6 +67,10 @@ class EventConsumer:
 
     async def once(self) -> int:
         """Handles one block. Returns how many messages it had."""
+        if full := disk.shortage():  # the streams keep them
+            log.warning("the consumer of %s waits: %s", self._plan.name, full)
+            await pause(self._stopping, DISK_SECONDS)
+            return 0
         if self._subscription is None:
             self._subscription = await self._subscribed()
         try:
@@ -95,7 +103,8 @@ class EventConsumer:
     async def _outcomes(self, block: Sequence[Msg]) -> list[Outcome]:
         """What became of each; where the whole can't be committed, of each alone."""
         stored = [self._stored(one) for one in block]
-        if any(_tries(one) > MOST_TRIES for one in block):  # its last handling did not even end
+        if any(_tries(one) > MOST_TRIES and _number(one) not in self._keyless for one in block):
+            # its last handling did not even end
             return [RuntimeError(f"it was delivered {_tries(one)} times") for one in block]
         try:
             return await lasting(block_take)(stored)
@@ -129,16 +138,19 @@ class EventConsumer:
             if isinstance(outcome, Exception):
                 tries, stored = _tries(message), self._stored(message)
                 log.error("message %s of %s, try %d", stored.sequence, stored.stream, tries, exc_info=outcome)
+                if isinstance(outcome, KeyAway):
+                    self._keyless.add(_number(message))
                 if tries < MOST_TRIES or isinstance(outcome, KeyAway) or trouble_in(outcome) is not None:
                     await message.nak(delay=BACKOFF[min(tries, len(BACKOFF)) - 1])
                     continue
                 failed = NotTaken(DeadReason.FAILED, f"{type(outcome).__name__}: {outcome}")
                 outcome = await lasting(dead_letter_store)(stored, failed)
+            self._keyless.discard(_number(message))
             if outcome is None:
                 await message.ack()
                 metrics.consumed.labels(self._plan.name, "taken").inc()
             else:
-                dead[message.metadata.sequence.stream] = (message, outcome)
+                dead[_number(message)] = (message, outcome)
         told = await self._dead_letters.write([_told(number, letter) for number, (_, letter) in dead.items()])
         for number in told:
             message, letter = dead[number]
@@ -152,6 +164,11 @@ class EventConsumer:
 
 def _tries(message: Msg) -> int:
     return message.metadata.num_delivered or 1
+
+
+def _number(message: Msg) -> int:
+    """Its place in the stream."""
+    return int(message.metadata.sequence.stream)
 
 
 def _told(number: int, letter: DeadLetter) -> OutgoingMessage:

@@ -14,10 +14,12 @@ from django.utils import timezone
 from nats.aio.client import Client
 from nats.js import JetStreamContext
 
+from agentcore_site.encryption.errors import KeyAway
 from agentcore_site.lib.errors import Conflict, Forbidden
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.erasure import subject_erase
-from events.consuming import EventConsumer
+from events import consuming
+from events.consuming import MOST_TRIES, EventConsumer
 from events.gatekeeping import accounts_write
 from events.intake.messages import RECEIVERS, Sender, StoredMessage, block_take
 from events.models import DeadLetter, ErasedMessage, EventCredential, ReceivedReward, ReceivedTrajectory
@@ -353,6 +355,46 @@ def test_a_fault_of_ours_costs_no_other_message_of_its_block(
     block = [StoredMessage(subject, body, "RL_TRAJECTORIES", n, timezone.now()) for n, body in enumerate(bodies)]
     assert [str(outcome) for outcome in block_take(block)] == ["None", "a fault", "None"]
     assert set(ReceivedTrajectory.objects.values_list("trajectory_id", flat=True)) == {"t-0", "t-2"}
+
+
+def test_a_message_waits_for_its_key_as_long_as_it_takes(
+    bus: Bus, publisher: Publisher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken, tried = RECEIVERS[TRAJECTORY], []
+
+    def keyless(sender: Sender, payload: Any, stamp: Any) -> None:
+        tried.append(stamp)
+        if len(tried) <= MOST_TRIES + 3:
+            raise KeyAway("The key server does not answer.")
+        taken(sender, payload, stamp)
+
+    monkeypatch.setitem(RECEIVERS, TRAJECTORY, keyless)
+    monkeypatch.setattr(consuming, "BACKOFF", (0.01,))
+
+    async def talk(ours: Client, js: JetStreamContext) -> None:
+        theirs = await connected(publisher)
+        await theirs.jetstream().publish(TRAJECTORY, json.dumps(example(TRAJECTORY)).encode())
+        await theirs.close()
+        [plan] = [one for one in STREAMS if one.name == "RL_TRAJECTORIES"]
+        consumer = EventConsumer(ours, plan, asyncio.Event(), wait=0.2)
+        for _ in range(MOST_TRIES + 4):
+            assert await consumer.once() == 1
+
+    bus.speak(talk)
+    assert TrajectoryRecord.objects.filter(purpose="received").count() == 1
+    assert not DeadLetter.objects.exists()
+
+
+def test_while_the_disk_is_nearly_full_the_streams_keep_what_comes(
+    bus: Bus, publisher: Publisher, monkeypatch: pytest.MonkeyPatch, settings: Any
+) -> None:
+    monkeypatch.setattr(consuming, "DISK_SECONDS", 0.01)
+    room, settings.DISK_MINIMUM_FREE_MB = settings.DISK_MINIMUM_FREE_MB, 10**9
+    received(bus, publisher, (TRAJECTORY, example(TRAJECTORY)))
+    assert not TrajectoryRecord.objects.exists()
+    settings.DISK_MINIMUM_FREE_MB = room
+    bus.speak(lambda ours, js: consumed(ours))
+    assert TrajectoryRecord.objects.filter(purpose="received").count() == 1
 
 
 def test_of_bad_events_each_is_a_dead_letter_or_harmless(
