@@ -11,6 +11,8 @@ from django.core.files.base import ContentFile, File
 from django.core.files.storage import default_storage
 
 from agentcore_site.lib.errors import Unavailable
+from agentcore_site.lib.http_server import http_server_at
+from agentcore_site.lib.row_scope import in_request
 
 
 class ObjectsAway(Unavailable):
@@ -22,12 +24,21 @@ class ObjectsAway(Unavailable):
         super().__init__("The object storage can't be reached at the moment. Try again in a minute.")
 
 
+def _require_answer() -> None:
+    """Raises:
+    ObjectsAway: somebody waits, and a storage with an address of its own does not answer."""
+    address = getattr(default_storage, "endpoint_url", None)
+    if address and in_request() and not http_server_at(address).answers():
+        raise ObjectsAway
+
+
 def object_save(name: str, data: bytes) -> str:
     """Stores the bytes and returns the path under which they are found.
 
     Raises:
         ObjectsAway: they could not be stored.
     """
+    _require_answer()
     try:
         return str(default_storage.save(name, ContentFile(data)))
     except Exception as error:  # each storage has errors of its own; none says anything about the bytes
@@ -38,6 +49,7 @@ def object_load(path: str) -> bytes:
     """Raises:
     FileNotFoundError: there is no such object.
     ObjectsAway: the storage can't be asked."""
+    _require_answer()
     try:
         with default_storage.open(path) as stored:
             return bytes(stored.read())
@@ -53,6 +65,7 @@ def object_save_file(name: str, path: Path) -> None:
     Raises:
         ObjectsAway: it could not be stored.
     """
+    _require_answer()
     try:
         default_storage.delete(name)
         with path.open("rb") as data:
@@ -69,6 +82,7 @@ def object_open(path: str) -> Iterator[IO[bytes]]:
         FileNotFoundError: there is no such object.
         ObjectsAway: the storage can't be asked.
     """
+    _require_answer()
     try:
         stored = default_storage.open(path)
     except FileNotFoundError:
@@ -84,6 +98,7 @@ def object_delete(*paths: str) -> None:
 
     Raises:
         ObjectsAway: the storage can't be asked."""
+    _require_answer()
     try:
         for path in paths:
             default_storage.delete(path)

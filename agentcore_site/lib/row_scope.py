@@ -85,6 +85,11 @@ def let_in(organization: uuid.UUID) -> None:
         request.let_in(organization)
 
 
+def in_request() -> bool:
+    """Whether somebody waits for this: their time is short."""
+    return _request.get() is not None
+
+
 def scope_of(organizations: Iterable[uuid.UUID]) -> str:
     # Only what is an id gets into the statement.
     ids = ",".join(str(uuid.UUID(str(one))) for one in organizations)

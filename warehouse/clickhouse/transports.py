@@ -16,6 +16,9 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 from urllib.parse import quote, unquote, urlencode, urlsplit
 
+from agentcore_site.lib.http_server import http_server_at
+from agentcore_site.lib.row_scope import in_request
+
 DATABASE: Final = "agentcore"
 READ_SECONDS: Final = 5.0
 WRITE_SECONDS: Final = (
@@ -53,7 +56,7 @@ class HttpTransport:
     """``http(s)://user:password@host:8123/database``."""
 
     def __init__(self, url: str) -> None:
-        parts = urlsplit(url)
+        self._url, parts = url, urlsplit(url)
         self._make = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
         self._host, self._port = (
             parts.hostname or "localhost",
@@ -69,6 +72,8 @@ class HttpTransport:
         given = {"database": database or self.database} | {f"param_{name}": value for name, value in parameters.items()}
         body = data or sql.encode()
         address = f"/?{urlencode(given | ({'query': sql} if data else {}), quote_via=quote)}"
+        if in_request() and not http_server_at(self._url).answers():
+            raise WarehouseAway("ClickHouse does not answer")
         link = self._make(self._host, self._port, timeout=WRITE_SECONDS if data else READ_SECONDS)
         try:
             link.request("POST", address, body, self._headers)
