@@ -18,10 +18,10 @@ from nats.errors import TimeoutError as NothingThere
 from nats.js import JetStreamContext
 from nats.js.api import AckPolicy, ConsumerConfig
 
-from agentcore_site.encryption.errors import KeyAway
 from agentcore_site.lib import disk
 from agentcore_site.lib.async_db import lasting
 from agentcore_site.lib.database import TROUBLE, trouble_in
+from agentcore_site.lib.errors import Unavailable
 from events import metrics
 from events.intake import receivers  # noqa: F401  (registers them)
 from events.intake.messages import NotTaken, Outcome, StoredMessage, block_take, dead_letter_store
@@ -54,7 +54,7 @@ class EventConsumer:
         self._js: JetStreamContext = client.jetstream()
         self._dead_letters = StreamWriter(client)
         self._subscription: JetStreamContext.PullSubscription | None = None
-        self._keyless: set[int] = set()  # messages whose tries failed for want of a key, which is no fault of theirs
+        self._blameless: set[int] = set()  # messages that could not be taken since a key or a storage was away
 
     async def run(self) -> None:
         while not self._stopping.is_set():
@@ -103,7 +103,7 @@ class EventConsumer:
     async def _outcomes(self, block: Sequence[Msg]) -> list[Outcome]:
         """What became of each; where the whole can't be committed, of each alone."""
         stored = [self._stored(one) for one in block]
-        if any(_tries(one) > MOST_TRIES and _number(one) not in self._keyless for one in block):
+        if any(_tries(one) > MOST_TRIES and _number(one) not in self._blameless for one in block):
             # its last handling did not even end
             return [RuntimeError(f"it was delivered {_tries(one)} times") for one in block]
         try:
@@ -138,14 +138,14 @@ class EventConsumer:
             if isinstance(outcome, Exception):
                 tries, stored = _tries(message), self._stored(message)
                 log.error("message %s of %s, try %d", stored.sequence, stored.stream, tries, exc_info=outcome)
-                if isinstance(outcome, KeyAway):
-                    self._keyless.add(_number(message))
-                if tries < MOST_TRIES or isinstance(outcome, KeyAway) or trouble_in(outcome) is not None:
+                if isinstance(outcome, Unavailable):
+                    self._blameless.add(_number(message))
+                if tries < MOST_TRIES or isinstance(outcome, Unavailable) or trouble_in(outcome) is not None:
                     await message.nak(delay=BACKOFF[min(tries, len(BACKOFF)) - 1])
                     continue
                 failed = NotTaken(DeadReason.FAILED, f"{type(outcome).__name__}: {outcome}")
                 outcome = await lasting(dead_letter_store)(stored, failed)
-            self._keyless.discard(_number(message))
+            self._blameless.discard(_number(message))
             if outcome is None:
                 await message.ack()
                 metrics.consumed.labels(self._plan.name, "taken").inc()

@@ -19,7 +19,7 @@ from agentcore_site.lib.row_scope import in_request
 
 NAME: Final = "vault"
 SECONDS: Final = 5.0
-REQUEST_SECONDS: Final = 0.9  # to connect, and as long again for an answer, where somebody waits
+REQUEST_SECONDS: Final = 0.9  # to connect, and as long again for an answer, within a request
 
 
 @holders.register(NAME)

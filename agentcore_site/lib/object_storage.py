@@ -26,7 +26,7 @@ class ObjectsAway(Unavailable):
 
 def _require_answer() -> None:
     """Raises:
-    ObjectsAway: somebody waits, and a storage with an address of its own does not answer."""
+    ObjectsAway: a request waits, and a storage with an address of its own does not answer."""
     address = getattr(default_storage, "endpoint_url", None)
     if address and in_request() and not http_server_at(address).answers():
         raise ObjectsAway

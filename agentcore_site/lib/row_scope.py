@@ -86,7 +86,7 @@ def let_in(organization: uuid.UUID) -> None:
 
 
 def in_request() -> bool:
-    """Whether somebody waits for this: their time is short."""
+    """Whether a request waits for this: its time is short."""
     return _request.get() is not None
 
 

@@ -36,7 +36,7 @@ class RequestScope:
         if asking[0] is self._known[0] and asking[1] is self._known[1]:
             return
         if getattr(asking[0], "_wrapped", None) is empty:
-            self.text = row_scope.scope_of(self._let_in)  # nobody asked yet who it is, or the session is being read
+            self.text = row_scope.scope_of(self._let_in)  # not asked yet who it is, or the session is being read
             return
         self._known = asking  # first: what is read to find out asks again
         with row_scope.everything():

@@ -16,7 +16,7 @@ from django.db import transaction
 
 from agentcore_site.ids import derived
 from agentcore_site.lib.database import trouble_in
-from agentcore_site.lib.errors import DomainError
+from agentcore_site.lib.errors import DomainError, Unavailable
 from agentcore_site.lib.storable import unstorable
 from agentcore_site.lib.texts import plain
 from agentcore_site.tenancy.models import Organization
@@ -173,6 +173,8 @@ def _take(message: StoredMessage, senders: Senders) -> None:
     try:
         with transaction.atomic():
             receive(sender, payload, MessageStamp(hashlib.sha256(body).hexdigest(), message.sequence))
+    except Unavailable:  # a key or a storage is away: no fault of the message
+        raise
     except DomainError as error:
         raise NotTaken(DeadReason.REFUSED, error.message) from error
 

@@ -12,8 +12,10 @@ from uuid import UUID
 
 import orjson
 from django.db import connection, transaction
+from django.db.models.functions import Now
 
 from agentcore_site.lib.database import TROUBLE
+from agentcore_site.lib.errors import Unavailable
 from budgets.metering.price_book import DatabasePriceBook
 from budgets.prices.pricing import UnknownPrice, Usage, cost
 from events.models import WaitingSpan
@@ -59,6 +61,10 @@ def _stored(agent: Agent, traces: Sequence[str]) -> int:
         return _store(agent, traces)
     except TROUBLE:
         raise
+    except Unavailable as error:  # a key is away: they are looked at again after others had their turn
+        log.warning("traces of %s wait: %s", agent, error)
+        WaitingSpan.objects.filter(agent=agent, trace_id__in=traces).update(received_at=Now())
+        return 0
     except Exception:
         if len(traces) > 1:
             return sum(_stored(agent, [one]) for one in traces)

@@ -25,6 +25,7 @@ from pydantic_ai import InstrumentationSettings
 from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
 
+from agentcore_site.encryption.errors import KeyAway
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.services import api_key_create
 from budgets.services import price_set
@@ -156,6 +157,18 @@ def test_a_trace_that_can_not_be_stored_holds_up_no_other(olivia: Any, agent: Ag
     assert key.post(ADDRESS[8:], export(far)).json()["partialSuccess"]["rejectedSpans"] == "1"
     assert traces_collect() == 1 and not WaitingSpan.objects.exists()
     assert TrajectoryRecord.objects.get().n_steps == 1
+
+
+def test_traces_wait_for_the_key_that_encrypts_them(olivia: Any, agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
+    def keyless(*_: Any) -> int:
+        raise KeyAway("The key server does not answer.")
+
+    root = {**span(1), "attributes": []}
+    assert Caller(olivia).post(ADDRESS[8:], export(root, span(2, parent=1))).json() == {}
+    with monkeypatch.context() as away:
+        away.setattr(collecting, "trajectories_receive", keyless)
+        assert traces_collect() == 0 and WaitingSpan.objects.count() == 2
+    assert traces_collect() == 1 and TrajectoryRecord.objects.get().n_steps == 1
 
 
 def test_what_can_not_be_taken_is_said(olivia: Any, charlie: Any, stella: Any, agent: Agent) -> None:

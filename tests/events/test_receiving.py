@@ -377,8 +377,10 @@ def test_a_message_waits_for_its_key_as_long_as_it_takes(
         await theirs.close()
         [plan] = [one for one in STREAMS if one.name == "RL_TRAJECTORIES"]
         consumer = EventConsumer(ours, plan, asyncio.Event(), wait=0.2)
-        for _ in range(MOST_TRIES + 4):
-            assert await consumer.once() == 1
+        for _ in range(300):
+            await consumer.once()
+            if len(tried) > MOST_TRIES + 3:
+                break
 
     bus.speak(talk)
     assert TrajectoryRecord.objects.filter(purpose="received").count() == 1

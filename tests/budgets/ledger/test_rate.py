@@ -24,7 +24,7 @@ from budgets.metering.patient_meter import PatientMeter
 from budgets.metering.port import BudgetRefused, CallKey, SpendingRateFull
 from budgets.models import Budget, BudgetAlert, BudgetSettings, Reservation
 from budgets.services import budget_settings_set
-from tests.budgets.support import balances, bill, expire, hold
+from tests.budgets.support import balances, bill, expire, hold, limits_set
 from tests.support.pages import html
 
 CENT = 10_000
@@ -36,6 +36,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 @pytest.fixture
 def slow(chain: Chain) -> Chain:
     BudgetSettings.objects.create(organization_id=chain.organization_id, most_per_minute=RATE)
+    limits_set(chain, None, None, None)
     return chain
 
 
@@ -97,8 +98,9 @@ def test_a_call_dearer_than_a_minute_waits_for_an_empty_one(slow: Chain) -> None
 
 
 def test_a_limit_says_no_before_the_rate_says_later(slow: Chain) -> None:
+    limits_set(slow, None, None, 100 * CENT)
     with pytest.raises(BudgetRefused) as found:
-        reserve(hold(slow, "a", 110 * CENT))  # the job may spend a dollar in all
+        reserve(hold(slow, "a", 110 * CENT))
     assert type(found.value) is BudgetRefused and found.value.scope == "job"
 
 
