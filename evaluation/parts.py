@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Coroutine, Sequence
 from typing import Any, Final, Generic, Protocol, TypeVar
 
+from agentcore_site.encryption.errors import KeyAway
 from agentcore_site.jobs.kinds import Progressed
 from agentcore_site.jobs.lease import Lease, LeaseLost, MustPause, StopRequested
 from agentcore_site.jobs.models import Job
@@ -50,7 +51,7 @@ class PartsSlice(ABC, Generic[P]):
             except Halted as halt:
                 self._keeper.rescue()
                 raise MustPause(halt.reason, str(halt), halt.retry_after) from halt
-            except (StopRequested, LeaseLost, MustPause, *TROUBLE):
+            except (StopRequested, LeaseLost, MustPause, KeyAway, *TROUBLE):
                 self._keeper.rescue()
                 raise
             finally:

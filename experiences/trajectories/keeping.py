@@ -19,6 +19,7 @@ from typing import Any, Final, NamedTuple
 
 from django.db import connection
 
+from agentcore_site.encryption.errors import KeyAway
 from agentcore_site.jobs.lease import Lease, LeaseLost, MustPause
 from agentcore_site.lib.database import TROUBLE
 from experiences.agents.consent import recording
@@ -30,7 +31,8 @@ log = logging.getLogger(__name__)
 LINGER: Final = 0.03  # seconds that a rollout that was paid for waits for company
 FREE_LINGER: Final = 0.5  # one that costs nothing is played again
 AGAIN_SECONDS: Final = 0.5
-PATIENCE: Final = 15.0  # seconds that a write waits for the database
+PATIENCE: Final = 15.0  # seconds that a write waits for the database, or for the key that encrypts it
+AWAY: Final = (KeyAway, *TROUBLE)
 
 
 class Waiting(NamedTuple):
@@ -141,7 +143,7 @@ class RolloutKeeper:
         """``save`` where something else went wrong already, and that is what has to be told."""
         try:
             self.save()
-        except (LeaseLost, MustPause, *TROUBLE) as error:
+        except (LeaseLost, MustPause, *AWAY) as error:
             log.warning("finished rollouts are lost: %s", error)
 
     def drop(self) -> None:
@@ -172,8 +174,8 @@ class RolloutKeeper:
             try:
                 with self.committing():
                     pass
-            except TROUBLE as error:
-                log.warning("rollouts wait for the database: %s", error)
+            except AWAY as error:
+                log.warning("rollouts wait to be written: %s", error)
                 self._arrived.set()
                 self._closed.wait(AGAIN_SECONDS)
             except Exception as error:  # the rollouts hear of it at their next step
@@ -188,7 +190,7 @@ class RolloutKeeper:
         while True:
             try:
                 return work()
-            except TROUBLE as error:
+            except AWAY as error:
                 if time.monotonic() > deadline:
                     raise
                 log.warning("a write is tried again: %s", error)

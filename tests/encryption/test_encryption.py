@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from io import StringIO
 from typing import Any
@@ -21,6 +22,8 @@ from agentcore_site.encryption.models import DataKey
 from agentcore_site.encryption.moving import rows_by_version
 from agentcore_site.encryption.services import encryption_end, key_rotate, texts_move
 from agentcore_site.ids import uuid7
+from agentcore_site.jobs.lease import Lease
+from agentcore_site.jobs.lifecycle import claim
 from agentcore_site.jobs.models import Job, Reason, Status
 from agentcore_site.lib.errors import Conflict, Forbidden
 from agentcore_site.lib.row_scope import NOTHING, limited
@@ -31,12 +34,13 @@ from experiences.models import Agent, ExecutionTrace, TrajectoryRecord
 from experiences.trajectories.archive import ageing
 from experiences.trajectories.archive.restoring import archived_jobs, job_restore
 from experiences.trajectories.exports import export_all, export_start
+from experiences.trajectories.keeping import RolloutKeeper
 from experiences.trajectories.step_window import steps_between
 from experiences.trajectories.storage import TrajectoryScope, trajectories_kept, trajectories_write
 from serving.models import ProductionTrace, TraceStatus
 from serving.traces.writing import traces_write
 from tests.support.pages import html
-from tests.support.rows import group, lived_run, owner_of
+from tests.support.rows import group, lived_run, owner_of, queued_run, trajectory
 from tests.support.running import run_to_end, slices_of
 from tests.support.transit_server import TOKEN, TransitServer, transit_server
 from warehouse.models import RowChange
@@ -164,6 +168,32 @@ def test_while_the_key_server_is_away_pages_say_so_jobs_wait_and_nothing_is_writ
     assert (waiting.status, waiting.status_reason) == (Status.PAUSED, Reason.KEY_AWAY) and waiting.not_before
     transit.refusing = False
     assert reader.get(f"/trajectories/{row.id}/").status_code == 200
+
+
+@working
+def test_rollouts_that_were_paid_for_wait_for_the_key(
+    transit: TransitServer, admin: Actor, operator: Actor, agent: Agent, acme: Any
+) -> None:
+    key_rotate(admin, acme).delete()
+    run = queued_run(operator, agent)
+    transit.refusing = True
+    data_keys.forget()
+
+    async def lived(keeper: RolloutKeeper) -> None:
+        written: Any = keeper.keep(owner_of(run), trajectory(1, 0, 0, "Where is it?", True))
+        await asyncio.sleep(1.2)
+        keeper.check()
+        assert not written.done()
+        transit.refusing = False
+        await asyncio.wait_for(written, 20)
+
+    claimed: Any = claim(run.job_id)
+    with Lease(claimed) as lease:
+        keeper = RolloutKeeper(lease, agent.id, paid=True)
+        asyncio.run(lived(keeper))
+        keeper.close()
+    [text] = stored()
+    assert text.startswith('"sealed:1:')
 
 
 def owner_of_job(row: TrajectoryRecord) -> TrajectoryScope:

@@ -16,6 +16,7 @@ from typing import Any, cast
 import uvloop
 from django.db.models import F, Max
 
+from agentcore_site.encryption.errors import KeyAway
 from agentcore_site.jobs.events import event_add
 from agentcore_site.jobs.kinds import Progressed
 from agentcore_site.jobs.lease import Lease, LeaseLost, MustFail, MustPause, StopRequested
@@ -200,7 +201,7 @@ class TrainingSlice:
             raise
         except TrainingDiverged as diverged:
             raise MustFail(Reason.DIVERGED, str(diverged)) from diverged
-        except TROUBLE:
+        except (KeyAway, *TROUBLE):
             self._keeper.rescue()
             raise
         finally:
