@@ -198,8 +198,10 @@ def with_money(rows: QuerySet[TrainingRun]) -> QuerySet[TrainingRun]:
 
 
 class Iteration(models.Model):
-    """One applied policy update. Unique per run: applied exactly once."""
+    """One applied policy update. Unique per run: applied exactly once. ``organization_id`` is the run's, here too: the
+    policies of rows ask it of each (decision 24)."""
 
+    organization_id = models.UUIDField(editable=False)
     run = models.ForeignKey(TrainingRun, on_delete=models.CASCADE, related_name="iterations")
     number = models.PositiveIntegerField()
     trajectories = models.PositiveIntegerField()
@@ -220,7 +222,7 @@ class Iteration(models.Model):
         return f"iteration {self.number}"
 
 
-Iteration.objects.path = "run__organization"
+Iteration.objects.path = "organization_id"
 
 
 class Epoch(models.Model):
