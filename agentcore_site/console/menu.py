@@ -42,7 +42,7 @@ PLACES: Final = (
     Entry("Releases", "serving:releases", "releases", r"/releases/"),
     Entry("Deployments", "serving:deployments", "", r"/(deployments|agents/[^/]+/(serving|loop))/"),
     Entry("Traces", "serving:traces", "answer", r"/traces/"),
-    Entry("Keys", "serving:keys", "", r"/keys/", needs="gateway.call"),
+    Entry("Keys", "serving:keys", "", r"/keys/"),
     Entry("Events", "events:publishers", "", r"/events/"),
     Entry("Learned", "experiences:library", "learned", r"/(experiences|prompt-packs)/"),
     Entry("Playbooks", "experiences:playbooks", "", r"/(playbooks|agents/[^/]+/playbook|evolutions|executions)/"),

@@ -17,6 +17,7 @@ from agentcore_site.jobs.selectors import job_get, share_alive, shared_job, toke
 from agentcore_site.lib.errors import DomainError
 from agentcore_site.lib.row_scope import only
 from agentcore_site.tenancy.actors import Actor
+from agentcore_site.tenancy.addresses import socket_address
 from agentcore_site.tenancy.authentication import actor_of_token, bearer
 
 _sessions: Final[Any] = import_module(settings.SESSION_ENGINE)
@@ -61,6 +62,7 @@ class MemberViewer:
     job_id: str
     token: str
     session_key: str
+    address: str
     subject: str = ""
 
     def __post_init__(self) -> None:
@@ -76,7 +78,7 @@ class MemberViewer:
 
     async def _actor(self) -> Actor:
         if self.token:
-            return await database_sync_to_async(actor_of_token)(self.token) or Actor(None)
+            return await database_sync_to_async(actor_of_token)(self.token, ip=self.address) or Actor(None)
         # Read from its store each time: signing out deletes it, and a new password makes its digest invalid.
         return Actor(await get_user({"session": _sessions.SessionStore(self.session_key)}), door="console")
 
@@ -94,7 +96,7 @@ def viewer_of(scope: dict[str, Any]) -> Viewer:
     kwargs = scope["url_route"]["kwargs"]
     if "token" in kwargs:
         return LinkViewer(kwargs["token"])
-    return MemberViewer(kwargs["job_id"], bearer_of(scope), session_key_of(scope))
+    return MemberViewer(kwargs["job_id"], bearer_of(scope), session_key_of(scope), socket_address(scope))
 
 
 def bearer_of(scope: dict[str, Any]) -> str:

@@ -180,7 +180,8 @@ class ApiKeyAdmin(ReadOnlyAdmin):
 
     def limits(self, row: ApiKey) -> str:
         found = [f"{row.per_minute:,} a minute"] if row.per_minute is not None else []
-        return ", ".join(found + ([f"{money(row.monthly_micros)} a month"] if row.monthly_micros is not None else []))
+        found += [f"{money(row.monthly_micros)} a month"] if row.monthly_micros is not None else []
+        return ", ".join(found + ([f"from {', '.join(row.addresses)}"] if row.addresses else []))
 
 
 @admin.register(TokenFamily)

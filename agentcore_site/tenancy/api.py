@@ -22,7 +22,14 @@ from agentcore_site.tenancy.addresses import client_address
 from agentcore_site.tenancy.erasure import erasures_visible, subject_erase
 from agentcore_site.tenancy.models import ApiKey, Erasure
 from agentcore_site.tenancy.roles import ROLE_MAY, SCOPES, Role
-from agentcore_site.tenancy.services import MAX_DAYS, MAX_PER_MINUTE, api_key_create, api_key_revoke, check_scopes
+from agentcore_site.tenancy.services import (
+    MAX_DAYS,
+    MAX_PER_MINUTE,
+    MOST_ADDRESSES,
+    api_key_create,
+    api_key_revoke,
+    check_scopes,
+)
 from agentcore_site.tenancy.tokens import family_end, family_refresh, family_start, sign_out_everywhere
 
 TOKEN = OpenApiExample("Sign in", {"username": "olivia", "password": "correct horse battery staple"}, request_only=True)
@@ -147,6 +154,9 @@ class ApiKeyOut(serializers.Serializer[Any]):
     scopes = serializers.ListField(child=serializers.CharField())
     per_minute = serializers.IntegerField(allow_null=True, help_text="Calls of models a minute; null: not limited.")
     monthly_usd = Usd(source="monthly_micros", allow_null=True, help_text="For calls of models; null: not limited.")
+    addresses = serializers.ListField(
+        child=serializers.CharField(), help_text="From which alone it may be used; none: from everywhere."
+    )
     created_at = serializers.DateTimeField()
     expires_at = serializers.DateTimeField()
     revoked_at = serializers.DateTimeField(allow_null=True)
@@ -175,6 +185,12 @@ class ApiKeyIn(Strict):
         allow_null=True,
         default=None,
         help_text="What its calls of models may cost in a month (UTC). Null: not limited.",
+    )
+    addresses = serializers.ListField(
+        child=serializers.CharField(max_length=60),
+        max_length=MOST_ADDRESSES,
+        default=list,
+        help_text="Addresses and networks (10.0.0.0/8) from which alone it may be used. None: from everywhere.",
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from datetime import timedelta
 from typing import Any
 
@@ -15,12 +16,15 @@ from rest_framework_simplejwt.exceptions import InvalidToken
 
 from agentcore_site.lib.row_scope import everything
 from agentcore_site.tenancy.actors import Actor
-from agentcore_site.tenancy.addresses import client_address
+from agentcore_site.tenancy.addresses import client_address, lies_in
 from agentcore_site.tenancy.models import ApiKey
 from agentcore_site.tenancy.services import KEY_PREFIX, key_digest
 from agentcore_site.tenancy.tokens import family_of
 
+log = logging.getLogger(__name__)
+
 USED_EVERY = timedelta(minutes=1)
+REFUSED = "This API key is unknown, expired or revoked, or may not be used from your address. Make a new one."
 
 
 def bearer(header: str) -> str:
@@ -41,16 +45,20 @@ def living_key(key: str) -> ApiKey | None:
     return row
 
 
-def actor_of_key(key: str, *, ip: str = "") -> Actor | None:
-    """The actor behind a living key of an active person; None for any other."""
+def actor_of_key(key: str, *, ip: str) -> Actor | None:
+    """The actor behind a living key of an active person; None for any other, and from an address from which the key
+    may not be used. ``ip``: "" where it is not known."""
     row = living_key(key)
     if row is None:
+        return None
+    if row.addresses and not lies_in(ip, row.addresses):
+        log.warning("key %s was used from %s, which is none of its addresses", row.prefix, ip or "an unknown address")
         return None
     scopes = frozenset(row.scopes)
     return Actor(row.user, scopes=scopes, organization_id=row.organization_id, ip=ip, door=f"key {row.prefix}")
 
 
-def actor_of_token(token: str, *, ip: str = "") -> Actor | None:
+def actor_of_token(token: str, *, ip: str) -> Actor | None:
     """The actor behind an API key or a JWT outside of a request of REST (a socket); None where it opens nothing."""
     if token.startswith(KEY_PREFIX):
         return actor_of_key(token, ip=ip)
@@ -81,7 +89,7 @@ class ApiKeyAuthentication(BaseAuthentication):
             return None
         actor = actor_of_key(token, ip=client_address(request))
         if actor is None:
-            raise AuthenticationFailed("This API key is unknown, expired or revoked. Make a new one.")
+            raise AuthenticationFailed(REFUSED)
         return actor.user, actor
 
     def authenticate_header(self, request: Request) -> str:

@@ -95,6 +95,7 @@ class ApiKey(Scoped):
     """A program's key. Only its SHA-256 is kept; the key itself is shown once, when it is made.
 
     ``per_minute`` and ``monthly_micros`` (micro-dollars a month, UTC) limit its calls of models; null: not limited.
+    ``addresses``: addresses and networks from which alone it opens anything; none: from everywhere.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -105,6 +106,7 @@ class ApiKey(Scoped):
     scopes = models.JSONField(default=list)
     per_minute = models.PositiveIntegerField(null=True, editable=False)
     monthly_micros = models.BigIntegerField(null=True, editable=False)
+    addresses = models.JSONField(default=list, db_default=models.Value([], models.JSONField()), editable=False)
     expires_at = models.DateTimeField()
     revoked_at = models.DateTimeField(null=True, blank=True)
     last_used_at = models.DateTimeField(null=True, blank=True, editable=False)

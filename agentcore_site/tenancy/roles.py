@@ -66,6 +66,20 @@ ROLE_MAY: Final[dict[str, frozenset[str]]] = {
 
 SERVICE: Final = "service:internal"
 
+# What a key with a scope may do, for people.
+SCOPE_TITLES: Final[dict[str, str]] = {
+    "training:view": "read what you may see",
+    "training:start": "launch, pause and resume jobs, edit agents and datasets",
+    "training:cancel": "cancel jobs",
+    "training:evaluate": "evaluate, and run suites",
+    "training:export": "export trajectories, download checkpoints",
+    "feedback:write": "give feedback on answers",
+    "training:manage": "manage releases, deployments, budgets, members and keys, as far as you may",
+    "gateway:call": "call agents and models through the gateway",
+    "traces:write": "send traces and events of agents elsewhere",
+    SERVICE: "serve playbooks to agents: read them, record executions, let them evolve",
+}
+
 # What a key may be narrowed to. A scope never widens what its owner's role allows.
 SCOPES: Final[dict[str, frozenset[str]]] = {
     "training:view": VIEW,

@@ -14,6 +14,7 @@ from django.utils import timezone
 from agentcore_site.audit.services import record
 from agentcore_site.lib.errors import Forbidden, Invalid
 from agentcore_site.tenancy.actors import Actor
+from agentcore_site.tenancy.addresses import networks
 from agentcore_site.tenancy.models import ApiKey, Organization
 from agentcore_site.tenancy.permissions import current_organization, require
 from agentcore_site.tenancy.roles import SCOPES
@@ -22,6 +23,7 @@ KEY_PREFIX = "ac_"
 MAX_DAYS = 366
 MAX_PER_MINUTE = 1_000_000
 MAX_MONTHLY = 10**15  # micro-dollars
+MOST_ADDRESSES = 50
 
 
 def key_digest(key: str) -> str:
@@ -47,13 +49,14 @@ def api_key_create(
     days: int = 90,
     per_minute: int | None = None,
     monthly_micros: int | None = None,
+    addresses: Iterable[str] = (),
     organization: Organization | None = None,
 ) -> tuple[ApiKey, str]:
     """Makes a key for the actor. Returns the row and the key itself, which is never shown again.
 
     Raises:
         Forbidden: the actor is a key itself, and may not manage keys or asks for more than it has.
-        Invalid: unknown scopes, a life outside 1 to 366 days, or limits that are none.
+        Invalid: unknown scopes, a life outside 1 to 366 days, or limits or addresses that are none.
     """
     actor = Actor.of(actor)
     wanted = check_scopes(scopes)
@@ -62,6 +65,7 @@ def api_key_create(
         message = f"A key lives between 1 and {MAX_DAYS} days; got {days}."
         raise Invalid(message, fields={"days": message})
     _check_limits(wanted, per_minute, monthly_micros)
+    places = _checked_addresses(wanted, addresses)
     key = KEY_PREFIX + secrets.token_urlsafe(32)
     row = ApiKey.objects.create(
         organization=organization or current_organization(actor),
@@ -72,9 +76,10 @@ def api_key_create(
         scopes=wanted,
         per_minute=per_minute,
         monthly_micros=monthly_micros,
+        addresses=places,
         expires_at=timezone.now() + timedelta(days=days),
     )
-    limits = {"per_minute": per_minute, "monthly_micros": monthly_micros}
+    limits = {"per_minute": per_minute, "monthly_micros": monthly_micros, "addresses": places or None}
     after = {"scopes": row.scopes, "name": row.name} | {name: most for name, most in limits.items() if most is not None}
     record(actor, "api_key.created", row, organization=row.organization, after=after)
     return row, key
@@ -92,10 +97,29 @@ def _check_limits(scopes: list[str], per_minute: int | None, monthly_micros: int
         wrong = "" if most in bound else "It is out of range."
         if "gateway:call" not in scopes:
             wrong = "Only a key with the scope gateway:call has such a limit."
-        elif any("keys.edit" in SCOPES[scope] for scope in scopes):
+        elif _manages(scopes):
             wrong = "A key with a limit can't manage keys: it could make one without."
         if wrong:
             raise Invalid(f"{name}: {wrong}", fields={name: wrong})
+
+
+def _checked_addresses(scopes: list[str], addresses: Iterable[str]) -> list[str]:
+    """Raises:
+    Invalid: one is no address, there are too many, or the key could make a key that opens everywhere."""
+    try:
+        found = networks(addresses)
+        wrong = f"At most {MOST_ADDRESSES}." if len(found) > MOST_ADDRESSES else ""
+    except ValueError as error:
+        found, wrong = [], str(error)
+    if found and _manages(scopes):
+        wrong = "A key with addresses can't manage keys: it could make one without."
+    if wrong:
+        raise Invalid(f"addresses: {wrong}", fields={"addresses": wrong})
+    return found
+
+
+def _manages(scopes: Iterable[str]) -> bool:
+    return any("keys.edit" in SCOPES[scope] for scope in scopes)
 
 
 def _check_reach(actor: Actor, wanted: list[str]) -> None:

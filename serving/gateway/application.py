@@ -15,6 +15,7 @@ import orjson
 from django.conf import settings
 
 from agentcore_site.lib import trace_context
+from agentcore_site.tenancy.addresses import lies_in, socket_address
 from experiences.rollouts.runtimes.chat_body import BadCall
 from serving.gateway.answers import ChatInterface, StreamedAnswer
 from serving.gateway.calls import CallRefused, Calls, GatewayCall
@@ -51,7 +52,7 @@ class Gateway:
             return
         headers = {name.lower(): value for name, value in scope["headers"]}
         try:
-            consumer = await self._consumer(headers)
+            consumer = await self._consumer(scope, headers)
             given = trace_context.parsed(headers.get(TRACE, b"").decode("latin-1"))
             with trace_context.work(given or trace_context.begun()):
                 await self._served(scope, headers, consumer, receive, send)
@@ -73,12 +74,14 @@ class Gateway:
             await self._calls[1].aclose()
             self._calls = None
 
-    async def _consumer(self, headers: dict[bytes, bytes]) -> Consumer:
+    async def _consumer(self, scope: dict[str, Any], headers: dict[bytes, bytes]) -> Consumer:
         """Raises CallRefused."""
         scheme, _, token = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
         found = await self._consumers.of(token.strip()) if scheme.lower() == "bearer" else None
         if found is None:
             raise CallRefused(401, f"This key opens nothing. {NO_KEY}" if token else NO_KEY, "authentication_error")
+        if found.addresses and not lies_in(socket_address(scope), found.addresses):
+            raise CallRefused(401, "This key may not be used from your address.", "authentication_error")
         if found.fault:
             raise CallRefused(403, found.fault, "permission_error")
         return found

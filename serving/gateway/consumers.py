@@ -22,7 +22,8 @@ SECONDS: Final = 1.0  # a key that was revoked opens nothing after that
 
 @dataclass(frozen=True, slots=True)
 class Consumer:
-    """A key that may call, whose it is, and its limits (null: none). ``fault``: why it may not.
+    """A key that may call, whose it is, and its limits (null: none). ``fault``: why it may not. ``addresses``: from
+    which alone; none: from everywhere.
 
     ``spent_micros``: in this month, by a read that began at ``read_at`` (of ``time.monotonic``).
     """
@@ -35,6 +36,7 @@ class Consumer:
     monthly_micros: int | None = None
     spent_micros: int = 0
     read_at: float = 0.0
+    addresses: tuple[str, ...] = ()
 
 
 class Consumers:
@@ -68,4 +70,5 @@ def _allowed(row: ApiKey, began: float) -> Consumer:
     may = actor.may("gateway.call", row.organization_id)
     why = "" if may else "This key may not call models. Make one with the scope gateway:call."
     spent = 0 if row.monthly_micros is None else spent_by(row.pk)
-    return Consumer(row.organization_id, row.prefix, why, row.pk, row.per_minute, row.monthly_micros, spent, began)
+    limits = (row.per_minute, row.monthly_micros, spent, began)
+    return Consumer(row.organization_id, row.prefix, why, row.pk, *limits, addresses=tuple(row.addresses))

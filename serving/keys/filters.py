@@ -1,4 +1,4 @@
-"""Filters of the keys that call models, for the page and for REST."""
+"""Filters of keys, for the page and for REST."""
 
 from __future__ import annotations
 

@@ -1,31 +1,39 @@
-"""Keys that call models through the gateway as people look at them: their limits, and what they spent."""
+"""Programs' keys as people look at them: what they may, what they spent; making one, and revoking it."""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
+from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import render
+from django.shortcuts import redirect, render
 
-from agentcore_site.console.pages import Sort, asked, listing, page
+from agentcore_site.console.pages import Sort, asked, listing, page, post_page, sent
 from agentcore_site.tenancy.actors import Actor
+from agentcore_site.tenancy.permissions import current_organization
+from agentcore_site.tenancy.services import api_key_create, api_key_revoke
 from budgets.ledger.accounts import month_of
 from budgets.views.query_params import month_asked
 from serving.keys.filters import STATES, CallingKeyFilters
-from serving.keys.selectors import calling_keys_visible, months_of
+from serving.keys.forms import KeyForm
+from serving.keys.selectors import key_get, keys_visible, months_of
 
 SORTS: Final = (
+    Sort("newest", "newest first", "created_at"),
     Sort("dearest", "spent most", "spent"),
     Sort("busiest", "most calls", "calls"),
-    Sort("newest", "newest first", "created_at"),
     Sort("name", "name", "name", descending=False),
 )
 
 
 @page
 def keys(request: HttpRequest, actor: Actor) -> HttpResponse:
+    """The list, with the form of a new one; the answer to a POST shows the key itself, this once."""
+    organization = current_organization(actor)
+    form = KeyForm(sent(request), actor=actor, organization=organization)
+    made = form.applied(api_key_create, actor, organization=organization) if request.method == "POST" else None
     month = month_asked(request, month_of())
-    everything = calling_keys_visible(actor, month)
+    everything = keys_visible(actor, month)
     query, state = asked(request, "q", "state")
     rows = CallingKeyFilters.on_page(everything, {"search": query, "state": state})
     context = {
@@ -34,5 +42,19 @@ def keys(request: HttpRequest, actor: Actor) -> HttpResponse:
         "months": months_of(everything),
         "state": state,
         "states": STATES,
+        "form": form if made is None else KeyForm(actor=actor, organization=organization),
+        "made": made,
+        "origin": f"{request.scheme}://{request.get_host()}",
     }
-    return render(request, "serving/keys.html", context)
+    response = render(request, "serving/keys.html", context, status=form.status)
+    if made is not None:
+        response["Cache-Control"] = "no-store, private"
+    return response
+
+
+@post_page
+def revoke(request: HttpRequest, actor: Actor, key_id: Any) -> HttpResponse:
+    row = key_get(actor, key_id)
+    api_key_revoke(actor, row)
+    messages.success(request, f"{row.name} opens nothing any more.")
+    return redirect("serving:keys")

@@ -24,6 +24,7 @@ class Socket(ApplicationCommunicator):
             "query_string": query.encode(),
             "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
             "subprotocols": [],
+            "client": ("127.0.0.1", 40_000),
         }
         super().__init__(websocket_application, scope)
 

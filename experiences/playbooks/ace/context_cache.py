@@ -64,8 +64,9 @@ def fingerprint(token: str) -> bytes:
 
 
 def caller_of(token: str) -> Caller | None:
-    """Who a key or token is, if it is a service's."""
-    actor = actor_of_key(token) if token.startswith(KEY_PREFIX) else _actor_of_jwt(token)
+    """Who a key or token is, if it is a service's. A key that may be used from some addresses only is not answered
+    here: what is remembered of it knows none."""
+    actor = actor_of_key(token, ip="") if token.startswith(KEY_PREFIX) else _actor_of_jwt(token)
     if actor is None or not is_service(actor) or not actor.may_read:
         return None
     return Caller(actor, tuple(sorted(actor.organization_ids)))

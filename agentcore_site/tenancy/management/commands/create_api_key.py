@@ -35,6 +35,10 @@ class Command(BaseCommand):
         parser.add_argument("--per-minute", type=int, help="calls of models through the gateway (default: not limited)")
         parser.add_argument("--monthly-usd", type=_micros, help="dollars a month for those (default: not limited)")
 
+        parser.add_argument(
+            "--addresses", nargs="+", default=[], help="addresses and networks from which alone it may be used"
+        )
+
     def handle(self, *args: Any, **options: Any) -> None:
         user = get_user_model().objects.filter(username=options["user"]).first()
         if user is None:
@@ -48,6 +52,7 @@ class Command(BaseCommand):
                 days=options["days"],
                 per_minute=options["per_minute"],
                 monthly_micros=options["monthly_usd"],
+                addresses=options["addresses"],
             )
         except DomainError as error:
             raise CommandError(error.message) from error
