@@ -170,6 +170,7 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"django.contrib.auth.password_validation.{name}"}
     for name in ("UserAttributeSimilarityValidator", "MinimumLengthValidator", "CommonPasswordValidator")
 ]
+PASSWORD_RESET_TIMEOUT = 3_600  # seconds that a mailed link to choose another password lives
 AUTHENTICATION_BACKENDS = ["agentcore_site.tenancy.sign_in.CountingBackend"]
 # Whose X-Forwarded-For is believed, for limits and the audit log: none until a deployment names its proxies.
 TRUSTED_PROXIES = env.networks("TRUSTED_PROXIES")

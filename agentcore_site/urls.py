@@ -4,7 +4,18 @@ from django.contrib import admin
 from django.urls import include, path
 
 from agentcore_site import health, prometheus, rest_urls, rpc
-from agentcore_site.views import agents, audit, encryption, invitation, overview, people, search, session, system
+from agentcore_site.views import (
+    agents,
+    audit,
+    encryption,
+    invitation,
+    overview,
+    password,
+    people,
+    search,
+    session,
+    system,
+)
 
 handler400 = "agentcore_site.rest_urls.bad_request"
 handler403 = "agentcore_site.views.errors.forbidden"
@@ -18,6 +29,8 @@ console = [
     path("sign-in/", session.SignIn.as_view(), name="sign_in"),
     path("sign-out/", session.SignOut.as_view(), name="sign_out"),
     path("sign-out/everywhere/", session.everywhere, name="sign_out_everywhere"),
+    path("password/forgotten/", password.forgotten, name="password_forgotten"),
+    path("password/<str:person>/<str:token>/", password.reset, name="password_reset"),
     path("people/", people.people, name="people"),
     path("people/<int:member_id>/", people.change, name="member_change"),
     path("people/<int:member_id>/remove/", people.remove, name="member_remove"),

@@ -60,7 +60,8 @@ SECRETS = ("Zanzibar", "question 1:", "-iter2", "swahili-numbers", "olivia", "Ac
 
 # Who may come in without an account. Everything else asks who is there.
 PUBLIC = {
-    "sign-in/", "sign-out/", "health/live", "health/ready", "health/", "api/v1/schema/", "api/v1/token",
+    "sign-in/", "sign-out/", "password/forgotten/",  # see tests/tenancy/test_passwords.py
+    "health/live", "health/ready", "health/", "api/v1/schema/", "api/v1/token",
     "api/v1/token/refresh", "api/v1/token/revoke",
     # For people, but they end the session of those who walk here: see tests/tenancy/test_sign_in.py.
     "sign-out/everywhere/", "api/v1/me/sign-out-everywhere",
@@ -71,7 +72,7 @@ PUBLIC = {
 # Read-only pages for holders of a link; with another token they are not there.
 SHARED = {"shared/<str:token>/", "shared/<str:token>/status/", "shared/<str:token>/series/"}
 # For the holder of the link in a mail; see tests/tenancy/test_people.py.
-INVITED = {"invitations/<str:token>/"}
+INVITED = {"invitations/<str:token>/", "password/<str:person>/<str:token>/"}
 CONSOLE = {
     "people/", "people/<int:member_id>/", "people/<int:member_id>/remove/",
     "people/invitations/<uuid:invitation_id>/resend/", "people/invitations/<uuid:invitation_id>/revoke/",
@@ -112,7 +113,8 @@ CONSOLE = {
     "events/trainings/", "events/trainings/<uuid:job_id>/", "events/trainings/<uuid:job_id>/cancel/",
     "events/dead-letters/<uuid:letter_id>/retry/", "events/dead-letters/<uuid:letter_id>/dismiss/",
     "dashboards/", "dashboards/<slug:key>/", "dashboards/<slug:key>/<slug:chart>.csv",
-    "keys/", "traces/", "traces/<uuid:production_trace_id>/", "traces/<uuid:production_trace_id>/json/",
+    "keys/", "keys/<uuid:key_id>/revoke/",
+    "traces/", "traces/<uuid:production_trace_id>/", "traces/<uuid:production_trace_id>/json/",
     "traces/<uuid:production_trace_id>/feedback/",
     "suites/", "suites/new/", "suites/add/", "suites/<uuid:suite_id>/", "suites/<uuid:suite_id>/version/",
     "suites/<uuid:suite_id>/archive/", "suites/<uuid:suite_id>/run/", "suite-runs/<uuid:job_id>/",

@@ -82,6 +82,25 @@ def sent(request: HttpRequest) -> QueryDict | None:
     return request.POST if request.method == "POST" else None
 
 
+def secret_page(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
+    """A page whose address is a secret that was mailed: it goes to no search engine, cache or other site. To our own it
+    has to go: without a referrer a browser sends its forms with an origin of "null", which the protection against
+    forged ones refuses. A ``DomainError`` becomes a page."""
+
+    @wraps(view)
+    def wrapped(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        try:
+            response = view(request, *args, **kwargs)
+        except DomainError as error:
+            response = refusal(request, error)
+        response["X-Robots-Tag"] = "noindex, nofollow"
+        response["Cache-Control"] = "no-store"
+        response["Referrer-Policy"] = "same-origin"
+        return response
+
+    return wrapped
+
+
 def refusal(request: HttpRequest, error: DomainError) -> HttpResponse:
     """The answer to a refused request: a notice for htmx, a whole page otherwise."""
     if is_part(request):

@@ -10,7 +10,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods
 
-from agentcore_site.console.pages import refusal
+from agentcore_site.console.pages import secret_page
 from agentcore_site.lib.errors import Conflict, DomainError, Invalid
 from agentcore_site.tenancy.addresses import client_address
 from agentcore_site.tenancy.authentication import actor_of
@@ -23,17 +23,9 @@ from agentcore_site.tenancy.invitations import (
 
 
 @require_http_methods(["GET", "POST"])
+@secret_page
 def invitation(request: HttpRequest, token: str) -> HttpResponse:
-    try:
-        response = _answer(request, token) if request.method == "POST" else _shown(request, token)
-    except DomainError as error:
-        response = refusal(request, error)
-    # The address is the secret: it goes to no search engine, cache or other site. To our own it has to go: without a
-    # referrer a browser sends its forms with an origin of "null", which the protection against forged ones refuses.
-    response["X-Robots-Tag"] = "noindex, nofollow"
-    response["Cache-Control"] = "no-store"
-    response["Referrer-Policy"] = "same-origin"
-    return response
+    return _answer(request, token) if request.method == "POST" else _shown(request, token)
 
 
 def _answer(request: HttpRequest, token: str) -> HttpResponse:
