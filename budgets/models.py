@@ -176,7 +176,7 @@ class Reservation(CallTags):
     expires_at = models.DateTimeField()
     ended_at = models.DateTimeField(null=True)
 
-    objects = ScopedManager()
+    objects = ScopedManager("organization_id")
 
     class Meta:
         ordering = ["-id"]
@@ -185,9 +185,6 @@ class Reservation(CallTags):
 
     def __str__(self) -> str:
         return self.key
-
-
-Reservation.objects.path = "organization_id"
 
 
 class LedgerEntry(CallTags):
@@ -215,7 +212,7 @@ class LedgerEntry(CallTags):
     estimated = models.BooleanField(default=False)
     error = models.TextField(blank=True)
 
-    objects = ScopedManager()
+    objects = ScopedManager("organization_id")
 
     class Meta:
         ordering = ["-id"]
@@ -227,9 +224,6 @@ class LedgerEntry(CallTags):
 
     def __str__(self) -> str:
         return f"{self.id} {self.kind}"
-
-
-LedgerEntry.objects.path = "organization_id"
 
 
 class ModelPrice(models.Model):
@@ -333,7 +327,7 @@ class BudgetAlert(models.Model):
     delivered_at = models.DateTimeField(null=True)
     error = models.CharField(max_length=300, blank=True)
 
-    objects = ScopedManager()
+    objects = ScopedManager("budget__organization")
 
     class Meta:
         ordering = ["-created_at"]
@@ -346,6 +340,3 @@ class BudgetAlert(models.Model):
 
     def __str__(self) -> str:
         return f"{self.threshold} % of {self.budget}" if self.threshold else f"{self.get_kind_display()}, {self.budget}"
-
-
-BudgetAlert.objects.path = "budget__organization"

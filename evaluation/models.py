@@ -82,7 +82,7 @@ class EvaluationResult(models.Model):
     cost_micros = models.BigIntegerField(default=0)
     duration_ms = models.FloatField(default=0.0)
 
-    objects = ScopedManager()
+    objects = ScopedManager("evaluation__organization")
 
     class Meta:
         ordering = ["line", "scenario", "arm"]
@@ -92,9 +92,6 @@ class EvaluationResult(models.Model):
 
     def __str__(self) -> str:
         return f"{self.line} {self.scenario} {self.arm}"
-
-
-EvaluationResult.objects.path = "evaluation__organization"
 
 
 class HeldOutLook(Scoped):

@@ -61,7 +61,7 @@ class OutboxEvent(models.Model):
     sequence = models.BigIntegerField(null=True)
     withheld = models.CharField(max_length=60, db_default="")
 
-    objects = ScopedManager()
+    objects = ScopedManager("organization_id")
 
     class Meta:
         ordering = ["id"]
@@ -73,8 +73,6 @@ class OutboxEvent(models.Model):
     def __str__(self) -> str:
         return f"{self.get_kind_display()} {self.key}"
 
-
-OutboxEvent.objects.path = "organization_id"
 
 PUBLISHED_PURPOSES: Final = ("training", "received")  # never what an agent is tested with
 
@@ -219,16 +217,13 @@ class ErasedMessage(models.Model):
     mark = models.CharField(max_length=64)
     created_at = models.DateTimeField(db_default=Now(), editable=False)
 
-    objects = ScopedManager()
+    objects = ScopedManager("organization_id")
 
     class Meta:
         ordering = ["id"]
 
     def __str__(self) -> str:
         return f"{self.stream} {self.sequence}"
-
-
-ErasedMessage.objects.path = "organization_id"
 
 
 class RequestMode(models.TextChoices):

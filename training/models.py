@@ -212,7 +212,7 @@ class Iteration(models.Model):
     update_ms = models.FloatField()
     created_at = models.DateTimeField(default=timezone.now)
 
-    objects = ScopedManager()
+    objects = ScopedManager("organization_id")
 
     class Meta:
         ordering = ["number"]
@@ -220,9 +220,6 @@ class Iteration(models.Model):
 
     def __str__(self) -> str:
         return f"iteration {self.number}"
-
-
-Iteration.objects.path = "organization_id"
 
 
 class Epoch(models.Model):
@@ -239,7 +236,7 @@ class Epoch(models.Model):
     started_at = models.DateTimeField(default=timezone.now)
     updated_at = models.DateTimeField(auto_now=True)
 
-    objects = ScopedManager()
+    objects = ScopedManager("run__organization")
 
     class Meta:
         ordering = ["number"]
@@ -247,9 +244,6 @@ class Epoch(models.Model):
 
     def __str__(self) -> str:
         return f"epoch {self.number}"
-
-
-Epoch.objects.path = "run__organization"
 
 
 class PolicyCheckpoint(Scoped):

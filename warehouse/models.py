@@ -37,7 +37,7 @@ class RowChange(models.Model):
     keys = ArrayField(models.UUIDField(), default=list)
     created_at = models.DateTimeField(db_default=Now(), editable=False)
 
-    objects = ScopedManager()
+    objects = ScopedManager("organization_id")
 
     class Meta:
         ordering = ["id"]
@@ -45,9 +45,6 @@ class RowChange(models.Model):
 
     def __str__(self) -> str:
         return f"{len(self.keys)} {self.kind} for {self.sink}"
-
-
-RowChange.objects.path = "organization_id"
 
 
 class WarehouseStore(models.Model):
@@ -87,7 +84,7 @@ class HourlyMeasure(models.Model):
     total = models.FloatField()
     squares = models.FloatField()
 
-    objects = ScopedManager()
+    objects = ScopedManager("organization_id")
 
     class Meta:
         db_table = "warehouse_measure"
@@ -96,6 +93,3 @@ class HourlyMeasure(models.Model):
 
     def __str__(self) -> str:
         return f"{self.measure} of {self.n} at {self.hour}"
-
-
-HourlyMeasure.objects.path = "organization_id"

@@ -165,7 +165,7 @@ class JobEvent(models.Model):
     message = models.CharField(max_length=300, blank=True)
     data = models.JSONField(default=dict, blank=True)
 
-    objects = ScopedManager()
+    objects = ScopedManager("organization_id")
 
     class Meta:
         ordering = ["seq"]
@@ -173,9 +173,6 @@ class JobEvent(models.Model):
 
     def __str__(self) -> str:
         return f"{self.seq} {self.type}"
-
-
-JobEvent.objects.path = "organization_id"
 
 
 def share_end() -> datetime:

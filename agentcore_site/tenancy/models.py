@@ -70,9 +70,12 @@ class Membership(models.Model):
 
 
 class ScopedManager(models.Manager):  # type: ignore[type-arg]
-    """Reads go through ``visible_to``: what the actor's organisations own, and nothing else."""
+    """Reads go through ``visible_to``: what the actor's organisations own, and nothing else. ``path``: from a row to
+    its organisation, also for the policies of rows (``agentcore_site.row_security``)."""
 
-    path = "organization"
+    def __init__(self, path: str = "organization") -> None:
+        super().__init__()
+        self.path = path
 
     def visible_to(self, actor: Actor | AbstractBaseUser) -> models.QuerySet:  # type: ignore[type-arg]
         actor = Actor.of(actor)

@@ -127,7 +127,7 @@ class ExperienceChange(models.Model):
     by = models.CharField(max_length=150, help_text="A person, or the iteration of a job.")
     job = models.ForeignKey(Job, null=True, on_delete=models.SET_NULL, related_name="+")
 
-    objects = ScopedManager()
+    objects = ScopedManager("experience__organization")
 
     class Meta:
         ordering = ["id"]
@@ -139,9 +139,6 @@ class ExperienceChange(models.Model):
     def by_iteration(number: int) -> str:
         """What a job writes into ``by``. The name of a person has no space."""
         return f"{ITERATION} {number}"
-
-
-ExperienceChange.objects.path = "experience__organization"
 
 
 class Question(Scoped):

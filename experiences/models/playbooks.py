@@ -72,7 +72,7 @@ class PlaybookVersion(models.Model):
     job = models.ForeignKey(Job, null=True, on_delete=models.SET_NULL, related_name="+")
     at = models.DateTimeField(default=timezone.now)
 
-    objects = ScopedManager()
+    objects = ScopedManager("playbook__organization")
 
     class Meta:
         ordering = ["-number"]
@@ -80,9 +80,6 @@ class PlaybookVersion(models.Model):
 
     def __str__(self) -> str:
         return f"version {self.number}"
-
-
-PlaybookVersion.objects.path = "playbook__organization"
 
 
 class PlaybookSection(models.Model):
@@ -95,7 +92,7 @@ class PlaybookSection(models.Model):
     harmful = models.PositiveBigIntegerField(default=0)
     created_at = models.DateTimeField(default=timezone.now, editable=False)
 
-    objects = ScopedManager()
+    objects = ScopedManager("playbook__organization")
 
     class Meta:
         ordering = ["id"]
@@ -103,9 +100,6 @@ class PlaybookSection(models.Model):
 
     def __str__(self) -> str:
         return self.handle
-
-
-PlaybookSection.objects.path = "playbook__organization"
 
 
 class PlaybookChange(models.Model):
@@ -128,7 +122,7 @@ class PlaybookChange(models.Model):
     job = models.ForeignKey(Job, null=True, on_delete=models.SET_NULL, related_name="+")
     at = models.DateTimeField(default=timezone.now)
 
-    objects = ScopedManager()
+    objects = ScopedManager("playbook__organization")
 
     class Meta:
         ordering = ["id"]
@@ -136,9 +130,6 @@ class PlaybookChange(models.Model):
 
     def __str__(self) -> str:
         return f"{self.handle} {self.action} in version {self.version}"
-
-
-PlaybookChange.objects.path = "playbook__organization"
 
 
 class DeltaType(models.TextChoices):

@@ -48,7 +48,7 @@ class DatasetRow(models.Model):
     expected_outcome = models.JSONField(default=dict)
     metadata = models.JSONField(default=dict, blank=True)
 
-    objects = ScopedManager()
+    objects = ScopedManager("dataset__organization")
 
     class Meta:
         ordering = ["index"]
@@ -56,9 +56,6 @@ class DatasetRow(models.Model):
 
     def __str__(self) -> str:
         return self.query[:80]
-
-
-DatasetRow.objects.path = "dataset__organization"
 
 
 class TrajectoryRecord(models.Model):
@@ -99,7 +96,7 @@ class TrajectoryRecord(models.Model):
     steps = SealedJSONField(default=list)
     created_at = models.DateTimeField()
 
-    objects = ScopedManager()
+    objects = ScopedManager("organization_id")
 
     class Meta:
         managed = False  # made by SQL in the migration: Django can't declare partitions
@@ -112,7 +109,6 @@ class TrajectoryRecord(models.Model):
         return f"iteration {self.iteration}, query {self.scenario}, rollout {self.rollout}"
 
 
-TrajectoryRecord.objects.path = "organization_id"
 tables.register("trajectories")(
     EncryptedTable("experiences_trajectory", {"month": "date", "id": "uuid"}, {"steps": JSON})
 )
@@ -134,7 +130,7 @@ class GroupRecord(models.Model):
     advantages = ArrayField(models.FloatField())
     step_advantages: Any = models.JSONField()
 
-    objects = ScopedManager()
+    objects = ScopedManager("organization_id")
 
     class Meta:
         verbose_name = "trajectory group"
@@ -144,6 +140,3 @@ class GroupRecord(models.Model):
 
     def __str__(self) -> str:
         return f"iteration {self.iteration}, query {self.scenario}"
-
-
-GroupRecord.objects.path = "organization_id"

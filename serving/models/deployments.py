@@ -93,16 +93,13 @@ class DeploymentEvent(models.Model):
     figures: Any = models.JSONField(default=dict)
     at = models.DateTimeField(default=timezone.now)
 
-    objects = ScopedManager()
+    objects = ScopedManager("deployment__organization")
 
     class Meta:
         ordering = ["id"]
 
     def __str__(self) -> str:
         return f"{self.kind} at {self.at:%Y-%m-%d %H:%M:%S}"
-
-
-DeploymentEvent.objects.path = "deployment__organization"
 
 
 class PlanDelivery(models.Model):
@@ -117,7 +114,7 @@ class PlanDelivery(models.Model):
     try_after = models.DateTimeField(default=timezone.now)
     settled_at = models.DateTimeField(null=True)  # told, or there is nothing to tell any more
 
-    objects = ScopedManager()
+    objects = ScopedManager("deployment__organization")
 
     class Meta:
         ordering = ["id"]
@@ -125,9 +122,6 @@ class PlanDelivery(models.Model):
 
     def __str__(self) -> str:
         return f"{self.tries} tries since {self.created_at:%Y-%m-%d %H:%M:%S}"
-
-
-PlanDelivery.objects.path = "deployment__organization"
 
 
 class CanaryObservation(models.Model):
@@ -156,7 +150,7 @@ class CanaryObservation(models.Model):
     session_counted_at = models.DateTimeField(null=True)
     settled_at = models.DateTimeField(null=True)
 
-    objects = ScopedManager()
+    objects = ScopedManager("deployment__organization")
 
     class Meta:
         ordering = ["id"]
@@ -175,9 +169,6 @@ class CanaryObservation(models.Model):
 
     def __str__(self) -> str:
         return f"{'new' if self.new else 'current'}: {'failed' if self.failed else 'answered'}"
-
-
-CanaryObservation.objects.path = "deployment__organization"
 
 
 class AgentServing(Scoped):

@@ -152,7 +152,7 @@ class LoopRow(models.Model):
     state = models.CharField(max_length=8, choices=RowState.choices)
     decided_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
 
-    objects = ScopedManager()
+    objects = ScopedManager("turn__organization")
 
     class Meta:
         ordering = ["id"]
@@ -161,6 +161,3 @@ class LoopRow(models.Model):
 
     def __str__(self) -> str:
         return f"{self.query[:60]}"
-
-
-LoopRow.objects.path = "turn__organization"

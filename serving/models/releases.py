@@ -57,13 +57,10 @@ class ReleaseApproval(models.Model):
     by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
     at = models.DateTimeField(default=timezone.now, editable=False)
 
-    objects = ScopedManager()
+    objects = ScopedManager("release__organization")
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["release", "by"], name="one_approval_per_person")]
 
     def __str__(self) -> str:
         return f"{self.by} approved {self.release}"
-
-
-ReleaseApproval.objects.path = "release__organization"

@@ -52,7 +52,7 @@ class SuiteVersion(models.Model):
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
     created_at = models.DateTimeField(default=timezone.now, editable=False)
 
-    objects = ScopedManager()
+    objects = ScopedManager("suite__organization")
 
     class Meta:
         ordering = ["-number"]
@@ -64,9 +64,6 @@ class SuiteVersion(models.Model):
     @cached_property
     def parsed(self) -> SuiteSpec:
         return SuiteSpec.of(self.spec)
-
-
-SuiteVersion.objects.path = "suite__organization"
 
 
 class SuiteRun(Scoped):
@@ -122,7 +119,7 @@ class SuiteResult(models.Model):
     tokens = models.BigIntegerField(default=0)
     duration_ms = models.FloatField(default=0.0)
 
-    objects = ScopedManager()
+    objects = ScopedManager("run__organization")
 
     class Meta:
         ordering = ["part", "scenario"]
@@ -138,9 +135,6 @@ class SuiteResult(models.Model):
     @property
     def failed(self) -> bool:
         return False in self.successes
-
-
-SuiteResult.objects.path = "run__organization"
 
 
 def line_of(part: int, category: str) -> str:
