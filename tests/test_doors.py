@@ -479,6 +479,8 @@ def values(run: TrainingRun, operator: Actor) -> dict[str, Any]:
         "iteration": trajectory.iteration,
         "scenario": trajectory.scenario,
         "token": "not-the-token",
+        "person": "MQ",
+        "key_id": ApiKey.objects.filter(user=operator.user).latest("created_at").id,
         "member_id": member.id,
         "invitation_id": invitation.id,
         "link_id": link.id,

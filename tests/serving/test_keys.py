@@ -170,6 +170,9 @@ def test_spending_is_listed_by_rest_and_on_a_page(
     assert "$0.000007" in html(client.get(f"/keys/?month={month_of() - timedelta(days=1):%Y-%m}"))
     assert "No key matches" in html(client.get("/keys/?state=ended"))
     client.force_login(charlie)
+    theirs = html(client.get("/keys/"))
+    assert ">lab<" not in theirs and ">shop<" not in theirs
+    ApiKey.objects.filter(user=charlie).delete()
     assert "No key yet" in html(client.get("/keys/"))
 
 

@@ -84,7 +84,8 @@ def test_what_was_made_up_opens_nothing(lost: Any, path: str) -> None:
 
 
 def test_whether_there_is_an_account_shows_in_nothing(lost: Any, charlie: Any) -> None:
-    answers = {re.sub(r"If \S+ has", "If ... has", html(ask(name))) for name in ("olivia", "nobody@acme.example")}
+    pages = [html(ask(name)) for name in ("olivia", "nobody@acme.example")]
+    answers = {re.sub(r"If \S+ has", "If ... has", one[one.index("<main") : one.index("</main>")]) for one in pages}
     assert len(answers) == 1 and Mail.objects.count() == 1
     lost.is_active = False
     lost.save()

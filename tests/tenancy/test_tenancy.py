@@ -68,7 +68,7 @@ def test_a_person_without_an_organisation_is_told_what_to_do() -> None:
 def test_a_key_is_shown_once_and_kept_as_a_digest(operator: Actor) -> None:
     row, key = api_key_create(operator, name="laptop", scopes=["training:view"])
     assert key.startswith("ac_") and key not in str(ApiKey.objects.values().get(id=row.id))
-    found = actor_of_key(key)
+    found = actor_of_key(key, ip="")
     assert found is not None and found.user == operator.user
     assert AuditEvent.objects.filter(action="api_key.created", target_id=str(row.id)).exists()
 
@@ -76,22 +76,22 @@ def test_a_key_is_shown_once_and_kept_as_a_digest(operator: Actor) -> None:
 def test_a_scope_narrows_and_never_widens(stella: Any, operator: Actor, acme: Any, agent: Agent) -> None:
     _, viewer = api_key_create(operator, name="v", scopes=["training:view"])
     with pytest.raises(Forbidden, match="with this key"):
-        require(actor_of_key(viewer), "run.start", acme)
+        require(actor_of_key(viewer, ip=""), "run.start", acme)
     _, reach = api_key_create(Actor(stella), name="s", scopes=["training:start", "training:view"])
     with pytest.raises(Forbidden):
-        require(actor_of_key(reach), "run.start", acme)
+        require(actor_of_key(reach, ip=""), "run.start", acme)
     _, blind = api_key_create(operator, name="b", scopes=["training:cancel"])
-    assert not Agent.objects.visible_to(actor_of_key(blind)).exists()
+    assert not Agent.objects.visible_to(actor_of_key(blind, ip="")).exists()
 
 
 def test_expired_revoked_and_unknown_keys_open_nothing(operator: Actor) -> None:
     row, key = api_key_create(operator, name="k", scopes=["training:view"])
-    assert actor_of_key("ac_unknown") is None
+    assert actor_of_key("ac_unknown", ip="") is None
     ApiKey.objects.filter(id=row.id).update(expires_at=timezone.now() - timedelta(seconds=1))
-    assert actor_of_key(key) is None
+    assert actor_of_key(key, ip="") is None
     row, key = api_key_create(operator, name="k", scopes=["training:view"])
     api_key_revoke(operator, row)
-    assert actor_of_key(key) is None
+    assert actor_of_key(key, ip="") is None
 
 
 def test_wrong_scopes_and_lifetimes_are_refused(operator: Actor) -> None:
