@@ -110,7 +110,7 @@ async def _one(entry: Any, table: Table, call: Call) -> dict[str, Any] | None:
     try:
         if problem := _malformed(entry):
             raise RpcError(INVALID_REQUEST, problem)
-        result = await _run(_known(table, entry["method"]), entry.get("params", {}), call)
+        result = await method_run(table, entry["method"], entry.get("params", {}), call)
     except RpcError as error:
         answer = failure(id, error.code, error.message, error.data)
         # A request that is not even one can't be a notification.
@@ -118,7 +118,15 @@ async def _one(entry: Any, table: Table, call: Call) -> dict[str, Any] | None:
     return {"jsonrpc": "2.0", "result": result, "id": id} if "id" in entry else None
 
 
-async def _run(method: Method, given: Any, call: Call) -> dict[str, Any]:
+async def method_run(table: Table, name: str, given: Any, call: Call) -> dict[str, Any]:
+    """What a method answers.
+
+    Raises:
+        RpcError: there is none of that name, or it refuses.
+        TROUBLE: the database is away.
+    """
+    method = _known(table, name)
+
     def prepared() -> Params:
         _admit(method, call.actor)
         return _params(method, given)
@@ -140,10 +148,15 @@ async def _run(method: Method, given: Any, call: Call) -> dict[str, Any]:
         raise RpcError(INTERNAL, UNEXPECTED, {"request_id": request_id.get()}) from error
 
 
-def _admit(method: Method, actor: Actor) -> None:
-    if method.permission is not None and not any(
+def allowed(method: Method, actor: Actor) -> bool:
+    """Whether the caller may call it in some organisation."""
+    return method.permission is None or any(
         actor.may(method.permission, organization) for organization in actor.organization_ids
-    ):
+    )
+
+
+def _admit(method: Method, actor: Actor) -> None:
+    if method.permission is not None and not allowed(method, actor):
         limited = " with this key" if actor.scopes is not None else ""
         raise Forbidden(
             f"You may not {NAMES.get(method.permission, method.permission)}{limited}. {who_may(method.permission)}"

@@ -1,0 +1,181 @@
+"""The MCP server at ``/mcp`` (modelcontextprotocol.io, streamable HTTP): the methods of JSON-RPC as tools, for the same
+callers with the same rights.
+
+A request stands for itself: no session is kept, so any process answers, and nothing is lost with one. It comes before
+Django, whose views can't speak ASGI.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import io
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+import orjson
+from asgiref.sync import ThreadSensitiveContext
+from django.conf import settings
+from django.core.handlers.asgi import ASGIRequest
+from django.db import close_old_connections
+from django.http import HttpResponse
+from mcp import types
+from mcp.server.lowlevel import Server
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from rest_framework.exceptions import APIException
+
+from agentcore_site import rpc
+from agentcore_site.lib import row_scope, trace_context
+from agentcore_site.lib.async_db import in_thread
+from agentcore_site.lib.database import TROUBLE
+from agentcore_site.lib.errors import DomainError
+from agentcore_site.rest.jsonrpc import NO_METHOD, Call, Method, RpcError, allowed, failure, method_run
+from agentcore_site.rest.openrpc import DISCOVER
+from agentcore_site.tenancy.actors import Actor
+
+Application = Callable[[dict[str, Any], Any, Any], Awaitable[None]]
+
+PATH: Final = "/mcp"
+ACTOR: Final = "agentcore.actor"  # in the request's scope
+AWAY: Final = "The database does not answer. Try again in a minute; look first whether the last call was done."
+READ_ONLY: Final = frozenset({"training.get_status", "training.list_jobs", "training.export_trajectories"})
+ENDS: Final = frozenset({"training.cancel"})
+INSTRUCTIONS: Final = (
+    "Trains LLM agents from their own trajectories. A job takes minutes to hours and costs money: say what it may cost"
+    " (config.max_budget_usd), start it with training_start_grpo, and look now and then with training_get_status."
+)
+# By the name of a tool, which knows no dots. Tools describe themselves: the method that describes all is none.
+TOOLS: Final[dict[str, str]] = {name.replace(".", "_"): name for name in rpc.METHODS if name != DISCOVER}
+
+
+class McpServer:
+    """An ASGI application in front of another."""
+
+    def __init__(self, behind: Application) -> None:
+        self._behind = behind
+        self._managers: dict[asyncio.AbstractEventLoop, asyncio.Task[StreamableHTTPSessionManager]] = {}
+        self._held: set[asyncio.Task[None]] = set()
+
+    async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
+        if scope["path"].rstrip("/") != PATH:
+            await self._behind(scope, receive, send)
+            return
+        if (refusal := await _admitted(scope)) is not None:
+            await _send(send, refusal)
+            return
+        given = dict(scope["headers"]).get(b"traceparent", b"")
+        with trace_context.work(trace_context.parsed(given.decode("latin-1")) or trace_context.begun()):
+            await (await self._manager()).handle_request(scope, receive, send)
+
+    async def _manager(self) -> StreamableHTTPSessionManager:
+        """That of the running event loop."""
+        loop = asyncio.get_running_loop()
+        if loop not in self._managers:
+            self._managers = {loop: loop.create_task(self._begun(loop))}
+        return await asyncio.shield(self._managers[loop])
+
+    async def _begun(self, loop: asyncio.AbstractEventLoop) -> StreamableHTTPSessionManager:
+        made = StreamableHTTPSessionManager(server(), json_response=True, stateless=True)
+        ready = loop.create_future()
+        # In a context of its own: that of the first caller must not be everyone's.
+        held = loop.create_task(_hold(made, ready), context=contextvars.Context())
+        self._held.add(held)
+        held.add_done_callback(self._held.discard)
+        await ready
+        return made
+
+
+def server() -> Server[Any]:
+    version = str(settings.SPECTACULAR_SETTINGS["VERSION"])
+    return Server(
+        "agentcore",
+        version=version,
+        title="AgentCore",
+        instructions=INSTRUCTIONS,
+        on_list_tools=_tools,
+        on_call_tool=_called,
+    )
+
+
+async def _hold(manager: StreamableHTTPSessionManager, ready: asyncio.Future[None]) -> None:
+    """Until the event loop ends."""
+    async with manager.run():
+        ready.set_result(None)
+        await asyncio.Event().wait()
+
+
+async def _admitted(scope: dict[str, Any]) -> HttpResponse | None:
+    """Notes in the scope who asks; or the answer to who may not."""
+    if scope["method"] != "POST":  # nothing is told unasked, so there is no stream to listen to
+        return rpc.answer(failure(None, 405, "Send requests with POST."), 405, {"Allow": "POST"})
+
+    def admitted() -> Actor:
+        with row_scope.everything():
+            actor = rpc.admit(ASGIRequest(scope, io.BytesIO()))
+            _ = actor.organization_ids  # read now, by who may read them
+            return actor
+
+    try:
+        async with _database():
+            scope[ACTOR] = await in_thread(admitted)()
+    except APIException as error:
+        return rpc.refused(error)
+    except DomainError as error:
+        return rpc.answer(failure(None, error.code, error.message), error.code)
+    except TROUBLE:
+        return rpc.answer(failure(None, 503, AWAY), 503, {"Retry-After": "30"})
+    return None
+
+
+async def _tools(ctx: Any, params: Any) -> types.ListToolsResult:
+    """What the caller may."""
+    actor: Actor = ctx.request.scope[ACTOR]
+    mine = {tool: name for tool, name in TOOLS.items() if allowed(rpc.METHODS[name], actor)}
+    return types.ListToolsResult(tools=[_tool(tool, name, rpc.METHODS[name]) for tool, name in mine.items()])
+
+
+def _tool(tool: str, name: str, method: Method) -> types.Tool:
+    hints = types.ToolAnnotations(
+        read_only_hint=name in READ_ONLY, destructive_hint=name in ENDS, open_world_hint=False
+    )
+    schema = method.params.model_json_schema()
+    return types.Tool(name=tool, description=method.summary, input_schema=schema, annotations=hints)
+
+
+async def _called(ctx: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
+    """What JSON-RPC answers; what it refuses is an error of the tool, which a model can read and mend."""
+    actor: Actor = ctx.request.scope[ACTOR]
+    try:
+        if params.name not in TOOLS:
+            raise RpcError(NO_METHOD, f"There is no tool {params.name[:100]!r}. Tools: {', '.join(TOOLS)}.")
+        call = Call(actor, time.monotonic() + rpc.LONGEST_WAIT)
+        async with _database():
+            with row_scope.only(*actor.organization_ids):
+                found = await method_run(rpc.METHODS, TOOLS[params.name], params.arguments or {}, call)
+    except RpcError as error:
+        return types.CallToolResult(content=[types.TextContent(text=error.message)], is_error=True)
+    except TROUBLE:
+        return types.CallToolResult(content=[types.TextContent(text=AWAY)], is_error=True)
+    text = orjson.dumps(found, option=orjson.OPT_NON_STR_KEYS)
+    return types.CallToolResult(
+        content=[types.TextContent(text=text.decode())], structured_content=orjson.loads(text), is_error=False
+    )
+
+
+@asynccontextmanager
+async def _database() -> AsyncIterator[None]:
+    """A thread of its own for what asks the database, whose connection goes back at the end, as Django's requests have
+    it."""
+    async with ThreadSensitiveContext():
+        try:
+            yield
+        finally:
+            await in_thread(close_old_connections)()
+
+
+async def _send(send: Any, response: HttpResponse) -> None:
+    headers = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in response.items()]
+    await send({"type": "http.response.start", "status": response.status_code, "headers": headers})
+    await send({"type": "http.response.body", "body": response.content})

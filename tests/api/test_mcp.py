@@ -1,0 +1,167 @@
+"""The MCP server of the real site, asked by the official client: the same rights, words and limits as JSON-RPC."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+import httpx2
+import pytest
+from mcp import ClientSession
+from mcp.client.streamable_http import streamable_http_client
+
+from agentcore_site.mcp_server import TOOLS
+from agentcore_site.rest.openrpc import DISCOVER
+from agentcore_site.rpc import METHODS
+from agentcore_site.tenancy.actors import Actor
+from agentcore_site.tenancy.roles import SCOPES
+from agentcore_site.tenancy.services import api_key_create
+from experiences.models import Agent
+from tests.support.rows import lived_run
+from tests.support.running import SMALL, SMALL_POOL
+from tests.support.workers import Fleet, LiveSite, eventually
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@asynccontextmanager
+async def session(site: str, key: str) -> AsyncIterator[ClientSession]:
+    async with (
+        httpx2.AsyncClient(headers={"authorization": f"Bearer {key}"}, timeout=60, trust_env=False) as http,
+        streamable_http_client(f"{site}/mcp", http_client=http) as streams,
+        ClientSession(streams[0], streams[1]) as made,
+    ):
+        await made.initialize()
+        yield made
+
+
+def asked(site: str, key: str, work: Callable[[ClientSession], Awaitable[Any]]) -> Any:
+    async def talk() -> Any:
+        async with session(site, key) as made:
+            return await work(made)
+
+    return asyncio.run(talk())
+
+
+def key_of(person: Any, *scopes: str) -> str:
+    return api_key_create(Actor(person), name="mcp", scopes=scopes or SCOPES)[1]
+
+
+@pytest.fixture
+def site(fleet: Fleet) -> str:
+    return f"http://127.0.0.1:{fleet.web()}"
+
+
+def test_a_client_starts_watches_and_exports_a_job(live_site: LiveSite, olivia: Any, agent: Agent) -> None:
+    async def work(made: ClientSession) -> dict[str, Any]:
+        names = {one.name: one for one in (await made.list_tools()).tools}
+        assert names.keys() == TOOLS.keys()
+        assert names["training_get_status"].annotations.read_only_hint
+        assert names["training_start_grpo"].input_schema["required"] == ["agent_id"]
+        given = {"agent_id": agent.slug, "environment_options": SMALL_POOL, "config": SMALL}
+        started = await made.call_tool("training_start_grpo", given)
+        assert not started.is_error, started
+        job = {"job_id": started.structured_content["training_job_id"]}
+        for _ in range(300):
+            status = (await made.call_tool("training_get_status", job)).structured_content
+            if status["status"] == "completed":
+                break
+            await asyncio.sleep(0.2)
+        exported = await made.call_tool("training_export_trajectories", job | {"filters": {"limit": 3}})
+        assert json.loads(exported.content[0].text) == exported.structured_content
+        return {"status": status, "exported": exported.structured_content}
+
+    found = asked(live_site.url, key_of(olivia), work)
+    assert found["status"]["status"] == "completed" and found["exported"]["exported_count"] == 3
+
+
+def test_a_tool_is_offered_and_opens_as_far_as_its_caller_may(
+    site: str, olivia: Any, stella: Any, charlie: Any, agent: Agent
+) -> None:
+    run = lived_run(Actor(olivia), agent)
+    job = {"job_id": str(run.job_id)}
+
+    async def seen(made: ClientSession) -> tuple[set[str], Any, Any]:
+        tools = {one.name for one in (await made.list_tools()).tools}
+        return tools, await made.call_tool("training_get_status", job), await made.call_tool("training_pause", job)
+
+    tools, status, paused = asked(site, key_of(stella), seen)
+    assert tools == {"training_get_status", "training_list_jobs", "training_cancel"}
+    assert not status.is_error and paused.is_error and "may not pause" in paused.content[0].text
+    tools, status, paused = asked(site, key_of(olivia, "training:view"), seen)
+    assert "training_start_grpo" not in tools and not status.is_error and paused.is_error
+    tools, status, paused = asked(site, key_of(charlie), seen)
+    assert status.is_error and "no training job" in status.content[0].text.lower() and str(run.pk) not in str(paused)
+
+
+def test_what_is_wrong_is_said_to_the_model(site: str, olivia: Any, agent: Agent) -> None:
+    async def work(made: ClientSession) -> list[str]:
+        given = [("training_get_status", {"job": "x"}), ("training_start_grpo", {"agent_id": "none"}), ("nothing", {})]
+        answers = [await made.call_tool(name, arguments) for name, arguments in given]
+        assert all(one.is_error for one in answers)
+        return [one.content[0].text for one in answers]
+
+    wrong = asked(site, key_of(olivia), work)
+    assert "did you mean job_id?" in wrong[0] and "agent" in wrong[1].lower() and "There is no tool" in wrong[2]
+
+
+def test_many_callers_at_once_stay_apart(site: str, olivia: Any, charlie: Any, agent: Agent) -> None:
+    lived_run(Actor(olivia), agent)
+
+    async def listed(key: str) -> int:
+        async with session(site, key) as made:
+            found = [await made.call_tool("training_list_jobs", {}) for _ in range(5)]
+            [count] = {one.structured_content["total_count"] for one in found}
+            return int(count)
+
+    async def work() -> list[int]:
+        keys = [key_of_olivia, key_of_charlie] * 4
+        return await asyncio.gather(*map(listed, keys))
+
+    key_of_olivia, key_of_charlie = key_of(olivia), key_of(charlie)
+    assert asyncio.run(work()) == [1, 0] * 4
+
+
+def test_strangers_and_other_methods_are_refused_before_anything_is_read(site: str, olivia: Any) -> None:
+    hello = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
+    accept = {"accept": "application/json, text/event-stream"}
+    for headers in ({}, {"authorization": "Bearer ac_nothing"}, {"authorization": "Bearer x"}):
+        refused = httpx.post(f"{site}/mcp", json=hello, headers=accept | headers)
+        assert refused.status_code == 401 and refused.headers["www-authenticate"] == "Bearer", refused.text
+    known = accept | {"authorization": f"Bearer {key_of(olivia)}"}
+    for method in ("GET", "DELETE", "PUT"):
+        assert httpx.request(method, f"{site}/mcp", headers=known).status_code == 405
+    for body in (b"", b"{", b"[]", b'{"jsonrpc": "2.0"}', b"\xff" * 100, b"[" * 100_000):
+        answer = httpx.post(f"{site}/mcp", content=body, headers=known | {"content-type": "application/json"})
+        assert 400 <= answer.status_code < 500, (body[:20], answer.status_code, answer.text[:200])
+    large = httpx.post(f"{site}/mcp", content=b" " * 5_000_000, headers=known | {"content-type": "application/json"})
+    assert large.status_code == 413
+    assert httpx.post(f"{site}/mcp/more", json=hello, headers=known).status_code == 404
+
+
+def test_every_method_of_json_rpc_is_a_tool() -> None:
+    assert {*TOOLS.values(), DISCOVER} == set(METHODS)
+
+
+def test_a_worker_of_requests_that_lost_its_database_says_so(transactional_db: None, olivia: Any, fleet: Fleet) -> None:
+    from tests.support.proxy import Proxy
+    from tests.support.workers import environment
+
+    key = key_of(olivia)
+    with Proxy(environment()["DATABASE_URL"]) as way:
+        site = f"http://127.0.0.1:{fleet.web(DATABASE_URL=way.url, DB_POOL='4')}"
+        call = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
+        headers = {"authorization": f"Bearer {key}", "accept": "application/json, text/event-stream"}
+
+        def status() -> int:
+            return httpx.post(f"{site}/mcp", json=call, headers=headers, timeout=30).status_code
+
+        assert status() == 200
+        way.cut()
+        assert status() == 503
+        way.heal()
+        eventually(lambda: status() == 200, seconds=10, why="it is used again as soon as it is back")
