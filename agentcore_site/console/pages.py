@@ -179,7 +179,7 @@ class Listing:
 
     @property
     def nouns(self) -> str:
-        if self.one.endswith("y"):
+        if self.one.endswith("y") and self.one[-2] not in "aeiou":
             return f"{self.one[:-1]}ies"
         return f"{self.one}es" if self.one.endswith("s") else f"{self.one}s"
 

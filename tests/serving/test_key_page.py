@@ -55,7 +55,8 @@ def test_a_key_is_made_in_the_console_shown_once_and_revoked(olivia: Any, acme: 
     assert actor_of_key(key, ip="10.1.2.3") and actor_of_key(key, ip="192.0.2.8") is None
     assert AuditEvent.objects.get(action="api_key.created").after["addresses"] == ["192.0.2.7", "10.0.0.0/8"]
     assert desk.post(f"/keys/{row.pk}/revoke/").status_code == 302
-    assert actor_of_key(key, ip="10.1.2.3") is None and "revoked" in html(desk.get("/keys/"))
+    ended = html(desk.get("/keys/"))
+    assert actor_of_key(key, ip="10.1.2.3") is None and "revoked" in ended and 'placeholder="Search keys"' in ended
 
 
 @pytest.mark.parametrize(
