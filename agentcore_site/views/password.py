@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from django.conf import settings
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
@@ -25,7 +26,7 @@ def forgotten(request: HttpRequest) -> HttpResponse:
     else:
         try:
             reset_ask(name, link=link_at(request), ip=client_address(request))
-            return render(request, "people/password_asked.html", {"name": name})
+            return render(request, "people/password_asked.html", {"name": name, "mailed": bool(settings.EMAIL_HOST)})
         except TooMany as error:
             problem, status = error.message, error.code
     return render(request, "people/password_forgotten.html", {"name": name, "problem": problem}, status=status)
