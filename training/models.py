@@ -198,10 +198,8 @@ def with_money(rows: QuerySet[TrainingRun]) -> QuerySet[TrainingRun]:
 
 
 class Iteration(models.Model):
-    """One applied policy update. Unique per run: applied exactly once. ``organization_id`` is the run's, here too: the
-    policies of rows ask it of each (decision 24)."""
+    """One applied policy update. Unique per run: applied exactly once."""
 
-    organization_id = models.UUIDField(editable=False)
     run = models.ForeignKey(TrainingRun, on_delete=models.CASCADE, related_name="iterations")
     number = models.PositiveIntegerField()
     trajectories = models.PositiveIntegerField()
@@ -212,7 +210,7 @@ class Iteration(models.Model):
     update_ms = models.FloatField()
     created_at = models.DateTimeField(default=timezone.now)
 
-    objects = ScopedManager("organization_id")
+    objects = ScopedManager("run__organization")
 
     class Meta:
         ordering = ["number"]

@@ -44,7 +44,6 @@ def event_add(
         cursor.execute("UPDATE jobs_job SET seq = seq + 1 WHERE id = %s RETURNING seq", [job.id])
         job.seq = int(cursor.fetchone()[0])
     event = JobEvent.objects.create(
-        organization_id=job.organization_id,
         job_id=job.id,
         seq=job.seq,
         type=type,

@@ -153,10 +153,8 @@ class Job(Scoped):
 
 
 class JobEvent(models.Model):
-    """One thing that happened to a job. ``seq`` has no gaps and rises in the order of commits. ``organization_id`` is
-    the job's, here too: the policies of rows ask it of each (decision 24)."""
+    """One thing that happened to a job. ``seq`` has no gaps and rises in the order of commits."""
 
-    organization_id = models.UUIDField(editable=False)
     job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="events")
     seq = models.BigIntegerField()
     at = models.DateTimeField(default=timezone.now)
@@ -165,7 +163,7 @@ class JobEvent(models.Model):
     message = models.CharField(max_length=300, blank=True)
     data = models.JSONField(default=dict, blank=True)
 
-    objects = ScopedManager("organization_id")
+    objects = ScopedManager("job__organization")
 
     class Meta:
         ordering = ["seq"]

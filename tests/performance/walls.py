@@ -111,14 +111,7 @@ def _booked(run: TrainingRun, number: int) -> None:
         trajectories_write(scope, [one for made in groups for one in made.trajectories])
         groups_write(scope, number, groups)
         Iteration.objects.create(
-            organization_id=run.organization_id,
-            run=run,
-            number=number,
-            trajectories=16,
-            cost_micros=1,
-            metrics={},
-            rollout_ms=1.0,
-            update_ms=1.0,
+            run=run, number=number, trajectories=16, cost_micros=1, metrics={}, rollout_ms=1.0, update_ms=1.0
         )
         TrainingRun.objects.filter(job_id=run.job_id).update(trajectories=F("trajectories") + 16, iteration=number)
         event_add(run.job, "iteration", message="Iteration.", data={"n": number})

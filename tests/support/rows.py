@@ -35,7 +35,6 @@ def lived_run(actor: Any, agent: Agent, *, iterations: int = 2, queries: int = 3
         trajectories_write(owner, [one for made in groups for one in made.trajectories])
         groups_write(owner, iteration, groups)
         Iteration.objects.create(
-            organization_id=run.organization_id,
             run=run,
             number=iteration + 1,
             trajectories=queries * rollouts,

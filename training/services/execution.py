@@ -279,7 +279,6 @@ class TrainingSlice:
         with self._keeper.committing(progress=done, crashes=0):
             groups_write(self.owner, report.iteration, report.groups)
             Iteration.objects.create(
-                organization_id=self.run.organization_id,
                 run=self.run,
                 number=report.iteration,
                 trajectories=len(trajectories),

@@ -33,13 +33,7 @@ def scores(run: TrainingRun, *values: float) -> None:
     Iteration.objects.filter(run=run).delete()
     Iteration.objects.bulk_create(
         Iteration(
-            organization_id=run.organization_id,
-            run=run,
-            number=n + 1,
-            trajectories=1,
-            rollout_ms=1.0,
-            update_ms=1.0,
-            selection={"success_rate": value},
+            run=run, number=n + 1, trajectories=1, rollout_ms=1.0, update_ms=1.0, selection={"success_rate": value}
         )
         for n, value in enumerate(values)
     )
