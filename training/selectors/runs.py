@@ -254,7 +254,8 @@ def _damage(checkpoint_id: UUID, sha256: str) -> str:
 def _exports(run: TrainingRun) -> bool:
     """Whether there are trajectories of its training, and the first one can be written as a line of JSONL."""
     with job_rows(None, run.job_id):
-        first = list(TrajectoryRecord.objects.filter(job_id=run.job_id, purpose="training").order_by("id")[:1])
+        rows = TrajectoryRecord.objects.filter(job_id=run.job_id, purpose="training")
+        first = list(rows.order_by("iteration", "scenario", "rollout")[:1])  # as the index has them
     return any(jsonl_line(row) for row in as_exported(first))
 
 
