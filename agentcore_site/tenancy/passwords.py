@@ -31,7 +31,7 @@ from agentcore_site.tenancy.models import Membership
 from agentcore_site.tenancy.sign_in import PERIOD, Tries
 from agentcore_site.tenancy.tokens import sign_out_everywhere
 
-ASKED, CHANGED = "person.password_asked", "person.password_changed"
+ASKED, MAILED, CHANGED = "person.password_asked", "person.password_mailed", "person.password_changed"
 PER_ACCOUNT, PER_ADDRESS = 3, 20  # mails within a period
 MOST_ACCOUNTS: Final = 5  # of one e-mail address
 
@@ -51,15 +51,17 @@ def reset_ask(name: str, *, link: Link, ip: str) -> None:
     Raises:
         TooMany: this network address asked too often.
     """
-    lately = AuditEvent.objects.filter(action=ASKED, at__gt=timezone.now() - PERIOD)
-    if lately.filter(ip=ip).count() >= PER_ADDRESS:
+    asking = Actor(None, ip=ip, door="console")
+    lately = AuditEvent.objects.filter(at__gt=timezone.now() - PERIOD)
+    if lately.filter(action=ASKED, ip=ip).count() >= PER_ADDRESS:
         raise TooMany("Too many of these mails. Wait 15 minutes, then try again.", retry_after=900)
+    record(asking, ASKED)  # also for a name without an account: the limit must not tell them apart
     name = name.strip()
     asked = Q(email__iexact=name) | Q(username=name)
     people = get_user_model().objects.filter(asked, is_active=True).exclude(email="").order_by("pk")
     for person in people[:MOST_ACCOUNTS] if name else ():
         home = Membership.objects.filter(user=person).select_related("organization").order_by("pk").first()
-        if home is None or lately.filter(target_id=str(person.pk)).count() >= PER_ACCOUNT:
+        if home is None or lately.filter(action=MAILED, target_id=str(person.pk)).count() >= PER_ACCOUNT:
             continue
         place = link(urlsafe_base64_encode(force_bytes(person.pk)), default_token_generator.make_token(person))
         body = (
@@ -67,7 +69,7 @@ def reset_ask(name: str, *, link: Link, ip: str) -> None:
             f"{place}\n\nIf you did not ask, ignore this: nothing changes.\n"
         )
         mail_queue(home.organization, to=[person.email], subject="Another password", body=body)
-        record(Actor(None, ip=ip, door="console"), ASKED, person, organization=home.organization_id)
+        record(asking, MAILED, person, organization=home.organization_id)
 
 
 @everything()

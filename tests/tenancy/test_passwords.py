@@ -107,6 +107,8 @@ def test_a_person_gets_few_of_these_mails_and_an_address_asks_for_few(lost: Any,
     with mock.patch("agentcore_site.tenancy.passwords.PER_ACCOUNT", 1_000):
         answers = [ask("olivia", "198.51.100.7").status_code for _ in range(PER_ADDRESS + 1)]
     assert answers == [200] * PER_ADDRESS + [429]
+    unknown = [ask("nobody@acme.example", "198.51.100.8").status_code for _ in range(PER_ADDRESS + 1)]
+    assert unknown == answers
 
 
 @pytest.mark.django_db(transaction=True)
