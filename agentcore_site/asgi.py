@@ -14,7 +14,7 @@ from channels.routing import ProtocolTypeRouter  # noqa: E402  (after Django is 
 from django.urls import get_resolver  # noqa: E402
 
 from agentcore_site.lib import gc_freeze, ticks  # noqa: E402
-from agentcore_site.mcp_server import McpServer  # noqa: E402
+from agentcore_site.mcp_path import McpPath  # noqa: E402
 from agentcore_site.routing import websocket_application  # noqa: E402
 from agentcore_site.secret_key import require_same_or_exit  # noqa: E402
 from experiences.playbooks.ace.asgi_fast_path import FastContexts  # noqa: E402
@@ -37,7 +37,7 @@ async def lifespan(scope: object, receive: Receive, send: Send) -> None:
 application = ProtocolTypeRouter(
     {
         "lifespan": lifespan,
-        "http": Gateway(FastContexts(McpServer(django_application))),
+        "http": Gateway(FastContexts(McpPath(django_application))),
         "websocket": websocket_application,
     }
 )

@@ -1,8 +1,8 @@
-"""The MCP server at ``/mcp`` (modelcontextprotocol.io, streamable HTTP): the methods of JSON-RPC as tools, for the same
-callers with the same rights.
+"""The MCP server (modelcontextprotocol.io, streamable HTTP): the methods of JSON-RPC as tools, for the same callers
+with the same rights.
 
-A request stands for itself: no session is kept, so any process answers, and nothing is lost with one. It comes before
-Django, whose views can't speak ASGI.
+A request stands for itself: no session is kept, so any process answers, and nothing is lost with one. Loaded when the
+first client comes (``agentcore_site.mcp_path``).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import asyncio
 import contextvars
 import io
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
@@ -35,9 +35,6 @@ from agentcore_site.rest.jsonrpc import NO_METHOD, Call, Method, RpcError, allow
 from agentcore_site.rest.openrpc import DISCOVER
 from agentcore_site.tenancy.actors import Actor
 
-Application = Callable[[dict[str, Any], Any, Any], Awaitable[None]]
-
-PATH: Final = "/mcp"
 ACTOR: Final = "agentcore.actor"  # in the request's scope
 AWAY: Final = "The database does not answer. Try again in a minute; look first whether the last call was done."
 READ_ONLY: Final = frozenset({"training.get_status", "training.list_jobs", "training.export_trajectories"})
@@ -51,23 +48,24 @@ TOOLS: Final[dict[str, str]] = {name.replace(".", "_"): name for name in rpc.MET
 
 
 class McpServer:
-    """An ASGI application in front of another."""
+    """An ASGI application."""
 
-    def __init__(self, behind: Application) -> None:
-        self._behind = behind
+    def __init__(self) -> None:
         self._managers: dict[asyncio.AbstractEventLoop, asyncio.Task[StreamableHTTPSessionManager]] = {}
         self._held: set[asyncio.Task[None]] = set()
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
-        if scope["path"].rstrip("/") != PATH:
-            await self._behind(scope, receive, send)
-            return
-        if (refusal := await _admitted(scope)) is not None:
-            await _send(send, refusal)
-            return
-        given = dict(scope["headers"]).get(b"traceparent", b"")
-        with trace_context.work(trace_context.parsed(given.decode("latin-1")) or trace_context.begun()):
-            await (await self._manager()).handle_request(scope, receive, send)
+        headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
+        named = trace_context.request_id.set(trace_context.request_id_of(headers.get(b"x-request-id", "")))
+        try:
+            if (refusal := await _admitted(scope)) is not None:
+                await _send(send, refusal)
+                return
+            given = trace_context.parsed(headers.get(b"traceparent", ""))
+            with trace_context.work(given or trace_context.begun()):
+                await (await self._manager()).handle_request(scope, receive, send)
+        finally:
+            trace_context.request_id.reset(named)
 
     async def _manager(self) -> StreamableHTTPSessionManager:
         """That of the running event loop."""
@@ -112,10 +110,9 @@ async def _admitted(scope: dict[str, Any]) -> HttpResponse | None:
         return rpc.answer(failure(None, 405, "Send requests with POST."), 405, {"Allow": "POST"})
 
     def admitted() -> Actor:
-        with row_scope.everything():
-            actor = rpc.admit(ASGIRequest(scope, io.BytesIO()))
-            _ = actor.organization_ids  # read now, by who may read them
-            return actor
+        actor = rpc.admit(ASGIRequest(scope, io.BytesIO()))
+        _ = actor.organization_ids  # read here: an event loop may not ask the database
+        return actor
 
     try:
         async with _database():
@@ -155,7 +152,9 @@ async def _called(ctx: Any, params: types.CallToolRequestParams) -> types.CallTo
             with row_scope.only(*actor.organization_ids):
                 found = await method_run(rpc.METHODS, TOOLS[params.name], params.arguments or {}, call)
     except RpcError as error:
-        return types.CallToolResult(content=[types.TextContent(text=error.message)], is_error=True)
+        named = (error.data or {}).get("request_id")
+        words = f"{error.message} It is {named}." if named else error.message
+        return types.CallToolResult(content=[types.TextContent(text=words)], is_error=True)
     except TROUBLE:
         return types.CallToolResult(content=[types.TextContent(text=AWAY)], is_error=True)
     text = orjson.dumps(found, option=orjson.OPT_NON_STR_KEYS)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from ipaddress import ip_address
@@ -26,7 +24,6 @@ from agentcore_site.telemetry import inside, tracer
 
 AWAY: Final = "The database can't be reached at the moment."
 SAFE: Final = ("GET", "HEAD", "OPTIONS", "TRACE")
-GIVEN = re.compile(r"^[A-Za-z0-9._-]{1,64}$")
 
 Respond = Callable[[HttpRequest], HttpResponse]
 
@@ -38,8 +35,7 @@ class RequestId:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        given = request.headers.get("X-Request-Id", "")
-        value = given if GIVEN.match(given) else uuid.uuid4().hex[:16]
+        value = trace_context.request_id_of(request.headers.get("X-Request-Id", ""))
         token = request_id.set(value)
         request.request_id = value  # type: ignore[attr-defined]
         try:

@@ -16,6 +16,7 @@ from typing import Final
 from uuid import UUID
 
 HEADER: Final = "traceparent"
+_NAME: Final = re.compile(r"^[A-Za-z0-9._-]{1,64}$")
 _FORM: Final = re.compile(r"00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})")
 
 
@@ -33,6 +34,11 @@ class TraceParent:
 request_id: Final[ContextVar[str]] = ContextVar("request_id", default="")
 _trace: ContextVar[TraceParent | None] = ContextVar("trace", default=None)
 _fields: ContextVar[Mapping[str, str]] = ContextVar("log_fields", default={})  # noqa: B039  (a mapping: never written)
+
+
+def request_id_of(given: str) -> str:
+    """The caller's own name for a request, where it is one, else a new one."""
+    return given if _NAME.match(given) else secrets.token_hex(8)
 
 
 def parsed(header: str) -> TraceParent | None:

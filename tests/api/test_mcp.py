@@ -14,6 +14,7 @@ import pytest
 from mcp import ClientSession
 from mcp.client.streamable_http import streamable_http_client
 
+from agentcore_site.audit.models import AuditEvent
 from agentcore_site.mcp_server import TOOLS
 from agentcore_site.rest.openrpc import DISCOVER
 from agentcore_site.rpc import METHODS
@@ -25,13 +26,16 @@ from tests.support.rows import lived_run
 from tests.support.running import SMALL, SMALL_POOL
 from tests.support.workers import Fleet, LiveSite, eventually
 
+NAMED = "request-of-the-test"
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
 @asynccontextmanager
 async def session(site: str, key: str) -> AsyncIterator[ClientSession]:
     async with (
-        httpx2.AsyncClient(headers={"authorization": f"Bearer {key}"}, timeout=60, trust_env=False) as http,
+        httpx2.AsyncClient(
+            headers={"authorization": f"Bearer {key}", "x-request-id": NAMED}, timeout=60, trust_env=False
+        ) as http,
         streamable_http_client(f"{site}/mcp", http_client=http) as streams,
         ClientSession(streams[0], streams[1]) as made,
     ):
@@ -76,6 +80,8 @@ def test_a_client_starts_watches_and_exports_a_job(live_site: LiveSite, olivia: 
         return {"status": status, "exported": exported.structured_content}
 
     found = asked(live_site.url, key_of(olivia), work)
+    started = AuditEvent.objects.get(action="run.started")
+    assert (started.actor, started.request_id) == ("olivia", NAMED) and started.door.startswith("key ")
     assert found["status"]["status"] == "completed" and found["exported"]["exported_count"] == 3
 
 
