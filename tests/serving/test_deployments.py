@@ -208,11 +208,14 @@ def test_a_paused_canary_is_still_taken_back(operator: Actor, releases: list[Rel
     assert deployment.state == "rolled_back"
 
 
-def rewarded(deployment: Deployment, current: float, new: float, *, seed: int = 1) -> None:
-    """Every answer gets its reward, 1 with the probability of its arm."""
-    rng = random.Random(seed)
-    for one in ProductionTrace.objects.filter(deployment_id=deployment.pk):
-        one.reward = float(rng.random() < (new if one.arm == "new" else current))
+def rewarded(deployment: Deployment, current: float, new: float) -> None:
+    """Every answer gets its reward: of each arm's answers this share is 1, evenly spread. Which answers an arm has is
+    by the deployment's own salt: rewards by lot would now and then prove what is not so."""
+    owed = {"new": 0.0, "current": 0.0}
+    for one in ProductionTrace.objects.filter(deployment_id=deployment.pk).order_by("created_at", "pk"):
+        owed[one.arm] += new if one.arm == "new" else current
+        one.reward = float(owed[one.arm] >= 0.999)
+        owed[one.arm] -= one.reward
         one.components = {"raw": {"completion": one.reward, "feedback": None}, "weights": dict(WEIGHTS)}
         one.save(update_fields=["reward", "components"])
 
