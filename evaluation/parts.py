@@ -11,13 +11,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Coroutine, Sequence
 from typing import Any, Final, Generic, Protocol, TypeVar
 
-from agentcore_site.encryption.errors import KeyAway
 from agentcore_site.jobs.kinds import Progressed
 from agentcore_site.jobs.lease import Lease, LeaseLost, MustPause, StopRequested
 from agentcore_site.jobs.models import Job
-from agentcore_site.lib.database import TROUBLE
 from experiences.rollouts.runtimes.base import Halted
-from experiences.trajectories.keeping import RolloutKeeper
+from experiences.trajectories.keeping import AWAY, RolloutKeeper
 
 PART: Final = 50  # queries of a part, at most
 
@@ -51,7 +49,7 @@ class PartsSlice(ABC, Generic[P]):
             except Halted as halt:
                 self._keeper.rescue()
                 raise MustPause(halt.reason, str(halt), halt.retry_after) from halt
-            except (StopRequested, LeaseLost, MustPause, KeyAway, *TROUBLE):
+            except (StopRequested, LeaseLost, MustPause, *AWAY):
                 self._keeper.rescue()
                 raise
             finally:

@@ -138,9 +138,9 @@ class EventConsumer:
             if isinstance(outcome, Exception):
                 tries, stored = _tries(message), self._stored(message)
                 log.error("message %s of %s, try %d", stored.sequence, stored.stream, tries, exc_info=outcome)
-                if isinstance(outcome, Unavailable):
+                if away := isinstance(outcome, Unavailable):
                     self._blameless.add(_number(message))
-                if tries < MOST_TRIES or isinstance(outcome, Unavailable) or trouble_in(outcome) is not None:
+                if away or tries < MOST_TRIES or trouble_in(outcome) is not None:
                     await message.nak(delay=BACKOFF[min(tries, len(BACKOFF)) - 1])
                     continue
                 failed = NotTaken(DeadReason.FAILED, f"{type(outcome).__name__}: {outcome}")

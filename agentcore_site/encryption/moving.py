@@ -19,6 +19,7 @@ from agentcore_site.jobs.events import event_add
 from agentcore_site.jobs.kinds import Progressed
 from agentcore_site.jobs.lease import Lease
 from agentcore_site.jobs.models import Job
+from agentcore_site.lib.database import no_news
 
 AT_ONCE: Final = 500
 MOVED: Final = "rows_moved"
@@ -130,10 +131,8 @@ def _write(table: EncryptedTable, rows: list[tuple[Any, ...]]) -> None:
     lists = ", ".join(f"%s::{kind}[]" for kind in types)
     sets = ", ".join(f"{one} = coalesce(moved.{one}::{kind}, t.{one})" for one, kind in table.columns.items())
     same = " AND ".join(f"t.{one} = moved.{one}" for one in table.key)
-    with connection.cursor() as cursor:
-        cursor.execute("SET LOCAL agentcore.not_news = 'on'")
+    with no_news(), connection.cursor() as cursor:
         cursor.execute(
             f"UPDATE {table.name} t SET {sets} FROM unnest({lists}) AS moved({', '.join(names)}) WHERE {same}",  # noqa: S608
             [list(column) for column in zip(*rows, strict=True)],
         )
-        cursor.execute("SET LOCAL agentcore.not_news = ''")

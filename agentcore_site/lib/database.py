@@ -41,6 +41,16 @@ def _sqlstate(error: BaseException) -> str:
 
 
 @contextmanager
+def no_news() -> Iterator[None]:
+    """What is written in the block is known already to what listens to its tables (events, the warehouse), whose
+    triggers look at this. In the caller's transaction."""
+    with connection.cursor() as cursor:
+        cursor.execute("SET LOCAL agentcore.not_news = 'on'")
+        yield
+        cursor.execute("SET LOCAL agentcore.not_news = ''")
+
+
+@contextmanager
 def copying(command: str, values: Sequence[Any] = ()) -> Iterator[psycopg.Copy]:
     """A ``COPY`` from or to here, which ends with the block.
 

@@ -7,8 +7,10 @@ from typing import Any, Final
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
+from django.urls import reverse
 
 from agentcore_site.console.pages import Sort, asked, listing, page, post_page, sent
+from agentcore_site.lib.links import absolute
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import current_organization
 from agentcore_site.tenancy.services import api_key_create, api_key_revoke
@@ -44,7 +46,7 @@ def keys(request: HttpRequest, actor: Actor) -> HttpResponse:
         "states": STATES,
         "form": form if made is None else KeyForm(actor=actor, organization=organization),
         "made": made,
-        "origin": f"{request.scheme}://{request.get_host()}",
+        "me": absolute(request, reverse("api:me")),
     }
     response = render(request, "serving/keys.html", context, status=form.status)
     if made is not None:

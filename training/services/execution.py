@@ -16,12 +16,10 @@ from typing import Any, cast
 import uvloop
 from django.db.models import F, Max
 
-from agentcore_site.encryption.errors import KeyAway
 from agentcore_site.jobs.events import event_add
 from agentcore_site.jobs.kinds import Progressed
 from agentcore_site.jobs.lease import Lease, LeaseLost, MustFail, MustPause, StopRequested
 from agentcore_site.jobs.models import Job, Reason
-from agentcore_site.lib.database import TROUBLE
 from agentcore_site.lib.feedback_metrics import trajectory_collected
 from agentcore_site.lib.money import dollars
 from agentcore_site.lib.statistics import finite_or_none
@@ -39,7 +37,7 @@ from experiences.rollouts.runtimes.arrival import context_arrived
 from experiences.rollouts.runtimes.base import Halted
 from experiences.rollouts.structured_output import ModelAnswer
 from experiences.rollouts.types import RolloutKey, Trajectory, TrajectoryGroup
-from experiences.trajectories.keeping import RolloutKeeper
+from experiences.trajectories.keeping import AWAY, RolloutKeeper
 from experiences.trajectories.storage import TrajectoryScope, groups_write, last_kept_iteration
 from training import metrics
 from training.learners.gate import searches
@@ -201,7 +199,7 @@ class TrainingSlice:
             raise
         except TrainingDiverged as diverged:
             raise MustFail(Reason.DIVERGED, str(diverged)) from diverged
-        except (KeyAway, *TROUBLE):
+        except AWAY:
             self._keeper.rescue()
             raise
         finally:

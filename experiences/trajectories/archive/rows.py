@@ -12,12 +12,11 @@ from typing import Any, Final
 import pyarrow as pa
 from django.db import connection, transaction
 
-from agentcore_site.lib.database import copying
+from agentcore_site.lib.database import copying, no_news
 from experiences.trajectories.archive.digests import Marked
 from experiences.trajectories.archive.files import COLUMNS, DELIMITER, PLACE, QUOTE, ArchiveWriter, as_csv
-from experiences.trajectories.storage import partition_of
+from experiences.trajectories.storage import TABLE, partition_of
 
-TABLE: Final = "experiences_trajectory"
 NAME: Final = re.compile(rf"{TABLE}_(\d{{4}})_(\d{{2}})")
 # A COPY is short: one that lasts is taken for that of a frozen worker.
 AT_ONCE: Final = 20_000
@@ -64,10 +63,8 @@ def rows_put(relation: str, tables: Iterable[pa.Table]) -> None:
 
 def rows_return(month: date, tables: Iterable[pa.Table]) -> None:
     """Puts rows back into their partition. What listens to new ones (events, the warehouse) heard of these before."""
-    with transaction.atomic(), connection.cursor() as cursor:
-        cursor.execute("SET LOCAL agentcore.not_news = 'on'")
+    with transaction.atomic(), no_news():
         rows_put(partition_of(month), tables)
-        cursor.execute("SET LOCAL agentcore.not_news = ''")
 
 
 def marks(month: date, jobs: Iterable[uuid.UUID] | None = None) -> dict[tuple[uuid.UUID, uuid.UUID], Marked]:
