@@ -36,6 +36,7 @@ import redis
 from agentcore_site import env
 from agentcore_site.embedded.ports import answers, free_port, wait_until
 from agentcore_site.embedded.supervisor import Process
+from agentcore_site.lib import row_scope
 from tests.performance.chaos import FROZEN, LONGEST, SEEDS, Takeovers, ended, launch, outcome
 from tests.performance.cluster import NODES, SharedServices, in_streams, node, settled, until
 from tests.support import pgbouncer
@@ -398,6 +399,7 @@ def main() -> int:
         import django
 
         django.setup()
+        row_scope.outside(row_scope.EVERYTHING)
         from agentcore_site.tenancy.models import Organization
         from events.models import EventPublisher
 
