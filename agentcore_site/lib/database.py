@@ -62,6 +62,30 @@ def copying(command: str, values: Sequence[Any] = ()) -> Iterator[psycopg.Copy]:
         transaction.atomic(savepoint=False),
         connection.cursor() as cursor,
         connection.wrap_database_errors,
+        _ended_session_told(),
         cursor.copy(command, values) as copy,
     ):
         yield copy
+
+
+@contextmanager
+def _ended_session_told() -> Iterator[None]:
+    """Of a session that PostgreSQL ends during a COPY the driver gets two answers, the reason and the end. It expects
+    one, and takes them for a mistake in what was asked: a job would fail for good by a restart of the database."""
+    try:
+        yield
+    except (psycopg.ProgrammingError, ValueError) as error:
+        if not _of_two_answers(error):
+            raise
+        raise psycopg.OperationalError("PostgreSQL ended the session during a COPY.") from error
+
+
+def _of_two_answers(error: Exception) -> bool:
+    """Whether the driver raised it for more answers than one, as its generators copy_end, copy_from and that of the
+    cursor do."""
+    if isinstance(error, psycopg.ProgrammingError):
+        return error.sqlstate is None and "COPY" in str(error) and "mix" in str(error)
+    last = error.__traceback__
+    while last is not None and last.tb_next is not None:
+        last = last.tb_next
+    return last is not None and last.tb_frame.f_code.co_name == "copy_end"

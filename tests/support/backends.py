@@ -31,6 +31,13 @@ LOST = "server closed the connection unexpectedly"
 OURS = "ends sessions"  # the application's name of the session that does it
 
 
+def end_session(pid: int) -> None:
+    """From another session; it is gone when this returns."""
+    parameters = connection.get_connection_params() | {"cursor_factory": psycopg.Cursor, "application_name": OURS}
+    with psycopg.connect(**parameters) as other:
+        other.execute("SELECT pg_terminate_backend(%s, 5000)", [pid])
+
+
 @dataclass
 class SessionEnder:
     """Ends each session just as it sends a statement for which ``choose(statement, number)`` is true.
@@ -68,14 +75,8 @@ class SessionEnder:
             if hit:
                 self.ended.append(statement)
         if hit:
-            self._end(pg.info.backend_pid)
+            end_session(pg.info.backend_pid)
         return hit
-
-    @staticmethod
-    def _end(pid: int) -> None:
-        parameters = connection.get_connection_params() | {"cursor_factory": psycopg.Cursor, "application_name": OURS}
-        with psycopg.connect(**parameters) as other:
-            other.execute("SELECT pg_terminate_backend(%s, 5000)", [pid])
 
 
 def lives_through(job: Job, ender: SessionEnder, *, turns: int = 250) -> Job:
