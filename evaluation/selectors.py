@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
@@ -57,17 +58,24 @@ def changed_queries(evaluation: EvaluationRun, line: str, *, only_changed: bool 
         row["difference"] = row["trained"] - row["baseline"]
     chosen = [row for row in whole if row["difference"] or not only_changed]
     chosen.sort(key=lambda row: (-abs(row["difference"]), row["scenario"]))
-    ids = _trajectory_ids(evaluation, line)
+    ids = trajectory_ids(evaluation, line)
     for row in chosen:
         for arm in ("baseline", "trained"):
             row[f"{arm}_trajectories"] = ids.get((arm, row["scenario"]), [])
     return chosen
 
 
-def _trajectory_ids(evaluation: EvaluationRun, line: str) -> dict[tuple[str, int], list[UUID]]:
+def trajectory_ids(
+    evaluation: EvaluationRun, line: str, *, arm: str = "", scenarios: Sequence[int] | None = None
+) -> dict[tuple[str, int], list[UUID]]:
+    """The trajectories behind the results of a test set by (arm, scenario), or only those of one arm and of some."""
     rows = TrajectoryRecord.objects.filter(job_id=evaluation.job_id, purpose="evaluation", line=line)
+    if arm:
+        rows = rows.filter(arm=arm)
+    if scenarios is not None:
+        rows = rows.filter(scenario__in=scenarios)
     found: dict[tuple[str, int], list[UUID]] = {}
     with job_rows(None, evaluation.job_id):
-        for arm, scenario, trajectory in rows.order_by("scenario", "rollout").values_list("arm", "scenario", "id"):
-            found.setdefault((arm, scenario), []).append(trajectory)
+        for of_arm, scenario, trajectory in rows.order_by("scenario", "rollout").values_list("arm", "scenario", "id"):
+            found.setdefault((of_arm, scenario), []).append(trajectory)
     return found

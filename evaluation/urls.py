@@ -2,15 +2,18 @@
 
 from django.urls import path
 
-from evaluation import views
+from evaluation.views import comparison, evaluations
 
 app_name = "evaluation"
 urlpatterns = [
-    path("evaluations/", views.evaluations, name="evaluations"),
-    path("evaluations/start/", views.start, name="start"),
-    path("evaluations/<uuid:job_id>/", views.report, name="report"),
-    path("evaluations/<uuid:job_id>/json/", views.report_json, name="report_json"),
-    path("evaluations/<uuid:job_id>/cancel/", views.cancel, name="cancel"),
-    path("evaluations/<uuid:job_id>/resume/", views.resume, name="resume"),
-    path("jobs/<uuid:job_id>/evaluations/", views.of_run, name="of_run"),
+    path("evaluations/", evaluations.evaluations, name="evaluations"),
+    path("evaluations/start/", evaluations.start, name="start"),
+    path("evaluations/<uuid:job_id>/", evaluations.report, name="report"),
+    path("evaluations/<uuid:job_id>/json/", evaluations.report_json, name="report_json"),
+    path("evaluations/<uuid:job_id>/cancel/", evaluations.cancel, name="cancel"),
+    path("evaluations/<uuid:job_id>/resume/", evaluations.resume, name="resume"),
+    path("jobs/compare/", comparison.compare, name="compare"),
+    path("jobs/chosen/", comparison.chosen, name="chosen"),
+    path("jobs/landscape/", comparison.landscape, name="landscape"),
+    path("jobs/<uuid:job_id>/evaluations/", evaluations.of_run, name="of_run"),
 ]

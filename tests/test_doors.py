@@ -132,6 +132,7 @@ CONSOLE = {
     "jobs/<uuid:job_id>/", "jobs/<uuid:job_id>/status/", "jobs/<uuid:job_id>/series/", "jobs/<uuid:job_id>/pause/",
     "jobs/<uuid:job_id>/resume/", "jobs/<uuid:job_id>/cancel/", "jobs/<uuid:job_id>/share/",
     "jobs/<uuid:job_id>/unshare/", "jobs/<uuid:job_id>/unshare/<uuid:link_id>/",
+    "jobs/compare/", "jobs/chosen/", "jobs/landscape/",
     "jobs/<uuid:job_id>/evaluations/", "launch/", "launch/plan/", "launch/settings/", "launch/domain/",
     "launch/data/", "launch/upload/", "checkpoints/", "checkpoints/compare/", "checkpoints/<uuid:checkpoint_id>/tags/",
     "checkpoints/<uuid:checkpoint_id>/download/", "evaluations/", "evaluations/start/", "evaluations/<uuid:job_id>/",

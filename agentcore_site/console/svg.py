@@ -6,10 +6,11 @@ policy forbids.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import Final
+from typing import Any, Final
 
 LEVELS: Final = 5
 
@@ -227,3 +228,82 @@ def _history_point(x: float, one: HistoryPoint, middle: float, low: float, high:
     )
     group = f'<g class="history-point s{one.series % LEVELS}">{mark}</g>'
     return f'<a href="{escape(one.url)}" aria-label="{escape(one.label)}">{group}</a>' if one.url else group
+
+
+@dataclass(frozen=True, slots=True)
+class Coordinate:
+    """One axis of parallel coordinates, with a value for each line: a number, a word, or None for none."""
+
+    title: str
+    unit: str
+    values: list[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ParallelLine:
+    """``rank``: its colour, 0 (worst) to 4 (best); None for grey."""
+
+    label: str
+    rank: int | None
+
+
+def parallel(axes: Sequence[Coordinate], lines: Sequence[ParallelLine], *, width: int = 1000) -> Picture:
+    """Parallel coordinates: an axis beside the other, and each line through its values. A line that lacks a value is
+    broken there. What a line is stands in its title; a table beside the picture says it to those who can't point."""
+    top, bottom, left, right, height = 40, 26, 70, 70, 340
+    gap = (width - left - right) / max(len(axes) - 1, 1)
+    scales = [_scale(axis.values) for axis in axes]
+    parts = []
+    for i in sorted(range(len(lines)), key=lambda i: -1 if lines[i].rank is None else lines[i].rank or 0):
+        points = [
+            (left + gap * n, top + (1 - place) * (height - top - bottom))
+            for n, (axis, (_, at)) in enumerate(zip(axes, scales, strict=True))
+            if (place := at(axis.values[i])) is not None
+        ]
+        kind = "none" if lines[i].rank is None else f"r{lines[i].rank}"
+        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+        parts.append(
+            f'<polyline class="parallel-line {kind}" points="{path}"><title>{escape(lines[i].label)}</title></polyline>'
+        )
+    for n, (axis, (ticks, at)) in enumerate(zip(axes, scales, strict=True)):
+        x = left + gap * n
+        side = "start" if n == 0 else "end" if n == len(axes) - 1 else "middle"
+        edge = x if side == "middle" else (4 if side == "start" else width - 4)
+        parts.append(f'<line class="parallel-axis" x1="{x:.1f}" x2="{x:.1f}" y1="{top}" y2="{height - bottom}"/>')
+        parts.append(f'<text class="parallel-name" x="{edge:.1f}" y="{16 + 14 * (n % 2)}" text-anchor="{side}">')
+        parts.append(f"{escape(axis.title)}</text>")
+        for tick in ticks:
+            y = top + (1 - (at(tick) or 0.0)) * (height - top - bottom)
+            parts.append(f'<text class="parallel-tick" x="{x + 5:.1f}" y="{y + 4:.1f}">{escape(_written(tick))}</text>')
+    label = f"{len(lines)} jobs as lines over {', '.join(axis.title for axis in axes)}"
+    return Picture(
+        f'<svg class="parallel" viewBox="0 0 {width} {height}" role="img" aria-label="{escape(label)}">'
+        f"{''.join(parts)}</svg>"
+    )
+
+
+def _scale(values: Sequence[Any]) -> tuple[list[Any], Callable[[Any], float | None]]:
+    """The ticks of an axis, and where a value stands on it from 0 to 1. Numbers over more than two powers of ten stand
+    by their logarithm, words at equal distances."""
+    known = [value for value in values if value is not None]
+    numbers = [float(one) for one in known if isinstance(one, int | float) and not isinstance(one, bool)]
+    if len(numbers) < len(known) or not numbers:
+        words = sorted({str(value) for value in known})
+        places = {word: (i / (len(words) - 1) if len(words) > 1 else 0.5) for i, word in enumerate(words)}
+        return list(words), lambda value: None if value is None else places.get(str(value))
+    low, high = min(numbers), max(numbers)
+    wide = low > 0 and high / low > 100
+    a, b = (math.log(low), math.log(high)) if wide else (low, high)
+
+    def at(value: Any) -> float | None:
+        if value is None:
+            return None
+        number = math.log(float(value)) if wide else float(value)
+        return (number - a) / (b - a) if b > a else 0.5
+
+    middle = math.exp((a + b) / 2) if wide else (low + high) / 2
+    return ([low, middle, high] if high > low else [low]), at
+
+
+def _written(tick: Any) -> str:
+    return f"{tick:.3g}" if isinstance(tick, float) else str(tick)[:18]

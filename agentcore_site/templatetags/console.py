@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -267,6 +267,13 @@ def bar(value: Any, scale: Any) -> Picture:
 
 
 @register.simple_tag
+def interval(difference: Any, scale: float = 0.5) -> Picture:
+    """A difference (``mean``, ``low``, ``high``) with its interval around zero; ``scale`` fills a half."""
+    label = f"{points(difference.mean)} points, {points(difference.low)} to {points(difference.high)}"
+    return svg.whisker(difference.mean, difference.low, difference.high, scale, label=label)
+
+
+@register.simple_tag
 def job_url(job: Any) -> str:
     """The page of a job of any kind."""
     return reverse(JOB_PAGES.get(job.kind, "training:job"), args=[job.id])
@@ -393,10 +400,20 @@ def exponential(value: Any) -> float | None:
 # -- figures of reports ------------------------------------------------------------------------------------------------
 
 
+UNIT_FILTERS: dict[str, Callable[[Any], str]] = {
+    "rate": percent,
+    "points": points,
+    "usd": usd,
+    "ms": milliseconds,
+    "seconds": duration,
+    "count": count,
+}
+
+
 @register.filter
 def unit(value: Any, kind: str) -> str:
-    """A metric's value in its unit: "rate", "usd", "ms" or none."""
-    written = {"rate": percent, "usd": usd, "ms": milliseconds}.get(kind, figure)
+    """A metric's value in its unit: "rate", "points", "usd", "ms", "seconds", "count" or none."""
+    written = UNIT_FILTERS.get(kind, figure)
     return written(value)
 
 

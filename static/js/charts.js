@@ -6,9 +6,8 @@
   const root = document.getElementById("charts");
   if (!root) return;
 
-  const MEAN_OF = 10;
+  const { HEIGHT, AXES, colour, plain, percent, dollars, trailing, axisStyle, latest, follow, remember, asTable } = plots;
   const FETCH_EVERY = 700;
-  const HEIGHT = 210;
   const budget = Number(root.dataset.budget);
   const points = { iterations: [], selection: [] };
   const charts = new Map();
@@ -16,44 +15,7 @@
   let fetching = false;
   let wanted = false;
 
-  // -- colours and words ---------------------------------------------------------------------------------------------
-
-  // A custom property reads as the text it was written as; only a used colour is resolved for light or dark.
-  const probe = document.createElement("span");
-  probe.hidden = true;
-  root.append(probe);
-  function colour(name, alpha = 1) {
-    probe.style.color = `var(--${name})`;
-    const parts = getComputedStyle(probe).color.match(/[\d.]+/g).slice(0, 3);
-    return `rgba(${parts.join(",")},${alpha})`;
-  }
-
-  function time(seconds) {
-    if (seconds == null) return "";
-    if (seconds < 90) return `${Math.round(seconds)} s`;
-    if (seconds < 5400) return `${Math.round(seconds / 6) / 10} min`;
-    return `${Math.round(seconds / 360) / 10} h`;
-  }
-  const plain = (value) => (value == null ? "–" : value.toLocaleString("en", { maximumFractionDigits: 3 }));
-  const percent = (value) => (value == null ? "–" : `${(100 * value).toFixed(1)} %`);
-  const dollars = (value) => (value == null ? "–" : `$${value.toFixed(value && value < 0.1 ? 4 : 2)}`);
-  const AXES = {
-    n: { label: "Iteration", show: plain },
-    trajectories: { label: "Trajectories", show: plain },
-    cost_usd: { label: "Spent", show: dollars },
-    seconds: { label: "Time", show: time },
-  };
-
   // -- data ----------------------------------------------------------------------------------------------------------
-
-  function trailing(values) {
-    const kept = [];
-    return values.map((value) => {
-      if (value != null) kept.push(value);
-      if (kept.length > MEAN_OF) kept.shift();
-      return kept.length ? kept.reduce((a, b) => a + b, 0) / kept.length : null;
-    });
-  }
 
   const xs = (rows) => rows.map((row) => row[axis]);
   const column = (name) => points.iterations.map((row) => row[name] ?? null);
@@ -149,11 +111,9 @@
   // -- drawing -------------------------------------------------------------------------------------------------------
 
   function options(built, width) {
-    const text = colour("text-3");
-    const grid = { stroke: colour("line"), width: 1 };
-    const common = { stroke: text, grid, ticks: { ...grid, size: 4 }, font: "11px system-ui, sans-serif" };
+    const common = axisStyle();
     const axes = [
-      { ...common, values: (_, ticks) => ticks.map(AXES[axis].show), space: 70, size: 30 },
+      { ...common, label: AXES[axis].label, values: (_, ticks) => ticks.map(AXES[axis].show), space: 70, size: 30 },
       { ...common, values: (_, ticks) => ticks.map(built.show), size: 52 },
     ];
     const scales = { x: { time: false }, y: built.range ? { range: built.range } : {} };
@@ -192,12 +152,8 @@
         charts.set(place, new uPlot(options(built, place.clientWidth), built.data, place));
         latest(charts.get(place));
       }
+      if (!empty) asTable(figure.querySelector("details"), () => charts.get(place));
     }
-  }
-
-  // Without a cursor the legend shows the latest values.
-  function latest(chart) {
-    if (chart.cursor.idx == null && chart.data[0].length) chart.setLegend({ idx: chart.data[0].length - 1 }, false);
   }
 
   function redraw() {
@@ -206,18 +162,12 @@
     draw();
   }
 
-  new ResizeObserver(() => {
-    for (const [place, chart] of charts) if (place.clientWidth !== chart.width) chart.setSize({ width: place.clientWidth, height: HEIGHT });
-  }).observe(root);
-  document.addEventListener("theme:changed", redraw);
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
+  follow(charts, [root], redraw);
 
   root.addEventListener("change", (event) => {
     if (event.target.name !== "axis") return;
     axis = event.target.value;
-    const address = new URL(location);
-    address.searchParams.set("axis", axis);
-    history.replaceState(history.state, "", address);
+    remember("axis", axis);
     redraw();
   });
 

@@ -78,6 +78,7 @@ document.addEventListener("keydown", (event) => {
   if (event.key === "/") return focusOn(event, "/");
   if (event.key === "j" || event.key === "k") return moveInList(event, event.key === "j" ? 1 : -1);
   if (event.key === "Enter") return openFromList(event);
+  if (event.key === "x") return document.querySelector("[data-row].chosen input[name=pick]")?.click();
   if (event.key === "o") return document.querySelector("[data-row].chosen [data-peek]")?.click();
   if (event.key === "Escape") return document.querySelector("[data-panel-close]")?.click();
   if (event.key === "ArrowLeft" || event.key === "ArrowRight") return follow(event);
@@ -134,13 +135,36 @@ document.addEventListener("click", (event) => {
 
 // -- forms -----------------------------------------------------------------------------------------------------------
 
-// Exactly two boxes may be picked for a comparison; its button says so.
+// Rows of a list that are chosen for a button ("least most"): how many are, and which buttons that is right for.
+function countPicks(form) {
+  const boxes = [...form.querySelectorAll("input[name=pick]")];
+  const n = boxes.filter((one) => one.checked).length;
+  for (const button of form.querySelectorAll("[data-picks]")) {
+    const [least, most] = button.dataset.picks.split(" ").map(Number);
+    button.disabled = n < least || n > most;
+  }
+  const all = form.querySelector("[data-pick-all]");
+  if (all) {
+    all.checked = n > 0 && n === boxes.length;
+    all.indeterminate = n > 0 && n < boxes.length;
+  }
+  const said = form.querySelector("[data-picked]");
+  if (!said) return;
+  said.dataset.none ??= said.textContent;
+  said.textContent = n ? `${n} chosen` : said.dataset.none;
+}
+function countAllPicks() {
+  for (const form of document.querySelectorAll("[data-pick]")) countPicks(form);
+}
 document.addEventListener("change", (event) => {
-  const form = event.target.closest("[data-pick-two]");
+  const form = event.target.closest("[data-pick]");
   if (!form) return;
-  const picked = form.querySelectorAll("input[name=pick]:checked");
-  form.querySelector("[data-picked]").disabled = picked.length !== 2;
+  if (event.target.matches("[data-pick-all]")) for (const box of form.querySelectorAll("input[name=pick]")) box.checked = event.target.checked;
+  countPicks(form);
 });
+document.addEventListener("htmx:afterSettle", countAllPicks);
+addEventListener("pageshow", countAllPicks); // also after the way back, where a browser keeps what was ticked
+countAllPicks();
 
 document.addEventListener("click", (event) => {
   if (event.target.closest("[data-print]")) print();

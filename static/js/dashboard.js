@@ -2,21 +2,12 @@
 "use strict";
 
 (function () {
-  const HEIGHT = 210;
+  const { HEIGHT, colour, axisStyle, latest, follow } = plots;
   const HUES = ["c-blue", "c-orange", "c-green", "c-purple", "c-red", "c-grey"];
   const TICKS = [3600, 7200, 14400, 21600, 43200, 86400, 172800, 604800, 1209600, 2592000, 7776000, 31536000];
   const charts = new Map();
 
   for (const field of document.querySelectorAll("[data-sends]")) field.addEventListener("change", () => field.form.submit());
-
-  const probe = document.createElement("span");
-  probe.hidden = true;
-  document.body.append(probe);
-  function colour(name, alpha = 1) {
-    probe.style.color = `var(--${name})`;
-    const parts = getComputedStyle(probe).color.match(/[\d.]+/g).slice(0, 3);
-    return `rgba(${parts.join(",")},${alpha})`;
-  }
 
   const plain = (value) => value.toLocaleString("en", { maximumFractionDigits: 3, notation: value >= 1e5 ? "compact" : "standard" });
   const SHOW = {
@@ -62,9 +53,7 @@
       return { ...common, width: 1, fill: colour(HUES[i % HUES.length], 0.75), points: { show: false }, paths: uPlot.paths.bars({ size: [0.8 / (heads.length - 1), 40], align: heads.length > 2 ? 1 : 0 }) };
     });
     const shifted = bars && heads.length > 2;
-    const text = colour("text-3");
-    const grid = { stroke: colour("line"), width: 1 };
-    const common = { stroke: text, ticks: { ...grid, size: 4 }, font: "11px system-ui, sans-serif" };
+    const { grid, ...common } = axisStyle();
     const label = (value) => names[Math.round(value)] ?? "";
     const day = new Intl.DateTimeFormat("en", { day: "numeric", month: "short", timeZone: "UTC" });
     const hour = new Intl.DateTimeFormat("en", { hour: "2-digit", minute: "2-digit", hourCycle: "h23", timeZone: "UTC" });
@@ -108,22 +97,12 @@
     };
   }
 
-  // Without a cursor the legend shows the latest values.
-  function latest(chart) {
-    if (chart.cursor.idx == null && chart.data[0].length) chart.setLegend({ idx: chart.data[0].length - 1 }, false);
-  }
-
   function redraw() {
     for (const chart of charts.values()) chart.destroy();
     charts.clear();
     for (const figure of document.querySelectorAll("figure[data-shape]")) if (figure.querySelector(".plot")) draw(figure);
   }
 
-  const watch = new ResizeObserver(() => {
-    for (const [place, chart] of charts) if (place.clientWidth !== chart.width) chart.setSize({ width: place.clientWidth, height: HEIGHT });
-  });
-  for (const place of document.querySelectorAll("figure[data-shape] .plot")) watch.observe(place);
-  document.addEventListener("theme:changed", redraw);
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
+  follow(charts, document.querySelectorAll("figure[data-shape] .plot"), redraw);
   redraw();
 })();

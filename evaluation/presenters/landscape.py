@@ -1,0 +1,86 @@
+"""Many jobs as parallel coordinates: each is a line through what was set and what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from agentcore_site.console.svg import Coordinate, ParallelLine, parallel
+from agentcore_site.lib.money import dollars
+from training.models import TrainingRun
+from training.presenters.comparisons import flattened
+from training.presenters.panel import success
+
+MOST_DRAWN: Final = 150
+MOST_AXES: Final = 7  # of settings; more can't be read beside each other
+MOST_WORDS: Final = 12  # different values of a setting that is no number
+# Settings that say how a job is run and not what it learns, and the seed, by which equal jobs differ.
+LEFT_OUT: Final = {"seed", "version", "checkpoint_every", "max_concurrent_rollouts", "max_budget_usd"}
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    title: str
+    unit: str
+    read: Callable[[TrainingRun], float | None]
+
+
+def _success(run: TrainingRun) -> float | None:
+    found = success(run)
+    return None if found is None else found.now
+
+
+OUTCOMES: Final = (
+    Outcome("spent", "usd", lambda run: dollars(run.spent_micros)),
+    Outcome("success", "rate", _success),
+    Outcome("proven gain", "points", lambda run: run.verdict.get("improvement")),
+)
+
+
+def drawn(runs: Sequence[TrainingRun]) -> dict[str, Any]:
+    """The picture, and the same as a table, the best jobs first. ``settings`` are those in which the jobs differ, the
+    ones with the most different values first; where there are more than can be drawn ``left_out`` counts the others."""
+    flat = [flattened(run.configuration.as_dict()) for run in runs]
+    varied = _varied(flat)
+    shown = varied[:MOST_AXES]
+    outcomes = [one for one in OUTCOMES if len({one.read(run) for run in runs} - {None}) > 1]
+    settings = [Coordinate(name.replace("_", " "), "", [one.get(name) for one in flat]) for name in shown]
+    results = [Coordinate(one.title, one.unit, [one.read(run) for run in runs]) for one in outcomes]
+    ranks = _ranks([_success(run) for run in runs])
+    lines = [ParallelLine(f"{run.job.title}, {run.agent.name}", rank) for run, rank in zip(runs, ranks, strict=True)]
+    best_first = sorted(range(len(runs)), key=lambda i: -(_success(runs[i]) or -1.0))
+    rows = [
+        {
+            "run": runs[i],
+            "settings": [one.values[i] for one in settings],
+            "results": [(one.unit, one.values[i]) for one in results],
+        }
+        for i in best_first
+    ]
+    return {
+        "picture": parallel([*settings, *results], lines) if len(runs) > 1 and settings + results else None,
+        "settings": [one.title for one in settings],
+        "outcomes": [one.title for one in results],
+        "rows": rows,
+        "left_out": len(varied) - len(shown),
+    }
+
+
+def _varied(flat: Sequence[dict[str, Any]]) -> list[str]:
+    """Settings with at least two values among the jobs that can be laid out on an axis."""
+    found: list[tuple[int, str]] = []
+    for name in dict.fromkeys(name for one in flat for name in one):
+        values = [one.get(name) for one in flat]
+        kinds = {repr(value) for value in values}
+        numbers = all(isinstance(value, int | float) for value in values if value is not None)
+        if name not in LEFT_OUT and len(kinds) > 1 and (numbers or len(kinds) <= MOST_WORDS):
+            found.append((-len(kinds), name))
+    return [name for _, name in sorted(found)]
+
+
+def _ranks(values: Sequence[float | None]) -> list[int | None]:
+    """The jobs' places by their success, the worst at 0 and the best at 4; None where it was not measured."""
+    known = sorted(value for value in values if value is not None)
+    last = max(len(known) - 1, 1)
+    return [None if value is None else round(4 * known.index(value) / last) for value in values]

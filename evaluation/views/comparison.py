@@ -1,0 +1,153 @@
+"""Console pages that set training jobs beside each other, and what is done with several at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import urlencode
+from uuid import UUID
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils.http import url_has_allowed_host_and_scheme
+
+from agentcore_site.console.pages import asked, page, post_page
+from agentcore_site.jobs.models import Job
+from agentcore_site.jobs.selectors import as_uuid
+from agentcore_site.jobs.services import job_pause, job_resume
+from agentcore_site.lib.errors import DomainError, Invalid, Missing
+from agentcore_site.tenancy.actors import Actor
+from evaluation.comparison import compare_on_held_out
+from evaluation.presenters.landscape import MOST_DRAWN, drawn
+from training.models import TrainingRun
+from training.presenters.comparisons import MOST_JOBS, job_figures, job_settings
+from training.presenters.panel import AXES
+from training.selectors.runs import run_verdict, runs_visible, searched
+
+# The curves that can be laid over each other: key (static/js/compare.js) and title.
+CURVES: Final = (
+    ("selection", "Success on selection queries"),
+    ("success_rate", "Success in training, mean of 10"),
+    ("reward_mean", "Reward in training, mean of 10"),
+    ("entropy", "Entropy of the policy"),
+    ("approx_kl", "KL of an update"),
+    ("frac_reward_zero_std", "Groups without signal"),
+    ("steps_mean", "Steps of a rollout"),
+)
+OFFERED: Final = 25  # other jobs that can be added
+MOST_CHOSEN: Final = 100  # rows that one click changes
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A job of the comparison, with the addresses of the same comparison without it, and measured against it."""
+
+    run: TrainingRun
+    verdict: str
+    without: str
+    first: str
+
+
+@page
+def compare(request: HttpRequest, actor: Actor) -> HttpResponse:
+    """Two to six jobs: figures, curves over each other, the paired difference, settings that differ. All of it stands
+    in the address."""
+    picked = list(dict.fromkeys(request.GET.getlist("pick")))
+    if len(picked) > MOST_JOBS:
+        raise Invalid(f"At most {MOST_JOBS} jobs can be told apart in one comparison; {len(picked)} were picked.")
+    runs = _picked(actor, picked)
+    offered = _offered(actor, runs) if len(runs) < MOST_JOBS else []
+    context: dict[str, Any] = {"runs": runs, "offered": offered, "most": MOST_JOBS}
+    if len(runs) >= 2:
+        keep = {name: value for name in ("metric", "axis") if (value := request.GET.get(name))}
+        context |= {
+            "compared": [_compared(run, runs, keep) for run in runs],
+            "figures": job_figures(runs),
+            "settings": job_settings(runs),
+            "held_out": compare_on_held_out(runs),
+            "curves": CURVES,
+            "axes": AXES,
+        }
+    return render(request, "evaluation/compare_jobs.html", context)
+
+
+@page
+def landscape(request: HttpRequest, actor: Actor) -> HttpResponse:
+    """Many jobs as parallel coordinates: what was set, and what came of it."""
+    query, agent = asked(request, "q", "agent")
+    rows = runs_visible(actor).filter(iteration__gt=0).order_by("-job__created_at")
+    rows = searched(rows, query) if query else rows
+    runs = list((rows.filter(agent__slug=agent) if agent else rows)[: MOST_DRAWN + 1])
+    context = {"q": query, "agent": agent, "most": MOST_DRAWN, "more": len(runs) > MOST_DRAWN}
+    return render(request, "evaluation/landscape.html", context | drawn(runs[:MOST_DRAWN]))
+
+
+@post_page
+def chosen(request: HttpRequest, actor: Actor) -> HttpResponse:
+    """What is done with the jobs that were chosen in the list: compare, pause or resume them."""
+    picked, act = list(dict.fromkeys(request.POST.getlist("pick"))), request.POST.get("act", "")
+    if act == "compare":
+        return redirect(f"{reverse('evaluation:compare')}?{urlencode([('pick', one) for one in picked])}")
+    if act not in _ACTS:
+        raise Invalid("Choose what to do with these jobs: compare, pause or resume.")
+    if not 0 < len(picked) <= MOST_CHOSEN:
+        raise Invalid(f"Choose 1 to {MOST_CHOSEN} jobs; {len(picked)} were chosen.")
+    _act_on_all(request, actor, _picked(actor, picked), act)
+    back = request.POST.get("next", "")
+    safe = url_has_allowed_host_and_scheme(back, allowed_hosts={request.get_host()}, require_https=request.is_secure())
+    return redirect(back if safe else "training:jobs")
+
+
+_ACTS: Final[dict[str, tuple[Callable[[Any, Job], Job], str]]] = {
+    "pause": (job_pause, "asked to pause"),
+    "resume": (job_resume, "resumed"),
+}
+
+
+def _act_on_all(request: HttpRequest, actor: Actor, runs: Sequence[TrainingRun], act: str) -> None:
+    """One job that refuses keeps none of the others."""
+    move, done = _ACTS[act]
+    moved, refused = 0, []
+    for run in runs:
+        try:
+            move(actor, run.job)
+            moved += 1
+        except DomainError as error:
+            refused.append(f"{run.job.title}: {error.message}")
+    if moved:
+        messages.success(request, f"{moved} {'job was' if moved == 1 else 'jobs were'} {done}.")
+    for reason in refused[:5]:
+        messages.error(request, reason)
+    if len(refused) > 5:
+        messages.error(request, f"{len(refused) - 5} more jobs refused, for reasons like these.")
+
+
+def _picked(actor: Actor, picked: Sequence[str]) -> list[TrainingRun]:
+    """Raises:
+    Missing: one of them is not there, or not the actor's."""
+    ids = [as_uuid(one) for one in picked]
+    found = {run.pk: run for run in runs_visible(actor).filter(job_id__in=ids)}
+    for one in ids:
+        if one not in found:
+            raise Missing(f"There is no training job {one}.")
+    return [found[one] for one in ids]
+
+
+def _offered(actor: Actor, runs: Sequence[TrainingRun]) -> list[TrainingRun]:
+    """The newest jobs that can be added, those of the same agents first."""
+    rows = runs_visible(actor).filter(iteration__gt=0).exclude(pk__in=[run.pk for run in runs])
+    agents: set[UUID] = {run.agent_id for run in runs}
+    newest = list(rows.order_by("-job__created_at")[: 4 * OFFERED])
+    return sorted(newest, key=lambda run: run.agent_id not in agents)[:OFFERED]
+
+
+def _compared(run: TrainingRun, runs: Sequence[TrainingRun], keep: dict[str, str]) -> Compared:
+    others = [one.pk for one in runs if one.pk != run.pk]
+
+    def address(ids: Sequence[UUID]) -> str:
+        return f"?{urlencode([*(('pick', str(one)) for one in ids), *keep.items()])}"
+
+    return Compared(run, run_verdict(run), address(others), address([run.pk, *others]))
