@@ -235,7 +235,6 @@ class Coordinate:
     """One axis of parallel coordinates, with a value for each line: a number, a word, or None for none."""
 
     title: str
-    unit: str
     values: list[Any]
 
 

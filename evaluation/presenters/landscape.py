@@ -45,8 +45,8 @@ def drawn(runs: Sequence[TrainingRun]) -> dict[str, Any]:
     varied = _varied(flat)
     shown = varied[:MOST_AXES]
     outcomes = [one for one in OUTCOMES if len({one.read(run) for run in runs} - {None}) > 1]
-    settings = [Coordinate(name.replace("_", " "), "", [one.get(name) for one in flat]) for name in shown]
-    results = [Coordinate(one.title, one.unit, [one.read(run) for run in runs]) for one in outcomes]
+    settings = [Coordinate(name.replace("_", " "), [one.get(name) for one in flat]) for name in shown]
+    results = [_coordinate(one, runs) for one in outcomes]
     ranks = _ranks([_success(run) for run in runs])
     lines = [ParallelLine(f"{run.job.title}, {run.agent.name}", rank) for run, rank in zip(runs, ranks, strict=True)]
     best_first = sorted(range(len(runs)), key=lambda i: -(_success(runs[i]) or -1.0))
@@ -54,17 +54,26 @@ def drawn(runs: Sequence[TrainingRun]) -> dict[str, Any]:
         {
             "run": runs[i],
             "settings": [one.values[i] for one in settings],
-            "results": [(one.unit, one.values[i]) for one in results],
+            "results": [(one.unit, one.read(runs[i])) for one in outcomes],
         }
         for i in best_first
     ]
     return {
         "picture": parallel([*settings, *results], lines) if len(runs) > 1 and settings + results else None,
         "settings": [one.title for one in settings],
-        "outcomes": [one.title for one in results],
+        "outcomes": [one.title for one in outcomes],
         "rows": rows,
         "left_out": len(varied) - len(shown),
     }
+
+
+def _coordinate(outcome: Outcome, runs: Sequence[TrainingRun]) -> Coordinate:
+    """Shares are drawn as hundredths, as they are written elsewhere."""
+    title, factor = {"rate": (f"{outcome.title}, %", 100), "points": (f"{outcome.title}, points", 100)}.get(
+        outcome.unit, (outcome.title, 1)
+    )
+    values = (outcome.read(run) for run in runs)
+    return Coordinate(title, [None if value is None else factor * value for value in values])
 
 
 def _varied(flat: Sequence[dict[str, Any]]) -> list[str]:

@@ -43,9 +43,11 @@ MOST_CHOSEN: Final = 100  # rows that one click changes
 
 @dataclass(frozen=True)
 class Compared:
-    """A job of the comparison, with the addresses of the same comparison without it, and measured against it."""
+    """A job of the comparison, with the addresses of the same comparison without it, and measured against it. ``name``:
+    its title, with the end of its id where another one has the same."""
 
     run: TrainingRun
+    name: str
     verdict: str
     without: str
     first: str
@@ -64,7 +66,8 @@ def compare(request: HttpRequest, actor: Actor) -> HttpResponse:
     if len(runs) >= 2:
         keep = {name: value for name in ("metric", "axis") if (value := request.GET.get(name))}
         context |= {
-            "compared": [_compared(run, runs, keep) for run in runs],
+            "compared": (compared := [_compared(run, runs, keep) for run in runs]),
+            "names": {one.run.pk: one.name for one in compared},
             "figures": job_figures(runs),
             "settings": job_settings(runs),
             "held_out": compare_on_held_out(runs),
@@ -150,4 +153,6 @@ def _compared(run: TrainingRun, runs: Sequence[TrainingRun], keep: dict[str, str
     def address(ids: Sequence[UUID]) -> str:
         return f"?{urlencode([*(('pick', str(one)) for one in ids), *keep.items()])}"
 
-    return Compared(run, run_verdict(run), address(others), address([run.pk, *others]))
+    alike = sum(one.job.title == run.job.title for one in runs) > 1
+    name = f"{run.job.title} ({str(run.pk)[-6:]})" if alike else run.job.title
+    return Compared(run, name, run_verdict(run), address(others), address([run.pk, *others]))
