@@ -51,6 +51,7 @@ urlpatterns = [
     path("suites/<uuid:suite_id>/version/", suites.suite_version, name="suite_version"),
     path("suites/<uuid:suite_id>/archive/", suites.suite_archived, name="suite_archive"),
     path("suites/<uuid:suite_id>/run/", suites.suite_start, name="suite_start"),
+    path("datasets/<uuid:dataset_id>/overlaps/", suites.dataset_overlaps, name="dataset_overlaps"),
     path("suite-runs/<uuid:job_id>/", suites.suite_run, name="suite_run"),
     path("suite-runs/<uuid:job_id>/json/", suites.suite_run_json, name="suite_run_json"),
     path("suite-runs/<uuid:job_id>/cancel/", suites.suite_run_cancel, name="suite_run_cancel"),

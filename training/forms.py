@@ -80,7 +80,7 @@ class LaunchForm:
 
     @property
     def datasets(self) -> list[Dataset]:
-        return list(datasets_visible(self.actor)[:200])
+        return list(datasets_visible(self.actor).filter(archived_at=None)[:200])
 
     @property
     def agent(self) -> Agent | None:

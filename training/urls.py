@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from training.views import checkpoints, jobs, launch, shared
+from training.views import checkpoints, datasets, jobs, launch, shared
 
 app_name = "training"
 urlpatterns = [
@@ -16,6 +16,14 @@ urlpatterns = [
     path("jobs/<uuid:job_id>/share/", jobs.share, name="share"),
     path("jobs/<uuid:job_id>/unshare/", jobs.unshare, name="unshare"),
     path("jobs/<uuid:job_id>/unshare/<uuid:link_id>/", jobs.unshare_one, name="unshare_one"),
+    path("datasets/", datasets.datasets, name="datasets"),
+    path("datasets/new/", datasets.new, name="dataset_new"),
+    path("datasets/<uuid:dataset_id>/", datasets.dataset, name="dataset"),
+    path("datasets/<uuid:dataset_id>/checks/", datasets.checks, name="dataset_checks"),
+    path("datasets/<uuid:dataset_id>/edit/", datasets.edit, name="dataset_edit"),
+    path("datasets/<uuid:dataset_id>/archive/", datasets.archive, name="dataset_archive"),
+    path("datasets/<uuid:dataset_id>/restore/", datasets.restore, name="dataset_restore"),
+    path("datasets/<uuid:dataset_id>/download/", datasets.download, name="dataset_download"),
     path("launch/", launch.launch, name="launch"),
     path("launch/plan/", launch.plan, name="plan"),
     path("launch/data/", launch.data, name="data"),

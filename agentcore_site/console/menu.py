@@ -36,6 +36,7 @@ PLACES: Final = (
     Entry("Overview", "overview", "overview", r"/$"),
     Entry("Agents", "agents", "agents", r"/agents/(?![^/]+/(playbook|serving|loop)/)"),
     Entry("Jobs", "training:jobs", "jobs", r"/(jobs|checkpoints)/"),
+    Entry("Datasets", "training:datasets", "", r"/datasets/"),
     Entry("Trajectories", "experiences:trajectories", "trajectories", r"/trajectories/"),
     Entry("Evaluations", "evaluation:evaluations", "evaluations", r"/evaluations/"),
     Entry("Suites", "serving:suites", "suites", r"/suite(s|-runs)/"),

@@ -20,7 +20,7 @@ LEFT_OUT: Final = {"seed", "version", "checkpoint_every", "max_concurrent_rollou
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class OutcomeAxis:
     title: str
     unit: str
     read: Callable[[TrainingRun], float | None]
@@ -32,9 +32,9 @@ def _success(run: TrainingRun) -> float | None:
 
 
 OUTCOMES: Final = (
-    Outcome("spent", "usd", lambda run: dollars(run.spent_micros)),
-    Outcome("success", "rate", _success),
-    Outcome("proven gain", "points", lambda run: run.verdict.get("improvement")),
+    OutcomeAxis("spent", "usd", lambda run: dollars(run.spent_micros)),
+    OutcomeAxis("success", "rate", _success),
+    OutcomeAxis("proven gain", "points", lambda run: run.verdict.get("improvement")),
 )
 
 
@@ -67,7 +67,7 @@ def drawn(runs: Sequence[TrainingRun]) -> dict[str, Any]:
     }
 
 
-def _coordinate(outcome: Outcome, runs: Sequence[TrainingRun]) -> Coordinate:
+def _coordinate(outcome: OutcomeAxis, runs: Sequence[TrainingRun]) -> Coordinate:
     """Shares are drawn as hundredths, as they are written elsewhere."""
     title, factor = {"rate": (f"{outcome.title}, %", 100), "points": (f"{outcome.title}, points", 100)}.get(
         outcome.unit, (outcome.title, 1)

@@ -42,7 +42,7 @@ MOST_CHOSEN: Final = 100  # rows that one click changes
 
 
 @dataclass(frozen=True)
-class Compared:
+class ComparedJob:
     """A job of the comparison, with the addresses of the same comparison without it, and measured against it. ``name``:
     its title, with the end of its id where another one has the same."""
 
@@ -147,7 +147,7 @@ def _offered(actor: Actor, runs: Sequence[TrainingRun]) -> list[TrainingRun]:
     return sorted(newest, key=lambda run: run.agent_id not in agents)[:OFFERED]
 
 
-def _compared(run: TrainingRun, runs: Sequence[TrainingRun], keep: dict[str, str]) -> Compared:
+def _compared(run: TrainingRun, runs: Sequence[TrainingRun], keep: dict[str, str]) -> ComparedJob:
     others = [one.pk for one in runs if one.pk != run.pk]
 
     def address(ids: Sequence[UUID]) -> str:
@@ -155,4 +155,4 @@ def _compared(run: TrainingRun, runs: Sequence[TrainingRun], keep: dict[str, str
 
     alike = sum(one.job.title == run.job.title for one in runs) > 1
     name = f"{run.job.title} ({str(run.pk)[-6:]})" if alike else run.job.title
-    return Compared(run, name, run_verdict(run), address(others), address([run.pk, *others]))
+    return ComparedJob(run, name, run_verdict(run), address(others), address([run.pk, *others]))

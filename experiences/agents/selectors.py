@@ -75,6 +75,16 @@ def dataset_get(actor: Any, dataset_id: Any) -> Dataset:
     return found
 
 
+def dataset_versions(dataset: Dataset) -> list[Dataset]:
+    """All versions of a dataset, the newest first."""
+    found = [dataset]
+    while (later := found[0].followed_by.first()) is not None:
+        found.insert(0, later)
+    while (earlier := found[-1].follows) is not None:
+        found.append(earlier)
+    return found
+
+
 def dataset_rows(dataset: Dataset) -> list[dict[str, Any]]:
     """The dataset's rows as they were uploaded."""
     rows = DatasetRow.objects.filter(dataset=dataset).order_by("index")

@@ -14,6 +14,15 @@ from agentcore_site.ids import uuid7
 from agentcore_site.tenancy.models import Scoped, ScopedManager
 
 
+class DatasetOrigin(models.TextChoices):
+    """Where a dataset's rows come from."""
+
+    SENT = "sent", "Sent by a program"
+    FILE = "file", "Uploaded as a file"
+    LAUNCH = "launch", "Given with a job"
+    TRACES = "traces", "Taken from production traces"
+
+
 class Dataset(Scoped):
     """Queries whose outcome can be checked, uploaded once and never changed (a change is a new dataset); what they are
     about can be said later."""
@@ -31,6 +40,25 @@ class Dataset(Scoped):
     size = models.PositiveIntegerField(editable=False, help_text="Number of queries.")
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
     created_at = models.DateTimeField(default=timezone.now, editable=False)
+    version = models.PositiveIntegerField(default=1, db_default=1, editable=False)
+    follows = models.ForeignKey(
+        "self",
+        null=True,
+        blank=True,
+        editable=False,
+        on_delete=models.SET_NULL,
+        related_name="followed_by",
+        help_text="The version before.",
+    )
+    origin = models.CharField(
+        max_length=12,
+        choices=DatasetOrigin.choices,
+        default=DatasetOrigin.SENT,
+        db_default=DatasetOrigin.SENT.value,
+        editable=False,
+    )
+    origin_detail = models.CharField(max_length=200, blank=True, default="", db_default="", editable=False)
+    archived_at = models.DateTimeField(null=True, blank=True, editable=False)
 
     class Meta:
         ordering = ["-created_at"]

@@ -19,6 +19,7 @@ from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.services import api_key_create
 from experiences.agents.services.datasets import dataset_create
 from experiences.models import Agent
+from experiences.models.trajectories import DatasetOrigin
 from experiences.rollouts.environments import environments
 from experiences.rollouts.environments.reasoning_gym import ReasoningGymEnvironment
 from experiences.rollouts.types import Scenario
@@ -196,7 +197,7 @@ def _first_rows(world: ReasoningGymEnvironment) -> list[dict[str, Any]]:
 
 def _trained(actor: Actor, agent: Agent, config: Any, *, rows: list[dict[str, Any]]) -> TrainingRun:
     """A job that ran to its end on these rows. Raises LoopFailed."""
-    dataset = dataset_create(actor, name=f"production of {agent.name}", rows=rows)
+    dataset = dataset_create(actor, name=f"production of {agent.name}", rows=rows, origin=DatasetOrigin.TRACES)
     run = run_start(actor, agent=agent, dataset=dataset, environment_options=OPTIONS, config=config)
     _followed(run)
     return TrainingRun.objects.get(pk=run.pk)

@@ -22,6 +22,7 @@ from agentcore_site.lib.money import dollars
 from agentcore_site.tenancy.actors import Actor
 from experiences.agents.services.datasets import dataset_create
 from experiences.models import Agent
+from experiences.models.trajectories import DatasetOrigin
 from serving.deployments.gate import verdict_of
 from serving.deployments.measuring import suites_missing
 from serving.deployments.presenters import shown_deployment
@@ -254,7 +255,9 @@ def _review(turn: LoopTurn, actor: Actor) -> str:
     turn.run = run_start(
         actor,
         agent=turn.agent,
-        dataset=dataset_create(actor, name=title, rows=clean_rows(rows)),
+        dataset=dataset_create(
+            actor, name=title, rows=clean_rows(rows), origin=DatasetOrigin.TRACES, origin_detail=title
+        ),
         config={**loop.config, "max_budget_usd": min(most, left)},
         preset=loop.preset,
         environment_options=loop.environment_options or None,

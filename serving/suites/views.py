@@ -15,10 +15,12 @@ from agentcore_site.jobs.models import Status
 from agentcore_site.jobs.services import job_cancel, job_resume, may_cancel
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import current_organization, require
+from experiences.agents.selectors import dataset_get
 from experiences.models.agent_lookup import agent_get
 from serving.models import SuiteKind
 from serving.suites.filters import OUTCOMES, SuiteFilters, SuiteResultFilters, SuiteRunFilters
 from serving.suites.forms import RunForm, SuiteForm, VersionForm
+from serving.suites.overlaps import overlaps
 from serving.suites.presenters import built_in_to_add, categories_of, history_of, is_safety
 from serving.suites.selectors import (
     last_scored,
@@ -214,3 +216,10 @@ def _filtered(filters: Any, rows: Any, given: dict[str, str]) -> Any:
     for name, value in found.form.cleaned_data.items():
         rows = found.filters[name].filter(rows, value)
     return rows
+
+
+@page
+def dataset_overlaps(request: HttpRequest, actor: Actor, dataset_id: Any) -> HttpResponse:
+    """Where a dataset's queries prove something: a part of its page."""
+    dataset = dataset_get(actor, dataset_id)
+    return render(request, "suites/_dataset_overlaps.html", {"overlaps": overlaps(dataset)})

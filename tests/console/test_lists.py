@@ -31,7 +31,9 @@ def titles(client: Client, address: str) -> list[str]:
 
 
 def names_in(shown: str) -> list[str]:
-    return re.findall(r'<tr data-row>\s*(?:<td class="picker".*?</td>\s*)?<td class="lead[^"]*"><a[^>]*>([^<]+)</a>', shown)
+    return re.findall(
+        r'<tr data-row>\s*(?:<td class="picker".*?</td>\s*)?<td class="lead[^"]*"><a[^>]*>([^<]+)</a>', shown
+    )
 
 
 def jobs(operator: Actor, agent: Agent, names: list[str]) -> list[TrainingRun]:

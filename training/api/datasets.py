@@ -9,16 +9,20 @@ from django.http import QueryDict
 from django_filters import rest_framework as filters
 from drf_spectacular.utils import OpenApiExample, extend_schema, extend_schema_field
 from rest_framework import serializers
+from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from agentcore_site.rest.filters import Flag
 from agentcore_site.rest.parsing import FileParser, JsonParser, Strict, parsed
 from agentcore_site.rest.schema import IDEMPOTENCY_KEY
 from agentcore_site.rest.views import ScopedViewSet
 from experiences.agents.selectors import dataset_get, datasets_visible
-from experiences.agents.services.datasets import dataset_create, dataset_update
+from experiences.agents.services.datasets import dataset_archive, dataset_create, dataset_restore, dataset_update
 from experiences.models import Dataset, DatasetRow
+from experiences.models.trajectories import DatasetOrigin
 from training.config.validation import MAX_QUERIES
+from training.data.kept_checks import checks_of
 from training.data.uploads import clean_rows, read_rows
 
 
@@ -38,7 +42,27 @@ class DatasetOut(serializers.Serializer[Any]):
     domain = serializers.CharField(help_text="What its queries are about; a prompt pack can be chosen by it.")
     size = serializers.IntegerField(help_text="Number of queries.")
     sha256 = serializers.CharField(help_text="Of the cleaned rows: the same rows are one dataset.")
+    version = serializers.IntegerField()
+    follows = serializers.UUIDField(source="follows_id", allow_null=True, help_text="The version before.")
+    origin = serializers.ChoiceField(choices=DatasetOrigin.choices, help_text="Where its rows come from.")
+    origin_detail = serializers.CharField(help_text="The name of the file or of the agent.")
+    archived_at = serializers.DateTimeField(allow_null=True, help_text="Since when it is not offered; null: it is.")
     created_at = serializers.DateTimeField()
+
+
+class RowFlagOut(serializers.Serializer[Any]):
+    index = serializers.IntegerField(help_text="Of the row, from 0.")
+    kind = serializers.ChoiceField(choices=["duplicate", "contradiction", "injection"])
+    words = serializers.CharField()
+
+
+class DatasetChecksOut(serializers.Serializer[Any]):
+    rows = serializers.IntegerField()
+    distinct = serializers.IntegerField(help_text="Queries that differ, case and white space aside.")
+    top_share = serializers.FloatField(help_text="Share of the rows with the most frequent expected outcome.")
+    top_outcome = serializers.CharField()
+    one_sided = serializers.BooleanField(help_text="That share is so large that always answering it pays.")
+    flags = RowFlagOut(many=True)
 
 
 @extend_schema_field(RowOut(many=True))
@@ -52,6 +76,7 @@ class DatasetIn(Strict):
         max_length=60, required=False, allow_blank=True, help_text="As prompt packs name it."
     )
     rows = RowsField(help_text=f"At most {MAX_QUERIES:,} rows.")
+    follows = serializers.UUIDField(required=False, help_text="The dataset of which this is the next version.")
 
 
 class DatasetFile(Strict):
@@ -59,18 +84,23 @@ class DatasetFile(Strict):
     domain = serializers.CharField(
         max_length=60, required=False, allow_blank=True, help_text="As prompt packs name it."
     )
+    follows = serializers.UUIDField(required=False, help_text="The dataset of which this is the next version.")
     file = serializers.FileField(help_text="A .jsonl file, or a .csv file with the columns query and expected_outcome.")
 
 
 class DatasetPatch(Strict):
+    name = serializers.CharField(max_length=120, required=False)
     domain = serializers.CharField(
-        max_length=60, allow_blank=True, help_text="What its queries are about; empty: nothing."
+        max_length=60, required=False, allow_blank=True, help_text="What its queries are about; empty: nothing."
     )
 
 
 class DatasetFilters(filters.FilterSet):
     search = filters.CharFilter(field_name="name", lookup_expr="icontains", help_text="Text in the name.")
     domain = filters.CharFilter(field_name="domain", lookup_expr="iexact", help_text="What its queries are about.")
+    archived = Flag(
+        field_name="archived_at", lookup_expr="isnull", exclude=True, help_text="Only archived ones, or none."
+    )
 
     class Meta:
         model = Dataset
@@ -112,6 +142,8 @@ class DatasetViewSet(ScopedViewSet):
     )
     def create(self, request: Request) -> Response:
         values = read_request(request)
+        if follows := values.pop("follows", None):
+            values["follows"] = dataset_get(self.actor, follows)
         return self.once(request, lambda: Response(DatasetOut(dataset_create(self.actor, **values)).data, status=201))
 
     @extend_schema(summary="One dataset", tags=["datasets"], responses=DatasetOut)
@@ -119,7 +151,7 @@ class DatasetViewSet(ScopedViewSet):
         return Response(DatasetOut(dataset_get(self.actor, pk)).data)
 
     @extend_schema(
-        summary="Say what a dataset is about",
+        summary="Rename a dataset, or say what it is about",
         description="Its rows never change. Jobs keep the prompt pack that they were launched with.",
         tags=["datasets"],
         request=DatasetPatch,
@@ -128,6 +160,32 @@ class DatasetViewSet(ScopedViewSet):
     def partial_update(self, request: Request, pk: UUID) -> Response:
         values = parsed(DatasetPatch, request.data)
         return Response(DatasetOut(dataset_update(self.actor, dataset_get(self.actor, pk), **values)).data)
+
+    @extend_schema(
+        summary="Archive a dataset",
+        description="It is not offered any more, and no new job trains on it. Jobs that do go on.",
+        tags=["datasets"],
+        request=None,
+        responses=DatasetOut,
+    )
+    @action(detail=True, methods=["post"])
+    def archive(self, request: Request, pk: UUID) -> Response:
+        return Response(DatasetOut(dataset_archive(self.actor, dataset_get(self.actor, pk))).data)
+
+    @extend_schema(summary="Restore a dataset", tags=["datasets"], request=None, responses=DatasetOut)
+    @action(detail=True, methods=["post"])
+    def restore(self, request: Request, pk: UUID) -> Response:
+        return Response(DatasetOut(dataset_restore(self.actor, dataset_get(self.actor, pk))).data)
+
+    @extend_schema(
+        summary="What is wrong with a dataset's rows",
+        description="Duplicates, contradictions, possible attacks, one-sided outcomes. Flags are places to look.",
+        tags=["datasets"],
+        responses=DatasetChecksOut,
+    )
+    @action(detail=True)
+    def checks(self, request: Request, pk: UUID) -> Response:
+        return Response(DatasetChecksOut(checks_of(dataset_get(self.actor, pk))).data)
 
 
 class RowViewSet(ScopedViewSet):
@@ -150,6 +208,12 @@ def read_request(request: Request) -> dict[str, Any]:
         form = parsed(DatasetFile, data.dict())
         upload = form["file"]
         rows = read_rows(upload.name, upload.read())
-        return {"name": form.get("name") or upload.name, "domain": form.get("domain", ""), "rows": rows}
+        given = {"domain": form.get("domain", ""), "follows": form.get("follows")}
+        return given | {
+            "name": form.get("name") or ("" if form.get("follows") else upload.name),
+            "rows": rows,
+            "origin": DatasetOrigin.FILE,
+            "origin_detail": upload.name,
+        }
     values = parsed(DatasetIn, data)
     return values | {"rows": clean_rows(values["rows"])}

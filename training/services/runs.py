@@ -25,6 +25,7 @@ from experiences.agents.services.datasets import dataset_create, dataset_of_rows
 from experiences.agents.services.environments import environment_addresses_check, environment_fits
 from experiences.lessons.job_prompt import ChosenPrompt, prompt_for, prompt_frozen, with_pack
 from experiences.models import Agent, AgentRuntime, Dataset
+from experiences.models.trajectories import DatasetOrigin
 from experiences.rollouts.environments.dataset import refuse_judged
 from experiences.trajectories.storage import partition_ensure
 from training.config.schema import GRPOConfig
@@ -109,7 +110,14 @@ def run_start(
     with transaction.atomic():
         stored = asked.dataset
         if stored is None and asked.rows is not None:
-            stored = dataset_create(actor, name=title or f"Queries for {agent.name}", rows=asked.rows, domain=domain)
+            stored = dataset_create(
+                actor,
+                name=title or f"Queries for {agent.name}",
+                rows=asked.rows,
+                domain=domain,
+                origin=DatasetOrigin.LAUNCH,
+                origin_detail=agent.name,
+            )
         job = lifecycle.submit(
             actor,
             **place(agent),
@@ -217,6 +225,9 @@ def _validated(
     if sum(source is not None for source in (dataset, rows, environment)) > 1:
         message = "Give one source of data: a dataset, queries, or an environment."
         raise Invalid(message, fields={"data": message})
+    if dataset is not None and dataset.archived_at is not None:
+        message = f"{dataset.name} is archived. Restore it, or choose another dataset."
+        raise Conflict(message, fields={"data": message})
     parsed, warnings = _config(config, preset, agent)
     cleaned = clean_rows(list(rows)) if rows is not None else None
     from_rows = dataset is not None or cleaned is not None

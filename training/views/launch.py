@@ -18,6 +18,7 @@ from experiences.agents.selectors import dataset_rows
 from experiences.agents.services.datasets import dataset_create, dataset_update
 from experiences.lessons.selectors import domains
 from experiences.models import Dataset
+from experiences.models.trajectories import DatasetOrigin
 from training.data.uploads import read_rows
 from training.forms import LaunchForm
 from training.models import TrainingRun
@@ -137,7 +138,14 @@ def _take_upload(request: HttpRequest, actor: Actor, form: LaunchForm) -> None:
         raise Invalid("Choose a file.", fields={"data": "Choose a JSONL or CSV file."})
     name = str(file.name or "queries.jsonl")
     rows = read_rows(name, file.read())
-    dataset = dataset_create(actor, name=name.rpartition(".")[0] or name, rows=rows, domain=form.text("domain"))
+    dataset = dataset_create(
+        actor,
+        name=name.rpartition(".")[0] or name,
+        rows=rows,
+        domain=form.text("domain"),
+        origin=DatasetOrigin.FILE,
+        origin_detail=name,
+    )
     form.typed |= {"source": "dataset", "dataset": str(dataset.pk)}
 
 

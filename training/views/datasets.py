@@ -1,0 +1,174 @@
+"""Datasets: the list, one with its rows and what is wrong with them, versions, files in and out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import orjson
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils.text import slugify
+
+from agentcore_site.audit.services import record
+from agentcore_site.console.pages import Sort, allowed, asked, listing, matching, page, post_page, sent
+from agentcore_site.lib.errors import DomainError, Invalid
+from agentcore_site.tenancy.actors import Actor
+from agentcore_site.tenancy.permissions import current_organization, require
+from experiences.agents.selectors import dataset_get, dataset_rows, dataset_versions, datasets_visible
+from experiences.agents.services.datasets import dataset_archive, dataset_create, dataset_restore, dataset_update
+from experiences.models import Dataset, DatasetRow
+from experiences.models.trajectories import DatasetOrigin
+from training.data.forms import DatasetForm, UploadForm
+from training.data.kept_checks import checks_of
+from training.data.splits import split_counts
+from training.data.uploads import read_rows
+from training.selectors.runs import runs_visible
+
+SORTS: Final = (
+    Sort("newest", "newest first", "created_at"),
+    Sort("name", "name", "name", descending=False),
+    Sort("size", "most queries", "size"),
+)
+ROW_SORTS: Final = (Sort("index", "as uploaded", "index", descending=False),)
+SHOWN: Final = (("", "Current"), ("archived", "Archived"), ("all", "All versions"))
+FLAGS: Final = {
+    "duplicate": "Duplicates",
+    "contradiction": "Contradictions",
+    "injection": "Possible attacks",
+}
+JOBS_SHOWN: Final = 10
+
+
+@page
+def datasets(request: HttpRequest, actor: Actor) -> HttpResponse:
+    everything = datasets_visible(actor)
+    query, shown = asked(request, "q", "show")
+    rows = matching(everything, query, "name", "domain")
+    if shown != "all":
+        rows = rows.filter(archived_at__isnull=shown != "archived")
+    if not shown:
+        rows = rows.filter(followed_by=None)
+    found = listing(request, rows, SORTS, one="dataset", of=everything)
+    context = {"listing": found, "rows": found.rows, "choices": SHOWN[1:], "shown": shown}
+    return render(request, "training/datasets.html", context)
+
+
+@page
+def new(request: HttpRequest, actor: Actor) -> HttpResponse:
+    """A file becomes a dataset, or with ``?of=`` the next version of one."""
+    require(actor, "dataset.edit", current_organization(actor))
+    [of] = asked(request, "of")
+    before = dataset_get(actor, of) if of else None
+    form = UploadForm(sent(request), request.FILES or None)
+    if before is not None:
+        form.fields["name"].help_text = f"Empty: {before.name}, as before."
+    if made := form.applied(_uploaded, actor, before=before):
+        messages.success(request, f"{made.name}, version {made.version}, has {made.size:,} queries.")
+        return redirect("training:dataset", dataset_id=made.pk)
+    back = reverse("training:dataset", args=[before.pk]) if before is not None else reverse("training:datasets")
+    context = {"form": form, "before": before, "back": back}
+    return render(request, "training/dataset_new.html", context, status=form.status)
+
+
+@page
+def dataset(request: HttpRequest, actor: Actor, dataset_id: Any) -> HttpResponse:
+    one = dataset_get(actor, dataset_id)
+    everything = DatasetRow.objects.filter(dataset=one)
+    query, flag = asked(request, "q", "flag")
+    rows = matching(everything, query, "query")
+    flags: dict[int, str] = {}
+    if flag in FLAGS:
+        found = [mark for mark in checks_of(one).flags if mark.kind == flag]
+        flags = {mark.index: mark.words for mark in found}
+        rows = rows.filter(index__in=list(flags))
+    train, selection, held_out = split_counts(one.size)
+    context = {
+        "dataset": one,
+        "listing": listing(request, rows, ROW_SORTS, one="row", of=everything),
+        "flag": flag,
+        "flag_title": FLAGS.get(flag, ""),
+        "flags": flags,
+        "versions": dataset_versions(one),
+        "runs": list(runs_visible(actor).filter(dataset=one).order_by("-job__created_at")[:JOBS_SHOWN]),
+        "split": {"train": train, "selection": selection, "held_out": held_out},
+        "may": allowed(actor, one.organization_id),
+    }
+    return render(request, "training/dataset.html", context)
+
+
+@page
+def checks(request: HttpRequest, actor: Actor, dataset_id: Any) -> HttpResponse:
+    """What is wrong with its rows: a part of its page, which comes when it is worked out."""
+    one = dataset_get(actor, dataset_id)
+    found = checks_of(one)
+    counts = [{"key": key, "title": title, "n": found.count(key)} for key, title in FLAGS.items()]
+    context = {"dataset": one, "checks": found, "counts": counts}
+    return render(request, "training/_dataset_checks.html", context)
+
+
+@page
+def edit(request: HttpRequest, actor: Actor, dataset_id: Any) -> HttpResponse:
+    one = dataset_get(actor, dataset_id)
+    require(actor, "dataset.edit", one.organization_id)
+    form = DatasetForm.of(one, sent(request))
+    if form.applied(dataset_update, actor, one):
+        messages.success(request, "Saved.")
+        return redirect("training:dataset", dataset_id=one.pk)
+    context = {"form": form, "dataset": dataset_get(actor, dataset_id)}
+    return render(request, "training/dataset_edit.html", context, status=form.status)
+
+
+@post_page
+def archive(request: HttpRequest, actor: Actor, dataset_id: Any) -> HttpResponse:
+    one = dataset_archive(actor, dataset_get(actor, dataset_id))
+    messages.success(request, f"{one.name} is archived: it is not offered any more. Its jobs keep it.")
+    return redirect("training:dataset", dataset_id=one.pk)
+
+
+@post_page
+def restore(request: HttpRequest, actor: Actor, dataset_id: Any) -> HttpResponse:
+    one = dataset_restore(actor, dataset_get(actor, dataset_id))
+    messages.success(request, f"{one.name} is offered again.")
+    return redirect("training:dataset", dataset_id=one.pk)
+
+
+@page
+def download(request: HttpRequest, actor: Actor, dataset_id: Any) -> StreamingHttpResponse:
+    """Its rows as the JSONL that an upload takes."""
+    one = dataset_get(actor, dataset_id)
+    record(actor, "dataset.downloaded", one, after={"size": one.size})
+    response = StreamingHttpResponse(_lines(dataset_rows(one)), content_type="application/x-ndjson")
+    name = f"{slugify(one.name) or 'dataset'}-v{one.version}.jsonl"
+    response["Content-Disposition"] = f'attachment; filename="{name}"'
+    return response
+
+
+def _lines(rows: list[dict[str, Any]]) -> Iterator[bytes]:
+    for row in rows:
+        yield orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE)
+
+
+def _uploaded(actor: Actor, *, file: Any, name: str = "", domain: str = "", before: Dataset | None = None) -> Dataset:
+    """``file``: an ``UploadedFile``.
+
+    Raises:
+        Invalid: the file can't be used; the message is the file's.
+        Conflict, Forbidden, Insufficient: as ``dataset_create``.
+    """
+    try:
+        rows = read_rows(str(file.name), file.read())
+    except DomainError as error:
+        raise Invalid(error.message, fields={"file": error.message}) from error
+    own_name = "" if before is not None else str(file.name).rpartition(".")[0] or str(file.name)
+    return dataset_create(
+        actor,
+        name=name or own_name,
+        rows=rows,
+        domain=domain,
+        origin=DatasetOrigin.FILE,
+        origin_detail=str(file.name),
+        follows=before,
+    )
