@@ -440,6 +440,8 @@ def main() -> int:
         keeper.join()
         for host in hosts:
             host.kill_whole()
+        services.supervisor.stopping.set()
+        services.kill("rabbit")  # the script that it runs in passes no SIGTERM on
         services.supervisor.stop()
         subprocess.run(["epmd", "-port", services.rabbit.environment["ERL_EPMD_PORT"], "-kill"], capture_output=True)
         if os.environ.get("KEEP"):

@@ -67,10 +67,13 @@ class SharedServices:
         self.manage("events_setup", patience=30)
 
     def kill(self, name: str, number: signal.Signals = signal.SIGKILL) -> bool:
-        """Whether it was up."""
+        """Whether it was up. SIGKILL takes what it started with it: RabbitMQ's own process is a child of a script."""
         for process, handle in list(self.supervisor.running):
             if process.name == name and handle.poll() is None:
-                handle.send_signal(number)
+                if number == signal.SIGKILL:
+                    os.killpg(handle.pid, number)
+                else:
+                    handle.send_signal(number)
                 return True
         return False
 
