@@ -26,6 +26,7 @@ console = [
     path("", overview.overview, name="overview"),
     path("overview/workers/", overview.workers, name="workers"),
     path("search/", search.search, name="search"),
+    path("search/palette/", search.palette, name="palette"),
     path("sign-in/", session.SignIn.as_view(), name="sign_in"),
     path("sign-out/", session.SignOut.as_view(), name="sign_out"),
     path("sign-out/everywhere/", session.everywhere, name="sign_out_everywhere"),

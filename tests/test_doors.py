@@ -76,7 +76,7 @@ INVITED = {"invitations/<str:token>/", "password/<str:person>/<str:token>/"}
 CONSOLE = {
     "people/", "people/<int:member_id>/", "people/<int:member_id>/remove/",
     "people/invitations/<uuid:invitation_id>/resend/", "people/invitations/<uuid:invitation_id>/revoke/",
-    "", "overview/workers/", "search/", "audit/", "audit/export/", "system/",
+    "", "overview/workers/", "search/", "search/palette/", "audit/", "audit/export/", "system/",
     "audit/webhook/", "audit/webhook/test/", "audit/webhook/pause/", "audit/webhook/resume/",
     "audit/webhook/beginning/", "audit/webhook/now/", "audit/webhook/secret/", "audit/webhook/remove/",
     "agents/", "agents/<str:ref>/", "agents/new/", "agents/options/",

@@ -59,6 +59,24 @@ ADMINISTRATION: Final = (
     Entry("System", "system", "info", r"/system/$", needs=STAFF),
     Entry("Admin", "admin:index", "admin", "", needs=STAFF),
 )
+# What the palette offers beside places: pages on which something is made.
+ACTIONS: Final = (
+    Entry("Launch training", "training:launch", "", "", needs="run.start"),
+    Entry("Upload a dataset", "training:dataset_new", "", "", needs="dataset.edit"),
+    Entry("New agent", "experiences:agent_new", "", "", needs="agent.edit"),
+    Entry("New model endpoint", "experiences:endpoint_new", "", "", needs="endpoint.edit"),
+    Entry("New tool server", "experiences:tool_server_new", "", "", needs="endpoint.edit"),
+    Entry("New prompt pack", "experiences:prompt_pack_new", "", "", needs="agent.edit"),
+    Entry("New suite", "serving:suite_new", "", "", needs="suite.edit"),
+    Entry("New budget", "budgets:new", "", "", needs="budget.edit"),
+    Entry("Compare jobs", "evaluation:compare", "", ""),
+    Entry("Settings and gains of jobs", "evaluation:landscape", "", ""),
+    Entry("Checkpoints", "training:checkpoints", "", ""),
+    Entry("Model endpoints", "experiences:endpoints", "", ""),
+    Entry("Tool servers", "experiences:tool_servers", "", ""),
+    Entry("Prompt packs", "experiences:prompt_packs", "", ""),
+    Entry("Prices of models", "budgets:prices", "", "", needs="budget.view"),
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,8 +73,10 @@ document.addEventListener("htmx:afterRequest", (event) => {
 // -- keys ------------------------------------------------------------------------------------------------------------
 
 document.addEventListener("keydown", (event) => {
-  if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k") return focusOn(event, "ctrl+k");
+  if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k") return openPalette(event);
+  if (document.querySelector("dialog[open]")) return;
   if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target)) return;
+  if (event.key === "?") return document.getElementById("keys")?.showModal();
   if (event.key === "/") return focusOn(event, "/");
   if (event.key === "j" || event.key === "k") return moveInList(event, event.key === "j" ? 1 : -1);
   if (event.key === "Enter") return openFromList(event);
@@ -83,6 +85,51 @@ document.addEventListener("keydown", (event) => {
   if (event.key === "Escape") return document.querySelector("[data-panel-close]")?.click();
   if (event.key === "ArrowLeft" || event.key === "ArrowRight") return follow(event);
 });
+
+// -- palette ---------------------------------------------------------------------------------------------------------
+
+const palette = document.getElementById("palette");
+
+function openPalette(event) {
+  if (!palette) return;
+  event.preventDefault();
+  const field = palette.querySelector("input");
+  if (!palette.open) palette.showModal();
+  field.value = "";
+  field.focus();
+  htmx.trigger(field, "palette");
+}
+
+if (palette) {
+  const hits = () => [...palette.querySelectorAll(".palette-hit")];
+  const choose = (hit) => {
+    for (const one of hits()) one.setAttribute("aria-selected", String(one === hit));
+    if (hit) hit.scrollIntoView({ block: "nearest" });
+  };
+  // Who types and presses Enter at once means what was typed, and not what stood there before.
+  const fresh = () => palette.querySelector("[data-for]")?.dataset.for === palette.querySelector("input").value.trim();
+  let entered = false;
+  palette.addEventListener("htmx:afterSwap", () => {
+    choose(hits()[0]);
+    if (entered && fresh()) hits()[0]?.click();
+    if (fresh()) entered = false;
+  });
+  palette.addEventListener("keydown", (event) => {
+    const all = hits();
+    const now = all.findIndex((one) => one.getAttribute("aria-selected") === "true");
+    if (event.key === "ArrowDown" || event.key === "ArrowUp") {
+      event.preventDefault();
+      if (all.length) choose(all[(now + (event.key === "ArrowDown" ? 1 : all.length - 1)) % all.length]);
+    } else if (event.key === "Enter") {
+      event.preventDefault();
+      entered = !fresh();
+      if (!entered) all[now]?.click();
+    } else {
+      entered = false;
+    }
+  });
+  palette.addEventListener("click", (event) => event.target === palette && palette.close());
+}
 
 function focusOn(event, shortcut) {
   const field = document.querySelector(`[data-shortcut="${shortcut}"]`);

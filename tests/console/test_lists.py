@@ -14,6 +14,7 @@ from django.test import Client
 from agentcore_site.console.pages import listing
 from agentcore_site.jobs.models import Job
 from agentcore_site.tenancy.actors import Actor
+from experiences.agents.services.datasets import dataset_create
 from experiences.models import Agent, TrajectoryRecord
 from tests.console.conftest import SignIn
 from tests.factories import AgentFactory
@@ -136,7 +137,22 @@ def test_search_finds_agents_jobs_and_evaluations(console: Client, evaluation: A
     shown = html(console.get(f"/search/?q={run.agent.slug}"))
     assert f"/jobs/{run.pk}/" in shown and f"/agents/{run.agent_id}/" in shown
     assert f"/evaluations/{evaluation.pk}/" in html(console.get(f"/search/?q={str(evaluation.pk)[-6:]}"))
-    assert "No agent, job or evaluation" in html(console.get("/search/?q=zzz"))
+    assert "Nothing has that name" in html(console.get("/search/?q=zzz"))
+
+
+def test_the_palette_finds_pages_and_actions_that_the_person_may_use(
+    console: Client, operator: Actor, stella: Any, signed_in: SignIn
+) -> None:
+    made = dataset_create(
+        operator, name="Capitals", rows=[{"query": "France?", "expected_outcome": {"answer": "Paris"}}]
+    )
+    shown = html(console.get("/search/palette/"))
+    assert 'href="/launch/"' in shown and 'href="/jobs/"' in shown and f"/datasets/{made.pk}/" not in shown
+    found = html(console.get("/search/palette/?q=capit"))
+    assert f"/datasets/{made.pk}/" in found and 'href="/launch/"' not in found
+    reader = signed_in(stella)
+    assert 'href="/launch/"' not in html(reader.get("/search/palette/"))
+    assert "/datasets/new/" not in html(reader.get("/search/palette/?q=dataset"))
 
 
 def test_a_list_of_many_jobs_costs_as_many_queries_as_a_list_of_one(

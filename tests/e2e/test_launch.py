@@ -109,10 +109,24 @@ def test_it_works_without_a_mouse_and_on_a_phone(live_site: LiveSite, olivia: An
     page.keyboard.press("Enter")
     page.wait_for_url(f"{live_site.url}/agents/{agent.pk}/")
 
+    # The palette: Enter means what was typed, also before its answer came; pages and actions are found as well.
+    page.goto(f"{live_site.url}/jobs/")
     page.keyboard.press("Control+k")
     page.keyboard.type(agent.slug)
     page.keyboard.press("Enter")
-    page.wait_for_selector(f"text=Found for “{agent.slug}”")
+    page.wait_for_url(f"{live_site.url}/agents/{agent.pk}/")
+    page.keyboard.press("Control+k")
+    page.keyboard.type("data")
+    page.wait_for_selector("#palette [data-for=data] >> text=Datasets")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    page.wait_for_url(f"{live_site.url}/datasets/")
+    page.keyboard.press("?")
+    page.wait_for_selector("#keys[open] >> text=choose the row")
+    page.keyboard.press("Escape")
+    page.fill("[placeholder='Search datasets']", "?")
+    assert page.locator("#keys[open]").count() == 0
 
 
 def test_a_shared_page_is_live_and_goes_dark_when_it_is_revoked(

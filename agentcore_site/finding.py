@@ -1,0 +1,139 @@
+"""What a person finds by a word: places and actions of the console, and the things of their organisation by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from django.db.models import Q
+from django.urls import reverse
+
+from agentcore_site.console.menu import ACTIONS, ADMINISTRATION, PLACES
+from agentcore_site.jobs.models import Job
+from agentcore_site.tenancy.actors import Actor
+from evaluation.selectors import evaluations_visible
+from experiences.agents.selectors import datasets_visible, endpoints_visible
+from experiences.lessons.selectors import experiences_visible, packs_visible
+from experiences.models.agent_lookup import agents_visible
+from experiences.playbooks.selectors import playbooks_visible
+from serving.suites.selectors import suites_visible
+from training.selectors.runs import runs_visible, searched
+
+SHOWN: Final = 6  # of each kind
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """``job``: of a hit that is a job, whose status is shown."""
+
+    title: str
+    under: str
+    url: str
+    job: Job | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HitGroup:
+    title: str
+    hits: list[Hit]
+
+
+def places_found(query: str, may: Collection[str], *, staff: bool) -> list[HitGroup]:
+    """Pages and actions whose name holds every word; all of them where nothing is asked."""
+    words = query.casefold().split()
+    groups = (("Do", ACTIONS), ("Go to", (*PLACES, *ADMINISTRATION)))
+    found = [
+        HitGroup(
+            title,
+            [
+                Hit(one.label, "", reverse(one.url_name))
+                for one in entries
+                if one.is_shown(may, staff=staff) and all(word in one.label.casefold() for word in words)
+            ],
+        )
+        for title, entries in groups
+    ]
+    return [group for group in found if group.hits]
+
+
+def things_found(actor: Actor, query: str) -> list[HitGroup]:
+    """Rows of the actor's organisation by name, identifier or handle, at most six of a kind."""
+    if not query:
+        return []
+    found = (HitGroup(title, list(find(actor, query))) for title, find in KINDS)
+    return [group for group in found if group.hits]
+
+
+def _named(query: str, *fields: str) -> Q:
+    wanted = Q()
+    for field in fields:
+        wanted |= Q(**{f"{field}__icontains": query})
+    return wanted
+
+
+def _agents(actor: Actor, query: str) -> Iterable[Hit]:
+    for one in agents_visible(actor).filter(_named(query, "name", "slug")).order_by("name")[:SHOWN]:
+        yield Hit(one.name, one.description or one.slug, reverse("agent", args=[one.pk]))
+
+
+def _runs(actor: Actor, query: str) -> Iterable[Hit]:
+    for one in searched(runs_visible(actor), query).order_by("-job__created_at")[:SHOWN]:
+        under = f"{one.agent.name} · {str(one.pk)[-6:]}"
+        yield Hit(one.job.title, under, reverse("training:job", args=[one.pk]), one.job)
+
+
+def _evaluations(actor: Actor, query: str) -> Iterable[Hit]:
+    for one in searched(evaluations_visible(actor), query).order_by("-job__created_at")[:SHOWN]:
+        under = f"{one.checkpoint.label} · {str(one.pk)[-6:]}"
+        yield Hit(one.job.title, under, reverse("evaluation:report", args=[one.pk]), one.job)
+
+
+def _datasets(actor: Actor, query: str) -> Iterable[Hit]:
+    rows = datasets_visible(actor).filter(_named(query, "name", "domain"), archived_at=None)
+    for one in rows.order_by("-created_at")[:SHOWN]:
+        under = f"version {one.version} · {one.size:,} queries"
+        yield Hit(one.name, under, reverse("training:dataset", args=[one.pk]))
+
+
+def _lessons(actor: Actor, query: str) -> Iterable[Hit]:
+    rows = experiences_visible(actor).filter(_named(query, "handle", "summary"))
+    for one in rows.order_by("-created_at")[:SHOWN]:
+        yield Hit(one.handle, one.summary[:120], reverse("experiences:experience", args=[one.pk]))
+
+
+def _playbooks(actor: Actor, query: str) -> Iterable[Hit]:
+    rows = playbooks_visible(actor).filter(_named(query, "agent__name", "agent__slug"))
+    for one in rows.select_related("agent").order_by("agent__name")[:SHOWN]:
+        yield Hit(f"Playbook of {one.agent.name}", "", reverse("experiences:playbook", args=[one.agent_id]))
+
+
+def _suites(actor: Actor, query: str) -> Iterable[Hit]:
+    for one in suites_visible(actor).filter(_named(query, "name", "description")).order_by("name")[:SHOWN]:
+        yield Hit(one.name, one.description, reverse("serving:suite", args=[one.pk]))
+
+
+def _packs(actor: Actor, query: str) -> Iterable[Hit]:
+    for one in packs_visible(actor).filter(_named(query, "name", "domain")).order_by("name")[:SHOWN]:
+        yield Hit(one.name, one.domain, reverse("experiences:prompt_pack", args=[one.pk]))
+
+
+def _endpoints(actor: Actor, query: str) -> Iterable[Hit]:
+    for one in endpoints_visible(actor).filter(_named(query, "name", "model")).order_by("name")[:SHOWN]:
+        # Who may not change one sees it in the list.
+        may = actor.may("endpoint.edit", one.organization_id)
+        url = reverse("experiences:endpoint_edit", args=[one.pk]) if may else reverse("experiences:endpoints")
+        yield Hit(one.name, one.model, url)
+
+
+KINDS: Final[tuple[tuple[str, Callable[[Any, str], Iterable[Hit]]], ...]] = (
+    ("Agents", _agents),
+    ("Jobs", _runs),
+    ("Evaluations", _evaluations),
+    ("Datasets", _datasets),
+    ("Lessons", _lessons),
+    ("Playbooks", _playbooks),
+    ("Suites", _suites),
+    ("Prompt packs", _packs),
+    ("Model endpoints", _endpoints),
+)
