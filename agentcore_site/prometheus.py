@@ -55,7 +55,7 @@ class JobsCollector(Collector):
         jobs = GaugeMetricFamily(
             "jobs_active", "Jobs that have not ended, by kind and status.", labels=["kind", "status"]
         )
-        for kind in ("training", "evaluation", "suite", "external_training", "retention", "encryption"):
+        for kind in ("training", "evaluation", "suite", "external_training", "retention", "encryption", "export"):
             for status in ACTIVE:
                 jobs.add_metric([kind, str(status)], counts.get((kind, status), 0))
         yield jobs

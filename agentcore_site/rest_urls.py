@@ -38,6 +38,7 @@ from experiences.playbooks.api.playbooks import PlaybookViewSet, ReviewViewSet
 from experiences.trajectories.api.rewards import RewardCheckViewSet, RewardTryViewSet, RewardViewSet
 from experiences.trajectories.api.trajectories import TrajectoryViewSet
 from experiences.trajectories.archive.api import ArchiveRuleViewSet, ArchiveViewSet, StorageViewSet
+from experiences.trajectories.exports.api import ExportViewSet
 from serving.api.deployments import DeploymentViewSet
 from serving.api.feedback import FeedbackViewSet
 from serving.api.keys import KeySpendingViewSet
@@ -66,6 +67,7 @@ router.register("datasets", DatasetViewSet, basename="dataset")
 router.register("training-jobs", TrainingJobViewSet, basename="training-job")
 router.register("jobs", JobViewSet, basename="job")
 router.register("trajectories", TrajectoryViewSet, basename="trajectory")
+router.register("exports", ExportViewSet, basename="export")
 router.register("archives", ArchiveViewSet, basename="archive")
 router.register("archive-rules", ArchiveRuleViewSet, basename="archive-rule")
 router.register("checkpoints", CheckpointViewSet, basename="checkpoint")

@@ -415,6 +415,8 @@ PRODUCTION_TRACE_DAYS = env.integer("PRODUCTION_TRACE_DAYS", 30, low=1, high=365
 TRAJECTORY_HOT_DAYS = env.integer("TRAINING_TRAJECTORY_RETENTION_DAYS", 30, low=0, high=3650)
 # Days that an archive is kept where neither its agent nor its organisation says otherwise. 0: for ever.
 TRAJECTORY_ARCHIVE_DAYS = env.integer("TRAJECTORY_ARCHIVE_DAYS", 90, low=0, high=3650)
+# Days that the file of an export is kept after its job ended. 0: for ever.
+EXPORT_DAYS = env.integer("EXPORT_DAYS", 7, low=0, high=3650)
 JOB_EVENT_DAYS = env.integer("JOB_EVENT_DAYS", 365, low=0, high=3650)  # after a job's end; 0: for ever
 
 # -- learning what to tell a model -----------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from experiences.lessons.views import lessons, packs
 from experiences.playbooks.views import evolutions, items, playbooks, reviews, versions
 from experiences.trajectories import views
 from experiences.trajectories.archive import views as archive
+from experiences.trajectories.exports import views as exports
 
 app_name = "experiences"
 urlpatterns = [
@@ -67,6 +68,13 @@ urlpatterns = [
     path("archives/<uuid:organization_id>/cancel/", archive.cancel, name="archive_cancel"),
     path("archives/<uuid:organization_id>/rule/", archive.rule, name="archive_rule"),
     path("archives/<uuid:archive_id>/restore/", archive.restore, name="archive_restore"),
+    path("exports/", exports.exports, name="exports"),
+    path("exports/new/", exports.new, name="export_new"),
+    path("exports/start/", exports.start, name="export_start"),
+    path("exports/stream/", exports.streamed, name="export_stream"),
+    path("exports/<uuid:job_id>/", exports.exports, name="export"),
+    path("exports/<uuid:export_id>/download/", exports.download, name="export_download"),
+    path("exports/<uuid:export_id>/cancel/", exports.cancel, name="export_cancel"),
     path("trajectories/", views.trajectories, name="trajectories"),
     path("trajectories/compare/", views.compare, name="compare"),
     path("trajectories/<uuid:trajectory_id>/", views.trajectory, name="trajectory"),

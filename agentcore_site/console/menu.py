@@ -38,6 +38,7 @@ PLACES: Final = (
     Entry("Jobs", "training:jobs", "jobs", r"/(jobs|checkpoints)/"),
     Entry("Datasets", "training:datasets", "", r"/datasets/"),
     Entry("Trajectories", "experiences:trajectories", "trajectories", r"/trajectories/"),
+    Entry("Exports", "experiences:exports", "", r"/exports/", needs="export"),
     Entry("Evaluations", "evaluation:evaluations", "evaluations", r"/evaluations/"),
     Entry("Suites", "serving:suites", "suites", r"/suite(s|-runs)/"),
     Entry("Releases", "serving:releases", "releases", r"/releases/"),

@@ -35,6 +35,7 @@ JOB_PAGES = {
     "external_training": "events:training",
     "retention": "experiences:archiving",
     "encryption": "encrypting",
+    "export": "experiences:export",
 }
 UNITS = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 

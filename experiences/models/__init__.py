@@ -2,6 +2,7 @@
 
 from experiences.models.agents import Agent, AgentRuntime, EndpointKind, ModelEndpoint, Philosophy, ToolServer
 from experiences.models.archives import ArchivedJob, ArchiveRule, ArchiveState, TrajectoryArchive
+from experiences.models.exports import ExportPart, TrajectoryExport
 from experiences.models.lessons import (
     ITERATION,
     Experience,
@@ -43,6 +44,7 @@ __all__ = [
     "ExperienceChange",
     "ExperienceKind",
     "ExperienceStatus",
+    "ExportPart",
     "GroupRecord",
     "ModelEndpoint",
     "Philosophy",
@@ -54,5 +56,6 @@ __all__ = [
     "Question",
     "ToolServer",
     "TrajectoryArchive",
+    "TrajectoryExport",
     "TrajectoryRecord",
 ]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django_filters import rest_framework as filters
 
 from agentcore_site.jobs.selectors import job_get
@@ -15,12 +15,23 @@ from experiences.lessons.filters import OfAgent
 from experiences.models import TrajectoryRecord
 
 PURPOSES = (("training", "training"), ("evaluation", "evaluation"), ("received", "received"))
+OUTCOMES: Final = {
+    "success": ("succeeded", Q(success=True)),
+    "failure": ("failed", Q(success=False)),
+    "error": ("with an error", ~Q(error="")),
+    "truncated": ("cut off", Q(truncated=True)),
+}
 
 
 class TrajectoryFilters(OfAgent):
     job = filters.UUIDFilter(method="of_job", help_text="The training or evaluation job.")
     iteration = Whole(field_name="iteration", help_text="The iteration of the training job.")
     success = Flag(field_name="success", help_text="Only successes, or only failures.")
+    outcome = filters.ChoiceFilter(
+        method="of_outcome",
+        choices=[(name, title) for name, (title, _) in OUTCOMES.items()],
+        help_text="How it ended: with an error, or cut off before its end.",
+    )
     min_reward = filters.NumberFilter(field_name="reward", lookup_expr="gte")
     max_reward = filters.NumberFilter(field_name="reward", lookup_expr="lte")
     since = Moment(field_name="created_at", lookup_expr="gte", help_text="From this moment on.")
@@ -31,6 +42,9 @@ class TrajectoryFilters(OfAgent):
     class Meta:
         model = TrajectoryRecord
         fields: list[str] = []
+
+    def of_outcome(self, rows: QuerySet[TrajectoryRecord], name: str, value: str) -> QuerySet[TrajectoryRecord]:
+        return rows.filter(OUTCOMES[value][1])
 
     def of_job(self, rows: QuerySet[TrajectoryRecord], name: str, value: Any) -> QuerySet[TrajectoryRecord]:
         job = job_get(self.actor, value)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from django.db.models import QuerySet
+import orjson
+from django.db.models import QuerySet, TextField
+from django.db.models.functions import Cast
 
 from agentcore_site.jobs.selectors import as_uuid
 from agentcore_site.lib.errors import Missing
@@ -44,24 +46,51 @@ def siblings(row: TrajectoryRecord) -> QuerySet[TrajectoryRecord]:
     ).order_by("rollout")
 
 
+class TrajectoryPlace(NamedTuple):
+    """Where a trajectory stands in its job."""
+
+    id: uuid.UUID
+    purpose: str
+    job_id: uuid.UUID
+    iteration: int
+    scenario: int
+    rollout: int
+
+
 def advantages_for(rows: Sequence[TrajectoryRecord]) -> dict[uuid.UUID, dict[str, Any]]:
     """What the update made of each trajectory, by its id: advantage, normalised reward, advantage per step.
 
-    One query for all. Trajectories whose group was not updated yet are left out.
+    One query a job. Trajectories whose group was not updated yet are left out.
     """
-    wanted = {(row.job_id, row.iteration, row.scenario) for row in rows if row.purpose == "training"}
-    groups: dict[tuple[uuid.UUID, int, int], GroupRecord] = {}
-    for job_id in {key[0] for key in wanted}:
-        iterations = {key[1] for key in wanted if key[0] == job_id}
-        for group in GroupRecord.objects.filter(job_id=job_id, iteration__in=iterations):
-            groups[(group.job_id, group.iteration, group.scenario)] = group
+    return advantages_at([TrajectoryPlace(r.id, r.purpose, r.job_id, r.iteration, r.scenario, r.rollout) for r in rows])
+
+
+def advantages_at(places: Sequence[TrajectoryPlace]) -> dict[uuid.UUID, dict[str, Any]]:
+    """The same by their places."""
+    by_job: dict[uuid.UUID, list[TrajectoryPlace]] = {}
+    for place in places:
+        if place.purpose == "training":
+            by_job.setdefault(place.job_id, []).append(place)
     found = {}
-    for row in rows:
-        here = groups.get((row.job_id, row.iteration, row.scenario))
-        if here is not None and row.purpose == "training" and row.rollout < len(here.advantages):
-            found[row.id] = {
-                "advantage": here.advantages[row.rollout],
-                "normalized_reward": here.normalized_rewards[row.rollout],
-                "step_advantages": here.step_advantages[row.rollout] if here.step_advantages else [],
-            }
+    for job_id, mine in by_job.items():
+        groups = _groups(job_id, mine)
+        for place in mine:
+            here = groups.get((place.iteration, place.scenario))
+            if here is not None and place.rollout < len(here[0]):
+                advantages, normalized, steps = here
+                found[place.id] = {
+                    "advantage": advantages[place.rollout],
+                    "normalized_reward": normalized[place.rollout],
+                    "step_advantages": steps[place.rollout] if steps else [],
+                }
     return found
+
+
+def _groups(job_id: uuid.UUID, places: Sequence[TrajectoryPlace]) -> dict[tuple[int, int], tuple[Any, Any, Any]]:
+    """Advantages, normalised rewards and advantages of steps of the groups at these places."""
+    iterations, scenarios = {one.iteration for one in places}, {one.scenario for one in places}
+    rows = GroupRecord.objects.filter(job_id=job_id, iteration__in=iterations)
+    rows = rows.filter(scenario__gte=min(scenarios), scenario__lte=max(scenarios))
+    names = "iteration", "scenario", "advantages", "normalized_rewards"
+    found = rows.annotate(steps=Cast("step_advantages", TextField())).values_list(*names, "steps")
+    return {(one[0], one[1]): (one[2], one[3], orjson.loads(one[4])) for one in found}

@@ -12,8 +12,9 @@ import pytest
 
 from agentcore_site.audit.models import AuditEvent
 from agentcore_site.tenancy.actors import Actor
-from experiences.trajectories import exports
-from experiences.trajectories.exports import export_start, stream
+from experiences.trajectories.exports import selection, streams
+from experiences.trajectories.exports.selection import Export, Mark, export_start
+from experiences.trajectories.exports.streams import stream
 from experiences.trajectories.storage import trajectories_write
 from tests.support.callers import Caller, body_of
 from tests.support.rows import owner_of, trajectory
@@ -49,7 +50,7 @@ def test_it_streams_csv_that_no_spreadsheet_runs(api: Caller, run: TrainingRun) 
 def test_json_is_answered_whole_up_to_the_limit(api: Caller, run: TrainingRun, monkeypatch: Any) -> None:
     found = api.get("trajectories/export", format="json", success="true").json()
     assert found["total_count"] == found["exported_count"] == len(found["trajectories"]) == 12
-    monkeypatch.setattr(exports, "MAX_AT_ONCE", 11)
+    monkeypatch.setattr(streams, "MAX_AT_ONCE", 11)
     response = api.get("trajectories/export", format="json", success="true")
     assert response.status_code == 413 and "jsonl" in response.json()["detail"]
     assert len(body_of(api.get("trajectories/export", success="true")).splitlines()) == 12
@@ -83,15 +84,20 @@ def test_who_may_export(run: TrainingRun, dan: Any, stella: Any, charlie: Any, o
 
 
 def test_batches_meet_without_a_gap(operator: Actor, run: TrainingRun, monkeypatch: Any) -> None:
-    monkeypatch.setattr(exports, "BATCH", 5)
+    monkeypatch.setattr(selection, "BATCH", 5)
     for filters in ({"job": str(run.job_id)}, {}):
         export = export_start(operator, filters, format="jsonl")
-        ids = [row.id for page in export.batches() for row in page]
-        assert len(ids) == len(set(ids)) == 24
-        assert [row.id for page in export.batches(limit=7) for row in page] == ids[:7]
+        batches = list(export.batches())
+        ids = [row.values["id"] for batch in batches for row in batch.rows]
+        assert len(ids) == len(set(ids)) == 24 and len(batches) == 5
+        for batch in batches:
+            for row in batch.rows:  # from behind any row the others come, and no other
+                after = Mark.of(batch.mark(row).stored())
+                rest = [one.values["id"] for more in export.batches(after) for one in more.rows]
+                assert rest == ids[ids.index(row.values["id"]) + 1 :]
 
 
-async def _drain(export: exports.Export) -> tuple[int, int]:
+async def _drain(export: Export) -> tuple[int, int]:
     """(bytes, peak of memory in bytes) of a stream that is thrown away."""
     size = 0
     tracemalloc.start()

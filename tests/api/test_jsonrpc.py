@@ -402,7 +402,7 @@ def test_it_refuses_wrong_export_filters(api: Caller, run: TrainingRun, filters:
 
 
 def test_more_than_ten_thousand_are_a_413(api: Caller, run: TrainingRun, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("experiences.trajectories.exports.MAX_AT_ONCE", 23)
+    monkeypatch.setattr("experiences.trajectories.exports.streams.MAX_AT_ONCE", 23)
     error = api.error("training.export_trajectories", {"job_id": str(run.job_id)})
     assert error["code"] == 413 and "/api/v1/trajectories/export" in error["message"]
 

@@ -14,7 +14,7 @@ from experiences.models import TrajectoryRecord
 from experiences.rollouts.rewards import Payment, rewards
 from experiences.rollouts.rewards.trial import summary, tried
 from experiences.rollouts.types import RolloutKey, Trajectory
-from experiences.trajectories.exports import as_exported
+from experiences.trajectories.exports.rows import as_exported
 from experiences.trajectories.services.rewards import MAX_TRIED, reward_try, without_texts
 from experiences.trajectories.storage import TrajectoryScope, trajectories_write
 from tests.support.callers import Caller

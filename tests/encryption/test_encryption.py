@@ -33,7 +33,8 @@ from events.models import EventPublisher, OutboxEvent
 from experiences.models import Agent, ExecutionTrace, TrajectoryRecord
 from experiences.trajectories.archive import ageing
 from experiences.trajectories.archive.restoring import archived_jobs, job_restore
-from experiences.trajectories.exports import export_all, export_start
+from experiences.trajectories.exports.selection import export_start
+from experiences.trajectories.exports.streams import export_all
 from experiences.trajectories.keeping import RolloutKeeper
 from experiences.trajectories.step_window import steps_between
 from experiences.trajectories.storage import TrajectoryScope, trajectories_kept, trajectories_write

@@ -12,7 +12,8 @@ from agentcore_site.rest.idempotency import once
 from agentcore_site.rest.jsonrpc import Call, Method, Params, Table
 from experiences.agents.selectors import dataset_get
 from experiences.models.agent_lookup import agent_get
-from experiences.trajectories.exports import MAX_AT_ONCE, export_all, export_start
+from experiences.trajectories.exports.selection import export_start
+from experiences.trajectories.exports.streams import MAX_AT_ONCE, export_all
 from experiences.trajectories.presenters.shapes import ExportOut
 from training.config.presets import DEFAULT_PRESET
 from training.presenters.shapes import StatusOut

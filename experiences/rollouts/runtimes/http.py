@@ -235,7 +235,8 @@ class _Calls:
         elif wanted:
             action = {"type": "tool", "tool": "several", "parameters": {"calls": wanted}}
         result = {"success": True, "output": answer.text, "error": ""}
-        self.talk.step(action, result, seen=seen, began=began, started=started)
+        text = answer.text if wanted else ""
+        self.talk.step(action, result, seen=seen, text=text, began=began, started=started)
         return answer
 
     async def _settled(self) -> None:

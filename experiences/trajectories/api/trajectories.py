@@ -20,12 +20,15 @@ from agentcore_site.lib.texts import uuid_of
 from agentcore_site.rest.views import ScopedViewSet
 from experiences.models import TrajectoryRecord
 from experiences.trajectories.archive.reading import job_rows, trajectory_rows
-from experiences.trajectories.exports import as_exported, export_all, export_start, stream
+from experiences.trajectories.exports.formats import FORMATS
+from experiences.trajectories.exports.rows import as_exported
+from experiences.trajectories.exports.selection import export_start
+from experiences.trajectories.exports.streams import export_all, stream
 from experiences.trajectories.filters import TrajectoryFilters
 from experiences.trajectories.presenters.shapes import LISTED, ExportOut, TrajectoryColumns, TrajectoryOut
 from experiences.trajectories.selectors import group_of, siblings, trajectories_visible, trajectory_get
 
-MEDIA = {"jsonl": "application/x-ndjson", "csv": "text/csv; charset=utf-8", "json": "application/json"}
+STREAMED = (*FORMATS, "json")
 
 
 class TrajectoryRow(TrajectoryColumns):
@@ -45,7 +48,11 @@ class WholeTrajectoryOut(TrajectoryOut):
 
 
 FORMAT = OpenApiParameter(
-    "format", str, enum=[*MEDIA], default="jsonl", description="jsonl and csv are streamed; json takes at most 10,000."
+    "format",
+    str,
+    enum=[*STREAMED],
+    default="jsonl",
+    description="; ".join(f"`{name}`: {one.says}" for name, one in FORMATS.items()) + "; `json`: at most 10,000.",
 )
 
 
@@ -78,15 +85,21 @@ class TrajectoryViewSet(ScopedViewSet):
     @extend_schema(
         summary="Export trajectories",
         description=(
-            "Needs the permission to export; each export is logged. `jsonl` and `csv` are streamed without a limit. "
-            "In CSV, text that a spreadsheet would run as a formula gets a quote in front."
+            "Needs the permission to export; each export is logged. All but `json` are streamed without a limit; "
+            "`POST /api/v1/exports` writes a file in the background, whose download can be resumed. "
+            "In CSV, text that a spreadsheet would run as a formula gets a quote in front. `sft` takes the successes "
+            "where no filter says which, `dpo` pairs the rollouts of each query; of agents that choose actions there "
+            "are neither."
         ),
         tags=["trajectories"],
         parameters=[FORMAT],
         responses={
             (200, "application/json"): ExportOut,
-            (200, "application/x-ndjson"): OpenApiResponse(OpenApiTypes.STR, "One trajectory a line."),
+            (200, "application/x-ndjson"): OpenApiResponse(
+                OpenApiTypes.STR, "One trajectory, conversation or pair a line."
+            ),
             (200, "text/csv"): OpenApiResponse(OpenApiTypes.STR, "One trajectory a row, with a header."),
+            (200, "application/vnd.apache.parquet"): OpenApiResponse(OpenApiTypes.BINARY, "One trajectory a row."),
         },
     )
     @action(detail=False, pagination_class=None)
@@ -95,8 +108,8 @@ class TrajectoryViewSet(ScopedViewSet):
         export = export_start(self.actor, filters, format=format)
         if format == "json":
             return Response(export_all(export))
-        response = StreamingHttpResponse(stream(export, format), content_type=MEDIA[format])
-        response["Content-Disposition"] = f'attachment; filename="trajectories.{format}"'
+        response = StreamingHttpResponse(stream(export, format), content_type=FORMATS[format].media)
+        response["Content-Disposition"] = f'attachment; filename="{FORMATS[format].name}"'
         return response
 
 
@@ -108,7 +121,7 @@ def export_request(request: Request) -> tuple[dict[str, Any], str]:
     """
     filters = request.query_params.dict()
     format = str(filters.pop("format", "jsonl"))
-    if format not in MEDIA:
-        message = f"format must be one of {', '.join(MEDIA)}; got {format[:20]!r}."
+    if format not in STREAMED:
+        message = f"format must be one of {', '.join(STREAMED)}; got {format[:20]!r}."
         raise Invalid(message, fields={"format": message})
     return filters, format

@@ -10,7 +10,6 @@ from datetime import datetime
 from typing import Any
 
 from django.db import connection
-from django.db.models import QuerySet
 from django.utils.dateparse import parse_datetime
 
 from agentcore_site.lib.errors import Missing
@@ -84,21 +83,16 @@ def hour_rows(organization_id: uuid.UUID, since: datetime, until: datetime) -> I
         yield
 
 
-def archived_batches(
-    parts: Sequence[ArchivedJob], rows: QuerySet[TrajectoryRecord], order: Sequence[str]
-) -> Iterator[list[TrajectoryRecord]]:
-    """The archived rows that pass ``rows``, one row group in memory at a time.
+@contextmanager
+def row_group_rows(part: ArchivedJob, group: int) -> Iterator[None]:
+    """Within the block, queries of trajectories see the rows of one row group of an archived job alone.
 
     Raises:
         Missing, ObjectsAway: as above.
     """
-    for part in parts:
-        for group in range(part.first_group, part.first_group + part.groups):
-            with _shadowing() as put:
-                put([part], {}, group)
-                found = list(rows.order_by(*order))
-            if found:
-                yield found
+    with _shadowing() as put:
+        put([part], {}, group)
+        yield
 
 
 @contextmanager

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any, Final
 from uuid import UUID
 
-from django.db.models import Q, Value
+from django.db.models import Value
 from django.db.models.functions import Coalesce
 from django.http import HttpRequest
 
 from agentcore_site.console.pages import Sort, asked, beside, listing
 from agentcore_site.tenancy.actors import Actor
 from experiences.trajectories.archive.reading import job_rows
-from experiences.trajectories.filters import PURPOSES, TrajectoryFilters
+from experiences.trajectories.filters import OUTCOMES, PURPOSES, TrajectoryFilters
 from experiences.trajectories.selectors import trajectories_visible
 from experiences.trajectories.step_window import steps_between, trajectory_light
 
@@ -27,12 +27,6 @@ SORTS: Final = (
     Sort("dearest", "highest cost", "cost_micros"),
     Sort("slowest", "slowest", "duration_ms"),
 )
-OUTCOMES: Final = {
-    "success": ("succeeded", Q(success=True)),
-    "failure": ("failed", Q(success=False)),
-    "error": ("with an error", ~Q(error="")),
-    "truncated": ("cut off", Q(truncated=True)),
-}
 
 
 def trajectory_listing(request: HttpRequest, actor: Actor, *, job_id: UUID | None = None) -> dict[str, Any]:
@@ -49,8 +43,6 @@ def _listed(request: HttpRequest, actor: Actor, job_id: UUID | None) -> dict[str
     query, outcome, purpose, iteration, agent = asked(request, "q", "outcome", "purpose", "iteration", "agent")
     given = {"search": query, "outcome": outcome, "purpose": purpose, "iteration": iteration, "agent": agent}
     rows = TrajectoryFilters.on_page(everything, actor, given)
-    if outcome in OUTCOMES:
-        rows = rows.filter(OUTCOMES[outcome][1])
     rows = rows.annotate(known_reward=Coalesce("reward", Value(LOWEST))).defer(*HEAVY)
     found = listing(request, rows, SORTS, one="trajectory", of=everything)
     return {

@@ -30,7 +30,8 @@ from experiences.trajectories import storage
 from experiences.trajectories.archive import ageing
 from experiences.trajectories.archive.restoring import archived_jobs, job_restore
 from experiences.trajectories.archive.services import archive_rule_set, restore_ask, retention_start
-from experiences.trajectories.exports import export_all, export_start
+from experiences.trajectories.exports.selection import export_start
+from experiences.trajectories.exports.streams import export_all
 from tests import factories
 from tests.support.callers import Caller
 from tests.support.pages import html

@@ -27,7 +27,7 @@ from experiences.agents.services.endpoints import endpoint_create
 from experiences.models import Agent, GroupRecord, TrajectoryRecord
 from experiences.rollouts.rewards import LearningReward, Payment, rewards
 from experiences.rollouts.types import Trajectory
-from experiences.trajectories.exports import as_exported
+from experiences.trajectories.exports.rows import as_exported
 from experiences.trajectories.filters import trajectories_filtered
 from experiences.trajectories.selectors import trajectories_visible
 from experiences.trajectories.storage import as_trajectory

@@ -34,6 +34,7 @@ from budgets.metering.port import (
 )
 from experiences.privacy import cut_short
 from experiences.rollouts.captured import SampledTokens
+from experiences.rollouts.heard import Heard
 from experiences.rollouts.rollout_clock import Clock, current_clock
 from experiences.rollouts.runtimes.base import Halted, RolloutFailure
 from experiences.rollouts.tools.toolset import Toolset
@@ -108,6 +109,7 @@ class Conversation:
     _malformed: int = 0
     _pending: Completion | None = field(default=None, repr=False)
     _captured: SampledTokens | None = field(default=None, repr=False)  # the tokens of the call before
+    _heard: Heard = field(default_factory=Heard, repr=False)
 
     async def ask(
         self, messages: Sequence[Message], *, role: str = "", tools: bool = False, temperature: float | None = None
@@ -134,6 +136,7 @@ class Conversation:
                 continue
             self._malformed = 0
             self._pending = answer
+            self._heard.answered(messages, answer, role)
             return answer
 
     async def once(
@@ -153,6 +156,7 @@ class Conversation:
         """
         answer = await self._complete(messages, specs=tools, temperature=temperature, max_tokens=max_tokens, **options)
         self._pending = answer
+        self._heard.answered(messages, answer)
         return answer
 
     async def use_tools(self, answer: Completion, seen: str, *, role: str = "") -> list[Message]:
@@ -206,7 +210,7 @@ class Conversation:
             result = result | {"notes": list(paid.notes)}
         self.record(
             Step(
-                state={"observation": seen, "done": []},
+                state={"observation": seen, "done": [], **self._heard.noted(seen)},
                 action=action,
                 result=result,
                 timestamp=time.time() if began is None else began,

@@ -55,7 +55,9 @@ class PhilosophyPlay:
             outcome = await self.episode.say(text)
         except Exception as error:
             raise EnvironmentFailure(described(error)) from error
-        self.talk.step(outcome.action, outcome.result, seen=seen, role=role, began=began, started=started)
+        # What the world took of a message may be less than the message.
+        written = "" if (outcome.action.get("parameters") or {}).get("text") == text else text
+        self.talk.step(outcome.action, outcome.result, seen=seen, role=role, text=written, began=began, started=started)
         return outcome
 
     async def act(self, messages: list[Message], *, role: str = "", until: Callable[[str], bool] | None = None) -> str:

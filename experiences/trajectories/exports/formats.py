@@ -1,0 +1,134 @@
+"""The formats of an export, each a writer that takes rows and gives bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, Final, Protocol
+
+import orjson
+
+from agentcore_site.lib.spreadsheets import csv_line
+from experiences.trajectories.exports.conversations import Rewarded, dpo_lines, sft_lines
+from experiences.trajectories.exports.rows import COLUMNS, Row, rows_exported
+from experiences.trajectories.exports.selection import DPO, SFT, Batch, Export, Mark
+
+CSV_COLUMNS: Final = [n for n in COLUMNS if n not in ("steps", "step_advantages", "components", "evidence")] + ["steps"]
+
+
+class Writer(Protocol):
+    """Writes one file. ``write``: the bytes that rows add, and how many rows of the file they are."""
+
+    def head(self) -> bytes: ...
+
+    def write(self, rows: Sequence[Row]) -> tuple[bytes, int]: ...
+
+    def tail(self) -> bytes: ...
+
+
+@dataclass(frozen=True)
+class Lines:
+    """A file of lines, each by itself."""
+
+    of: Callable[[Sequence[Row]], Iterator[bytes]]
+    first: bytes = b""
+
+    def head(self) -> bytes:
+        return self.first
+
+    def write(self, rows: Sequence[Row]) -> tuple[bytes, int]:
+        lines = list(self.of(rows))
+        return b"".join(lines), len(lines)
+
+    def tail(self) -> bytes:
+        return b""
+
+
+@dataclass(frozen=True)
+class Format:
+    """``media``: its type; ``name``: how a file is called; ``says``: what it is, for people. ``joined``: parts that
+    stand behind each other are the file; else each part is a file of its own."""
+
+    media: str
+    name: str
+    says: str
+    writer: Callable[[], Writer]
+    joined: bool = True
+
+
+def jsonl_line(row: dict[str, Any]) -> bytes:
+    return orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE)
+
+
+def _jsonl(rows: Sequence[Row]) -> Iterator[bytes]:
+    return map(jsonl_line, rows_exported(rows))
+
+
+def _csv(rows: Sequence[Row]) -> Iterator[bytes]:
+    for row in rows_exported(rows):
+        row["steps"] = orjson.dumps(row["steps"]).decode()
+        yield csv_line(row[name] for name in CSV_COLUMNS)
+
+
+def _sft(rows: Sequence[Row]) -> Iterator[bytes]:
+    for row in rows:
+        yield from sft_lines(orjson.loads(row.steps))
+
+
+def _dpo(rows: Sequence[Row]) -> Iterator[bytes]:
+    """Of rows that stand together by query: arms and lines of one query are groups of their own."""
+    for _, near in groupby(rows, _query):
+        groups: dict[tuple[Any, ...], list[Rewarded]] = {}
+        for row in near:
+            values = row.values
+            group = groups.setdefault((values["purpose"], values["arm"], values["line"]), [])
+            group.append(Rewarded(values["reward"], orjson.loads(row.steps)))
+        for group in groups.values():
+            yield from dpo_lines(group)
+
+
+def _query(row: Row) -> tuple[Any, ...]:
+    return row.values["job_id"], row.values["iteration"], row.values["scenario"]
+
+
+def _parquet() -> Writer:
+    from experiences.trajectories.exports.parquet import ParquetLines  # loaded by those who write it alone
+
+    return ParquetLines()
+
+
+NDJSON: Final = "application/x-ndjson"
+FORMATS: Final[dict[str, Format]] = {
+    "jsonl": Format(NDJSON, "trajectories.jsonl", "JSON, one trajectory a line", lambda: Lines(_jsonl)),
+    "csv": Format(
+        "text/csv; charset=utf-8",
+        "trajectories.csv",
+        "CSV for spreadsheets",
+        lambda: Lines(_csv, csv_line(CSV_COLUMNS)),
+    ),
+    "parquet": Format(
+        "application/vnd.apache.parquet", "trajectories.parquet", "Parquet with typed columns", _parquet, joined=False
+    ),
+    SFT: Format(NDJSON, "sft.jsonl", "conversations for supervised fine-tuning (TRL)", lambda: Lines(_sft)),
+    DPO: Format(NDJSON, "dpo.jsonl", "pairs of conversations for preference tuning (TRL)", lambda: Lines(_dpo)),
+}
+
+
+def portions(export: Export, format: str, after: Mark | None = None) -> Iterator[tuple[list[Row], Mark]]:
+    """The rows as a writer takes them, and the place behind them: of DPO the rollouts of a query are never torn."""
+    waiting: list[tuple[Row, Batch]] = []
+    for batch in export.batches(after):
+        if format != DPO:
+            yield batch.rows, batch.mark(batch.rows[-1])
+            continue
+        waiting += [(row, batch) for row in batch.rows]
+        last = _query(batch.rows[-1])
+        whole = next((n for n in range(len(waiting), 0, -1) if _query(waiting[n - 1][0]) != last), 0)
+        if whole:
+            row, of = waiting[whole - 1]
+            yield [one for one, _ in waiting[:whole]], of.mark(row)
+            waiting = waiting[whole:]
+    if waiting:
+        row, of = waiting[-1]
+        yield [one for one, _ in waiting], of.mark(row)

@@ -1,0 +1,209 @@
+"""Which rows an export has, who may have them, and how they are read: in an order that an index serves, some at a time,
+each batch found by the last row's place and not by an offset."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final, NamedTuple
+
+from django.db.models import QuerySet
+
+from agentcore_site.audit.services import record
+from agentcore_site.encryption.data_keys import active_key
+from agentcore_site.jobs.selectors import job_get
+from agentcore_site.lib.errors import Invalid
+from agentcore_site.postgresql.replica import from_replica
+from agentcore_site.rest.paging import keyset
+from agentcore_site.tenancy.actors import Actor
+from agentcore_site.tenancy.permissions import current_organization, require
+from experiences.models import Agent, ArchivedJob, TrajectoryRecord
+from experiences.models.agent_lookup import agent_get
+from experiences.trajectories.archive.reading import archived_in, row_group_rows
+from experiences.trajectories.exports.rows import Row, rows_read
+from experiences.trajectories.filters import trajectories_filtered
+from experiences.trajectories.selectors import trajectories_visible
+
+BATCH: Final = 1_000  # rows at most
+BATCH_BYTES: Final = 2 * 2**20  # of JSON, about: the batches of longer rows have fewer
+FIRST: Final = 200
+SFT: Final = "sft"
+DPO: Final = "dpo"
+CONVERSATIONS: Final = (SFT, DPO)
+IN_JOB: Final = ("iteration", "scenario", "rollout", "id")
+BY_JOB: Final = ("job_id", *IN_JOB)
+BY_TIME: Final = ("created_at", "id")
+ACTIONS: Final = (
+    "Its agent chooses actions from a list and no words: its trajectories are no conversations. Export them as jsonl,"
+    " csv or parquet."
+)
+
+
+class Mark(NamedTuple):
+    """A place in an export up to which rows are written. ``archived``: the archived job and the row group in it; None
+    among the rows of the database. ``at``: the values of the last row by which rows are ordered, as text; None: the row
+    group begins."""
+
+    archived: tuple[int, int] | None = None
+    at: tuple[str, ...] | None = None
+
+    def stored(self) -> dict[str, Any]:
+        return {"archived": self.archived and list(self.archived), "at": self.at and list(self.at)}
+
+    @classmethod
+    def of(cls, stored: Mapping[str, Any] | None) -> Mark | None:
+        if not stored:
+            return None
+        archived, at = stored["archived"], stored["at"]
+        return cls(tuple(archived) if archived else None, tuple(at) if at else None)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Rows that stand together, in order, with what marks the place behind any of them."""
+
+    rows: list[Row]
+    archived: tuple[int, int] | None
+    order: tuple[str, ...]
+
+    def mark(self, row: Row) -> Mark:
+        return Mark(self.archived, tuple(_text(row.values[name]) for name in self.order))
+
+
+@dataclass(frozen=True)
+class Export:
+    """The rows that the actor may export: within a job as it was trained, else by time; rows of a group stand together
+    where a format needs it. What is archived comes first, file by file."""
+
+    rows: QuerySet[TrajectoryRecord]
+    order: tuple[str, ...]
+    archived: Sequence[ArchivedJob] = ()
+
+    def count(self) -> int:
+        return from_replica(self.rows, QuerySet.count) + sum(self._archived_counts())
+
+    def estimate(self) -> int:
+        """How many there are at most, without opening an archive."""
+        return from_replica(self.rows, QuerySet.count) + sum(part.rows for part in self.archived)
+
+    def archive_stand(self) -> list[str]:
+        """What is read from archives: it changes when rows go there, come back, or are erased there."""
+        return sorted(f"{part.pk}/{part.archive_id}/{part.archive.revision}" for part in self.archived)
+
+    def batches(self, after: Mark | None = None) -> Iterator[Batch]:
+        """All rows, or those after a place; between two batches the database is not needed."""
+        if after is None or after.archived is not None:
+            yield from self._archived(after)
+            after = None
+        yield from self._hot(after)
+
+    def _archived_counts(self) -> Iterator[int]:
+        for part in self.archived:
+            for group in _groups(part):
+                with row_group_rows(part, group):
+                    yield self.rows.count()
+
+    def _archived(self, after: Mark | None) -> Iterator[Batch]:
+        waiting = after is not None
+        for part in self.archived:
+            for group in _groups(part):
+                here = waiting and after is not None and after.archived == (part.pk, group)
+                if waiting and not here:
+                    continue
+                waiting = False
+                rows = keyset(self.rows, self.order, after.at) if here and after and after.at else self.rows
+                with row_group_rows(part, group):
+                    found = rows_read(rows.order_by(*self.order))
+                if found:
+                    yield Batch(found, (part.pk, group), self.order)
+
+    def _hot(self, after: Mark | None) -> Iterator[Batch]:
+        at: Sequence[Any] | None = None if after is None else after.at
+        size = FIRST
+        while True:
+            rows = self.rows if at is None else keyset(self.rows, self.order, at)
+            limit = min(size, BATCH)
+            found = from_replica(rows, lambda rows, limit=limit: rows_read(rows.order_by(*self.order)[:limit]))
+            if not found:
+                return
+            yield Batch(found, None, self.order)
+            at = [found[-1].values[name] for name in self.order]
+            fits = BATCH_BYTES * len(found) // max(1, sum(row.size for row in found))
+            size = max(1, min(BATCH, fits, 4 * size))
+
+
+def export_start(actor: Actor, filters: Mapping[str, Any], *, format: str) -> Export:
+    """Checks and logs an export. ``filters`` by the names of ``TrajectoryFilters``; None is not asked for.
+
+    Raises:
+        Missing: job or agent are not there, or not the actor's.
+        Forbidden: neither role nor data permission allow it.
+        Invalid: a filter is wrong, or these rows have no such format.
+        KeyAway: rows are encrypted, and can't be read now.
+    """
+    organizations, export = export_of(actor, filters, format=format)
+    asked = {name: str(value) for name, value in filters.items() if value is not None}
+    for organization in organizations:
+        record(actor, "trajectories.exported", organization=organization, after={"format": format, "filters": asked})
+    return export
+
+
+def export_of(
+    actor: Actor, filters: Mapping[str, Any], *, format: str, until: datetime | None = None
+) -> tuple[list[Any], Export]:
+    """The same without a word in the log: the organisations, and the export. ``until``: rows that began later are left
+    out."""
+    asked = dict(filters)
+    organizations = _owners(actor, asked)
+    for organization in organizations:
+        require(actor, "export", organization)
+        active_key(organization)  # one that can't be had is said before the first byte is sent
+    rows = trajectories_filtered(trajectories_visible(actor), actor, asked)
+    if format in CONVERSATIONS:
+        rows = _in_words(actor, rows, asked, format)
+    if until is not None:
+        rows = rows.filter(created_at__lt=until)
+    order = IN_JOB if asked.get("job") else BY_JOB if format == DPO else BY_TIME
+    archived = archived_in(actor, organizations, asked)
+    return organizations, Export(rows.filter(organization_id__in=organizations), order, archived)
+
+
+def _in_words(
+    actor: Actor, rows: QuerySet[TrajectoryRecord], filters: Mapping[str, Any], format: str
+) -> QuerySet[TrajectoryRecord]:
+    """The rows of which conversations are made: of SFT the successes, where the filters do not say themselves which.
+
+    Raises:
+        Invalid: an agent that chooses actions has none.
+    """
+    agent = None
+    if filters.get("agent"):
+        agent = agent_get(actor, filters["agent"])
+    elif filters.get("job"):
+        first = rows.order_by().values_list("agent_id", flat=True).first()
+        agent = Agent.objects.filter(pk=first).first()
+    if agent is not None and agent.runtime == "action":
+        raise Invalid(ACTIONS, fields={"format": ACTIONS})
+    chosen = any(filters.get(name) not in (None, "") for name in ("success", "outcome", "min_reward"))
+    if format == DPO:
+        return rows.filter(reward__isnull=False)
+    return rows if chosen else rows.filter(success=True)
+
+
+def _owners(actor: Actor, filters: Mapping[str, Any]) -> list[Any]:
+    """The organisations whose data the filters ask for."""
+    if filters.get("job"):
+        return [job_get(actor, filters["job"]).organization_id]
+    if filters.get("agent"):
+        return [agent_get(actor, filters["agent"]).organization_id]
+    allowed = [organization for organization in actor.organization_ids if actor.may("export", organization)]
+    return allowed or [current_organization(actor).id]
+
+
+def _groups(part: ArchivedJob) -> range:
+    return range(part.first_group, part.first_group + part.groups)
+
+
+def _text(value: Any) -> str:
+    return value.isoformat() if isinstance(value, datetime) else str(value)

@@ -1,0 +1,184 @@
+"""What people ask of exports that a job writes: that one is made, and what its file is. What ends is deleted here too."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from django.core.files.storage import default_storage
+from django.db import transaction
+from django.utils import timezone
+
+from agentcore_site.audit.services import record
+from agentcore_site.encryption.data_keys import data_key
+from agentcore_site.jobs import lifecycle
+from agentcore_site.lib.errors import Conflict, Invalid, Missing
+from agentcore_site.lib.object_storage import ObjectsAway, object_delete
+from agentcore_site.tenancy.actors import Actor
+from agentcore_site.tenancy.models import Organization
+from agentcore_site.tenancy.permissions import require
+from experiences.models import ExportPart, TrajectoryExport
+from experiences.trajectories.exports.files import (
+    GONE,
+    Segment,
+    StoredPart,
+    place_of_part,
+    read_between,
+    segments_joined,
+    segments_tarred,
+)
+from experiences.trajectories.exports.formats import FORMATS
+from experiences.trajectories.exports.selection import Export, export_of
+from experiences.trajectories.filters import TrajectoryFilters
+
+KIND: Final = "export"  # of the job that writes the file
+STREAMED_MOST: Final = 100_000  # trajectories that the console streams; more are written by a job
+
+
+@dataclass(frozen=True)
+class ExportFile:
+    """What is downloaded: its bytes from any place, and a mark that changes with them."""
+
+    name: str
+    media: str
+    etag: str
+    segments: Sequence[Segment]
+
+    @property
+    def size(self) -> int:
+        return sum(one.size for one in self.segments)
+
+    def read(self, start: int, stop: int) -> Iterator[bytes]:
+        return read_between(self.segments, start, stop)
+
+
+def export_queue(actor: Actor, filters: Mapping[str, Any], *, format: str) -> TrajectoryExport:
+    """Queues the job that writes a file of all trajectories that began up to now and pass the filters.
+
+    Raises:
+        Missing, Forbidden: the actor may not, or job or agent are not there.
+        Invalid: a filter or the format is wrong.
+        Conflict: the data of several organisations is asked for at once.
+        TooMany, Insufficient: no job is taken now.
+    """
+    asked = filters_stored(filters)
+    format_require(format)
+    until = timezone.now()
+    organizations, _ = export_of(actor, asked, format=format, until=until)
+    if len(organizations) > 1:
+        raise Conflict("You belong to several organisations: name the job or the agent whose trajectories you want.")
+    organization = Organization.objects.get(pk=getattr(organizations[0], "pk", organizations[0]))
+    with transaction.atomic():
+        job = lifecycle.submit(actor, kind=KIND, organization=organization, title=f"Export as {format}")
+        made = TrajectoryExport.objects.create(
+            job=job, organization=organization, format=format, filters=asked, until=until
+        )
+        record(actor, "trajectories.exported", job, after={"format": format, "filters": asked, "job": str(job.pk)})
+    return made
+
+
+def filters_stored(filters: Mapping[str, Any]) -> dict[str, str]:
+    """Filters as texts, without those that ask for nothing.
+
+    Raises:
+        Invalid: there is no filter of that name.
+    """
+    if unknown := [name for name in filters if name not in TrajectoryFilters.base_filters]:
+        message = f"{unknown[0][:40]!r} is none of {', '.join(TrajectoryFilters.base_filters)}."
+        raise Invalid(f"There is no such filter: {message}", fields={"filters": message})
+    given = {name: value for name, value in filters.items() if value not in (None, "")}
+    return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in given.items()}
+
+
+def format_require(format: str) -> None:
+    """Raises:
+    Invalid: there is no such format of files."""
+    if format not in FORMATS:
+        message = f"format must be one of {', '.join(FORMATS)}; got {format[:20]!r}."
+        raise Invalid(message, fields={"format": message})
+
+
+def export_file(actor: Actor, export: TrajectoryExport, *, part: int | None = None) -> ExportFile:
+    """The file of an export, or one part of it. Who may export is asked at each download, and each is logged.
+
+    Raises:
+        Missing, Forbidden: the actor may not, or the file is gone.
+        Conflict: it is not written yet.
+        KeyAway: it is encrypted, and can't be read now.
+    """
+    require(actor, "export", export.organization_id)
+    if export.deleted_at is not None:
+        raise Missing(GONE)
+    if not export.is_there:
+        raise Conflict(f"This export is {export.job.get_status_display().lower()}: there is no file yet.")
+    rows = list(export.parts.all())
+    if part is not None and not (rows := [one for one in rows if one.number == part]):
+        raise Missing(f"This export has no part {part}.")
+    found = _file(export, rows, part)
+    record(actor, "export.downloaded", export.job, after={"part": part})
+    return found
+
+
+def _file(export: TrajectoryExport, rows: Sequence[ExportPart], part: int | None) -> ExportFile:
+    format = FORMATS[export.format]
+    parts = [stored_part(export, one) for one in rows]
+    said = "/".join(one.sha256 for one in rows)
+    etag = f'"{hashlib.sha256(f"{export.pk}/{part}/{said}".encode()).hexdigest()}"'
+    if format.joined or len(parts) == 1:
+        name = format.name if part is None else "-{part:05}.".format(part=part).join(format.name.rsplit(".", 1))
+        return ExportFile(name, format.media, etag, segments_joined(parts))
+    return ExportFile(f"{format.name}.tar", "application/x-tar", etag, segments_tarred(parts, format.name))
+
+
+def stored_part(export: TrajectoryExport, part: ExportPart) -> StoredPart:
+    key = data_key(export.organization_id, part.key_version) if part.key_version else None
+    return StoredPart(part.path, part.size, key, place_of_part(export.organization_id, export.pk, part.number))
+
+
+def export_cancel(actor: Actor, export: TrajectoryExport) -> None:
+    """Raises:
+    Missing, Forbidden: the actor may not.
+    Conflict: it has ended already."""
+    require(actor, "export", export.organization_id)
+    lifecycle.cancel(actor, export.job)
+
+
+def export_delete(export: TrajectoryExport) -> bool:
+    """Deletes the file; that there was one is kept. Returns whether there was."""
+    files_delete(export)
+    with transaction.atomic():
+        gone = TrajectoryExport.objects.filter(pk=export.pk, deleted_at=None)
+        if not gone.update(deleted_at=timezone.now()):
+            return False
+        export.parts.all().delete()
+        record(None, "export.deleted", export.job, after={"rows": export.rows})
+    return True
+
+
+def files_delete(export: TrajectoryExport, keep: Sequence[str] = ()) -> None:
+    """Deletes what is stored of an export but for ``keep``: parts, and what a process that died left behind.
+
+    Raises:
+        ObjectsAway: the storage can't be asked.
+    """
+    try:
+        _, names = default_storage.listdir(export.folder)
+    except FileNotFoundError:
+        return
+    except Exception as error:
+        raise ObjectsAway from error
+    object_delete(*(path for name in names if (path := f"{export.folder}/{name}") not in keep))
+
+
+def export_again(export: TrajectoryExport) -> tuple[list[Any], Export]:
+    """The selection of an export as its owner may see it now.
+
+    Raises:
+        Missing, Forbidden: the owner is gone, or may not any more.
+    """
+    owner = export.job.created_by
+    if owner is None:
+        raise Missing("The person who asked for this export is not here any more.")
+    return export_of(Actor.of(owner), export.filters, format=export.format, until=export.until)
