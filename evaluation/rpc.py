@@ -8,18 +8,14 @@ from rest_framework import serializers
 
 from agentcore_site.jobs.models import ACTIVE, Job, Status
 from agentcore_site.lib.async_db import in_thread
-from agentcore_site.lib.errors import Invalid, Missing
+from agentcore_site.lib.errors import Invalid
 from agentcore_site.rest.jsonrpc import Call, Method, Params, Table
 from agentcore_site.rest.shapes import Shape
-from evaluation.models import EvaluationRun, Split
+from evaluation.models import EvaluationRun
 from evaluation.selectors import evaluation_get, primary_metrics
-from evaluation.services import evaluation_start
-from experiences.models import Agent
+from evaluation.services import evaluation_of_agent
 from experiences.models.agent_lookup import agent_get
 from training.algorithm.inference import surely_apart
-from training.models import PolicyCheckpoint
-from training.selectors.runs import run_get
-from training.services.checkpoints import best_of_agent, checkpoint_of, job_with_queries
 
 MAX_WAIT: Final = 300.0
 
@@ -102,30 +98,14 @@ def start(call: Call, params: EvaluateParams) -> EvaluationRun:
     if queries is not None and not isinstance(queries, list):
         message = "eval_queries must be a list of queries."
         raise Invalid(message, fields={"eval_queries": message})
-    checkpoint = chosen(call, agent, params.checkpoint_id)
-    return evaluation_start(
+    return evaluation_of_agent(
         call.actor,
-        run=run_get(call.actor, job_with_queries(checkpoint)),
-        checkpoint=checkpoint,
-        split=Split.HELD_OUT,
+        agent,
+        checkpoint_id=params.checkpoint_id,
         queries=queries,
         samples=params.samples,
         against=params.against,
     )
-
-
-def chosen(call: Call, agent: Agent, checkpoint_id: str | None) -> PolicyCheckpoint:
-    """The checkpoint that was named, else the agent's best.
-
-    Raises:
-        Missing: there is none, or it is another agent's.
-    """
-    found = checkpoint_of(call.actor, checkpoint_id) if checkpoint_id else best_of_agent(agent)
-    if found is None:
-        raise Missing("This agent has no checkpoint yet. Train it first.")
-    if found.agent_id != agent.id:
-        raise Missing(f"This agent has no checkpoint {checkpoint_id}.")
-    return found
 
 
 METHODS: Final[Table] = {

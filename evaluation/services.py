@@ -17,12 +17,14 @@ from agentcore_site.lib.errors import Conflict, DomainError, Invalid, Missing
 from agentcore_site.tenancy.permissions import require
 from evaluation.models import Against, EvaluationRun, Split
 from experiences.agents.consent import may_record, recording_require
+from experiences.models import Agent
 from experiences.trajectories.storage import partition_ensure
 from training.data.uploads import clean_rows
 from training.learners import policy_of, stored_policy
 from training.models import PolicyCheckpoint, TrainingRun
 from training.policies.context import ContextPolicy
 from training.presenters.epochs import nothing_changed
+from training.selectors.runs import run_get
 from training.services import checkpoints
 from training.services.checkpoints import checkpoint_load
 from training.services.learned import changed_nothing
@@ -74,6 +76,29 @@ def evaluation_start(
         raise Invalid("Give the queries to evaluate on.", fields={"queries": "Give at least one query."})
     split = Split.GIVEN if rows is not None else split
     return _create(actor, run, chosen, split=split, rows=rows, samples=samples, against=against)
+
+
+def evaluation_of_agent(
+    actor: Any,
+    agent: Agent,
+    *,
+    checkpoint_id: str | None = None,
+    queries: Sequence[Any] | None = None,
+    samples: int | None = None,
+    against: str = Against.BEGAN,
+) -> EvaluationRun:
+    """Queues the same of an agent: of the checkpoint that was named, else of its best.
+
+    Raises:
+        Missing: there is none, or it is another agent's; and what ``evaluation_start`` raises.
+    """
+    found = checkpoints.checkpoint_of(actor, checkpoint_id) if checkpoint_id else checkpoints.best_of_agent(agent)
+    if found is None:
+        raise Missing("This agent has no checkpoint yet. Train it first.")
+    if found.agent_id != agent.id:
+        raise Missing(f"This agent has no checkpoint {checkpoint_id}.")
+    run = run_get(actor, checkpoints.job_with_queries(found))
+    return evaluation_start(actor, run=run, checkpoint=found, queries=queries, samples=samples, against=against)
 
 
 def _check_fits(run: TrainingRun, checkpoint: PolicyCheckpoint) -> None:

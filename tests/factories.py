@@ -10,12 +10,22 @@ from django.contrib.auth import get_user_model
 from django.contrib.auth.hashers import get_hasher, make_password
 from django.utils import timezone
 
+from agentcore_site.jobs.models import Job, Status
 from agentcore_site.tenancy.models import Membership, Organization
 from agentcore_site.tenancy.roles import Role
 from events.models import DeadLetter, EventCredential
 from experiences.learning.lessons.stamps import pack_stamp
 from experiences.lessons.stamps import stamp_of_agent, stamped
-from experiences.models import Agent, ArchiveState, Experience, ModelEndpoint, PromptPack, ToolServer, TrajectoryArchive
+from experiences.models import (
+    Agent,
+    ArchiveState,
+    Experience,
+    ModelEndpoint,
+    PromptPack,
+    ToolServer,
+    TrajectoryArchive,
+    TrajectoryExport,
+)
 from serving.deployments.rules import DeploymentRule
 from serving.models import (
     AgentServing,
@@ -216,3 +226,30 @@ def served(release: Release) -> ProductionTrace:
     asked = {"query": "Where is Zanzibar?", "expected": "East of Africa.", "flags": ["odd"], "source": "corrected"}
     LoopRow.objects.create(turn=turn, trace_id=trace.pk, **asked, state="waiting")
     return trace
+
+
+class TrajectoryExportFactory(factory.django.DjangoModelFactory):  # type: ignore[misc]
+    """What is said of an export whose file is gone."""
+
+    class Meta:
+        model = TrajectoryExport
+
+    class Params:
+        by = None
+
+    organization = factory.SubFactory("tests.factories.OrganizationFactory")
+    format = "jsonl"
+    until = deleted_at = factory.LazyFunction(timezone.now)
+
+    @factory.lazy_attribute
+    def job(self) -> Job:
+        now = timezone.now()
+        return Job.objects.create(
+            organization=self.organization,
+            kind="export",
+            title="Export as jsonl",
+            status=Status.COMPLETED,
+            progress=1.0,
+            created_by=self.by,
+            finished_at=now,
+        )

@@ -120,6 +120,8 @@ CONSOLE = {
     "suites/<uuid:suite_id>/archive/", "suites/<uuid:suite_id>/run/", "suite-runs/<uuid:job_id>/",
     "suite-runs/<uuid:job_id>/json/", "suite-runs/<uuid:job_id>/cancel/", "suite-runs/<uuid:job_id>/resume/",
     "prompt-packs/", "prompt-packs/new/", "prompt-packs/<uuid:pack_id>/", "prompt-packs/<uuid:pack_id>/archive/",
+    "exports/", "exports/new/", "exports/start/", "exports/stream/", "exports/<uuid:job_id>/",
+    "exports/<uuid:export_id>/download/", "exports/<uuid:export_id>/cancel/",
     "archives/", "archives/jobs/<uuid:job_id>/", "archives/<uuid:organization_id>/start/",
     "archives/<uuid:organization_id>/cancel/", "archives/<uuid:organization_id>/rule/",
     "archives/<uuid:archive_id>/restore/",
@@ -206,6 +208,8 @@ CONSOLE_WRITES = {
     "suites/<uuid:suite_id>/run/": "evaluate",
     "suite-runs/<uuid:job_id>/cancel/": "run.cancel",
     "suite-runs/<uuid:job_id>/resume/": "run.resume",
+    "exports/start/": "export",
+    "exports/<uuid:export_id>/cancel/": "export",
     "archives/<uuid:organization_id>/rule/": "retention.edit",
     "archives/<uuid:organization_id>/start/": "retention.run",
     "archives/<uuid:organization_id>/cancel/": "retention.run",
@@ -281,6 +285,7 @@ REST_READS = {
     "training/<str:pk>/status", "models", "event-publishing", "event-publishers",
     "dead-letters", "dead-letters/<uuid:pk>", "dashboards/<slug:key>",
     "agents/<str:agent>/small-edits", "agents/<str:agent>/loop",
+    "exports", "exports/<uuid:pk>", "exports/<uuid:pk>/download",
     "archives", "archives/<uuid:pk>", "archive-rules", "storage",
     "loop-turns", "loop-turns/<uuid:pk>", "loop-turns/<uuid:turn>/rows",
 }  # fmt: skip
@@ -334,6 +339,8 @@ REST_WRITES: dict[tuple[str, str], tuple[str, Any]] = {
     ("post", "suite-runs"): ("evaluate", {"suite": "zanzibar-suite", "agent": "router-7"}),
     ("post", "suite-runs/<uuid:pk>/cancel"): ("run.cancel", {}),
     ("post", "suite-runs/<uuid:pk>/resume"): ("run.resume", {}),
+    ("post", "exports"): ("export", {"format": "jsonl"}),
+    ("post", "exports/<uuid:pk>/cancel"): ("export", {}),
     ("post", "archives"): ("retention.run", {}),
     ("post", "archives/<uuid:pk>/restore"): ("retention.run", {}),
     ("post", "archive-rules"): ("retention.edit", {"agent": "router-7", "keep_days": 30}),
@@ -461,6 +468,9 @@ def values(run: TrainingRun, operator: Actor) -> dict[str, Any]:
     publisher = factories.EventCredentialFactory(agent=run.agent, name="Zanzibar program")
     training = training_request(operator, {"training_config": {"algorithm": "dpo", "base_model": "Zanzibar-7b"}})
     archive = factories.TrajectoryArchiveFactory(organization=run.organization, agent=run.agent)
+    export = factories.TrajectoryExportFactory(
+        organization=run.organization, by=operator.user, filters={"search": "Zanzibar"}
+    )
     letter = factories.DeadLetterFactory(organization=run.organization, detail="No agent Zanzibar is registered.")
     return {
         "ref": run.agent.slug,
@@ -503,6 +513,7 @@ def values(run: TrainingRun, operator: Actor) -> dict[str, Any]:
         "credential_id": publisher.id,
         "letter_id": letter.id,
         "archive_id": archive.id,
+        "export_id": export.pk,
         "organization_id": run.organization_id,
         "key": "training",
         "chart": "agents",
@@ -511,6 +522,7 @@ def values(run: TrainingRun, operator: Actor) -> dict[str, Any]:
             "training": training.training_job_id,
             "dead-letters": letter.id,
             "archives": archive.id,
+            "exports": export.pk,
             "datasets": dataset.id,
             "members": member.id,
             "invitations": invitation.id,
@@ -548,6 +560,8 @@ def address(route: str, values: dict[str, Any]) -> str:
     own = dict(values)
     if plain.startswith("evaluations/"):
         own["job_id"] = values["evaluation"]
+    if plain.startswith("exports/"):
+        own["job_id"] = values["export_id"]
     if plain.startswith("suite-runs/"):
         own["job_id"] = values["suite_run"]
     if plain.startswith("events/trainings/"):

@@ -46,6 +46,7 @@ def labels(may: frozenset[str], *, staff: bool = False) -> list[list[str]]:
         ("/reviews/", "Review queue"),
         ("/budgets/prices/", "Budgets"),
         ("/people/", "People"),
+        ("/exports/new/", "Exports"),
         ("/archives/", "Storage"),
         ("/encryption/", "Encryption"),
         ("/audit/", "Audit"),

@@ -1,7 +1,7 @@
 """``make bench``: runs every figure and prints the table.
 
-Arguments choose parts (science storage archive jobs llm ace ledger paid privacy learning telemetry rewarders feedback
-gateway events bad_events otlp poison walls context),
+Arguments choose parts (science storage archive export jobs llm ace ledger paid privacy learning telemetry rewarders
+feedback gateway events bad_events otlp poison walls context),
 or one of a part: ``jobs.fairness``.
 ``fuzz [requests]``, ``worlds [options]``, ``again [options]``, ``same [options]``, ``rivals [options]``, ``canary
 [options]`` and ``gate [options]`` are benches of their own."""
@@ -58,6 +58,7 @@ def main() -> int:
         archive,
         context,
         events,
+        export,
         feedback,
         gateway,
         jobs,
@@ -80,6 +81,7 @@ def main() -> int:
         "science": [science.rollouts, science.update],
         "storage": [storage.writes, storage.encrypted],
         "archive": [archive.months, archive.growth],
+        "export": [export.suite],
         "jobs": [jobs.one_worker, jobs.fairness],
         "llm": [llm.calls, llm.rollouts, llm.broken],
         "events": [events.relayed, events.latency, events.producers],

@@ -23,6 +23,8 @@ OURS: Final = frozenset(
         "contenttypes.ContentType.model", "sessions.Session.session_key", "sessions.Session.session_data",
         "auth.User.password", "admin.LogEntry.object_id",
         "site_roof.TableSize.name", "experiences.TrajectoryArchive.sha256",
+        "experiences.TrajectoryExport.format", "experiences.TrajectoryExport.mark",
+        "experiences.TrajectoryExport.archives", "experiences.ExportPart.path", "experiences.ExportPart.sha256",
         "warehouse.WarehouseStore.name", "warehouse.HourlyMeasure.purpose", "warehouse.HourlyMeasure.arm",
         "events.OutboxEvent.data", "events.OutboxEvent.withheld", "events.EventCredential.user",
         "events.EventCredential.digest", "events.ReceivedTrajectory.digest", "events.ReceivedReward.digest",

@@ -93,6 +93,7 @@ def everything(operator: Actor, adam: Any, acme: Any, run: TrainingRun, server: 
     suite_run_stored(operator, release)
     factories.EventCredentialFactory(agent=run.agent)
     factories.DeadLetterFactory(organization=acme)
+    factories.TrajectoryExportFactory(organization=acme)
     asked = training_request(operator, {"training_config": {"algorithm": "dpo", "base_model": "m"}})
     training_request_cancel(operator, asked)
     ReceivedTrajectory.objects.create(organization=acme, agent=run.agent, trajectory_id="t-1", digest="d")

@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from django.db import connection
+from django.db.models import QuerySet
 from django.utils.dateparse import parse_datetime
 
 from agentcore_site.lib.errors import Missing

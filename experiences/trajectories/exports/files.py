@@ -1,7 +1,7 @@
 """The file of an export in object storage: parts that are written once, and read from any place.
 
-Where the organisation encrypts, a part is cut into blocks, each encrypted by AES-256-GCM under its data key with a nonce
-of its own: a block opens in its place of this part of this export alone, so that a download can begin anywhere.
+Where the organisation encrypts, a part is cut into blocks, each encrypted by AES-256-GCM under its data key with a
+nonce of its own: a block opens in its place of this part of this export alone, so that a download can begin anywhere.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ KINDS: Final = (
 )
 _KIND: Final = {name: kind for kind, names in KINDS for name in names.split()}
 SCHEMA: Final = pa.schema([(name, _KIND[name]) for name in COLUMNS])
-REPEATED: Final = "job_id agent_id purpose arm line policy_version model query components error".split()
+REPEATED: Final = "job_id agent_id purpose arm line policy_version model query components error"
 
 
 class _Sink:
@@ -71,7 +71,7 @@ class ParquetLines:
     def __init__(self) -> None:
         self._sink = _Sink()
         self._writer = pq.ParquetWriter(
-            pa.PythonFile(self._sink, mode="w"), SCHEMA, compression="zstd", use_dictionary=REPEATED
+            pa.PythonFile(self._sink, mode="w"), SCHEMA, compression="zstd", use_dictionary=REPEATED.split()
         )
         self._waiting: list[pa.Table] = []
 

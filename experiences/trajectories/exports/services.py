@@ -1,4 +1,4 @@
-"""What people ask of exports that a job writes: that one is made, and what its file is. What ends is deleted here too."""
+"""What people ask of exports that a job writes: that one is made, what its file is, and that it goes."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def _file(export: TrajectoryExport, rows: Sequence[ExportPart], part: int | None
     said = "/".join(one.sha256 for one in rows)
     etag = f'"{hashlib.sha256(f"{export.pk}/{part}/{said}".encode()).hexdigest()}"'
     if format.joined or len(parts) == 1:
-        name = format.name if part is None else "-{part:05}.".format(part=part).join(format.name.rsplit(".", 1))
+        name = format.name if part is None else f"-{part:05}.".join(format.name.rsplit(".", 1))
         return ExportFile(name, format.media, etag, segments_joined(parts))
     return ExportFile(f"{format.name}.tar", "application/x-tar", etag, segments_tarred(parts, format.name))
 

@@ -1,0 +1,108 @@
+"""Conversations of language models as files that TRL loads: what the model saw and said, and nothing else."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from experiences.rollouts.heard import conversations_of
+from experiences.trajectories.exports.conversations import Rewarded, dpo_lines, sft_lines
+from experiences.trajectories.storage import step_json
+from tests.experiences.rollouts.runtimes.test_llm import calculating, rolled
+from tests.support.llm_server import ModelServer
+
+
+def as_sent(message: dict[str, Any]) -> tuple[Any, ...]:
+    """A message as a request has it, or as a conversation does."""
+    called = [one["function"] for one in message.get("tool_calls") or ()]
+    arguments = [(one["name"], one["arguments"]) for one in called]
+    read = [(name, json.loads(one) if isinstance(one, str) else one) for name, one in arguments]
+    return message["role"], message.get("content") or "", read
+
+
+def told(system: str, user: str, answer: str) -> list[dict[str, Any]]:
+    """Steps of a rollout of one call."""
+    state = {"observation": user, "done": [], "prompt": [{"role": "system", "content": system}, {"role": "user"}]}
+    action = {"type": "answer", "tool": "", "parameters": {"text": answer}}
+    return [{"state": state, "action": action, "result": {"success": True, "output": answer, "error": ""}}]
+
+
+@pytest.mark.parametrize("philosophy", ["react", "cot", "autonomous", "multi_agent"])
+async def test_a_conversation_is_what_the_model_was_told_word_by_word(philosophy: str) -> None:
+    with ModelServer(brain=calculating) as server:
+        found = await rolled(server, philosophy=philosophy, system="You are careful.")
+    talks = conversations_of(orjson.loads(orjson.dumps([step_json(step) for step in found.steps])))
+    written = [[as_sent(one) for one in talk] for talk in talks]
+    asked = [[as_sent(one) for one in request.body["messages"]] for request in server.requests]
+    assert asked and all(talk[0][0] == "system" and "You are careful." in talk[0][1] for talk in written)
+    for messages in asked:
+        n = len(messages)
+        assert any(talk[:n] == messages and talk[n][0] == "assistant" for talk in written), messages
+    assert sum(talk.count(one) for talk in written for one in talk if one[0] == "assistant") >= len(asked)
+    assert max(map(len, written)) == max(map(len, asked)) + 1  # nothing was added to the longest
+
+
+async def test_an_answer_that_was_unusable_is_in_no_conversation() -> None:
+    def stumbling(messages: list[dict[str, Any]]) -> Any:
+        stumbling.calls += 1  # type: ignore[attr-defined]
+        return "" if stumbling.calls == 1 else calculating(messages)  # type: ignore[attr-defined]
+
+    stumbling.calls = 0  # type: ignore[attr-defined]
+    with ModelServer(brain=stumbling) as server:
+        found = await rolled(server)
+    assert found.steps[0].action["type"] == "malformed"
+    [talk] = conversations_of([step_json(step) for step in found.steps])
+    assert [one["role"] for one in talk] == ["system", "user", "assistant", "tool", "assistant"]
+    assert talk[3] == {"role": "tool", "content": "391", "name": "int_calc"}
+
+
+def test_steps_that_do_not_say_what_the_model_was_told_are_no_conversation() -> None:
+    steps = told("Be brief.", "2 + 2?", "4")
+    del steps[0]["state"]["prompt"]
+    assert conversations_of(steps) == [] == list(sft_lines(steps))
+
+
+def test_pairs_are_the_best_with_the_worst_and_each_rollout_stands_in_one() -> None:
+    rewards = [0.2, 1.0, 0.2, 0.7, 0.0]
+    group = [Rewarded(one, told("Be brief.", "2 + 2?", f"answer {n}")) for n, one in enumerate(rewards)]
+    pairs = [json.loads(line) for line in dpo_lines(group)]
+    assert [(one["chosen"][0]["content"], one["rejected"][0]["content"]) for one in pairs] == [
+        ("answer 1", "answer 4"),
+        ("answer 3", "answer 2"),
+    ]
+    assert pairs[0]["prompt"] == [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "2 + 2?"}]
+    assert set(pairs[0]) == {"prompt", "chosen", "rejected"}
+
+
+def test_rollouts_that_were_told_something_else_are_no_pair() -> None:
+    group = [Rewarded(1.0, told("Be brief.", "2 + 2?", "4")), Rewarded(0.0, told("Be long.", "2 + 2?", "5"))]
+    assert list(dpo_lines(group)) == []
+    assert list(dpo_lines([group[0], group[0]])) == []  # nor where rewards are the same
+
+
+async def test_trl_loads_the_files_as_they_are(tmp_path: Path) -> None:
+    datasets, trl = pytest.importorskip("datasets"), pytest.importorskip("trl.data_utils")
+    from training.weights.random_model import random_model
+
+    with ModelServer(brain=calculating) as server:
+        found = await rolled(server, system="You are careful.")
+    steps = [step_json(step) for step in found.steps]
+    (tmp_path / "sft.jsonl").write_bytes(b"".join(sft_lines(steps)) * 4)
+    group = [Rewarded(float(n), told("Be brief.", "2 + 2?", f"answer {n}")) for n in range(4)]
+    (tmp_path / "dpo.jsonl").write_bytes(b"".join(dpo_lines(group)))
+    random_model(tmp_path / "model")
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "model", local_files_only=True)
+    for name in ("sft", "dpo"):
+        rows = datasets.load_dataset(
+            "json", data_files=str(tmp_path / f"{name}.jsonl"), split="train", cache_dir=str(tmp_path / "cache")
+        )
+        assert rows.num_rows and trl.is_conversational(rows[0])
+        written = trl.apply_chat_template(dict(rows[0]), tokenizer)
+        said = "".join(written[key] for key in written if key in ("text", "prompt", "chosen", "rejected"))
+        assert all(one in said for one in (("You are careful.", "391") if name == "sft" else ("Be brief.", "answer 3")))

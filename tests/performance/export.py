@@ -1,0 +1,117 @@
+"""I3: trajectories exported by a process of its own: rows a second in each format beside a bare COPY of the same rows,
+and what the process takes in memory above idle.
+
+``python -m tests.performance.export JOB FORMAT`` is that process, on the database of its environment."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from agentcore_site import env
+from tests.performance.table import Figure, at_least, at_most
+
+COPIES = 20  # of 10,000 rows of one job, made by SQL
+
+
+def suite() -> list[Figure]:
+    from django.db import connection, transaction
+
+    from experiences.trajectories import storage
+    from tests.factories import AgentFactory
+    from tests.performance.archive import job_stored
+    from tests.performance.storage import MONTH, emptied, trajectories
+
+    agent = AgentFactory()
+    with transaction.atomic():
+        storage.partition_make(MONTH)
+    emptied()
+    played = trajectories()
+    job = job_stored(agent, MONTH, played).job_id
+    names = storage.COLUMNS
+    picked = names.replace("id,", "gen_random_uuid(),", 1).replace(" iteration,", " iteration + 100 * n,")
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"INSERT INTO experiences_trajectory ({names}) SELECT {picked} FROM experiences_trajectory,"  # noqa: S608
+            " generate_series(1, %s) n WHERE month = %s AND job_id = %s",
+            [COPIES - 1, MONTH, job],
+        )
+        cursor.execute(
+            "INSERT INTO experiences_grouprecord (job_id, organization_id, iteration, scenario, query, has_signal,"
+            " success, rewards, normalized_rewards, advantages, step_advantages)"
+            " SELECT job_id, organization_id, iteration, scenario, '', true, array_agg(success), array_agg(reward),"
+            " array_agg(outcome), array_agg(outcome), jsonb_agg(jsonb_build_array(0.25, -0.5, 0.75, 1, -1))"
+            " FROM experiences_trajectory WHERE month = %s AND job_id = %s GROUP BY 1, 2, 3, 4",
+            [MONTH, job],
+        )
+        cursor.execute("ANALYZE experiences_trajectory")
+    rows = len(played) * COPIES
+    found = {format: _measured(str(job), format) for format in ("copy", "jsonl", "parquet", "csv")}
+    rate = {format: rows / one["seconds"] for format, one in found.items()}
+    figures = []
+    for format in ("jsonl", "parquet", "csv"):
+        assert found[format]["rows"] == rows, found
+        about = f"{rows:,} trajectories as {format}"
+        if format == "jsonl":
+            figures.append(at_least("I3", about, rate[format], 20_000, "rows/s", digits=0))
+        ratio = rate["copy"] / rate[format]
+        figures.append(at_most("I3", f"{about} ({rate[format]:,.0f} rows/s), to a bare COPY", ratio, 6, "x"))
+        figures.append(at_most("I3", f"{about}: memory above idle", found[format]["mb"], 60, "MB", digits=0))
+    return figures
+
+
+def _measured(job: str, format: str) -> dict[str, float]:
+    from tests.support.workers import environment
+
+    command = [sys.executable, "-m", "tests.performance.export", job, format]
+    done = subprocess.run(command, env=environment(), cwd=env.ROOT, capture_output=True, text=True, check=True)
+    found: dict[str, float] = json.loads(done.stdout)
+    return found
+
+
+def main(job: str, format: str) -> None:
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "agentcore_site.settings")
+    import django
+
+    django.setup()
+    from django.db import connection
+
+    from agentcore_site.lib import row_scope
+    from agentcore_site.lib.database import copying
+    from experiences.models import TrajectoryRecord
+    from experiences.trajectories.exports.formats import FORMATS, portions
+    from experiences.trajectories.exports.selection import IN_JOB, Export
+    from tests.performance.storage import MONTH
+
+    row_scope.outside(row_scope.EVERYTHING)
+    connection.ensure_connection()
+    writer = None if format == "copy" else FORMATS[format].writer()
+    idle = _memory("VmRSS")
+    began, rows, size = time.perf_counter(), 0, 0
+    if writer is None:
+        with copying("COPY (SELECT * FROM experiences_trajectory WHERE job_id = %s) TO STDOUT", [job]) as copy:
+            for data in copy:
+                rows, size = rows + 1, size + len(data)
+    else:
+        export = Export(TrajectoryRecord.objects.filter(job_id=job, month=MONTH), IN_JOB)
+        for read, _ in portions(export, format):
+            data, n = writer.write(read)
+            rows, size = rows + n, size + len(data)
+        size += len(writer.tail())
+    seconds = time.perf_counter() - began
+    used = _memory("VmHWM") - idle
+    print(json.dumps({"rows": rows, "bytes": size, "seconds": seconds, "mb": used}))
+
+
+def _memory(name: str) -> float:
+    """Megabytes, by the kernel's name."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(f"{name}:")) / 1024
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:3])
