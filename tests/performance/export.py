@@ -36,7 +36,7 @@ def suite() -> list[Figure]:
     picked = names.replace("id,", "gen_random_uuid(),", 1).replace(" iteration,", " iteration + 100 * n,")
     with connection.cursor() as cursor:
         cursor.execute(
-            f"INSERT INTO experiences_trajectory ({names}) SELECT {picked} FROM experiences_trajectory,"  # noqa: S608
+            f"INSERT INTO experiences_trajectory ({names}) SELECT {picked} FROM experiences_trajectory,"
             " generate_series(1, %s) n WHERE month = %s AND job_id = %s",
             [COPIES - 1, MONTH, job],
         )

@@ -20,7 +20,7 @@ def file_answer(request: HttpRequest, file: ExportFile) -> HttpResponseBase:
     size, headers = file.size, {"ETag": file.etag, "Accept-Ranges": "bytes"}
     start, stop, status = 0, size, 200
     found = RANGE.fullmatch(request.headers.get("Range", "").strip())
-    if found and found.group() != "bytes=-" and request.headers.get("If-Range", file.etag) == file.etag:
+    if found and _sound(found[1], found[2]) and request.headers.get("If-Range", file.etag) == file.etag:
         start, stop = _between(found[1], found[2], size)
         if start >= stop:
             return HttpResponse(status=416, headers={**headers, "Content-Range": f"bytes */{size}"})
@@ -32,6 +32,11 @@ def file_answer(request: HttpRequest, file: ExportFile) -> HttpResponseBase:
     }
     body = _stream(file.read(start, stop))
     return StreamingHttpResponse(body, status=status, content_type=file.media, headers=headers)
+
+
+def _sound(first: str, last: str) -> bool:
+    """Whether this is a range at all; another header is one that was not sent."""
+    return bool(first or last) and not (first and last and int(last) < int(first))
 
 
 def _between(first: str, last: str, size: int) -> tuple[int, int]:

@@ -160,17 +160,21 @@ def export_of(
         require(actor, "export", organization)
         active_key(organization)  # one that can't be had is said before the first byte is sent
     rows = trajectories_filtered(trajectories_visible(actor), actor, asked)
+    archived = archived_in(actor, organizations, asked)
     if format in CONVERSATIONS:
-        rows = _in_words(actor, rows, asked, format)
+        rows = _in_words(actor, rows, archived, asked, format)
     if until is not None:
         rows = rows.filter(created_at__lt=until)
     order = IN_JOB if asked.get("job") else BY_JOB if format == DPO else BY_TIME
-    archived = archived_in(actor, organizations, asked)
     return organizations, Export(rows.filter(organization_id__in=organizations), order, archived)
 
 
 def _in_words(
-    actor: Actor, rows: QuerySet[TrajectoryRecord], filters: Mapping[str, Any], format: str
+    actor: Actor,
+    rows: QuerySet[TrajectoryRecord],
+    archived: Sequence[ArchivedJob],
+    filters: Mapping[str, Any],
+    format: str,
 ) -> QuerySet[TrajectoryRecord]:
     """The rows of which conversations are made: of SFT the successes, where the filters do not say themselves which.
 
@@ -181,8 +185,8 @@ def _in_words(
     if filters.get("agent"):
         agent = agent_get(actor, filters["agent"])
     elif filters.get("job"):
-        first = rows.order_by().values_list("agent_id", flat=True).first()
-        agent = Agent.objects.filter(pk=first).first()
+        of = [*rows.order_by().values_list("agent_id", flat=True)[:1], *(one.archive.agent_id for one in archived)]
+        agent = Agent.objects.filter(pk__in=of[:1]).first()
     if agent is not None and agent.runtime == "action":
         raise Invalid(ACTIONS, fields={"format": ACTIONS})
     chosen = any(filters.get(name) not in (None, "") for name in ("success", "outcome", "min_reward"))

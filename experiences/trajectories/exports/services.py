@@ -69,7 +69,7 @@ def export_queue(actor: Actor, filters: Mapping[str, Any], *, format: str) -> Tr
     organizations, _ = export_of(actor, asked, format=format, until=until)
     if len(organizations) > 1:
         raise Conflict("You belong to several organisations: name the job or the agent whose trajectories you want.")
-    organization = Organization.objects.get(pk=getattr(organizations[0], "pk", organizations[0]))
+    organization = Organization.objects.get(pk=organizations[0])
     with transaction.atomic():
         job = lifecycle.submit(actor, kind=KIND, organization=organization, title=f"Export as {format}")
         made = TrajectoryExport.objects.create(
