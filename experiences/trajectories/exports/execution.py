@@ -59,6 +59,8 @@ def export_slice(job: Job, lease: Lease) -> Progressed:
             return Progressed(finished=False)
     _require_same(export, export_again(export)[1])
     files_delete(export, keep=list(export.parts.values_list("path", flat=True)))
+    with lease.fenced(progress=1.0):
+        pass
     return Progressed(finished=True)
 
 
@@ -107,6 +109,8 @@ def _part_keep(export: TrajectoryExport, written: WrittenPart, path: Path, lease
     before that leaves a file that no row names, and its rows are written again. False: the organisation switched its
     encryption meanwhile, and the part has to be written anew."""
     part = written.part
+    if written.mark is None and part.number > 1:
+        return True  # the part before ended with the last row
     object_save_file(part.path, path)
     read = export.read + written.read
     with lease.fenced(progress=min(0.99, read / max(1, export.total or 1))):

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from django.db.models import QuerySet
@@ -123,14 +124,16 @@ class Export:
         size = FIRST
         while True:
             rows = self.rows if at is None else keyset(self.rows, self.order, at)
-            limit = min(size, BATCH)
-            found = from_replica(rows, lambda rows, limit=limit: rows_read(rows.order_by(*self.order)[:limit]))
+            found = from_replica(rows, partial(self._first, min(size, BATCH)))
             if not found:
                 return
             yield Batch(found, None, self.order)
             at = [found[-1].values[name] for name in self.order]
             fits = BATCH_BYTES * len(found) // max(1, sum(row.size for row in found))
             size = max(1, min(BATCH, fits, 4 * size))
+
+    def _first(self, n: int, rows: QuerySet[TrajectoryRecord]) -> list[Row]:
+        return rows_read(rows.order_by(*self.order)[:n])
 
 
 def export_start(actor: Actor, filters: Mapping[str, Any], *, format: str) -> Export:

@@ -257,7 +257,7 @@ def test_what_is_cancelled_over_or_named_by_an_erasure_is_deleted(
     for one in kept:
         one.refresh_from_db()
         assert one.deleted_at is not None and not default_storage.listdir(one.folder)[1]
-    path = other.parts.get().path
+    path = other.parts.all()[0].path
     assert default_storage.exists(path) and rules.get("exports").age() == 0  # type: ignore[misc]
     later = timezone.now() + timedelta(days=settings.EXPORT_DAYS + 1)
     monkeypatch.setattr(timezone, "now", lambda: later)
