@@ -31,7 +31,7 @@ EXAMPLE = OpenApiExample(
 )
 
 
-class ExportFilters(filters.FilterSet):
+class ExportListFilters(filters.FilterSet):
     status = filters.ChoiceFilter(field_name="job__status", choices=Status.choices)
     export_format = filters.ChoiceFilter(field_name="format", choices=[(name, name) for name in FORMATS])
 
@@ -78,7 +78,7 @@ class ExportViewSet(ScopedViewSet):
     """Exports of trajectories that are written in the background."""
 
     queryset = TrajectoryExport.objects.none()
-    filterset_class = ExportFilters
+    filterset_class = ExportListFilters
     orderings = {"-created_at": "job__created_at"}
     lookup_value_converter = "uuid"
     known_query = {"download": ("part",)}

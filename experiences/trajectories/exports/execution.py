@@ -17,7 +17,7 @@ from agentcore_site.lib.object_storage import object_save_file
 from experiences.models import ExportPart, TrajectoryExport
 from experiences.trajectories.exports.files import PartFile, place_of_part
 from experiences.trajectories.exports.formats import FORMATS, portions
-from experiences.trajectories.exports.rows import Row
+from experiences.trajectories.exports.rows import ExportRow
 from experiences.trajectories.exports.selection import Export, Mark
 from experiences.trajectories.exports.services import export_again, files_delete
 
@@ -28,7 +28,7 @@ CHANGED: Final = (
     "Trajectories were archived, brought back or erased while they were exported. Start the export again: it reads them"
     " from where they are now."
 )
-Portions = Iterator[tuple[list[Row], Mark]]
+Portions = Iterator[tuple[list[ExportRow], Mark]]
 
 
 @dataclass

@@ -120,37 +120,37 @@ class StoredPart:
 
 
 @dataclass(frozen=True)
-class Segment:
+class FileSegment:
     """A stretch of a download."""
 
     size: int
     read: Callable[[int, int], Iterator[bytes]]
 
 
-def segments_joined(parts: Sequence[StoredPart]) -> list[Segment]:
+def segments_joined(parts: Sequence[StoredPart]) -> list[FileSegment]:
     """Parts behind each other."""
-    return [Segment(part.size, part.read) for part in parts]
+    return [FileSegment(part.size, part.read) for part in parts]
 
 
-def segments_tarred(parts: Sequence[StoredPart], name: str) -> list[Segment]:
+def segments_tarred(parts: Sequence[StoredPart], name: str) -> list[FileSegment]:
     """Parts as files of a tar archive, which is the same each time, so that a download of it can be resumed."""
-    found: list[Segment] = []
+    found: list[FileSegment] = []
     stem, _, ending = name.rpartition(".")
     for number, part in enumerate(parts, 1):
         info = tarfile.TarInfo(f"{stem}-{number:05}.{ending}")
         info.size = part.size
-        found += [_bytes(info.tobuf()), Segment(part.size, part.read), _bytes(bytes(-part.size % TAR))]
+        found += [_bytes(info.tobuf()), FileSegment(part.size, part.read), _bytes(bytes(-part.size % TAR))]
     return [*found, _bytes(bytes(2 * TAR))]
 
 
-def _bytes(data: bytes) -> Segment:
+def _bytes(data: bytes) -> FileSegment:
     def read(start: int, stop: int) -> Iterator[bytes]:
         yield data[start:stop]
 
-    return Segment(len(data), read)
+    return FileSegment(len(data), read)
 
 
-def read_between(segments: Sequence[Segment], start: int, stop: int) -> Iterator[bytes]:
+def read_between(segments: Sequence[FileSegment], start: int, stop: int) -> Iterator[bytes]:
     """The bytes from ``start`` to before ``stop`` of all segments behind each other."""
     at = 0
     for one in segments:

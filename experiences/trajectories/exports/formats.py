@@ -11,8 +11,8 @@ import orjson
 
 from agentcore_site.lib.spreadsheets import csv_line
 from experiences.trajectories.exports.conversations import Rewarded, dpo_lines, sft_lines
-from experiences.trajectories.exports.rows import COLUMNS, Row, rows_exported
-from experiences.trajectories.exports.selection import DPO, SFT, Batch, Export, Mark
+from experiences.trajectories.exports.rows import COLUMNS, ExportRow, rows_exported
+from experiences.trajectories.exports.selection import DPO, SFT, ExportBatch, Export, Mark
 
 CSV_COLUMNS: Final = [n for n in COLUMNS if n not in ("steps", "step_advantages", "components", "evidence")] + ["steps"]
 
@@ -22,7 +22,7 @@ class Writer(Protocol):
 
     def head(self) -> bytes: ...
 
-    def write(self, rows: Sequence[Row]) -> tuple[bytes, int]: ...
+    def write(self, rows: Sequence[ExportRow]) -> tuple[bytes, int]: ...
 
     def tail(self) -> bytes: ...
 
@@ -31,13 +31,13 @@ class Writer(Protocol):
 class Lines:
     """A file of lines, each by itself."""
 
-    of: Callable[[Sequence[Row]], Iterator[bytes]]
+    of: Callable[[Sequence[ExportRow]], Iterator[bytes]]
     first: bytes = b""
 
     def head(self) -> bytes:
         return self.first
 
-    def write(self, rows: Sequence[Row]) -> tuple[bytes, int]:
+    def write(self, rows: Sequence[ExportRow]) -> tuple[bytes, int]:
         lines = list(self.of(rows))
         return b"".join(lines), len(lines)
 
@@ -61,22 +61,22 @@ def jsonl_line(row: dict[str, Any]) -> bytes:
     return orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE)
 
 
-def _jsonl(rows: Sequence[Row]) -> Iterator[bytes]:
+def _jsonl(rows: Sequence[ExportRow]) -> Iterator[bytes]:
     return map(jsonl_line, rows_exported(rows))
 
 
-def _csv(rows: Sequence[Row]) -> Iterator[bytes]:
+def _csv(rows: Sequence[ExportRow]) -> Iterator[bytes]:
     for row in rows_exported(rows):
         row["steps"] = orjson.dumps(row["steps"]).decode()
         yield csv_line(row[name] for name in CSV_COLUMNS)
 
 
-def _sft(rows: Sequence[Row]) -> Iterator[bytes]:
+def _sft(rows: Sequence[ExportRow]) -> Iterator[bytes]:
     for row in rows:
         yield from sft_lines(orjson.loads(row.steps))
 
 
-def _dpo(rows: Sequence[Row]) -> Iterator[bytes]:
+def _dpo(rows: Sequence[ExportRow]) -> Iterator[bytes]:
     """Of rows that stand together by query: arms and lines of one query are groups of their own."""
     for _, near in groupby(rows, _query):
         groups: dict[tuple[Any, ...], list[Rewarded]] = {}
@@ -88,7 +88,7 @@ def _dpo(rows: Sequence[Row]) -> Iterator[bytes]:
             yield from dpo_lines(group)
 
 
-def _query(row: Row) -> tuple[Any, ...]:
+def _query(row: ExportRow) -> tuple[Any, ...]:
     return row.values["job_id"], row.values["iteration"], row.values["scenario"]
 
 
@@ -115,9 +115,9 @@ FORMATS: Final[dict[str, Format]] = {
 }
 
 
-def portions(export: Export, format: str, after: Mark | None = None) -> Iterator[tuple[list[Row], Mark]]:
+def portions(export: Export, format: str, after: Mark | None = None) -> Iterator[tuple[list[ExportRow], Mark]]:
     """The rows as a writer takes them, and the place behind them: of DPO the rollouts of a query are never torn."""
-    waiting: list[tuple[Row, Batch]] = []
+    waiting: list[tuple[ExportRow, ExportBatch]] = []
     for batch in export.batches(after):
         if format != DPO:
             yield batch.rows, batch.mark(batch.rows[-1])

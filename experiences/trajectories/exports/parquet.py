@@ -10,7 +10,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from experiences.trajectories.exports.rows import COLUMNS, Row, rows_exported
+from experiences.trajectories.exports.rows import COLUMNS, ExportRow, rows_exported
 
 GROUP_ROWS: Final = 10_000
 GROUP_BYTES: Final = 16 * 2**20
@@ -78,7 +78,7 @@ class ParquetLines:
     def head(self) -> bytes:
         return b""
 
-    def write(self, rows: Sequence[Row]) -> tuple[bytes, int]:
+    def write(self, rows: Sequence[ExportRow]) -> tuple[bytes, int]:
         self._waiting.append(_table(rows))
         if sum(t.num_rows for t in self._waiting) >= GROUP_ROWS or sum(t.nbytes for t in self._waiting) >= GROUP_BYTES:
             self._write()
@@ -95,7 +95,7 @@ class ParquetLines:
             self._writer.write_table(table, row_group_size=max(table.num_rows, 1))
 
 
-def _table(rows: Sequence[Row]) -> pa.Table:
+def _table(rows: Sequence[ExportRow]) -> pa.Table:
     columns: dict[str, list[Any]] = {name: [] for name in COLUMNS}
     for row, whole in zip(rows, rows_exported(rows), strict=True):
         whole["steps"] = orjson.dumps(whole["steps"])

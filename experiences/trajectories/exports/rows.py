@@ -32,7 +32,7 @@ _EMPTY: Final[dict[str, Any]] = dict.fromkeys(COLUMNS)
 _attributes: Final = attrgetter(*_READ)
 
 
-class Row(NamedTuple):
+class ExportRow(NamedTuple):
     """One row as read: the columns by name, and its JSON as text."""
 
     values: dict[str, Any]
@@ -45,7 +45,7 @@ class Row(NamedTuple):
         return len(self.steps) + len(self.components) + len(self.evidence) + len(self.values["query"])
 
 
-def rows_read(rows: QuerySet[TrajectoryRecord]) -> list[Row]:
+def rows_read(rows: QuerySet[TrajectoryRecord]) -> list[ExportRow]:
     """All rows of a query.
 
     Raises:
@@ -58,11 +58,11 @@ def rows_read(rows: QuerySet[TrajectoryRecord]) -> list[Row]:
         steps = one[n]
         if steps.startswith('"'):
             steps = opened_stored(table, "steps", one[1], one[0], steps)
-        found.append(Row(dict(zip(_READ, one, strict=False)), steps, one[n + 1], one[n + 2]))
+        found.append(ExportRow(dict(zip(_READ, one, strict=False)), steps, one[n + 1], one[n + 2]))
     return found
 
 
-def rows_exported(rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
+def rows_exported(rows: Sequence[ExportRow]) -> Iterator[dict[str, Any]]:
     """Rows as programs read them, with what the update made of each; components and evidence are passed on unread
     (``orjson.Fragment``), times are ``datetime``. One query a job for all advantages.
 
@@ -75,7 +75,7 @@ def rows_exported(rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
         yield _whole(row.values, learned, orjson.loads(row.steps), *json)
 
 
-def rows_whole(rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
+def rows_whole(rows: Sequence[ExportRow]) -> Iterator[dict[str, Any]]:
     """The same as plain values."""
     for row, whole in zip(rows, rows_exported(rows), strict=True):
         whole["components"], whole["evidence"] = orjson.loads(row.components), orjson.loads(row.evidence)

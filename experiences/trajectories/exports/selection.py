@@ -22,7 +22,7 @@ from agentcore_site.tenancy.permissions import current_organization, require
 from experiences.models import Agent, ArchivedJob, TrajectoryRecord
 from experiences.models.agent_lookup import agent_get
 from experiences.trajectories.archive.reading import archived_in, row_group_rows
-from experiences.trajectories.exports.rows import Row, rows_read
+from experiences.trajectories.exports.rows import ExportRow, rows_read
 from experiences.trajectories.filters import trajectories_filtered
 from experiences.trajectories.selectors import trajectories_visible
 
@@ -61,14 +61,14 @@ class Mark(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Batch:
+class ExportBatch:
     """Rows that stand together, in order, with what marks the place behind any of them."""
 
-    rows: list[Row]
+    rows: list[ExportRow]
     archived: tuple[int, int] | None
     order: tuple[str, ...]
 
-    def mark(self, row: Row) -> Mark:
+    def mark(self, row: ExportRow) -> Mark:
         return Mark(self.archived, tuple(_text(row.values[name]) for name in self.order))
 
 
@@ -92,7 +92,7 @@ class Export:
         """What is read from archives: it changes when rows go there, come back, or are erased there."""
         return sorted(f"{part.pk}/{part.archive_id}/{part.archive.revision}" for part in self.archived)
 
-    def batches(self, after: Mark | None = None) -> Iterator[Batch]:
+    def batches(self, after: Mark | None = None) -> Iterator[ExportBatch]:
         """All rows, or those after a place; between two batches the database is not needed."""
         if after is None or after.archived is not None:
             yield from self._archived(after)
@@ -105,7 +105,7 @@ class Export:
                 with row_group_rows(part, group):
                     yield self.rows.count()
 
-    def _archived(self, after: Mark | None) -> Iterator[Batch]:
+    def _archived(self, after: Mark | None) -> Iterator[ExportBatch]:
         waiting = after is not None
         for part in self.archived:
             for group in _groups(part):
@@ -117,9 +117,9 @@ class Export:
                 with row_group_rows(part, group):
                     found = rows_read(rows.order_by(*self.order))
                 if found:
-                    yield Batch(found, (part.pk, group), self.order)
+                    yield ExportBatch(found, (part.pk, group), self.order)
 
-    def _hot(self, after: Mark | None) -> Iterator[Batch]:
+    def _hot(self, after: Mark | None) -> Iterator[ExportBatch]:
         at: Sequence[Any] | None = None if after is None else after.at
         size = FIRST
         while True:
@@ -127,12 +127,12 @@ class Export:
             found = from_replica(rows, partial(self._first, min(size, BATCH)))
             if not found:
                 return
-            yield Batch(found, None, self.order)
+            yield ExportBatch(found, None, self.order)
             at = [found[-1].values[name] for name in self.order]
             fits = BATCH_BYTES * len(found) // max(1, sum(row.size for row in found))
             size = max(1, min(BATCH, fits, 4 * size))
 
-    def _first(self, n: int, rows: QuerySet[TrajectoryRecord]) -> list[Row]:
+    def _first(self, n: int, rows: QuerySet[TrajectoryRecord]) -> list[ExportRow]:
         return rows_read(rows.order_by(*self.order)[:n])
 
 

@@ -22,7 +22,7 @@ from agentcore_site.tenancy.permissions import require
 from experiences.models import ExportPart, TrajectoryExport
 from experiences.trajectories.exports.files import (
     GONE,
-    Segment,
+    FileSegment,
     StoredPart,
     place_of_part,
     read_between,
@@ -44,7 +44,7 @@ class ExportFile:
     name: str
     media: str
     etag: str
-    segments: Sequence[Segment]
+    segments: Sequence[FileSegment]
 
     @property
     def size(self) -> int:

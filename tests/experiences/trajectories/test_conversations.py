@@ -84,25 +84,44 @@ def test_rollouts_that_were_told_something_else_are_no_pair() -> None:
     assert list(dpo_lines([group[0], group[0]])) == []  # nor where rewards are the same
 
 
+@pytest.mark.slow(reason="loads torch and TRL")
 async def test_trl_loads_the_files_as_they_are(tmp_path: Path) -> None:
-    datasets, trl = pytest.importorskip("datasets"), pytest.importorskip("trl.data_utils")
-    from training.weights.random_model import random_model
-
+    pytest.importorskip("trl", reason="trl is not installed")
     with ModelServer(brain=calculating) as server:
         found = await rolled(server, system="You are careful.")
     steps = [step_json(step) for step in found.steps]
-    (tmp_path / "sft.jsonl").write_bytes(b"".join(sft_lines(steps)) * 4)
+    other = orjson.loads(orjson.dumps(steps))
+    other[0]["action"]["parameters"] = {"text": 17, "digits": [2]}  # another tool's arguments, of another type
+    (tmp_path / "sft.jsonl").write_bytes(b"".join([*sft_lines(steps), *sft_lines(other)]))
     group = [Rewarded(float(n), told("Be brief.", "2 + 2?", f"answer {n}")) for n in range(4)]
     (tmp_path / "dpo.jsonl").write_bytes(b"".join(dpo_lines(group)))
-    random_model(tmp_path / "model")
-    from transformers import AutoTokenizer
+    for name, words in {"sft": ("You are careful.", "391"), "dpo": ("Be brief.", "answer 3")}.items():
+        said = tokenised_by_trl(tmp_path, name)
+        assert all(word in said for word in words), said
 
-    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "model", local_files_only=True)
-    for name in ("sft", "dpo"):
-        rows = datasets.load_dataset(
-            "json", data_files=str(tmp_path / f"{name}.jsonl"), split="train", cache_dir=str(tmp_path / "cache")
-        )
-        assert rows.num_rows and trl.is_conversational(rows[0])
-        written = trl.apply_chat_template(dict(rows[0]), tokenizer)
-        said = "".join(written[key] for key in written if key in ("text", "prompt", "chosen", "rejected"))
-        assert all(one in said for one in (("You are careful.", "391") if name == "sft" else ("Be brief.", "answer 3")))
+
+def tokenised_by_trl(folder: Path, name: str) -> str:
+    """What TRL's trainer makes of a file, as tokens, read back."""
+    import datasets
+    import trl
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from trl.data_utils import is_conversational
+
+    from training.weights.random_model import random_model
+
+    model = random_model(folder / f"{name}-model")
+    tokenizer = AutoTokenizer.from_pretrained(model, local_files_only=True)
+    rows = datasets.load_dataset(
+        "json", data_files=str(folder / f"{name}.jsonl"), split="train", cache_dir=str(folder / "cache")
+    )
+    assert rows.num_rows == 2 and all(is_conversational(row) for row in rows)
+    trainers = {"sft": (trl.SFTTrainer, trl.SFTConfig), "dpo": (trl.DPOTrainer, trl.DPOConfig)}
+    trainer, config = trainers[name]
+    made = trainer(
+        model=AutoModelForCausalLM.from_pretrained(model, local_files_only=True),
+        args=config(output_dir=str(folder / name), report_to="none", use_cpu=True, bf16=False, max_length=None),
+        train_dataset=rows,
+        processing_class=tokenizer,
+    )
+    ids = [row[key] for row in made.train_dataset for key in row if key.endswith("ids")]
+    return "\n".join(tokenizer.decode(one) for one in ids)
