@@ -769,6 +769,12 @@ def test_a_link_opens_its_job_and_nothing_else(values: dict[str, Any], run: Trai
 # -- roles -------------------------------------------------------------------------------------------------------------
 
 
+def allowed_of(user: Any) -> frozenset[str]:
+    """What the person's role allows, and the permission to export beside it."""
+    membership = user.memberships.get()
+    return ROLE_MAY[membership.role] | (frozenset({"export"}) if membership.can_export else frozenset())
+
+
 @pytest.mark.parametrize("person", ["stella", "dan", "olivia", "adam"])
 def test_rest_writes_ask_for_the_right_role(
     person: str, values: dict[str, Any], run: TrainingRun, request: pytest.FixtureRequest
@@ -779,7 +785,7 @@ def test_rest_writes_ask_for_the_right_role(
     values["pk"]["api-keys"] = ApiKey.objects.filter(user=user).latest("created_at").id
     if (given := caller.post("feedback", thumbs_up(values))).status_code == 201:  # only one's own is taken back
         values["pk"]["feedback"] = given.json()["id"]
-    may = ROLE_MAY[user.memberships.get().role]
+    may = allowed_of(user)
     for (method, route), (action, body) in REST_WRITES.items():
         sent = body(values) if callable(body) else body
         path = address(f"api/v1/{route}", values).removeprefix("/api/v1/")
@@ -831,7 +837,7 @@ def test_console_writes_ask_for_the_right_role(
     user = request.getfixturevalue(person)
     client = Client(raise_request_exception=False)
     client.force_login(user)
-    may = ROLE_MAY[user.memberships.get().role]
+    may = allowed_of(user)
     for route, action in CONSOLE_WRITES.items():
         before = snapshot()
         sent = {"run": str(values["job_id"]), "job": str(values["job_id"]), "confirm": "router-7"}

@@ -12,7 +12,7 @@ import orjson
 from agentcore_site.lib.spreadsheets import csv_line
 from experiences.trajectories.exports.conversations import Rewarded, dpo_lines, sft_lines
 from experiences.trajectories.exports.rows import COLUMNS, ExportRow, rows_exported
-from experiences.trajectories.exports.selection import DPO, SFT, ExportBatch, Export, Mark
+from experiences.trajectories.exports.selection import DPO, SFT, Export, ExportBatch, Mark
 
 CSV_COLUMNS: Final = [n for n in COLUMNS if n not in ("steps", "step_advantages", "components", "evidence")] + ["steps"]
 
