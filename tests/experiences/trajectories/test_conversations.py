@@ -60,6 +60,28 @@ async def test_an_answer_that_was_unusable_is_in_no_conversation() -> None:
     assert talk[3] == {"role": "tool", "content": "391", "name": "int_calc"}
 
 
+def test_the_calls_of_an_agent_over_http_are_one_conversation() -> None:
+    """Its tools are its own: their results come with its next call; what it answers at last is in its own words."""
+    calls = [{"tool": "find", "parameters": {"n": 1}}, {"tool": "look", "parameters": {}}]
+    asked = {"observation": "Where?", "prompt": [{"role": "system", "content": "Be brief."}, {"role": "user"}]}
+    read = {"observation": "two", "further": [{"role": "tool", "content": "one"}, {"role": "tool"}]}
+    steps: list[dict[str, Any]] = [
+        {"state": asked, "action": {"type": "tool", "tool": "several", "parameters": {"calls": calls}}, "result": {}},
+        {"state": read, "action": {"type": "message", "parameters": {}}, "result": {"output": "Here."}},
+        {"state": {"observation": "two"}, "action": {"type": "answer", "parameters": {"text": "HERE"}}, "result": {}},
+    ]
+    [talk] = conversations_of(steps)
+    assert [as_sent(one) for one in talk] == [
+        ("system", "Be brief.", []),
+        ("user", "Where?", []),
+        ("assistant", "", [("find", {"n": 1}), ("look", {})]),
+        ("tool", "one", []),
+        ("tool", "two", []),
+        ("assistant", "Here.", []),
+    ]
+    assert [one["name"] for one in talk if one["role"] == "tool"] == ["find", "look"]
+
+
 def test_steps_that_do_not_say_what_the_model_was_told_are_no_conversation() -> None:
     steps = told("Be brief.", "2 + 2?", "4")
     del steps[0]["state"]["prompt"]
