@@ -15,7 +15,8 @@ from pathlib import Path
 from agentcore_site import env
 from tests.performance.table import Figure, at_least, at_most
 
-COPIES = 20  # of 10,000 rows of one job, made by SQL
+ROWS, STEPS = 10_000, 8
+COPIES = 20  # of these rows, made by SQL: one job
 
 
 def suite() -> list[Figure]:
@@ -24,13 +25,16 @@ def suite() -> list[Figure]:
     from experiences.trajectories import storage
     from tests.factories import AgentFactory
     from tests.performance.archive import job_stored
-    from tests.performance.storage import MONTH, emptied, trajectories
+    from tests.performance.storage import MONTH, emptied
+    from tests.support.rows import group
 
     agent = AgentFactory()
     with transaction.atomic():
         storage.partition_make(MONTH)
     emptied()
-    played = trajectories()
+    played = [one for scenario in range(ROWS // 10) for one in group(0, scenario, 10).trajectories]
+    for one in played:
+        one.steps *= STEPS // 2
     job = job_stored(agent, MONTH, played).job_id
     names = storage.COLUMNS
     picked = names.replace("id,", "gen_random_uuid(),", 1).replace(" iteration,", " iteration + 100 * n,")
@@ -44,7 +48,8 @@ def suite() -> list[Figure]:
             "INSERT INTO experiences_grouprecord (job_id, organization_id, iteration, scenario, query, has_signal,"
             " success, rewards, normalized_rewards, advantages, step_advantages)"
             " SELECT job_id, organization_id, iteration, scenario, '', true, array_agg(success), array_agg(reward),"
-            " array_agg(outcome), array_agg(outcome), jsonb_agg(jsonb_build_array(0.25, -0.5, 0.75, 1, -1))"
+            " array_agg(outcome), array_agg(outcome),"
+            " jsonb_agg(jsonb_build_array(0.25, -0.5, 0.75, 1, -1, 0.5, 0.25, 0.125))"
             " FROM experiences_trajectory WHERE month = %s AND job_id = %s GROUP BY 1, 2, 3, 4",
             [MONTH, job],
         )
