@@ -206,7 +206,7 @@ def test_every_address_of_the_console_is_tried_here(addresses: list[str]) -> Non
         "exports", "export", "export_new", "export_start", "export_stream", "export_download", "export_cancel",
         "archives", "archiving", "archive_start", "archive_cancel", "archive_rule", "archive_restore",
         "encryption", "encrypting", "encryption_rotate", "encryption_end", "encryption_move", "encryption_stop",
-        "trajectories", "compare", "trajectory", "steps", "raw", "group", "jobs",
+        "trajectories", "compare", "chosen", "landscape", "trajectory", "steps", "raw", "group", "jobs",
         "job", "status", "series", "pause", "resume", "cancel", "share", "unshare", "unshare_one", "launch",
         "plan", "data", "domain",
         "settings", "upload", "upload_checkpoint", "checkpoints", "tags", "download", "shared", "shared_status",
