@@ -6,7 +6,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("experiences", "0024_partitions_closed"),
+        ("experiences", "0025_dataset_versions"),
         ("jobs", "0011_spending_rate"),
         ("tenancy", "0010_key_addresses"),
     ]
