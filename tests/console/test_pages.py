@@ -39,7 +39,10 @@ LISTS = (
     "/events/trainings/",
     "/dashboards/",
     "/checkpoints/",
+    "/datasets/",
+    "/jobs/landscape/",
     "/search/?q=a",
+    "/search/palette/?q=a",
 )
 
 
@@ -66,6 +69,7 @@ def addresses(run: TrainingRun, evaluation: EvaluationRun) -> list[str]:
         f"/trajectories/{one.pk}/json/",
         f"/trajectories/compare/?a={a.pk}&b={b.pk}",
         f"/checkpoints/compare/?pick={checkpoint.pk}&pick={checkpoint.pk}",
+        f"/jobs/compare/?pick={run.pk}",
         f"/evaluations/{evaluation.pk}/",
         f"/evaluations/{evaluation.pk}/?part=progress",
         f"/evaluations/{evaluation.pk}/json/",
@@ -189,7 +193,7 @@ def test_every_address_of_the_console_is_tried_here(addresses: list[str]) -> Non
     """A new page without a line in these tests fails this one."""
     tried = {
         "password_forgotten", "password_reset", "key_revoke",
-        "overview", "workers", "search", "sign_in", "sign_out", "audit", "audit_export", "system", "agents",
+        "overview", "workers", "search", "palette", "sign_in", "sign_out", "audit", "audit_export", "system", "agents",
         "audit_stream", *(f"audit_stream_{one}" for one in STREAM_ACTS),
         "agent", "agent_new",
         "agent_edit", "sign_out_everywhere", "people", "member_change", "member_remove",
@@ -205,6 +209,8 @@ def test_every_address_of_the_console_is_tried_here(addresses: list[str]) -> Non
         "review_reject_lesson", "prompt_packs", "prompt_pack_new", "prompt_pack", "prompt_pack_archive",
         "exports", "export", "export_new", "export_start", "export_stream", "export_download", "export_cancel",
         "archives", "archiving", "archive_start", "archive_cancel", "archive_rule", "archive_restore",
+        "datasets", "dataset_new", "dataset", "dataset_checks", "dataset_edit", "dataset_archive", "dataset_restore",
+        "dataset_download", "dataset_overlaps",
         "encryption", "encrypting", "encryption_rotate", "encryption_end", "encryption_move", "encryption_stop",
         "trajectories", "compare", "chosen", "landscape", "trajectory", "steps", "raw", "group", "jobs",
         "job", "status", "series", "pause", "resume", "cancel", "share", "unshare", "unshare_one", "launch",
