@@ -20,6 +20,7 @@ from urllib.parse import unquote, urlsplit
 from urllib.request import getproxies_environment
 
 ROOT = Path(__file__).resolve().parent.parent
+PEM_END = "-----END PUBLIC KEY-----"
 
 
 class BadEnvironment(ValueError):
@@ -116,6 +117,41 @@ def certificate() -> tuple[str, str]:
         if path and not os.access(path, os.R_OK):
             raise BadEnvironment(f"{name}={path} cannot be read.")
     return cert, key
+
+
+def rsa_private_key(name: str) -> str:
+    """A private RSA key of at least 2,048 bits, as PEM without a password; "" where none is given."""
+    value = text(name)
+    if value:
+        from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
+        from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+        try:
+            key = load_pem_private_key(value.encode(), None)
+        except (TypeError, ValueError) as error:
+            raise BadEnvironment(f"{name} must be a private RSA key in PEM, without a password.") from error
+        if not isinstance(key, RSAPrivateKey) or key.key_size < 2048:
+            raise BadEnvironment(f"{name} must be an RSA key of at least 2,048 bits.")
+    return value
+
+
+def rsa_public_keys(name: str) -> list[str]:
+    """Public RSA keys of at least 2,048 bits, as PEM, one after another."""
+    found = [f"{one}{PEM_END}" for one in text(name).split(PEM_END)]
+    *keys, rest = (one.strip() for one in found)
+    if rest != PEM_END:
+        raise BadEnvironment(f"{name} must be public RSA keys in PEM, one after another.")
+    for one in keys:
+        from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+        from cryptography.hazmat.primitives.serialization import load_pem_public_key
+
+        try:
+            key = load_pem_public_key(one.encode())
+        except ValueError as error:
+            raise BadEnvironment(f"{name} must be public RSA keys in PEM, one after another.") from error
+        if not isinstance(key, RSAPublicKey) or key.key_size < 2048:
+            raise BadEnvironment(f"{name} must be RSA keys of at least 2,048 bits.")
+    return keys
 
 
 def networks(name: str) -> list[IPv4Network | IPv6Network]:

@@ -233,12 +233,13 @@ REST_FRAMEWORK = {
     "EXCEPTION_HANDLER": "agentcore_site.rest.problems.handler",
     "TEST_REQUEST_DEFAULT_FORMAT": "json",
 }
+# Without a private key tokens are signed by HS256 with SECRET_KEY (tenancy/jwt_keys.py).
+JWT_PRIVATE_KEY = env.rsa_private_key("JWT_PRIVATE_KEY")
+JWT_VERIFYING_KEYS = env.rsa_public_keys("JWT_VERIFYING_KEYS")
 SIMPLE_JWT: dict[str, Any] = {
     "ACCESS_TOKEN_LIFETIME": timedelta(minutes=30),
     "REFRESH_TOKEN_LIFETIME": timedelta(days=1),
-    "ALGORITHM": "RS256" if env.text("JWT_PRIVATE_KEY") else "HS256",
-    "SIGNING_KEY": env.text("JWT_PRIVATE_KEY") or SECRET_KEY,
-    "VERIFYING_KEY": env.text("JWT_PUBLIC_KEY"),
+    "AUTH_TOKEN_CLASSES": ("agentcore_site.tenancy.jwt_keys.AccessToken",),
     "UPDATE_LAST_LOGIN": False,
     "CHECK_REVOKE_TOKEN": True,  # a token ends with the password that it was made by
 }

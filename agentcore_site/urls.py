@@ -4,6 +4,7 @@ from django.contrib import admin
 from django.urls import include, path
 
 from agentcore_site import health, prometheus, rest_urls, rpc
+from agentcore_site.tenancy import jwks
 from agentcore_site.views import (
     agents,
     audit,
@@ -70,6 +71,7 @@ urlpatterns = [
     path("api/v1/", include((rest_urls.urlpatterns, "api"))),
     path("internal/ace/", include(("experiences.playbooks.ace.urls", "ace"))),
     rest_urls.unknown,
+    path(".well-known/jwks.json", jwks.jwks, name="jwks"),
     path("health/live", health.live, name="health-live"),
     path("health/ready", health.ready, name="health-ready"),
     path("health/", health.status, name="health"),

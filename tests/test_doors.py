@@ -61,6 +61,7 @@ SECRETS = ("Zanzibar", "question 1:", "-iter2", "swahili-numbers", "olivia", "Ac
 # Who may come in without an account. Everything else asks who is there.
 PUBLIC = {
     "sign-in/", "sign-out/", "password/forgotten/",  # see tests/tenancy/test_passwords.py
+    ".well-known/jwks.json",  # public keys; see tests/tenancy/test_jwt_keys.py
     "health/live", "health/ready", "health/", "api/v1/schema/", "api/v1/token",
     "api/v1/token/refresh", "api/v1/token/revoke",
     # For people, but they end the session of those who walk here: see tests/tenancy/test_sign_in.py.

@@ -17,12 +17,13 @@ from django.db import transaction
 from django.utils import timezone
 from rest_framework.exceptions import AuthenticationFailed
 from rest_framework_simplejwt.settings import api_settings
-from rest_framework_simplejwt.tokens import RefreshToken, Token
+from rest_framework_simplejwt.tokens import Token
 from rest_framework_simplejwt.utils import datetime_from_epoch, datetime_to_epoch, get_md5_hash_password
 
 from agentcore_site.audit.services import record
 from agentcore_site.lib.errors import Forbidden
 from agentcore_site.tenancy.actors import Actor
+from agentcore_site.tenancy.jwt_keys import RefreshToken
 from agentcore_site.tenancy.models import TokenFamily
 
 FAMILY = "family"

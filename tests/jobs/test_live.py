@@ -12,7 +12,6 @@ from django.conf import settings
 from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 from redis import Redis
-from rest_framework_simplejwt.tokens import AccessToken
 
 from agentcore_site.jobs import consumers, lifecycle, slots
 from agentcore_site.jobs.events import event_add
@@ -20,6 +19,7 @@ from agentcore_site.jobs.models import Job
 from agentcore_site.jobs.services import share_create, share_revoke_all
 from agentcore_site.lib import broker
 from agentcore_site.tenancy.actors import Actor
+from agentcore_site.tenancy.jwt_keys import AccessToken
 from agentcore_site.tenancy.models import ApiKey
 from agentcore_site.tenancy.services import api_key_create, api_key_revoke
 from agentcore_site.tenancy.tokens import family_end, family_start, sign_out_everywhere

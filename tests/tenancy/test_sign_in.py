@@ -12,12 +12,12 @@ from django.db import connection
 from django.test import Client, RequestFactory
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
-from rest_framework_simplejwt.tokens import RefreshToken
 
 from agentcore_site import env
 from agentcore_site.audit.models import AuditEvent
 from agentcore_site.rest.throttling import KeyThrottle
 from agentcore_site.tenancy.addresses import client_address
+from agentcore_site.tenancy.jwt_keys import RefreshToken
 from agentcore_site.tenancy.models import Organization, TokenFamily
 from agentcore_site.tenancy.sign_in import PER_ACCOUNT, PER_ADDRESS
 from agentcore_site.tenancy.tokens import SAME_SUCCESSOR
