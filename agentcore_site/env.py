@@ -119,6 +119,18 @@ def certificate() -> tuple[str, str]:
     return cert, key
 
 
+def group_roles(name: str, roles: Collection[str]) -> list[tuple[str, str, str]]:
+    """``group=organisation:role`` by comma: a provider's group, an organisation's slug, and one of ``roles``."""
+    found = []
+    for part in listed(name):
+        group, _, rest = part.rpartition("=")
+        slug, _, role = rest.partition(":")
+        if not group.strip() or not slug.strip() or role.strip() not in roles:
+            raise BadEnvironment(f"{name} must be group=organisation:role by comma, with a role of {', '.join(roles)}.")
+        found.append((group.strip(), slug.strip(), role.strip()))
+    return found
+
+
 def rsa_private_key(name: str) -> str:
     """A private RSA key of at least 2,048 bits, as PEM without a password; "" where none is given."""
     value = text(name)

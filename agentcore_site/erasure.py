@@ -13,7 +13,15 @@ from agentcore_site.audit.services import event_erase
 from agentcore_site.jobs.models import Job, JobEvent
 from agentcore_site.models import IdempotencyRecord
 from agentcore_site.tenancy.erasure import ErasureFinding, holding, places, rewritten, staying
-from agentcore_site.tenancy.models import ApiKey, Invitation, Mail, Organization
+from agentcore_site.tenancy.models import (
+    ApiKey,
+    BrowserSession,
+    Invitation,
+    Mail,
+    Organization,
+    ProviderAccount,
+    TokenFamily,
+)
 
 
 @places.register("answers kept under idempotency keys")
@@ -84,3 +92,21 @@ def accounts(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding
 def organization(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     mine = Organization.objects.filter(id=organization_id)
     return staying(mine, words, texts=("name", "slug"), note="The organisation is called so: rename it in the admin.")
+
+
+@places.register("sessions of browsers")
+def browsers(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
+    mine = BrowserSession.objects.filter(user__memberships__organization_id=organization_id).distinct()
+    return rewritten(mine, words, texts=("ip", "browser"))
+
+
+@places.register("tokens of programs")
+def programs(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
+    mine = TokenFamily.objects.filter(user__memberships__organization_id=organization_id).distinct()
+    return rewritten(mine, words, texts=("ip", "program"))
+
+
+@places.register("accounts at the provider")
+def at_the_provider(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
+    mine = ProviderAccount.objects.filter(user__memberships__organization_id=organization_id).distinct()
+    return staying(mine, words, texts=("subject",), note="They go with the account: delete it in the admin.")

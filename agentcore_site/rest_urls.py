@@ -15,7 +15,15 @@ from rest_framework.routers import SimpleRouter
 from agentcore_site.audit_export.api import AuditEventViewSet
 from agentcore_site.jobs.api import JobViewSet
 from agentcore_site.rest.problems import body_of
-from agentcore_site.tenancy.api import ApiKeyViewSet, ErasureViewSet, MeViewSet, RefreshView, RevokeView, TokenView
+from agentcore_site.tenancy.api import (
+    ApiKeyViewSet,
+    ErasureViewSet,
+    MeViewSet,
+    RefreshView,
+    RevokeView,
+    SignInViewSet,
+    TokenView,
+)
 from agentcore_site.tenancy.api_people import InvitationViewSet, MemberViewSet
 from budgets.api import BudgetViewSet, LedgerViewSet, PriceViewSet
 from evaluation.api import EvaluationViewSet
@@ -128,6 +136,8 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("token/refresh", RefreshView.as_view(), name="token-refresh"),
     path("token/revoke", RevokeView.as_view(), name="token-revoke"),
     path("me", MeViewSet.as_view(GET), name="me"),
+    path("me/sessions", SignInViewSet.as_view({"get": "list"}), name="sign-ins"),
+    path("me/sessions/<uuid:pk>", SignInViewSet.as_view({"delete": "destroy"}), name="sign-in-end"),
     path("me/sign-out-everywhere", MeViewSet.as_view({"post": "sign_out"}), name="sign-out-everywhere"),
     path("environments", EnvironmentViewSet.as_view(GET), name="environments"),
     path("storage", StorageViewSet.as_view(GET), name="storage"),

@@ -6,20 +6,25 @@ from datetime import timedelta
 
 from django.conf import settings
 from django.contrib.sessions.models import Session
-from django.db.models import Q, QuerySet
+from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils import timezone
 
 from agentcore_site.jobs.models import ENDED, JobEvent
 from agentcore_site.lib.retention import kept, old_rows
 from agentcore_site.models import IdempotencyRecord, TableSize
 from agentcore_site.rest.idempotency import KEPT
-from agentcore_site.tenancy.models import TokenFamily
+from agentcore_site.tenancy.models import BrowserSession, TokenFamily
 
 READING_DAYS = 400
 
 
 def sessions() -> QuerySet[Session]:
     return Session.objects.filter(expire_date__lt=timezone.now())
+
+
+def ended_sessions() -> QuerySet[BrowserSession]:
+    living = Session.objects.filter(session_key=OuterRef("session_key"), expire_date__gt=timezone.now())
+    return BrowserSession.objects.filter(~Exists(living))
 
 
 def tokens() -> QuerySet[TokenFamily]:
@@ -41,10 +46,13 @@ def readings() -> QuerySet[TableSize]:
 
 
 old_rows("sessions", "Deleted once they have ended.", sessions, raw=True)
+old_rows("places of sessions", "Deleted once their session has ended.", ended_sessions, raw=True)
 old_rows("tokens", "Families of tokens are deleted once they have ended.", tokens)
 old_rows("answers to POSTs", "Deleted after a day: so long a key is known again.", answers, raw=True)
 old_rows("events of jobs", "Deleted after the job's end.", events, setting="JOB_EVENT_DAYS", raw=True)
 old_rows("readings of sizes", f"Deleted after {READING_DAYS} days.", readings, raw=True)
+kept("authenticators", "Kept until their person or an admin takes them off.", "tenancy_secondfactor")
+kept("accounts at the provider", "Kept as long as their person.", "tenancy_provideraccount")
 kept("jobs", "Kept: what ran, and how it ended.", "jobs_job")
 kept("mails", "Kept without their text: by its name a mail is sent once.", "tenancy_mail")
 kept("data keys", "Kept as long as their organisation: archives may need them.", "encryption_datakey")

@@ -27,6 +27,9 @@ PLAIN: Final = {
     "django_content_type": "names of tables",
     "django_session": "by person, signed",
     "site_roof_sitefact": "of the whole site",
+    "tenancy_browsersession": "by person",
+    "tenancy_provideraccount": "by person",
+    "tenancy_secondfactor": "by person",
     "tenancy_tokenfamily": "by person",
     "warehouse_warehousestore": "of the whole site",
 }

@@ -74,6 +74,7 @@ MIDDLEWARE = [
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "agentcore_site.tenancy.sign_ins.SeenSessions",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_prometheus.middleware.PrometheusAfterMiddleware",
@@ -172,6 +173,15 @@ AUTH_PASSWORD_VALIDATORS = [
 ]
 PASSWORD_RESET_TIMEOUT = 3_600  # seconds that a mailed link to choose another password lives
 AUTHENTICATION_BACKENDS = ["agentcore_site.tenancy.sign_in.CountingBackend"]
+# Single sign-on by OpenID Connect; without an issuer there is none.
+OIDC_ISSUER = env.text("OIDC_ISSUER")
+OIDC_CLIENT_ID, OIDC_CLIENT_SECRET = env.text("OIDC_CLIENT_ID"), env.text("OIDC_CLIENT_SECRET")
+OIDC_NAME = env.text("OIDC_NAME", "Single sign-on")
+OIDC_SCOPES = env.text("OIDC_SCOPES", "openid email profile")
+OIDC_ORGANIZATION = env.text("OIDC_ORGANIZATION")  # its slug: where a person is made a member who comes first
+OIDC_GROUPS = env.group_roles("OIDC_GROUPS", ("stakeholder", "developer", "operator", "admin"))
+OIDC_GROUPS_CLAIM = env.text("OIDC_GROUPS_CLAIM", "groups")
+OIDC_ONLY = env.boolean("OIDC_ONLY")
 # Whose X-Forwarded-For is believed, for limits and the audit log: none until a deployment names its proxies.
 TRUSTED_PROXIES = env.networks("TRUSTED_PROXIES")
 # Live connections at once, over all web processes.

@@ -6,6 +6,7 @@ from django.urls import include, path
 from agentcore_site import health, prometheus, rest_urls, rpc
 from agentcore_site.tenancy import jwks
 from agentcore_site.views import (
+    account,
     agents,
     audit,
     encryption,
@@ -15,6 +16,7 @@ from agentcore_site.views import (
     people,
     search,
     session,
+    single_sign_on,
     system,
 )
 
@@ -29,12 +31,24 @@ console = [
     path("search/", search.search, name="search"),
     path("search/palette/", search.palette, name="palette"),
     path("sign-in/", session.SignIn.as_view(), name="sign_in"),
+    path("sign-in/code/", session.code, name="sign_in_code"),
+    path("sign-in/second-factor/", session.enrol, name="sign_in_enrol"),
+    path("sign-in/provider/", single_sign_on.begin, name="single_sign_on"),
+    path("sign-in/provider/back/", single_sign_on.back, name="single_sign_on_back"),
     path("sign-out/", session.SignOut.as_view(), name="sign_out"),
     path("sign-out/everywhere/", session.everywhere, name="sign_out_everywhere"),
     path("password/forgotten/", password.forgotten, name="password_forgotten"),
     path("password/<str:person>/<str:token>/", password.reset, name="password_reset"),
+    path("account/", account.account, name="account"),
+    path("account/sign-ins/<uuid:sign_in_id>/end/", account.end, name="sign_in_end"),
+    path("account/second-factor/", account.second_factor, name="second_factor"),
+    path("account/second-factor/remove/", account.factor_off, name="second_factor_remove"),
+    path("account/second-factor/recovery/", account.recovery, name="second_factor_recovery"),
     path("people/", people.people, name="people"),
     path("people/<int:member_id>/", people.change, name="member_change"),
+    path("people/roles/", people.roles, name="roles"),
+    path("people/second-factor/", people.requirement, name="second_factor_required"),
+    path("people/<int:member_id>/second-factor/remove/", people.factor_off, name="member_factor_remove"),
     path("people/<int:member_id>/remove/", people.remove, name="member_remove"),
     path("people/invitations/<uuid:invitation_id>/resend/", people.resend, name="invitation_resend"),
     path("people/invitations/<uuid:invitation_id>/revoke/", people.revoke, name="invitation_revoke"),
@@ -66,6 +80,7 @@ console = [
 
 urlpatterns = [
     *console,
+    path("admin/login/", session.admin_sign_in),
     path("admin/", admin.site.urls),
     path("api/v1/jsonrpc", rpc.jsonrpc, name="jsonrpc"),
     path("api/v1/", include((rest_urls.urlpatterns, "api"))),

@@ -60,12 +60,15 @@ SECRETS = ("Zanzibar", "question 1:", "-iter2", "swahili-numbers", "olivia", "Ac
 
 # Who may come in without an account. Everything else asks who is there.
 PUBLIC = {
+    "sign-in/provider/", "sign-in/provider/back/",  # see tests/tenancy/test_single_sign_on.py
+    "sign-in/code/", "sign-in/second-factor/",  # see tests/tenancy/test_second_factor.py
     "sign-in/", "sign-out/", "password/forgotten/",  # see tests/tenancy/test_passwords.py
     ".well-known/jwks.json",  # public keys; see tests/tenancy/test_jwt_keys.py
     "health/live", "health/ready", "health/", "api/v1/schema/", "api/v1/token",
     "api/v1/token/refresh", "api/v1/token/revoke",
     # For people, but they end the session of those who walk here: see tests/tenancy/test_sign_in.py.
     "sign-out/everywhere/", "api/v1/me/sign-out-everywhere",
+    "account/sign-ins/<uuid:sign_in_id>/end/", "api/v1/me/sessions/<uuid:pk>",  # see tests/tenancy/test_sign_ins.py
     "metrics",  # guards itself: a token, or loopback; see tests/api/test_operations.py
     "^api/(?P<rest>.*)$",  # says that nothing is there
     "admin/login/", "admin/logout/",
@@ -75,6 +78,8 @@ SHARED = {"shared/<str:token>/", "shared/<str:token>/status/", "shared/<str:toke
 # For the holder of the link in a mail; see tests/tenancy/test_people.py.
 INVITED = {"invitations/<str:token>/", "password/<str:person>/<str:token>/"}
 CONSOLE = {
+    "account/", "account/second-factor/", "account/second-factor/remove/", "account/second-factor/recovery/",
+    "people/roles/", "people/second-factor/", "people/<int:member_id>/second-factor/remove/",
     "people/", "people/<int:member_id>/", "people/<int:member_id>/remove/",
     "people/invitations/<uuid:invitation_id>/resend/", "people/invitations/<uuid:invitation_id>/revoke/",
     "", "overview/workers/", "search/", "search/palette/", "audit/", "audit/export/", "system/",
@@ -154,7 +159,9 @@ CONSOLE_WRITES = {
     **{f"audit/webhook/{one}/": "audit.stream" for one in STREAM_ACTS},
     "people/": "members.edit",
     "people/<int:member_id>/": "members.edit",
+    "people/<int:member_id>/second-factor/remove/": "members.edit",
     "people/<int:member_id>/remove/": "members.edit",
+    "people/second-factor/": "members.edit",
     "people/invitations/<uuid:invitation_id>/resend/": "members.edit",
     "people/invitations/<uuid:invitation_id>/revoke/": "members.edit",
     "agents/new/": "agent.edit",
@@ -262,7 +269,8 @@ CONSOLE_WRITES = {
 # REST: reads, and for each write what it needs and a body that gets as far as the question who may.
 ROWS = [{"query": "what is 1?", "expected_outcome": {"answer": "1"}}]
 REST_READS = {
-    "me", "environments", "rewards", "presets", "config-schema", "agents", "agents/<str:agent>", "datasets",
+    "me", "me/sessions",
+    "environments", "rewards", "presets", "config-schema", "agents", "agents/<str:agent>", "datasets",
     "datasets/<uuid:pk>", "datasets/<uuid:pk>/checks", "datasets/<uuid:dataset>/rows",
     "training-jobs", "training-jobs/<uuid:pk>",
     "training-jobs/<uuid:pk>/series", "training-jobs/<uuid:pk>/groups", "training-jobs/<uuid:pk>/epochs",

@@ -28,7 +28,18 @@ from agentcore_site.tenancy.administration import (
 )
 from agentcore_site.tenancy.invitations import invitation_create, invitation_resend, invitation_revoke, link_at
 from agentcore_site.tenancy.members import member_change, member_remove
-from agentcore_site.tenancy.models import ApiKey, Erasure, Invitation, Mail, Membership, Organization, TokenFamily
+from agentcore_site.tenancy.models import (
+    ApiKey,
+    BrowserSession,
+    Erasure,
+    Invitation,
+    Mail,
+    Membership,
+    Organization,
+    ProviderAccount,
+    SecondFactor,
+    TokenFamily,
+)
 from agentcore_site.tenancy.services import api_key_revoke
 
 admin.site.unregister(User)
@@ -184,20 +195,44 @@ class ApiKeyAdmin(ReadOnlyAdmin):
         return ", ".join(found + ([f"from {', '.join(row.addresses)}"] if row.addresses else []))
 
 
-@admin.register(TokenFamily)
-class TokenFamilyAdmin(ReadOnlyAdmin):
-    """Sign-ins of programs, of the people that one sees."""
+class OfPeopleAdmin(ReadOnlyAdmin):
+    """Rows of the people that one sees."""
 
     organization_path = ""
-    list_display = ["user", "created_at", "renewed_at", "expires_at", "ended_at"]
-    list_filter = [("ended_at", admin.EmptyFieldListFilter)]
     list_select_related = ["user"]
     search_fields = ["user__username"]
-    exclude = ["current"]
 
-    def get_queryset(self, request: HttpRequest) -> QuerySet[TokenFamily]:
-        rows = TokenFamily.objects.order_by(*self.get_ordering(request) or ["-created_at"])
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        rows = self.model._default_manager.order_by(*self.get_ordering(request) or ["-created_at"])
         return rows if request.user.is_superuser else rows.filter(user__in=people_of(request))
+
+
+@admin.register(BrowserSession)
+class BrowserSessionAdmin(OfPeopleAdmin):
+    list_display = ["user", "created_at", "used_at", "ip", "browser"]
+    exclude = ["session_key"]
+
+
+@admin.register(SecondFactor)
+class SecondFactorAdmin(OfPeopleAdmin):
+    """It is taken off on the page *People*, or by ``manage.py take_off_second_factor``."""
+
+    list_display = ["user", "created_at", "confirmed_at"]
+    exclude = ["sealed", "recovery", "last_step"]
+
+
+@admin.register(ProviderAccount)
+class ProviderAccountAdmin(OfPeopleAdmin):
+    list_display = ["user", "issuer", "subject", "created_at"]
+
+
+@admin.register(TokenFamily)
+class TokenFamilyAdmin(OfPeopleAdmin):
+    """Sign-ins of programs."""
+
+    list_display = ["user", "created_at", "renewed_at", "expires_at", "ended_at"]
+    list_filter = [("ended_at", admin.EmptyFieldListFilter)]
+    exclude = ["current"]
 
 
 @admin.register(Erasure)

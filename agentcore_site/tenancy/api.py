@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
+from django.contrib.auth import authenticate
 from drf_spectacular.utils import OpenApiExample, extend_schema, extend_schema_view
 from rest_framework import serializers
+from rest_framework.exceptions import AuthenticationFailed
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework_simplejwt.serializers import TokenObtainSerializer
@@ -20,7 +22,7 @@ from agentcore_site.rest.views import ScopedViewSet
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.addresses import client_address
 from agentcore_site.tenancy.erasure import erasures_visible, subject_erase
-from agentcore_site.tenancy.models import ApiKey, Erasure
+from agentcore_site.tenancy.models import ApiKey, Erasure, TokenFamily
 from agentcore_site.tenancy.roles import ROLE_MAY, SCOPES, Role
 from agentcore_site.tenancy.services import (
     MAX_DAYS,
@@ -30,8 +32,10 @@ from agentcore_site.tenancy.services import (
     api_key_revoke,
     check_scopes,
 )
+from agentcore_site.tenancy.sign_ins import program_of, sign_in_end, sign_ins_of
 from agentcore_site.tenancy.tokens import family_end, family_refresh, family_start, sign_out_everywhere
 
+SIGN_IN_KINDS = [("browser", "browser"), ("program", "program")]
 TOKEN = OpenApiExample("Sign in", {"username": "olivia", "password": "correct horse battery staple"}, request_only=True)
 
 
@@ -42,18 +46,25 @@ class TokenIn(TokenObtainSerializer):  # type: ignore[misc]
         max_length=400, required=False, help_text=f"Scopes with spaces between, of: {', '.join(SCOPES)}."
     )
 
+    otp = serializers.CharField(
+        max_length=40, required=False, help_text="A code of your authenticator or a recovery code, if you have one."
+    )
+
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        super().validate(attrs)
+        given = {"username": attrs["username"], "password": attrs["password"], "otp": attrs.get("otp")}
+        self.user = authenticate(self.context["request"], **given)
+        if self.user is None:
+            raise AuthenticationFailed(self.error_messages["no_active_account"], "no_active_account")
         scopes = check_scopes(attrs["scope"].split()) if attrs.get("scope") else []
         actor = Actor(self.user, ip=client_address(self.context["request"]), door="jwt")
-        return dict(family_start(actor, scopes))
+        return dict(family_start(actor, scopes, program=program_of(self.context["request"])))
 
 
 class RefreshIn(serializers.Serializer[Any]):
     refresh = serializers.CharField(max_length=4000, help_text="Used up by this: keep the one in the answer.")
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        return dict(family_refresh(attrs["refresh"]))
+        return dict(family_refresh(attrs["refresh"], ip=client_address(self.context["request"])))
 
 
 class RevokeIn(serializers.Serializer[Any]):
@@ -143,6 +154,39 @@ class MeViewSet(ScopedViewSet):
     )
     def sign_out(self, request: Request) -> Response:
         sign_out_everywhere(self.actor)
+        return Response(status=204)
+
+
+class SignInOut(serializers.Serializer[Any]):
+    """A session of the console in a browser, or the tokens of a program."""
+
+    id = serializers.UUIDField()
+    kind = serializers.ChoiceField(choices=SIGN_IN_KINDS)
+    created_at = serializers.DateTimeField()
+    used_at = serializers.DateTimeField(help_text="To within five minutes; of tokens: when they were last renewed.")
+    ip = serializers.CharField()
+    client = serializers.CharField(help_text="The browser or the program, in words.")
+
+
+class SignInViewSet(ScopedViewSet):
+    """My own sign-ins: few, and of two tables, so that they come on one page."""
+
+    queryset = TokenFamily.objects.none()
+    pagination_class = None  # type: ignore[assignment]
+    lookup_value_converter = "uuid"
+
+    @extend_schema(summary="Where I am signed in", tags=["me"], responses=SignInOut(many=True))
+    def list(self, request: Request) -> Response:
+        return Response(SignInOut(sign_ins_of(self.actor), many=True).data)
+
+    @extend_schema(
+        summary="End one of my sign-ins",
+        description="The session, or all tokens of it, open nothing from the next request on.",
+        tags=["me"],
+        responses={204: None},
+    )
+    def destroy(self, request: Request, pk: UUID) -> Response:
+        sign_in_end(self.actor, pk)
         return Response(status=204)
 
 

@@ -1,7 +1,7 @@
 """The keys of JWTs: the one that signs, and all that verify.
 
 Each key has an id (``kid``) and one algorithm. A token is verified by the key that it names, and by that key's
-algorithm: what its header says of the algorithm has to agree, so that nobody can pass a public key off as a secret
+algorithm: what its header says of the algorithm has to agree, so that no public key passes for a secret
 (RFC 8725, section 3.1). With ``JWT_PRIVATE_KEY`` tokens are signed by RS256, else by HS256 with ``SECRET_KEY``. What
 verifies besides: ``SECRET_KEY`` and its fallbacks, and the public keys of ``JWT_VERIFYING_KEYS``. So a change of the
 key or of the algorithm ends no token before its time.

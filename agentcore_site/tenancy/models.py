@@ -17,13 +17,16 @@ from agentcore_site.tenancy.roles import Role
 
 __all__ = [
     "ApiKey",
+    "BrowserSession",
     "Erasure",
     "Invitation",
     "Mail",
     "Membership",
     "Organization",
+    "ProviderAccount",
     "Scoped",
     "ScopedManager",
+    "SecondFactor",
     "TokenFamily",
 ]
 
@@ -41,6 +44,12 @@ class Organization(models.Model):
     slug = models.SlugField(max_length=60, unique=True)
     max_active_jobs = models.PositiveIntegerField(
         default=jobs_per_organization, help_text="How many jobs may be queued, running or paused at once."
+    )
+    second_factor = models.BooleanField(
+        "asks for a second factor",
+        default=False,
+        db_default=False,
+        help_text="Members set up an authenticator at their next sign-in, and give a code of it from then on.",
     )
     created_at = models.DateTimeField(default=timezone.now, editable=False)
 
@@ -171,6 +180,10 @@ class TokenFamily(models.Model):
     previous = models.CharField(max_length=32, blank=True, editable=False, help_text="The `jti` that it replaced.")
     created_at = models.DateTimeField(default=timezone.now, editable=False)
     renewed_at = models.DateTimeField(null=True, blank=True)
+    ip = models.CharField(max_length=45, blank=True, db_default="", editable=False)
+    program = models.CharField(
+        max_length=300, blank=True, db_default="", editable=False, help_text="What it said of itself."
+    )
     expires_at = models.DateTimeField()
     ended_at = models.DateTimeField(null=True, blank=True)
 
@@ -180,6 +193,60 @@ class TokenFamily(models.Model):
 
     def __str__(self) -> str:
         return f"sign-in of {self.user_id} at {self.created_at:%Y-%m-%d %H:%M}"
+
+
+class SecondFactor(models.Model):
+    """A person's authenticator (TOTP, RFC 6238). It counts once it was confirmed by a code of it.
+
+    ``sealed`` is the secret, sealed with the site's key; ``last_step`` the period (of 30 s, since 1970) of the newest
+    code that was taken, so that none is taken twice; ``recovery`` digests of the codes that are left.
+    """
+
+    user = models.OneToOneField(
+        settings.AUTH_USER_MODEL, primary_key=True, on_delete=models.CASCADE, related_name="second_factor"
+    )
+    sealed = models.TextField(editable=False)
+    last_step = models.BigIntegerField(default=0, editable=False)
+    recovery = ArrayField(models.CharField(max_length=64), default=list, editable=False)
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
+    confirmed_at = models.DateTimeField(null=True, editable=False)
+
+    def __str__(self) -> str:
+        return f"authenticator of {self.user_id}"
+
+
+class ProviderAccount(models.Model):
+    """Who a person is at a provider of single sign-on: an address may be given to another person, a subject is not."""
+
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="provider_accounts")
+    issuer = models.CharField(max_length=300)
+    subject = models.CharField(max_length=255)
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["issuer", "subject"], name="one_account_per_subject")]
+
+    def __str__(self) -> str:
+        return f"{self.user_id} at {self.issuer}"
+
+
+class BrowserSession(models.Model):
+    """What a person needs to know of a session of theirs to tell whether it is theirs. It ends with its session: rows
+    of former ones are deleted with them."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="browser_sessions")
+    session_key = models.CharField(max_length=40, unique=True, editable=False)
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
+    used_at = models.DateTimeField(default=timezone.now, editable=False)
+    ip = models.CharField(max_length=45, blank=True, editable=False)
+    browser = models.CharField(max_length=300, blank=True, editable=False, help_text="What it said of itself.")
+
+    class Meta:
+        ordering = ["-created_at"]
+
+    def __str__(self) -> str:
+        return f"session of {self.user_id} since {self.created_at:%Y-%m-%d %H:%M}"
 
 
 class Erasure(Scoped):

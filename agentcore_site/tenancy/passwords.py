@@ -29,6 +29,7 @@ from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.mails import mail_queue
 from agentcore_site.tenancy.models import Membership
 from agentcore_site.tenancy.sign_in import PERIOD, Tries
+from agentcore_site.tenancy.single_sign_on.people import passwords_are_off
 from agentcore_site.tenancy.tokens import sign_out_everywhere
 
 ASKED, MAILED, CHANGED = "person.password_asked", "person.password_mailed", "person.password_changed"
@@ -61,6 +62,8 @@ def reset_ask(name: str, *, link: Link, ip: str) -> None:
     people = get_user_model().objects.filter(asked, is_active=True).exclude(email="").order_by("pk")
     for person in people[:MOST_ACCOUNTS] if name else ():
         home = Membership.objects.filter(user=person).select_related("organization").order_by("pk").first()
+        if passwords_are_off(person):
+            continue
         if home is None or lately.filter(action=MAILED, target_id=str(person.pk)).count() >= PER_ACCOUNT:
             continue
         place = link(urlsafe_base64_encode(force_bytes(person.pk)), default_token_generator.make_token(person))

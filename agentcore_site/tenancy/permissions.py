@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from dataclasses import dataclass
 from typing import Any
 
 from agentcore_site.lib.errors import Forbidden, Missing
@@ -31,6 +32,11 @@ NAMES = {
     "members.edit": "edit members",
     "keys.edit": "edit API keys",
     "endpoint.edit": "edit model endpoints",
+    "gateway.call": "call agents and models through the gateway",
+    "suite.edit": "edit suites",
+    "release.make": "make releases",
+    "deployment.edit": "deploy releases and roll them back",
+    "deployment.override": "deploy what a gate or a guard-rail held back",
     "budget.view": "see budgets",
     "budget.edit": "edit budgets",
     "price.edit": "edit prices",
@@ -41,6 +47,22 @@ NAMES = {
     "subject.erase": "erase a person's data",
     "view": "see this",
 }
+
+
+@dataclass(frozen=True)
+class ActionRow:
+    """An action, in words, and for each role in the order of ``Role`` whether it may."""
+
+    action: str
+    words: str
+    may: tuple[bool, ...]
+
+
+def who_may_what() -> list[ActionRow]:
+    """The table of roles, from what all may to what few may."""
+    every = frozenset().union(*ROLE_MAY.values())
+    rows = [ActionRow(one, NAMES[one], tuple(one in ROLE_MAY[role] for role in Role)) for one in every]
+    return sorted(rows, key=lambda row: (-sum(row.may), row.words))
 
 
 def require(who: Any, action: str, organization: Organization | uuid.UUID) -> None:

@@ -10,6 +10,7 @@ from django.dispatch import receiver
 from agentcore_site.audit.services import record
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.addresses import client_address
+from agentcore_site.tenancy.sign_ins import session_begun
 
 
 def _actor(user: Any, request: Any) -> Actor:
@@ -19,6 +20,8 @@ def _actor(user: Any, request: Any) -> Actor:
 
 
 def _door(path: str) -> str:
+    if path.startswith("/sign-in/provider/"):
+        return "single sign-on"
     return "jwt" if path.startswith("/api/") else "admin" if path.startswith("/admin/") else "console"
 
 
@@ -30,6 +33,7 @@ def _home(actor: Actor) -> Any:
 def signed_in(sender: Any, request: Any, user: Any, **_: Any) -> None:
     actor = _actor(user, request)
     record(actor, "person.signed_in", organization=_home(actor))
+    session_begun(request, user)
 
 
 @receiver(user_logged_out)

@@ -12,6 +12,7 @@ import hashlib
 from datetime import timedelta
 from typing import Any, Final
 
+from django.conf import settings
 from django.contrib.auth.backends import ModelBackend
 from django.core.cache import cache
 from django.db.models import QuerySet
@@ -19,10 +20,14 @@ from django.utils import timezone
 from redis.exceptions import RedisError
 
 from agentcore_site.audit.models import AuditEvent
+from agentcore_site.audit.services import record
 from agentcore_site.lib.broker import broker_asked
-from agentcore_site.lib.errors import TooMany
+from agentcore_site.lib.errors import DomainError, Forbidden, TooMany
 from agentcore_site.lib.row_scope import everything
+from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.addresses import client_address, network_of
+from agentcore_site.tenancy.codes import code_taken, factor_of, is_required
+from agentcore_site.tenancy.single_sign_on.people import passwords_are_off
 
 PERIOD: Final = timedelta(minutes=15)
 PER_ACCOUNT, PER_ADDRESS = 10, 30
@@ -31,24 +36,63 @@ SIGNED_IN, FAILED = "person.signed_in", "person.sign_in_failed"
 WAIT: Final = "Too many wrong passwords. Wait 15 minutes, then try again."
 
 
+class CodeNeeded(DomainError):
+    """The password is right, and the person has a second factor."""
+
+    code, title = 401, "A code is needed"
+
+    def __init__(self, person: Any) -> None:
+        super().__init__("Send a code of your authenticator as well, as `otp`.", fields={"otp": "It is needed."})
+        self.person = person
+
+
+class EnrolmentNeeded(DomainError):
+    """The password is right, and the person's organisation asks for a second factor that they don't have."""
+
+    code, title = 403, "A second factor is needed"
+
+    def __init__(self, person: Any) -> None:
+        super().__init__("Your organisation asks for a second factor. Sign in to the console once to set it up.")
+        self.person = person
+
+
 class CountingBackend(ModelBackend):
-    """Django's own check of a password, after a look at how often it went wrong."""
+    """Django's own check of a password, after a look at how often it went wrong; then the second factor."""
 
     def authenticate(
-        self, request: Any, username: str | None = None, password: str | None = None, **kwargs: Any
+        self,
+        request: Any,
+        username: str | None = None,
+        password: str | None = None,
+        otp: str | None = None,
+        **kwargs: Any,
     ) -> Any:
-        """The person, or None.
+        """The person, or None. ``otp``: a code of the second factor, for who has one.
 
         Raises:
             TooMany: too many wrong passwords of this account or from this address; the password was not looked at.
+            CodeNeeded: the password is right, and there is no code.
+            Forbidden: the password is right, and the person's organisation takes none.
+            EnrolmentNeeded: the password is right, and the person has to set up a second factor first.
         """
         if request is None or username is None or password is None:
             return super().authenticate(request, username, password, **kwargs)
         tries = Tries(username, client_address(request))
         tries.begin()
         user = super().authenticate(request, username, password, **kwargs)
-        if user is not None:
-            tries.succeed()
+        if user is None:
+            return None
+        if passwords_are_off(user):
+            raise Forbidden(f"People of your organisation sign in by {settings.OIDC_NAME}, and not by a password here.")
+        if factor_of(user):
+            # Until its code came the try counts as wrong: else a known password would begin the count of codes anew.
+            if not otp:
+                raise CodeNeeded(user)
+            if not code_taken(user, otp):
+                return None
+        elif is_required(user):
+            raise EnrolmentNeeded(user)
+        tries.succeed()
         return user
 
 
@@ -121,3 +165,15 @@ def _counted(key: str) -> int:
 
 def _events(action: str, within: timedelta) -> QuerySet[AuditEvent]:
     return AuditEvent.objects.filter(action=action, at__gt=timezone.now() - within)
+
+
+def code_refused(request: Any, person: Any) -> None:
+    """Notes a wrong code after a right password, where failed sign-ins stand."""
+    after = {"username": person.get_username(), "step": "second factor"}
+    record(Actor(None, ip=client_address(request), door="console"), FAILED, after=after)
+
+
+def provider_refused(request: Any, reason: str) -> None:
+    """Notes a sign-in by the provider that was refused. Whose it was is not known."""
+    after = {"username": "", "step": "single sign-on", "reason": reason}
+    record(Actor(None, ip=client_address(request), door="single sign-on"), FAILED, after=after)

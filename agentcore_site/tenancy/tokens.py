@@ -31,20 +31,22 @@ SAME_SUCCESSOR: Final = timedelta(seconds=5)
 ENDED = "This token was signed out, or its person's password was changed. Sign in again."
 
 
-def family_start(actor: Actor, scopes: Iterable[str] = ()) -> dict[str, str]:
-    """The first tokens of a sign-in: ``refresh`` and ``access``."""
+def family_start(actor: Actor, scopes: Iterable[str] = (), *, program: str = "") -> dict[str, str]:
+    """The first tokens of a sign-in: ``refresh`` and ``access``. ``program``: what it says of itself."""
     token: Any = RefreshToken.for_user(actor.user)
     if wanted := " ".join(scopes):
         token["scope"] = wanted
     with transaction.atomic():
         TokenFamily.objects.filter(user=actor.user, expires_at__lt=timezone.now()).delete()
-        row = TokenFamily.objects.create(user=actor.user, current=token["jti"], expires_at=_end_of(token))
+        row = TokenFamily.objects.create(
+            user=actor.user, current=token["jti"], expires_at=_end_of(token), ip=actor.ip, program=program[:300]
+        )
         record(actor, "person.signed_in", organization=next(iter(actor.memberships), None))
     token[FAMILY] = str(row.id)
     return _pair(token)
 
 
-def family_refresh(raw: str) -> dict[str, str]:
+def family_refresh(raw: str, *, ip: str = "") -> dict[str, str]:
     """New tokens for a refresh token, which is used up by that.
 
     Raises:
@@ -58,7 +60,7 @@ def family_refresh(raw: str) -> dict[str, str]:
     token.set_exp()
     token.set_iat()
     renewed = TokenFamily.objects.filter(id=row.id, current=used, ended_at=None).update(
-        current=token["jti"], previous=used, expires_at=_end_of(token), renewed_at=timezone.now()
+        current=token["jti"], previous=used, expires_at=_end_of(token), renewed_at=timezone.now(), ip=ip or row.ip
     )
     return _pair(token if renewed else _same_successor(token, row, used))
 

@@ -24,8 +24,9 @@ from agentcore_site.tenancy.invitations import (
     link_at,
 )
 from agentcore_site.tenancy.members import member_change, member_get, member_remove, members_of
-from agentcore_site.tenancy.permissions import current_organization
+from agentcore_site.tenancy.permissions import current_organization, who_may_what
 from agentcore_site.tenancy.roles import Role
+from agentcore_site.tenancy.second_factor import factor_take_off, requirement_set, with_factor
 
 
 def without_mail_server() -> str:
@@ -50,7 +51,7 @@ class InviteForm(ServiceForm):
 @page
 def people(request: HttpRequest, actor: Actor) -> HttpResponse:
     organization = current_organization(actor)
-    members = members_of(actor, organization)
+    members = list(members_of(actor, organization))
     form = InviteForm(sent(request))
     if form.applied(invitation_create, actor, organization, link=link_at(request)):
         messages.success(request, f"An invitation goes to {form.cleaned_data['email']}.{without_mail_server()}")
@@ -58,11 +59,21 @@ def people(request: HttpRequest, actor: Actor) -> HttpResponse:
     context = {
         "organization": organization,
         "members": members,
+        "with_factor": with_factor([member.user_id for member in members]),
         "invitations": invitations_open(actor, organization),
         "roles": Role.choices,
         "form": form,
     }
     return render(request, "people/people.html", context, status=form.status)
+
+
+@page
+def roles(request: HttpRequest, actor: Actor) -> HttpResponse:
+    """Who may do what, for every member."""
+    membership = next(iter(actor.memberships.values()), None)
+    mine = membership.role if membership else ""
+    context = {"rows": who_may_what(), "roles": Role.choices, "mine": mine, "membership_here": membership}
+    return render(request, "people/roles.html", context)
 
 
 @post_page
@@ -71,6 +82,24 @@ def change(request: HttpRequest, actor: Actor, member_id: int) -> HttpResponse:
     given = request.POST
     member_change(actor, member, role=given.get("role", ""), can_export=given.get("can_export") == "on")
     messages.success(request, f"Saved what {member.user} may do.")
+    return redirect("people")
+
+
+@post_page
+def requirement(request: HttpRequest, actor: Actor) -> HttpResponse:
+    required = request.POST.get("required") == "on" if "sent" in request.POST else None
+    requirement_set(actor, current_organization(actor), required=required)
+    messages.success(
+        request, "Members set one up at their next sign-in." if required else "It is each member's choice."
+    )
+    return redirect("people")
+
+
+@post_page
+def factor_off(request: HttpRequest, actor: Actor, member_id: int) -> HttpResponse:
+    member = member_get(actor, current_organization(actor), member_id)
+    factor_take_off(actor, member)
+    messages.success(request, f"{member.user} signs in without a second factor now, and was signed out everywhere.")
     return redirect("people")
 
 

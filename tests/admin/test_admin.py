@@ -25,7 +25,17 @@ from agentcore_site.jobs.services import share_create
 from agentcore_site.models import IdempotencyRecord, SiteFact, TableSize
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.mails import mail_queue
-from agentcore_site.tenancy.models import ApiKey, Erasure, Invitation, Membership, Organization, TokenFamily
+from agentcore_site.tenancy.models import (
+    ApiKey,
+    BrowserSession,
+    Erasure,
+    Invitation,
+    Membership,
+    Organization,
+    ProviderAccount,
+    SecondFactor,
+    TokenFamily,
+)
 from agentcore_site.tenancy.roles import Role
 from agentcore_site.tenancy.services import api_key_create
 from evaluation.models import EvaluationResult, HeldOutLook
@@ -110,6 +120,9 @@ def everything(operator: Actor, agent: Agent, adam: Any) -> TrainingRun:
     DataKey.objects.create(organization=run.organization, version=1, holder="local", sealed="s", active=False)
     mail_queue(run.organization, to=["olivia@example.com"], subject="A subject", body="A body.")
     TokenFamily.objects.create(user=adam, current="j", expires_at=timezone.now())
+    BrowserSession.objects.create(user=adam, session_key="s")
+    SecondFactor.objects.create(user=adam, sealed="s")
+    ProviderAccount.objects.create(user=adam, issuer="https://login.example.org", subject="s")
     Erasure.objects.create(organization=run.organization, digests=["d"], found={"rows": 1}, left={"rows": 0})
     return run
 

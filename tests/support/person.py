@@ -38,7 +38,8 @@ OURS: Final = frozenset(
         # Tokens, kept only where the words that they say stand in the trace whole: it goes with those.
         "serving.ProductionTrace.sampled",
         "tenancy.Invitation.digest", "tenancy.TokenFamily.current",
-        "tenancy.TokenFamily.previous",
+        "tenancy.TokenFamily.previous", "tenancy.BrowserSession.session_key", "tenancy.SecondFactor.sealed",
+        "tenancy.SecondFactor.recovery", "tenancy.ProviderAccount.issuer",
         "tenancy.ApiKey.prefix", "tenancy.ApiKey.digest", "tenancy.ApiKey.addresses",
         "tenancy.Erasure.digests", "jobs.ShareLink.digest",
         "experiences.ModelEndpoint.api_key", "experiences.ModelEndpoint.gateway_key", "experiences.ToolServer.token",

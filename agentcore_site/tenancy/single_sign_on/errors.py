@@ -1,0 +1,13 @@
+"""Why a single sign-on did not work."""
+
+from __future__ import annotations
+
+from agentcore_site.lib.errors import Forbidden, Unavailable
+
+
+class SignOnRefused(Forbidden):
+    """What the provider said is not what was asked, or its person may not come in."""
+
+
+class ProviderAway(Unavailable):
+    """The provider can't be asked, or does not answer as one."""

@@ -1,0 +1,89 @@
+"""One's own account: where one is signed in, and the second factor."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+
+from agentcore_site.console.pages import page, post_page
+from agentcore_site.lib.errors import Conflict, Invalid
+from agentcore_site.tenancy.actors import Actor
+from agentcore_site.tenancy.codes import factor_of, is_required
+from agentcore_site.tenancy.second_factor import (
+    enrolment_confirm,
+    enrolment_of,
+    factor_remove,
+    qr_code,
+    recovery_replace,
+    secret_of,
+)
+from agentcore_site.tenancy.sign_ins import sign_in_end, sign_ins_of
+
+
+@page
+def account(request: HttpRequest, actor: Actor) -> HttpResponse:
+    return render(request, "account/account.html", _context(request, actor))
+
+
+def _context(request: HttpRequest, actor: Actor) -> dict[str, Any]:
+    return {
+        "sign_ins": sign_ins_of(actor, session_key=request.session.session_key),
+        "factor": factor_of(actor.user),
+        "required": is_required(actor.user),
+    }
+
+
+@post_page
+def end(request: HttpRequest, actor: Actor, sign_in_id: UUID) -> HttpResponse:
+    sign_in_end(actor, sign_in_id)
+    messages.success(request, "Signed out there.")
+    return redirect("account")
+
+
+@page
+def second_factor(request: HttpRequest, actor: Actor) -> HttpResponse:
+    """Setting up an authenticator; the answer to a right code shows the recovery codes, this once."""
+    problem = ""
+    if request.method == "POST":
+        try:
+            return _codes_shown(request, enrolment_confirm(actor, request.POST.get("code", "")))
+        except Invalid as error:
+            problem = error.message
+    row = enrolment_of(actor.user)
+    context = {"qr": qr_code(row), "secret": secret_of(row), "problem": problem}
+    response = render(request, "account/enrol.html", context, status=400 if problem else 200)
+    response["Cache-Control"] = "no-store, private"
+    return response
+
+
+@post_page
+def recovery(request: HttpRequest, actor: Actor) -> HttpResponse:
+    try:
+        return _codes_shown(request, recovery_replace(actor, request.POST.get("code", "")))
+    except Invalid as error:
+        return _refused(request, actor, error)
+
+
+@post_page
+def factor_off(request: HttpRequest, actor: Actor) -> HttpResponse:
+    try:
+        factor_remove(actor, request.POST.get("code", ""))
+    except (Invalid, Conflict) as error:
+        return _refused(request, actor, error)
+    messages.success(request, "You sign in without a second factor now.")
+    return redirect("account")
+
+
+def _codes_shown(request: HttpRequest, codes: list[str]) -> HttpResponse:
+    response = render(request, "account/recovery.html", {"codes": codes})
+    response["Cache-Control"] = "no-store, private"
+    return response
+
+
+def _refused(request: HttpRequest, actor: Actor, error: Invalid | Conflict) -> HttpResponse:
+    context = _context(request, actor) | {"problem": error.message}
+    return render(request, "account/account.html", context, status=error.code)

@@ -1,0 +1,86 @@
+"""Signing in by the provider: the way there, and the way back."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from typing import Any, Final
+
+from django.conf import settings
+from django.contrib.auth import login
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils.http import url_has_allowed_host_and_scheme
+from django.views.decorators.http import require_safe
+
+from agentcore_site.console.pages import secret_page
+from agentcore_site.lib.errors import DomainError, Missing
+from agentcore_site.lib.links import absolute
+from agentcore_site.tenancy.addresses import client_address
+from agentcore_site.tenancy.sign_in import provider_refused
+from agentcore_site.tenancy.single_sign_on.config import is_on
+from agentcore_site.tenancy.single_sign_on.errors import ProviderAway, SignOnRefused
+from agentcore_site.tenancy.single_sign_on.people import person_of
+from agentcore_site.tenancy.single_sign_on.provider import Attempt, authorization_address, claims_of
+from agentcore_site.views.session import BACKEND
+
+KEPT: Final = "single_sign_on"  # in the session: what this sign-in is recognised by
+WAITS_SECONDS: Final = 600
+
+
+@require_safe
+@secret_page
+def begin(request: HttpRequest) -> HttpResponse:
+    _check_on()
+    wanted = request.GET.get("next", "")
+    own = url_has_allowed_host_and_scheme(wanted, {request.get_host()}, require_https=request.is_secure())
+    attempt = Attempt.begin()
+    try:
+        there = authorization_address(attempt, back=_back(request))
+    except ProviderAway as error:
+        return _failed(request, error)
+    request.session[KEPT] = attempt.kept() | {"at": int(time.time()), "next": wanted if own else reverse("overview")}
+    return redirect(there)
+
+
+@require_safe
+@secret_page
+def back(request: HttpRequest) -> HttpResponse:
+    _check_on()
+    kept = request.session.pop(KEPT, None)  # good once
+    try:
+        person = person_of(_claims(request, kept), ip=client_address(request))
+    except SignOnRefused as error:
+        provider_refused(request, error.message)
+        return _failed(request, error)
+    except ProviderAway as error:
+        return _failed(request, error)
+    login(request, person, backend=BACKEND)
+    return redirect(kept["next"])
+
+
+def _claims(request: HttpRequest, kept: Any) -> dict[str, Any]:
+    given = request.GET.get("state", "")
+    is_ours = kept and secrets.compare_digest(str(kept["state"]).encode(), given.encode("utf-8", "replace"))
+    if not is_ours or time.time() - kept["at"] > WAITS_SECONDS:
+        raise SignOnRefused("This answer belongs to no sign-in that waits in this browser. Begin again.")
+    if request.GET.get("iss", settings.OIDC_ISSUER) != settings.OIDC_ISSUER:  # RFC 9207
+        raise SignOnRefused("This answer is another provider's. Begin again.")
+    if "error" in request.GET:
+        raise SignOnRefused(f"{settings.OIDC_NAME} did not sign you in.")
+    return claims_of(Attempt.of(kept), code=request.GET.get("code", ""), back=_back(request))
+
+
+def _back(request: HttpRequest) -> str:
+    return absolute(request, reverse("single_sign_on_back"))
+
+
+def _check_on() -> None:
+    if not is_on():
+        raise Missing("Single sign-on is not set up here.")
+
+
+def _failed(request: HttpRequest, error: DomainError) -> HttpResponse:
+    context = {"problem": error.message, "name": settings.OIDC_NAME}
+    return render(request, "account/sign_on_failed.html", context, status=error.code)
