@@ -182,6 +182,20 @@ OIDC_ORGANIZATION = env.text("OIDC_ORGANIZATION")  # its slug: where a person is
 OIDC_GROUPS = env.group_roles("OIDC_GROUPS", ("stakeholder", "developer", "operator", "admin"))
 OIDC_GROUPS_CLAIM = env.text("OIDC_GROUPS_CLAIM", "groups")
 OIDC_ONLY = env.boolean("OIDC_ONLY")
+env.check_known(
+    "OIDC_",
+    (
+        "OIDC_ISSUER",
+        "OIDC_CLIENT_ID",
+        "OIDC_CLIENT_SECRET",
+        "OIDC_NAME",
+        "OIDC_SCOPES",
+        "OIDC_ORGANIZATION",
+        "OIDC_GROUPS",
+        "OIDC_GROUPS_CLAIM",
+        "OIDC_ONLY",
+    ),
+)
 # Whose X-Forwarded-For is believed, for limits and the audit log: none until a deployment names its proxies.
 TRUSTED_PROXIES = env.networks("TRUSTED_PROXIES")
 # Live connections at once, over all web processes.
