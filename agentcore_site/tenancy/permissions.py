@@ -51,7 +51,7 @@ NAMES = {
 
 @dataclass(frozen=True)
 class ActionRow:
-    """An action, in words, and for each role in the order of ``Role`` whether it may."""
+    """An action, in words, and for each role in the order of ``ROLE_MAY`` whether it may."""
 
     action: str
     words: str
@@ -61,7 +61,8 @@ class ActionRow:
 def who_may_what() -> list[ActionRow]:
     """The table of roles, from what all may to what few may."""
     every = frozenset().union(*ROLE_MAY.values())
-    rows = [ActionRow(one, NAMES[one], tuple(one in ROLE_MAY[role] for role in Role)) for one in every]
+    words = NAMES | {"view": "see agents, jobs, evaluations and what they show"}
+    rows = [ActionRow(one, words[one], tuple(one in allowed for allowed in ROLE_MAY.values())) for one in every]
     return sorted(rows, key=lambda row: (-sum(row.may), row.words))
 
 

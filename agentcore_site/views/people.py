@@ -25,7 +25,7 @@ from agentcore_site.tenancy.invitations import (
 )
 from agentcore_site.tenancy.members import member_change, member_get, member_remove, members_of
 from agentcore_site.tenancy.permissions import current_organization, who_may_what
-from agentcore_site.tenancy.roles import Role
+from agentcore_site.tenancy.roles import ROLE_MAY, Role
 from agentcore_site.tenancy.second_factor import factor_take_off, requirement_set, with_factor
 
 
@@ -72,7 +72,8 @@ def roles(request: HttpRequest, actor: Actor) -> HttpResponse:
     """Who may do what, for every member."""
     membership = next(iter(actor.memberships.values()), None)
     mine = membership.role if membership else ""
-    context = {"rows": who_may_what(), "roles": Role.choices, "mine": mine, "membership_here": membership}
+    named = [(role, Role(role).label) for role in ROLE_MAY]
+    context = {"rows": who_may_what(), "roles": named, "mine": mine}
     return render(request, "people/roles.html", context)
 
 

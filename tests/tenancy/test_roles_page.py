@@ -35,8 +35,8 @@ def test_the_page_tells_of_each_role_what_its_people_may(
     }
     assert len(told) == len(who_may_what()) > 30
     for row in who_may_what():
-        for role, says in zip(Role, told[row.words], strict=True):
-            person = people[PEOPLE[role]]
+        for role, says in zip(ROLE_MAY, told[row.words], strict=True):
+            person = people[PEOPLE[Role(role)]]
             if row.action != "export":  # a permission of the person's besides
                 assert Actor(person).may(row.action, acme.id) is says, (row.action, role)
 
