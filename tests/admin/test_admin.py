@@ -60,7 +60,7 @@ READ_ONLY = {
     "idempotencyrecord", "budgetlimit", "reservation", "ledgerentry", "budgetalert", "modelendpoint", "toolserver",
     "erasure", "tokenfamily", "sitefact", "mail", "hostprocess", "tablesize", "trajectoryarchive", "archivedjob",
     "archiverule", "seal", "erasedwords", "auditstream",
-    "datakey",
+    "datakey", "browsersession", "secondfactor", "provideraccount",
     "promptpack", "experience", "experiencechange", "question", "epoch", "playbook",
     "playbookversion", "playbooksection", "playbookchange", "contextdelta", "executiontrace", "evolution",
 }  # fmt: skip

@@ -23,7 +23,7 @@ from agentcore_site.row_security import SHARED, tenant_models
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.erasure import places, subject_erase
 from agentcore_site.tenancy.mails import mail_queue
-from agentcore_site.tenancy.models import ApiKey, Invitation
+from agentcore_site.tenancy.models import ApiKey, BrowserSession, Invitation, ProviderAccount, TokenFamily
 from budgets.models import BudgetAlert, BudgetSettings
 from budgets.services import budget_set_limit
 from evaluation.models import EvaluationRun
@@ -53,6 +53,7 @@ JANE = "j.doe@x.de"  # short: it has to fit into every column
 ROWS = [{"query": f"What is {n} + 4?", "expected_outcome": {"answer": n + 4}, "metadata": {"n": n}} for n in range(30)]
 # What an erasure finds and may not change; the report says so.
 STAYING = {
+    "accounts at the provider",
     "audit log: who acted", "accounts", "the organisation's name", "ledger", "reservations", "limits that were set",
     "history of lessons: who acted", "history of playbooks: who acted", "checkpoints that tell of it",
 }  # fmt: skip
@@ -116,6 +117,9 @@ def everything(operator: Actor, adam: Any, acme: Any, run: TrainingRun, server: 
     ApiKey.objects.create(organization=acme, user=adam, name="key", prefix="ak", digest="d", expires_at=expires)
     IdempotencyRecord.objects.create(organization=acme, user=adam, key="1", operation="POST", fingerprint="f", body={})
     Invitation.objects.create(organization=acme, email="jo@example.org", digest="d", expires_at=expires)
+    TokenFamily.objects.create(user=adam, current="j", expires_at=expires)
+    BrowserSession.objects.create(user=adam, session_key="s")
+    ProviderAccount.objects.create(user=adam, issuer="https://login.example.org", subject="s")
     mail_queue(acme, to=["jo@example.org"], subject="said", body="said", key="1")
     kind = ContentType.objects.get_for_model(Agent)
     LogEntry.objects.create(user=adam, content_type=kind, object_id="1", object_repr="agent", action_flag=CHANGE)
