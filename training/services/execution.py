@@ -300,7 +300,9 @@ class TrainingSlice:
                 lessons_sync(self.job, self.run, policy, report, self.owner.id_of)
                 epoch_add(self.run, report)
             self._tell(report, len(trajectories), cost, spent, selection)
-            if selection or report.iteration % self.setup.config.checkpoint_interval == 0:
+            # A door is paid to make an update: one that is committed is never made again.
+            due = report.iteration % self.setup.config.checkpoint_interval == 0 or self.setup.learner.needs_door
+            if selection or due:
                 self._write_checkpoint(figures, self._validated(report, selection))
         self.run.iteration = report.iteration
         self._dearest = max(self._dearest, cost)
