@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from statistics import fmean, variance
 from typing import Final
 
-from budgets.prices.pricing import Price, Usage, cost
+from budgets.prices.pricing import PER, Price, Usage, cost
 from training.config.schema import GRPOConfig
 from training.data.splits import search_size
 
@@ -29,6 +29,7 @@ PROMPT_TOKENS, ANSWER_TOKENS, CALL_MS = 500, 200, 2_500
 # A question about what attempts teach: it shows one attempt, or summaries beside the library.
 QUESTION_TOKENS, REPLY_TOKENS = 1_300, 250
 ATTEMPT_TOKENS = 1_200  # of an attempt that is shown whole, at most
+TRAINED_TOKENS_PER_S: Final = 2_000  # of a door of weights, in one of an update's passes, before one was seen at work
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +95,8 @@ class Rates:
     """What one rollout and one question take: milliseconds of a worker, and micro-dollars.
 
     ``sd`` is the standard deviation of a rollout's cost. ``n`` rollouts were measured; 0 for a guess.
-    ``shown_micros`` is what a token costs that the reflector reads.
+    ``shown_micros`` is what a token costs that the reflector reads. ``learned_micros`` is what the training calls of
+    an update cost a door of weights, for each rollout that is learned from.
     """
 
     ms: float
@@ -103,6 +105,7 @@ class Rates:
     sd: float = 0.0
     n: int = 0
     shown_micros: float = 0.0
+    learned_micros: float = 0.0
 
     @property
     def measured(self) -> bool:
@@ -119,6 +122,25 @@ def guessed(
     calls = CALLS.get(philosophy, 3)
     usage = Usage(PROMPT_TOKENS + prompt_tokens, min(ANSWER_TOKENS, max_tokens))
     return Rates(calls * CALL_MS / max(concurrency, 1), calls * cost(price, usage), question)
+
+
+def passes(config: GRPOConfig) -> int:
+    """How often an iteration's tokens are sent to a door of weights: for log-probabilities and for a gradient at each
+    step, and once for those of the reference."""
+    return 2 * config.num_iterations + (config.beta > 0)
+
+
+def guessed_learning(
+    config: GRPOConfig, price: Price, usd_per_hour: float, *, philosophy: str, prompt_tokens: int, max_tokens: int
+) -> float:
+    """Micro-dollars of the training calls of one rollout before an update was made: its tokens in each pass at the
+    price of training, and the door's seconds. Turns that continue each other are one row of tokens; here all count as
+    rows of their own, which is the dearer."""
+    tokens = CALLS.get(philosophy, 3) * (PROMPT_TOKENS + prompt_tokens + min(ANSWER_TOKENS, max_tokens))
+    calls = passes(config) + config.num_iterations  # each step of Adam is one more
+    surcharges = calls * price.per_call / (config.batch_size * config.n_trajectories_per_query)
+    seconds = passes(config) * tokens / TRAINED_TOKENS_PER_S
+    return passes(config) * tokens * price.input / PER + surcharges + seconds * usd_per_hour / 3_600 * 1e6
 
 
 def guessed_question(price: Price, prompt_tokens: int = 0) -> float:
@@ -222,8 +244,9 @@ def plan(asked: Work, found: Rates, *, ratios: Sequence[float] = ()) -> Plan:
 
 def affordable(config: GRPOConfig, found: Rates, room: int, *, told: bool = False, **pools: int) -> int | None:
     """The most iterations, of those that ``config`` asks for, whose whole job is expected to cost at most ``room``
-    micro-dollars: looks, questions and proof included. None where they cost nothing. ``pools``: see ``work``."""
-    if not found.micros and not found.question_micros:
+    micro-dollars: looks, questions, training calls and proof included. None where they cost nothing. ``pools``: see
+    ``work``."""
+    if not found.micros and not found.question_micros and not found.learned_micros:
         return None
 
     def cost_of(n: int) -> int:
@@ -233,7 +256,12 @@ def affordable(config: GRPOConfig, found: Rates, room: int, *, told: bool = Fals
 
 
 def _expected(asked: Work, found: Rates) -> float:
-    return asked.rollouts * found.micros + reflection_cost(asked, found)
+    return asked.rollouts * found.micros + learning_cost(asked, found) + reflection_cost(asked, found)
+
+
+def learning_cost(asked: Work, found: Rates) -> float:
+    """Micro-dollars of the training calls of a door of weights."""
+    return asked.trained * found.learned_micros
 
 
 def reflection_cost(asked: Work, found: Rates) -> float:

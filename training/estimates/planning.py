@@ -8,17 +8,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from django.db.models import F, Sum
+
 from agentcore_site.jobs.models import Reason, Status
 from agentcore_site.lib.errors import Invalid
 from agentcore_site.lib.money import dollars, micros
 from agentcore_site.lib.money_format import money
 from budgets.llm.types import Endpoint
 from budgets.metering.port import UnknownPrice
-from budgets.metering.price_book import DatabasePriceBook
+from budgets.metering.price_book import TRAIN, DatabasePriceBook
 from budgets.models import EntryKind, LedgerEntry, Scope
 from budgets.prices.pricing import PER, Price, Usage, cost
 from budgets.selectors import NAMES, Headroom, budget_chain
-from experiences.agents.endpoint_config import BadEndpoint, endpoint_of_agent, endpoint_of_reflector
+from experiences.agents.endpoint_config import GPU_PRICE, BadEndpoint, endpoint_of_agent, endpoint_of_reflector
 from experiences.models import Agent, AgentRuntime
 from training.config.schema import GRPOConfig
 from training.data.pools import shares
@@ -32,6 +34,7 @@ JOBS: Final = 50  # ended jobs whose cost is compared with their plan
 LATEST: Final = 4_000  # calls that are looked at: what prompts grow to is what the next run begins with
 GAINS: Final = (0.05, 0.10, 0.15, 0.20)  # true gains for which the gate's power is stated
 HARDLY, OFTEN = 0.2, 0.5  # shares of the runs in which the largest of them is found: a gate hardly ever ships, or often
+PAID: Final = (EntryKind.SETTLE, EntryKind.CHARGE, EntryKind.REFUND)  # entries that sum up to what calls cost
 OURS: Final = ("table", "estimate")  # sources of a cost that came of tokens and our price table
 
 
@@ -105,6 +108,17 @@ class Planned:
             "cost_usd": dollars(math.ceil(measured.reflection_cost(asked, self.rates))),
         }
 
+    def training_calls(self) -> dict[str, Any] | None:
+        """What a door of weights is paid for the updates; None where none is asked."""
+        if not learner_of(self.agent.runtime, self.config.learner).needs_door:
+            return None
+        asked = measured.work(self.config, **self.pools, told=self.told)
+        return {
+            "model": endpoint_of_agent(self.agent).model,
+            "updates": self.config.n_iterations * self.config.num_iterations,
+            "cost_usd": dollars(math.ceil(measured.learning_cost(asked, self.rates))),
+        }
+
     def as_json(self) -> dict[str, Any]:
         """``measured``: from rollouts of this agent with this model."""
         gain = measured.detectable_gain(self.pools["n_held_out"], self.config.eval_samples)
@@ -123,6 +137,7 @@ class Planned:
             "affordable_iterations": buys,
             "gate": self.gate() if self.told else None,
             "reflection": self.reflection(),
+            "training_calls": self.training_calls(),
             "warnings": [*self._unseen(), *self._tight(buys), *self._weak(gain)],
         }
 
@@ -213,9 +228,11 @@ def _ratios(agent: Agent) -> list[float]:
 def _of_models(agent: Agent, config: GRPOConfig) -> Rates:
     """Raises:
     Invalid: see ``planned``."""
-    price = model_price(agent)
-    reflector = reflector_price(agent) if config.context.propose else price
-    question = measured.guessed_question(reflector, (len(agent.objective) + len(agent.learning_objective)) // 3)
+    learner, price = learner_of(agent.runtime, config.learner), model_price(agent)
+    asks = learner.tells and config.context.propose
+    reflector = reflector_price(agent) if asks else price
+    objectives = (len(agent.objective) + len(agent.learning_objective)) // 3
+    question = measured.guessed_question(reflector, objectives) if asks else 0.0
     found = _of_calls(agent, config, price, reflector, question) or measured.guessed(
         price,
         question=question,
@@ -224,7 +241,46 @@ def _of_models(agent: Agent, config: GRPOConfig) -> Rates:
         max_tokens=agent.max_tokens,
         concurrency=config.max_concurrent_rollouts,
     )
-    return replace(found, shown_micros=reflector.input / PER)
+    found = replace(found, shown_micros=reflector.input / PER)
+    return _with_training_calls(found, agent, config) if learner.needs_door else found
+
+
+def _with_training_calls(found: Rates, agent: Agent, config: GRPOConfig) -> Rates:
+    """With what the training calls of one rollout cost a door: as those of the agent's latest run with weights were
+    paid, else a guess at today's prices, which makes all of it a guess.
+
+    Raises:
+        Invalid: see ``planned``.
+    """
+    runs = TrainingRun.objects.filter(agent=agent, config__learner=config.learner, trajectories__gte=measured.ENOUGH)
+    for run in runs.order_by("-job__created_at")[:5]:
+        calls = LedgerEntry.objects.filter(job_id=run.job_id, purpose="training", rollout="", kind__in=PAID)
+        if paid := calls.aggregate(micros=Sum(F("spent_delta") + F("debt_delta")))["micros"]:
+            share = measured.passes(config) / measured.passes(run.configuration)
+            return replace(found, learned_micros=float(paid) / run.trajectories * share)
+    options = (agent.endpoint.options if agent.endpoint else None) or {}
+    guess = measured.guessed_learning(
+        config,
+        _train_price(agent),
+        float(options.get(GPU_PRICE, 0.0)),
+        philosophy=agent.philosophy,
+        prompt_tokens=len(agent.system_prompt) // 3,
+        max_tokens=agent.max_tokens,
+    )
+    return replace(found, learned_micros=guess, n=0 if guess else found.n)
+
+
+def _train_price(agent: Agent) -> Price:
+    """The price of the model's training calls: its own, else that of the model.
+
+    Raises:
+        Invalid: its endpoint can't be used, or the model has no price.
+    """
+    price = model_price(agent)
+    try:
+        return DatabasePriceBook.load(agent.organization_id).price(f"{price.model}{TRAIN}")
+    except UnknownPrice:
+        return price
 
 
 def _of_actions(agent: Agent) -> Rates:
@@ -245,7 +301,7 @@ def _of_actions(agent: Agent) -> Rates:
 def _of_calls(agent: Agent, config: GRPOConfig, price: Price, reflector: Price, question: float) -> Rates | None:
     """What the latest calls of the agent's latest run cost, at today's prices; None where it never called this model.
     ``question`` is the guess where its reflector was never asked."""
-    entries = LedgerEntry.objects.filter(kind__in=(EntryKind.SETTLE, EntryKind.CHARGE, EntryKind.REFUND))
+    entries = LedgerEntry.objects.filter(kind__in=PAID)
     runs = TrainingRun.objects.filter(agent=agent, policy_kind=agent.runtime, job__worked_ms__gt=0)
     for run in runs.select_related("job").order_by("-job__created_at")[:5]:
         mine = entries.filter(job_id=run.job_id)

@@ -85,6 +85,14 @@ class PlannedReflectionOut(serializers.Serializer[Any]):
     cost_usd = serializers.FloatField(help_text="A part of the cost above.")
 
 
+class PlannedTrainingCallsOut(serializers.Serializer[Any]):
+    """What a door of weights is paid for the updates of a model."""
+
+    model = serializers.CharField()
+    updates = serializers.IntegerField(help_text="At most: an iteration without a difference in rewards makes none.")
+    cost_usd = serializers.FloatField(help_text="A part of the cost above.")
+
+
 class PromptOut(serializers.Serializer[Any]):
     """The prompt that stands before the queries of a job, as it was chosen at the launch."""
 
@@ -121,6 +129,9 @@ class EstimateOut(serializers.Serializer[Any]):
     )
     gate = GatePowerOut(required=False, allow_null=True, help_text="Null for agents that choose actions.")
     reflection = PlannedReflectionOut(required=False, allow_null=True, help_text="Null where no lessons are proposed.")
+    training_calls = PlannedTrainingCallsOut(
+        required=False, allow_null=True, help_text="Null where no weights are trained."
+    )
     prompt = PromptOut(
         required=False,
         allow_null=True,

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from budgets.metering.patient_meter import PatientMeter
 from budgets.metering.port import Bill, BudgetRefused, CallKey, MeterFailure, SpendingRateFull, UnknownPrice
+from budgets.metering.price_book import TRAIN
 from budgets.prices.pricing import Price, Usage, cost
 from experiences.agents.endpoint_config import GPU_PRICE
 from experiences.agents.runtime_factory import RuntimeFactory
@@ -115,7 +116,7 @@ class MeteredTrainer:
     def _priced(self) -> Price:
         prices, model = self._factory.clients, self._factory.model.partition("@")[0]
         try:
-            return prices.price(f"{model}/train")
+            return prices.price(f"{model}{TRAIN}")
         except UnknownPrice:
             try:
                 return prices.price(model)
