@@ -14,13 +14,16 @@ from training.estimates.measured import (
     ATTEMPT_TOKENS,
     QUESTION_TOKENS,
     REPLY_TOKENS,
+    TRAINED_TOKENS_PER_S,
     UNKNOWN_SPREAD,
     Rates,
     Work,
     affordable,
     guessed,
+    guessed_learning,
     guessed_question,
     looks,
+    passes,
     plan,
     questions,
     rates,
@@ -144,3 +147,26 @@ def test_too_few_jobs_tell_no_spread() -> None:
     assert spread_between_jobs([1.1] * 5) == pytest.approx(1.1)
     found = plan(Work(100, 0, 0), Rates(1.0, 100.0, sd=1.0, n=4_000))
     assert (found.basis, found.dear_micros) == ("factor", UNKNOWN_SPREAD * found.cost_micros)
+
+
+def test_training_calls_are_guessed_by_tokens_seconds_and_surcharges_for_each_pass() -> None:
+    known = {"philosophy": "cot", "prompt_tokens": 100, "max_tokens": 50}
+    config = GRPOConfig(num_iterations=2, batch_size=4, n_trajectories_per_query=4)
+    free, priced = Price("tiny/train", 0, 0), Price("tiny/train", 2_000_000, 0, per_call=160)
+    assert guessed_learning(config, free, 0.0, **known) == 0.0
+    tokens, passes_of_two_steps = 500 + 100 + 50, 4
+    # Six calls: log-probabilities, gradient and Adam of each step. 2 micro-dollars a token, 160 a call of 16 rollouts.
+    assert passes(config) == passes_of_two_steps
+    assert guessed_learning(config, priced, 0.0, **known) == pytest.approx(passes_of_two_steps * tokens * 2 + 6 * 10)
+    seconds = passes_of_two_steps * tokens / TRAINED_TOKENS_PER_S
+    assert guessed_learning(config, free, 3.6, **known) == pytest.approx(seconds * 1_000)
+    assert passes(config.model_copy(update={"beta": 0.1})) == 5  # and those of the reference
+
+
+def test_a_plan_pays_training_calls_for_what_is_learned_from_only() -> None:
+    found, asked = Rates(1.0, 10.0, learned_micros=5.0), Work(trained=100, looked=20, proof=30)
+    assert plan(asked, found).cost_micros == 150 * 10 + 100 * 5
+    config = GRPOConfig(n_iterations=10, batch_size=2, n_trajectories_per_query=3, eval_interval=5, eval_samples=1)
+    pools = {"n_train": 50, "n_selection": 10, "n_held_out": 5}
+    only = Rates(1.0, 0.0, learned_micros=10.0)  # the model is free, its training is not: six rollouts an iteration
+    assert affordable(config, only, 300, **pools) == 5
