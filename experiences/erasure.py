@@ -229,7 +229,9 @@ def tool_servers(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFin
 
 @places.register("names and domains of datasets")
 def datasets(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
-    return rewritten(Dataset.objects.filter(organization_id=organization_id), words, texts=("name", "domain"))
+    return rewritten(
+        Dataset.objects.filter(organization_id=organization_id), words, texts=("name", "domain", "origin_detail")
+    )
 
 
 @places.register("history of lessons: who acted")
