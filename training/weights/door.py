@@ -259,13 +259,18 @@ class Door:
         return {"type": "optim_step", "metrics": metrics | {"compute_seconds:sum": seconds}}
 
     async def _save(self, asked: dict[str, Any]) -> dict[str, Any]:
+        if not isinstance(asked.get("path"), str):
+            raise BadInput("path is a name for what is saved.")
+        return await self._keep_model(asked)
+
+    async def _keep_model(self, asked: dict[str, Any]) -> dict[str, Any]:
         state, _ = await self.turns.run(self.engine.save, str(asked.get("model_id")))
         digest = hashlib.sha256(state).hexdigest()
         await self._keep(digest, state)
         return {"type": "save_weights", "path": f"tinker://{asked['model_id']}/weights/{digest}"}
 
     async def _save_for_sampler(self, asked: dict[str, Any]) -> dict[str, Any]:
-        saved = await self._save(asked)
+        saved = await self._keep_model(asked)
         self._samplers[session := str(uuid.uuid4())] = await self._restored(saved["path"])
         return saved | {"type": "save_weights_for_sampler", "sampling_session_id": session}
 

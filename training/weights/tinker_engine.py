@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import uuid
 from collections import OrderedDict
 from collections.abc import Coroutine, Sequence
 from dataclasses import asdict
@@ -55,8 +56,9 @@ class TinkerEngine:
     def save(self, name: str) -> bytes:
         state = self._state(name)
         if self._live_name == name and self._live_state is None:
-            state["path"] = _run(self._call("save_weights", model_id=self._live, path=None))["path"]
-            sampler = _run(self._call("save_weights_for_sampler", model_id=self._live, path=None))
+            place = uuid.uuid4().hex  # SkyRL names nothing by itself
+            state["path"] = _run(self._call("save_weights", model_id=self._live, path=place))["path"]
+            sampler = _run(self._call("save_weights_for_sampler", model_id=self._live, path=place))
             state["sampler"] = sampler.get("path") or state["path"]
             self._live_state = dict(state)
         return json.dumps(state, sort_keys=True).encode()
