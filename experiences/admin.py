@@ -40,6 +40,7 @@ from experiences.models import (
     ExecutionTrace,
     Experience,
     ExperienceChange,
+    ExportPart,
     GroupRecord,
     ModelEndpoint,
     Playbook,
@@ -50,6 +51,7 @@ from experiences.models import (
     Question,
     ToolServer,
     TrajectoryArchive,
+    TrajectoryExport,
     TrajectoryRecord,
 )
 
@@ -325,6 +327,25 @@ class ArchivedJobAdmin(KeyedTableAdmin):
     key_fields = ("job_id",)
     list_display = ["job_id", "archive", "rows", "restored_at"]
     list_select_related = ["archive__agent"]
+
+
+@admin.register(TrajectoryExport)
+class TrajectoryExportAdmin(LongTableAdmin):
+    """Written and deleted by the work alone: files stand behind it."""
+
+    list_display = ["job", "organization", "format", "rows", "size", "deleted_at"]
+    list_filter = ["format", "organization"]
+    list_select_related = ["job", "organization"]
+    search_fields = ["format"]
+    ordering = ["-job_id"]
+
+
+@admin.register(ExportPart)
+class ExportPartAdmin(KeyedTableAdmin):
+    organization_path = "export__organization"
+    key_fields = ("export_id",)
+    list_display = ["id", "export", "number", "rows", "size", "sha256"]
+    list_select_related = ["export__job"]
 
 
 @admin.register(ArchiveRule)

@@ -20,6 +20,7 @@ from agentcore_site.audit.services import event_erase, record
 from agentcore_site.audit.tasks import seal_all
 from agentcore_site.audit_export.models import AuditStream
 from agentcore_site.encryption.models import DataKey
+from agentcore_site.jobs import lifecycle
 from agentcore_site.jobs.models import HostProcess, Job, Status
 from agentcore_site.jobs.services import share_create
 from agentcore_site.models import IdempotencyRecord, SiteFact, TableSize
@@ -41,7 +42,16 @@ from agentcore_site.tenancy.services import api_key_create
 from evaluation.models import EvaluationResult, HeldOutLook
 from evaluation.services import evaluation_start
 from experiences.agents.services.datasets import dataset_create
-from experiences.models import Agent, ArchivedJob, ArchiveRule, ExperienceChange, Question, TrajectoryRecord
+from experiences.models import (
+    Agent,
+    ArchivedJob,
+    ArchiveRule,
+    ExperienceChange,
+    ExportPart,
+    Question,
+    TrajectoryExport,
+    TrajectoryRecord,
+)
 from tests import factories
 from tests.budgets.rows import a_row_of_each
 from tests.support.playbooks import a_row_of_each_playbook_table
@@ -59,7 +69,7 @@ READ_ONLY = {
     "trainingrun", "iteration", "policycheckpoint", "evaluationrun", "evaluationresult", "heldoutlook",
     "idempotencyrecord", "budgetlimit", "reservation", "ledgerentry", "budgetalert", "modelendpoint", "toolserver",
     "erasure", "tokenfamily", "sitefact", "mail", "hostprocess", "tablesize", "trajectoryarchive", "archivedjob",
-    "archiverule", "seal", "erasedwords", "auditstream",
+    "trajectoryexport", "exportpart", "archiverule", "seal", "erasedwords", "auditstream",
     "datakey", "browsersession", "secondfactor", "provideraccount",
     "promptpack", "experience", "experiencechange", "question", "epoch", "playbook",
     "playbookversion", "playbooksection", "playbookchange", "contextdelta", "executiontrace", "evolution",
@@ -117,6 +127,11 @@ def everything(operator: Actor, agent: Agent, adam: Any) -> TrainingRun:
     ArchivedJob.objects.create(
         organization=run.organization, archive=archive, job_id=run.job_id, rows=1, mark=1, first_group=0, groups=1
     )
+    exporting = lifecycle.submit(operator, kind="export", organization=run.organization, title="An export")
+    export = TrajectoryExport.objects.create(
+        organization=run.organization, job=exporting, format="jsonl", until=timezone.now()
+    )
+    ExportPart.objects.create(export=export, number=0, path="p", rows=1, size=1, sha256="s")
     DataKey.objects.create(organization=run.organization, version=1, holder="local", sealed="s", active=False)
     mail_queue(run.organization, to=["olivia@example.com"], subject="A subject", body="A body.")
     TokenFamily.objects.create(user=adam, current="j", expires_at=timezone.now())
