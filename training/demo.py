@@ -85,7 +85,7 @@ def seed_weights(base_url: str, model: str, key: str) -> Agent:
         olivia,
         name="Letters",
         slug=WEIGHTS_SLUG,
-        description="A language model made at random, whose weights learn to say the letter that it is shown.",
+        description="A language model made at random, whose weights learn which letter to answer.",
         runtime="llm",
         endpoint=endpoint,
         philosophy="cot",

@@ -15,20 +15,18 @@ SPECIAL: Final = [END, "<|system|>", "<|user|>", "<|assistant|>", "<|tool|>"]
 
 _PROMPTS: Final = ["Think step by step. When you are done, write a last line"] * 20
 
-# A query is one letter, said 20 to 59 times, and wants this letter and not the other. A model that always says the same
-# is right in half of them at most. The letter is said often because attention that was never trained looks everywhere,
-# and the agent's prompt is long: where one word told the kinds apart, learning took one letter before it saw the word.
-_WANTED: Final = {"a": "^[^b]*a[^b]*$", "b": "^[^a]*b[^a]*$"}
+# A query of the one kind wants one letter, and never the other.
+_WANTED: Final = {"alpha": "^[^b]*a[^b]*$", "beta": "^[^a]*b[^a]*$"}
 LETTERS: Final[list[dict[str, Any]]] = [
-    {"query": " ".join([letter] * (20 + number)), "expected_outcome": {"regex": _WANTED[letter]}}
+    {"query": f"{kind} {number}", "expected_outcome": {"regex": _WANTED[kind]}}
     for number in range(40)
-    for letter in _WANTED
+    for kind in _WANTED
 ]
 
 
 def random_model(folder: Path, *, seed: int = 0, merges: int = 36) -> Path:
-    """Writes model and tokenizer to ``folder``, for the queries of ``LETTERS``: about 93,000 parameters, and 256 + 5
-    tokens with ``merges`` more at most.
+    """Writes model and tokenizer to ``folder``, for the queries of ``LETTERS``: about 93,000 parameters and 256 + 5 +
+    ``merges`` tokens.
 
     Raises:
         ImportError: the extra [weights] is not installed.
