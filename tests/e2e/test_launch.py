@@ -125,7 +125,8 @@ def test_it_works_without_a_mouse_and_on_a_phone(live_site: LiveSite, olivia: An
     page.keyboard.press("?")
     page.wait_for_selector("#keys[open] >> text=choose the row")
     page.keyboard.press("Escape")
-    page.fill("[placeholder='Search datasets']", "?")
+    page.goto(f"{live_site.url}/agents/")
+    page.type("[placeholder='Search agents']", "?")
     assert page.locator("#keys[open]").count() == 0
 
 
