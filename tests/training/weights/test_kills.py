@@ -41,7 +41,6 @@ CONFIG: dict[str, Any] = {
     "batch_size": 4,
     "n_trajectories_per_query": 4,
     "learning_rate": 0.002,
-    "weights": {"lora_rank": 4},
     # One answer at a time: those that are drawn together come out otherwise in their last bits, by who is beside whom.
     "max_concurrent_rollouts": 1,
     "eval_interval": 100,
