@@ -43,19 +43,26 @@ def checkpoint_save(
     metrics: dict[str, Any],
     selection: dict[str, Any] | None = None,
     final: bool = False,
+    prune: bool = True,
 ) -> PolicyCheckpoint:
     """Saves the state after ``iteration``; saving it again replaces nothing. Call it inside a fenced transaction.
+
+    ``prune``: deletes what is not worth keeping any more. A slice saves many, and prunes with its last.
 
     Bytes go to storage before the row is written: a crash between leaves an object without a row, never a row
     without its object.
     """
-    found = PolicyCheckpoint.objects.filter(run=run, iteration=iteration).first()
-    if found is None:
+    # Without the bytes: those of the one before are read by nobody here.
+    upto = PolicyCheckpoint.objects.filter(run=run, iteration__lte=iteration).order_by("-iteration")
+    before = upto.defer("data", "metrics").first()
+    if before is not None and before.iteration == iteration:
+        found = before
+    else:
         found = PolicyCheckpoint.objects.create(
             organization_id=run.organization_id,
             agent_id=run.agent_id,
             run=run,
-            parent=PolicyCheckpoint.objects.filter(run=run, iteration__lt=iteration).order_by("-iteration").first(),
+            parent=before,
             iteration=iteration,
             sha256=PolicyCheckpoint.digest(data),
             size=len(data),
@@ -67,7 +74,8 @@ def checkpoint_save(
         found.validation_low = selection["low"]
         found.save(update_fields=["validation_score", "validation_low"])
         _note_best(run)
-    _prune(run)
+    if prune:
+        _prune(run)
     checkpoint_id, run_id = found.id, run.job_id
     transaction.on_commit(
         lambda: checkpoint_saved.send(PolicyCheckpoint, checkpoint_id=checkpoint_id, run_id=run_id, final=final),

@@ -162,7 +162,7 @@ class TrainingSlice:
             self._pay_once()
         self._last_event = 0.0
         self._last_kept = last_kept_iteration(self.owner)
-        self._saved = self.state.iteration
+        self._saved, self._pruned = self.state.iteration, True
         self._domain = (self.run.dataset.domain if self.run.dataset is not None else "") or "general"
         self._dearest = self.run.iterations.aggregate(most=Max("cost_micros"))["most"] or 0
 
@@ -303,7 +303,7 @@ class TrainingSlice:
             # A door is paid to make an update: one that is committed is never made again.
             due = report.iteration % self.setup.config.checkpoint_interval == 0 or self.setup.learner.needs_door
             if selection or due:
-                self._write_checkpoint(figures, self._validated(report, selection))
+                self._write_checkpoint(figures, self._validated(report, selection), prune=False)
         self.run.iteration = report.iteration
         self._dearest = max(self._dearest, cost)
         self._keeper.forget()
@@ -389,12 +389,17 @@ class TrainingSlice:
         return TrainerState.fresh(self.setup)
 
     def _checkpoint(self) -> None:
-        if self.state.iteration > self._saved:
+        if self.state.iteration > self._saved or not self._pruned:
             with self.lease.fenced():
                 self._write_checkpoint(self.run.metrics, None)
 
     def _write_checkpoint(
-        self, figures: dict[str, Any], selection: dict[str, Any] | None, *, final: bool = False
+        self,
+        figures: dict[str, Any],
+        selection: dict[str, Any] | None,
+        *,
+        final: bool = False,
+        prune: bool = True,
     ) -> None:
         checkpoints.checkpoint_save(
             self.run,
@@ -403,7 +408,9 @@ class TrainingSlice:
             metrics=figures,
             selection=selection,
             final=final,
+            prune=prune,
         )
+        self._pruned = prune
         self._saved = self.state.iteration
 
     def _save_on_stop(self) -> None:
