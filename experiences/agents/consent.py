@@ -20,7 +20,7 @@ from experiences.models import Agent
 
 
 def may_record(agent_id: uuid.UUID) -> bool:
-    # In SQL: every iteration of every job asks it, and Django takes longer to put the question than PostgreSQL to answer.
+    # In SQL: every iteration of every job asks it, and Django takes longer to put it than PostgreSQL to answer.
     with connection.cursor() as cursor:
         cursor.execute("SELECT 1 FROM experiences_agent WHERE id = %s AND collects", [agent_id])
         return cursor.fetchone() is not None

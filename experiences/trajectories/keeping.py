@@ -171,6 +171,8 @@ class RolloutKeeper:
             # the waking was just cleared, and there will be no other.
             if self._closed.is_set():
                 return
+            if not self._waiting:  # they went with their iteration meanwhile: no session is opened for nothing
+                continue
             try:
                 with self.committing():
                     pass
