@@ -1,7 +1,7 @@
 """``make bench``: runs every figure and prints the table.
 
-Arguments choose parts (science storage archive export jobs llm ace ledger paid privacy learning telemetry rewarders
-feedback gateway events bad_events otlp poison walls context),
+Arguments choose parts (science storage archive export jobs crowd scale llm ace ledger paid privacy learning telemetry
+rewarders feedback gateway events bad_events otlp poison walls context),
 or one of a part: ``jobs.fairness``.
 ``fuzz [requests]``, ``worlds [options]``, ``again [options]``, ``same [options]``, ``rivals [options]``, ``canary
 [options]`` and ``gate [options]`` are benches of their own."""
@@ -57,6 +57,7 @@ def main() -> int:
         ace,
         archive,
         context,
+        crowd,
         events,
         export,
         feedback,
@@ -70,6 +71,7 @@ def main() -> int:
         poison,
         privacy,
         rewarders,
+        scale,
         science,
         smallest,
         storage,
@@ -84,6 +86,8 @@ def main() -> int:
         "archive": [archive.months, archive.growth],
         "export": [export.suite],
         "jobs": [jobs.one_worker, jobs.fairness, smallest.iteration],
+        "crowd": [crowd.crowd],
+        "scale": [scale.pages],
         "llm": [llm.calls, llm.rollouts, llm.broken],
         "events": [events.relayed, events.latency, events.producers],
         "bad_events": [events.poisoned],

@@ -30,6 +30,11 @@ def _own(pid: int) -> float:
     return sum(map(int, fields[11:15])) / TICKS  # utime, stime, cutime, cstime
 
 
+def on_processor(pid: int) -> float:
+    """Seconds that the main thread of a process was on a processor, to the nanosecond."""
+    return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9
+
+
 def proportional_mb(pid: int) -> float:
     """PSS: shared pages are divided among those that share them. 0 where the process has ended."""
     try:
