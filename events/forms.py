@@ -7,14 +7,13 @@ from typing import Any
 from django import forms
 
 from agentcore_site.console.forms import ServiceForm
-from experiences.models import Agent
+from experiences.agents.choice_field import AgentChoiceField
 
 
 class EventCredentialForm(ServiceForm):
     marker = "name"
     name = forms.CharField(max_length=80, help_text="What the program is called.")
-    agent = forms.ModelChoiceField(
-        Agent.objects.none(),
+    agent = AgentChoiceField(
         required=False,
         empty_label="A service, for all agents",
         help_text="The agent that it is. A service rewards and trains: it may publish for each agent.",
@@ -22,4 +21,4 @@ class EventCredentialForm(ServiceForm):
 
     def __init__(self, *args: Any, agents: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.fields["agent"].queryset = agents  # type: ignore[attr-defined]
+        self.fields["agent"].offer(agents)  # type: ignore[attr-defined]

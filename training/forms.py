@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from functools import cached_property, lru_cache
 from typing import Any, Final
 
+from django.db.models import QuerySet
 from django.http import QueryDict
 
 from agentcore_site.jobs.models import Priority
@@ -15,7 +16,7 @@ from agentcore_site.lib.errors import Conflict, DomainError, Invalid
 from agentcore_site.tenancy.actors import Actor
 from experiences.agents.selectors import dataset_get, datasets_visible
 from experiences.models import Agent, Dataset
-from experiences.models.agent_lookup import agent_get, agents_visible
+from experiences.models.agent_lookup import OFFERED, agent_get, agents_offered, agents_visible
 from training.config.applicability import counts_for
 from training.config.form import PLAIN, Field, changes, fields, groups, nested, value_at
 from training.config.presets import DEFAULT_PRESET, PRESETS, Preset, preset_config, presets_for
@@ -72,11 +73,22 @@ class LaunchForm:
     def text(self, name: str) -> str:
         return self.typed.get(name, "")
 
-    @property
+    @cached_property
     def agents(self) -> list[Agent]:
-        """Agents that the actor may train."""
-        actor = self.actor
-        return [one for one in agents_visible(actor) if actor.may("run.start", one.organization_id)]
+        """Agents that the actor may train: the first by name, and the chosen one."""
+        found = agents_offered(self._trainable)
+        chosen = self.text("agent") and self.agent
+        return [chosen, *found] if chosen and chosen not in found else found
+
+    @cached_property
+    def agents_left(self) -> int:
+        """How many more there are."""
+        return self._trainable.count() - len(self.agents) if len(self.agents) >= OFFERED else 0
+
+    @property
+    def _trainable(self) -> QuerySet[Agent]:
+        mine = [one for one in self.actor.organization_ids if self.actor.may("run.start", one)]
+        return agents_visible(self.actor).filter(organization_id__in=mine)
 
     @property
     def datasets(self) -> list[Dataset]:

@@ -16,6 +16,7 @@ from warehouse.dashboards import ChartColumn, Row
 from warehouse.selectors import DashboardFigures, ShownChart
 
 NOTHING: Final = "–"
+ROWS: Final = 50  # of a table on a page; the file has them all
 WRITTEN: Final[dict[str, Callable[[Any], str]]] = {
     "count": lambda value: count(round(value)),
     "number": figure,
@@ -44,27 +45,35 @@ class ShownCell:
 
 @dataclass(frozen=True, slots=True)
 class ChartView:
-    """``columns``: as a page has them."""
+    """``columns``: as a page has them. ``more``: how many rows are in the file only."""
 
     shown: ShownChart
     columns: list[ChartColumn]
     rows: list[list[ShownCell]]
+    more: int = 0
 
 
 def chart_views(figures: DashboardFigures) -> list[ChartView]:
-    agents = agents_of(figures)
+    agents = agents_of(figures, _shown)
     return [_view(one, agents) for one in figures.charts]
 
 
 def _view(shown: ShownChart, agents: dict[uuid.UUID, Agent]) -> ChartView:
     drawn = {key for column in shown.columns if shown.chart.shape == "table" for key in column.interval or ()}
     columns = [column for column in shown.columns if column.key not in drawn]
-    rows = [[_cell(column, row, agents, drawn) for column in columns] for row in shown.rows]
-    return ChartView(shown, columns, rows)
+    rows = [[_cell(column, row, agents, drawn) for column in columns] for row in _shown(shown)]
+    return ChartView(shown, columns, rows, more=len(shown.rows) - len(rows))
 
 
-def agents_of(figures: DashboardFigures) -> dict[uuid.UUID, Agent]:
-    ids = {row["agent_id"] for one in figures.charts for row in one.rows if row.get("agent_id")}
+def _shown(chart: ShownChart) -> list[Row]:
+    """The rows that a page has."""
+    return chart.rows[:ROWS] if chart.chart.shape == "table" else chart.rows
+
+
+def agents_of(
+    figures: DashboardFigures, rows_of: Callable[[ShownChart], list[Row]] = lambda chart: chart.rows
+) -> dict[uuid.UUID, Agent]:
+    ids = {row["agent_id"] for one in figures.charts for row in rows_of(one) if row.get("agent_id")}
     return Agent.objects.filter(organization_id=figures.asked.organization).in_bulk(ids)
 
 

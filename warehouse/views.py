@@ -8,7 +8,7 @@ from django.shortcuts import render
 from agentcore_site.console.pages import asked, page
 from agentcore_site.lib.errors import Missing
 from agentcore_site.tenancy.actors import Actor
-from experiences.models.agent_lookup import agents_visible
+from experiences.models.agent_lookup import agents_offered, agents_visible
 from warehouse.dashboards import DASHBOARDS, TRAINING
 from warehouse.presenters import chart_csv, chart_views, summary
 from warehouse.selectors import (
@@ -41,7 +41,7 @@ def dashboard(request: HttpRequest, actor: Actor, key: str = TRAINING.key) -> Ht
         "purpose": purpose,
         "purposes": PURPOSES,
         "agent": found.asked.agent,
-        "agents": agents_visible(actor).order_by("name")[:200],
+        "agents": agents_offered(agents_visible(actor)),
     }
     return render(request, "warehouse/dashboard.html", context)
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import uuid
-from typing import Any
+from typing import Any, Final
 
 from django.db.models import QuerySet
 
 from agentcore_site.lib.errors import Missing
 from experiences.models import Agent
+
+OFFERED: Final = 200  # in a list to choose from; the page of any other leads on
 
 
 def agents_visible(actor: Any, *, archived: bool = False) -> QuerySet[Agent]:
@@ -35,3 +37,9 @@ def agent_find(actor: Any, name: Any) -> Agent | None:
         return rows.filter(id=uuid.UUID(str(name))).first()
     except ValueError:
         return rows.filter(slug=str(name)).first()
+
+
+def agents_offered(rows: QuerySet[Agent]) -> list[Agent]:
+    """The first of these agents by name, for a list to choose from: with thousands in it nobody could read it, and a
+    page would take a second to write it. They know their names only."""
+    return list(rows.select_related(None).only("organization_id", "name", "slug").order_by("name", "id")[:OFFERED])

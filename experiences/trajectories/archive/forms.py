@@ -7,12 +7,12 @@ from typing import Any
 from django import forms
 
 from agentcore_site.console.forms import ServiceForm
-from experiences.models import Agent
+from experiences.agents.choice_field import AgentChoiceField
 from experiences.trajectories.archive.services import LONGEST
 
 
 class ArchiveRuleForm(ServiceForm):
-    agent = forms.ModelChoiceField(Agent.objects.none(), required=False, empty_label="all agents")
+    agent = AgentChoiceField(required=False, empty_label="all agents")
     keep_days = forms.IntegerField(
         required=False,
         min_value=0,
@@ -23,4 +23,4 @@ class ArchiveRuleForm(ServiceForm):
 
     def __init__(self, *args: Any, agents: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.fields["agent"].queryset = agents  # type: ignore[attr-defined]
+        self.fields["agent"].offer(agents)  # type: ignore[attr-defined]

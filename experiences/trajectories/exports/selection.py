@@ -88,6 +88,11 @@ class Export:
         """How many there are at most, without opening an archive."""
         return from_replica(self.rows, QuerySet.count) + sum(part.rows for part in self.archived)
 
+    def at_least(self, enough: int) -> int:
+        """As ``estimate``, but counted to about ``enough`` only: a million rows take a third of a second."""
+        some = self.rows.order_by().only("month")[:enough]
+        return from_replica(some, QuerySet.count) + sum(part.rows for part in self.archived)
+
     def archive_stand(self) -> list[str]:
         """What is read from archives: it changes when rows go there, come back, or are erased there."""
         return sorted(f"{part.pk}/{part.archive_id}/{part.archive.revision}" for part in self.archived)

@@ -66,7 +66,7 @@ def new(request: HttpRequest, actor: Actor) -> HttpResponse:
 def _new(request: HttpRequest, actor: Actor, filters: dict[str, str], *, error: str = "", format: str = "jsonl") -> Any:
     require(actor, "export", current_organization(actor))
     _, found = export_of(actor, filters, format="jsonl")
-    rows = found.estimate()
+    rows = found.at_least(STREAMED_MOST + 1)
     context = {
         "filters": filters,
         "query": urlencode(filters),
@@ -75,6 +75,7 @@ def _new(request: HttpRequest, actor: Actor, filters: dict[str, str], *, error: 
         "format": format,
         "streamed_most": STREAMED_MOST,
         "streamed": rows <= STREAMED_MOST,
+        "more": rows > STREAMED_MOST,
         "error": error,
     }
     return render(request, "trajectories/export_new.html", context, status=400 if error else 200)
