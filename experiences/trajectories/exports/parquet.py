@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 
 from experiences.trajectories.exports.rows import COLUMNS, ExportRow, rows_exported
 
-GROUP_ROWS: Final = 10_000
-GROUP_BYTES: Final = 16 * 2**20
+GROUP_ROWS: Final = 5_000
+GROUP_BYTES: Final = 8 * 2**20
 KINDS: Final = (
     (pa.string(), "trajectory_id job_id agent_id purpose arm line query error policy_version model"),
     (pa.string(), "steps components evidence"),
