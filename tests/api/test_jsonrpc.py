@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
 
@@ -12,7 +13,8 @@ from jsonschema import ValidationError
 
 from agentcore_site import rpc
 from agentcore_site.audit.models import AuditEvent
-from agentcore_site.jobs.models import Job, Status
+from agentcore_site.jobs import lifecycle
+from agentcore_site.jobs.models import Job, Priority, Status
 from agentcore_site.rest.jsonrpc import Method, Params
 from agentcore_site.rpc import METHODS
 from agentcore_site.tenancy.actors import Actor
@@ -237,6 +239,32 @@ def test_it_starts_on_the_agents_environment_or_a_dataset(api: Caller, agent: Ag
         "training.start_grpo", {"agent_id": agent.slug, "dataset_id": made["id"], "preset": "flow_spec"}
     )
     assert TrainingRun.objects.get(job_id=second["training_job_id"]).preset == "flow_spec"
+
+
+def test_a_job_gets_its_priority_and_its_start(api: Caller, agent: Agent) -> None:
+    params = {"agent_id": agent.slug, "priority": "high", "not_before": "2999-01-01T09:00:00+09:00", "title": "Tonight"}
+    job_id = api.result("training.start_grpo", params)["training_job_id"]
+    job = Job.objects.get(id=job_id)
+    assert (job.priority, job.title) == (Priority.HIGH, "Tonight")
+    assert job.not_before == datetime(2999, 1, 1, tzinfo=UTC)
+    assert lifecycle.claim(job.id) is None, "a worker took it before its start"
+    status = api.result("training.get_status", {"job_id": job_id})
+    assert (status["priority"], status["not_before"]) == ("high", "2999-01-01T00:00:00Z")
+    assert api.get(f"training-jobs/{job_id}").json()["not_before"] == status["not_before"]
+    Job.objects.filter(id=job.id).update(not_before=datetime(2026, 1, 1, tzinfo=UTC))
+    assert lifecycle.claim(job.id) is not None
+
+
+@pytest.mark.parametrize("moment", ["tomorrow", "2026-11-21T22:00:00", "0001-01-01T00:00:00+14:00", ""])
+def test_a_start_that_is_no_moment_is_a_400_and_starts_nothing(api: Caller, agent: Agent, moment: str) -> None:
+    error = api.error("training.start_grpo", {"agent_id": agent.slug, "not_before": moment})
+    assert error["code"] == 400 and "not_before" in error["data"]["fields"]
+    assert not Job.objects.exists()
+
+
+def test_a_priority_that_there_is_not_is_refused_by_name(api: Caller, agent: Agent) -> None:
+    error = api.error("training.start_grpo", {"agent_id": agent.slug, "priority": "urgent"})
+    assert error["code"] == -32602 and "high" in error["data"]["fields"]["priority"]
 
 
 def test_the_same_idempotency_key_starts_one_job(api: Caller, agent: Agent) -> None:

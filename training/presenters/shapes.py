@@ -204,6 +204,10 @@ class StatusOut(Shape):
     agent_id = serializers.UUIDField()
     status = serializers.ChoiceField(choices=Status.choices, source="job.status")
     status_reason = serializers.ChoiceField(choices=Reason.choices, allow_blank=True, source="job.status_reason")
+    priority = serializers.ChoiceField(choices=[*PRIORITIES])
+    not_before = serializers.DateTimeField(
+        allow_null=True, source="job.not_before", help_text="It does not start, or go on, before then."
+    )
     progress = ProgressOut(source="*")
     metrics = MetricsOut(source="*")
     cost = CostOut(source="*")
@@ -215,6 +219,7 @@ class StatusOut(Shape):
     error = serializers.CharField(allow_null=True)
 
     computed = {
+        "priority": lambda run: PRIORITY_NAMES[run.job.priority],
         "best_checkpoint": best_label,
         "verdict": run_verdict,
         "estimated_completion_time": lambda run: (done := estimated_completion(run)) and done.isoformat(),
@@ -228,8 +233,6 @@ class JobOut(StatusOut, JobRow):
     requested = serializers.CharField(
         source="job.requested", help_text="What was asked of the worker and is not done yet: pause or cancel."
     )
-    priority = serializers.ChoiceField(choices=[*PRIORITIES])
-    not_before = serializers.DateTimeField(allow_null=True, source="job.not_before")
     environment = serializers.CharField()
     environment_options = serializers.DictField()
     dataset_id = serializers.UUIDField(allow_null=True)
@@ -247,7 +250,6 @@ class JobOut(StatusOut, JobRow):
     computed = {
         **StatusOut.computed,
         **JobRow.computed,
-        "priority": lambda run: PRIORITY_NAMES[run.job.priority],
         "config": lambda run: run.configuration.as_dict(),
         "continues": goes_on_from,
         "warnings": lambda run: [*run.warnings, *filter(None, [never_solved(run)])],

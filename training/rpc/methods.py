@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from datetime import datetime
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import Field
 
 from agentcore_site.jobs.models import ENDED, Job, Status
 from agentcore_site.jobs.services import job_cancel, job_pause, job_resume
 from agentcore_site.lib.async_db import in_thread
 from agentcore_site.lib.errors import Invalid, TooLarge
+from agentcore_site.lib.storable import in_utc
 from agentcore_site.rest.idempotency import once
 from agentcore_site.rest.jsonrpc import Call, Method, Params, Table
 from experiences.agents.selectors import dataset_get
@@ -16,7 +20,7 @@ from experiences.trajectories.exports.selection import export_start
 from experiences.trajectories.exports.streams import MAX_AT_ONCE, export_all
 from experiences.trajectories.presenters.shapes import ExportOut
 from training.config.presets import DEFAULT_PRESET
-from training.presenters.shapes import StatusOut
+from training.presenters.shapes import PRIORITIES, StatusOut
 from training.rpc.results import (
     CancelledOut,
     ListedJobOut,
@@ -33,8 +37,8 @@ MAX_LIST: Final = 1000
 
 class StartParams(Params):
     """``agent_id`` is a UUID or a slug. Data and configuration are checked by the service, which says where they are
-    wrong; domain (of training_data), environment, dataset_id, preset and idempotency_key go beyond the source
-    documents."""
+    wrong; domain (of training_data), environment, dataset_id, preset, priority, not_before, title and idempotency_key
+    go beyond the source documents."""
 
     agent_id: str
     training_data: list[Any] | None = None
@@ -45,6 +49,9 @@ class StartParams(Params):
     dataset_id: str | None = None
     preset: str = DEFAULT_PRESET
     idempotency_key: str | None = None
+    priority: Literal["high", "normal", "low"] = "normal"
+    not_before: str | None = None
+    title: Annotated[str, Field(max_length=200)] = ""
 
 
 class JobParams(Params):
@@ -84,6 +91,9 @@ def start_grpo(call: Call, params: StartParams) -> dict[str, Any]:
             environment_options=params.environment_options,
             config=params.config,
             preset=params.preset,
+            priority=PRIORITIES[params.priority],
+            not_before=moment_of(params.not_before) if params.not_before is not None else None,
+            title=params.title,
         )
         return 200, StartedOut(run).data
 
@@ -92,6 +102,22 @@ def start_grpo(call: Call, params: StartParams) -> dict[str, Any]:
     payload = params.model_dump(exclude={"idempotency_key"})
     found = once(call.actor, params.idempotency_key, operation="training.start_grpo", payload=payload, work=work)
     return dict(found.body)
+
+
+def moment_of(text: str) -> datetime:
+    """An ISO 8601 moment with its offset, as REST takes it.
+
+    Raises:
+        Invalid: it is none.
+    """
+    try:
+        moment = datetime.fromisoformat(text)
+        if moment.tzinfo is None:
+            raise ValueError("it names no offset, e.g. Z")
+        return in_utc(moment)
+    except ValueError as error:
+        message = f"not_before must be a moment such as 2026-11-21T22:00:00Z: {error}."
+        raise Invalid(message, fields={"not_before": message}) from None
 
 
 def get_status(call: Call, params: JobParams) -> dict[str, Any]:
