@@ -24,8 +24,9 @@ from agentcore_site.tenancy.api import (
     SignInViewSet,
     TokenView,
 )
-from agentcore_site.tenancy.api_people import InvitationViewSet, MemberViewSet
-from budgets.api import BudgetViewSet, LedgerViewSet, PriceViewSet
+from agentcore_site.tenancy.api_people import InvitationViewSet, MemberViewSet, OrganizationViewSet
+from agentcore_site.views import api
+from budgets.api import AlertViewSet, BudgetViewSet, LedgerViewSet, PriceViewSet
 from evaluation.api import EvaluationViewSet
 from events.api import (
     DeadLetterViewSet,
@@ -41,7 +42,7 @@ from experiences.agents.api.environments import EnvironmentViewSet
 from experiences.agents.api.tool_servers import ToolServerViewSet, ToolViewSet
 from experiences.lessons.api.lessons import ExperienceViewSet
 from experiences.lessons.api.packs import PromptPackViewSet
-from experiences.playbooks.api.evolutions import EvolutionViewSet
+from experiences.playbooks.api.evolutions import EvolutionViewSet, ExecutionViewSet
 from experiences.playbooks.api.playbooks import PlaybookViewSet, ReviewViewSet
 from experiences.trajectories.api.rewards import RewardCheckViewSet, RewardTryViewSet, RewardViewSet
 from experiences.trajectories.api.trajectories import TrajectoryViewSet
@@ -69,6 +70,7 @@ router.register("tool-servers", ToolServerViewSet, basename="tool-server")
 router.register("experiences", ExperienceViewSet, basename="experience")
 router.register("playbooks", PlaybookViewSet, basename="playbook")
 router.register("evolutions", EvolutionViewSet, basename="evolution")
+router.register("executions", ExecutionViewSet, basename="execution")
 router.register("reviews", ReviewViewSet, basename="review")
 router.register("prompt-packs", PromptPackViewSet, basename="prompt-pack")
 router.register("datasets", DatasetViewSet, basename="dataset")
@@ -89,9 +91,11 @@ router.register("feedback", FeedbackViewSet, basename="feedback")
 router.register("suites", SuiteViewSet, basename="suite")
 router.register("suite-runs", SuiteRunViewSet, basename="suite-run")
 router.register("budgets", BudgetViewSet, basename="budget")
+router.register("alerts", AlertViewSet, basename="alert")
 router.register("prices", PriceViewSet, basename="price")
 router.register("audit-events", AuditEventViewSet, basename="audit-event")
 router.register("erasures", ErasureViewSet, basename="erasure")
+router.register("organizations", OrganizationViewSet, basename="organization")
 router.register("members", MemberViewSet, basename="member")
 router.register("invitations", InvitationViewSet, basename="invitation")
 router.register("api-keys", ApiKeyViewSet, basename="api-key")
@@ -131,6 +135,9 @@ def not_found(request: HttpRequest) -> HttpResponse:
 
 
 urlpatterns: list[URLPattern | URLResolver] = [
+    path("", api.index, name="index"),
+    path("docs/", api.docs, name="docs"),
+    path("docs/<slug:tag>/", api.docs_of, name="docs_of"),
     path("schema/", SpectacularAPIView.as_view(), name="schema"),
     path("token", TokenView.as_view(), name="token"),
     path("token/refresh", RefreshView.as_view(), name="token-refresh"),
@@ -171,7 +178,11 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path(
         "event-publishers", EventCredentialViewSet.as_view({"get": "list", "post": "create"}), name="event-publishers"
     ),
-    path("event-publishers/<uuid:pk>", EventCredentialViewSet.as_view({"delete": "destroy"}), name="event-publisher"),
+    path(
+        "event-publishers/<uuid:pk>",
+        EventCredentialViewSet.as_view(GET | {"delete": "destroy"}),
+        name="event-publisher",
+    ),
     path("training/start", TrainingViewSet.as_view({"post": "create"}), name="training-start"),
     path("training/<str:pk>/status", TrainingViewSet.as_view({"get": "status"}), name="training-status"),
     path("training/<str:pk>/cancel", TrainingViewSet.as_view({"post": "cancel"}), name="training-cancel"),

@@ -243,7 +243,7 @@ REST_FRAMEWORK = {
         "agentcore_site.tenancy.authentication.ConsoleSessionAuthentication",
     ],
     "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
-    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "DEFAULT_SCHEMA_CLASS": "agentcore_site.rest.schema.VersionedSchema",
     "DEFAULT_PARSER_CLASSES": ["agentcore_site.rest.parsing.JsonParser"],
     "DEFAULT_METADATA_CLASS": "agentcore_site.rest.metadata.AllowedMethods",
     "DEFAULT_FILTER_BACKENDS": ["agentcore_site.rest.filters.StrictFilters"],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import date
 from typing import Any, Final
+from uuid import UUID
 
 from django.db.models import QuerySet
 from django_filters import rest_framework as filters
@@ -13,6 +14,7 @@ from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from agentcore_site.lib.errors import Missing
 from agentcore_site.lib.money import dollars
 from agentcore_site.rest.filters import Flag
 from agentcore_site.rest.money import Usd, UsdIn
@@ -23,10 +25,10 @@ from agentcore_site.rest.views import ScopedViewSet
 from agentcore_site.tenancy.authentication import actor_of
 from agentcore_site.tenancy.permissions import current_organization, require
 from budgets.forms import days_check, month_read
-from budgets.models import Budget, EntryKind, LedgerEntry, ModelPrice, Period, Scope
+from budgets.models import AlertKind, Budget, BudgetAlert, EntryKind, LedgerEntry, ModelPrice, Period, Scope
 from budgets.presenters.naming import agent_find
 from budgets.presenters.price_list import prices_in_force, prices_of
-from budgets.selectors import BY, breakdown, budget_get, budgets_visible, entries_of
+from budgets.selectors import BY, alerts_visible, breakdown, budget_get, budgets_visible, entries_of
 from budgets.services import budget_change_limit, budget_set_limit, price_set
 
 TAG: Final = ["budgets"]
@@ -222,6 +224,7 @@ class BudgetViewSet(ScopedViewSet):
     tiebreak = "id"
     orderings = {"-created_at": "created_at", "spent": "spent"}
     known_query = {"breakdown": ("by", "since", "until")}
+    versioned = ("limit_micros",)
 
     @extend_schema(summary="List budgets", tags=TAG, responses=BudgetOut(many=True))
     def list(self, request: Request) -> Response:
@@ -304,6 +307,55 @@ class LedgerViewSet(ScopedViewSet):
         return self.page(entries_of(self.actor, budget_get(self.actor, budget)), LedgerOut)
 
 
+class AlertOut(serializers.Serializer[Any]):
+    id = serializers.UUIDField()
+    budget_id = serializers.IntegerField()
+    alert_kind = serializers.ChoiceField(choices=AlertKind.choices, source="kind")
+    threshold = serializers.IntegerField(help_text="Per cent of the limit: 75, 90 or 100; 0 for other kinds.")
+    limit_usd = Usd(source="limit", help_text="That it was, 0 where there was none.")
+    limit_micros = serializers.IntegerField(source="limit")
+    spent_usd = Usd(source="spent")
+    spent_micros = serializers.IntegerField(source="spent")
+    excess_usd = Usd(source="excess", help_text="By which a bill was above its hold.")
+    excess_micros = serializers.IntegerField(source="excess")
+    created_at = serializers.DateTimeField()
+    mailed_at = serializers.DateTimeField(allow_null=True)
+    posted_at = serializers.DateTimeField(allow_null=True, help_text="To the webhook.")
+    delivered_at = serializers.DateTimeField(allow_null=True, help_text="Null: it is tried again.")
+    error = serializers.CharField(help_text="Why the last try failed.")
+
+
+class AlertFilters(filters.FilterSet):
+    alert_kind = filters.ChoiceFilter(field_name="kind", choices=AlertKind.choices)
+    budget = filters.NumberFilter(field_name="budget_id", min_value=1, max_value=2**31 - 1)
+    delivered = Flag(
+        field_name="delivered_at", lookup_expr="isnull", exclude=True, help_text="Only delivered, or only waiting ones."
+    )
+
+    class Meta:
+        model = BudgetAlert
+        fields: list[str] = []
+
+
+class AlertViewSet(ScopedViewSet):
+    """What admins were told of budgets: a share of a limit is spent, or a bill was above its hold."""
+
+    queryset = BudgetAlert.objects.none()
+    filterset_class = AlertFilters
+    lookup_value_converter = "uuid"
+
+    @extend_schema(summary="List alerts of budgets", tags=TAG, responses=AlertOut(many=True))
+    def list(self, request: Request) -> Response:
+        return self.page(alerts_visible(self.actor), AlertOut)
+
+    @extend_schema(summary="One alert of a budget", tags=TAG, responses=AlertOut)
+    def retrieve(self, request: Request, pk: UUID) -> Response:
+        row = alerts_visible(self.actor).filter(id=pk).first()
+        if row is None:
+            raise Missing(f"There is no alert {pk}.")
+        return Response(AlertOut(row).data)
+
+
 OWN_PRICE: Final = OpenApiExample(
     "An own price",
     {"model": "gpt-4o-mini", "input_usd": 0.15, "cached_input_usd": 0.075, "output_usd": 0.6},
@@ -317,6 +369,7 @@ class PriceViewSet(ScopedViewSet):
     filterset_class = PriceFilters
     orderings = {"model": "model", "valid_from": "valid_from"}
     tiebreak = "id"
+    lookup_value_converter = "int"
 
     @extend_schema(summary="What models cost", tags=["prices"], responses=PriceOut(many=True))
     def list(self, request: Request) -> Response:
@@ -325,6 +378,15 @@ class PriceViewSet(ScopedViewSet):
         everything = request.query_params.get("history", "").strip().lower() in {"true", "1"}
         rows = (prices_of if everything else prices_in_force)(self.actor, organization.id)
         return self.page(rows, PriceOut)
+
+    @extend_schema(summary="One price", tags=["prices"], responses=PriceOut)
+    def retrieve(self, request: Request, pk: int) -> Response:
+        organization = current_organization(self.actor)
+        require(self.actor, "budget.view", organization)
+        row = prices_of(self.actor, organization.id).filter(id=pk).first()
+        if row is None:
+            raise Missing("There is no such price.")
+        return Response(PriceOut(row).data)
 
     @extend_schema(
         summary="Set your organisation's price of a model",

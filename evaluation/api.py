@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
@@ -12,7 +13,8 @@ from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from agentcore_site.jobs.models import Status
+from agentcore_site.jobs.models import Job, Status
+from agentcore_site.jobs.services import job_cancel, job_resume
 from agentcore_site.lib.errors import Invalid
 from agentcore_site.lib.money import dollars
 from agentcore_site.rest.parsing import Strict, parsed
@@ -125,6 +127,7 @@ class EvaluationViewSet(ScopedViewSet):
     lookup_value_converter = "uuid"
     orderings = {"-created_at": "job__created_at"}
     known_query = {"queries": ("line", "only_changed")}
+    versioned, locks = ("status",), Job
 
     @extend_schema(summary="List evaluations", tags=["evaluations"], responses=EvaluationRow(many=True))
     def list(self, request: Request) -> Response:
@@ -164,6 +167,22 @@ class EvaluationViewSet(ScopedViewSet):
         return Response(
             {"line": line, "queries": changed_queries(evaluation, line, only_changed=asked["only_changed"])}
         )
+
+    @extend_schema(summary="Cancel an evaluation", tags=["evaluations"], request=None, responses=EvaluationOut)
+    @action(detail=True, methods=["post"])
+    def cancel(self, request: Request, pk: UUID) -> Response:
+        return self._moved(pk, job_cancel)
+
+    @extend_schema(
+        summary="Resume a paused or failed evaluation", tags=["evaluations"], request=None, responses=EvaluationOut
+    )
+    @action(detail=True, methods=["post"])
+    def resume(self, request: Request, pk: UUID) -> Response:
+        return self._moved(pk, job_resume)
+
+    def _moved(self, pk: UUID, move: Callable[[Any, Job], Job]) -> Response:
+        move(self.actor, evaluation_get(self.actor, pk).job)
+        return Response(EvaluationOut(evaluation_get(self.actor, pk)).data)
 
     def _started(self, values: dict[str, Any]) -> Response:
         checkpoint_id, job_id = values.pop("checkpoint_id", None), values.pop("training_job_id", None)

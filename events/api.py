@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.db.models import QuerySet
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
@@ -12,8 +13,9 @@ from rest_framework.response import Response
 
 from agentcore_site.lib.errors import Invalid
 from agentcore_site.rest.parsing import Strict, parsed
-from agentcore_site.rest.schema import IDEMPOTENCY_KEY
+from agentcore_site.rest.schema import IDEMPOTENCY_KEY, IDEMPOTENCY_KEY_SECRET
 from agentcore_site.rest.views import ScopedViewSet
+from agentcore_site.tenancy.models import Organization
 from agentcore_site.tenancy.permissions import current_organization
 from events.filters import DeadLetterFilters, EventCredentialFilters
 from events.models import DeadLetter, DeadReason, EventCredential, RequestMode, TrainingRequest
@@ -84,6 +86,11 @@ class EventPublishingViewSet(ScopedViewSet):
     """Whether what happens in the organisation goes out as events."""
 
     queryset = DeadLetter.objects.none()
+    lookup_field = ""  # one of an organisation
+    versioned = ("publishes",)
+
+    def version_row(self) -> QuerySet[Any]:
+        return Organization._base_manager.filter(pk=current_organization(self.actor).pk)
 
     @extend_schema(summary="Are events published?", tags=["events"], responses=EventPublishingOut)
     def retrieve(self, request: Request) -> Response:
@@ -108,6 +115,7 @@ class EventCredentialViewSet(ScopedViewSet):
 
     queryset = EventCredential.objects.none()
     filterset_class = EventCredentialFilters
+    versioned = ("revoked_at",)
 
     @extend_schema(summary="List publishers", tags=["events"], responses=EventCredentialOut(many=True))
     def list(self, request: Request) -> Response:
@@ -118,12 +126,21 @@ class EventCredentialViewSet(ScopedViewSet):
         tags=["events"],
         request=EventCredentialIn,
         responses={201: EventCredentialMadeOut},
+        parameters=[IDEMPOTENCY_KEY_SECRET],
     )
     def create(self, request: Request) -> Response:
         values = parsed(EventCredentialIn, request.data)
         agent = agent_get(self.actor, values["agent"]) if values.get("agent") else None
-        row, password = event_credential_create(self.actor, name=values["name"], agent=agent)
-        return Response(EventCredentialOut(row).data | {"password": password}, status=201)
+
+        def work() -> Response:
+            row, password = event_credential_create(self.actor, name=values["name"], agent=agent)
+            return Response(EventCredentialOut(row).data | {"password": password}, status=201)
+
+        return self.once(request, work, secret="password")  # noqa: S106 (a name)
+
+    @extend_schema(summary="One publisher", tags=["events"], responses=EventCredentialOut)
+    def retrieve(self, request: Request, pk: Any) -> Response:
+        return Response(EventCredentialOut(event_credential_get(self.actor, pk)).data)
 
     @extend_schema(summary="Revoke a publisher", tags=["events"], responses={204: None})
     def destroy(self, request: Request, pk: Any) -> Response:
@@ -136,6 +153,7 @@ class DeadLetterViewSet(ScopedViewSet):
 
     queryset = DeadLetter.objects.none()
     filterset_class = DeadLetterFilters
+    versioned = ("settled_at", "outcome")
 
     @extend_schema(summary="List dead letters", tags=["events"], responses=DeadLetterOut(many=True))
     def list(self, request: Request) -> Response:

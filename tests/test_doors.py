@@ -20,10 +20,10 @@ from agentcore_site.jobs.services import share_create, share_revoke_all
 from agentcore_site.routing import websocket_urlpatterns
 from agentcore_site.rpc import METHODS
 from agentcore_site.tenancy.actors import Actor
-from agentcore_site.tenancy.models import ApiKey, Invitation, Membership, Organization
+from agentcore_site.tenancy.models import ApiKey, Erasure, Invitation, Membership, Organization
 from agentcore_site.tenancy.roles import ROLE_MAY, Role
 from agentcore_site.views.audit import STREAM_ACTS
-from budgets.models import Budget, BudgetLimit, ModelPrice
+from budgets.models import Budget, BudgetAlert, BudgetLimit, ModelPrice
 from evaluation.models import EvaluationRun
 from evaluation.services import evaluation_start
 from events.training import training_request
@@ -64,6 +64,7 @@ PUBLIC = {
     "sign-in/code/", "sign-in/second-factor/",  # see tests/tenancy/test_second_factor.py
     "sign-in/", "sign-out/", "password/forgotten/",  # see tests/tenancy/test_passwords.py
     ".well-known/jwks.json",  # public keys; see tests/tenancy/test_jwt_keys.py
+    "api/v1/", "api/v1/docs/", "api/v1/docs/<slug:tag>/",  # see tests/api/test_reference.py
     "health/live", "health/ready", "health/", "api/v1/schema/", "api/v1/token",
     "api/v1/token/refresh", "api/v1/token/revoke",
     # For people, but they end the session of those who walk here: see tests/tenancy/test_sign_in.py.
@@ -297,6 +298,9 @@ REST_READS = {
     "exports", "exports/<uuid:pk>", "exports/<uuid:pk>/download",
     "archives", "archives/<uuid:pk>", "archive-rules", "storage",
     "loop-turns", "loop-turns/<uuid:pk>", "loop-turns/<uuid:turn>/rows",
+    "organizations", "organizations/<uuid:pk>", "members/<int:pk>", "invitations/<uuid:pk>", "api-keys/<uuid:pk>",
+    "erasures/<uuid:pk>", "prices/<int:pk>", "alerts", "alerts/<uuid:pk>", "audit-events/<uuid:pk>", "executions",
+    "executions/<uuid:pk>", "jobs", "jobs/<uuid:pk>", "event-publishers/<uuid:pk>",
 }  # fmt: skip
 STAMP = experience_stamp(pack_stamp(""), "x9", 1, "", "When lost, ask.")
 # A form, with a file that the agent has already.
@@ -389,6 +393,15 @@ REST_WRITES: dict[tuple[str, str], tuple[str, Any]] = {
     ("post", "erasures"): ("subject.erase", {"identifiers": ["nobody at all"], "dry_run": True}),
     ("post", "api-keys"): ("view", {"name": "mine", "scopes": ["training:view"]}),
     ("delete", "api-keys/<uuid:pk>"): ("view", {}),
+    ("patch", "organizations/<uuid:pk>"): ("members.edit", {"second_factor": False}),
+    ("post", "evolutions"): ("playbook.evolve", {"agent": "router-7"}),
+    ("post", "evolutions/<uuid:pk>/retry"): ("playbook.evolve", {}),
+    ("post", "evolutions/<uuid:pk>/cancel"): ("run.cancel", {}),
+    ("post", "evaluations/<uuid:pk>/cancel"): ("run.cancel", {}),
+    ("post", "evaluations/<uuid:pk>/resume"): ("run.resume", {}),
+    ("post", "jobs/<uuid:pk>/pause"): ("run.pause", {}),
+    ("post", "jobs/<uuid:pk>/resume"): ("run.resume", {}),
+    ("post", "jobs/<uuid:pk>/cancel"): ("run.cancel", {}),
     ("patch", "members/<int:pk>"): ("members.edit", {"role": "developer"}),
     ("delete", "members/<int:pk>"): ("members.edit", {}),
     ("post", "invitations"): ("members.edit", {"email": "new@example.org", "role": "stakeholder"}),
@@ -473,6 +486,11 @@ def values(run: TrainingRun, operator: Actor) -> dict[str, Any]:
     link = ShareLink.objects.get(job=run.job)
     checkpoint = checkpoint_of_run(run)
     budget = Budget.objects.get(owner_id=run.job_id)
+    alert = BudgetAlert.objects.create(budget=budget, threshold=75, limit=1, spent=1, error="Zanzibar is away.")
+    price = ModelPrice.objects.create(
+        organization=run.organization, model="Zanzibar-7b", input=1, output=1, valid_from="2026-01-01"
+    )
+    erasure = Erasure.objects.create(organization=run.organization, digests=[], found={}, left={}, notes=["Zanzibar"])
     turn = LoopTurn.objects.get()
     publisher = factories.EventCredentialFactory(agent=run.agent, name="Zanzibar program")
     training = training_request(operator, {"training_config": {"algorithm": "dpo", "base_model": "Zanzibar-7b"}})
@@ -528,6 +546,12 @@ def values(run: TrainingRun, operator: Actor) -> dict[str, Any]:
         "chart": "agents",
         "pk": {
             "event-publishers": publisher.id,
+            "organizations": run.organization_id,
+            "alerts": alert.id,
+            "prices": price.id,
+            "erasures": erasure.id,
+            "audit-events": AuditEvent.objects.filter(organization_id=run.organization_id).latest("at").id,
+            "executions": execution.id,
             "training": training.training_job_id,
             "dead-letters": letter.id,
             "archives": archive.id,

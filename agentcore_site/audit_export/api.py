@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import UUID
 
 from django.http import StreamingHttpResponse
 from drf_spectacular.types import OpenApiTypes
@@ -13,7 +14,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from agentcore_site.audit.models import AuditEvent
-from agentcore_site.audit_export.exports import FILE, MEDIA, audit_export_start, audit_jsonl, audit_visible
+from agentcore_site.audit_export.exports import FILE, MEDIA, audit_export_start, audit_get, audit_jsonl, audit_visible
 from agentcore_site.audit_export.filters import AuditEventFilters
 from agentcore_site.lib.errors import Invalid
 from agentcore_site.rest.filters import WORDS
@@ -46,11 +47,16 @@ class AuditEventViewSet(ScopedViewSet):
     queryset = AuditEvent.objects.none()
     filterset_class = AuditEventFilters
     orderings = {"-at": "at"}
+    lookup_value_converter = "uuid"
     known_query = {"export": ("site", *AuditEventFilters.base_filters)}
 
     @extend_schema(summary="The audit log", tags=["audit"], responses=AuditEventOut(many=True))
     def list(self, request: Request) -> Response:
         return self.page(audit_visible(self.actor), AuditEventOut)
+
+    @extend_schema(summary="One event of the audit log", tags=["audit"], responses=AuditEventOut)
+    def retrieve(self, request: Request, pk: UUID) -> Response:
+        return Response(AuditEventOut(audit_get(self.actor, pk)).data)
 
     @extend_schema(
         summary="Export the audit log",

@@ -14,8 +14,9 @@ from agentcore_site.audit.models import AuditEvent
 from agentcore_site.audit.services import record
 from agentcore_site.audit_export.filters import AuditEventFilters
 from agentcore_site.lib.async_db import briefly
-from agentcore_site.lib.errors import Forbidden
+from agentcore_site.lib.errors import Forbidden, Missing
 from agentcore_site.tenancy.actors import Actor
+from agentcore_site.tenancy.permissions import require
 
 BATCH: Final = 1_000
 MEDIA: Final = "application/x-ndjson"
@@ -52,6 +53,17 @@ def audit_organizations(actor: Actor) -> list[UUID]:
 def audit_visible(actor: Actor) -> QuerySet[AuditEvent]:
     """Raises Forbidden: the actor may read no organisation's."""
     return AuditEvent.objects.filter(organization_id__in=audit_organizations(actor))
+
+
+def audit_get(actor: Actor, key: UUID) -> AuditEvent:
+    """Raises:
+    Missing: there is no such line, or it is of another organisation's log.
+    Forbidden: it is of the actor's, who may not read it."""
+    row = AuditEvent.objects.filter(organization_id__in=actor.organization_ids, id=key).first()
+    if row is None or row.organization_id is None:
+        raise Missing(f"There is no event {key} in the audit log.")
+    require(actor, "audit.view", row.organization_id)
+    return row
 
 
 def audit_site(actor: Actor) -> QuerySet[AuditEvent]:

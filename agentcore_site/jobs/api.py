@@ -1,22 +1,34 @@
-"""REST: events of a job, and its read-only link."""
+"""REST: jobs of every kind, their events and read-only links."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
-from drf_spectacular.utils import extend_schema
+from django_filters import rest_framework as filters
+from drf_spectacular.utils import extend_schema, extend_schema_field
 from rest_framework import serializers
 from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from agentcore_site.jobs.events import events_after
-from agentcore_site.jobs.models import SHARE_DAYS
-from agentcore_site.jobs.selectors import job_get, share_links
-from agentcore_site.jobs.services import MOST_DAYS, share_create, share_revoke, share_revoke_all
+from agentcore_site.jobs.models import SHARE_DAYS, Job, Priority, Reason, Status
+from agentcore_site.jobs.selectors import job_get, jobs_visible, share_links
+from agentcore_site.jobs.services import (
+    MOST_DAYS,
+    job_cancel,
+    job_pause,
+    job_resume,
+    share_create,
+    share_revoke,
+    share_revoke_all,
+)
 from agentcore_site.lib.links import absolute
+from agentcore_site.rest.filters import Moment
 from agentcore_site.rest.parsing import Strict, parsed
+from agentcore_site.rest.schema import IDEMPOTENCY_KEY_SECRET
 from agentcore_site.rest.views import ScopedViewSet
 
 MAX_EVENTS = 500
@@ -66,9 +78,78 @@ class ShareLinkOut(serializers.Serializer[Any]):
     last_seen_at = serializers.DateTimeField(allow_null=True)
 
 
+class JobOfAnyKindOut(serializers.Serializer[Any]):
+    """A job as its queue has it. What it learns or finds stands under the address of its kind."""
+
+    id = serializers.UUIDField()
+    kind = serializers.CharField(help_text="training, evaluation, evolution, suite, export, retention, …")
+    title = serializers.CharField()
+    status = serializers.ChoiceField(choices=Status.choices)
+    status_reason = serializers.ChoiceField(choices=Reason.choices, allow_blank=True)
+    requested = serializers.CharField(help_text="What was asked of its worker and is not done yet.")
+    error = serializers.CharField()
+    priority = serializers.SerializerMethodField()
+    progress_percent = serializers.FloatField(source="percent")
+    created_by = serializers.CharField(source="created_by.username", default=None, allow_null=True)
+    not_before = serializers.DateTimeField(allow_null=True, help_text="It does not start, or go on, before then.")
+    created_at = serializers.DateTimeField()
+    started_at = serializers.DateTimeField(allow_null=True)
+    finished_at = serializers.DateTimeField(allow_null=True)
+
+    @extend_schema_field(serializers.ChoiceField(choices=[one.name.lower() for one in Priority]))
+    def get_priority(self, row: Job) -> str:
+        return Priority(row.priority).name.lower()
+
+
+class JobListFilters(filters.FilterSet):
+    kind = filters.CharFilter(help_text="training, evaluation, evolution, suite, export, retention, …")
+    status = filters.MultipleChoiceFilter(choices=Status.choices, help_text="Repeatable.")
+    search = filters.CharFilter(field_name="title", lookup_expr="icontains", help_text="Text in the title.")
+    since = Moment(field_name="created_at", lookup_expr="gte")
+    until = Moment(field_name="created_at", lookup_expr="lt")
+
+    class Meta:
+        model = Job
+        fields: list[str] = []
+
+
 class JobViewSet(ScopedViewSet):
+    """Jobs of every kind: what is queued, runs, waits and has ended."""
+
+    queryset = Job.objects.none()
+    filterset_class = JobListFilters
     lookup_value_converter = "uuid"
     known_query = {"events": ("after", "limit")}
+    versioned = ("status", "status_reason", "requested")
+
+    @extend_schema(summary="List jobs of every kind", tags=["jobs"], responses=JobOfAnyKindOut(many=True))
+    def list(self, request: Request) -> Response:
+        return self.page(jobs_visible(self.actor), JobOfAnyKindOut)
+
+    @extend_schema(summary="One job of any kind", tags=["jobs"], responses=JobOfAnyKindOut)
+    def retrieve(self, request: Request, pk: UUID) -> Response:
+        return Response(JobOfAnyKindOut(job_get(self.actor, pk)).data)
+
+    @extend_schema(summary="Pause a job of any kind", tags=["jobs"], request=None, responses=JobOfAnyKindOut)
+    @action(detail=True, methods=["post"])
+    def pause(self, request: Request, pk: UUID) -> Response:
+        return self._moved(pk, job_pause)
+
+    @extend_schema(
+        summary="Resume a paused or failed job of any kind", tags=["jobs"], request=None, responses=JobOfAnyKindOut
+    )
+    @action(detail=True, methods=["post"])
+    def resume(self, request: Request, pk: UUID) -> Response:
+        return self._moved(pk, job_resume)
+
+    @extend_schema(summary="Cancel a job of any kind", tags=["jobs"], request=None, responses=JobOfAnyKindOut)
+    @action(detail=True, methods=["post"])
+    def cancel(self, request: Request, pk: UUID) -> Response:
+        return self._moved(pk, job_cancel)
+
+    def _moved(self, pk: UUID, move: Callable[[Any, Job], Job]) -> Response:
+        move(self.actor, job_get(self.actor, pk))
+        return Response(JobOfAnyKindOut(job_get(self.actor, pk)).data)
 
     @extend_schema(
         summary="A job's events in order", tags=["jobs"], parameters=[EventsQuery], responses=EventPage, filters=False
@@ -93,15 +174,25 @@ class JobViewSet(ScopedViewSet):
         methods=["GET"], summary="A job's living links", tags=["jobs"], responses=ShareLinkOut(many=True), filters=False
     )
     @extend_schema(
-        methods=["POST"], summary="Make a read-only link", tags=["jobs"], request=ShareIn, responses={201: ShareOut}
+        methods=["POST"],
+        summary="Make a read-only link",
+        tags=["jobs"],
+        request=ShareIn,
+        responses={201: ShareOut},
+        parameters=[IDEMPOTENCY_KEY_SECRET],
     )
     @extend_schema(methods=["DELETE"], summary="Revoke every link", tags=["jobs"], request=None, responses={204: None})
     @action(detail=True, methods=["get", "post", "delete"], pagination_class=None)
     def share(self, request: Request, pk: UUID) -> Response:
         job = job_get(self.actor, pk)
         if request.method == "POST":
-            token = share_create(self.actor, job, **parsed(ShareIn, request.data))
-            return Response({"url": absolute(request, f"/shared/{token}/")}, status=201)
+            values = parsed(ShareIn, request.data)
+
+            def work() -> Response:
+                token = share_create(self.actor, job, **values)
+                return Response({"url": absolute(request, f"/shared/{token}/")}, status=201)
+
+            return self.once(request, work, secret="url")  # noqa: S106 (a name)
         if request.method == "DELETE":
             share_revoke_all(self.actor, job)
             return Response(status=204)

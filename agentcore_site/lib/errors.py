@@ -6,6 +6,7 @@ DomainError
 ├── Forbidden        403  seen, but not allowed
 ├── Missing          404  not there, or not yours
 ├── Conflict         409  another request was first, or the state does not allow it
+├── Changed          412  it is not what the caller has read
 ├── TooLarge         413  more than the limit
 ├── TooMany          429  a limit on concurrent work is reached
 ├── Unavailable      503  what would do it is switched off, or away
@@ -43,6 +44,10 @@ class Missing(DomainError):
 
 class Conflict(DomainError):
     code, title = 409, "Conflict"
+
+
+class Changed(DomainError):
+    code, title = 412, "Changed meanwhile"
 
 
 class TooLarge(DomainError):

@@ -10,3 +10,8 @@ from django.conf import settings
 def absolute(request: Any, path: str) -> str:
     """Under PUBLIC_URL, else as the request came: a proxy may have asked by another name than people do."""
     return f"{settings.PUBLIC_URL}{path}" if settings.PUBLIC_URL else str(request.build_absolute_uri(path))
+
+
+def site_of(request: Any) -> str:
+    """The site's address as people outside reach it, without a slash at its end."""
+    return absolute(request, "/").removesuffix("/")

@@ -38,6 +38,8 @@ class ArchivableViewSet(ScopedViewSet):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         noun, (out, given, patch) = cls.operations.noun, cls.operations.shapes
+        changed = {*patch._declared_fields, "archived_at", "updated_at"}
+        cls.versioned = tuple(name for name in out._declared_fields if name in changed)
         name = noun.partition(" ")[2]
         made = {"request": given, "responses": {201: out}, "parameters": [IDEMPOTENCY_KEY]}
         known: dict[str, dict[str, Any]] = {

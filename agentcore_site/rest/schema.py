@@ -5,13 +5,38 @@ from __future__ import annotations
 from typing import Any, Final
 
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
+from drf_spectacular.openapi import AutoSchema
+from drf_spectacular.plumbing import get_doc
 from drf_spectacular.utils import OpenApiParameter
+
+from agentcore_site.rest.versions import IF_MATCH, SAFE
 
 IDEMPOTENCY_KEY: Final = OpenApiParameter(
     "Idempotency-Key",
     str,
     OpenApiParameter.HEADER,
     description="The same key with the same body gives the same answer for 24 hours; with another body, a 409.",
+)
+
+IDEMPOTENCY_KEY_SECRET: Final = OpenApiParameter(
+    "Idempotency-Key",
+    str,
+    OpenApiParameter.HEADER,
+    description="The same key again is a 409 for 24 hours: nothing is made twice, and the secret is shown once.",
+)
+
+MATCH: Final = OpenApiParameter(
+    IF_MATCH,
+    str,
+    OpenApiParameter.HEADER,
+    description="The `ETag` of what you have read: with another version there now, nothing is done (412).",
+)
+ETAG: Final = OpenApiParameter(
+    "ETag",
+    str,
+    OpenApiParameter.HEADER,
+    description="The version of what people change of it, for `If-Match`.",
+    response=["200", "201"],
 )
 
 PROBLEM: Final[dict[str, Any]] = {
@@ -40,6 +65,7 @@ MEANINGS: Final = {
     "403": "Seen, but your role or your key does not allow it.",
     "404": "Not there, or not yours.",
     "409": "Another request was first, or the state does not allow it.",
+    "412": "It was changed since you read it.",
     "413": "More than the limit.",
     "429": "Too many requests or active jobs; see `Retry-After`.",
     "507": "It does not fit the budget.",
@@ -72,6 +98,30 @@ class SessionScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-
         return {"type": "apiKey", "in": "cookie", "name": "sessionid", "description": "The console's session."}
 
 
+class VersionedSchema(AutoSchema):
+    """Describes the versions of rows that people change: ``ETag`` in answers, ``If-Match`` in requests."""
+
+    def get_description(self) -> str:
+        """The operation's own words, or its view set's; not those of the base of all view sets, which are for us."""
+        from agentcore_site.rest.views import ScopedViewSet
+
+        found = str(super().get_description() or "")
+        return "" if found == get_doc(ScopedViewSet) else found
+
+    def get_override_parameters(self) -> list[Any]:
+        found: list[Any] = [*super().get_override_parameters()]
+        view: Any = self.view
+        place = [part for part in self.path.split("/") if part.startswith("{")]
+        if not getattr(view, "versioned", ()) or view.action == "list":
+            return found
+        one = len(place) == (1 if view.lookup_field else 0)
+        if self.method not in SAFE and one and view.action != "create":
+            found.append(MATCH)
+        if view.action in ("retrieve", "create", "partial_update") or (self.method == "POST" and view.detail):
+            found.append(ETAG)
+        return found
+
+
 def add_problems(result: dict[str, Any], generator: Any, request: Any, public: bool) -> dict[str, Any]:
     """A hook of drf-spectacular: each operation names the errors that it can answer with."""
     schemas = result.setdefault("components", {}).setdefault("schemas", {})
@@ -83,6 +133,8 @@ def add_problems(result: dict[str, Any], generator: Any, request: Any, public: b
                 continue
             answers = operation["responses"]
             own = [status for status in answers if status in MEANINGS]  # named by the operation, which gives no body
+            if any(one.get("name") == IF_MATCH for one in operation.get("parameters", ())):
+                own.append("412")
             for status in (*(ALWAYS if method == "get" else ON_WRITES), *own):
                 if "content" not in answers.get(status, {}):
                     answers[status] = {"description": MEANINGS[status], "content": content}

@@ -7,17 +7,21 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from django.core.files.uploadedfile import UploadedFile
+from django.db import transaction
+from django.db.models import Model, QuerySet
+from django.http import HttpRequest, HttpResponseBase
 from rest_framework.negotiation import DefaultContentNegotiation
 from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.viewsets import GenericViewSet
 
-from agentcore_site.lib.errors import Forbidden, Missing
+from agentcore_site.lib.errors import Conflict, Forbidden, Missing
 from agentcore_site.lib.storable import unstorable
 from agentcore_site.rest.idempotency import once
 from agentcore_site.rest.paging import CursorPages
 from agentcore_site.rest.parsing import check_length, check_query, refuse_unknown
+from agentcore_site.rest.versions import IF_MATCH, SAFE, etag_of, locked, match
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.authentication import actor_of
 from agentcore_site.tenancy.roles import SERVICE
@@ -44,9 +48,19 @@ class ScopedViewSet(GenericViewSet):  # type: ignore[type-arg]
     for_services: ClassVar[bool] = False  # whether a key that opens nothing else opens this
     blind: ClassVar[tuple[str, ...]] = ()  # actions that a key opens which sees nothing: they find their row themselves
 
+    # Names in an answer of what people change (versions.py); none: its rows have no version.
+    versioned: ClassVar[tuple[str, ...]] = ()
+    locks: ClassVar[type[Model] | None] = None  # whose row stands for a version; default: that of ``queryset``
+
     @property
     def actor(self) -> Actor:
         return actor_of(self.request)
+
+    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        if request.method in SAFE or IF_MATCH not in request.headers:
+            return super().dispatch(request, *args, **kwargs)
+        with transaction.atomic():  # the row is held from the comparison to the change
+            return super().dispatch(request, *args, **kwargs)
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         check_length(request)
@@ -59,29 +73,66 @@ class ScopedViewSet(GenericViewSet):  # type: ignore[type-arg]
         check_sight(self.actor, for_services=self.for_services, blind=self.action in self.blind)
         if self.action != "list":
             refuse_unknown(request.query_params, self.known_query.get(self.action or "", ()), "query parameter")
+        if request.method not in SAFE and IF_MATCH in request.headers:
+            match(request.headers[IF_MATCH], self._version(request, kwargs))
+
+    def finalize_response(self, request: Request, response: Any, *args: Any, **kwargs: Any) -> Any:
+        final = super().finalize_response(request, response, *args, **kwargs)
+        whole = isinstance(final, Response) and final.status_code in (200, 201)
+        if whole and (tag := etag_of(final.data, self.versioned)):
+            final["ETag"] = tag
+        return final
+
+    def version_row(self, **place: Any) -> QuerySet[Any]:
+        """The row whose changes are versions of what stands under this address."""
+        model = self.locks or self.queryset.model  # type: ignore[union-attr]
+        return model._base_manager.filter(pk=place[self.lookup_field])
+
+    def _version(self, request: Request, place: dict[str, Any]) -> str | None:
+        """The tag of what stands here now, and its row held; None where nothing has a version."""
+        if not self.versioned or set(place) != {self.lookup_field} - {""}:
+            return None
+        locked(self.version_row(**place))
+        return etag_of(self.retrieve(request, **place).data, self.versioned)  # type: ignore[attr-defined]
 
     def page(self, rows: Any, serializer: Any) -> Response:
         """One page of filtered rows."""
         found = self.paginate_queryset(self.filter_queryset(rows))
         return self.get_paginated_response(serializer(found, many=True).data)
 
-    def once(self, request: Request, work: Callable[[], Response]) -> Response:
-        """Runs ``work``, at most once for each ``Idempotency-Key`` of this person."""
+    def once(self, request: Request, work: Callable[[], Response], *, secret: str = "") -> Response:
+        """Runs ``work``, at most once for each ``Idempotency-Key`` of this person. ``secret``: the name in the answer
+        of what is shown once, and so is not kept.
+
+        Raises:
+            Conflict: the key was used for another request, or for this one, whose secret is not shown again.
+        """
         key = request.headers.get(IDEMPOTENCY_HEADER)
         if key is None:
             return work()
         headers: dict[str, str] = {}
+        shown: dict[str, Any] = {}
 
         def plain() -> tuple[int, Any]:
             response = work()
             headers.update(response.headers)
-            return response.status_code, json.loads(JSONRenderer().render(response.data) or b"null")
+            body = json.loads(JSONRenderer().render(response.data) or b"null")
+            if secret:
+                shown[secret] = body.pop(secret)
+            return response.status_code, body
 
         operation = f"{request.method} {request.path}"
         answer = once(self.actor, key, operation=operation, payload=_comparable(request.data), work=plain)
+        if answer.replayed and secret:
+            made = f" ({answer.body['id']})" if "id" in answer.body else ""
+            raise Conflict(
+                f"This request was done before{made}, and its secret was shown once. If you lost it, revoke what was"
+                " made and make another, with another idempotency key."
+            )
         if answer.replayed:
             headers["Idempotent-Replayed"] = "true"
-        return Response(answer.body, status=answer.status, headers=headers)
+        body = answer.body | shown if shown else answer.body
+        return Response(body, status=answer.status, headers=headers)
 
 
 def check_sight(actor: Actor, *, for_services: bool = False, blind: bool = False) -> None:

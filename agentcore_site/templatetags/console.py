@@ -49,6 +49,15 @@ def _number(value: Any) -> float | None:
     return number if math.isfinite(number) else None
 
 
+@register.filter
+def code_words(text: Any) -> SafeString:
+    """A text whose words between backticks are code."""
+    parts = str(text).split("`")
+    return format_html_join(
+        "", "{}", [[format_html("<code>{}</code>", one) if n % 2 else one] for n, one in enumerate(parts)]
+    )
+
+
 # -- numbers -----------------------------------------------------------------------------------------------------------
 
 

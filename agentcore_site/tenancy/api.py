@@ -17,6 +17,7 @@ from rest_framework_simplejwt.views import TokenViewBase
 from agentcore_site.lib.errors import Missing
 from agentcore_site.rest.money import Usd, UsdIn
 from agentcore_site.rest.parsing import Strict, parsed
+from agentcore_site.rest.schema import IDEMPOTENCY_KEY, IDEMPOTENCY_KEY_SECRET
 from agentcore_site.rest.throttling import TokenThrottle
 from agentcore_site.rest.views import ScopedViewSet
 from agentcore_site.tenancy.actors import Actor
@@ -244,10 +245,11 @@ KEY = OpenApiExample(
 
 
 class ApiKeyViewSet(ScopedViewSet):
-    """My own keys. No idempotency key here: a stored answer would keep the secret that only you should have."""
+    """My own keys."""
 
     queryset = ApiKey.objects.none()
     lookup_value_converter = "uuid"
+    versioned = ("name", "revoked_at")
 
     @extend_schema(summary="My API keys", tags=["me"], responses=ApiKeyOut(many=True))
     def list(self, request: Request) -> Response:
@@ -258,19 +260,32 @@ class ApiKeyViewSet(ScopedViewSet):
         tags=["me"],
         request=ApiKeyIn,
         responses={201: NewApiKeyOut},
+        parameters=[IDEMPOTENCY_KEY_SECRET],
         examples=[KEY],
     )
     def create(self, request: Request) -> Response:
-        row, key = api_key_create(self.actor, **parsed(ApiKeyIn, request.data))
-        return Response({**ApiKeyOut(row).data, "key": key}, status=201)
+        values = parsed(ApiKeyIn, request.data)
+
+        def work() -> Response:
+            row, key = api_key_create(self.actor, **values)
+            return Response({**ApiKeyOut(row).data, "key": key}, status=201)
+
+        return self.once(request, work, secret="key")  # noqa: S106 (a name)
+
+    @extend_schema(summary="One of my API keys", tags=["me"], responses=ApiKeyOut)
+    def retrieve(self, request: Request, pk: UUID) -> Response:
+        return Response(ApiKeyOut(self._mine(pk)).data)
 
     @extend_schema(summary="Revoke an API key", tags=["me"], responses={204: None})
     def destroy(self, request: Request, pk: UUID) -> Response:
+        api_key_revoke(self.actor, self._mine(pk))
+        return Response(status=204)
+
+    def _mine(self, pk: UUID) -> ApiKey:
         row = ApiKey.objects.visible_to(self.actor).filter(user=self.actor.user, id=pk).first()
         if row is None:
             raise Missing(f"You have no API key {pk}.")
-        api_key_revoke(self.actor, row)
-        return Response(status=204)
+        return row
 
 
 class ErasureIn(Strict):
@@ -292,6 +307,7 @@ class ErasureOut(serializers.Serializer[Any]):
 class ErasureViewSet(ScopedViewSet):
     queryset = Erasure.objects.none()
     orderings = {"-created_at": "created_at"}
+    lookup_value_converter = "uuid"
 
     @extend_schema(summary="Reports of erasures", tags=["privacy"], responses=ErasureOut(many=True))
     def list(self, request: Request) -> Response:
@@ -303,8 +319,20 @@ class ErasureViewSet(ScopedViewSet):
         tags=["privacy"],
         request=ErasureIn,
         responses={200: ErasureOut, 201: ErasureOut},
+        parameters=[IDEMPOTENCY_KEY],
     )
     def create(self, request: Request) -> Response:
         values = parsed(ErasureIn, request.data)
-        report = subject_erase(self.actor, values["identifiers"], dry_run=values["dry_run"])
-        return Response(ErasureOut(report).data, status=200 if values["dry_run"] else 201)
+
+        def work() -> Response:
+            report = subject_erase(self.actor, values["identifiers"], dry_run=values["dry_run"])
+            return Response(ErasureOut(report).data, status=200 if values["dry_run"] else 201)
+
+        return self.once(request, work)
+
+    @extend_schema(summary="One report of an erasure", tags=["privacy"], responses=ErasureOut)
+    def retrieve(self, request: Request, pk: UUID) -> Response:
+        row = erasures_visible(self.actor).filter(id=pk).first()
+        if row is None:
+            raise Missing(f"There is no erasure {pk}.")
+        return Response(ErasureOut(row).data)

@@ -1,4 +1,4 @@
-"""REST: members of an organisation and invitations to it, for its admins."""
+"""REST: one's organisations; their members and invitations, for their admins."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from agentcore_site.lib.errors import Missing
 from agentcore_site.rest.parsing import Strict, parsed
+from agentcore_site.rest.schema import IDEMPOTENCY_KEY
 from agentcore_site.rest.views import ScopedViewSet
 from agentcore_site.tenancy.invitations import (
     invitation_create,
@@ -21,10 +23,63 @@ from agentcore_site.tenancy.invitations import (
     invitations_open,
     link_at,
 )
-from agentcore_site.tenancy.members import member_change, member_get, member_remove, members_of
-from agentcore_site.tenancy.models import Invitation, Membership
+from agentcore_site.tenancy.members import (
+    member_change,
+    member_get,
+    member_remove,
+    members_of,
+    organizations_visible,
+)
+from agentcore_site.tenancy.models import Invitation, Membership, Organization
 from agentcore_site.tenancy.permissions import current_organization
 from agentcore_site.tenancy.roles import Role
+from agentcore_site.tenancy.second_factor import requirement_set
+
+
+class OrganizationOut(serializers.Serializer[Any]):
+    id = serializers.UUIDField()
+    name = serializers.CharField()
+    slug = serializers.CharField()
+    max_active_jobs = serializers.IntegerField(help_text="How many jobs may be queued, running or paused at once.")
+    second_factor = serializers.BooleanField(help_text="Whether its members give a code of an authenticator.")
+    created_at = serializers.DateTimeField()
+
+
+class OrganizationPatch(Strict):
+    second_factor = serializers.BooleanField(help_text="Who has none sets one up at the next sign-in.")
+
+
+class OrganizationViewSet(ScopedViewSet):
+    """The organisations that you belong to. They are made by who runs the site."""
+
+    queryset = Organization.objects.none()
+    lookup_value_converter = "uuid"
+    versioned = ("name", "max_active_jobs", "second_factor")
+
+    @extend_schema(summary="My organisations", tags=["people"], responses=OrganizationOut(many=True))
+    def list(self, request: Request) -> Response:
+        return self.page(organizations_visible(self.actor), OrganizationOut)
+
+    @extend_schema(summary="One organisation", tags=["people"], responses=OrganizationOut)
+    def retrieve(self, request: Request, pk: UUID) -> Response:
+        return Response(OrganizationOut(self._mine(pk)).data)
+
+    @extend_schema(
+        summary="Say whether an organisation asks for a second factor",
+        tags=["people"],
+        request=OrganizationPatch,
+        responses=OrganizationOut,
+    )
+    def partial_update(self, request: Request, pk: UUID) -> Response:
+        found = self._mine(pk)
+        requirement_set(self.actor, found, required=parsed(OrganizationPatch, request.data)["second_factor"])
+        return Response(OrganizationOut(self._mine(pk)).data)
+
+    def _mine(self, pk: UUID) -> Organization:
+        row = organizations_visible(self.actor).filter(pk=pk).first()
+        if row is None:
+            raise Missing(f"There is no organisation {pk}.")
+        return row
 
 
 class MemberOut(serializers.Serializer[Any]):
@@ -44,11 +99,16 @@ class MemberIn(Strict):
 class MemberViewSet(ScopedViewSet):
     queryset = Membership.objects.none()
     lookup_value_converter = "int"
+    versioned = ("role", "can_export")
 
     @extend_schema(summary="Members", tags=["people"], responses=MemberOut(many=True))
     def list(self, request: Request) -> Response:
         rows = members_of(self.actor, current_organization(self.actor)).order_by()
         return self.page(rows, MemberOut)
+
+    @extend_schema(summary="One member", tags=["people"], responses=MemberOut)
+    def retrieve(self, request: Request, pk: int) -> Response:
+        return Response(MemberOut(member_get(self.actor, current_organization(self.actor), pk)).data)
 
     @extend_schema(summary="Change a member's role", tags=["people"], request=MemberIn, responses=MemberOut)
     def partial_update(self, request: Request, pk: int) -> Response:
@@ -82,19 +142,32 @@ class InvitationOut(serializers.Serializer[Any]):
 class InvitationViewSet(ScopedViewSet):
     queryset = Invitation.objects.none()
     lookup_value_converter = "uuid"
+    versioned = ("sent_at", "expires_at")
 
     @extend_schema(summary="Open invitations", tags=["people"], responses=InvitationOut(many=True))
     def list(self, request: Request) -> Response:
         return self.page(invitations_open(self.actor, current_organization(self.actor)), InvitationOut)
 
     @extend_schema(
-        summary="Invite a person by e-mail", tags=["people"], request=InvitationIn, responses={201: InvitationOut}
+        summary="Invite a person by e-mail",
+        tags=["people"],
+        request=InvitationIn,
+        responses={201: InvitationOut},
+        parameters=[IDEMPOTENCY_KEY],
     )
     def create(self, request: Request) -> Response:
         organization = current_organization(self.actor)
         values = parsed(InvitationIn, request.data)
-        row = invitation_create(self.actor, organization, **values, link=link_at(request))
-        return Response(InvitationOut(row).data, status=201)
+
+        def work() -> Response:
+            row = invitation_create(self.actor, organization, **values, link=link_at(request))
+            return Response(InvitationOut(row).data, status=201)
+
+        return self.once(request, work)
+
+    @extend_schema(summary="One open invitation", tags=["people"], responses=InvitationOut)
+    def retrieve(self, request: Request, pk: UUID) -> Response:
+        return Response(InvitationOut(invitation_get(self.actor, current_organization(self.actor), pk)).data)
 
     @extend_schema(summary="Send an invitation again", tags=["people"], request=None, responses={204: None})
     @action(detail=True, methods=["post"], pagination_class=None)

@@ -56,7 +56,8 @@ def invitations_open(actor: Actor, organization: Any) -> QuerySet[Invitation]:
 def invitation_get(actor: Actor, organization: Any, key: Any) -> Invitation:
     """Raises:
     Missing: the organisation has no such invitation that waits."""
-    row = invitations_open(actor, organization).filter(id=key).first()
+    mine = Invitation.objects.filter(id=key, organization_id=organization_id_of(organization), outcome="")
+    row = invitations_open(actor, organization).filter(id=key).first() if mine.exists() else None
     if row is None:
         raise Missing("There is no such invitation, or it was answered.")
     return row

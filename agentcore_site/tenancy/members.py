@@ -11,7 +11,7 @@ from django.db.models import QuerySet
 from agentcore_site.audit.services import record
 from agentcore_site.lib.errors import Conflict, Invalid, Missing
 from agentcore_site.tenancy.actors import Actor
-from agentcore_site.tenancy.models import Membership, organization_id_of
+from agentcore_site.tenancy.models import Membership, Organization, organization_id_of
 from agentcore_site.tenancy.permissions import require
 from agentcore_site.tenancy.roles import ROLE_MAY, Role
 
@@ -24,6 +24,11 @@ def require_members_edit(actor: Actor, organization: Any) -> None:
     """
     if not (actor.door == "admin" and actor.user.is_superuser):
         require(actor, "members.edit", organization_id_of(organization))
+
+
+def organizations_visible(actor: Actor) -> QuerySet[Organization]:
+    """The organisations that the actor belongs to."""
+    return Organization.objects.filter(pk__in=actor.organization_ids if actor.may_read else ())
 
 
 def members_of(actor: Actor, organization: Any) -> QuerySet[Membership]:
@@ -53,6 +58,8 @@ def who_may(organization_id: UUID, action: str) -> list[Any]:
 def member_get(actor: Actor, organization: Any, key: int) -> Membership:
     """Raises:
     Missing: the organisation has no such member."""
+    if not Membership.objects.filter(pk=key, organization_id=organization_id_of(organization)).exists():
+        raise Missing("There is no such member.")  # before rights are looked at: what is elsewhere is not there
     row = members_of(actor, organization).filter(pk=key).first()
     if row is None:
         raise Missing("There is no such member.")

@@ -159,6 +159,7 @@ class DeploymentViewSet(ScopedViewSet):
     filterset_class = DeploymentFilters
     lookup_value_converter = "uuid"
     orderings = {"-created_at": "created_at"}
+    versioned = ("state", "share", "step")
 
     @extend_schema(summary="List deployments", tags=TAG, responses=DeploymentRow(many=True))
     def list(self, request: Request) -> Response:

@@ -74,6 +74,7 @@ class FeedbackViewSet(ScopedViewSet):
     filterset_class = FeedbackFilters
     lookup_value_converter = "uuid"
     orderings = {"-created_at": "created_at", "-updated_at": "updated_at"}
+    versioned = ("value", "text", "updated_at")
     blind = ("create",)
 
     @extend_schema(summary="List feedback", tags=TAG, responses=FeedbackOut(many=True))

@@ -16,6 +16,7 @@ from agentcore_site.rest.parsing import Strict, parsed
 from agentcore_site.rest.schema import IDEMPOTENCY_KEY
 from agentcore_site.rest.shapes import Shape
 from agentcore_site.rest.views import ScopedViewSet
+from experiences.agents.api.versions import AgentVersions
 from experiences.models.agent_lookup import agent_get
 from serving.loop.filters import LoopRowFilters, LoopTurnFilters
 from serving.loop.presenters import next_of, sentence_of_turn, shown_turn
@@ -141,10 +142,11 @@ class TurnStop(Strict):
     note = serializers.CharField(default="", allow_blank=True, max_length=200)
 
 
-class LearningLoopViewSet(ScopedViewSet):
+class LearningLoopViewSet(AgentVersions, ScopedViewSet):
     """How an agent learns from its production traces: what begins a turn, for how much, and with which review."""
 
     queryset = LearningLoop.objects.none()
+    versioned = tuple(LearningLoopPatch._declared_fields)
 
     @extend_schema(summary="An agent's learning loop", tags=TAG, responses=LearningLoopOut)
     def retrieve(self, request: Request, agent: str) -> Response:
@@ -182,6 +184,7 @@ class LoopTurnViewSet(ScopedViewSet):
     filterset_class = LoopTurnFilters
     lookup_value_converter = "uuid"
     orderings = {"-created_at": "created_at"}
+    versioned = ("state",)
 
     @extend_schema(summary="List turns of learning loops", tags=TAG, responses=LoopTurnOut(many=True))
     def list(self, request: Request) -> Response:
@@ -210,10 +213,18 @@ class LoopRowViewSet(ScopedViewSet):
         return self.page(rows_visible(self.actor).filter(turn=turn_get(self.actor, turn)), LoopRowOut)
 
     @extend_schema(
-        summary="Approve a turn's rows, or leave them out", tags=TAG, request=RowsDecision, responses=RowsDecided
+        summary="Approve a turn's rows, or leave them out",
+        tags=TAG,
+        request=RowsDecision,
+        responses=RowsDecided,
+        parameters=[IDEMPOTENCY_KEY],
     )
     def create(self, request: Request, turn: UUID) -> Response:
         found = turn_get(self.actor, turn)
         given = parsed(RowsDecision, request.data)
-        n = rows_decide(self.actor, found, approve=given["approve"], ids=given.get("rows"))
-        return Response(RowsDecided({"decided": n}).data)
+
+        def work() -> Response:
+            n = rows_decide(self.actor, found, approve=given["approve"], ids=given.get("rows"))
+            return Response(RowsDecided({"decided": n}).data)
+
+        return self.once(request, work)

@@ -11,7 +11,7 @@ from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from agentcore_site.jobs.models import Status
+from agentcore_site.jobs.models import Job, Status
 from agentcore_site.jobs.services import job_cancel, job_resume
 from agentcore_site.lib.errors import Invalid
 from agentcore_site.lib.money import dollars
@@ -151,6 +151,7 @@ class SuiteViewSet(ScopedViewSet):
     filterset_class = SuiteFilters
     orderings = {"name": "name", "-created_at": "created_at"}
     lookup_value_converter = "uuid"
+    versioned = ("version", "archived_at")
 
     @extend_schema(summary="List suites", tags=TAG, responses=SuiteOut(many=True))
     def list(self, request: Request) -> Response:
@@ -214,6 +215,7 @@ class SuiteRunViewSet(ScopedViewSet):
     filterset_class = SuiteRunFilters
     orderings = {"-created_at": "job__created_at"}
     lookup_value_converter = "uuid"
+    versioned, locks = ("status", "status_reason"), Job
 
     @extend_schema(summary="List runs of suites", tags=TAG, responses=SuiteRunOut(many=True))
     def list(self, request: Request) -> Response:

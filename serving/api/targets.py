@@ -10,6 +10,7 @@ from rest_framework.response import Response
 from agentcore_site.rest.parsing import Strict, parsed
 from agentcore_site.rest.shapes import Shape
 from agentcore_site.rest.views import ScopedViewSet
+from experiences.agents.api.versions import AgentVersions
 from experiences.models.agent_lookup import agent_get
 from serving.adapters.plans import plan_of_agent, tensorzero_of
 from serving.api.releases import ServingFilesOut
@@ -46,10 +47,11 @@ class SmallEditsOut(Shape):
     computed = {"sentence": said_of_edits, "monthly_usd": lambda row: edits_settings(row)["monthly_usd"]}
 
 
-class SmallEditsViewSet(ScopedViewSet):
+class SmallEditsViewSet(AgentVersions, ScopedViewSet):
     """Which edits of what an agent is told go out by themselves, through its gate."""
 
     queryset = Release.objects.none()
+    versioned = tuple(SmallEditsPatch._declared_fields)
 
     @extend_schema(summary="An agent's rule of small edits", tags=["agents"], responses=SmallEditsOut)
     def retrieve(self, request: Request, agent: str) -> Response:

@@ -56,9 +56,10 @@ function setField(name, value) {
 async function copy(button) {
   const field = document.getElementById(button.dataset.copy);
   try {
-    await navigator.clipboard.writeText(field.value);
+    await navigator.clipboard.writeText(field.value ?? field.textContent);
   } catch (error) {
-    field.select(); // without the clipboard's permission the person copies by hand
+    if (field.select) field.select();
+    else window.getSelection().selectAllChildren(field); // without the clipboard's permission the person copies by hand
     return;
   }
   button.lastChild.textContent = "Copied";

@@ -121,6 +121,7 @@ class CheckpointViewSet(ScopedViewSet):
     orderings = {"-created_at": "created_at", "iteration": "iteration"}
     known_query = {"compare": ("a", "b")}
     parser_classes = [JsonParser, FileParser]
+    versioned = ("tags", "promoted_at")
 
     @extend_schema(summary="List checkpoints", tags=["checkpoints"], responses=CheckpointOut(many=True))
     def list(self, request: Request) -> Response:

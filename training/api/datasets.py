@@ -126,6 +126,7 @@ class DatasetViewSet(ScopedViewSet):
     filterset_class = DatasetFilters
     lookup_value_converter = "uuid"
     parser_classes = (JsonParser, FileParser)
+    versioned = ("name", "domain", "archived_at")
 
     @extend_schema(summary="List datasets", tags=["datasets"], responses=DatasetOut(many=True))
     def list(self, request: Request) -> Response:

@@ -152,6 +152,7 @@ class TrainingJobViewSet(ScopedViewSet):
         "agent": "agent__slug",
     }
     known_query = {"series": ("after",), "groups": ("first", "last")}
+    versioned, locks = ("status", "status_reason", "requested"), Job
 
     @extend_schema(summary="List training jobs", tags=["training jobs"], responses=JobRow(many=True))
     def list(self, request: Request) -> Response:

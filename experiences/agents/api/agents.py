@@ -17,6 +17,7 @@ from agentcore_site.rest.filters import Flag
 from agentcore_site.rest.parsing import Strict, parsed
 from agentcore_site.rest.rows import ArchivableViewSet, RowOperations
 from agentcore_site.rest.shapes import Shape
+from experiences.agents.api.versions import AgentVersions
 from experiences.agents.evolution_settings import MOST_EXECUTIONS, MOST_ROUNDS
 from experiences.agents.selectors import with_rows
 from experiences.agents.services.agent_tests import agent_test
@@ -263,10 +264,9 @@ NEW = OpenApiExample(
 )
 
 
-class AgentViewSet(ArchivableViewSet):
+class AgentViewSet(AgentVersions, ArchivableViewSet):
     queryset = Agent.objects.none()
     filterset_class = AgentFilters
-    lookup_field = "agent"
     operations = RowOperations(
         "an agent",
         shapes=(AgentOut, AgentIn, AgentPatch),

@@ -152,6 +152,7 @@ class ExperienceViewSet(ScopedViewSet):
     lookup_value_converter = "uuid"
     orderings = {"-created_at": "created_at", "weight": "weight", "tokens": "tokens", "rollouts": "rollouts"}
     known_query = {"top": ("agent", "domain", "min_reward", "limit")}
+    versioned = ("status", "version")
 
     @extend_schema(summary="List what agents learned", tags=TAG, responses=ExperienceOut(many=True))
     def list(self, request: Request) -> Response:

@@ -2,24 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 from uuid import UUID
 
 from django_filters import rest_framework as filters
-from drf_spectacular.utils import extend_schema, extend_schema_field
+from drf_spectacular.utils import OpenApiExample, extend_schema, extend_schema_field
 from rest_framework import serializers
+from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from agentcore_site.jobs.models import Status
+from agentcore_site.jobs.models import Job, Status
+from agentcore_site.jobs.services import job_cancel
+from agentcore_site.lib.errors import Conflict, Unavailable
 from agentcore_site.lib.money import dollars
+from agentcore_site.rest.filters import Flag, Moment
+from agentcore_site.rest.parsing import Strict, parsed
+from agentcore_site.rest.schema import IDEMPOTENCY_KEY
 from agentcore_site.rest.views import ScopedViewSet
 from agentcore_site.tenancy.actors import Actor
 from experiences.lessons.filters import OfAgent
-from experiences.models import Evolution
+from experiences.models import Evolution, ExecutionTrace
 from experiences.playbooks.api.playbooks import DeltaOut
 from experiences.playbooks.presenters.evolutions import evolution_words, rounds_of
-from experiences.playbooks.selectors import deltas_visible, evolution_get, evolutions_visible, executions_of
+from experiences.playbooks.selectors import (
+    deltas_visible,
+    evolution_get,
+    evolutions_visible,
+    executions_of,
+    playbook_get,
+    trace_get,
+    traces_visible,
+)
+from experiences.playbooks.services.evolutions import evolution_queue, evolution_retry
 
 TAG = ["evolutions"]
 
@@ -108,6 +125,13 @@ class EvolutionOut(EvolutionRow):
         return actor
 
 
+class EvolutionIn(Strict):
+    agent = serializers.CharField(max_length=60, help_text="By id or slug; it needs a playbook that evolves.")
+
+
+EVOLVE = OpenApiExample("Now", {"agent": "support"}, request_only=True)
+
+
 class EvolutionFilters(OfAgent):
     status = filters.MultipleChoiceFilter(field_name="job__status", choices=Status.choices, help_text="Repeatable.")
 
@@ -116,13 +140,23 @@ class EvolutionFilters(OfAgent):
         fields: list[str] = []
 
 
+@contextmanager
+def switched_on() -> Iterator[None]:
+    """Evolution that is switched off is a state that a person changes (409), not a service that comes back (503)."""
+    try:
+        yield
+    except Unavailable as error:
+        raise Conflict(error.message, fields=error.fields) from error
+
+
 class EvolutionViewSet(ScopedViewSet):
-    """Evolutions by the id of their job. A service queues them (``/internal/ace``), and so does a person's page."""
+    """Evolutions of playbooks, by the id of their job."""
 
     queryset = Evolution.objects.none()
     filterset_class = EvolutionFilters
     lookup_value_converter = "uuid"
     orderings = {"-created_at": "job__created_at"}
+    versioned, locks = ("status",), Job
 
     @extend_schema(summary="List evolutions, the newest first", tags=TAG, responses=EvolutionRow(many=True))
     def list(self, request: Request) -> Response:
@@ -132,5 +166,88 @@ class EvolutionViewSet(ScopedViewSet):
         summary="One evolution, with the insights of its reflector and its changes", tags=TAG, responses=EvolutionOut
     )
     def retrieve(self, request: Request, pk: UUID) -> Response:
+        return self._answer(pk)
+
+    @extend_schema(
+        summary="Let a playbook evolve now",
+        description="Its newest executions are read, and changes are suggested; what they may cost is held first.",
+        tags=TAG,
+        request=EvolutionIn,
+        responses={201: EvolutionOut},
+        parameters=[IDEMPOTENCY_KEY],
+        examples=[EVOLVE],
+    )
+    def create(self, request: Request) -> Response:
+        playbook = playbook_get(self.actor, parsed(EvolutionIn, request.data)["agent"])
+        with switched_on():
+            return self.once(request, lambda: self._answer(evolution_queue(self.actor, playbook).job_id, status=201))
+
+    @extend_schema(summary="Try a failed evolution again", tags=TAG, request=None, responses=EvolutionOut)
+    @action(detail=True, methods=["post"])
+    def retry(self, request: Request, pk: UUID) -> Response:
+        with switched_on():
+            evolution_retry(self.actor, evolution_get(self.actor, pk))
+        return self._answer(pk)
+
+    @extend_schema(summary="Cancel an evolution", tags=TAG, request=None, responses=EvolutionOut)
+    @action(detail=True, methods=["post"])
+    def cancel(self, request: Request, pk: UUID) -> Response:
+        job_cancel(self.actor, evolution_get(self.actor, pk).job)
+        return self._answer(pk)
+
+    def _answer(self, pk: UUID, *, status: int = 200) -> Response:
         found = evolution_get(self.actor, pk)
-        return Response(EvolutionOut(found, context={"actor": self.actor}).data)
+        return Response(EvolutionOut(found, context={"actor": self.actor}).data, status=status)
+
+
+class ExecutionRow(serializers.Serializer[Any]):
+    """One execution of an agent in production, without personal data."""
+
+    id = serializers.UUIDField()
+    agent_id = serializers.UUIDField()
+    task_id = serializers.CharField()
+    duration_ms = serializers.FloatField()
+    success = serializers.BooleanField()
+    context_version = serializers.IntegerField(
+        allow_null=True, help_text="The playbook's version that it was told; null: none."
+    )
+    left_out = serializers.ListField(
+        child=serializers.CharField(), allow_null=True, help_text="Items that it was not told, by chance."
+    )
+    used = serializers.ListField(
+        child=serializers.CharField(), allow_null=True, help_text="Items that its answer used; null: it does not say."
+    )
+    recorded_at = serializers.DateTimeField()
+
+
+class ExecutionOut(ExecutionRow):
+    inputs = serializers.JSONField()
+    outputs = serializers.JSONField()
+
+
+class ExecutionFilters(OfAgent):
+    success = Flag()
+    task = filters.CharFilter(field_name="task_id", help_text="The whole id that the service gave it.")
+    since = Moment(field_name="recorded_at", lookup_expr="gte")
+    until = Moment(field_name="recorded_at", lookup_expr="lt")
+
+    class Meta:
+        model = ExecutionTrace
+        fields: list[str] = []
+
+
+class ExecutionViewSet(ScopedViewSet):
+    """Executions that services recorded, from which playbooks evolve. They are never changed, and age."""
+
+    queryset = ExecutionTrace.objects.none()
+    filterset_class = ExecutionFilters
+    lookup_value_converter = "uuid"
+    orderings = {"-recorded_at": "recorded_at", "duration_ms": "duration_ms"}
+
+    @extend_schema(summary="List executions", tags=["executions"], responses=ExecutionRow(many=True))
+    def list(self, request: Request) -> Response:
+        return self.page(traces_visible(self.actor).defer("inputs", "outputs"), ExecutionRow)
+
+    @extend_schema(summary="One execution, with what came in and went out", tags=["executions"], responses=ExecutionOut)
+    def retrieve(self, request: Request, pk: UUID) -> Response:
+        return Response(ExecutionOut(trace_get(self.actor, pk)).data)

@@ -16,6 +16,7 @@ from rest_framework.response import Response
 from agentcore_site.rest.parsing import Strict, parsed
 from agentcore_site.rest.schema import IDEMPOTENCY_KEY
 from agentcore_site.rest.views import ScopedViewSet
+from experiences.agents.api.versions import AgentVersions
 from experiences.learning.playbooks.items import CATEGORIES, MAX_CONTENT
 from experiences.learning.rendering import context_of
 from experiences.lessons.filters import OfAgent
@@ -255,12 +256,12 @@ EDITED = OpenApiExample(
 )
 
 
-class PlaybookViewSet(ScopedViewSet):
+class PlaybookViewSet(AgentVersions, ScopedViewSet):
     """Playbooks by their agent's id or slug."""
 
     queryset = Playbook.objects.none()
     filterset_class = PlaybookFilters
-    lookup_field = "agent"
+    versioned = ("version", "evolves")
     orderings = {"-created_at": "created_at", "-updated_at": "updated_at", "items": "section_count"}
     known_query = {"versions": ("before", "limit"), "diff": ("a", "b")}
 
@@ -337,6 +338,7 @@ class ReviewViewSet(ScopedViewSet):
     filterset_class = ReviewFilters
     lookup_value_converter = "uuid"
     orderings = {"created_at": "created_at", "confidence": "confidence"}
+    versioned = ("state", "content", "category")
 
     @extend_schema(
         summary="List what waits for a review",

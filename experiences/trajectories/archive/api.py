@@ -104,6 +104,7 @@ class ArchiveViewSet(ScopedViewSet):
     queryset = TrajectoryArchive.objects.none()
     filterset_class = ArchiveFilters
     orderings = {"-month": "month", "-size": "size", "-rows": "rows"}
+    versioned = ("archive_state", "jobs_restored")
     lookup_value_converter = "uuid"
 
     @extend_schema(summary="List archives", tags=TAG, responses=ArchiveOut(many=True))

@@ -14,7 +14,7 @@ from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from agentcore_site.jobs.models import Status
+from agentcore_site.jobs.models import Job, Status
 from agentcore_site.lib.errors import Invalid
 from agentcore_site.rest.parsing import Strict, parsed
 from agentcore_site.rest.schema import IDEMPOTENCY_KEY
@@ -80,6 +80,7 @@ class ExportViewSet(ScopedViewSet):
     queryset = TrajectoryExport.objects.none()
     filterset_class = ExportListFilters
     orderings = {"-created_at": "job__created_at"}
+    versioned, locks = ("status", "deleted_at"), Job
     lookup_value_converter = "uuid"
     known_query = {"download": ("part",)}
 
