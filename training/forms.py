@@ -63,7 +63,7 @@ class LaunchForm:
     @classmethod
     def like(cls, actor: Actor, run: TrainingRun) -> LaunchForm:
         """A duplicate of a run: the same agent, data, preset and changes to it."""
-        typed = _typed(run)
+        typed = typed_of(run)
         typed |= {"agent": str(run.agent_id), "preset": run.preset}
         typed |= {"source": "dataset", "dataset": str(run.dataset_id)} if run.dataset_id else {"source": "environment"}
         return cls(actor, typed)
@@ -157,10 +157,14 @@ class LaunchForm:
             message = "Give the start as a date and a time, e.g. 2030-01-31 22:00."
             raise Invalid(message, fields={"not_before": message}) from None
 
+    @property
+    def typed_settings(self) -> list[str]:
+        """The names of the settings that differ from the preset."""
+        return [name for name in fields() if self.text(name)]
+
     def config(self) -> dict[str, Any]:
         """What differs from the preset, nested as the schema has it. Texts are parsed by the schema itself."""
-        typed = {name: _value(one, self.text(name)) for name, one in fields().items() if self.text(name)}
-        return nested(typed)
+        return nested({name: _value(fields()[name], self.text(name)) for name in self.typed_settings})
 
     # -- how it is shown ---------------------------------------------------------------------------------------------
 
@@ -236,8 +240,8 @@ def _values_of(preset: str, runtime: str, learner: str) -> Mapping[str, Any]:
     return preset_config(preset, runtime, learner).as_dict()
 
 
-def _typed(run: TrainingRun) -> dict[str, str]:
-    """The settings of a run that a launch of now would not take by itself."""
+def typed_of(run: TrainingRun) -> dict[str, str]:
+    """As they are typed, the settings of a run that a launch of now would not take by itself."""
     config, kind = run.configuration.as_dict(), run.policy_kind
     typed = {one.name: _text(mine) for one, _, mine in changes(config, kind)}
     for name, value in launch_defaults(run.agent, {}).items():

@@ -14,6 +14,7 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 
 from agentcore_site.console.pages import Sort, allowed, asked, beside, is_part, listing, page, post_page, whole_number
+from agentcore_site.console.snippets import snippets
 from agentcore_site.jobs.models import SHARE_DAYS, Job, Status
 from agentcore_site.jobs.selectors import share_links
 from agentcore_site.jobs.services import (
@@ -26,7 +27,7 @@ from agentcore_site.jobs.services import (
     share_revoke_all,
 )
 from agentcore_site.lib.errors import Invalid
-from agentcore_site.lib.links import absolute
+from agentcore_site.lib.links import absolute, site_of
 from agentcore_site.lib.money import dollars
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.members import who_may
@@ -35,6 +36,7 @@ from budgets.alerts.raise_requests import asked_at
 from budgets.ledger.chain import blocking
 from training.models import TrainingRun
 from training.presenters import panel
+from training.presenters.requests import again_call, watch_call
 from training.presenters.summaries import success_sparks
 from training.presenters.tabs import tab_context, tabs_of
 from training.selectors.learned import learns_context
@@ -93,6 +95,8 @@ def job(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse:
         "budget_usd": dollars(run.limit_micros),
         "links": share_links(actor, run.job) if "share.edit" in may else [],
         "share_days": SHARE_CHOICES,
+        "watch": snippets(watch_call(run), site_of(request)),
+        "again": snippets(again_call(run), site_of(request)),
     }
     return render(request, "training/job.html", context)
 

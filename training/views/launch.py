@@ -10,8 +10,10 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 
 from agentcore_site.console.pages import page, post_page
+from agentcore_site.console.snippets import snippets
 from agentcore_site.jobs.models import Priority
 from agentcore_site.lib.errors import DomainError, Invalid, Missing
+from agentcore_site.lib.links import site_of
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import current_organization, require
 from experiences.agents.selectors import dataset_rows
@@ -22,6 +24,7 @@ from experiences.models.trajectories import DatasetOrigin
 from training.data.uploads import read_rows
 from training.forms import LaunchForm
 from training.models import TrainingRun
+from training.presenters.requests import launch_call
 from training.selectors.runs import run_get
 from training.services.runs import run_estimate, run_start
 
@@ -46,7 +49,7 @@ def launch(request: HttpRequest, actor: Actor) -> HttpResponse:
 def plan(request: HttpRequest, actor: Actor) -> HttpResponse:
     """What the form as it stands would cost, take and be able to tell."""
     form = LaunchForm.read(actor, request.POST)
-    return render(request, "training/_plan.html", _plan(actor, form))
+    return render(request, "training/_plan.html", _plan(request, form))
 
 
 @post_page
@@ -149,9 +152,10 @@ def _take_upload(request: HttpRequest, actor: Actor, form: LaunchForm) -> None:
     form.typed |= {"source": "dataset", "dataset": str(dataset.pk)}
 
 
-def _plan(actor: Actor, form: LaunchForm) -> dict[str, Any]:
-    """Template context of the plan: the estimate, or why there is none yet."""
+def _plan(request: HttpRequest, form: LaunchForm) -> dict[str, Any]:
+    """Template context of the plan: the estimate with the request that launches it, or why there is none yet."""
     context: dict[str, Any] = {"form": form, "plan": None, "missing": "", "problems": {}}
+    actor = form.actor
     try:
         agent = form.agent
         if agent is None:
@@ -160,9 +164,12 @@ def _plan(actor: Actor, form: LaunchForm) -> dict[str, Any]:
         if form.source != "environment" and dataset is None:
             return context | {"missing": "Choose or upload a dataset to see what the job will take."}
         estimate = run_estimate(actor, agent=agent, dataset=dataset, config=form.config(), preset=form.preset)
+        call = launch_call(form, estimate["config"])
     except DomainError as error:
         return context | {"problems": error.fields or {"": error.message}}
-    return context | {"plan": estimate, "budget": float(estimate["config"]["max_budget_usd"]), "agent": agent}
+    shown = snippets(call, site_of(request)) if call is not None else []
+    budget = float(estimate["config"]["max_budget_usd"])
+    return context | {"plan": estimate, "budget": budget, "agent": agent, "snippets": shown}
 
 
 def _prefilled(request: HttpRequest, actor: Actor) -> LaunchForm:
@@ -174,7 +181,7 @@ def _prefilled(request: HttpRequest, actor: Actor) -> LaunchForm:
 
 
 def _form(request: HttpRequest, form: LaunchForm, *, status: int = 200) -> HttpResponse:
-    context = _shown(form) | _plan(form.actor, form) | {"priorities": Priority.choices}
+    context = _shown(form) | _plan(request, form) | {"priorities": Priority.choices}
     return render(request, "training/launch.html", context, status=status)
 
 

@@ -10,9 +10,11 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBase, QueryDict, 
 from django.shortcuts import redirect, render
 
 from agentcore_site.console.pages import Sort, asked, listing, matching, page, post_page
+from agentcore_site.console.snippets import ApiCall, snippets
 from agentcore_site.jobs.models import ACTIVE, Status
 from agentcore_site.jobs.selectors import job_get
 from agentcore_site.lib.errors import Invalid
+from agentcore_site.lib.links import site_of
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import current_organization, require
 from experiences.trajectories.exports.downloads import file_answer
@@ -77,8 +79,36 @@ def _new(request: HttpRequest, actor: Actor, filters: dict[str, str], *, error: 
         "streamed": rows <= STREAMED_MOST,
         "more": rows > STREAMED_MOST,
         "error": error,
+        "stream_call": snippets(stream_call(filters, format), site_of(request)),
+        "queue_call": snippets(queue_call(filters, format), site_of(request)),
     }
     return render(request, "trajectories/export_new.html", context, status=400 if error else 200)
+
+
+def stream_call(filters: dict[str, str], format: str) -> ApiCall:
+    """The export at once, as a request."""
+    name = FORMATS[format].name if format in FORMATS else "export"
+    path = f"/api/v1/trajectories/export?{urlencode({'format': format} | filters)}"
+    return ApiCall("GET", path, rpc=_by_json_rpc(filters), output=name)
+
+
+def queue_call(filters: dict[str, str], format: str) -> ApiCall:
+    """The export in the background, as a request."""
+    return ApiCall("POST", "/api/v1/exports", {"format": format, "filters": filters})
+
+
+def _by_json_rpc(filters: dict[str, str]) -> tuple[str, dict[str, Any]] | None:
+    """JSON-RPC exports the trajectories of one job, and knows some of the filters."""
+    readers: dict[str, Any] = {"iteration": int, "min_reward": float, "since": str, "until": str}
+    given = {name: value for name, value in filters.items() if name != "job"}
+    if "job" not in filters or not set(given) <= {*readers, "success"} or given.get("success", "true") != "true":
+        return None
+    try:
+        known = {name: readers[name](value) for name, value in given.items() if name in readers}
+    except ValueError:
+        return None
+    known |= {"success_only": True} if "success" in given else {}
+    return "training.export_trajectories", {"job_id": filters["job"]} | ({"filters": known} if known else {})
 
 
 @post_page
