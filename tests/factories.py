@@ -187,8 +187,9 @@ class ExperienceFactory(factory.django.DjangoModelFactory):  # type: ignore[misc
 RULE = DeploymentRule().as_json()
 
 
-def served(release: Release) -> ProductionTrace:
-    """An agent's trace in production, with the deployment of ``release`` that it came through."""
+def served(release: Release, word: str = "Zanzibar") -> ProductionTrace:
+    """An agent's trace in production, with the deployment of ``release`` that it came through. What is asked is
+    about ``word``."""
     owner = {"organization": release.organization, "agent": release.agent}
     ReleaseApproval.objects.create(release=release)
     AgentServing.objects.create(**owner, release=release)
@@ -203,12 +204,12 @@ def served(release: Release) -> ProductionTrace:
         arm="new",
         session="s-1",
         model="small",
-        request={"messages": [{"role": "user", "content": "Where is Zanzibar?"}]},
+        request={"messages": [{"role": "user", "content": f"Where is {word}?"}]},
         response={"role": "assistant", "content": "It comes tomorrow."},
         status="ok",
     )
     Feedback.objects.create(
-        organization=release.organization, trace=trace, metric="comment", text="Zanzibar is no city.", giver="person 1"
+        organization=release.organization, trace=trace, metric="comment", text=f"{word} is no city.", giver="person 1"
     )
     CanaryObservation.objects.create(
         deployment=deployment,
@@ -223,7 +224,7 @@ def served(release: Release) -> ProductionTrace:
     )
     LearningLoop.objects.create(**owner)
     turn = LoopTurn.objects.create(**owner, release=release, number=1, trigger="hand", state="reviewing")
-    asked = {"query": "Where is Zanzibar?", "expected": "East of Africa.", "flags": ["odd"], "source": "corrected"}
+    asked = {"query": f"Where is {word}?", "expected": "East of Africa.", "flags": ["odd"], "source": "corrected"}
     LoopRow.objects.create(turn=turn, trace_id=trace.pk, **asked, state="waiting")
     return trace
 

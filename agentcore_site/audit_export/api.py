@@ -66,6 +66,7 @@ class AuditEventViewSet(ScopedViewSet):
         ),
         tags=["audit"],
         parameters=[SITE],
+        filters=True,
         responses={(200, MEDIA): OpenApiResponse(OpenApiTypes.STR, "One event a line.")},
     )
     @action(detail=False, pagination_class=None)

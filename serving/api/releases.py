@@ -140,7 +140,8 @@ class ServingFilesOut(serializers.Serializer[Any]):
 
 
 class ReleaseContextQuery(Strict):
-    query = serializers.CharField(max_length=20_000, allow_blank=True, trim_whitespace=False)
+    # In an address each character takes up to twelve, and a web server takes 64 KB of it.
+    query = serializers.CharField(max_length=4_000, allow_blank=True, trim_whitespace=False)
 
 
 class ReleaseContextOut(serializers.Serializer[Any]):

@@ -93,6 +93,7 @@ class TrajectoryViewSet(ScopedViewSet):
         ),
         tags=["trajectories"],
         parameters=[FORMAT],
+        filters=True,
         responses={
             (200, "application/json"): ExportOut,
             (200, "application/x-ndjson"): OpenApiResponse(

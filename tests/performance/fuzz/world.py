@@ -146,7 +146,55 @@ def organization(side: str) -> dict[str, list[str]]:
         "evolutions": [evolution.job_id],
         "executions": [execution.id],
     }
+    found |= further(actor, home, agent, budget_of_job=run.job_id, word=word)
     return {name: [str(id) for id in ids] for name, ids in found.items()}
+
+
+def further(actor: Any, home: Any, agent: Any, *, budget_of_job: Any, word: str) -> dict[str, list[Any]]:
+    """Rows of what is in production, of events, money and the audit log."""
+    from datetime import date
+
+    from agentcore_site.audit.models import AuditEvent
+    from agentcore_site.tenancy.models import ApiKey, Erasure
+    from agentcore_site.tenancy.services import api_key_create
+    from budgets.models import Budget, BudgetAlert, ModelPrice
+    from serving.models import LoopTurn, Release
+    from serving.releases.bundle import Bundle
+    from tests import factories
+    from tests.support.suites import suite_run_stored
+
+    bundle = Bundle(runtime="llm", system=f"You guide tourists in {word}.").as_json()
+    release = Release.objects.create(organization=home, agent=agent, number=1, source="agent", bundle=bundle)
+    trace = factories.served(release, word)
+    suite_run = suite_run_stored(actor, release, name=f"{word.lower()}-suite", query=f"Who rules {word}?")
+    budget = Budget.objects.get(owner_id=budget_of_job)
+    alert = BudgetAlert.objects.create(budget=budget, threshold=75, limit=1, spent=1, error=f"{word} is away.")
+    price = ModelPrice.objects.create(
+        organization=home, model=f"{word}-7b", input=1, output=1, valid_from=date(2026, 1, 1)
+    )
+    erasure = Erasure.objects.create(organization=home, digests=[], found={}, left={}, notes=[word])
+    api_key_create(actor, name=f"{word} key", scopes=["training:view"])
+    return {
+        "organizations": [home.id],
+        "releases": [release.id],
+        "deployments": [trace.deployment_id],
+        "traces": [trace.id],
+        "feedback": [trace.feedback.get().id],
+        "loop-turns": list(LoopTurn.objects.filter(organization=home).values_list("id", flat=True)[:2]),
+        "suites": [suite_run.version.suite_id],
+        "suite-runs": [suite_run.job_id],
+        "alerts": [alert.id],
+        "prices": [price.id],
+        "erasures": [erasure.id],
+        "api-keys": [ApiKey.objects.get(name=f"{word} key").id],
+        "audit-events": list(
+            AuditEvent.objects.filter(organization_id=home.id).order_by("-at").values_list("id", flat=True)[:3]
+        ),
+        "exports": [factories.TrajectoryExportFactory(organization=home, by=actor.user, filters={"search": word}).pk],
+        "archives": [factories.TrajectoryArchiveFactory(organization=home, agent=agent).id],
+        "event-publishers": [factories.EventCredentialFactory(agent=agent, name=f"{word} program").id],
+        "dead-letters": [factories.DeadLetterFactory(organization=home, detail=f"No agent {word}.").id],
+    }
 
 
 def mend(callers: list[Caller]) -> None:
