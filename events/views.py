@@ -53,6 +53,31 @@ TRAINING_SORTS: Final = (
     Sort("model", "model", "base_model", descending=False),
 )
 LETTER_ACTS: Final = {"retry": dead_letter_retry, "dismiss": dead_letter_dismiss}
+LETTER_COLUMNS = {
+    "id": "id",
+    "subject": "subject",
+    "reason": "reason",
+    "detail": "detail",
+    "tries": "tries",
+    "created_at": "created_at",
+    "settled_at": "settled_at",
+    "outcome": "outcome",
+}
+TRAINING_COLUMNS = {
+    "training_job_id": "training_job_id",
+    "job_id": "job_id",
+    "mode": "mode",
+    "status": "job.status",
+    "created_at": "job.created_at",
+}
+CREDENTIAL_COLUMNS = {
+    "id": "id",
+    "name": "name",
+    "agent_id": "agent_id",
+    "user": "user",
+    "created_at": "created_at",
+    "revoked_at": "revoked_at",
+}
 
 
 @page
@@ -61,7 +86,7 @@ def dead_letters(request: HttpRequest, actor: Actor) -> HttpResponse:
     query, reason, state = asked(request, "q", "reason", "state")
     rows = DeadLetterFilters.on_page(everything, {"search": query, "reason": reason, "state": state})
     context = {
-        "listing": listing(request, rows, LETTER_SORTS, one="dead letter", of=everything),
+        "listing": listing(request, rows, LETTER_SORTS, one="dead letter", of=everything, columns=LETTER_COLUMNS),
         "reason": reason,
         "reasons": [(one.value, one.value.replace("_", " ").capitalize()) for one in DeadReason],
         "state": state,
@@ -83,7 +108,7 @@ def trainings(request: HttpRequest, actor: Actor) -> HttpResponse:
     query, mode, status = asked(request, "q", "mode", "status")
     rows = TrainingRequestFilters.on_page(everything, {"search": query, "mode": mode, "status": status})
     context = {
-        "listing": listing(request, rows, TRAINING_SORTS, one="training", of=everything),
+        "listing": listing(request, rows, TRAINING_SORTS, one="training", of=everything, columns=TRAINING_COLUMNS),
         "mode": mode,
         "modes": (("here", "here"), ("elsewhere", "elsewhere")),
         "status": status,
@@ -126,7 +151,7 @@ def publishers(request: HttpRequest, actor: Actor) -> HttpResponse:
     query, state = asked(request, "q", "state")
     rows = EventCredentialFilters.on_page(everything, {"search": query, "state": state})
     context = {
-        "listing": listing(request, rows, CREDENTIAL_SORTS, one="publisher", of=everything),
+        "listing": listing(request, rows, CREDENTIAL_SORTS, one="publisher", of=everything, columns=CREDENTIAL_COLUMNS),
         "state": state,
         "states": ALIVE,
         "form": form if made is None else EventCredentialForm(agents=agents_visible(actor)),

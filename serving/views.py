@@ -43,6 +43,17 @@ from training.services.promotion import NOTHING_BEFORE, before_promoted, promote
 SORTS = (Sort("newest", "newest first", "created_at"), Sort("number", "number", "number"))
 MOST_QUERY = 20_000
 MOST_TYPED = 400  # characters of a field that an address carries back
+COLUMNS = {
+    "id": "id",
+    "agent": "agent.slug",
+    "number": "number",
+    "digest": "digest",
+    "source": "source",
+    "checkpoint_id": "checkpoint_id",
+    "playbook_version": "playbook_version",
+    "note": "note",
+    "created_at": "created_at",
+}
 
 
 @page
@@ -52,7 +63,7 @@ def releases(request: HttpRequest, actor: Actor) -> HttpResponse:
     agent = agent_get(actor, request.GET["agent"]) if request.GET.get("agent") else None
     given = {"search": query, "source": source, "agent": str(agent.pk) if agent else ""}
     rows = ReleaseFilters.on_page(everything, actor, given)
-    found = listing(request, rows, SORTS, one="release", of=everything)
+    found = listing(request, rows, SORTS, one="release", of=everything, columns=COLUMNS)
     context = {
         "listing": found,
         "rows": [{"release": one, "proof": proof_of(one)} for one in found.rows],

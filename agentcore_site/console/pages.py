@@ -21,6 +21,7 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_POST
 
+from agentcore_site.console.tables import Columns, Table, asked_for, noted, table_csv
 from agentcore_site.lib.database import TROUBLE
 from agentcore_site.lib.errors import DomainError, Invalid
 from agentcore_site.lib.storable import as_column, unstorable
@@ -45,7 +46,10 @@ def page(view: View) -> View:
             return _sign_in_first(request)
         try:
             _check(request.GET, "address")
-            return view(request, actor_of(request), *args, **kwargs)
+            actor = actor_of(request)
+            response = view(request, actor, *args, **kwargs)
+            table = asked_for(request)
+            return response if table is None else table_csv(actor, table, request.GET.dict())
         except DomainError as error:
             return refusal(request, error)
         except (ValueError, DataError):
@@ -171,6 +175,7 @@ class Listing:
     any: bool
     query: str
     one: str
+    columns: Columns | None = None
 
     @property
     def noun(self) -> str:
@@ -222,11 +227,13 @@ def listing(
     of: QuerySet[Any] | None = None,
     tie: str = "pk",
     size: int = PAGE_SIZE,
+    columns: Columns | None = None,
 ) -> Listing:
     """The page that ``?sort=`` and ``?cursor=`` ask for. A cursor is the last row's place and not a number of
     rows, so that no row is shown twice or left out while others arrive. A broken cursor shows the first page.
 
-    ``of``: the rows before they were filtered; without it the list counts as one that has some.
+    ``of``: the rows before they were filtered; without it the list counts as one that has some. ``columns``: of the
+    list as CSV, which ``?as=csv`` asks for; without them it is a page only.
     """
     sort = next((one for one in sorts if one.key == request.GET.get("sort")), sorts[0])
     cursor = _decoded(request.GET.get("cursor", ""))
@@ -235,7 +242,10 @@ def listing(
     following = _encoded(last._at, last.pk) if last is not None else ""
     some = bool(count) or of is None or of.exists()
     [query] = asked(request, "q")
-    return Listing(chosen[:size], following, count, after is None, sort, sorts, some, query, one)
+    found = Listing(chosen[:size], following, count, after is None, sort, sorts, some, query, one, columns)
+    if columns is not None:
+        noted(request, Table(found.nouns.replace(" ", "-"), columns, rows, sort.field, tie, sort.descending))
+    return found
 
 
 def _read(

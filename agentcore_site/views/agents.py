@@ -20,6 +20,18 @@ SORTS = (
     Sort("changed", "last changed", "updated_at"),
 )
 SHOWN = 10
+COLUMNS = {
+    "id": "id",
+    "name": "name",
+    "slug": "slug",
+    "runtime": "runtime",
+    "philosophy": "philosophy",
+    "environment": "environment",
+    "model": "model",
+    "evolves": "evolves",
+    "archived_at": "archived_at",
+    "created_at": "created_at",
+}
 
 
 @page
@@ -27,7 +39,14 @@ def agents(request: HttpRequest, actor: Actor) -> HttpResponse:
     query, show = asked(request, "q", "show")
     everything = agents_visible(actor, archived=True)
     rows = everything.exclude(archived_at=None) if show == "archived" else everything.filter(archived_at=None)
-    found = listing(request, matching(rows, query, "name", "slug", "description"), SORTS, one="agent", of=everything)
+    found = listing(
+        request,
+        matching(rows, query, "name", "slug", "description"),
+        SORTS,
+        one="agent",
+        of=everything,
+        columns=COLUMNS,
+    )
     shown = {"show": show if show == "archived" else "", "shows": ["archived"]}
     return render(request, "agents/agents.html", {"listing": found, "rows": agent_rows(found.rows), **shown})
 

@@ -41,13 +41,27 @@ STREAM_ACTS: Final[dict[str, tuple[Callable[[Actor, AuditStream], object], str]]
     "secret": (stream_renew_secret, ""),
     "remove": (stream_remove, "The audit log is sent nowhere any more."),
 }
+COLUMNS = {
+    "number": "number",
+    "at": "at",
+    "actor": "actor",
+    "door": "door",
+    "ip": "ip",
+    "action": "action",
+    "target_type": "target_type",
+    "target_id": "target_id",
+    "target": "target",
+    "before": "before",
+    "after": "after",
+    "request_id": "request_id",
+}
 
 
 @page
 def audit(request: HttpRequest, actor: Actor) -> HttpResponse:
     everything = audit_visible(actor)
     rows = AuditEventFilters.on_page(everything, _filters(request))
-    found = listing(request, rows, SORTS, one="entry", of=everything, size=50)
+    found = listing(request, rows, SORTS, one="entry", of=everything, size=50, columns=COLUMNS)
     [family] = asked(request, "about")
     return render(request, "agentcore_site/audit.html", {"listing": found, "family": family, "families": FAMILIES})
 

@@ -13,6 +13,7 @@ from django.shortcuts import redirect, render
 
 from agentcore_site.console.forms import ServiceForm
 from agentcore_site.console.pages import page, post_page, sent
+from agentcore_site.console.tables import Table, noted
 from agentcore_site.lib.errors import DomainError
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.invitations import (
@@ -48,10 +49,20 @@ class InviteForm(ServiceForm):
         self.add_error("email" if "email" in error.fields else None, error.message)
 
 
+COLUMNS = {
+    "username": "user.username",
+    "email": "user.email",
+    "role": "role",
+    "can_export": "can_export",
+    "created_at": "created_at",
+}
+
+
 @page
 def people(request: HttpRequest, actor: Actor) -> HttpResponse:
     organization = current_organization(actor)
     members = list(members_of(actor, organization))
+    noted(request, Table("members", COLUMNS, members_of(actor, organization), "user__username"))
     form = InviteForm(sent(request))
     if form.applied(invitation_create, actor, organization, link=link_at(request)):
         messages.success(request, f"An invitation goes to {form.cleaned_data['email']}.{without_mail_server()}")

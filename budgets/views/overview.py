@@ -48,6 +48,20 @@ class BreakdownRow:
     day: date | None = None
 
 
+COLUMNS = {
+    "id": "id",
+    "scope": "scope",
+    "agent_id": "agent_id",
+    "job_id": "job_id",
+    "period": "period",
+    "period_start": "period_start",
+    "limit_micros": "limit",
+    "spent_micros": "spent",
+    "reserved_micros": "reserved",
+    "debt_micros": "debt",
+}
+
+
 @page
 def overview(request: HttpRequest, actor: Actor) -> HttpResponse:
     organization = current_organization(actor)
@@ -56,7 +70,7 @@ def overview(request: HttpRequest, actor: Actor) -> HttpResponse:
     everything = budgets_visible(actor, month=month).filter(organization=organization)
     [query], scope = asked(request, "q"), one_of(request, "scope", Scope.values)
     rows = _filtered(actor, everything, query, scope).annotate(used=USED)
-    found = listing(request, rows, SORTS, one="budget", of=everything)
+    found = listing(request, rows, SORTS, one="budget", of=everything, columns=COLUMNS)
     context = {
         **_head(organization, month),
         **_alerts(actor, organization, month),

@@ -28,6 +28,16 @@ SORTS = (
     Sort("newest", "newest first", "valid_from"),
 )
 WHOSE = (("own", "Your own"), ("all", "For all"), ("free", "Free"))
+COLUMNS = {
+    "model": "model",
+    "free": "free",
+    "input_micros": "input",
+    "cached_input_micros": "cached_input",
+    "output_micros": "output",
+    "per_call_micros": "per_call",
+    "valid_from": "valid_from",
+    "source": "source",
+}
 
 
 @page
@@ -39,7 +49,7 @@ def prices(request: HttpRequest, actor: Actor) -> HttpResponse:
     rows = matching(everything, *asked(request, "q"), "model")
     if whose:
         rows = rows.filter(of_whom(whose, organization))
-    found = listing(request, rows, SORTS, one="model", of=everything, size=50)
+    found = listing(request, rows, SORTS, one="model", of=everything, size=50, columns=COLUMNS)
     context = {
         "listing": found,
         "rows": price_lines(found.rows),

@@ -31,6 +31,17 @@ SORTS = (
 )
 STATUSES = (("done", "With a report"), ("active", "Without yet"))
 CHANGED = 15  # of each test set, unless ?all=yes
+COLUMNS = {
+    "job_id": "job_id",
+    "agent": "agent.slug",
+    "training_job_id": "run_id",
+    "checkpoint_id": "checkpoint_id",
+    "split": "split",
+    "samples": "samples",
+    "status": "job.status",
+    "created_at": "job.created_at",
+    "finished_at": "job.finished_at",
+}
 
 
 @page
@@ -45,7 +56,7 @@ def evaluations(request: HttpRequest, actor: Actor) -> HttpResponse:
         rows = rows.exclude(report={}) if status == "done" else rows.filter(report={})
     gain = Cast(F("report__lines__held_out__metrics__success_rate__improvement"), FloatField())
     rows = rows.annotate(gain=Coalesce(gain, Value(-10.0)))
-    found = listing(request, rows, SORTS, one="evaluation", of=everything)
+    found = listing(request, rows, SORTS, one="evaluation", of=everything, columns=COLUMNS)
     context = {
         "listing": found,
         "rows": [_summary(one) for one in found.rows],

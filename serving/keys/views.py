@@ -26,6 +26,17 @@ SORTS: Final = (
     Sort("busiest", "most calls", "calls"),
     Sort("name", "name", "name", descending=False),
 )
+COLUMNS = {
+    "id": "id",
+    "name": "name",
+    "prefix": "prefix",
+    "owner": "user.username",
+    "scopes": "scopes",
+    "created_at": "created_at",
+    "expires_at": "expires_at",
+    "revoked_at": "revoked_at",
+    "last_used_at": "last_used_at",
+}
 
 
 @page
@@ -39,7 +50,7 @@ def keys(request: HttpRequest, actor: Actor) -> HttpResponse:
     query, state = asked(request, "q", "state")
     rows = CallingKeyFilters.on_page(everything, {"search": query, "state": state})
     context = {
-        "listing": listing(request, rows, SORTS, one="key", of=everything),
+        "listing": listing(request, rows, SORTS, one="key", of=everything, columns=COLUMNS),
         "month": month,
         "months": months_of(everything),
         "state": state,

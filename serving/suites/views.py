@@ -45,6 +45,26 @@ RUN_SORTS = (
     Sort("oldest", "oldest first", "job__created_at", descending=False),
 )
 RESULT_SORTS = (Sort("order", "as asked", "place", descending=False), Sort("dearest", "dearest first", "cost_micros"))
+COLUMNS = {
+    "id": "id",
+    "name": "name",
+    "kind": "kind",
+    "description": "description",
+    "archived_at": "archived_at",
+    "created_at": "created_at",
+}
+RUN_COLUMNS = {
+    "job_id": "job_id",
+    "suite": "version.suite.name",
+    "version": "version.number",
+    "agent": "agent.slug",
+    "release_id": "release_id",
+    "status": "job.status",
+    "cost_micros": "cost_micros",
+    "tokens": "tokens",
+    "created_at": "job.created_at",
+    "finished_at": "job.finished_at",
+}
 
 
 @page
@@ -52,7 +72,7 @@ def suites(request: HttpRequest, actor: Actor) -> HttpResponse:
     everything = suites_visible(actor)
     query, kind = asked(request, "q", "kind")
     rows = _filtered(SuiteFilters, everything, {"search": query, "kind": kind})
-    found = listing(request, rows, SORTS, one="suite", of=everything)
+    found = listing(request, rows, SORTS, one="suite", of=everything, columns=COLUMNS)
     agent = agent_get(actor, request.GET["agent"]) if request.GET.get("agent") else None
     last = last_scored(actor, found.rows, agent)
     context = {
@@ -126,7 +146,7 @@ def suite(request: HttpRequest, actor: Actor, suite_id: Any) -> HttpResponse:
         "version": version,
         "spec": version.parsed,
         "versions": found.versions.order_by("-number"),
-        "listing": listing(request, rows, RUN_SORTS, one="run", of=everything),
+        "listing": listing(request, rows, RUN_SORTS, one="run", of=everything, columns=RUN_COLUMNS),
         "chart": chart,
         "agent": agent,
         "status": status,

@@ -35,6 +35,16 @@ SORTS: Final = (
     Sort("dearest", "highest cost", "cost_micros"),
 )
 FILTERS: Final = ("agent", "release", "arm", "status", "feedback", "session", "model")
+COLUMNS = {
+    "id": "id",
+    "agent": "agent.slug",
+    "created_at": "created_at",
+    "status": "status",
+    "arm": "arm",
+    "session": "session",
+    "model": "model",
+    "release_id": "release_id",
+}
 
 
 @page
@@ -43,7 +53,7 @@ def traces(request: HttpRequest, actor: Actor) -> HttpResponse:
     given = dict(zip(("search", *FILTERS), asked(request, "q", *FILTERS), strict=True))
     rows = ProductionTraceFilters.on_page(everything, actor, given).defer("components", "metadata", "sampled")
     rows = rows.annotate(known_reward=Coalesce("reward", Value(LOWEST)))
-    found = listing(request, rows, SORTS, one="trace", of=everything)
+    found = listing(request, rows, SORTS, one="trace", of=everything, columns=COLUMNS)
     release = uuid_of(given["release"])
     context = {
         **given,

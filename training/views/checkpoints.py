@@ -29,6 +29,20 @@ SORTS = (
     Sort("best", "best score", "score"),
     Sort("iteration", "iteration", "iteration"),
 )
+COLUMNS = {
+    "id": "id",
+    "label": "label",
+    "agent": "agent.slug",
+    "job_id": "run_id",
+    "iteration": "iteration",
+    "size": "size",
+    "sha256": "sha256",
+    "validation_score": "validation_score",
+    "validation_low": "validation_low",
+    "tags": "tags",
+    "promoted_at": "promoted_at",
+    "created_at": "created_at",
+}
 
 
 @page
@@ -65,7 +79,7 @@ def _listed(
     if tag:
         rows = rows.filter(tags__contains=[tag])
     rows = rows.annotate(score=Coalesce(Cast("validation_low", FloatField()), Value(-1.0)))
-    found = listing(request, rows, SORTS, one="checkpoint", of=everything)
+    found = listing(request, rows, SORTS, one="checkpoint", of=everything, columns=COLUMNS)
     context = {
         "listing": found,
         "checkpoints": found.rows,

@@ -40,6 +40,18 @@ FLAGS: Final = {
     "injection": "Possible attacks",
 }
 JOBS_SHOWN: Final = 10
+COLUMNS = {
+    "id": "id",
+    "name": "name",
+    "domain": "domain",
+    "queries": "size",
+    "version": "version",
+    "origin": "origin",
+    "origin_detail": "origin_detail",
+    "sha256": "sha256",
+    "archived_at": "archived_at",
+    "created_at": "created_at",
+}
 
 
 @page
@@ -51,7 +63,7 @@ def datasets(request: HttpRequest, actor: Actor) -> HttpResponse:
         rows = rows.filter(archived_at__isnull=shown != "archived")
     if not shown:
         rows = rows.filter(followed_by=None)
-    found = listing(request, rows, SORTS, one="dataset", of=everything)
+    found = listing(request, rows, SORTS, one="dataset", of=everything, columns=COLUMNS)
     context = {"listing": found, "rows": found.rows, "choices": SHOWN[1:], "shown": shown}
     return render(request, "training/datasets.html", context)
 

@@ -15,6 +15,7 @@ from django.urls import reverse
 
 from agentcore_site.console.pages import Sort, allowed, asked, beside, is_part, listing, page, post_page, whole_number
 from agentcore_site.console.snippets import snippets
+from agentcore_site.console.tables import Table, noted
 from agentcore_site.jobs.models import SHARE_DAYS, Job, Status
 from agentcore_site.jobs.selectors import share_links
 from agentcore_site.jobs.services import (
@@ -34,13 +35,13 @@ from agentcore_site.tenancy.members import who_may
 from budgets.alerts.job_stops import blocked
 from budgets.alerts.raise_requests import asked_at
 from budgets.ledger.chain import blocking
-from training.models import TrainingRun
+from training.models import Iteration, TrainingRun
 from training.presenters import panel
 from training.presenters.requests import again_call, watch_call
 from training.presenters.summaries import success_sparks
 from training.presenters.tabs import tab_context, tabs_of
 from training.selectors.learned import learns_context
-from training.selectors.runs import run_get, run_series, run_verdict, runs_visible, searched
+from training.selectors.runs import SERIES_METRICS, run_get, run_series, run_verdict, runs_visible, searched
 
 SHARE_CHOICES: Final = (1, 7, SHARE_DAYS, 90, 366)  # days
 STATUSES = ("running", "queued", "paused", "completed", "failed", "cancelled")
@@ -51,6 +52,30 @@ SORTS = (
     Sort("cost", "cost", "cost_micros"),
     Sort("trajectories", "trajectories", "trajectories"),
 )
+COLUMNS = {
+    "job_id": "job_id",
+    "title": "job.title",
+    "agent": "agent.slug",
+    "status": "job.status",
+    "status_reason": "job.status_reason",
+    "preset": "preset",
+    "iteration": "iteration",
+    "iterations": "total_iterations",
+    "trajectories": "trajectories",
+    "cost_micros": "spent_micros",
+    "created_at": "job.created_at",
+    "started_at": "job.started_at",
+    "finished_at": "job.finished_at",
+}
+SERIES_COLUMNS = {
+    "iteration": "number",
+    "trajectories": "trajectories",
+    "cost_micros": "cost_micros",
+    "rollout_ms": "rollout_ms",
+    "update_ms": "update_ms",
+    "at": "created_at",
+    **{name: f"metrics.{name}" for name in SERIES_METRICS},
+}
 
 
 @page
@@ -62,7 +87,7 @@ def jobs(request: HttpRequest, actor: Actor) -> HttpResponse:
         rows = rows.filter(job__status=status)
     if agent:
         rows = rows.filter(agent__slug=agent)
-    found = listing(request, rows.annotate(gain=_gain()), SORTS, one="job", of=everything)
+    found = listing(request, rows.annotate(gain=_gain()), SORTS, one="job", of=everything, columns=COLUMNS)
     sparks = success_sparks(found.rows)
     context = {
         "listing": found,
@@ -109,7 +134,9 @@ def status(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse:
 
 @page
 def series(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse:
-    return JsonResponse(run_series(run_get(actor, job_id), after_of(request)))
+    run = run_get(actor, job_id)
+    noted(request, Table("curves", SERIES_COLUMNS, Iteration.objects.filter(run=run), "number"))
+    return JsonResponse(run_series(run, after_of(request)))
 
 
 @post_page

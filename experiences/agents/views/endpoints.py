@@ -23,13 +23,21 @@ from experiences.agents.services.endpoints import (
 from experiences.models import ModelEndpoint
 
 SORTS = (Sort("name", "name", "name", descending=False), Sort("newest", "newest first", "created_at"))
+COLUMNS = {
+    "id": "id",
+    "name": "name",
+    "kind": "kind",
+    "base_url": "base_url",
+    "model": "model",
+    "created_at": "created_at",
+}
 
 
 @page
 def endpoints(request: HttpRequest, actor: Actor) -> HttpResponse:
     everything = endpoints_visible(actor)
     rows = matching(everything, *asked(request, "q"), "name").prefetch_related("agents")
-    found = listing(request, rows, SORTS, one="endpoint", of=everything)
+    found = listing(request, rows, SORTS, one="endpoint", of=everything, columns=COLUMNS)
     return render(request, "agents/endpoints.html", {"listing": found, "rows": found.rows})
 
 

@@ -22,13 +22,20 @@ from experiences.agents.services.tool_servers import (
 from experiences.models import ToolServer
 
 SORTS = (Sort("name", "name", "name", descending=False), Sort("newest", "newest first", "created_at"))
+COLUMNS = {
+    "id": "id",
+    "name": "name",
+    "url": "url",
+    "tools": "tools",
+    "created_at": "created_at",
+}
 
 
 @page
 def tool_servers(request: HttpRequest, actor: Actor) -> HttpResponse:
     everything = tool_servers_visible(actor)
     rows = matching(everything, *asked(request, "q"), "name").prefetch_related("agents")
-    found = listing(request, rows, SORTS, one="tool server", of=everything)
+    found = listing(request, rows, SORTS, one="tool server", of=everything, columns=COLUMNS)
     return render(request, "agents/tool_servers.html", {"listing": found, "rows": found.rows})
 
 

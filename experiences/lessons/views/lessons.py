@@ -55,6 +55,23 @@ ACTIONS: Final = (
     ("quarantine", "Put it in quarantine", "alert", set(ExperienceStatus) - {ExperienceStatus.QUARANTINED}),
 )
 GROUP = re.compile(r"(\d{1,9})/(\d{1,9})")
+LESSON_COLUMNS = {
+    "id": "id",
+    "handle": "handle",
+    "agent": "agent.slug",
+    "kind": "kind",
+    "status": "status",
+    "domain": "domain",
+    "summary": "summary",
+    "why": "why",
+    "weight": "weight",
+    "effect": "effect",
+    "tokens": "tokens",
+    "rollouts": "rollouts",
+    "version": "version",
+    "created_at": "created_at",
+    "updated_at": "updated_at",
+}
 
 
 @page
@@ -67,7 +84,7 @@ def library(request: HttpRequest, actor: Actor) -> HttpResponse:
     rows = matching(rows, query, "summary", "why", also=Q(handle=query)).annotate(
         known_effect=Coalesce("effect", Value(LOWEST)), worst_effect=Coalesce("effect", Value(HIGHEST))
     )
-    found = listing(request, rows, SORTS, one="lesson", of=everything)
+    found = listing(request, rows, SORTS, one="lesson", of=everything, columns=LESSON_COLUMNS)
     summary = library_summary(scope)
     left_out = len(stamp_faults(scope.filter(status=ExperienceStatus.ACTIVE))) if agent is not None else 0
     context = {

@@ -18,13 +18,20 @@ from experiences.lessons.stamps import pack_fault
 from experiences.models import PromptPack
 
 SORTS = (Sort("name", "name", "name", descending=False), Sort("newest", "newest first", "created_at"))
+COLUMNS = {
+    "id": "id",
+    "name": "name",
+    "domain": "domain",
+    "stamp": "stamp",
+    "created_at": "created_at",
+}
 
 
 @page
 def prompt_packs(request: HttpRequest, actor: Actor) -> HttpResponse:
     everything = packs_visible(actor)
     rows = matching(everything, *asked(request, "q"), "name", "domain").prefetch_related("agents")
-    found = listing(request, rows, SORTS, one="prompt pack", of=everything)
+    found = listing(request, rows, SORTS, one="prompt pack", of=everything, columns=COLUMNS)
     shown = [{"pack": pack, "fault": pack_fault(pack)} for pack in found.rows]
     return render(request, "lessons/prompt_packs.html", {"listing": found, "rows": shown})
 

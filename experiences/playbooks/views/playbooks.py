@@ -60,13 +60,22 @@ TABS: Final = (
 )
 
 # -- the list ----------------------------------------------------------------------------------------------------------
+COLUMNS = {
+    "id": "id",
+    "agent": "agent.slug",
+    "version": "version",
+    "items": "section_count",
+    "executions": "traces",
+    "created_at": "created_at",
+    "updated_at": "updated_at",
+}
 
 
 @page
 def playbooks(request: HttpRequest, actor: Actor) -> HttpResponse:
     everything = playbooks_visible(actor)
     query, state = asked(request, "q", "state")
-    found = listing(request, _filtered(everything, query, state), SORTS, one="playbook", of=everything)
+    found = listing(request, _filtered(everything, query, state), SORTS, one="playbook", of=everything, columns=COLUMNS)
     context = {
         "listing": found,
         "rows": [_row(one) for one in found.rows],

@@ -19,6 +19,7 @@ from agentcore_site.tenancy.permissions import require
 from experiences.lessons.presenters import lessons
 from experiences.lessons.selectors import experience_get, experiences_visible
 from experiences.lessons.services.lessons import experience_approve, experience_reject
+from experiences.lessons.views.lessons import LESSON_COLUMNS
 from experiences.models import Agent, ContextDelta, Experience, ExperienceStatus
 from experiences.models.agent_lookup import agent_find, agents_visible
 from experiences.playbooks.forms import ReviewForm
@@ -35,6 +36,18 @@ SORTS: Final = (
     Sort("certain", "most certain", "confidence"),
 )
 LESSON_SORTS: Final = SORTS[:2]
+COLUMNS = {
+    "id": "id",
+    "agent": "agent.slug",
+    "type": "type",
+    "category": "category",
+    "content": "content",
+    "confidence": "confidence",
+    "rationale": "rationale",
+    "state": "state",
+    "reason": "reason",
+    "created_at": "created_at",
+}
 
 
 @page
@@ -45,9 +58,9 @@ def reviews(request: HttpRequest, actor: Actor) -> HttpResponse:
     if ref:
         changes, held = changes.filter(agent=agent), held.filter(agent=agent)
     if kind == "lesson":
-        found = listing(request, held, LESSON_SORTS, one="lesson")
+        found = listing(request, held, LESSON_SORTS, one="lesson", columns=LESSON_COLUMNS)
     else:
-        found = listing(request, changes, SORTS, one="change")
+        found = listing(request, changes, SORTS, one="change", columns=COLUMNS)
     n_lessons = held.count()
     context = {
         "listing": replace(found, any=bool(found.count or n_lessons) or _anything(actor)),

@@ -38,6 +38,16 @@ SORTS: Final = (
     Sort("largest", "largest first", "size"),
 )
 NAMES: Final = {"q": "search"}  # how the list of trajectories calls a filter otherwise
+COLUMNS = {
+    "id": "pk",
+    "format": "format",
+    "filters": "filters",
+    "status": "job.status",
+    "rows": "rows",
+    "size": "size",
+    "created_at": "job.created_at",
+    "finished_at": "job.finished_at",
+}
 
 
 @page
@@ -51,7 +61,7 @@ def exports(request: HttpRequest, actor: Actor, job_id: Any = None) -> HttpRespo
     rows = matching(everything, query, "format", "filters", "job__created_by__username")
     rows = rows.filter(job__status=status) if status in Status.values else rows
     context = {
-        "listing": listing(request, rows, SORTS, one="export", of=everything),
+        "listing": listing(request, rows, SORTS, one="export", of=everything, columns=COLUMNS),
         "status": status,
         "statuses": Status.choices,
         "active": ACTIVE,

@@ -1,0 +1,103 @@
+"""A list of the console as CSV: the same rows, filters and order, all of them, streamed in constant memory."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+from uuid import UUID
+
+import orjson
+from django.db.models import F, Q, QuerySet
+from django.http import HttpRequest, StreamingHttpResponse
+
+from agentcore_site.audit.services import record
+from agentcore_site.lib.async_db import briefly
+from agentcore_site.lib.spreadsheets import csv_line
+from agentcore_site.tenancy.actors import Actor
+from agentcore_site.tenancy.permissions import current_organization
+
+BATCH: Final = 500
+ASKED: Final = "as"  # ?as=csv
+NOTED: Final = "_table"  # on the request: the list of its page
+MEDIA: Final = "text/csv; charset=utf-8"
+
+# A column's name, and where it stands: attributes of the row and keys of its objects, with a dot between them.
+Columns = Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Table:
+    """``rows`` in the order of ``field`` and then of ``tie``, with the sign of Django."""
+
+    name: str
+    columns: Columns
+    rows: QuerySet[Any]
+    field: str
+    tie: str = "pk"
+    descending: bool = False
+    last: tuple[Any, Any] | None = None
+
+    @briefly
+    def batch(self) -> tuple[Table, bytes]:
+        """(what is left, the next lines); no lines at the end."""
+        sign, side = ("-", "lt") if self.descending else ("", "gt")
+        rows = self.rows.annotate(_at=F(self.field)).order_by(f"{sign}_at", f"{sign}{self.tie}")
+        if self.last is not None:
+            value, key = self.last
+            rows = rows.filter(Q(**{f"_at__{side}": value}) | Q(**{"_at": value, f"{self.tie}__{side}": key}))
+        found = list(rows[:BATCH])
+        if not found:
+            return self, b""
+        lines = b"".join(csv_line(cell_at(row, path) for path in self.columns.values()) for row in found)
+        return replace(self, last=(found[-1]._at, found[-1].pk)), lines
+
+
+def noted(request: HttpRequest, table: Table) -> None:
+    """The list of this page, for a person who asks for it as CSV (``page`` answers)."""
+    setattr(request, NOTED, table)
+
+
+def asked_for(request: HttpRequest) -> Table | None:
+    """The list that is asked for as CSV; None where a page is, or the page has no list."""
+    return getattr(request, NOTED, None) if request.method == "GET" and request.GET.get(ASKED) == "csv" else None
+
+
+def table_csv(actor: Actor, table: Table, asked: Mapping[str, str]) -> StreamingHttpResponse:
+    """The whole list. That it was taken out is in the audit log, with what was asked for."""
+    filters = {name: value for name, value in asked.items() if name != ASKED}
+    record(
+        actor,
+        "table.exported",
+        organization=current_organization(actor),
+        after={"table": table.name, "filters": filters},
+    )
+    return csv_answer(table.name, _lines(table))
+
+
+def csv_answer(name: str, lines: AsyncIterator[bytes] | Iterable[bytes]) -> StreamingHttpResponse:
+    headers = {"Content-Disposition": f'attachment; filename="{name}.csv"'}
+    return StreamingHttpResponse(lines, content_type=MEDIA, headers=headers)
+
+
+async def _lines(table: Table) -> AsyncIterator[bytes]:
+    """Between two batches no connection is held."""
+    yield csv_line(table.columns)
+    left = table
+    while True:
+        left, lines = await left.batch()
+        if not lines:
+            return
+        yield lines
+
+
+def cell_at(row: Any, path: str) -> Any:
+    """The value under a path as a cell has it: an id as text, several with a semicolon between, an object as JSON."""
+    value = row
+    for name in path.split("."):
+        value = value.get(name) if isinstance(value, Mapping) else None if value is None else getattr(value, name)
+    if isinstance(value, UUID):
+        return str(value)
+    if isinstance(value, list | tuple):
+        return "; ".join(map(str, value))
+    return orjson.dumps(value, default=str).decode() if isinstance(value, dict) else value

@@ -1,0 +1,119 @@
+"""Lists as CSV: the rows of the page, all of them, with its filters and order, and nothing that a spreadsheet runs."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from typing import Any
+
+import pytest
+
+from agentcore_site.audit.models import AuditEvent
+from agentcore_site.console import tables
+from agentcore_site.tenancy.actors import Actor
+from evaluation.models import EvaluationRun
+from experiences.models import Agent
+from experiences.playbooks.services.playbooks import playbook_create
+from serving.models import Release
+from serving.releases.bundle import Bundle
+from tests import factories
+from tests.console.conftest import SignIn
+from tests.support.callers import body_of
+from tests.support.playbooks import delta_waiting
+from tests.support.rows import lived_run
+from tests.support.suites import suite_run_stored
+from training.models import TrainingRun
+
+pytestmark = pytest.mark.django_db
+
+FORMULA = "=HYPERLINK(1)"
+
+
+def table(client: Any, address: str, **asked: str) -> list[dict[str, str]]:
+    response = client.get(address, {**asked, "as": "csv"})
+    assert response.status_code == 200 and response["Content-Type"].startswith("text/csv"), address
+    assert re.fullmatch(r'attachment; filename="[a-z-]+\.csv"', response["Content-Disposition"])
+    return list(csv.DictReader(io.StringIO(body_of(response).decode())))
+
+
+@pytest.fixture
+def rows(run: TrainingRun, evaluation: EvaluationRun, operator: Actor) -> dict[str, str]:
+    """A row in every list, by its page."""
+    owner, agent = run.organization, run.agent
+    factories.ExperienceFactory(agent=agent, summary=FORMULA)
+    playbook = playbook_create(operator, agent=agent, initial_sections=[{"category": "learnings", "content": "Ask."}])
+    delta_waiting(playbook, content="Ask twice.")
+    factories.ModelEndpointFactory(organization=owner)
+    factories.ToolServerFactory(organization=owner)
+    factories.PromptPackFactory(organization=owner)
+    bundle = Bundle(runtime="llm", system="You guide.").as_json()
+    release = Release.objects.create(organization=owner, agent=agent, number=1, source="agent", bundle=bundle)
+    factories.served(release)
+    suite = suite_run_stored(operator, release, name="guides", query="Who?")
+    factories.TrajectoryExportFactory(organization=owner, by=operator.user, filters={})
+    factories.EventCredentialFactory(agent=agent)
+    factories.DeadLetterFactory(organization=owner)
+    return {"suite": f"/suites/{suite.version.suite_id}/", "series": f"/jobs/{run.pk}/series/"}
+
+
+PAGES = (
+    "/jobs/", "/evaluations/", "/experiences/", "/reviews/", "/agents/", "/checkpoints/", "/playbooks/", "/audit/",
+    "/prompt-packs/", "/endpoints/", "/tool-servers/", "/exports/", "/suites/", "/releases/", "/keys/", "/traces/",
+    "/budgets/", "/budgets/prices/", "/people/", "/events/", "/events/dead-letters/",
+)  # fmt: skip
+
+
+def test_every_list_is_had_as_csv_with_the_rows_that_its_page_has(
+    adam: Any, signed_in: SignIn, rows: dict[str, str]
+) -> None:
+    client = signed_in(adam)
+    factories.UserFactory(username="nobody-of-acme")
+    client.post("/keys/", {"name": "ci", "scopes": ["training:view"], "days": "7"})
+    for page in (*PAGES, rows["suite"], rows["series"]):
+        found = table(client, page)
+        if page not in ("/budgets/prices/", "/events/trainings/"):
+            assert found, page
+        for row in found:
+            assert None not in row and None not in row.values(), (page, row)
+    shown = client.get("/jobs/").content.decode()
+    assert "as=csv" in shown
+
+
+def test_it_has_the_filters_and_the_order_of_the_page(
+    console: Any, run: TrainingRun, operator: Actor, agent: Agent
+) -> None:
+    other = lived_run(operator, factories.AgentFactory(organization=agent.organization, slug="other"))
+    assert [one["job_id"] for one in table(console, "/jobs/", agent="other")] == [str(other.pk)]
+    assert [one["job_id"] for one in table(console, "/jobs/", sort="oldest")] == [str(run.pk), str(other.pk)]
+    assert table(console, "/jobs/", status="failed") == []
+
+
+def test_it_streams_all_rows_in_order_over_batches(console: Any, agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ties are there too: many lessons with one moment."""
+    monkeypatch.setattr(tables, "BATCH", 7)
+    made = {str(factories.ExperienceFactory(agent=agent, summary=f"Lesson {n}.").id) for n in range(40)}
+    found = [one["id"] for one in table(console, "/experiences/", sort="rollouts")]
+    assert len(found) == 40 and set(found) == made
+
+
+def test_a_spreadsheet_runs_nothing_of_it(console: Any, agent: Agent) -> None:
+    factories.ExperienceFactory(agent=agent, summary=FORMULA)
+    assert table(console, "/experiences/")[0]["summary"] == f"'{FORMULA}"
+
+
+def test_it_is_for_those_who_see_the_page_and_shows_their_rows_alone(
+    charlie: Any, olivia: Any, signed_in: SignIn, rows: dict[str, str]
+) -> None:
+    stranger = signed_in(charlie)
+    for page in ("/jobs/", "/experiences/", "/releases/", "/agents/"):
+        assert table(stranger, page) == [], page
+    assert stranger.get(rows["series"], {"as": "csv"}).status_code == 404
+    for page in ("/audit/", "/people/"):
+        assert signed_in(olivia).get(page, {"as": "csv"}).status_code == 403
+
+
+def test_that_it_was_taken_out_is_in_the_audit_log(console: Any, run: TrainingRun) -> None:
+    table(console, "/jobs/", status="completed")
+    event = AuditEvent.objects.get(action="table.exported")
+    assert event.actor == "olivia" and event.after == {"table": "jobs", "filters": {"status": "completed"}}
