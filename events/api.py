@@ -89,7 +89,7 @@ class EventPublishingViewSet(ScopedViewSet):
     lookup_field = ""  # one of an organisation
     versioned = ("publishes",)
 
-    def version_row(self) -> QuerySet[Any]:
+    def version_row(self, **place: Any) -> QuerySet[Any]:
         return Organization._base_manager.filter(pk=current_organization(self.actor).pk)
 
     @extend_schema(summary="Are events published?", tags=["events"], responses=EventPublishingOut)

@@ -64,7 +64,8 @@ class TagPage:
 @cache
 def document() -> dict[str, Any]:
     """The OpenAPI document; made once a process, since it follows from the code alone."""
-    return dict(SchemaGenerator().get_schema(request=None, public=True))
+    generator: Any = SchemaGenerator
+    return dict(generator().get_schema(request=None, public=True))
 
 
 @cache
@@ -80,8 +81,8 @@ def reference() -> dict[str, TagPage]:
 
 
 def _page(path: str, verb: str, operation: dict[str, Any], schemas: dict[str, Any]) -> OperationPage:
-    content = operation.get("requestBody", {}).get("content", {})
-    media = content.get(JSON) or next(iter(content.values()), {})
+    content: dict[str, Any] = operation.get("requestBody", {}).get("content", {})
+    media: dict[str, Any] = content.get(JSON) or next(iter(content.values()), {})
     answers = [_answer(status, one, schemas) for status, one in sorted(operation["responses"].items())]
     return OperationPage(
         id=operation["operationId"],
@@ -102,8 +103,9 @@ def _parameter(one: dict[str, Any]) -> FieldLine:
 
 
 def _answer(status: str, one: dict[str, Any], schemas: dict[str, Any]) -> AnswerLine:
-    media, found = next(iter(one.get("content", {}).items()), ("", {}))
-    schema = found.get("schema", {})
+    content: dict[str, Any] = one.get("content", {})
+    media = next(iter(content), "")
+    schema: dict[str, Any] = content[media].get("schema", {}) if media else {}
     shown = "" if not media else type_of(schema) if media == JSON else media
     fields = _fields(schema, schemas) if status.startswith("2") else ()
     return AnswerLine(status, one.get("description", ""), shown, fields)

@@ -101,7 +101,7 @@ class SessionScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-
 class VersionedSchema(AutoSchema):
     """Describes the versions of rows that people change: ``ETag`` in answers, ``If-Match`` in requests."""
 
-    def get_description(self) -> str:
+    def get_description(self) -> str:  # type: ignore[override]
         """The operation's own words, or its view set's; not those of the base of all view sets, which are for us."""
         from agentcore_site.rest.views import ScopedViewSet
 

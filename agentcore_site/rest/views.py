@@ -85,8 +85,10 @@ class ScopedViewSet(GenericViewSet):  # type: ignore[type-arg]
 
     def version_row(self, **place: Any) -> QuerySet[Any]:
         """The row whose changes are versions of what stands under this address."""
-        model = self.locks or self.queryset.model  # type: ignore[union-attr]
-        return model._base_manager.filter(pk=place[self.lookup_field])
+        view: Any = self
+        model: Any = view.locks or view.queryset.model
+        rows: QuerySet[Any] = model._base_manager.filter(pk=place[self.lookup_field])
+        return rows
 
     def _version(self, request: Request, place: dict[str, Any]) -> str | None:
         """The tag of what stands here now, and its row held; None where nothing has a version."""

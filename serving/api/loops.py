@@ -142,7 +142,7 @@ class TurnStop(Strict):
     note = serializers.CharField(default="", allow_blank=True, max_length=200)
 
 
-class LearningLoopViewSet(AgentVersions, ScopedViewSet):
+class LearningLoopViewSet(AgentVersions):
     """How an agent learns from its production traces: what begins a turn, for how much, and with which review."""
 
     queryset = LearningLoop.objects.none()

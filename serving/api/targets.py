@@ -47,7 +47,7 @@ class SmallEditsOut(Shape):
     computed = {"sentence": said_of_edits, "monthly_usd": lambda row: edits_settings(row)["monthly_usd"]}
 
 
-class SmallEditsViewSet(AgentVersions, ScopedViewSet):
+class SmallEditsViewSet(AgentVersions):
     """Which edits of what an agent is told go out by themselves, through its gate."""
 
     queryset = Release.objects.none()

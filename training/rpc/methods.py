@@ -37,8 +37,7 @@ MAX_LIST: Final = 1000
 
 class StartParams(Params):
     """``agent_id`` is a UUID or a slug. Data and configuration are checked by the service, which says where they are
-    wrong; domain (of training_data), environment, dataset_id, preset, priority, not_before, title and idempotency_key
-    go beyond the source documents."""
+    wrong. New parameters come last: callers may give them by position."""
 
     agent_id: str
     training_data: list[Any] | None = None

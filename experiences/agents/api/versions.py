@@ -6,13 +6,14 @@ from typing import Any
 
 from django.db.models import QuerySet
 
+from agentcore_site.rest.views import ScopedViewSet
 from experiences.models import Agent
 from experiences.models.agent_lookup import agent_get
 
 
-class AgentVersions:
-    actor: Any
+# No docstring: it would be public, as what is said of operations that say nothing of their own.
+class AgentVersions(ScopedViewSet):
     lookup_field = "agent"
 
-    def version_row(self, agent: str) -> QuerySet[Any]:
-        return Agent._base_manager.filter(pk=agent_get(self.actor, agent).pk)
+    def version_row(self, **place: Any) -> QuerySet[Any]:
+        return Agent._base_manager.filter(pk=agent_get(self.actor, place[self.lookup_field]).pk)

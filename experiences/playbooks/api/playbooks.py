@@ -256,7 +256,7 @@ EDITED = OpenApiExample(
 )
 
 
-class PlaybookViewSet(AgentVersions, ScopedViewSet):
+class PlaybookViewSet(AgentVersions):
     """Playbooks by their agent's id or slug."""
 
     queryset = Playbook.objects.none()
