@@ -33,6 +33,8 @@ EVERYWHERE: Final = (
 APPEND_ONLY: Final = ("audit_auditevent", "budgets_ledgerentry", "budgets_budgetlimit", "audit_seal")
 # Written by functions of the owner's alone: a line here says that words of the audit log may differ from their seal.
 OWNERS: Final = ("audit_erasedwords",)
+# Views: they are for reading, and what is written through one would be written as their owner.
+VIEWS: Final = ("experiences_trajectory_search",)
 # Histories: a line outlives the job that it names. A trigger refuses to delete them. (The right itself stays: Django
 # asks to delete what belongs to a deleted row also where there is nothing.)
 HISTORIES: Final = ("experiences_experiencechange", "experiences_playbookchange", "experiences_playbookversion")
@@ -64,7 +66,7 @@ def _grants(role: str) -> list[sql.Composed]:
     for table in APPEND_ONLY:
         revoke = sql.SQL("REVOKE UPDATE, DELETE, TRUNCATE ON {} FROM {}")
         statements.append(revoke.format(sql.Identifier(table), named))
-    for table in OWNERS:
+    for table in (*OWNERS, *VIEWS):
         revoke = sql.SQL("REVOKE INSERT, UPDATE, DELETE, TRUNCATE ON {} FROM {}")
         statements.append(revoke.format(sql.Identifier(table), named))
     for table in HISTORIES:

@@ -44,6 +44,7 @@ from experiences.lessons.api.lessons import ExperienceViewSet
 from experiences.lessons.api.packs import PromptPackViewSet
 from experiences.playbooks.api.evolutions import EvolutionViewSet, ExecutionViewSet
 from experiences.playbooks.api.playbooks import PlaybookViewSet, ReviewViewSet
+from experiences.trajectories.annotations.api import AnnotationViewSet
 from experiences.trajectories.api.rewards import RewardCheckViewSet, RewardTryViewSet, RewardViewSet
 from experiences.trajectories.api.trajectories import TrajectoryViewSet
 from experiences.trajectories.archive.api import ArchiveRuleViewSet, ArchiveViewSet, StorageViewSet
@@ -77,6 +78,7 @@ router.register("datasets", DatasetViewSet, basename="dataset")
 router.register("training-jobs", TrainingJobViewSet, basename="training-job")
 router.register("jobs", JobViewSet, basename="job")
 router.register("trajectories", TrajectoryViewSet, basename="trajectory")
+router.register("annotations", AnnotationViewSet, basename="annotation")
 router.register("exports", ExportViewSet, basename="export")
 router.register("archives", ArchiveViewSet, basename="archive")
 router.register("archive-rules", ArchiveRuleViewSet, basename="archive-rule")

@@ -31,6 +31,7 @@ from experiences.lessons.services.lessons import (
 from experiences.lessons.services.packs import pack_archive
 from experiences.models import (
     Agent,
+    Annotation,
     ArchivedJob,
     ArchiveRule,
     ContextDelta,
@@ -346,6 +347,17 @@ class ExportPartAdmin(KeyedTableAdmin):
     key_fields = ("export_id",)
     list_display = ["id", "export", "number", "rows", "size", "sha256"]
     list_select_related = ["export__job"]
+
+
+@admin.register(Annotation)
+class AnnotationAdmin(LongTableAdmin):
+    """Written, changed and removed by its author alone, where the right to do so is asked for."""
+
+    list_display = ["trajectory_id", "agent", "step", "label", "score", "author", "created_at"]
+    list_filter = ["organization"]
+    list_select_related = ["agent", "author"]
+    search_fields = ["label", "agent__slug"]
+    ordering = ["-id"]
 
 
 @admin.register(ArchiveRule)

@@ -17,6 +17,7 @@ class ExperiencesConfig(AppConfig):
         )
         from experiences.playbooks.evolution import job_kind  # noqa: F401
         from experiences.privacy import redact_value
+        from experiences.trajectories.annotations import retention as annotation_rules  # noqa: F401
         from experiences.trajectories.archive import erasure as archive_erasure  # noqa: F401
         from experiences.trajectories.archive import job_kind as archive_kind  # noqa: F401
         from experiences.trajectories.archive import rules  # noqa: F401

@@ -24,6 +24,7 @@ from agentcore_site.tenancy.erasure import ErasureFinding, holding, places, rewr
 from experiences.lessons.services.packs import packs_restamp, prompt_replace
 from experiences.models import (
     Agent,
+    Annotation,
     Dataset,
     DatasetRow,
     Experience,
@@ -81,9 +82,18 @@ def trajectories(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFin
     ids, months = [id for _, id, _ in found], {month for month, _, _ in found}
     idle_require(Job.objects.filter(id__in={job_id for _, _, job_id in found}))
     rows = TrajectoryRecord.objects.filter(month__in=months, id__in=ids)
-    return ErasureFinding(
-        len(found), lambda: rows._raw_delete("default"), SAME if any("[" in query for query in asked) else ""
-    )
+
+    def erase() -> None:
+        rows._raw_delete("default")
+        Annotation.objects.filter(trajectory_id__in=ids).delete()  # what was said of it says what it said
+
+    return ErasureFinding(len(found), erase, SAME if any("[" in query for query in asked) else "")
+
+
+@places.register("annotations")
+def annotated(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
+    mine = Annotation.objects.filter(organization_id=organization_id)
+    return rewritten(mine, words, texts=("label", "comment", "answer"))
 
 
 @places.register("trajectory groups")

@@ -6,6 +6,7 @@ from experiences.agents.views import agents, endpoints, tool_servers
 from experiences.lessons.views import lessons, packs
 from experiences.playbooks.views import evolutions, items, playbooks, reviews, versions
 from experiences.trajectories import views
+from experiences.trajectories.annotations import views as annotations
 from experiences.trajectories.archive import views as archive
 from experiences.trajectories.exports import views as exports
 
@@ -80,5 +81,8 @@ urlpatterns = [
     path("trajectories/<uuid:trajectory_id>/", views.trajectory, name="trajectory"),
     path("trajectories/<uuid:trajectory_id>/steps/", views.steps, name="steps"),
     path("trajectories/<uuid:trajectory_id>/json/", views.raw, name="raw"),
+    path("trajectories/<uuid:trajectory_id>/annotate/", annotations.annotate, name="annotate"),
+    path("annotations/<uuid:annotation_id>/", annotations.edit, name="annotation_edit"),
+    path("annotations/<uuid:annotation_id>/remove/", annotations.remove, name="annotation_remove"),
     path("jobs/<uuid:job_id>/groups/<int:iteration>/<int:scenario>/", views.group, name="group"),
 ]

@@ -31,6 +31,7 @@ from experiences.agents.services.datasets import dataset_create
 from experiences.learning.lessons.stamps import experience_stamp, pack_stamp
 from experiences.models import (
     Agent,
+    Annotation,
     ContextDelta,
     Dataset,
     ExecutionTrace,
@@ -41,6 +42,7 @@ from experiences.models import (
     TrajectoryRecord,
 )
 from experiences.playbooks.services.playbooks import playbook_create
+from experiences.trajectories.annotations.services import annotation_create
 from serving.models import Feedback, LoopTurn, Release
 from serving.releases.bundle import Bundle
 from tests import factories
@@ -137,6 +139,8 @@ CONSOLE = {
     "encryption/<uuid:organization_id>/stop/",
     "trajectories/", "trajectories/compare/",
     "trajectories/<uuid:trajectory_id>/", "trajectories/<uuid:trajectory_id>/steps/",
+    "trajectories/<uuid:trajectory_id>/annotate/", "annotations/<uuid:annotation_id>/",
+    "annotations/<uuid:annotation_id>/remove/", "datasets/annotated/",
     "trajectories/<uuid:trajectory_id>/json/", "jobs/<uuid:job_id>/groups/<int:iteration>/<int:scenario>/", "jobs/",
     "jobs/<uuid:job_id>/", "jobs/<uuid:job_id>/status/", "jobs/<uuid:job_id>/series/", "jobs/<uuid:job_id>/pause/",
     "jobs/<uuid:job_id>/resume/", "jobs/<uuid:job_id>/cancel/", "jobs/<uuid:job_id>/share/",
@@ -247,6 +251,8 @@ CONSOLE_WRITES = {
     "jobs/<uuid:job_id>/share/": "share.edit",
     "jobs/<uuid:job_id>/unshare/<uuid:link_id>/": "share.edit",
     "jobs/<uuid:job_id>/unshare/": "share.edit",
+    "trajectories/<uuid:trajectory_id>/annotate/": "annotation.edit",
+    "datasets/annotated/": "dataset.edit",
     "datasets/new/": "dataset.edit",
     "datasets/<uuid:dataset_id>/edit/": "dataset.edit",
     "datasets/<uuid:dataset_id>/archive/": "dataset.edit",
@@ -295,6 +301,7 @@ REST_READS = {
     "training/<str:pk>/status", "models", "event-publishing", "event-publishers",
     "dead-letters", "dead-letters/<uuid:pk>", "dashboards/<slug:key>",
     "agents/<str:agent>/small-edits", "agents/<str:agent>/loop",
+    "annotations", "annotations/<uuid:pk>",
     "exports", "exports/<uuid:pk>", "exports/<uuid:pk>/download",
     "archives", "archives/<uuid:pk>", "archive-rules", "storage",
     "loop-turns", "loop-turns/<uuid:pk>", "loop-turns/<uuid:turn>/rows",
@@ -352,6 +359,12 @@ REST_WRITES: dict[tuple[str, str], tuple[str, Any]] = {
     ("post", "suite-runs"): ("evaluate", {"suite": "zanzibar-suite", "agent": "router-7"}),
     ("post", "suite-runs/<uuid:pk>/cancel"): ("run.cancel", {}),
     ("post", "suite-runs/<uuid:pk>/resume"): ("run.resume", {}),
+    ("post", "annotations"): (
+        "annotation.edit",
+        lambda values: {"trajectory": str(values["trajectory_id"]), "label": "good"},
+    ),
+    ("patch", "annotations/<uuid:pk>"): ("annotation.edit", {"score": 1}),
+    ("delete", "annotations/<uuid:pk>"): ("annotation.edit", {}),
     ("post", "exports"): ("export", {"format": "jsonl"}),
     ("post", "exports/<uuid:pk>/cancel"): ("export", {}),
     ("post", "archives"): ("retention.run", {}),
@@ -472,6 +485,7 @@ def values(run: TrainingRun, operator: Actor) -> dict[str, Any]:
     suite_run = suite_run_stored(operator, release, name="zanzibar-suite", query="Who rules Zanzibar?")
     trajectory = TrajectoryRecord.objects.filter(job_id=run.job_id).first()
     assert trajectory is not None
+    note = annotation_create(operator, trajectory, comment="Ask in Zanzibar.")
     Caller(operator.user)  # a key of hers
     stranger = factories.UserFactory(username="zanzibar-member")
     member = factories.MembershipFactory(organization=run.organization, user=stranger, role=Role.DEVELOPER)
@@ -522,6 +536,7 @@ def values(run: TrainingRun, operator: Actor) -> dict[str, Any]:
         "production_trace_id": production.id,
         "evolution": evolution.job_id,
         "trajectory_id": trajectory.id,
+        "annotation_id": note.id,
         "checkpoint_id": checkpoint.id,
         "dataset": dataset.id,
         "dataset_id": dataset.id,
@@ -555,6 +570,7 @@ def values(run: TrainingRun, operator: Actor) -> dict[str, Any]:
             "training": training.training_job_id,
             "dead-letters": letter.id,
             "archives": archive.id,
+            "annotations": note.id,
             "exports": export.pk,
             "datasets": dataset.id,
             "members": member.id,
@@ -707,6 +723,7 @@ def snapshot() -> dict[str, Any]:
         "prices": ModelPrice.objects.exclude(organization__slug="elsewhere").count(),
         "lessons": list(Experience.objects.order_by("id").values_list("id", "status", "version", "summary")),
         "changes": list(ContextDelta.objects.order_by("id").values_list("id", "state")),
+        "annotations": list(Annotation.objects.order_by("id").values_list("id", "label", "score", "comment")),
         "feedback": list(Feedback.objects.order_by("id").values_list("id", "metric", "value", "text")),
         "switches": list(Playbook.objects.order_by("id").values_list("id", "agent__evolves")),
         "packs": list(PromptPack.objects.filter(organization__slug="acme").values_list("id", "stamp", "archived_at")),
@@ -818,6 +835,9 @@ def test_rest_writes_ask_for_the_right_role(
     values["pk"]["api-keys"] = ApiKey.objects.filter(user=user).latest("created_at").id
     if (given := caller.post("feedback", thumbs_up(values))).status_code == 201:  # only one's own is taken back
         values["pk"]["feedback"] = given.json()["id"]
+    mine = {"trajectory": str(values["trajectory_id"]), "label": "mine"}  # nor is another's annotation changed
+    if (given := caller.post("annotations", mine)).status_code == 201:
+        values["pk"]["annotations"] = given.json()["id"]
     may = allowed_of(user)
     for (method, route), (action, body) in REST_WRITES.items():
         sent = body(values) if callable(body) else body

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from training.views import checkpoints, datasets, jobs, launch, shared
+from training.views import annotated, checkpoints, datasets, jobs, launch, shared
 
 app_name = "training"
 urlpatterns = [
@@ -18,6 +18,7 @@ urlpatterns = [
     path("jobs/<uuid:job_id>/unshare/<uuid:link_id>/", jobs.unshare_one, name="unshare_one"),
     path("datasets/", datasets.datasets, name="datasets"),
     path("datasets/new/", datasets.new, name="dataset_new"),
+    path("datasets/annotated/", annotated.new, name="annotated_new"),
     path("datasets/<uuid:dataset_id>/", datasets.dataset, name="dataset"),
     path("datasets/<uuid:dataset_id>/checks/", datasets.checks, name="dataset_checks"),
     path("datasets/<uuid:dataset_id>/edit/", datasets.edit, name="dataset_edit"),

@@ -24,6 +24,7 @@ NAMES = {
     "playbook.evolve": "let playbooks evolve",
     "trace.record": "record executions",
     "feedback.give": "give feedback",
+    "annotation.edit": "annotate trajectories",
     "checkpoint.edit": "change checkpoints",
     "checkpoint.download": "download checkpoints",
     "share.edit": "share jobs",

@@ -23,6 +23,7 @@ DEVELOP: Final = VIEW | {
     "playbook.edit",
     "trace.record",
     "feedback.give",
+    "annotation.edit",
     "gateway.call",
     "suite.edit",
 }
@@ -69,7 +70,7 @@ SERVICE: Final = "service:internal"
 # What a key with a scope may do, for people.
 SCOPE_TITLES: Final[dict[str, str]] = {
     "training:view": "read what you may see",
-    "training:start": "launch, pause and resume jobs, edit agents and datasets",
+    "training:start": "launch, pause and resume jobs, edit agents and datasets, annotate trajectories",
     "training:cancel": "cancel jobs",
     "training:evaluate": "evaluate, and run suites",
     "training:export": "export trajectories, download checkpoints",
@@ -83,7 +84,9 @@ SCOPE_TITLES: Final[dict[str, str]] = {
 # What a key may be narrowed to. A scope never widens what its owner's role allows.
 SCOPES: Final[dict[str, frozenset[str]]] = {
     "training:view": VIEW,
-    "training:start": frozenset({"run.start", "run.pause", "run.resume", "agent.edit", "dataset.edit"}),
+    "training:start": frozenset(
+        {"run.start", "run.pause", "run.resume", "agent.edit", "dataset.edit", "annotation.edit"}
+    ),
     "training:cancel": frozenset({"run.cancel"}),
     "training:evaluate": frozenset({"evaluate", "suite.edit"}),
     "training:export": frozenset({"export", "checkpoint.download"}),

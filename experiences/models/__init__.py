@@ -1,6 +1,7 @@
 """Agents, their queries, their trajectories, and what they learned."""
 
 from experiences.models.agents import Agent, AgentRuntime, EndpointKind, ModelEndpoint, Philosophy, ToolServer
+from experiences.models.annotations import Annotation
 from experiences.models.archives import ArchivedJob, ArchiveRule, ArchiveState, TrajectoryArchive
 from experiences.models.exports import ExportPart, TrajectoryExport
 from experiences.models.lessons import (
@@ -29,6 +30,7 @@ __all__ = [
     "ITERATION",
     "Agent",
     "AgentRuntime",
+    "Annotation",
     "ArchiveRule",
     "ArchiveState",
     "ArchivedJob",

@@ -21,6 +21,7 @@ class DatasetOrigin(models.TextChoices):
     FILE = "file", "Uploaded as a file"
     LAUNCH = "launch", "Given with a job"
     TRACES = "traces", "Taken from production traces"
+    ANNOTATED = "annotated", "Taken from annotated trajectories"
 
 
 class Dataset(Scoped):

@@ -13,6 +13,8 @@ from agentcore_site.rest.filters import Flag, Moment, Whole
 from agentcore_site.tenancy.actors import Actor
 from experiences.lessons.filters import OfAgent
 from experiences.models import TrajectoryRecord
+from experiences.trajectories.annotations.selectors import annotated, not_annotated
+from experiences.trajectories.step_search import step_errors_with, steps_with, tool_failed, tool_used
 
 PURPOSES = (("training", "training"), ("evaluation", "evaluation"), ("received", "received"))
 OUTCOMES: Final = {
@@ -38,6 +40,18 @@ class TrajectoryFilters(OfAgent):
     until = Moment(field_name="created_at", lookup_expr="lt", help_text="Before this moment.")
     purpose = filters.ChoiceFilter(field_name="purpose", choices=PURPOSES)
     search = filters.CharFilter(field_name="query", lookup_expr="icontains", help_text="Text in the query.")
+    tool = filters.CharFilter(method="of_tool", help_text="The name of a tool that a step used.")
+    failed_tool = filters.CharFilter(method="of_failed_tool", help_text="The name of a tool that failed in a step.")
+    words = filters.CharFilter(
+        method="of_words",
+        help_text='Whole words in its steps: results, errors, parameters, answers. "A phrase", or -without. Encrypted'
+        " steps and archived trajectories are not searched.",
+    )
+    step_error = filters.CharFilter(method="of_step_error", help_text="The same in the errors of its steps alone.")
+    annotated = Flag(method="of_annotated", help_text="Only those that a person annotated, or none of them.")
+    label = filters.CharFilter(method="of_label", help_text="A label of its annotations.")
+    min_score = filters.NumberFilter(method="of_score", help_text="A score of its annotations, at least so much.")
+    max_score = filters.NumberFilter(method="of_score", help_text="A score of its annotations, at most so much.")
 
     class Meta:
         model = TrajectoryRecord
@@ -45,6 +59,29 @@ class TrajectoryFilters(OfAgent):
 
     def of_outcome(self, rows: QuerySet[TrajectoryRecord], name: str, value: str) -> QuerySet[TrajectoryRecord]:
         return rows.filter(OUTCOMES[value][1])
+
+    def of_tool(self, rows: QuerySet[TrajectoryRecord], name: str, value: str) -> QuerySet[TrajectoryRecord]:
+        return tool_used(rows, value)
+
+    def of_failed_tool(self, rows: QuerySet[TrajectoryRecord], name: str, value: str) -> QuerySet[TrajectoryRecord]:
+        return tool_failed(rows, value)
+
+    def of_words(self, rows: QuerySet[TrajectoryRecord], name: str, value: str) -> QuerySet[TrajectoryRecord]:
+        return steps_with(rows, value)
+
+    def of_step_error(self, rows: QuerySet[TrajectoryRecord], name: str, value: str) -> QuerySet[TrajectoryRecord]:
+        return step_errors_with(rows, value)
+
+    def of_annotated(self, rows: QuerySet[TrajectoryRecord], name: str, value: bool) -> QuerySet[TrajectoryRecord]:
+        return annotated(rows) if value else not_annotated(rows)
+
+    def of_label(self, rows: QuerySet[TrajectoryRecord], name: str, value: str) -> QuerySet[TrajectoryRecord]:
+        return annotated(rows, label=value)
+
+    def of_score(self, rows: QuerySet[TrajectoryRecord], name: str, value: Any) -> QuerySet[TrajectoryRecord]:
+        """Both ends are asked of one annotation."""
+        given = {"gte": self.form.cleaned_data.get("min_score"), "lte": self.form.cleaned_data.get("max_score")}
+        return annotated(rows, **{f"score__{end}": one for end, one in given.items() if one is not None})
 
     def of_job(self, rows: QuerySet[TrajectoryRecord], name: str, value: Any) -> QuerySet[TrajectoryRecord]:
         job = job_get(self.actor, value)

@@ -15,6 +15,8 @@ from agentcore_site.jobs.selectors import job_get
 from agentcore_site.lib.errors import Missing
 from agentcore_site.tenancy.actors import Actor
 from experiences.models import GroupRecord, TrajectoryRecord
+from experiences.trajectories.annotations.forms import AnnotationForm
+from experiences.trajectories.annotations.selectors import annotations_of, labels_used
 from experiences.trajectories.archive.reading import job_rows, trajectory_rows
 from experiences.trajectories.presenters.comparison import Column, aligned, columns
 from experiences.trajectories.presenters.lists import trajectory_listing
@@ -49,6 +51,8 @@ def trajectory(request: HttpRequest, actor: Actor, trajectory_id: Any) -> HttpRe
             "learned": advantages_for([row]).get(row.id),
             "parts": [(name, value) for name, value in row.components.items() if value],
             "in_group": group_of(row) is not None,
+            "annotations": annotations_of(actor, row),
+            "annotation_form": AnnotationForm(labels=labels_used(actor)),
             "place": place + 1,
             "n_siblings": len(others),
             "previous": others[place - 1] if place > 0 else None,

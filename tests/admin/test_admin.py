@@ -52,6 +52,7 @@ from experiences.models import (
     TrajectoryExport,
     TrajectoryRecord,
 )
+from experiences.trajectories.annotations.services import annotation_create
 from tests import factories
 from tests.budgets.rows import a_row_of_each
 from tests.support.playbooks import a_row_of_each_playbook_table
@@ -69,7 +70,7 @@ READ_ONLY = {
     "trainingrun", "iteration", "policycheckpoint", "evaluationrun", "evaluationresult", "heldoutlook",
     "idempotencyrecord", "budgetlimit", "reservation", "ledgerentry", "budgetalert", "modelendpoint", "toolserver",
     "erasure", "tokenfamily", "sitefact", "mail", "hostprocess", "tablesize", "trajectoryarchive", "archivedjob",
-    "trajectoryexport", "exportpart", "archiverule", "seal", "erasedwords", "auditstream",
+    "trajectoryexport", "exportpart", "annotation", "archiverule", "seal", "erasedwords", "auditstream",
     "datakey", "browsersession", "secondfactor", "provideraccount",
     "promptpack", "experience", "experiencechange", "question", "epoch", "playbook",
     "playbookversion", "playbooksection", "playbookchange", "contextdelta", "executiontrace", "evolution",
@@ -127,6 +128,9 @@ def everything(operator: Actor, agent: Agent, adam: Any) -> TrainingRun:
     ArchivedJob.objects.create(
         organization=run.organization, archive=archive, job_id=run.job_id, rows=1, mark=1, first_group=0, groups=1
     )
+    one = TrajectoryRecord.objects.filter(job_id=run.job_id).first()
+    assert one is not None
+    annotation_create(operator, one, label="good")
     exporting = lifecycle.submit(operator, kind="export", organization=run.organization, title="An export")
     export = TrajectoryExport.objects.create(
         organization=run.organization, job=exporting, format="jsonl", until=timezone.now()

@@ -215,6 +215,7 @@ def test_every_address_of_the_console_is_tried_here(addresses: list[str]) -> Non
         "datasets", "dataset_new", "dataset", "dataset_checks", "dataset_edit", "dataset_archive", "dataset_restore",
         "dataset_download", "dataset_overlaps",
         "encryption", "encrypting", "encryption_rotate", "encryption_end", "encryption_move", "encryption_stop",
+        "annotate", "annotation_edit", "annotation_remove", "annotated_new",
         "trajectories", "compare", "chosen", "landscape", "trajectory", "steps", "raw", "group", "jobs",
         "job", "status", "series", "pause", "resume", "cancel", "share", "unshare", "unshare_one", "launch",
         "plan", "data", "domain",

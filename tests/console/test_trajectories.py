@@ -11,7 +11,7 @@ from django.test import Client
 
 from evaluation.models import EvaluationRun
 from evaluation.presenters.charts import metric_rows, metrics_forest
-from experiences.models import TrajectoryRecord
+from experiences.models import Annotation, DatasetRow, TrajectoryRecord
 from experiences.rollouts.types import RolloutKey, Step, Trajectory
 from experiences.trajectories.presenters.comparison import parting
 from experiences.trajectories.step_window import steps_between
@@ -189,3 +189,56 @@ def test_an_evaluation_is_asked_for_and_watched(console: Client, run: TrainingRu
     stopped = html(console.get(f"/evaluations/{made.pk}/"))
     assert "There is no report" in stopped and "every 2s" not in stopped
     assert console.post("/evaluations/start/", {"run": run.pk, "split": "train"}).status_code == 400
+
+
+# -- annotations, and the search inside of steps -----------------------------------------------------------------------
+
+
+def test_a_person_annotates_on_the_page_and_finds_it_again(console: Client, run: TrainingRun) -> None:
+    one = TrajectoryRecord.objects.filter(job_id=run.pk).first()
+    assert one is not None
+    refused = console.post(f"/trajectories/{one.pk}/annotate/", {"label": ""})
+    assert refused.status_code == 400 and "Give a comment" in html(refused)
+    assert (
+        console.post(f"/trajectories/{one.pk}/annotate/", {"step": "2", "label": "late", "score": "0.5"}).status_code
+        == 302
+    )
+    shown = html(console.get(f"/trajectories/{one.pk}/"))
+    assert "late" in shown and "step 2" in shown and "score 0.5" in shown and "olivia" in shown
+    for query in ("label=late", "annotated=true", "min_score=0.4&max_score=0.6"):
+        found = html(console.get(f"/trajectories/?{query}"))
+        assert f"/trajectories/{one.pk}/" in found and "1 trajectory" in found, query
+    assert "No trajectory matches" in html(console.get("/trajectories/?label=early"))
+
+
+def test_only_the_author_is_offered_a_change(dan: Any, console: Client, signed_in: Any, run: TrainingRun) -> None:
+    one = TrajectoryRecord.objects.filter(job_id=run.pk).first()
+    assert one is not None
+    console.post(f"/trajectories/{one.pk}/annotate/", {"comment": "Look here."})
+    note = Annotation.objects.get()
+    page = f"/trajectories/{one.pk}/"
+    assert f"/annotations/{note.pk}/remove/" in html(console.get(page))
+    assert f"/annotations/{note.pk}/remove/" not in html(signed_in(dan).get(page))
+    assert signed_in(dan).post(f"/annotations/{note.pk}/remove/").status_code == 403
+    assert console.post(f"/annotations/{note.pk}/", {"comment": "Look there."}).status_code == 302
+    assert "Look there." in html(console.get(page))
+    assert console.post(f"/annotations/{note.pk}/remove/").status_code == 302
+    assert not Annotation.objects.exists()
+
+
+def test_a_trajectory_becomes_a_row_of_a_dataset(console: Client, run: TrainingRun) -> None:
+    one = TrajectoryRecord.objects.filter(job_id=run.pk, success=False).first()
+    assert one is not None
+    page = f"/datasets/annotated/?trajectory={one.pk}"
+    assert "give it here" in html(console.get(page))
+    assert console.post(page, {"name": "sums"}).status_code == 400
+    made = console.post(page, {"name": "sums", "answer": "42"}, follow=True)
+    assert "Taken from annotated trajectories" in html(made)
+    assert DatasetRow.objects.get(dataset__name="sums").expected_outcome == {"answer": "42"}
+
+
+def test_the_list_is_searched_inside_of_steps(console: Client, run: TrainingRun) -> None:
+    assert "No trajectory matches" in html(console.get("/trajectories/?words=gazetteer"))
+    shown = html(console.get(f"/jobs/{run.pk}/?tab=trajectories&tool=int_calc"))
+    assert "Tool used: int_calc" in shown and "24 trajectories" in shown
+    assert "archived is not searched" in shown

@@ -35,6 +35,7 @@ from experiences.lessons.stamps import checked
 from experiences.models import Agent, DatasetRow, Experience, ExperienceChange, ToolServer, TrajectoryRecord
 from experiences.playbooks.services.evolutions import evolution_queue
 from experiences.playbooks.services.executions import NewTrace, traces_record
+from experiences.trajectories.annotations.services import annotation_create
 from serving.releases.services import release_make
 from tests import factories
 from tests.support import person
@@ -95,6 +96,9 @@ def everything(operator: Actor, adam: Any, acme: Any, run: TrainingRun, server: 
     factories.EventCredentialFactory(agent=run.agent)
     factories.DeadLetterFactory(organization=acme)
     factories.TrajectoryExportFactory(organization=acme)
+    one = TrajectoryRecord.objects.filter(job_id=run.job_id).first()
+    assert one is not None
+    annotation_create(operator, one, label="good", comment="said", answer="said")
     asked = training_request(operator, {"training_config": {"algorithm": "dpo", "base_model": "m"}})
     training_request_cancel(operator, asked)
     ReceivedTrajectory.objects.create(organization=acme, agent=run.agent, trajectory_id="t-1", digest="d")

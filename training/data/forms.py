@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from django import forms
+from django.db.models import QuerySet
 
 from agentcore_site.console.forms import ServiceForm
 from experiences.agents.services.datasets import LONGEST_DOMAIN, LONGEST_NAME
@@ -31,3 +32,27 @@ class UploadForm(ServiceForm):
     )
     name = forms.CharField(max_length=LONGEST_NAME, required=False, help_text="Empty: the file's name.")
     domain = forms.CharField(max_length=LONGEST_DOMAIN, required=False, help_text=ABOUT)
+
+
+class AnnotatedForm(ServiceForm):
+    """Where rows of annotated trajectories go: into the next version of a dataset, or a new one."""
+
+    dataset = forms.ChoiceField(
+        required=False, help_text="Its next version has its rows and these; a query that it has gets the new answer."
+    )
+    name = forms.CharField(max_length=LONGEST_NAME, required=False, help_text="Of the dataset; empty: the agent's.")
+    answer = forms.CharField(
+        label="Correct answer",
+        required=False,
+        widget=forms.Textarea(attrs={"rows": 2}),
+        help_text="Empty: what an annotation says, or the trajectory's own answer where it was good.",
+    )
+
+    def __init__(self, *args: Any, datasets: QuerySet[Dataset], one: bool, **kwargs: Any) -> None:
+        """``one``: a single trajectory, of which the answer can be given here."""
+        super().__init__(*args, **kwargs)
+        offered = [(str(row.pk), f"{row.name}, version {row.version}") for row in datasets.order_by("name", "-version")]
+        field: Any = self.fields["dataset"]
+        field.choices = [("", "A new dataset"), *offered]
+        if not one:
+            del self.fields["answer"]

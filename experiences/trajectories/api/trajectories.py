@@ -19,6 +19,8 @@ from agentcore_site.lib.money import dollars
 from agentcore_site.lib.texts import uuid_of
 from agentcore_site.rest.views import ScopedViewSet
 from experiences.models import TrajectoryRecord
+from experiences.trajectories.annotations.api import AnnotationOut
+from experiences.trajectories.annotations.selectors import annotations_of
 from experiences.trajectories.archive.reading import job_rows, trajectory_rows
 from experiences.trajectories.exports.formats import FORMATS
 from experiences.trajectories.exports.rows import as_exported
@@ -45,6 +47,7 @@ class TrajectoryRow(TrajectoryColumns):
 class WholeTrajectoryOut(TrajectoryOut):
     group = serializers.ListField(child=serializers.UUIDField(), help_text="The rollouts of the same query, in order.")
     has_signal = serializers.BooleanField(allow_null=True, help_text="Whether the group's rewards differed.")
+    annotations = AnnotationOut(many=True)
 
 
 FORMAT = OpenApiParameter(
@@ -80,6 +83,7 @@ class TrajectoryViewSet(ScopedViewSet):
         [whole] = as_exported([row])
         whole["group"] = others
         whole["has_signal"] = group.has_signal if group else None
+        whole["annotations"] = AnnotationOut(annotations_of(self.actor, row), many=True).data
         return Response(whole)
 
     @extend_schema(

@@ -30,7 +30,7 @@ from agentcore_site.lib.errors import Conflict
 from agentcore_site.lib.months import month_after
 from agentcore_site.lib.object_storage import object_delete, object_open, object_save, object_save_file
 from agentcore_site.lib.row_scope import everything
-from experiences.models import ArchivedJob, ArchiveRule, ArchiveState, GroupRecord, TrajectoryArchive
+from experiences.models import Annotation, ArchivedJob, ArchiveRule, ArchiveState, GroupRecord, TrajectoryArchive
 from experiences.models.archives import folder_of
 from experiences.trajectories.archive.digests import NONE, file_marks
 from experiences.trajectories.archive.files import COLUMNS, ArchiveWriter
@@ -305,6 +305,7 @@ def archive_delete(turn: ArchiveTurn, archive: TrajectoryArchive) -> None:
         gone = TrajectoryArchive.objects.filter(pk=archive.pk, state=ArchiveState.ARCHIVED)
         if gone.update(state=ArchiveState.DELETED, deleted_at=timezone.now()):
             GroupRecord.objects.filter(job_id__in=archive.jobs.values("job_id"))._raw_delete("default")
+            Annotation.objects.filter(month=archive.month, job_id__in=archive.jobs.values("job_id")).delete()
             record(None, "trajectories.deleted", archive, after={"rows": archive.rows})
 
 

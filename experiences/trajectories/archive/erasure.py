@@ -16,7 +16,7 @@ from agentcore_site.lib.errors import Conflict
 from agentcore_site.lib.object_storage import object_delete, object_open
 from agentcore_site.tenancy.erasure import ErasureFinding, places
 from experiences.erasure import stored_queries
-from experiences.models import ArchivedJob, ArchiveState, TrajectoryArchive, TrajectoryRecord
+from experiences.models import Annotation, ArchivedJob, ArchiveState, TrajectoryArchive, TrajectoryRecord
 from experiences.trajectories.archive.services import job_active
 from experiences.trajectories.storage import partition_make
 
@@ -102,6 +102,7 @@ def _announce(archive: TrajectoryArchive, gone: Sequence[Any]) -> None:
     back = set(map(str, rows.values_list("id", flat=True)))  # of a job that was brought back: deleted by another place
     rows_return(archive.month, (without_ids(table, back) for table in gone))
     rows.exclude(id__in=back)._raw_delete("default")
+    Annotation.objects.filter(trajectory_id__in=ids).delete()
 
 
 def _renew(parts: Sequence[ArchivedJob], jobs: dict[uuid.UUID, Any]) -> None:

@@ -10,6 +10,7 @@ from typing import Any, Final, Protocol
 import orjson
 
 from agentcore_site.lib.spreadsheets import csv_line
+from experiences.trajectories.annotations.selectors import annotations_by_trajectory, as_noted
 from experiences.trajectories.exports.conversations import Rewarded, dpo_lines, sft_lines
 from experiences.trajectories.exports.rows import COLUMNS, ExportRow, rows_exported
 from experiences.trajectories.exports.selection import DPO, SFT, Export, ExportBatch, Mark
@@ -62,7 +63,12 @@ def jsonl_line(row: dict[str, Any]) -> bytes:
 
 
 def _jsonl(rows: Sequence[ExportRow]) -> Iterator[bytes]:
-    return map(jsonl_line, rows_exported(rows))
+    """What people noted stands in the line of its trajectory; one that nobody annotated has no such key."""
+    noted = annotations_by_trajectory(row.values["id"] for row in rows)
+    for row, whole in zip(rows, rows_exported(rows), strict=True):
+        if found := noted.get(row.values["id"]):
+            whole["annotations"] = [as_noted(one) for one in found]
+        yield jsonl_line(whole)
 
 
 def _csv(rows: Sequence[ExportRow]) -> Iterator[bytes]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final
+from urllib.parse import urlencode
 from uuid import UUID
 
 from django.db.models import Value
@@ -10,7 +13,9 @@ from django.db.models.functions import Coalesce
 from django.http import HttpRequest
 
 from agentcore_site.console.pages import Sort, asked, beside, listing
+from agentcore_site.encryption.models import DataKey
 from agentcore_site.tenancy.actors import Actor
+from experiences.trajectories.annotations.selectors import labels_used
 from experiences.trajectories.archive.reading import job_rows
 from experiences.trajectories.filters import OUTCOMES, PURPOSES, TrajectoryFilters
 from experiences.trajectories.selectors import trajectories_visible
@@ -19,6 +24,15 @@ from experiences.trajectories.step_window import steps_between, trajectory_light
 HEAVY: Final = ("steps", "components", "evidence")
 LOWEST: Final = -1e9
 STEPS_BESIDE: Final = 20
+INSIDE: Final = {
+    "words": "Words in steps",
+    "tool": "Tool used",
+    "failed_tool": "Tool that failed",
+    "step_error": "Words in errors of steps",
+    "label": "Label",
+    "min_score": "Score from",
+    "max_score": "Score to",
+}
 SORTS: Final = (
     Sort("newest", "newest first", "created_at"),
     Sort("best", "highest reward", "known_reward"),
@@ -27,6 +41,20 @@ SORTS: Final = (
     Sort("dearest", "highest cost", "cost_micros"),
     Sort("slowest", "slowest", "duration_ms"),
 )
+
+
+@dataclass(frozen=True)
+class InsideFilter:
+    """A field of the form that filters by steps and annotations. ``kind``: that of its input."""
+
+    name: str
+    title: str
+    kind: str
+    value: str
+
+    @property
+    def chip(self) -> str:
+        return f"{self.title}: {self.value[:40]}"
 
 
 def trajectory_listing(request: HttpRequest, actor: Actor, *, job_id: UUID | None = None) -> dict[str, Any]:
@@ -42,6 +70,8 @@ def _listed(request: HttpRequest, actor: Actor, job_id: UUID | None) -> dict[str
         everything = everything.filter(job_id=job_id)
     query, outcome, purpose, iteration, agent = asked(request, "q", "outcome", "purpose", "iteration", "agent")
     given = {"search": query, "outcome": outcome, "purpose": purpose, "iteration": iteration, "agent": agent}
+    [given["annotated"]] = asked(request, "annotated")
+    given |= dict(zip(INSIDE, asked(request, *INSIDE), strict=True))
     rows = TrajectoryFilters.on_page(everything, actor, given)
     rows = rows.annotate(known_reward=Coalesce("reward", Value(LOWEST))).defer(*HEAVY)
     found = listing(request, rows, SORTS, one="trajectory", of=everything)
@@ -53,6 +83,23 @@ def _listed(request: HttpRequest, actor: Actor, job_id: UUID | None) -> dict[str
         "outcomes": [(key, title) for key, (title, _) in OUTCOMES.items()],
         "purposes": PURPOSES,
         "of_job": job_id,
+        **_inside(actor, given),
+        "to_dataset": urlencode({name: value for name, value in {**given, "job": job_id or ""}.items() if value}),
+    }
+
+
+def _inside(actor: Actor, given: Mapping[str, str]) -> dict[str, Any]:
+    """The filters on steps and annotations: their fields, and those that are set."""
+    fields = [
+        InsideFilter(name, title, "number" if "score" in name else "text", given[name])
+        for name, title in INSIDE.items()
+    ]
+    return {
+        "fields": fields,
+        "inside": [one for one in fields if one.value],
+        "step_filters": tuple(INSIDE),
+        "labels": labels_used(actor),
+        "encrypted": DataKey.objects.visible_to(actor).filter(active=True).exists(),
     }
 
 

@@ -1,0 +1,1 @@
+"""What people note on trajectories."""

@@ -1,0 +1,61 @@
+"""Reads of annotations, scoped to the actor."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from django.db.models import Exists, OuterRef, QuerySet
+
+from agentcore_site.jobs.selectors import as_uuid
+from agentcore_site.lib.errors import Missing
+from experiences.models import Annotation, TrajectoryRecord
+
+LABELS_OFFERED: Final = 30
+
+
+def annotations_visible(actor: Any) -> QuerySet[Annotation]:
+    return Annotation.objects.visible_to(actor).select_related("author")
+
+
+def annotation_get(actor: Any, annotation_id: Any) -> Annotation:
+    found = annotations_visible(actor).filter(id=as_uuid(annotation_id, "annotation")).first()
+    if found is None:
+        raise Missing(f"There is no annotation {annotation_id}.")
+    return found
+
+
+def annotations_of(actor: Any, row: TrajectoryRecord) -> list[Annotation]:
+    """Those of one trajectory, the oldest first."""
+    return list(annotations_visible(actor).filter(month=row.month, trajectory_id=row.pk))
+
+
+def annotations_by_trajectory(ids: Iterable[uuid.UUID]) -> dict[uuid.UUID, list[Annotation]]:
+    """Those of several trajectories that the caller may see, the oldest first. One query."""
+    found: dict[uuid.UUID, list[Annotation]] = {}
+    for one in Annotation.objects.filter(trajectory_id__in=list(ids)).select_related("author"):
+        found.setdefault(one.trajectory_id, []).append(one)
+    return found
+
+
+def as_noted(one: Annotation) -> dict[str, Any]:
+    """An annotation as it stands with its trajectory in an export."""
+    said = {name: getattr(one, name) for name in ("step", "label", "score", "comment", "answer", "by")}
+    return said | {"created_at": one.created_at.isoformat()}
+
+
+def labels_used(actor: Any) -> Sequence[str]:
+    """The labels of the actor's organisations, by name: the offer of a filter and of a form."""
+    rows = Annotation.objects.visible_to(actor).exclude(label="").order_by("label")
+    return list(rows.values_list("label", flat=True).distinct()[:LABELS_OFFERED])
+
+
+def annotated(rows: QuerySet[TrajectoryRecord], **wanted: Any) -> QuerySet[TrajectoryRecord]:
+    """The trajectories with an annotation that has all of ``wanted``."""
+    mine = Annotation.objects.filter(month=OuterRef("month"), trajectory_id=OuterRef("id"), **wanted)
+    return rows.filter(Exists(mine))
+
+
+def not_annotated(rows: QuerySet[TrajectoryRecord]) -> QuerySet[TrajectoryRecord]:
+    return rows.exclude(Exists(Annotation.objects.filter(month=OuterRef("month"), trajectory_id=OuterRef("id"))))

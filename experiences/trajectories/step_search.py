@@ -1,0 +1,52 @@
+"""The search inside of steps. Two indexes of the database serve it: the tools that a trajectory used, and the words of
+its steps. What is encrypted is not searched, nor what is archived."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from django.db.models import BooleanField, QuerySet
+from django.db.models.expressions import RawSQL
+
+from experiences.models import TrajectoryRecord
+
+FOUND: Final = (
+    "(experiences_trajectory.month, experiences_trajectory.id) IN"
+    " (SELECT month, id FROM experiences_trajectory_search WHERE {})"
+)
+TOOL: Final = "tools ? %s"
+FAILED: Final = (
+    "tools ? %s AND jsonb_path_exists(steps,"
+    " '$[*] ? (@.action.tool == $tool && @.result.success == false)', jsonb_build_object('tool', %s::text))"
+)
+WORDS: Final = "words @@ websearch_to_tsquery('simple', %s)"
+ERRORS: Final = (
+    "words @@ websearch_to_tsquery('simple', %s) AND jsonb_to_tsvector('simple',"
+    " jsonb_path_query_array(steps, '$[*].result.error'), '[\"string\"]') @@ websearch_to_tsquery('simple', %s)"
+)
+
+Rows = QuerySet[TrajectoryRecord]
+
+
+def tool_used(rows: Rows, tool: str) -> Rows:
+    """Those of which a step used the tool."""
+    return _found(rows, TOOL, tool)
+
+
+def tool_failed(rows: Rows, tool: str) -> Rows:
+    """Those of which a step used the tool in vain."""
+    return _found(rows, FAILED, tool, tool)
+
+
+def steps_with(rows: Rows, words: str) -> Rows:
+    """Those whose steps have all the words: in what came back, in parameters, or in what the agent said."""
+    return _found(rows, WORDS, words)
+
+
+def step_errors_with(rows: Rows, words: str) -> Rows:
+    """Those of which the errors of steps have all the words."""
+    return _found(rows, ERRORS, words, words)
+
+
+def _found(rows: Rows, condition: str, *values: Any) -> Rows:
+    return rows.filter(RawSQL(FOUND.format(condition), values, output_field=BooleanField()))  # noqa: S611
