@@ -14,6 +14,7 @@ from agentcore_site.tenancy.actors import Actor
 from experiences.lessons.filters import OfAgent
 from experiences.models import TrajectoryRecord
 from experiences.trajectories.annotations.selectors import annotated, not_annotated
+from experiences.trajectories.failures import with_reason
 from experiences.trajectories.step_search import step_errors_with, steps_with, tool_failed, tool_used
 
 PURPOSES = (("training", "training"), ("evaluation", "evaluation"), ("received", "received"))
@@ -48,6 +49,11 @@ class TrajectoryFilters(OfAgent):
         " steps and archived trajectories are not searched.",
     )
     step_error = filters.CharFilter(method="of_step_error", help_text="The same in the errors of its steps alone.")
+    reason = filters.CharFilter(
+        method="of_reason",
+        help_text="Why it failed, as the job's tab Failures has it: `error:timeout`, `cut_off`, `tool:search`,"
+        " `wrong_answer`, `no_answer`, `no_step`. Name the job, too.",
+    )
     annotated = Flag(method="of_annotated", help_text="Only those that a person annotated, or none of them.")
     label = filters.CharFilter(method="of_label", help_text="A label of its annotations.")
     min_score = filters.NumberFilter(method="of_score", help_text="A score of its annotations, at least so much.")
@@ -71,6 +77,9 @@ class TrajectoryFilters(OfAgent):
 
     def of_step_error(self, rows: QuerySet[TrajectoryRecord], name: str, value: str) -> QuerySet[TrajectoryRecord]:
         return step_errors_with(rows, value)
+
+    def of_reason(self, rows: QuerySet[TrajectoryRecord], name: str, value: str) -> QuerySet[TrajectoryRecord]:
+        return with_reason(rows, value)
 
     def of_annotated(self, rows: QuerySet[TrajectoryRecord], name: str, value: bool) -> QuerySet[TrajectoryRecord]:
         return annotated(rows) if value else not_annotated(rows)

@@ -59,7 +59,10 @@ def addresses(run: TrainingRun, evaluation: EvaluationRun) -> list[str]:
         f"/agents/{run.agent_id}/serving/",
         f"/agents/{run.agent_id}/loop/",
         f"/jobs/{run.pk}/",
-        *(f"/jobs/{run.pk}/?tab={tab}" for tab in ("trajectories", "checkpoints", "evaluation", "settings", "events")),
+        *(
+            f"/jobs/{run.pk}/?tab={tab}"
+            for tab in ("trajectories", "failures", "checkpoints", "evaluation", "settings", "events")
+        ),
         f"/jobs/{run.pk}/status/",
         f"/jobs/{run.pk}/series/",
         f"/jobs/{run.pk}/evaluations/",

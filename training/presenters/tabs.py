@@ -17,6 +17,7 @@ from training.config.form import changes, sections
 from training.config.presets import PRESETS
 from training.models import PolicyCheckpoint, TrainingRun
 from training.presenters.epochs import learned_tab
+from training.presenters.failures import failures_tab
 from training.selectors.learned import learns_context
 from training.selectors.runs import group_grid
 
@@ -34,6 +35,7 @@ class Tab:
 TABS = (
     Tab("groups", "Groups"),
     Tab("trajectories", "Trajectories"),
+    Tab("failures", "Failures"),
     Tab("checkpoints", "Checkpoints"),
     Tab("evaluation", "Evaluation"),
     Tab("learned", "Learned"),
@@ -166,6 +168,7 @@ def _whole(request: HttpRequest, name: str, default: int) -> int:
 READ: dict[str, Callable[[HttpRequest, Actor, TrainingRun], dict[str, Any]]] = {
     "groups": groups,
     "trajectories": trajectories,
+    "failures": failures_tab,
     "checkpoints": checkpoints,
     "evaluation": elsewhere,
     "learned": learned,

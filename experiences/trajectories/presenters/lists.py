@@ -17,6 +17,7 @@ from agentcore_site.encryption.models import DataKey
 from agentcore_site.tenancy.actors import Actor
 from experiences.trajectories.annotations.selectors import labels_used
 from experiences.trajectories.archive.reading import job_rows
+from experiences.trajectories.failures import FailureGroup
 from experiences.trajectories.filters import OUTCOMES, PURPOSES, TrajectoryFilters
 from experiences.trajectories.selectors import trajectories_visible
 from experiences.trajectories.step_window import steps_between, trajectory_light
@@ -70,7 +71,7 @@ def _listed(request: HttpRequest, actor: Actor, job_id: UUID | None) -> dict[str
         everything = everything.filter(job_id=job_id)
     query, outcome, purpose, iteration, agent = asked(request, "q", "outcome", "purpose", "iteration", "agent")
     given = {"search": query, "outcome": outcome, "purpose": purpose, "iteration": iteration, "agent": agent}
-    [given["annotated"]] = asked(request, "annotated")
+    given["annotated"], given["reason"] = asked(request, "annotated", "reason")
     given |= dict(zip(INSIDE, asked(request, *INSIDE), strict=True))
     rows = TrajectoryFilters.on_page(everything, actor, given)
     rows = rows.annotate(known_reward=Coalesce("reward", Value(LOWEST))).defer(*HEAVY)
@@ -84,6 +85,7 @@ def _listed(request: HttpRequest, actor: Actor, job_id: UUID | None) -> dict[str
         "purposes": PURPOSES,
         "of_job": job_id,
         **_inside(actor, given),
+        "reason_title": FailureGroup(given["reason"], 1).title,
         "to_dataset": urlencode({name: value for name, value in {**given, "job": job_id or ""}.items() if value}),
     }
 

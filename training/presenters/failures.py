@@ -1,0 +1,44 @@
+"""The tab Failures of a job."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from django.http import HttpRequest
+
+from agentcore_site.console.pages import asked
+from agentcore_site.tenancy.actors import Actor
+from experiences.trajectories.archive.reading import job_rows
+from experiences.trajectories.failures import FailureGroup, failure_groups, kinds_of
+from experiences.trajectories.selectors import trajectories_visible
+from training.models import TrainingRun
+
+ORDERS: Final[dict[str, tuple[str, Callable[[FailureGroup], Any]]]] = {
+    "most": ("most frequent", lambda one: -one.n),
+    "latest": ("latest seen", lambda one: -one.last),
+    "new": ("latest begun", lambda one: -one.first),
+    "rising": ("more often first", lambda one: (one.trend != "more often", -one.n)),
+}
+
+
+def failures_tab(request: HttpRequest, actor: Actor, run: TrainingRun) -> dict[str, Any]:
+    kind, search, order = asked(request, "kind", "find", "order")
+    with job_rows(actor, run.pk) as archive:
+        rows = trajectories_visible(actor).filter(job_id=run.pk, purpose="training")
+        if archive is None:  # the month is constant for a job: naming it lets PostgreSQL look into one partition only
+            rows = rows.filter(month=run.job.created_at.date().replace(day=1))
+        groups, total = failure_groups(rows, run.iteration)
+    order = order if order in ORDERS else "most"
+    found = [one for one in groups if kind in ("", one.kind) and search.casefold() in one.title.casefold()]
+    return {
+        "groups": sorted(found, key=ORDERS[order][1]),
+        "any_failure": bool(groups),
+        "failed": sum(one.n for one in groups),
+        "total": total,
+        "kinds": kinds_of(groups),
+        "kind": kind,
+        "find": search,
+        "orders": [(key, title) for key, (title, _) in ORDERS.items()],
+        "order": order,
+    }
