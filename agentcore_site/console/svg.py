@@ -306,3 +306,17 @@ def _scale(values: Sequence[Any]) -> tuple[list[Any], Callable[[Any], float | No
 
 def _written(tick: Any) -> str:
     return f"{tick:.3g}" if isinstance(tick, float) else str(tick)[:18]
+
+
+def span_bar(starts: float, took: float, length: float, *, kind: str, label: str, height: int = 12) -> Picture:
+    """A bar of a waterfall: of ``length`` it begins at ``starts`` and takes ``took``. It fills the width that it gets,
+    and is never thinner than can be seen."""
+    width = 1000.0
+    x = min(width, max(0.0, width * starts / length)) if length > 0 else 0.0
+    long = max(4.0, width * took / length if length > 0 else width)
+    x = min(x, width - 4.0)
+    return Picture(
+        f'<svg class="span-bar" viewBox="0 0 {width:.0f} {height}" preserveAspectRatio="none" role="img"'
+        f' aria-label="{escape(label)}"><rect class="{escape(kind)}" x="{x:.1f}" y="1"'
+        f' width="{min(long, width - x):.1f}" height="{height - 2}" rx="2"/></svg>'
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
@@ -20,6 +20,8 @@ from experiences.trajectories.annotations.selectors import annotations_of, label
 from experiences.trajectories.archive.reading import job_rows, trajectory_rows
 from experiences.trajectories.presenters.comparison import Column, aligned, columns
 from experiences.trajectories.presenters.lists import trajectory_listing
+from experiences.trajectories.presenters.shape_of_steps import folded, tree, waterfall
+from experiences.trajectories.presenters.told import lessons_in, told_first, verdict_sentence
 from experiences.trajectories.selectors import (
     advantages_for,
     group_of,
@@ -30,6 +32,7 @@ from experiences.trajectories.selectors import (
 from experiences.trajectories.step_window import WINDOW, steps_between, trajectory_light
 
 MAX_ALIGNED_STEPS = 200
+SHAPES: Final = {"steps": "Steps", "tree": "Tree", "waterfall": "Waterfall"}
 
 
 @page
@@ -51,6 +54,8 @@ def trajectory(request: HttpRequest, actor: Actor, trajectory_id: Any) -> HttpRe
             "learned": advantages_for([row]).get(row.id),
             "parts": [(name, value) for name, value in row.components.items() if value],
             "in_group": group_of(row) is not None,
+            **_told(actor, row),
+            **_shape(request),
             "annotations": annotations_of(actor, row),
             "annotation_form": AnnotationForm(labels=labels_used(actor)),
             "place": place + 1,
@@ -59,6 +64,9 @@ def trajectory(request: HttpRequest, actor: Actor, trajectory_id: Any) -> HttpRe
             "following": others[place + 1] if place + 1 < len(others) else None,
             **_window(row, first),
         }
+        shown = context["steps"]
+        context |= {"tree": tree(shown)} if context["shape"] == "tree" else {}
+        context |= {"waterfall": waterfall(shown)} if context["shape"] == "waterfall" else {}
         return render(request, "trajectories/trajectory.html", context)
 
 
@@ -134,6 +142,24 @@ def _side_by_side(rows: Sequence[TrajectoryRecord], learned: dict[uuid.UUID, dic
     }
 
 
+def _shape(request: HttpRequest) -> dict[str, Any]:
+    """How the steps are shown: ``?view=``."""
+    shape = request.GET.get("view", "")
+    return {"shape": shape if shape in SHAPES else "steps", "shapes": SHAPES.items()}
+
+
+def _told(actor: Actor, row: TrajectoryRecord) -> dict[str, Any]:
+    """What the model was told before all steps, and its answer beside the expected one."""
+    [first] = steps_between(row, 0, 0) or [None]
+    last = steps_between(row, row.n_steps - 1, row.n_steps - 1) if row.n_steps > 1 else [first]
+    told = told_first(row, first)
+    return {
+        "told": told,
+        "lessons": lessons_in(actor, row, told),
+        "sentence": verdict_sentence(row, last[0] if last else None),
+    }
+
+
 def _first(request: HttpRequest, row: TrajectoryRecord) -> int:
     """The first step of the window that ``?step=`` (counted from 1) asks for."""
     try:
@@ -154,6 +180,7 @@ def _window(row: TrajectoryRecord, first: int) -> dict[str, Any]:
     end = first + len(shown)
     return {
         "steps": shown,
+        "entries": folded(shown),
         "scale": max((abs(value) for value in each), default=0.0),
         "first": first + 1,
         "next_step": end + 1 if end < row.n_steps else None,

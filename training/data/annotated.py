@@ -17,6 +17,7 @@ from experiences.models.trajectories import DatasetOrigin
 from experiences.trajectories.annotations.selectors import annotations_by_trajectory
 from experiences.trajectories.archive.reading import job_rows, trajectory_rows
 from experiences.trajectories.filters import trajectories_filtered
+from experiences.trajectories.presenters.shape_of_steps import answer_of
 from experiences.trajectories.selectors import trajectories_visible, trajectory_get
 from training.data.splits import normalized
 from training.data.uploads import clean_rows
@@ -36,17 +37,6 @@ class Picked:
     without: int = 0
     more: bool = False
     agents: set[UUID] = field(default_factory=set)
-
-
-def answer_of(steps: Sequence[Mapping[str, Any]]) -> str:
-    """What a trajectory answered in its last step; "" where that is no answer."""
-    last = steps[-1] if steps else {}
-    action = last.get("action", {})
-    if action.get("type") != "answer":
-        return ""
-    parameters, output = action.get("parameters") or {}, last.get("result", {}).get("output")
-    found = parameters.get("text") or action.get("text") or output
-    return found if isinstance(found, str) else "" if found is None else str(found)
 
 
 def picked(actor: Actor, filters: Mapping[str, Any], *, answer: str = "") -> Picked:

@@ -1,0 +1,155 @@
+"""The shape of a trajectory: which steps came of one call of its model, and when each began and how long it took."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from agentcore_site.console.svg import Picture, span_bar
+
+Shown = Mapping[str, Any]  # a step as stored, with its "number"
+
+
+@dataclass
+class CallNode:
+    """A step, and beneath it the further calls of tools that the same answer of the model asked for. The first of them
+    has the tokens and the cost of the model's call, which are paid once."""
+
+    step: Shown
+    under: list[CallNode] = field(default_factory=list)
+
+    @property
+    def own(self) -> list[Shown]:
+        return [self.step, *(one.step for one in self.under)]
+
+    def _sum(self, name: str) -> float:
+        return sum(float(one.get(name) or 0) for one in self.own)
+
+    @property
+    def duration_ms(self) -> float:
+        return self._sum("duration_ms")
+
+    @property
+    def tokens(self) -> float:
+        return self._sum("tokens")
+
+    @property
+    def cost_micros(self) -> float:
+        return self._sum("cost_micros")
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A line of the waterfall. ``starts``: milliseconds after the first step; ``deep``: whether it is beneath another
+    step; ``picture`` is None where the step says not when it began, or not how long it took."""
+
+    step: Shown
+    deep: bool
+    starts: float | None
+    picture: Picture | None
+
+
+@dataclass(frozen=True)
+class Waterfall:
+    """``length``: milliseconds from the first beginning to the last end; None where no times are known."""
+
+    bars: list[Bar]
+    length: float | None
+    unknown: int  # steps without a time
+
+    @property
+    def ticks(self) -> list[float]:
+        return [] if self.length is None else [self.length * part / 4 for part in range(5)]
+
+
+def tree(steps: Sequence[Shown]) -> list[CallNode]:
+    """Steps of a model that asked for several tools at once stand under the first of them. An agent without a model
+    (no step has tokens) has one step after the other."""
+    of_model = any(one.get("tokens") for one in steps)
+    found: list[CallNode] = []
+    for one in steps:
+        further = of_model and found and not one.get("tokens") and not one.get("cost_micros") and _tool(one)
+        if further and _tool(found[-1].step):
+            found[-1].under.append(CallNode(one))
+        else:
+            found.append(CallNode(one))
+    return found
+
+
+def waterfall(steps: Sequence[Shown]) -> Waterfall:
+    """Never invents a time: a step without a beginning or a duration gets no bar."""
+    known = [one for one in steps if _timed(one)]
+    if not known:
+        return Waterfall([], None, len(steps))
+    first = min(float(one["timestamp"]) for one in known)
+    length = max((float(one["timestamp"]) - first) * 1e3 + float(one["duration_ms"]) for one in known)
+    bars = [_bar(one, deep, first, length) for node in tree(steps) for one, deep in _flat(node)]
+    return Waterfall(bars, length, len(steps) - len(known))
+
+
+def _flat(node: CallNode) -> list[tuple[Shown, bool]]:
+    return [(node.step, False), *((one.step, True) for one in node.under)]
+
+
+def _bar(step: Shown, deep: bool, first: float, length: float) -> Bar:
+    if not _timed(step):
+        return Bar(step, deep, None, None)
+    starts, took = (float(step["timestamp"]) - first) * 1e3, float(step["duration_ms"])
+    kind = "answer" if step.get("action", {}).get("type") == "answer" else "ok"
+    kind = "failed" if kind == "ok" and not step.get("result", {}).get("success") else kind
+    label = f"begins after {starts:,.0f} ms, takes {took:,.3g} ms"
+    return Bar(step, deep, starts, span_bar(starts, took, length, kind=kind, label=label))
+
+
+def _timed(step: Shown) -> bool:
+    return float(step.get("timestamp") or 0) > 0 and float(step.get("duration_ms") or 0) > 0
+
+
+def _tool(step: Shown) -> bool:
+    return step.get("action", {}).get("type") == "tool"
+
+
+# -- the same tool again and again ------------------------------------------------------------------------------------
+
+REPEATED: Final = 3  # from so many on they are folded
+
+
+def folded(steps: Sequence[Shown]) -> list[dict[str, Any]]:
+    """Steps in order; a tool that failed the same way several times in a row is one entry with all of its ``steps``."""
+    found: list[dict[str, Any]] = []
+    for one in steps:
+        key = _failure(one)
+        if key and found and found[-1]["key"] == key:
+            found[-1]["steps"].append(one)
+        else:
+            found.append({"key": key, "steps": [one]})
+    entries: list[dict[str, Any]] = []
+    for run in found:
+        if run["key"] and len(run["steps"]) >= REPEATED:
+            tool, error = run["key"]
+            entries.append({"tool": tool, "error": error, "steps": run["steps"], "folded": True})
+        else:
+            entries += [{"steps": [one], "folded": False} for one in run["steps"]]
+    return entries
+
+
+def _failure(step: Shown) -> tuple[str, str] | None:
+    result = step.get("result", {})
+    if not _tool(step) or result.get("success"):
+        return None
+    return str(step["action"].get("tool") or ""), str(result.get("error") or "")
+
+
+# -- what it was told, and what it answered ---------------------------------------------------------------------------
+
+
+def answer_of(steps: Sequence[Mapping[str, Any]]) -> str:
+    """What a trajectory answered in its last step; "" where that is no answer."""
+    last = steps[-1] if steps else {}
+    action = last.get("action", {})
+    if action.get("type") != "answer":
+        return ""
+    parameters, output = action.get("parameters") or {}, last.get("result", {}).get("output")
+    found = parameters.get("text") or action.get("text") or output
+    return found if isinstance(found, str) else "" if found is None else str(found)

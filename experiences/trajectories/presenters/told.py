@@ -1,0 +1,60 @@
+"""What a model was told before its first step, and how its answer compares with what was expected."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from experiences.models import Experience, TrajectoryRecord
+from experiences.rollouts.heard import PROMPT
+from experiences.trajectories.presenters.shape_of_steps import answer_of
+
+LONG: Final = 600
+LESSONS_LOOKED_AT: Final = 300
+
+
+@dataclass(frozen=True)
+class ToldMessage:
+    role: str
+    content: str
+
+    @property
+    def long(self) -> bool:
+        return len(self.content) > LONG
+
+
+def told_first(row: TrajectoryRecord, first: Mapping[str, Any] | None) -> list[ToldMessage]:
+    """The messages of the model's first call; the system text alone where a file of another system had no more. Nothing
+    where the steps don't say: the agent chose actions, or was recorded by an earlier release."""
+    state = (first or {}).get("state") or {}
+    if PROMPT in state:
+        seen = str(state.get("observation") or "")
+        return [ToldMessage(str(one["role"]), str(one.get("content", seen))) for one in state[PROMPT]]
+    system = (row.evidence.get("imported") or {}).get("system") if isinstance(row.evidence, dict) else None
+    return [ToldMessage("system", str(system))] if system else []
+
+
+def lessons_in(actor: Any, row: TrajectoryRecord, told: Sequence[ToldMessage]) -> list[Experience]:
+    """The agent's lessons whose text stands in what was told."""
+    words = "\n".join(one.content for one in told)
+    if not words:
+        return []
+    known = Experience.objects.visible_to(actor).filter(agent_id=row.agent_id).order_by("handle")
+    return [one for one in known[:LESSONS_LOOKED_AT] if one.summary and one.summary in words]
+
+
+def verdict_sentence(row: TrajectoryRecord, last: Mapping[str, Any] | None) -> str:
+    """Expected against answered; "" where neither is known."""
+    evidence = row.evidence if isinstance(row.evidence, dict) else {}
+    expected = evidence.get("expected")
+    answered = evidence.get("answer") or answer_of([last] if last else [])
+    said = f"it answered {_short(answered)}" if answered not in (None, "") else "it gave no answer"
+    if expected in (None, ""):
+        return f"{said[0].upper()}{said[1:]}." if answered not in (None, "") else ""
+    return f"Expected {_short(expected)}; {said}."
+
+
+def _short(value: Any) -> str:
+    text = str(value).strip().replace("\n", " ")
+    return f"“{text[:200]}…”" if len(text) > 200 else f"“{text}”"
