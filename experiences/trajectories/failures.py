@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -132,7 +132,7 @@ def _share(group: FailureGroup, at: int, per_part: dict[int, int]) -> float | No
     return group.counts.get(at, 0) / per_part[at] if per_part.get(at) else None
 
 
-def _add(group: FailureGroup, one: dict[str, Any]) -> None:
+def _add(group: FailureGroup, one: Mapping[str, Any]) -> None:
     group.first = one["first"] if not group.n else min(group.first, one["first"])
     group.last = max(group.last, one["last"])
     group.n += one["n"]

@@ -18,7 +18,7 @@ from experiences.models import GroupRecord, TrajectoryRecord
 from experiences.trajectories.annotations.forms import AnnotationForm
 from experiences.trajectories.annotations.selectors import annotations_of, labels_used
 from experiences.trajectories.archive.reading import job_rows, trajectory_rows
-from experiences.trajectories.presenters.comparison import Column, aligned, columns
+from experiences.trajectories.presenters.comparison import Column, aligned, best_first, columns, first_parting
 from experiences.trajectories.presenters.lists import trajectory_listing
 from experiences.trajectories.presenters.shape_of_steps import folded, tree, waterfall
 from experiences.trajectories.presenters.told import lessons_in, told_first, verdict_sentence
@@ -131,13 +131,14 @@ def compare(request: HttpRequest, actor: Actor) -> HttpResponse:
 
 
 def _side_by_side(rows: Sequence[TrajectoryRecord], learned: dict[uuid.UUID, dict[str, Any]]) -> dict[str, Any]:
-    found: list[Column] = columns(rows, learned)
+    found: list[Column] = best_first(columns(rows, learned))
     scale = max((abs(value) for column in found for value in column.advantages), default=0.0)
     lines = aligned(found, limit=MAX_ALIGNED_STEPS)
     return {
         "columns": found,
         "lines": lines,
         "scale": scale,
+        "parting": None if (at := first_parting(found)) is None else at + 1,
         "cut": any(c.row.n_steps > MAX_ALIGNED_STEPS for c in found),
     }
 
@@ -150,13 +151,13 @@ def _shape(request: HttpRequest) -> dict[str, Any]:
 
 def _told(actor: Actor, row: TrajectoryRecord) -> dict[str, Any]:
     """What the model was told before all steps, and its answer beside the expected one."""
-    [first] = steps_between(row, 0, 0) or [None]
-    last = steps_between(row, row.n_steps - 1, row.n_steps - 1) if row.n_steps > 1 else [first]
+    first = next(iter(steps_between(row, 0, 0)), None)
+    last = next(iter(steps_between(row, row.n_steps - 1, row.n_steps - 1)), None)
     told = told_first(row, first)
     return {
         "told": told,
         "lessons": lessons_in(actor, row, told),
-        "sentence": verdict_sentence(row, last[0] if last else None),
+        "sentence": verdict_sentence(row, last),
     }
 
 

@@ -16,8 +16,9 @@ from experiences.rollouts.types import RolloutKey, Step, Trajectory
 from experiences.trajectories.presenters.comparison import parting
 from experiences.trajectories.step_window import steps_between
 from experiences.trajectories.storage import trajectories_write
+from tests.factories import ExperienceFactory
 from tests.support.pages import html
-from tests.support.rows import owner_of
+from tests.support.rows import owner_of, trajectory
 from training.models import TrainingRun
 
 pytestmark = pytest.mark.django_db
@@ -242,3 +243,86 @@ def test_the_list_is_searched_inside_of_steps(console: Client, run: TrainingRun)
     shown = html(console.get(f"/jobs/{run.pk}/?tab=trajectories&tool=int_calc"))
     assert "Tool used: int_calc" in shown and "24 trajectories" in shown
     assert "archived is not searched" in shown
+
+
+# -- what it was told, and the shapes of its steps ---------------------------------------------------------------------
+
+
+def told(run: TrainingRun, **changes: Any) -> TrajectoryRecord:
+    """A model that asked two tools in one answer, then one in vain four times, then answered."""
+    prompt = [{"role": "system", "content": "You guide travellers."}, {"role": "user"}]
+    began = 1_760_000_000.0
+
+    def step(n: int, tool: str, *, tokens: int = 0, error: str = "", **state: Any) -> Step:
+        action = {"type": "tool", "tool": tool, "parameters": {"n": n}}
+        result = {"success": not error, "output": "x", "error": error}
+        return Step({"observation": "where?", **state}, action, result, timestamp=began + n, duration_ms=500.0,
+                    tokens=tokens, cost_micros=10 * tokens)  # fmt: skip
+
+    steps = [step(0, "map", tokens=50, prompt=prompt), step(1, "clock")]
+    steps += [step(2 + n, "ferry", tokens=9, error="closed") for n in range(4)]
+    last = {"type": "answer", "tool": None, "parameters": {"text": "Pemba"}}
+    steps.append(Step({}, last, {"success": False}, timestamp=began + 7, duration_ms=250.0, tokens=5))
+    one = Trajectory(
+        RolloutKey(9, 0, 0), "Where is the reef?", steps, evidence={"expected": "Mafia"}, duration_ms=7_250.0
+    )
+    trajectories_write(owner_of(run), [one])
+    return TrajectoryRecord.objects.get(job_id=run.pk, iteration=9)
+
+
+def test_it_begins_with_what_the_model_was_told_and_ends_with_a_sentence(console: Client, run: TrainingRun) -> None:
+    lesson = ExperienceFactory(agent=run.agent, summary="You guide travellers.")
+    response = console.get(f"/trajectories/{told(run).pk}/")
+    shown = html(response)
+    assert "Where is the reef?</h1>" in shown.replace("\n", "")
+    assert "Expected “Mafia”; it answered “Pemba”." in text(response)
+    assert shown.index("What the model was told first") < shown.index('id="step-1"')
+    assert [(one.role, one.content) for one in response.context["told"]] == [
+        ("system", "You guide travellers."), ("user", "where?"),
+    ]  # fmt: skip
+    assert f"/experiences/{lesson.pk}/" in shown
+
+
+def test_a_tool_that_fails_the_same_way_is_one_block(console: Client, run: TrainingRun) -> None:
+    response = console.get(f"/trajectories/{told(run).pk}/")
+    assert "4 times ferry failed: closed steps 3 to 6" in text(response)
+    assert html(response).count('class="step ') == 7  # each of them is in it
+
+
+def test_the_tree_nests_the_calls_of_one_answer(console: Client, run: TrainingRun) -> None:
+    response = console.get(f"/trajectories/{told(run).pk}/?view=tree")
+    nodes = response.context["tree"]
+    assert [len(node.under) for node in nodes] == [1, 0, 0, 0, 0, 0]
+    assert (nodes[0].duration_ms, nodes[0].tokens, nodes[0].cost_micros) == (1000.0, 50, 500)
+    assert "2 calls of one answer" in text(response) and "<details" in html(response)
+
+
+def test_the_waterfall_draws_what_is_known_and_sums_it(console: Client, run: TrainingRun) -> None:
+    row = told(run)
+    response = console.get(f"/trajectories/{row.pk}/?view=waterfall")
+    shown, fall = html(response), response.context["waterfall"]
+    assert shown.count('class="span-bar"') == 7 and fall.length == 7_250.0
+    assert [bar.starts for bar in fall.bars] == [0, 1000, 2000, 3000, 4000, 5000, 7000]
+    assert "The whole trajectory, 7 steps" in text(response) and "7.2 s" in text(response)
+    assert shown.count('class="failed"') == 4
+    timeless = trajectory(10, 0, 0, "when?", True)
+    for step in timeless.steps:
+        step.timestamp = step.duration_ms = 0.0
+    trajectories_write(owner_of(run), [timeless])
+    other = TrajectoryRecord.objects.get(job_id=run.pk, iteration=10)
+    shown = html(console.get(f"/trajectories/{other.pk}/?view=waterfall"))
+    assert "No times are known" in shown and "span-bar" not in shown
+
+
+def test_rollouts_of_one_step_part_by_what_they_answered(console: Client, run: TrainingRun) -> None:
+    def answering(rollout: int, words: str, reward: float) -> Trajectory:
+        action = {"type": "answer", "tool": None, "parameters": {"text": words}}
+        step = Step({}, action, {"success": True, "output": None}, duration_ms=1.0)
+        return Trajectory(RolloutKey(11, 0, rollout), "q", [step], success=reward > 0, reward=reward)
+
+    trajectories_write(owner_of(run), [answering(0, "no", 0.0), answering(1, "yes", 1.0), answering(2, "yes", 0.9)])
+    response = console.get(f"/jobs/{run.pk}/groups/11/0/")
+    columns = response.context["columns"]
+    assert [column.row.rollout for column in columns] == [1, 0, 2] and columns[0].best
+    assert [column.parts_at for column in columns] == [None, 0, None] and response.context["parting"] == 1
+    assert "They part at step 1" in text(response)

@@ -9,6 +9,7 @@ from itertools import takewhile
 from typing import Any
 
 from experiences.models import TrajectoryRecord
+from experiences.trajectories.presenters.shape_of_steps import answer_of
 
 
 @dataclass
@@ -49,15 +50,27 @@ def columns(rows: Sequence[TrajectoryRecord], learned: Mapping[uuid.UUID, Mappin
     return found
 
 
+def best_first(found: Sequence[Column]) -> list[Column]:
+    """The best rollout in front, where a group of many is looked at without scrolling; the others in their order."""
+    return sorted(found, key=lambda column: not column.best)
+
+
+def first_parting(found: Sequence[Column]) -> int | None:
+    """The first step (from 0) at which one of them does something else than the best; None where none does."""
+    return min((column.parts_at for column in found if column.parts_at is not None), default=None)
+
+
 def doings(row: TrajectoryRecord) -> list[str]:
     """What a rollout did, step by step, as comparable words."""
     return [doing(step) for step in row.steps]
 
 
 def doing(step: Mapping[str, Any]) -> str:
+    """Two answers are the same where they say the same, two calls where they pass the same parameters."""
     action = step.get("action", {})
     worked = "" if step.get("result", {}).get("success") else " failed"
-    return f"{action.get('type', '')} {action.get('tool') or ''}{worked}"
+    said = answer_of([step]) or str(action.get("parameters") or "")
+    return f"{action.get('type', '')} {action.get('tool') or ''}{worked} {said}"
 
 
 def parting(script: Sequence[str], other: Sequence[str]) -> int | None:
