@@ -63,7 +63,7 @@ def jsonl_line(row: dict[str, Any]) -> bytes:
 
 
 def _jsonl(rows: Sequence[ExportRow]) -> Iterator[bytes]:
-    """What people noted stands in the line of its trajectory; one that nobody annotated has no such key."""
+    """What people noted stands in the line of its trajectory; one without annotations has no such key."""
     noted = annotations_by_trajectory(row.values["id"] for row in rows)
     for row, whole in zip(rows, rows_exported(rows), strict=True):
         if found := noted.get(row.values["id"]):
