@@ -40,6 +40,6 @@ def agent_find(actor: Any, name: Any) -> Agent | None:
 
 
 def agents_offered(rows: QuerySet[Agent]) -> list[Agent]:
-    """The first of these agents by name, for a list to choose from: with thousands in it nobody could read it, and a
+    """The first of these agents by name, for a list to choose from: with thousands in it no person could read it, and a
     page would take a second to write it. They know their names only."""
     return list(rows.select_related(None).only("organization_id", "name", "slug").order_by("name", "id")[:OFFERED])

@@ -52,7 +52,7 @@ def checkpoint_save(
     Bytes go to storage before the row is written: a crash between leaves an object without a row, never a row
     without its object.
     """
-    # Without the bytes: those of the one before are read by nobody here.
+    # Without the bytes: those of the one before are not read here.
     upto = PolicyCheckpoint.objects.filter(run=run, iteration__lte=iteration).order_by("-iteration")
     before = upto.defer("data", "metrics").first()
     if before is not None and before.iteration == iteration:
