@@ -14,6 +14,7 @@ from rest_framework.routers import SimpleRouter
 
 from agentcore_site.audit_export.api import AuditEventViewSet
 from agentcore_site.jobs.api import JobViewSet
+from agentcore_site.notices.api import NoticeViewSet, WebhookDeliveryViewSet, WebhookEndpointViewSet
 from agentcore_site.rest.problems import body_of
 from agentcore_site.tenancy.api import (
     ApiKeyViewSet,
@@ -95,6 +96,9 @@ router.register("suite-runs", SuiteRunViewSet, basename="suite-run")
 router.register("budgets", BudgetViewSet, basename="budget")
 router.register("alerts", AlertViewSet, basename="alert")
 router.register("prices", PriceViewSet, basename="price")
+router.register("webhooks", WebhookEndpointViewSet, basename="webhook")
+router.register("webhook-deliveries", WebhookDeliveryViewSet, basename="webhook-delivery")
+router.register("notices", NoticeViewSet, basename="notice")
 router.register("audit-events", AuditEventViewSet, basename="audit-event")
 router.register("erasures", ErasureViewSet, basename="erasure")
 router.register("organizations", OrganizationViewSet, basename="organization")

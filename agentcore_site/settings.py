@@ -46,6 +46,7 @@ INSTALLED_APPS = [
     "agentcore_site.tenancy",
     "agentcore_site.audit",
     "agentcore_site.audit_export",
+    "agentcore_site.notices",
     "agentcore_site.jobs",
     "agentcore_site.encryption",
     "agentcore_site.embedded",
@@ -370,6 +371,8 @@ CELERY_BEAT_SCHEDULE = {
     "audit.send": {"task": "audit.send", "schedule": 5, "options": {"expires": 10}},
     "jobs.sweep": {"task": "jobs.sweep", "schedule": JOB_SWEEP_SECONDS},
     "tenancy.mails": {"task": "tenancy.mails", "schedule": 10},
+    "notices.spread": {"task": "notices.spread", "schedule": 2, "options": {"expires": 5}},
+    "notices.deliver": {"task": "notices.deliver", "schedule": 2, "options": {"expires": 5}},
     "budgets.sweep": {"task": "budgets.sweep", "schedule": 30},
     "evaluation.sweep": {"task": "evaluation.sweep", "schedule": 60},
     # New answers and feedback step their deployments themselves; what only time moves can wait two seconds.

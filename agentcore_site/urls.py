@@ -11,6 +11,7 @@ from agentcore_site.views import (
     audit,
     encryption,
     invitation,
+    notices,
     overview,
     password,
     people,
@@ -18,6 +19,7 @@ from agentcore_site.views import (
     session,
     single_sign_on,
     system,
+    webhooks,
 )
 
 handler400 = "agentcore_site.rest_urls.bad_request"
@@ -60,6 +62,19 @@ console = [
         path(f"audit/webhook/{action}/", audit.stream_act, {"action": action}, name=f"audit_stream_{action}")
         for action in audit.STREAM_ACTS
     ),
+    path("webhooks/", webhooks.webhooks, name="webhooks"),
+    path("webhooks/new/", webhooks.webhook_new, name="webhook_new"),
+    path("webhooks/<uuid:webhook_id>/", webhooks.webhook, name="webhook"),
+    path("webhooks/<uuid:webhook_id>/test/", webhooks.webhook_test, name="webhook_test"),
+    path("webhooks/<uuid:webhook_id>/on/", webhooks.webhook_switch, {"on": True}, name="webhook_on"),
+    path("webhooks/<uuid:webhook_id>/off/", webhooks.webhook_switch, {"on": False}, name="webhook_off"),
+    path("webhooks/<uuid:webhook_id>/secret/", webhooks.webhook_secret, name="webhook_secret"),
+    path("webhooks/<uuid:webhook_id>/remove/", webhooks.webhook_remove, name="webhook_remove"),
+    path("webhooks/deliveries/<uuid:delivery_id>/again/", webhooks.webhook_again, name="webhook_again"),
+    path("notices/", notices.notices, name="notices"),
+    path("notices/bell/", notices.bell, name="notice_bell"),
+    path("notices/read/", notices.read, name="notices_read"),
+    path("notices/settings/", notices.settings, name="notice_settings"),
     path("encryption/", encryption.encryption, name="encryption"),
     path("encryption/jobs/<uuid:job_id>/", encryption.encryption, name="encrypting"),
     path("encryption/<uuid:organization_id>/rotate/", encryption.rotate, name="encryption_rotate"),

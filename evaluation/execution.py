@@ -16,6 +16,8 @@ from django.db.models import Sum
 from agentcore_site.jobs.events import event_add
 from agentcore_site.jobs.lease import Lease
 from agentcore_site.jobs.models import Job
+from agentcore_site.jobs.telling import job_page
+from agentcore_site.notices.events import event_tell
 from evaluation import reports
 from evaluation.models import Against, EvaluationResult, EvaluationRun, HeldOutLook, Split
 from evaluation.parts import PART, PartsSlice
@@ -196,6 +198,21 @@ class EvaluationSlice(PartsSlice[EvaluationPart]):
                 run_verdict_set(evaluation.run, reports.verdict_of(evaluation))
             event_add(
                 self.job, "report", message=evaluation.report["verdict"], data={"verdict": evaluation.report["verdict"]}
+            )
+            event_tell(
+                evaluation.organization_id,
+                "evaluation.completed",
+                text=f"{evaluation.agent.name}: {evaluation.report['verdict']}",
+                data={
+                    "job_id": str(self.job.id),
+                    "agent": evaluation.agent.slug,
+                    "training_job_id": str(evaluation.run_id),
+                    "split": evaluation.split,
+                    "verdict": evaluation.report["verdict"],
+                },
+                path=job_page(self.job),
+                agent_id=evaluation.agent_id,
+                owner=self.job.created_by,
             )
 
 

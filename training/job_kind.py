@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 from agentcore_site.jobs.kinds import Progressed, kinds
 from agentcore_site.jobs.lease import Lease
 from agentcore_site.jobs.models import Job
@@ -33,3 +35,7 @@ class TrainingKind:
     @staticmethod
     def resume_check(job: Job) -> None:
         resume_check(job)
+
+    @staticmethod
+    def agent_of(job: Job) -> UUID | None:
+        return TrainingRun.objects.filter(job=job).values_list("agent_id", flat=True).first()

@@ -10,6 +10,7 @@ from django.http import HttpRequest
 from django.utils.functional import SimpleLazyObject
 
 from agentcore_site.console.menu import ShownEntry, menu
+from agentcore_site.notices.selectors import unread_count
 from agentcore_site.tenancy.actors import Actor
 from budgets.presenters.topbar import Pill, budget_pill
 from experiences.playbooks.selectors import waiting_count
@@ -17,7 +18,8 @@ from experiences.playbooks.selectors import waiting_count
 
 def console(request: HttpRequest) -> dict[str, Any]:
     """``membership``: the person's current one or nothing. ``may``: the actions that it allows. ``pill``: what the
-    organisation spent this month, or nothing. ``menu``: the sections of the console's menu."""
+    organisation spent this month, or nothing. ``unread``: how many notices of the person are. ``menu``: the sections of
+    the console's menu."""
     actor = cache(lambda: Actor(getattr(request, "user", None), door="console"))  # one: it reads memberships once
     membership = SimpleLazyObject(lambda: next(iter(actor().memberships.values()), None))
     may = SimpleLazyObject(lambda: _may(actor(), membership))
@@ -25,6 +27,7 @@ def console(request: HttpRequest) -> dict[str, Any]:
         "membership": membership,
         "may": may,
         "pill": SimpleLazyObject(lambda: _pill(membership)),
+        "unread": SimpleLazyObject(lambda: unread_count(actor())),
         "menu": lambda: _menu(request, may, lambda: waiting_count(actor())),
     }
 

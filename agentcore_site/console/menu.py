@@ -55,6 +55,7 @@ PLACES: Final = (
 ADMINISTRATION: Final = (
     Entry("People", "people", "person", r"/people/", needs="members.edit"),
     Entry("Audit", "audit", "audit", r"/audit/", needs="audit.view"),
+    Entry("Webhooks", "webhooks", "share", r"/webhooks/", needs="webhook.edit"),
     Entry("Storage", "experiences:archives", "storage", r"/archives/", needs="retention.run"),
     Entry("Encryption", "encryption", "", r"/encryption/", needs="encryption.edit"),
     Entry("System", "system", "info", r"/system/$", needs=STAFF),
@@ -70,6 +71,9 @@ ACTIONS: Final = (
     Entry("New prompt pack", "experiences:prompt_pack_new", "", "", needs="agent.edit"),
     Entry("New suite", "serving:suite_new", "", "", needs="suite.edit"),
     Entry("New budget", "budgets:new", "", "", needs="budget.edit"),
+    Entry("New webhook", "webhook_new", "", "", needs="webhook.edit"),
+    Entry("Notices", "notices", "", ""),
+    Entry("What I am told", "notice_settings", "", ""),
     Entry("Compare jobs", "evaluation:compare", "", ""),
     Entry("Settings and gains of jobs", "evaluation:landscape", "", ""),
     Entry("Checkpoints", "training:checkpoints", "", ""),

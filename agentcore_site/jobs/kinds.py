@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
+from uuid import UUID
 
 from agentcore_site.jobs.lease import Lease
 from agentcore_site.jobs.models import Job
@@ -35,6 +36,13 @@ class JobKind(Protocol):
             Conflict: it would stop again at once; the message says what has to change first.
         """
         ...
+
+
+@runtime_checkable
+class AboutAgent(Protocol):
+    """What a kind may have besides: the agent that a job is about, by which people choose what they are told."""
+
+    def agent_of(self, job: Job) -> UUID | None: ...
 
 
 kinds: Registry[JobKind] = Registry("job kind", entry_point_group="agentcore.job_kinds")

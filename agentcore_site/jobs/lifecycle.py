@@ -16,9 +16,10 @@ from psycopg.errors import LockNotAvailable
 from agentcore_site.audit.services import record
 from agentcore_site.jobs import metrics, wakeup
 from agentcore_site.jobs.events import event_add
-from agentcore_site.jobs.kinds import kinds
+from agentcore_site.jobs.kinds import JobKind, kinds
 from agentcore_site.jobs.lease import Lease, LeaseLost, StopRequested
 from agentcore_site.jobs.models import ACTIVE, ENDED, TRANSITIONS, Job, Priority, Reason, Status
+from agentcore_site.jobs.telling import job_tell
 from agentcore_site.lib import disk, trace_context
 from agentcore_site.lib.database import TROUBLE
 from agentcore_site.lib.errors import Conflict, TooMany
@@ -210,6 +211,7 @@ def _claimed(job_id: Any, attempt: int | None) -> Job | None:
         job = Job.objects.select_related("organization", "created_by").get(id=job_id)
         if job.attempt == 1:
             event_add(job, "started", message="A worker has taken the job.", data={"status": job.status})
+            job_tell(job, _kind_of(job))
     return job
 
 
@@ -378,18 +380,25 @@ def _ask(actor: Any, job: Job, *, action: str, target: str) -> Job:
 
 def _announce(job: Job) -> None:
     """Last words of a move: the kind's own rows, the event, the metrics. In the transaction of the move."""
-    try:
-        kind = kinds.get(job.kind)
-    except UnknownName as error:  # its package was taken away: the job ends all the same
-        log.error("job %s stops without its kind: %s", job.id, error)
-    else:
+    kind = _kind_of(job)
+    if kind is not None:
         kind.stopped(job)
     level = "error" if job.status == Status.FAILED else "info"
     why = f": {job.get_status_reason_display()}" if job.status_reason else ""
     data = {"status": job.status, "reason": job.status_reason, "error": job.error[:500]}
     event_add(job, job.status, level=level, message=f"{job.get_status_display()}{why}.", data=data)
+    job_tell(job, kind)
     if job.ended:
         metrics.completed(job.kind, job.status)
+
+
+def _kind_of(job: Job) -> JobKind | None:
+    """None where its package was taken away: the job ends all the same."""
+    try:
+        return kinds.get(job.kind)
+    except UnknownName as error:
+        log.error("job %s is without its kind: %s", job.id, error)
+        return None
 
 
 def _allowed(source: str, target: str) -> None:

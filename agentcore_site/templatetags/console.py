@@ -21,6 +21,7 @@ from django.utils.safestring import SafeString
 from agentcore_site.console import svg
 from agentcore_site.console.icons import PATHS, STATUS
 from agentcore_site.console.svg import Picture
+from agentcore_site.jobs.telling import job_page
 from agentcore_site.lib.money import dollars
 
 register = template.Library()
@@ -28,15 +29,6 @@ register = template.Library()
 LONG, LONG_LINES = 600, 12
 NOTHING = "–"
 MINUS = "−"
-JOB_PAGES = {
-    "evaluation": "evaluation:report",
-    "evolution": "experiences:evolution",
-    "suite": "serving:suite_run",
-    "external_training": "events:training",
-    "retention": "experiences:archiving",
-    "encryption": "encrypting",
-    "export": "experiences:export",
-}
 UNITS = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
 
@@ -286,7 +278,7 @@ def interval(difference: Any, scale: float = 0.5) -> Picture:
 @register.simple_tag
 def job_url(job: Any) -> str:
     """The page of a job of any kind."""
-    return reverse(JOB_PAGES.get(job.kind, "training:job"), args=[job.id])
+    return job_page(job)
 
 
 @register.simple_tag

@@ -42,6 +42,7 @@ NAMES = {
     "budget.edit": "edit budgets",
     "price.edit": "edit prices",
     "events.edit": "edit events",
+    "webhook.edit": "edit webhooks",
     "retention.run": "archive trajectories and bring them back",
     "retention.edit": "say how long archives are kept",
     "encryption.edit": "change encryption",

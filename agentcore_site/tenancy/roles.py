@@ -53,6 +53,7 @@ MANAGE: Final = frozenset(
         "subject.erase",
         "deployment.override",
         "events.edit",
+        "webhook.edit",
         "retention.edit",
         "encryption.edit",
     }

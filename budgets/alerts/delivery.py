@@ -4,21 +4,34 @@ period, this delivers it."""
 from __future__ import annotations
 
 import logging
-from typing import Any
+from typing import Any, Final
 
+from django.db import transaction
 from django.db.models import F, QuerySet
+from django.urls import reverse
 from django.utils import timezone
 
 from agentcore_site.lib.backoff import MOST_TRIES, next_try
 from agentcore_site.lib.money_format import money
+from agentcore_site.notices.events import event_tell
 from agentcore_site.outbound.webhooks import WebhookFailed
 from agentcore_site.tenancy.mails import mail_queue
 from agentcore_site.tenancy.members import admins_of
 from budgets.alerts.webhooks import webhook_post, webhook_secret
-from budgets.models import AlertKind, BudgetAlert, BudgetSettings, Period
+from budgets.models import AlertKind, BudgetAlert, BudgetSettings, Period, Scope
 from budgets.presenters.naming import owner_name
 
 log = logging.getLogger(__name__)
+# What of an alert is told as an event.
+TOLD: Final = (
+    "scope",
+    "owner_id",
+    "owner_name",
+    "period_start",
+    "threshold_percent",
+    "limit_micros",
+    "spent_micros",
+)
 
 
 def alerts_due() -> QuerySet[BudgetAlert]:
@@ -32,8 +45,11 @@ def alert_deliver(alert: BudgetAlert) -> bool:
     now = timezone.now()
     again = next_try(now, alert.tries)
     mine = BudgetAlert.objects.filter(id=alert.id, delivered_at=None, tries=alert.tries, try_after__lte=now)
-    if not mine.update(tries=F("tries") + 1, try_after=again):
-        return False  # another process was first
+    with transaction.atomic():
+        if not mine.update(tries=F("tries") + 1, try_after=again):
+            return False  # another process was first
+        if alert.tries == 0 and alert.kind == AlertKind.THRESHOLD:
+            _tell(alert)
     where = BudgetSettings.objects.filter(organization_id=alert.budget.organization_id).first() or BudgetSettings(
         organization_id=alert.budget.organization_id
     )
@@ -48,6 +64,21 @@ def alert_deliver(alert: BudgetAlert) -> bool:
         error="; ".join(errors)[:300], delivered_at=None if errors else timezone.now()
     )
     return not errors
+
+
+def _tell(alert: BudgetAlert) -> None:
+    """Webhooks and bells of those who chose it, once: with the first try's claim of the alert."""
+    budget = alert.budget
+    sent = as_sent(alert)
+    event_tell(
+        budget.organization_id,
+        "budget.exceeded" if alert.threshold >= 100 else "budget.threshold",
+        text=sent["text"],
+        data={name: sent[name] for name in TOLD} | {"budget_id": budget.pk, "how": advice(alert)},
+        path=reverse("budgets:budget", args=[budget.pk]),
+        agent_id=budget.owner_id if budget.scope == Scope.AGENT else None,
+        owner=budget.job.created_by if budget.job else None,
+    )
 
 
 def _posted(alert: BudgetAlert, where: BudgetSettings) -> list[str]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from django.db import transaction
+from django.urls import reverse
 from django.utils import timezone
 
 from agentcore_site.audit.services import record
@@ -14,6 +15,7 @@ from agentcore_site.lib.feedback_metrics import model_deployments
 from agentcore_site.lib.money import dollars, micros
 from agentcore_site.lib.row_checks import hold_row
 from agentcore_site.lib.texts import uuid_of
+from agentcore_site.notices.events import event_tell
 from agentcore_site.outgoing import check_address
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.mails import mail_queue
@@ -38,6 +40,12 @@ from serving.models import (
 
 MOST_TEXT: Final = 300
 CHANGES: Final = frozenset({"started", "advanced", "rolled_back", "done"})  # of what serves the agent
+# Those of them that people and webhooks are told, and in which words.
+TOLD: Final = {
+    "started": ("deployment.started", "is being deployed"),
+    "done": ("deployment.promoted", "serves it now"),
+    "rolled_back": ("deployment.rolled_back", "was rolled back"),
+}
 STRATEGIES: Final = (
     DeploymentStrategy.CANARY,
     DeploymentStrategy.BLUE_GREEN,
@@ -336,8 +344,34 @@ def _tell(actor: Any, deployment: Deployment, kind: str, *, note: str = "", figu
     if kind in CHANGES and deployment.strategy != DeploymentStrategy.SHADOW:
         plan_queue(deployment)
         model_deployments.labels(status=kind).inc()
+    _tell_all(deployment, kind, note=note)
     after = {"release": deployment.release.number, "share": deployment.share, "note": note[:MOST_TEXT]}
     record(actor, f"deployment.{kind}", deployment, organization=deployment.organization_id, after=after)
+
+
+def _tell_all(deployment: Deployment, kind: str, *, note: str) -> None:
+    """Tells people and webhooks of what changes which release serves."""
+    told = TOLD.get(kind)
+    if told is None:
+        return
+    type, said = told
+    agent, number = deployment.agent, deployment.release.number
+    event_tell(
+        deployment.organization_id,
+        type,
+        text=f"{agent.name}: release {number} {said}." + (f" {note}" if note else ""),
+        data={
+            "deployment_id": str(deployment.pk),
+            "agent": agent.slug,
+            "release": number,
+            "strategy": deployment.strategy,
+            "share": deployment.share,
+            "note": note[:300],
+        },
+        path=reverse("serving:deployment", args=[deployment.pk]),
+        agent_id=deployment.agent_id,
+        owner=deployment.created_by,
+    )
 
 
 def _check_texts(**texts: str) -> None:

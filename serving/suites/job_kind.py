@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 from agentcore_site.jobs.kinds import Progressed, kinds
 from agentcore_site.jobs.lease import Lease
 from agentcore_site.jobs.models import Job
 from budgets.alerts.job_stops import resume_check, stop_tell
+from serving.models import SuiteRun
 
 
 @kinds.register("suite")
@@ -27,3 +30,7 @@ class SuiteKindOfJob:
     @staticmethod
     def resume_check(job: Job) -> None:
         resume_check(job)
+
+    @staticmethod
+    def agent_of(job: Job) -> UUID | None:
+        return SuiteRun.objects.filter(job=job).values_list("agent_id", flat=True).first()

@@ -9,6 +9,7 @@ from collections.abc import Collection
 from typing import Any, Final
 
 from django.db import transaction
+from django.urls import reverse
 from django.utils import timezone
 
 from agentcore_site.audit.services import record
@@ -19,6 +20,7 @@ from agentcore_site.tenancy.permissions import require
 from experiences.learning.lessons.library import told_tokens
 from experiences.learning.lessons.states import summary_fault
 from experiences.lessons.job_prompt import with_pack
+from experiences.lessons.services.review_events import review_tell
 from experiences.lessons.stamps import max_words_of, stamp_fault, stamp_of_agent, stamped, stamps
 from experiences.models import Experience, ExperienceChange, ExperienceStatus
 from experiences.privacy import redact
@@ -143,6 +145,9 @@ def _move(
     _update(experience, {"status": to})
     _remember(actor, experience, action, before, to, reason)
     _log(actor, experience, action, {"status": before}, {"status": to})
+    if before == QUARANTINED:
+        page = reverse("experiences:experience", args=[experience.pk])
+        review_tell(actor, experience.agent, action, "a lesson", page=page)
     return experience
 
 

@@ -18,6 +18,7 @@ from agentcore_site.lib.storable import unstorable
 from experiences.learning.lessons.stamps import StampRefused, experience_stamp
 from experiences.learning.lessons.states import LessonUpdate, named, states_check, summary_fault
 from experiences.lessons.selectors import by_person
+from experiences.lessons.services.review_events import review_ask
 from experiences.lessons.stamps import max_words_of, stamp_of_lessons
 from experiences.models import Agent, Experience, ExperienceChange, ExperienceStatus
 from experiences.privacy import redact
@@ -147,6 +148,8 @@ def rows_add(
     """Writes new lessons, stamped under the prompt with the stamp ``pack``, and the first line of each history."""
     rows = [_row(one, agent, pack, job) for one in states]
     Experience.objects.bulk_create(rows)
+    if held := sum(row.status == ExperienceStatus.QUARANTINED for row in rows):
+        review_ask(agent, held, "lesson", owner=job.created_by if job else None)
     ExperienceChange.objects.bulk_create(
         ExperienceChange(
             experience=row, version=row.version, action=action, after=row.summary, why=row.why, by=by[:150], job=job

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 from agentcore_site.jobs.kinds import Progressed, kinds
 from agentcore_site.jobs.lease import Lease
 from agentcore_site.jobs.models import Job
 from budgets.alerts.job_stops import resume_check, stop_tell
+from experiences.models import Evolution
 
 
 @kinds.register("evolution")
@@ -29,3 +32,7 @@ class EvolutionKind:
     @staticmethod
     def resume_check(job: Job) -> None:
         resume_check(job)
+
+    @staticmethod
+    def agent_of(job: Job) -> UUID | None:
+        return Evolution.objects.filter(job=job).values_list("agent_id", flat=True).first()

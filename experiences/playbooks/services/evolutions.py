@@ -24,11 +24,12 @@ from experiences.agents.evolution_settings import evolution_settings
 from experiences.learning.lessons.guards import Runs
 from experiences.learning.playbooks.curator import curate
 from experiences.learning.playbooks.deltas import Curated, Delta, State
+from experiences.lessons.services.review_events import review_ask
 from experiences.models import Agent, ContextDelta, Evolution, Playbook
 from experiences.playbooks import metrics
 from experiences.playbooks.evolution.costs import evolution_worst_case
 from experiences.playbooks.item_effects import effects_of
-from experiences.playbooks.selectors import agent_holder, evolution_left, sections_of
+from experiences.playbooks.selectors import WAITING, agent_holder, evolution_left, sections_of
 from experiences.playbooks.services.evolution_alerts import evolution_budget_alert
 from experiences.playbooks.services.versions import (
     VersionMoved,
@@ -182,6 +183,8 @@ def evolution_apply(
     _count(playbook, curated, deltas)
     rows = delta_rows(playbook, deltas, curated, by=by, job=evolution.job)
     ContextDelta.objects.bulk_create(rows)
+    if waiting := sum(row.state in WAITING for row in rows):
+        review_ask(playbook.agent, waiting, "change of its playbook", owner=evolution.job.created_by)
     if curated.changed:
         behind = dict(enumerate(rows))
         version_store(

@@ -1,0 +1,76 @@
+"""What the moves of a job are told people and systems, in the transaction of the move."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from django.urls import reverse
+
+from agentcore_site.jobs.kinds import AboutAgent, JobKind
+from agentcore_site.jobs.models import Job, Reason, Status
+from agentcore_site.notices.events import event_tell
+
+# The page of a job, by its kind; of the others: that of training.
+JOB_PAGES: Final = {
+    "evaluation": "evaluation:report",
+    "evolution": "experiences:evolution",
+    "suite": "serving:suite_run",
+    "external_training": "events:training",
+    "retention": "experiences:archiving",
+    "encryption": "encrypting",
+    "export": "experiences:export",
+}
+# What a person can do about a job that can't go on.
+HOW: Final[dict[str, str]] = {
+    Reason.BUDGET_EXCEEDED: "Raise its budget on the page that this leads to, then resume the job.",
+    Reason.SPENDING_RATE: "It goes on by itself once its organisation may spend again, or raise that limit.",
+    Reason.SPENDS_TOO_FAST: "Look at what it spends on, then resume it.",
+    Reason.WAITING_FOR_LLM: "It goes on by itself once the model's service answers.",
+    Reason.LLM_REFUSED: "Check the key and the address of its model endpoint, then resume it.",
+    Reason.DISK_FULL: "It goes on by itself once there is room on the disk.",
+    Reason.KEY_AWAY: "It goes on by itself once the encryption key can be had.",
+}
+TOLD: Final[dict[str, str]] = {
+    Status.RUNNING: "job.started",
+    Status.COMPLETED: "job.completed",
+    Status.FAILED: "job.failed",
+    Status.PAUSED: "job.paused",
+    Status.CANCELLED: "job.cancelled",
+}
+
+
+def job_page(job: Job) -> str:
+    """The path of the page of a job of any kind."""
+    return reverse(JOB_PAGES.get(job.kind, "training:job"), args=[job.id])
+
+
+def job_tell(job: Job, kind: JobKind | None) -> None:
+    """Tells where a job is now. ``kind``: None where its package was taken away."""
+    reason = job.status_reason
+    stopped = job.status in (Status.PAUSED, Status.FAILED)
+    how = HOW.get(reason, "Read its error, mend that, then resume it." if reason != Reason.USER else "")
+    why = f": {job.get_status_reason_display()}" if reason else ""
+    said = {Status.RUNNING: "started", Status.PAUSED: "is paused", Status.CANCELLED: "was cancelled"}
+    event_tell(
+        job.organization_id,
+        TOLD[job.status],
+        text=f"“{job}” {said.get(Status(job.status), job.status)}{why}.",
+        data={
+            "job_id": str(job.id),
+            "kind": job.kind,
+            "title": str(job),
+            "status": job.status,
+            "reason": reason,
+            "error": job.error[:300],
+            # It stopped short of its end though nobody asked it to.
+            "degraded": job.status == Status.PAUSED and reason != Reason.USER,
+            "how": how if stopped else "",
+        },
+        path=_budget_page(job) if reason == Reason.BUDGET_EXCEEDED else job_page(job),
+        agent_id=kind.agent_of(job) if isinstance(kind, AboutAgent) else None,
+        owner=job.created_by,
+    )
+
+
+def _budget_page(job: Job) -> str:
+    return reverse("budgets:chain", args=[job.id])

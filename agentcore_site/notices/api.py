@@ -1,0 +1,272 @@
+"""REST: webhooks with their log, and one's own notices."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.db.models import QuerySet
+from django_filters import rest_framework as filters
+from drf_spectacular.utils import OpenApiExample, extend_schema
+from rest_framework import serializers
+from rest_framework.decorators import action
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from agentcore_site.notices.catalogue import CHOICES
+from agentcore_site.notices.models import EndpointFormat, Notice, WebhookDelivery, WebhookEndpoint
+from agentcore_site.notices.selectors import (
+    deliveries_of,
+    delivery_get,
+    endpoint_get,
+    endpoints_visible,
+    notices_visible,
+)
+from agentcore_site.notices.services import (
+    MadeEndpoint,
+    delivery_again,
+    endpoint_create,
+    endpoint_remove,
+    endpoint_rotate,
+    endpoint_test,
+    endpoint_update,
+    notices_read,
+)
+from agentcore_site.rest.filters import Flag
+from agentcore_site.rest.parsing import Strict, parsed
+from agentcore_site.rest.views import ScopedViewSet
+from agentcore_site.tenancy.permissions import current_organization
+
+WEBHOOKS = ["webhooks"]
+NOTICES = ["notices"]
+TYPES = ", ".join(name for name, _ in CHOICES)
+NEW = OpenApiExample(
+    "Failures only",
+    {"name": "on-call", "url": "https://hooks.example.org/agentcore", "types": ["job.failed", "job.paused"]},
+    request_only=True,
+)
+
+
+class WebhookEndpointOut(serializers.Serializer[Any]):
+    """The secret is never given out again. Of a chat's address only the host is."""
+
+    id = serializers.UUIDField()
+    name = serializers.CharField()
+    format = serializers.ChoiceField(choices=EndpointFormat.choices)
+    url = serializers.CharField()
+    types = serializers.ListField(child=serializers.CharField(), help_text="None: all.")
+    on = serializers.BooleanField()
+    own = serializers.SerializerMethodField(help_text="Whether it is the person's and not the organisation's.")
+    failing_since = serializers.DateTimeField(allow_null=True)
+    off_reason = serializers.CharField()
+    former_until = serializers.DateTimeField(allow_null=True, help_text="Until when the former secret signs too.")
+    created_at = serializers.DateTimeField()
+
+    def get_own(self, row: WebhookEndpoint) -> bool:
+        return row.user_id is not None
+
+
+class NewWebhookEndpointOut(WebhookEndpointOut):
+    secret = serializers.CharField(help_text="Shown this once; empty for chats, which check none.")
+
+
+class WebhookEndpointPatch(Strict):
+    name = serializers.CharField(max_length=80, required=False)
+    url = serializers.CharField(max_length=500, required=False)
+    types = serializers.ListField(
+        child=serializers.CharField(max_length=40), max_length=50, required=False, help_text=f"Of: {TYPES}. None: all."
+    )
+    on = serializers.BooleanField(required=False)
+
+
+class WebhookEndpointIn(Strict):
+    name = serializers.CharField(max_length=80)
+    url = serializers.CharField(max_length=500)
+    types = serializers.ListField(
+        child=serializers.CharField(max_length=40), max_length=50, required=False, help_text=f"Of: {TYPES}. None: all."
+    )
+    format = serializers.ChoiceField(choices=EndpointFormat.choices, required=False)
+    own = serializers.BooleanField(required=False, help_text="The person's: it is sent what concerns them.")
+
+
+class WebhookTestOut(serializers.Serializer[Any]):
+    ok = serializers.SerializerMethodField()
+    problem = serializers.CharField(help_text="Why it was not taken; empty where it was.")
+    status = serializers.IntegerField(allow_null=True)
+    duration_ms = serializers.IntegerField()
+
+    def get_ok(self, done: Any) -> bool:
+        return not done.problem
+
+
+class WebhookAttemptOut(serializers.Serializer[Any]):
+    at = serializers.DateTimeField()
+    status = serializers.IntegerField(allow_null=True, help_text="Of HTTP; null where none came.")
+    duration_ms = serializers.IntegerField()
+    answer = serializers.CharField(help_text="How the answer begins, where it is text or JSON.")
+    error = serializers.CharField()
+    next_at = serializers.DateTimeField(allow_null=True)
+
+
+class WebhookDeliveryOut(serializers.Serializer[Any]):
+    id = serializers.UUIDField()
+    event_id = serializers.UUIDField(help_text="The `webhook-id` of every attempt.")
+    type = serializers.CharField(source="event.type")
+    text = serializers.CharField(source="event.text")
+    tries = serializers.IntegerField()
+    try_after = serializers.DateTimeField()
+    taken_at = serializers.DateTimeField(allow_null=True)
+    given_up_at = serializers.DateTimeField(allow_null=True)
+    created_at = serializers.DateTimeField()
+    attempts = WebhookAttemptOut(many=True)
+
+
+class WebhookEndpointViewSet(ScopedViewSet):
+    """Webhooks of the organisation, for those who may edit them, and one's own. No idempotency key here: a stored
+    answer would keep the secret."""
+
+    queryset = WebhookEndpoint.objects.none()
+    lookup_value_converter = "uuid"
+    known_query = {"deliveries": ("cursor", "limit")}
+
+    @extend_schema(summary="List webhooks", tags=WEBHOOKS, responses=WebhookEndpointOut(many=True))
+    def list(self, request: Request) -> Response:
+        return self.page(endpoints_visible(self.actor), WebhookEndpointOut)
+
+    @extend_schema(
+        summary="Make a webhook",
+        tags=WEBHOOKS,
+        request=WebhookEndpointIn,
+        responses={201: NewWebhookEndpointOut},
+        examples=[NEW],
+    )
+    def create(self, request: Request) -> Response:
+        values = parsed(WebhookEndpointIn, request.data)
+        return _made(endpoint_create(self.actor, current_organization(self.actor), **values), status=201)
+
+    @extend_schema(summary="One webhook", tags=WEBHOOKS, responses=WebhookEndpointOut)
+    def retrieve(self, request: Request, pk: UUID) -> Response:
+        return Response(WebhookEndpointOut(endpoint_get(self.actor, pk)).data)
+
+    @extend_schema(
+        summary="Change a webhook", tags=WEBHOOKS, request=WebhookEndpointPatch, responses=WebhookEndpointOut
+    )
+    def partial_update(self, request: Request, pk: UUID) -> Response:
+        values = parsed(WebhookEndpointPatch, request.data)
+        row = endpoint_update(self.actor, endpoint_get(self.actor, pk), **values)
+        return Response(WebhookEndpointOut(row).data)
+
+    @extend_schema(summary="Remove a webhook", tags=WEBHOOKS, responses={204: None})
+    def destroy(self, request: Request, pk: UUID) -> Response:
+        endpoint_remove(self.actor, endpoint_get(self.actor, pk))
+        return Response(status=204)
+
+    @extend_schema(
+        summary="Send a test event",
+        description="By the way of all others, at once; it is in the log, and not repeated.",
+        tags=WEBHOOKS,
+        request=None,
+        responses=WebhookTestOut,
+    )
+    @action(detail=True, methods=["post"])
+    def test(self, request: Request, pk: UUID) -> Response:
+        return Response(WebhookTestOut(endpoint_test(self.actor, endpoint_get(self.actor, pk))).data)
+
+    @extend_schema(
+        summary="Make another signing secret",
+        description="The former one signs too for a day, so that a receiver can change over.",
+        tags=WEBHOOKS,
+        request=None,
+        responses=NewWebhookEndpointOut,
+    )
+    @action(detail=True, methods=["post"])
+    def rotate(self, request: Request, pk: UUID) -> Response:
+        return _made(endpoint_rotate(self.actor, endpoint_get(self.actor, pk)))
+
+    @extend_schema(
+        summary="What was sent to a webhook", tags=WEBHOOKS, responses=WebhookDeliveryOut(many=True), filters=False
+    )
+    @action(detail=True)
+    def deliveries(self, request: Request, pk: UUID) -> Response:
+        rows = deliveries_of(endpoint_get(self.actor, pk))
+        found = self.paginate_queryset(rows)
+        return self.get_paginated_response(WebhookDeliveryOut(found, many=True).data)
+
+
+class WebhookDeliveryViewSet(ScopedViewSet):
+    """Events as they were sent to webhooks."""
+
+    queryset = WebhookDelivery.objects.none()
+    lookup_value_converter = "uuid"
+
+    @extend_schema(summary="One delivery, with its attempts", tags=WEBHOOKS, responses=WebhookDeliveryOut)
+    def retrieve(self, request: Request, pk: UUID) -> Response:
+        return Response(WebhookDeliveryOut(delivery_get(self.actor, pk)).data)
+
+    @extend_schema(
+        summary="Send an event again",
+        description="By the same id, within seconds, also where it was taken or given up.",
+        tags=WEBHOOKS,
+        request=None,
+        responses={204: None},
+    )
+    @action(detail=True, methods=["post"])
+    def again(self, request: Request, pk: UUID) -> Response:
+        delivery_again(self.actor, delivery_get(self.actor, pk))
+        return Response(status=204)
+
+
+def _made(made: MadeEndpoint, *, status: int = 200) -> Response:
+    return Response({**WebhookEndpointOut(made.endpoint).data, "secret": made.secret}, status=status)
+
+
+class NoticeFilters(filters.FilterSet):
+    unread = Flag(method="only_unread", help_text="true: those not read yet; false: those that were.")
+    type = filters.CharFilter(field_name="event__type", help_text="Exactly this event type, such as job.failed.")
+
+    class Meta:
+        model = Notice
+        fields: list[str] = []
+
+    def only_unread(self, rows: QuerySet[Any], name: str, value: bool) -> QuerySet[Any]:
+        return rows.filter(read_at__isnull=value)
+
+
+class NoticeOut(serializers.Serializer[Any]):
+    id = serializers.UUIDField()
+    event_id = serializers.UUIDField()
+    type = serializers.CharField(source="event.type")
+    text = serializers.CharField(source="event.text")
+    path = serializers.CharField(source="event.path", help_text="Of the console's page about it.")
+    data = serializers.JSONField(source="event.data")  # type: ignore[assignment]
+    created_at = serializers.DateTimeField()
+    read_at = serializers.DateTimeField(allow_null=True)
+
+
+class NoticesReadIn(Strict):
+    ids = serializers.ListField(
+        child=serializers.UUIDField(), max_length=1000, required=False, help_text="Without: all of them."
+    )
+
+
+class NoticesReadOut(serializers.Serializer[Any]):
+    read = serializers.IntegerField(help_text="How many were not read before.")
+
+
+class NoticeViewSet(ScopedViewSet):
+    """My own notices, as the bell has them."""
+
+    queryset = Notice.objects.none()
+    filterset_class = NoticeFilters
+
+    @extend_schema(summary="My notices", tags=NOTICES, responses=NoticeOut(many=True))
+    def list(self, request: Request) -> Response:
+        return self.page(notices_visible(self.actor), NoticeOut)
+
+    @extend_schema(
+        summary="Mark my notices as read", tags=NOTICES, request=NoticesReadIn, responses=NoticesReadOut, filters=False
+    )
+    @action(detail=False, methods=["post"], pagination_class=None)
+    def read(self, request: Request) -> Response:
+        values = parsed(NoticesReadIn, request.data)
+        return Response({"read": notices_read(self.actor, values.get("ids"))})

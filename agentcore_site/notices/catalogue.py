@@ -1,0 +1,45 @@
+"""The types of events that people and systems are told: one list, for webhooks, for the bell and for mails. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True)
+class EventType:
+    """``title``: in a person's words. ``bell``: whether the bell tells of it unless a person says otherwise.
+    ``shown``: whether it can be chosen; the others go where they belong, asked for or not."""
+
+    name: str
+    title: str
+    bell: bool = False
+    shown: bool = True
+
+
+TEST: Final = "webhook.test"
+SWITCHED_OFF: Final = "webhook.switched_off"
+
+EVENT_TYPES: Final[dict[str, EventType]] = {
+    one.name: one
+    for one in (
+        EventType("job.started", "A job started"),
+        EventType("job.completed", "A job completed", bell=True),
+        EventType("job.failed", "A job failed", bell=True),
+        EventType("job.paused", "A job paused, by a person or because it can't go on", bell=True),
+        EventType("job.cancelled", "A job was cancelled"),
+        EventType("budget.threshold", "A budget is nearly used up"),
+        EventType("budget.exceeded", "A budget is used up"),
+        EventType("deployment.started", "A release is being deployed"),
+        EventType("deployment.promoted", "A release serves its agent"),
+        EventType("deployment.rolled_back", "A release was rolled back", bell=True),
+        EventType("evaluation.completed", "An evaluation completed"),
+        EventType("review.requested", "Changes wait for a review"),
+        EventType("review.decided", "A change was reviewed"),
+        EventType(SWITCHED_OFF, "A webhook was switched off", bell=True, shown=False),
+        EventType(TEST, "A test of a webhook", shown=False),
+    )
+}
+CHOICES: Final = [(one.name, one.title) for one in EVENT_TYPES.values() if one.shown]
+CHOSEN: Final = frozenset(name for name, _ in CHOICES)
+BELL: Final = tuple(one.name for one in EVENT_TYPES.values() if one.bell and one.shown)

@@ -1,0 +1,26 @@
+"""Celery tasks that tell of what happened."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from celery import shared_task
+
+from agentcore_site.lib.alone import alone
+from agentcore_site.notices.delivery import deliveries_make
+from agentcore_site.notices.spreading import events_spread
+
+DELIVERING: Final = "notices.deliver"
+
+
+@shared_task(name="notices.spread")
+def spread() -> int:
+    """Returns how many events were spread."""
+    return events_spread()
+
+
+@shared_task(name=DELIVERING)
+def deliver() -> int:
+    """One worker at a time: a receiver that is slow must not hold them all. Returns how many deliveries were taken."""
+    with alone(DELIVERING) as mine:
+        return deliveries_make() if mine else 0
