@@ -13,7 +13,7 @@ from drf_spectacular.views import SpectacularAPIView
 from rest_framework.routers import SimpleRouter
 
 from agentcore_site.audit_export.api import AuditEventViewSet
-from agentcore_site.jobs.api import JobViewSet
+from agentcore_site.jobs.api import JobViewSet, ShareLinkViewSet
 from agentcore_site.notices.api import NoticeViewSet, WebhookDeliveryViewSet, WebhookEndpointViewSet
 from agentcore_site.rest.problems import body_of
 from agentcore_site.tenancy.api import (
@@ -96,6 +96,7 @@ router.register("suite-runs", SuiteRunViewSet, basename="suite-run")
 router.register("budgets", BudgetViewSet, basename="budget")
 router.register("alerts", AlertViewSet, basename="alert")
 router.register("prices", PriceViewSet, basename="price")
+router.register("share-links", ShareLinkViewSet, basename="share-link")
 router.register("webhooks", WebhookEndpointViewSet, basename="webhook")
 router.register("webhook-deliveries", WebhookDeliveryViewSet, basename="webhook-delivery")
 router.register("notices", NoticeViewSet, basename="notice")

@@ -373,6 +373,7 @@ CELERY_BEAT_SCHEDULE = {
     "tenancy.mails": {"task": "tenancy.mails", "schedule": 10},
     "notices.spread": {"task": "notices.spread", "schedule": 2, "options": {"expires": 5}},
     "notices.deliver": {"task": "notices.deliver", "schedule": 2, "options": {"expires": 5}},
+    "notices.digests": {"task": "notices.digests", "schedule": 300, "options": {"expires": 300}},
     "budgets.sweep": {"task": "budgets.sweep", "schedule": 30},
     "evaluation.sweep": {"task": "evaluation.sweep", "schedule": 60},
     # New answers and feedback step their deployments themselves; what only time moves can wait two seconds.

@@ -6,6 +6,7 @@ import logging
 
 from celery import shared_task
 
+from agentcore_site.digests import digests_queue
 from agentcore_site.lib.retention import rules
 from agentcore_site.storage import sizes_note
 
@@ -25,3 +26,9 @@ def retention() -> dict[str, int]:
             except Exception:
                 log.exception("retention of %s", name)
     return done
+
+
+@shared_task(name="notices.digests")
+def digests() -> int:
+    """Queues the weekly digests that are due. Returns how many."""
+    return digests_queue()

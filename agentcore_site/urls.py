@@ -17,7 +17,9 @@ from agentcore_site.views import (
     people,
     search,
     session,
+    share_links,
     single_sign_on,
+    summary,
     system,
     webhooks,
 )
@@ -62,6 +64,9 @@ console = [
         path(f"audit/webhook/{action}/", audit.stream_act, {"action": action}, name=f"audit_stream_{action}")
         for action in audit.STREAM_ACTS
     ),
+    path("summary/", summary.summary, name="summary"),
+    path("share-links/", share_links.share_links, name="share_links"),
+    path("share-links/<uuid:share_link_id>/revoke/", share_links.revoke, name="share_link_revoke"),
     path("webhooks/", webhooks.webhooks, name="webhooks"),
     path("webhooks/new/", webhooks.webhook_new, name="webhook_new"),
     path("webhooks/<uuid:webhook_id>/", webhooks.webhook, name="webhook"),

@@ -11,8 +11,10 @@ from django.contrib.auth.hashers import get_hasher, make_password
 from django.utils import timezone
 
 from agentcore_site.jobs.models import Job, Status
+from agentcore_site.notices.models import SiteEvent, WebhookDelivery, WebhookEndpoint
 from agentcore_site.tenancy.models import Membership, Organization
 from agentcore_site.tenancy.roles import Role
+from agentcore_site.vault import sealed
 from events.models import DeadLetter, EventCredential
 from experiences.learning.lessons.stamps import pack_stamp
 from experiences.lessons.stamps import stamp_of_agent, stamped
@@ -147,6 +149,39 @@ class DeadLetterFactory(factory.django.DjangoModelFactory):  # type: ignore[misc
     reason = "unknown_agent"
     detail = "No agent of-tomorrow is registered."
     payload = "{}"
+
+
+class SiteEventFactory(factory.django.DjangoModelFactory):  # type: ignore[misc]
+    class Meta:
+        model = SiteEvent
+
+    organization = factory.SubFactory(OrganizationFactory)
+    type = "job.failed"
+    text = "A job failed."
+    path = "/jobs/"
+    data = factory.LazyFunction(lambda: {"how": "Resume it."})
+
+
+class WebhookEndpointFactory(factory.django.DjangoModelFactory):  # type: ignore[misc]
+    class Meta:
+        model = WebhookEndpoint
+
+    organization = factory.SubFactory(OrganizationFactory)
+    name = factory.Sequence(lambda n: f"hook-{n}")
+    url = "http://127.0.0.1:1/hook"
+    off_reason = "Said."
+    sealed_secret = factory.LazyFunction(lambda: sealed("whsec_c2VjcmV0"))
+
+
+class WebhookDeliveryFactory(factory.django.DjangoModelFactory):  # type: ignore[misc]
+    """One that waits, of an event of its organisation."""
+
+    class Meta:
+        model = WebhookDelivery
+
+    organization = factory.SubFactory(OrganizationFactory)
+    endpoint = factory.SubFactory(WebhookEndpointFactory, organization=factory.SelfAttribute("..organization"))
+    event = factory.SubFactory(SiteEventFactory, organization=factory.SelfAttribute("..organization"))
 
 
 class TrajectoryArchiveFactory(factory.django.DjangoModelFactory):  # type: ignore[misc]

@@ -17,6 +17,7 @@ from agentcore_site.audit_export.models import AuditStream
 from agentcore_site.jobs import workers
 from agentcore_site.jobs.models import Job, ShareLink
 from agentcore_site.jobs.services import share_create, share_revoke_all
+from agentcore_site.notices.models import WebhookEndpoint
 from agentcore_site.routing import websocket_urlpatterns
 from agentcore_site.rpc import METHODS
 from agentcore_site.tenancy.actors import Actor
@@ -153,6 +154,11 @@ CONSOLE = {
     "launch/data/", "launch/upload/", "checkpoints/", "checkpoints/compare/", "checkpoints/<uuid:checkpoint_id>/tags/",
     "checkpoints/<uuid:checkpoint_id>/download/", "evaluations/", "evaluations/start/", "evaluations/<uuid:job_id>/",
     "evaluations/<uuid:job_id>/json/", "evaluations/<uuid:job_id>/cancel/", "evaluations/<uuid:job_id>/resume/",
+    "summary/", "share-links/", "share-links/<uuid:share_link_id>/revoke/",
+    "webhooks/", "webhooks/new/", "webhooks/<uuid:webhook_id>/", "webhooks/<uuid:webhook_id>/test/",
+    "webhooks/<uuid:webhook_id>/on/", "webhooks/<uuid:webhook_id>/off/", "webhooks/<uuid:webhook_id>/secret/",
+    "webhooks/<uuid:webhook_id>/remove/", "webhooks/deliveries/<uuid:delivery_id>/again/",
+    "notices/", "notices/bell/", "notices/read/", "notices/settings/",
     "budgets/", "budgets/breakdown/csv/", "budgets/new/", "budgets/<int:budget_id>/",
     "budgets/<int:budget_id>/limit/", "budgets/<int:budget_id>/csv/", "budgets/of-job/<uuid:job_id>/",
     "budgets/of-job/<uuid:job_id>/ask/",
@@ -169,6 +175,17 @@ CONSOLE_WRITES = {
     "people/second-factor/": "members.edit",
     "people/invitations/<uuid:invitation_id>/resend/": "members.edit",
     "people/invitations/<uuid:invitation_id>/revoke/": "members.edit",
+    "share-links/<uuid:share_link_id>/revoke/": "share.edit",
+    "webhooks/new/": "webhook.edit",
+    "webhooks/<uuid:webhook_id>/": "webhook.edit",
+    "webhooks/<uuid:webhook_id>/test/": "webhook.edit",
+    "webhooks/<uuid:webhook_id>/on/": "webhook.edit",
+    "webhooks/<uuid:webhook_id>/off/": "webhook.edit",
+    "webhooks/<uuid:webhook_id>/secret/": "webhook.edit",
+    "webhooks/deliveries/<uuid:delivery_id>/again/": "webhook.edit",
+    "webhooks/<uuid:webhook_id>/remove/": "webhook.edit",
+    "notices/read/": "view",
+    "notices/settings/": "view",
     "agents/new/": "agent.edit",
     "agents/<uuid:agent_id>/edit/": "agent.edit",
     "agents/<uuid:agent_id>/archive/": "agent.edit",
@@ -308,6 +325,8 @@ REST_READS = {
     "organizations", "organizations/<uuid:pk>", "members/<int:pk>", "invitations/<uuid:pk>", "api-keys/<uuid:pk>",
     "erasures/<uuid:pk>", "prices/<int:pk>", "alerts", "alerts/<uuid:pk>", "audit-events/<uuid:pk>", "executions",
     "executions/<uuid:pk>", "jobs", "jobs/<uuid:pk>", "event-publishers/<uuid:pk>",
+    "share-links", "webhooks", "webhooks/<uuid:pk>", "webhooks/<uuid:pk>/deliveries", "webhook-deliveries/<uuid:pk>",
+    "notices",
 }  # fmt: skip
 STAMP = experience_stamp(pack_stamp(""), "x9", 1, "", "When lost, ask.")
 # A form, with a file that the agent has already.
@@ -317,6 +336,14 @@ OF_ROUTER = {"key": "service.name", "value": {"stringValue": "router-7"}}
 NO_ROW = {"key", "chart"}
 REST_WRITES: dict[tuple[str, str], tuple[str, Any]] = {
     ("post", "agents"): ("agent.edit", {"name": "New"}),
+    ("delete", "share-links/<uuid:pk>"): ("share.edit", {}),
+    ("post", "webhooks"): ("webhook.edit", {"name": "new", "url": "http://127.0.0.1:1/"}),
+    ("patch", "webhooks/<uuid:pk>"): ("webhook.edit", {"types": ["job.failed"]}),
+    ("post", "webhooks/<uuid:pk>/test"): ("webhook.edit", {}),
+    ("post", "webhooks/<uuid:pk>/rotate"): ("webhook.edit", {}),
+    ("post", "webhook-deliveries/<uuid:pk>/again"): ("webhook.edit", {}),
+    ("delete", "webhooks/<uuid:pk>"): ("webhook.edit", {}),
+    ("post", "notices/read"): ("view", {}),
     ("patch", "agents/<str:agent>"): ("agent.edit", {"description": "x"}),
     ("post", "agents/<str:agent>/test"): ("agent.edit", {}),
     ("post", "experiences/import"): (
@@ -498,6 +525,7 @@ def values(run: TrainingRun, operator: Actor) -> dict[str, Any]:
     )
     share_create(operator, run.job)
     link = ShareLink.objects.get(job=run.job)
+    hooked = factories.WebhookDeliveryFactory(organization=run.organization, endpoint__name="Zanzibar hook")
     checkpoint = checkpoint_of_run(run)
     budget = Budget.objects.get(owner_id=run.job_id)
     alert = BudgetAlert.objects.create(budget=budget, threshold=75, limit=1, spent=1, error="Zanzibar is away.")
@@ -548,6 +576,9 @@ def values(run: TrainingRun, operator: Actor) -> dict[str, Any]:
         "member_id": member.id,
         "invitation_id": invitation.id,
         "link_id": link.id,
+        "share_link_id": link.id,
+        "webhook_id": hooked.endpoint_id,
+        "delivery_id": hooked.pk,
         "link": link.id,
         "budget": budget.id,
         "budget_id": budget.id,
@@ -567,6 +598,9 @@ def values(run: TrainingRun, operator: Actor) -> dict[str, Any]:
             "erasures": erasure.id,
             "audit-events": AuditEvent.objects.filter(organization_id=run.organization_id).latest("at").id,
             "executions": execution.id,
+            "share-links": link.id,
+            "webhooks": hooked.endpoint_id,
+            "webhook-deliveries": hooked.pk,
             "training": training.training_job_id,
             "dead-letters": letter.id,
             "archives": archive.id,
@@ -714,6 +748,7 @@ def snapshot() -> dict[str, Any]:
         "datasets": Dataset.objects.count(),
         "tags": list(PolicyCheckpoint.objects.order_by("id").values_list("id", "tags", "promoted_at")),
         "evaluations": EvaluationRun.objects.count(),
+        "webhooks": list(WebhookEndpoint.objects.filter(user=None).values_list("id", "name", "on", "types")),
         "links": list(ShareLink.objects.values_list("id", "revoked_at")),
         "keys": list(ApiKey.objects.filter(user__username="olivia").values_list("id", "revoked_at")),
         "trajectories": TrajectoryRecord.objects.count(),

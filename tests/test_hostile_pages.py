@@ -22,7 +22,7 @@ pytestmark = pytest.mark.django_db
 LISTS = (
     "/agents/", "/jobs/", "/trajectories/", "/experiences/", "/playbooks/", "/reviews/", "/evaluations/", "/suites/",
     "/checkpoints/", "/budgets/", "/budgets/prices/", "/audit/", "/search/", "/prompt-packs/", "/launch/",
-    "/archives/", "/exports/",
+    "/archives/", "/exports/", "/webhooks/", "/notices/", "/share-links/",
     "/events/", "/events/dead-letters/", "/events/trainings/",
 )  # fmt: skip
 EACH = 3

@@ -34,8 +34,10 @@ class Entry:
 
 PLACES: Final = (
     Entry("Overview", "overview", "overview", r"/$"),
+    Entry("Summary", "summary", "", r"/summary/"),
     Entry("Agents", "agents", "agents", r"/agents/(?![^/]+/(playbook|serving|loop)/)"),
     Entry("Jobs", "training:jobs", "jobs", r"/(jobs|checkpoints)/"),
+    Entry("Share links", "share_links", "", r"/share-links/", needs="share.edit"),
     Entry("Datasets", "training:datasets", "", r"/datasets/"),
     Entry("Trajectories", "experiences:trajectories", "trajectories", r"/trajectories/"),
     Entry("Exports", "experiences:exports", "", r"/exports/", needs="export"),

@@ -14,8 +14,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from agentcore_site.jobs.events import events_after
-from agentcore_site.jobs.models import SHARE_DAYS, Job, Priority, Reason, Status
-from agentcore_site.jobs.selectors import job_get, jobs_visible, share_links
+from agentcore_site.jobs.models import SHARE_DAYS, Job, Priority, Reason, ShareLink, Status
+from agentcore_site.jobs.selectors import job_get, jobs_visible, link_get, links_visible, share_links
 from agentcore_site.jobs.services import (
     MOST_DAYS,
     job_cancel,
@@ -111,6 +111,27 @@ class JobListFilters(filters.FilterSet):
     class Meta:
         model = Job
         fields: list[str] = []
+
+
+class LivingLinkOut(ShareLinkOut):
+    job_id = serializers.UUIDField()
+
+
+class ShareLinkViewSet(ScopedViewSet):
+    """Read-only links to jobs, for those who may share them. They are made at their job."""
+
+    queryset = ShareLink.objects.none()
+    lookup_value_converter = "uuid"
+
+    @extend_schema(summary="Living links", tags=["jobs"], responses=LivingLinkOut(many=True))
+    def list(self, request: Request) -> Response:
+        return self.page(links_visible(self.actor), LivingLinkOut)
+
+    @extend_schema(summary="Revoke a link", tags=["jobs"], responses={204: None})
+    def destroy(self, request: Request, pk: UUID) -> Response:
+        link = link_get(self.actor, pk)
+        share_revoke(self.actor, link.job, link.pk)
+        return Response(status=204)
 
 
 class JobViewSet(ScopedViewSet):

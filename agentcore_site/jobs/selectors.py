@@ -14,6 +14,7 @@ from agentcore_site.jobs.models import Job, ShareLink
 from agentcore_site.lib.errors import Missing
 from agentcore_site.lib.row_scope import everything, let_in
 from agentcore_site.lib.texts import uuid_of
+from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import require
 
 SEEN_EVERY: Final = timedelta(minutes=1)
@@ -68,6 +69,32 @@ def share_alive(token: str) -> bool:
 def living_links() -> QuerySet[ShareLink]:
     """Links that were neither revoked nor have come to their end."""
     return ShareLink.objects.filter(revoked_at=None, expires_at__gt=timezone.now())
+
+
+def links_visible(actor: Any, *, ended: bool = False) -> QuerySet[ShareLink]:
+    """Living links of the organisations whose jobs the actor may share; ``ended``: and those that were revoked or came
+    to their end.
+
+    Raises:
+        Forbidden: the actor may share no job."""
+    who = Actor.of(actor)
+    shared = [one for one in who.organization_ids if who.may("share.edit", one)]
+    if not shared:
+        for one in who.organization_ids:
+            require(who, "share.edit", one)
+    rows = ShareLink.objects.visible_to(who) if ended else living_links() & ShareLink.objects.visible_to(who)
+    found: QuerySet[ShareLink] = rows.filter(organization_id__in=shared)
+    return found.select_related("job", "created_by")
+
+
+def link_get(actor: Any, link_id: Any) -> ShareLink:
+    """Raises:
+    Missing: there is no such link.
+    Forbidden: the actor may share no job."""
+    found = links_visible(actor, ended=True).filter(pk=link_id).first()
+    if found is None:
+        raise Missing("There is no such link.")
+    return found
 
 
 def share_links(actor: Any, job: Job) -> QuerySet[ShareLink]:

@@ -21,6 +21,7 @@ from agentcore_site.lib.errors import Invalid
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.addresses import client_address
 from agentcore_site.tenancy.codes import code_taken
+from agentcore_site.tenancy.roles import Role
 from agentcore_site.tenancy.second_factor import WRONG, enrolment_confirm, enrolment_of, qr_code, secret_of
 from agentcore_site.tenancy.sign_in import CodeNeeded, EnrolmentNeeded, Tries, code_refused
 from agentcore_site.tenancy.single_sign_on.config import is_on
@@ -41,7 +42,10 @@ class SignIn(LoginView):
         try:
             return super().post(request, *args, **kwargs)
         except (CodeNeeded, EnrolmentNeeded) as needed:
-            return second_step(request, needed, self.get_success_url())
+            return second_step(request, needed, self.get_redirect_url() or home_of(needed.person))
+
+    def get_default_redirect_url(self) -> str:
+        return home_of(self.request.user)
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
         provider = settings.OIDC_NAME if is_on() else ""
@@ -51,6 +55,12 @@ class SignIn(LoginView):
         response = super().form_invalid(form)  # type: ignore[arg-type]
         response.status_code = 400
         return response
+
+
+def home_of(person: Any) -> str:
+    """Where a person begins: those who only watch with the summary, others with what needs them."""
+    roles = {one.role for one in Actor(person).memberships.values()}
+    return reverse("summary" if roles == {Role.STAKEHOLDER} else "overview")
 
 
 def admin_sign_in(request: HttpRequest) -> HttpResponseBase:

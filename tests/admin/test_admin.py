@@ -24,6 +24,7 @@ from agentcore_site.jobs import lifecycle
 from agentcore_site.jobs.models import HostProcess, Job, Status
 from agentcore_site.jobs.services import share_create
 from agentcore_site.models import IdempotencyRecord, SiteFact, TableSize
+from agentcore_site.notices.models import Notice, NoticePreferences, WebhookAttempt
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.mails import mail_queue
 from agentcore_site.tenancy.models import (
@@ -71,6 +72,7 @@ READ_ONLY = {
     "idempotencyrecord", "budgetlimit", "reservation", "ledgerentry", "budgetalert", "modelendpoint", "toolserver",
     "erasure", "tokenfamily", "sitefact", "mail", "hostprocess", "tablesize", "trajectoryarchive", "archivedjob",
     "trajectoryexport", "exportpart", "annotation", "archiverule", "seal", "erasedwords", "auditstream",
+    "siteevent", "webhookendpoint", "webhookdelivery", "webhookattempt", "notice", "noticepreferences",
     "datakey", "browsersession", "secondfactor", "provideraccount",
     "promptpack", "experience", "experiencechange", "question", "epoch", "playbook",
     "playbookversion", "playbooksection", "playbookchange", "contextdelta", "executiontrace", "evolution",
@@ -124,6 +126,10 @@ def everything(operator: Actor, agent: Agent, adam: Any) -> TrainingRun:
     seal_all()
     ArchiveRule.objects.create(organization=run.organization, keep_days=30)
     AuditStream.objects.create(organization=run.organization, url="https://siem.example.org/log")
+    told = factories.WebhookDeliveryFactory(organization=run.organization)
+    WebhookAttempt.objects.create(organization=run.organization, delivery=told, duration_ms=1)
+    Notice.objects.create(organization=run.organization, user=adam, event=told.event)
+    NoticePreferences.objects.create(organization=run.organization, user=adam)
     archive = factories.TrajectoryArchiveFactory(agent=agent)
     ArchivedJob.objects.create(
         organization=run.organization, archive=archive, job_id=run.job_id, rows=1, mark=1, first_group=0, groups=1

@@ -41,6 +41,10 @@ LISTS = (
     "/checkpoints/",
     "/datasets/",
     "/jobs/landscape/",
+    "/summary/",
+    "/notices/",
+    "/notices/bell/",
+    "/notices/settings/",
     "/search/?q=a",
     "/search/palette/?q=a",
 )
@@ -195,6 +199,9 @@ def test_every_page_keeps_the_strict_policy(console: Client, addresses: list[str
 def test_every_address_of_the_console_is_tried_here(addresses: list[str]) -> None:
     """A new page without a line in these tests fails this one."""
     tried = {
+        "summary", "share_links", "share_link_revoke", "webhooks", "webhook_new", "webhook", "webhook_test",
+        "webhook_on", "webhook_off", "webhook_secret", "webhook_remove", "webhook_again", "notices", "notice_bell",
+        "notices_read", "notice_settings",
         "roles", "single_sign_on", "single_sign_on_back",
         "account", "sign_in_end", "sign_in_code", "sign_in_enrol", "second_factor", "second_factor_remove",
         "second_factor_recovery", "second_factor_required", "member_factor_remove",

@@ -32,6 +32,10 @@ OURS: Final = frozenset(
         "events.WaitingSpan.trace_id", "events.WaitingSpan.span_id",
         "events.DeadLetter.stream", "events.DeadLetter.outcome",
         "events.ErasedMessage.stream", "events.ErasedMessage.mark",
+        "notices.SiteEvent.type", "notices.WebhookEndpoint.types", "notices.WebhookEndpoint.sealed_url",
+        "notices.WebhookEndpoint.sealed_secret", "notices.WebhookEndpoint.sealed_former",
+        "notices.NoticePreferences.bell", "notices.NoticePreferences.mail", "notices.NoticePreferences.digest_week",
+        "notices.NoticePreferences.time_zone",
         # Digests, and what is sealed.
         "serving.Release.digest", "serving.SuiteVersion.digest", "serving.SuiteRun.digest", "serving.SuiteRun.done",
         "serving.ProductionTrace.key",

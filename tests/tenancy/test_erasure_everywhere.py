@@ -19,6 +19,7 @@ from agentcore_site.jobs.models import ENDED, Job, Status
 from agentcore_site.lib import row_scope
 from agentcore_site.lib.errors import Conflict
 from agentcore_site.models import IdempotencyRecord
+from agentcore_site.notices.models import NoticePreferences, WebhookAttempt
 from agentcore_site.row_security import SHARED, tenant_models
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.erasure import places, subject_erase
@@ -117,6 +118,9 @@ def everything(operator: Actor, adam: Any, acme: Any, run: TrainingRun, server: 
     BudgetAlert.objects.create(budget=budget, threshold=75, limit=1, spent=1)
     BudgetSettings.objects.get_or_create(organization=acme)
     AuditStream.objects.create(organization=acme, url="https://siem.example.org/log")
+    hooked = factories.WebhookDeliveryFactory(organization=acme)
+    WebhookAttempt.objects.create(organization=acme, delivery=hooked, duration_ms=1, answer="said", error="said")
+    NoticePreferences.objects.create(organization=acme, user=adam)
     expires = timezone.now() + timezone.timedelta(days=1)
     ApiKey.objects.create(organization=acme, user=adam, name="key", prefix="ak", digest="d", expires_at=expires)
     IdempotencyRecord.objects.create(organization=acme, user=adam, key="1", operation="POST", fingerprint="f", body={})

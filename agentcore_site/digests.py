@@ -1,0 +1,99 @@
+"""The weekly digest by mail, for those who asked for it: each Monday from 8:00 on, as it is where they are."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Final
+from zoneinfo import ZoneInfo
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import F, Q
+from django.urls import reverse
+from django.utils import timezone
+
+from agentcore_site.jobs.models import Status
+from agentcore_site.jobs.selectors import jobs_visible
+from agentcore_site.lib.money_format import money
+from agentcore_site.notices.models import NoticePreferences, SiteEvent
+from agentcore_site.notices.services import week_of
+from agentcore_site.notices.spreading import audience_of
+from agentcore_site.summaries import AgentSummary, agent_summaries
+from agentcore_site.tenancy.actors import Actor
+from agentcore_site.tenancy.mails import mail_queue
+from experiences.playbooks.selectors import waiting_count
+
+HOUR: Final = 8
+WEEK: Final = timedelta(days=7)
+MOST: Final = 50  # events that one digest lists
+
+
+def digests_queue() -> int:
+    """Queues the digests that are due: one a person and week, however often and by how many this is called. Returns how
+    many."""
+    wished = NoticePreferences.objects.filter(digest=True, user__is_active=True)
+    still = wished.filter(user__memberships__organization=F("organization"))  # who left is sent nothing
+    return sum(_queued(one) for one in still.select_related("user", "organization"))
+
+
+@transaction.atomic
+def _queued(row: NoticePreferences) -> bool:
+    week = week_of(row.time_zone)
+    here = timezone.now().astimezone(ZoneInfo(row.time_zone))
+    if row.digest_week == week or (here.weekday() == 0 and here.hour < HOUR):
+        return False
+    # One conditional update: of several beats one is first.
+    if not NoticePreferences.objects.filter(pk=row.pk).exclude(digest_week=week).update(digest_week=week):
+        return False
+    actor = Actor(row.user, organization_id=row.organization_id)
+    subject = f"{row.organization}: the week of your agents"
+    key = f"digest {row.user_id} {week}"
+    return (
+        mail_queue(row.organization, to=[row.user.email], subject=subject, body=digest_text(actor, row), key=key)
+        is not None
+    )
+
+
+def digest_text(actor: Actor, row: NoticePreferences) -> str:
+    """What a person reads: their agents, what needs a person, and the events that they asked for."""
+    agents = [_of_agent(one) for one in agent_summaries(actor)]
+    parts = [
+        f"The week of your agents at {row.organization}",
+        "\n\n".join(agents) or "There is no agent yet.",
+        f"What needs a person\n{_needs(actor)}",
+    ]
+    if events := _events(row):
+        parts.append("What happened\n" + "\n".join(f"  {one}" for one in events))
+    parts.append(f"{settings.PUBLIC_URL}{reverse('summary')}\nYou chose this digest under Notices → What I am told.")
+    return "\n\n".join(parts) + "\n"
+
+
+def _of_agent(one: AgentSummary) -> str:
+    gain = one.gains[0].sentence if one.gains else "No gain was measured yet."
+    earlier = [f"  Before that ({past.at:%d %B %Y}): {past.sentence}" for past in one.gains[1:3]]
+    price = f"{money(one.per_1000)} for 1,000 queries" if one.per_1000 is not None else "too few queries for a price"
+    cost = f"{money(one.spent_this_month)} spent this month, {money(one.spent)} in all; {price}"
+    return "\n".join([one.agent.name, f"  {gain}", *earlier, f"  {cost}.", f"  {one.live}"])
+
+
+def _needs(actor: Actor) -> str:
+    stopped = Q(status=Status.PAUSED) | Q(status=Status.FAILED, finished_at__gt=timezone.now() - WEEK)
+    jobs = jobs_visible(actor).filter(stopped).count()
+    waiting = waiting_count(actor)
+    lines = [
+        f"  {jobs} job{'' if jobs == 1 else 's'} stopped before the end." if jobs else "",
+        f"  {waiting} change{'' if waiting == 1 else 's'} of what agents learned to be reviewed." if waiting else "",
+    ]
+    return "\n".join(filter(None, lines)) or "  Nothing."
+
+
+def _events(row: NoticePreferences) -> list[str]:
+    if not row.mail_in_digest or not row.mail:
+        return []
+    mine = SiteEvent.objects.filter(
+        organization_id=row.organization_id, type__in=row.mail, created_at__gt=timezone.now() - WEEK
+    )
+    audience = audience_of(row.organization_id)
+    concern = [one for one in mine.order_by("created_at") if audience.wants(row.user_id, one)]
+    zone = ZoneInfo(row.time_zone)
+    return [f"{one.created_at.astimezone(zone):%a %H:%M}  {one.text}" for one in concern[:MOST]]

@@ -1,0 +1,146 @@
+"""Each agent in a few words, for those who only watch: what it gained, what it costs, and what is live. No texts of
+queries or answers, and no addresses."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final
+from uuid import UUID
+
+from django.db.models import Avg, Count, Sum
+from django.utils import timezone
+
+from agentcore_site.console.svg import Picture, whisker
+from budgets.ledger.accounts import month_of
+from budgets.models import Budget, Scope
+from experiences.models import Agent
+from experiences.models.agent_lookup import agents_visible
+from serving.models import AgentServing, Deployment, DeploymentState, ProductionTrace
+from training.models import TrainingRun
+
+SHOWN: Final = 6  # gains of an agent, the latest
+LATELY: Final = timedelta(days=30)  # of which queries the price of 1,000 is known
+FEWEST: Final = 10  # answered queries, of which that price says something
+
+
+@dataclass(frozen=True)
+class ProvenGain:
+    """The verdict of one training on queries that it never saw. In points of 100 queries; ``low`` and ``high`` end its
+    95 % interval."""
+
+    at: datetime
+    points: float
+    low: float
+    high: float
+
+    @property
+    def proven(self) -> bool:
+        return self.low > 0
+
+    @property
+    def sentence(self) -> str:
+        """In plain words."""
+        if self.proven:
+            return (
+                f"Gets {self.points:.1f} more of 100 queries right than before training"
+                f" (surely between {self.low:.1f} and {self.high:.1f})."
+            )
+        if self.high < 0:
+            return (
+                f"Gets {-self.points:.1f} fewer of 100 queries right than before training"
+                f" (surely between {-self.high:.1f} and {-self.low:.1f})."
+            )
+        return f"No difference is proven: between {self.low:+.1f} and {self.high:+.1f} of 100 queries."
+
+    def picture(self, scale: float) -> Picture:
+        return whisker(self.points, self.low, self.high, scale, label=self.sentence)
+
+
+@dataclass(frozen=True)
+class AgentSummary:
+    """Money in micro-dollars. ``gains``: the latest first. ``per_1000``: what 1,000 queries cost lately; None where too
+    few were answered. ``release``: the number of what serves it; None: nothing does. ``coming``: the number of a
+    release that is on its way, and which share of the queries it has."""
+
+    agent: Agent
+    gains: list[ProvenGain]
+    spent: int
+    spent_this_month: int
+    per_1000: int | None
+    release: int | None
+    coming: tuple[int, float] | None
+
+    @property
+    def pictures(self) -> list[tuple[ProvenGain, Picture]]:
+        scale = max((max(abs(one.low), abs(one.high)) for one in self.gains), default=1.0)
+        return [(one, one.picture(scale)) for one in self.gains]
+
+    @property
+    def live(self) -> str:
+        """In plain words."""
+        here = f"Release {self.release} answers its users" if self.release is not None else "Nothing is live"
+        if self.coming is None:
+            return f"{here}."
+        number, share = self.coming
+        return f"{here}; release {number} is being tried on {share:.0%} of the queries."
+
+
+def agent_summaries(actor: Any) -> list[AgentSummary]:
+    """Of all agents that the actor may see and that are in use, by name. A handful of queries for all of them."""
+    agents = list(agents_visible(actor).order_by("name"))
+    ids = [one.pk for one in agents]
+    gains = _gains(ids)
+    spent, this_month, per_1000 = _spent(ids), _spent(ids, this_month=True), _per_1000(ids)
+    serving = dict(
+        AgentServing.objects.filter(agent_id__in=ids).exclude(release=None).values_list("agent_id", "release__number")
+    )
+    coming = _coming(ids)
+    return [
+        AgentSummary(
+            agent=one,
+            gains=gains.get(one.pk, []),
+            spent=spent.get(one.pk, 0),
+            spent_this_month=this_month.get(one.pk, 0),
+            per_1000=per_1000.get(one.pk),
+            release=serving.get(one.pk),
+            coming=coming.get(one.pk),
+        )
+        for one in agents
+    ]
+
+
+def _gains(ids: Iterable[UUID]) -> Mapping[UUID, list[ProvenGain]]:
+    found: dict[UUID, list[ProvenGain]] = defaultdict(list)
+    runs = TrainingRun.objects.filter(agent_id__in=list(ids)).exclude(verdict={})
+    rows = runs.order_by("agent_id", "-job__created_at").values_list("agent_id", "verdict", "job__created_at")
+    for agent_id, verdict, at in rows:
+        values = [verdict.get(name) for name in ("improvement", "low", "high")]
+        if None not in values and len(found[agent_id]) < SHOWN:
+            found[agent_id].append(ProvenGain(at, *(100 * float(one) for one in values)))
+    return found
+
+
+def _spent(ids: Iterable[UUID], *, this_month: bool = False) -> dict[UUID, int]:
+    rows = Budget.objects.filter(scope=Scope.AGENT, agent_id__in=list(ids))
+    if this_month:
+        rows = rows.filter(period_start=month_of())
+    return dict(rows.order_by().values_list("agent_id").annotate(Sum("spent")))
+
+
+def _per_1000(ids: Iterable[UUID]) -> dict[UUID, int]:
+    lately = ProductionTrace.objects.filter(agent_id__in=list(ids), created_at__gt=timezone.now() - LATELY)
+    rows = lately.order_by().values_list("agent_id").annotate(Avg("cost_micros"), Count("pk"))
+    return {agent_id: round(1000 * mean) for agent_id, mean, n in rows if n >= FEWEST}
+
+
+def _coming(ids: Iterable[UUID]) -> dict[UUID, tuple[int, float]]:
+    rows = Deployment.objects.filter(
+        agent_id__in=list(ids), state__in=(DeploymentState.RUNNING, DeploymentState.PAUSED)
+    )
+    return {
+        agent_id: (number, share)
+        for agent_id, number, share in rows.order_by("pk").values_list("agent_id", "release__number", "share")
+    }
