@@ -289,6 +289,7 @@ SPECTACULAR_SETTINGS = {
         "TraceStatus": "serving.models.TraceStatus",
         "FeedbackSource": "serving.models.FeedbackSource",
         "ReleaseSource": "serving.models.ReleaseSource",
+        "EndpointFormat": "agentcore_site.notices.models.EndpointFormat",
         "DeploymentState": "serving.models.DeploymentState",
         "TurnState": "serving.models.TurnState",
         "LoopRowState": "serving.models.RowState",

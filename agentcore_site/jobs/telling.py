@@ -62,7 +62,7 @@ def job_tell(job: Job, kind: JobKind | None) -> None:
             "status": job.status,
             "reason": reason,
             "error": job.error[:300],
-            # It stopped short of its end though nobody asked it to.
+            # It stopped short of its end though no person asked it to.
             "degraded": job.status == Status.PAUSED and reason != Reason.USER,
             "how": how if stopped else "",
         },

@@ -21,8 +21,8 @@ def event_tell(
     agent_id: UUID | None = None,
     owner: Any = None,
 ) -> SiteEvent:
-    """Call it in the transaction of what it tells of: nobody is told before that is committed, and everybody who asked
-    for it after, whatever dies in between.
+    """Call it in the transaction of what it tells of: no one is told before that is committed, and all who asked for it
+    are after, whatever dies in between.
 
     ``text``: one sentence for a person. ``data``: for programs, without anybody's own words. ``path``: of the page
     about it. ``owner``: the person whom it concerns first.

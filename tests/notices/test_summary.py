@@ -18,6 +18,7 @@ from agentcore_site.digests import digests_queue
 from agentcore_site.ids import uuid7
 from agentcore_site.jobs.models import ShareLink
 from agentcore_site.jobs.services import share_create
+from agentcore_site.lib.money_format import money
 from agentcore_site.notices.events import event_tell
 from agentcore_site.notices.models import NoticePreferences
 from agentcore_site.notices.services import preferences_set
@@ -51,9 +52,9 @@ def test_a_summary_says_gain_cost_and_what_is_live_in_plain_words(
     release = Release.objects.create(organization=acme, agent=agent, number=3, source="agent", bundle={})
     trace = factories.served(release)
     for _ in range(9):
-        trace.pk, trace._state.adding = uuid7(), True
+        trace.pk, trace.cost_micros, trace._state.adding = uuid7(), 1_500, True
         trace.save()
-    ProductionTrace.objects.update(cost_micros=1_500)
+    cost = sum(ProductionTrace.objects.values_list("cost_micros", flat=True))
     Budget.objects.filter(scope="agent").delete()
     month = timezone.now().date().replace(day=1)
     Budget.objects.create(
@@ -62,12 +63,12 @@ def test_a_summary_says_gain_cost_and_what_is_live_in_plain_words(
     )  # fmt: skip
     [one] = agent_summaries(stella)
     assert one.gains[0].sentence.startswith("Gets 18.2 more of 100 queries right")
-    assert (one.spent, one.spent_this_month, one.per_1000) == (3_120_000, 3_120_000, 1_500_000)
+    assert (one.spent, one.spent_this_month, one.per_1000) == (3_120_000, 3_120_000, round(1_000 * cost / 10))
     console = Client()
     console.force_login(stella)
     shown = html(console.get("/summary/"))
     assert "surely between 11.0 and 25.1" in shown and "$3.12 spent this month" in shown
-    assert "1,000 queries cost $1.50" in shown and "<svg" in shown and one.live in shown
+    assert f"1,000 queries cost {money(round(1_000 * cost / 10))}" in shown and "<svg" in shown and one.live in shown
     assert "question 1" not in shown and "http://" not in shown  # no raw data, no addresses
     stranger = Client()
     stranger.force_login(charlie)
