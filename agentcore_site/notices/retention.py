@@ -8,7 +8,7 @@ from typing import Final
 from django.db.models import QuerySet
 from django.utils import timezone
 
-from agentcore_site.lib.retention import kept, old_rows
+from agentcore_site.lib.retention import RetentionRule, kept, old_rows, rows_delete, rules
 from agentcore_site.notices.models import SiteEvent, WebhookAttempt
 
 EVENT_DAYS: Final = 90
@@ -23,10 +23,17 @@ def old_attempts() -> QuerySet[WebhookAttempt]:
     return WebhookAttempt.objects.filter(at__lt=timezone.now() - timedelta(days=ATTEMPT_DAYS))
 
 
-old_rows(
-    "events that were told",
-    f"Deleted after {EVENT_DAYS} days, with their notices and their deliveries to webhooks.",
-    old_events,
+def events_age() -> int:
+    return rows_delete(old_events())
+
+
+rules.register("events that were told")(
+    RetentionRule(
+        ("notices_siteevent", "notices_notice", "notices_webhookdelivery"),
+        f"Deleted after {EVENT_DAYS} days, with their notices and their deliveries to webhooks.",
+        due=lambda: old_events().count(),
+        age=events_age,
+    )
 )
 old_rows("attempts of webhooks", f"Deleted after {ATTEMPT_DAYS} days.", old_attempts, raw=True)
 kept("webhooks", "Kept until a person removes them.", "notices_webhookendpoint")
