@@ -34,6 +34,7 @@ from agentcore_site.notices.services import (
 )
 from agentcore_site.rest.filters import Flag
 from agentcore_site.rest.parsing import Strict, parsed
+from agentcore_site.rest.schema import IDEMPOTENCY_KEY_SECRET
 from agentcore_site.rest.views import ScopedViewSet
 from agentcore_site.tenancy.permissions import current_organization
 
@@ -122,11 +123,11 @@ class WebhookDeliveryOut(serializers.Serializer[Any]):
 
 
 class WebhookEndpointViewSet(ScopedViewSet):
-    """Webhooks of the organisation, for those who may edit them, and one's own. No idempotency key here: a stored
-    answer would keep the secret."""
+    """Webhooks of the organisation, for those who may edit them, and one's own."""
 
     queryset = WebhookEndpoint.objects.none()
     lookup_value_converter = "uuid"
+    versioned = ("name", "format", "url", "types", "on", "former_until")
     known_query = {"deliveries": ("cursor", "limit")}
 
     @extend_schema(summary="List webhooks", tags=WEBHOOKS, responses=WebhookEndpointOut(many=True))
@@ -138,11 +139,16 @@ class WebhookEndpointViewSet(ScopedViewSet):
         tags=WEBHOOKS,
         request=WebhookEndpointIn,
         responses={201: NewWebhookEndpointOut},
+        parameters=[IDEMPOTENCY_KEY_SECRET],
         examples=[NEW],
     )
     def create(self, request: Request) -> Response:
-        values = parsed(WebhookEndpointIn, request.data)
-        return _made(endpoint_create(self.actor, current_organization(self.actor), **values), status=201)
+        values, organization = parsed(WebhookEndpointIn, request.data), current_organization(self.actor)
+        return self.once(
+            request,
+            lambda: _made(endpoint_create(self.actor, organization, **values), status=201),
+            secret="secret",  # noqa: S106 (a name)
+        )
 
     @extend_schema(summary="One webhook", tags=WEBHOOKS, responses=WebhookEndpointOut)
     def retrieve(self, request: Request, pk: UUID) -> Response:

@@ -98,6 +98,7 @@ class AnnotationViewSet(ScopedViewSet):
     filterset_class = AnnotationFilters
     lookup_value_converter = "uuid"
     orderings = {"-created_at": "created_at", "-updated_at": "updated_at"}
+    versioned = ("label", "score", "comment", "answer", "updated_at")
 
     @extend_schema(summary="List annotations", tags=TAG, responses=AnnotationOut(many=True))
     def list(self, request: Request) -> Response:
