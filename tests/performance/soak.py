@@ -1,6 +1,8 @@
-"""``python -m tests.performance.soak [minutes] [jobs]``: ``manage.py up`` at shipped settings with 20 jobs at work
-and a reader of lists, and what each process takes of memory (PSS) meanwhile. Ends with one JSON object; its exit code is 1
-where a process grew by more than 5 % after the first ten minutes.
+"""``python -m tests.performance.soak [minutes] [jobs]``: memory of ``manage.py up`` at work.
+
+At shipped settings 20 jobs are at work and a reader asks for lists; what each process takes (PSS) is looked at four
+times a minute. Ends with one JSON object; its exit code is 1 where a process grew by more than 5 % after the first ten
+minutes.
 
 Where a job ends another is started, so that starts and ends are in it too. Without workers in its way it takes all
 processors that there are.
