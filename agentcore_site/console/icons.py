@@ -37,6 +37,8 @@ PATHS: Final = {
     "copy": "M5.5 5.5h8v8h-8zM10.5 5.5v-3h-8v8h3",
     "download": "M8 2.5v8M4.5 7.5 8 11l3.5-3.5M2.5 13.5h11",
     "share": "M8 9.5v-7M5 5l3-3 3 3M3.5 8v5.5h9V8",
+    "ascending": "M8 13V3.5M4.5 7 8 3.5 11.5 7",
+    "descending": "M8 3v9.5M4.5 9 8 12.5 11.5 9",
     "left": "M10 3.5 5.5 8l4.5 4.5",
     "right": "M6 3.5 10.5 8 6 12.5",
     "plus": "M8 3.5v9M3.5 8h9",

@@ -160,6 +160,10 @@ class Sort:
     field: str
     descending: bool = True
 
+    @property
+    def reversed(self) -> Sort:
+        return Sort(f"-{self.key}", f"{self.title}, reversed", self.field, not self.descending)
+
 
 @dataclass(frozen=True)
 class Listing:
@@ -191,6 +195,18 @@ class Listing:
     @property
     def orders(self) -> list[tuple[str, str]]:
         return [(one.key, one.title) for one in self.sorts]
+
+    def by_head(self, key: str) -> tuple[str, bool | None] | None:
+        """What the head of the column that is ordered by the sort ``key`` leads to, and whether the list descends by
+        that column now (None: it is ordered by another). None where no sort has that key."""
+        own = next((one for one in self.sorts if one.key == key), None)
+        if own is None:
+            return None
+        if own.field != self.sort.field:
+            return own.key, None
+        turned = not self.sort.descending
+        other = next((one for one in self.sorts if (one.field, one.descending) == (own.field, turned)), own.reversed)
+        return other.key, self.sort.descending
 
     @property
     def many(self) -> bool:
@@ -235,7 +251,8 @@ def listing(
     ``of``: the rows before they were filtered; without it the list counts as one that has some. ``columns``: of the
     list as CSV, which ``?as=csv`` asks for; without them it is a page only.
     """
-    sort = next((one for one in sorts if one.key == request.GET.get("sort")), sorts[0])
+    sort = chosen_sort(sorts, request.GET.get("sort", ""))
+    sorts = sorts if sort in sorts else (*sorts, sort)
     cursor = _decoded(request.GET.get("cursor", ""))
     count, chosen, after = from_replica(rows, lambda rows: _read(rows, sort, cursor, tie, size + 1))
     last = chosen[size - 1] if len(chosen) > size else None
@@ -246,6 +263,16 @@ def listing(
     if columns is not None:
         noted(request, Table(found.nouns.replace(" ", "-"), columns, rows, sort.field, tie, sort.descending))
     return found
+
+
+def chosen_sort(sorts: Sequence[Sort], key: str) -> Sort:
+    """The order of that key; with a "-" before it, the reverse of that order. The first one where there is none."""
+    for one in sorts:
+        if key == one.key:
+            return one
+        if key == one.reversed.key:
+            return one.reversed
+    return sorts[0]
 
 
 def _read(

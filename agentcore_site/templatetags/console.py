@@ -233,6 +233,22 @@ def _narrowed(context: Context, parameters: dict[str, str | None]) -> str:
     return querystring(context, None, cursor=None, **parameters)
 
 
+@register.inclusion_tag("parts/column_head.html", takes_context=True)
+def column_head(context: Context, title: str, by: str, style: str = "") -> dict[str, Any]:
+    """The head of a column, with a link that orders the list by it (``by``: the key of the sort) or turns that order
+    around. Words alone where the page has no list with that order, as where an agent's page shows its last jobs."""
+    head = getattr(context.get("listing"), "by_head", lambda _: None)(by)
+    if head is None:
+        return {"title": title, "style": style}
+    key, descending = head
+    return {
+        "title": title,
+        "style": style,
+        "url": _narrowed(context, {"sort": key}),
+        "order": None if descending is None else "descending" if descending else "ascending",
+    }
+
+
 @register.simple_tag
 def icon(name: str) -> Picture:
     shape = f'<path d="{PATHS[name]}"/>'

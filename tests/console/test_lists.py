@@ -217,3 +217,51 @@ def test_a_form_with_a_null_byte_is_refused_in_words(console: Client, run: Train
     assert checkpoint is not None
     refused = console.post(f"/checkpoints/{checkpoint.pk}/tags/", {"tags": "a\x00b"})
     assert refused.status_code == 400 and "NUL" in html(refused)
+
+
+# -- order by the heads of columns -------------------------------------------------------------------------------------
+
+SORTER = re.compile(r'<th[^>]*?(?: aria-sort="(\w+)")?>\s*<a class="sorter" href="([^"]+)">\s*([^<]+?)\s*<')
+
+
+def heads(client: Client, address: str) -> dict[str, tuple[str, str]]:
+    """The heads that order a list, by their words: how the list is ordered by each now, and where it leads."""
+    path = address.partition("?")[0]
+    found = SORTER.findall(html(client.get(address)))
+    return {title: (order, path + link.replace("&amp;", "&")) for order, link, title in found}
+
+
+def test_the_head_of_a_column_orders_the_list_and_turns_it_around(
+    console: Client, operator: Actor, agent: Agent
+) -> None:
+    runs = jobs(operator, agent, ["dear one", "cheap one", "dear two"])
+    for run, cost in zip(runs, (300, 100, 200), strict=True):
+        TrainingRun.objects.filter(pk=run.pk).update(cost_micros=cost)
+    shown = heads(console, "/jobs/?status=queued&cursor=x")
+    assert shown["Started"][0] == "descending" and shown["Cost"] == ("", "/jobs/?status=queued&sort=cost")
+    by_cost = shown["Cost"][1]
+    assert titles(console, by_cost) == ["dear one", "dear two", "cheap one"]
+    order, turned = heads(console, by_cost)["Cost"]
+    assert order == "descending" and titles(console, turned) == ["cheap one", "dear two", "dear one"]
+    assert heads(console, turned)["Cost"] == ("ascending", by_cost)
+    assert '<option value="-cost" selected' in html(console.get(turned))
+    # Two orders of one column are each other's reverse, so that an address has one name.
+    assert shown["Started"][1] == "/jobs/?status=queued&sort=oldest"
+
+
+@pytest.mark.parametrize(
+    "address", ["/jobs/", "/trajectories/", "/evaluations/", "/checkpoints/", "/agents/", "/audit/", "/budgets/"]
+)
+def test_every_head_that_is_a_link_orders_its_list(signed_in: SignIn, adam: Any, evaluation: Any, address: str) -> None:
+    client = signed_in(adam)
+    found = heads(client, address)
+    assert found
+    for title, (order, link) in found.items():
+        turned = heads(client, link)[title][0]
+        assert turned in {"ascending", "descending"} - {order}, (title, link)
+
+
+def test_a_list_of_one_order_offers_no_choice_of_orders(console: Client, operator: Actor) -> None:
+    made = dataset_create(operator, name="one", rows=[{"query": "1?", "expected_outcome": {"answer": "1"}}])
+    assert '<select name="sort"' not in html(console.get(f"/datasets/{made.pk}/"))
+    assert '<select name="sort"' in html(console.get("/datasets/"))
