@@ -10,7 +10,7 @@ from agentcore_site.audit.models import AuditEvent, ErasedWords, Seal
 from agentcore_site.audit_export.models import AuditStream
 from agentcore_site.encryption.models import DataKey
 from agentcore_site.jobs.models import HostProcess
-from agentcore_site.models import IdempotencyRecord, SiteFact, TableSize
+from agentcore_site.models import IdempotencyRecord, SavedView, SiteFact, TableSize
 from agentcore_site.tenancy.admin import ForSuperusers
 from agentcore_site.tenancy.administration import LongTableAdmin, ReadOnlyAdmin
 
@@ -41,6 +41,16 @@ class IdempotencyRecordAdmin(LongTableAdmin):
     list_filter = ["organization"]
     list_select_related = ["user", "organization"]
     search_fields = ["key", "operation", "user__username"]
+
+
+@admin.register(SavedView)
+class SavedViewAdmin(LongTableAdmin):
+    """Made and changed over the lists of the console."""
+
+    list_display = ["name", "page", "person", "organization", "shared", "created_at"]
+    list_filter = ["organization", "shared"]
+    list_select_related = ["person", "organization"]
+    search_fields = ["name", "page", "person__username"]
 
 
 @admin.register(DataKey)

@@ -11,7 +11,7 @@ from django.contrib.auth import get_user_model
 from agentcore_site.audit.models import AuditEvent
 from agentcore_site.audit.services import event_erase
 from agentcore_site.jobs.models import Job, JobEvent
-from agentcore_site.models import IdempotencyRecord
+from agentcore_site.models import IdempotencyRecord, SavedView
 from agentcore_site.tenancy.erasure import ErasureFinding, holding, places, rewritten, staying
 from agentcore_site.tenancy.models import (
     ApiKey,
@@ -45,6 +45,13 @@ def events(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
 @places.register("API keys")
 def keys(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     return rewritten(ApiKey.objects.filter(organization_id=organization_id), words, texts=("name",))
+
+
+@places.register("saved views")
+def saved_views(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
+    mine = SavedView.objects.filter(organization_id=organization_id)
+    rows = holding(mine, words, texts=("name",), values=("asked",))
+    return ErasureFinding(rows.count(), rows.delete)
 
 
 @places.register("mails")

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from urllib.parse import urlencode
+
 from django.conf import settings
 from django.db import models
+from django.urls import reverse
 from django.utils import timezone
 
+from agentcore_site.ids import uuid7
 from agentcore_site.tenancy.models import Scoped
 
 
@@ -54,3 +58,36 @@ class IdempotencyRecord(Scoped):
 
     def __str__(self) -> str:
         return f"{self.operation} ({self.key[:20]})"
+
+
+class SavedView(Scoped):
+    """A person's name for what a list shows: its search, filters and order.
+
+    ``page``: the name of the list's address (``training:jobs``). ``asked``: the parameters of the address, each with
+    its values. ``opens``: the list opens with it for its person where the address says nothing.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    person = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
+    page = models.CharField(max_length=60)
+    name = models.CharField(max_length=60)
+    asked = models.JSONField(default=dict, blank=True)
+    shared = models.BooleanField(default=False, help_text="Everybody of the organisation sees it over the list.")
+    opens = models.BooleanField(default=False, help_text="The list opens with it for its person.")
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
+
+    class Meta:
+        ordering = ["name"]
+        constraints = [
+            models.UniqueConstraint(fields=["organization", "person", "page", "name"], name="one_view_of_a_name"),
+            models.UniqueConstraint(
+                fields=["organization", "person", "page"], condition=models.Q(opens=True), name="one_view_opens_a_list"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def address(self) -> str:
+        return f"{reverse(self.page)}?{urlencode(self.asked | {'view': str(self.pk)}, doseq=True)}"

@@ -54,6 +54,7 @@ old_rows("readings of sizes", f"Deleted after {READING_DAYS} days.", readings, r
 kept("authenticators", "Kept until their person or an admin takes them off.", "tenancy_secondfactor")
 kept("accounts at the provider", "Kept as long as their person.", "tenancy_provideraccount")
 kept("jobs", "Kept: what ran, and how it ended.", "jobs_job")
+kept("saved views", "Kept as long as their person.", "site_roof_savedview")
 kept("mails", "Kept without their text: by its name a mail is sent once.", "tenancy_mail")
 kept("data keys", "Kept as long as their organisation: archives may need them.", "encryption_datakey")
 kept("audit log", "Kept: nothing takes a line out of it, but an erasure its words.", "audit_auditevent", "audit_seal")

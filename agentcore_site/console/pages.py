@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import reduce, wraps
 from operator import or_
@@ -17,10 +17,11 @@ from django.core.exceptions import ValidationError
 from django.db import DataError
 from django.db.models import F, Q, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, QueryDict
-from django.shortcuts import render
+from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_POST
 
+from agentcore_site.console.saved import Views, opened, saved_views
 from agentcore_site.console.tables import Columns, Table, asked_for, noted, table_csv
 from agentcore_site.lib.database import TROUBLE
 from agentcore_site.lib.errors import DomainError, Invalid
@@ -34,6 +35,14 @@ PAGE_SIZE: Final = 25
 COUNT_LIMIT: Final = 10_000
 
 View = Callable[..., HttpResponseBase]
+
+
+class ElsewhereOpened(Exception):
+    """The list opens with a saved view of this person's, at another address."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__(address)
+        self.address = address
 
 
 def page(view: View) -> View:
@@ -50,6 +59,8 @@ def page(view: View) -> View:
             response = view(request, actor, *args, **kwargs)
             table = asked_for(request)
             return response if table is None else table_csv(actor, table, request.GET.dict())
+        except ElsewhereOpened as opens:
+            return redirect(opens.address)
         except DomainError as error:
             return refusal(request, error)
         except (ValueError, DataError):
@@ -180,6 +191,7 @@ class Listing:
     query: str
     one: str
     columns: Columns | None = None
+    views: Views | None = None
 
     @property
     def noun(self) -> str:
@@ -244,22 +256,33 @@ def listing(
     tie: str = "pk",
     size: int = PAGE_SIZE,
     columns: Columns | None = None,
+    first: Collection[Any] = (),
 ) -> Listing:
     """The page that ``?sort=`` and ``?cursor=`` ask for. A cursor is the last row's place and not a number of
     rows, so that no row is shown twice or left out while others arrive. A broken cursor shows the first page.
 
     ``of``: the rows before they were filtered; without it the list counts as one that has some. ``columns``: of the
     list as CSV, which ``?as=csv`` asks for; without them it is a page only.
+    ``first``: keys of the few rows that stand before all others, on the first page.
+
+    Raises:
+        ElsewhereOpened: the address says nothing, and the person opens this list with a saved view (``page`` goes on).
     """
+    actor = actor_of(request)
+    views = saved_views(actor, request)
+    if views is not None and (opening := opened(actor, request, views)) is not None:
+        raise ElsewhereOpened(opening.address)
     sort = chosen_sort(sorts, request.GET.get("sort", ""))
     sorts = sorts if sort in sorts else (*sorts, sort)
     cursor = _decoded(request.GET.get("cursor", ""))
-    count, chosen, after = from_replica(rows, lambda rows: _read(rows, sort, cursor, tie, size + 1))
+    count, top, chosen, after = from_replica(rows, lambda rows: _read(rows, sort, cursor, tie, size + 1, first))
     last = chosen[size - 1] if len(chosen) > size else None
     following = _encoded(last._at, last.pk) if last is not None else ""
     some = bool(count) or of is None or of.exists()
     [query] = asked(request, "q")
-    found = Listing(chosen[:size], following, count, after is None, sort, sorts, some, query, one, columns)
+    found = Listing(
+        [*top, *chosen[:size]], following, count, after is None, sort, sorts, some, query, one, columns, views
+    )
     if columns is not None:
         noted(request, Table(found.nouns.replace(" ", "-"), columns, rows, sort.field, tie, sort.descending))
     return found
@@ -276,17 +299,21 @@ def chosen_sort(sorts: Sequence[Sort], key: str) -> Sort:
 
 
 def _read(
-    rows: QuerySet[Any], sort: Sort, cursor: tuple[Any, Any] | None, tie: str, most: int
-) -> tuple[int, list[Any], Q | None]:
-    """How many rows there are, the first ones after the cursor, and what "after" means (None: it is the first page)."""
+    rows: QuerySet[Any], sort: Sort, cursor: tuple[Any, Any] | None, tie: str, most: int, first: Collection[Any]
+) -> tuple[int, list[Any], list[Any], Q | None]:
+    """How many rows there are, those that stand ``first`` (on the first page), the first ones of the others after the
+    cursor, and what "after" means (None: it is the first page)."""
     count = rows.order_by()[: COUNT_LIMIT + 1].count()
     sign = "-" if sort.descending else ""
     found = rows.annotate(_at=F(sort.field)).order_by(f"{sign}_at", f"{sign}{tie}")
+    others = found.exclude(pk__in=first) if first else found
     try:
         after = _after(found, cursor, tie, "lt" if sort.descending else "gt") if cursor else None
-        return count, list(found.filter(after)[:most] if after is not None else found[:most]), after
+        if after is not None:
+            return count, [], list(others.filter(after)[:most]), after
     except (ValidationError, ValueError, TypeError):
-        return count, list(found[:most]), None
+        pass  # a broken cursor shows the first page
+    return count, list(found.filter(pk__in=first)) if first else [], list(others[:most]), None
 
 
 def _after(rows: QuerySet[Any], cursor: tuple[Any, Any], tie: str, side: str) -> Q:

@@ -1,0 +1,185 @@
+"""Saved views: what stands in the address of a list (search, filters, order) under a name of a person's own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+from uuid import UUID
+
+import orjson
+from django.db import IntegrityError, transaction
+from django.db.models import Q, QuerySet
+from django.http import HttpRequest, QueryDict
+from django.urls import NoReverseMatch, reverse
+
+from agentcore_site.audit.services import record
+from agentcore_site.lib.errors import Conflict, Forbidden, Invalid, Missing
+from agentcore_site.lib.storable import unstorable
+from agentcore_site.models import SavedView
+from agentcore_site.tenancy.actors import Actor
+from agentcore_site.tenancy.permissions import current_organization, require
+
+MOST: Final = 50  # of a person in an organisation
+LONGEST: Final = 2_000  # bytes of what one asks
+# Where in the list a person is, and in which form it is wanted: no part of what is shown.
+PLACE: Final = ("cursor", "panel", "as", "view")
+
+Asked = Mapping[str, list[str]]
+
+
+@dataclass(frozen=True)
+class Views:
+    """The saved views of one list. ``query``: what is shown now; ``current``: the view that shows just that."""
+
+    page: str
+    rows: list[SavedView]
+    query: str
+    current: SavedView | None
+    own: bool
+    may_share: bool
+
+    @property
+    def address(self) -> str:
+        return reverse(self.page)
+
+    @property
+    def everything(self) -> bool:
+        return not self.query
+
+
+def saved_views(actor: Actor, request: HttpRequest) -> Views | None:
+    """The views of the list at this address; None where lists are parts of another row's page."""
+    match = request.resolver_match
+    if match is None or match.kwargs or not actor.memberships:
+        return None
+    asked = asked_of(request.GET)
+    rows = list(_seen(actor).filter(page=match.view_name).select_related("person"))
+    current = next((one for one in rows if one.asked == asked), None)
+    query = QueryDict(mutable=True)
+    for name, values in asked.items():
+        query.setlist(name, values)
+    own = current is not None and current.person_id == actor.user.pk
+    may_share = actor.may("agent.edit", current_organization(actor).pk)
+    return Views(match.view_name, rows, query.urlencode(), current, own, may_share)
+
+
+def opened(actor: Actor, request: HttpRequest, views: Views) -> SavedView | None:
+    """The view that the list opens with: the person's own choice, where the address says nothing at all."""
+    if request.method != "GET" or request.GET:
+        return None
+    return next((one for one in views.rows if one.opens and one.person_id == actor.user.pk), None)
+
+
+def view_of(actor: Actor, view_id: UUID) -> SavedView:
+    """Raises:
+    Missing: there is none, or it is another person's own."""
+    found = _seen(actor).filter(pk=view_id).first()
+    if found is None:
+        raise Missing("There is no such saved view.")
+    return found
+
+
+def asked_of(query: QueryDict) -> dict[str, list[str]]:
+    """What an address asks of a list, without empty values and without the place in it."""
+    asked = {name: [one for one in values if one] for name, values in query.lists() if name not in PLACE}
+    return {name: values for name, values in sorted(asked.items()) if values}
+
+
+@transaction.atomic
+def view_save(
+    actor: Actor, *, page: str, name: str, query: str, shared: bool = False, opens: bool = False
+) -> SavedView:
+    """Gives what a list shows a name.
+
+    Raises:
+        Forbidden: it is to be shared, by a person who only reads.
+        Invalid: there is no such list, no such name, or there are too many views.
+        Conflict: the person has a view of that name for this list.
+    """
+    organization = current_organization(actor)
+    require(actor, "view", organization)
+    if shared:
+        require(actor, "agent.edit", organization)
+    mine = SavedView.objects.filter(organization=organization, person=actor.user)
+    if mine.count() >= MOST:
+        raise Invalid(f"You have {MOST} saved views already. Remove one first.")
+    view = SavedView(organization=organization, person=actor.user, page=_page(page), asked=_asked(query))
+    return _written(actor, view, "view.saved", name=name, shared=shared, opens=opens)
+
+
+@transaction.atomic
+def view_change(actor: Actor, view: SavedView, *, name: str, shared: bool, opens: bool) -> SavedView:
+    """Another name, and whether the organisation sees it and the list opens with it.
+
+    Raises:
+        Forbidden: it is another person's, or to be shared by a person who only reads.
+        Invalid, Conflict: as ``view_save``.
+    """
+    require(actor, "view", view.organization_id)
+    if view.person_id != actor.user.pk:
+        raise Forbidden(f"This view is {view.person.username}'s. Save one of your own.")
+    if shared and not view.shared:
+        require(actor, "agent.edit", view.organization_id)
+    return _written(actor, view, "view.changed", name=name, shared=shared, opens=opens)
+
+
+@transaction.atomic
+def view_remove(actor: Actor, view: SavedView) -> None:
+    """Raises:
+    Forbidden: it is another person's; those who may edit members remove a shared one too."""
+    require(actor, "view", view.organization_id)
+    if view.person_id != actor.user.pk:
+        require(actor, "members.edit", view.organization_id)
+    record(actor, "view.removed", view, before=_as_logged(view))
+    view.delete()
+
+
+def _seen(actor: Actor) -> QuerySet[Any]:
+    return SavedView.objects.visible_to(actor).filter(Q(person=actor.user) | Q(shared=True))
+
+
+def _written(actor: Actor, view: SavedView, action: str, *, name: str, shared: bool, opens: bool) -> SavedView:
+    name = " ".join(name.split())
+    if not 0 < len(name) <= 60:
+        raise Invalid("A view has a name of at most 60 characters.", fields={"name": "1 to 60 characters."})
+    mine = SavedView.objects.filter(organization=view.organization_id, person=view.person_id, page=view.page)
+    if mine.filter(name=name).exclude(pk=view.pk).exists():
+        raise Conflict(f"You have a view called {name} for this list already. Take another name.")
+    if opens:
+        mine.filter(opens=True).exclude(pk=view.pk).update(opens=False)
+    before = _as_logged(view) if action == "view.changed" else None
+    view.name, view.shared, view.opens = name, shared, opens
+    try:
+        with transaction.atomic():
+            view.save()
+    except IntegrityError:  # another window of the same person was first
+        raise Conflict("This view was saved at the same moment. Look at the list again.") from None
+    record(actor, action, view, before=before, after=_as_logged(view))
+    return view
+
+
+def _as_logged(view: SavedView) -> dict[str, Any]:
+    return {name: getattr(view, name) for name in ("page", "name", "asked", "shared", "opens")}
+
+
+def _page(name: str) -> str:
+    try:
+        reverse(name)
+    except NoReverseMatch:
+        raise Invalid("There is no such list.") from None
+    if len(name) > 60:
+        raise Invalid("There is no such list.")
+    return name
+
+
+def _asked(query: str) -> dict[str, list[str]]:
+    try:
+        asked = asked_of(QueryDict(query))
+    except ValueError:  # more parameters than Django takes
+        raise Invalid("This view asks for too much to be saved.") from None
+    if reason := unstorable([[name, *values] for name, values in asked.items()]):
+        raise Invalid(f"The view can't be saved: {reason}.")
+    if len(orjson.dumps(asked)) > LONGEST:
+        raise Invalid("This view asks for too much to be saved.")
+    return asked
